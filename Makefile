@@ -1,0 +1,38 @@
+# make demo  sets up, lints, builds and smoke-runs an example
+# make test  static checks and every test (unit, property, snapshot, completeness, parity, proofs, end to end)
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: setup demo test check gpu schemas docs clean
+
+setup: $(STAMP)
+
+# torch first and alone: the pinned release is taken as it is, nothing later may replace it.
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: setup
+	PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo.sh
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check
+	$(BIN)/pytest -n 2 --dist worksteal
+
+schemas: setup
+	$(BIN)/python -m zerocfg schema --write schemas
+
+gpu: setup
+	$(BIN)/python benchmarks/gpu/run.py
+
+clean:
+	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis
