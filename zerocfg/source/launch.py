@@ -1,0 +1,69 @@
+"""Launch lines: what a shell script, Makefile or Markdown page starts, and with which arguments.
+
+The data shapes only; the reader is :mod:`zerocfg.source.shell`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from zerocfg.source.text import SourceText, Span
+
+
+@dataclass(slots=True, frozen=True)
+class Word:
+    """One word of a command line. ``value`` is None when it holds a variable nobody assigned.
+
+    ``text`` is the word as written (quotes kept), ``value`` the word as the program receives it.
+    """
+
+    text: str
+    value: str | None
+    span: Span
+
+
+@dataclass(slots=True, frozen=True)
+class Option:
+    """One option of a command: ``--name value``, ``--name=value``, or a bare ``--flag`` (``value`` is None).
+
+    ``name`` keeps its leading dashes and its spelling.
+    """
+
+    name: str
+    value: Word | None
+    span: Span
+
+
+@dataclass(slots=True, frozen=True)
+class LaunchLine:
+    """One command that starts a training.
+
+    ``launcher`` is the program; ``options`` are the launcher's own, before the script; ``script`` is the training
+    script or module (None when it could not be told); ``arguments`` are the script's words after it, and
+    ``script_options`` the same read as options. ``environment`` holds ``NAME=value`` written before the command and
+    exported in the file before it (None: the value is unknown). ``directory`` is the folder of a ``cd`` with a known
+    value before the line, or None.
+    """
+
+    launcher: Literal["accelerate", "deepspeed", "torchrun", "python"]
+    options: tuple[Option, ...]
+    script: Word | None
+    arguments: tuple[Word, ...]
+    script_options: tuple[Option, ...]
+    environment: dict[str, str | None]
+    span: Span
+    module: bool = False
+    directory: str | None = None
+
+
+@dataclass(slots=True)
+class LaunchFile:
+    """A file with launch lines in it."""
+
+    source: SourceText
+    lines: list[LaunchLine] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.source.name

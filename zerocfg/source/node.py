@@ -1,0 +1,144 @@
+"""The parsed tree of a source file: every key and every value knows its span."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, Union
+
+from zerocfg.source.text import SourceText, Span
+
+Path = tuple[Union[str, int], ...]
+"""A key path: mapping keys and sequence indices from the root."""
+
+
+@dataclass(slots=True)
+class Scalar:
+    """A value without parts. ``value`` is what the file's own reader makes of it; ``raw`` the text as written."""
+
+    value: Any
+    span: Span
+    raw: str
+    quoted: bool = False
+
+
+@dataclass(slots=True)
+class Entry:
+    """One ``key: value`` of a mapping. Duplicates are kept: the last one is what a reader sees."""
+
+    key: str
+    key_span: Span
+    value: Node
+
+
+@dataclass(slots=True)
+class Mapping:
+    span: Span
+    entries: list[Entry] = field(default_factory=list)
+
+    def entry(self, key: str) -> Entry | None:
+        """The entry that counts: the last one of that key."""
+        for entry in reversed(self.entries):
+            if entry.key == key:
+                return entry
+        return None
+
+
+@dataclass(slots=True)
+class Sequence:
+    span: Span
+    items: list[Node] = field(default_factory=list)
+
+
+Node = Union[Scalar, Mapping, Sequence]
+
+
+@dataclass(slots=True, frozen=True)
+class Problem:
+    """Something that a reader could not read as its author must have meant it.
+
+    ``kind`` names the reading rule: "syntax", "encoding", "unreadable", "too-large", "too-deep", "empty",
+    "not-a-mapping", "duplicate-key", "hjson-only", "alias-cycle", "multiple-documents", ...
+    ``fatal`` problems leave no tree. ``path`` is the key path where there is one.
+    """
+
+    kind: str
+    message: str
+    span: Span
+    path: Path = ()
+    fatal: bool = False
+    related: Span | None = None
+
+
+@dataclass(slots=True)
+class Document:
+    """A parsed source file. ``root`` is None when a fatal problem left nothing to look at."""
+
+    source: SourceText
+    format: Literal["yaml", "json"]
+    root: Node | None
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    def get(self, path: Path) -> Node | None:
+        """The node at a key path, or None."""
+        node = self.root
+        for part in path:
+            if isinstance(node, Mapping) and isinstance(part, str):
+                entry = node.entry(part)
+                node = entry.value if entry else None
+            elif isinstance(node, Sequence) and isinstance(part, int) and part < len(node.items):
+                node = node.items[part]
+            else:
+                return None
+        return node
+
+    def entry(self, path: Path) -> Entry | None:
+        """The ``key: value`` entry at a key path, or None."""
+        parent = self.get(path[:-1]) if path else None
+        if isinstance(parent, Mapping) and isinstance(path[-1], str):
+            return parent.entry(path[-1])
+        return None
+
+    def data(self) -> Any:
+        """The plain Python value, as the file's reader would return it (of duplicate keys the last wins)."""
+        return None if self.root is None else plain(self.root)
+
+
+def plain(node: Node) -> Any:
+    """Plain dicts, lists and scalars."""
+    if isinstance(node, Scalar):
+        return node.value
+    if isinstance(node, Sequence):
+        return [plain(item) for item in node.items]
+    return {entry.key: plain(entry.value) for entry in node.entries}
+
+
+def walk(node: Node, path: Path = ()) -> Iterator[tuple[Path, Node, Entry | None]]:
+    """Every node below ``node`` with its path and, inside a mapping, its entry; parents first."""
+    yield path, node, None
+    yield from _below(node, path)
+
+
+def _below(node: Node, path: Path) -> Iterator[tuple[Path, Node, Entry | None]]:
+    if isinstance(node, Mapping):
+        for entry in node.entries:
+            here = (*path, entry.key)
+            yield here, entry.value, entry
+            yield from _below(entry.value, here)
+    elif isinstance(node, Sequence):
+        for index, item in enumerate(node.items):
+            here = (*path, index)
+            yield here, item, None
+            yield from _below(item, here)
+
+
+def dotted(path: Path) -> str:
+    """``zero_optimization.offload_param.device``; indices as ``[0]``."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else part)
+    return text
