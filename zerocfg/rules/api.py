@@ -1,0 +1,165 @@
+"""What a rule is and what it yields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from zerocfg.rules.proof import Proof
+from zerocfg.run.model import Origin, Run, SourceFile
+from zerocfg.source.edit import Edit
+from zerocfg.source.node import Path
+from zerocfg.source.text import Span
+
+
+class Severity(str, Enum):
+    """The consequence. error: crash, silently something else than written, or weights lost. warning: runs as written,
+    wastes memory, time or safety. note: worth knowing."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+    @property
+    def rank(self) -> int:
+        return {"note": 0, "warning": 1, "error": 2}[self.value]
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Symbolic place: a file and a key path in it (``at`` "key", "value" or "entry"), or a span of its text.
+
+    Turned into line and column only when something is reported.
+    """
+
+    file: SourceFile
+    path: Path = ()
+    at: str = "entry"
+    span: Span | None = None
+    label: str = ""
+
+    def concrete(self) -> Span:
+        """The span to show. A key path that is not there falls back to its nearest parent, then the file's start."""
+        if self.span is not None:
+            return self.span
+        document = self.file.document
+        path = self.path
+        while document is not None and path:
+            entry = document.entry(path)
+            if entry is not None:
+                exact = path == self.path
+                if not exact or self.at == "key":
+                    return entry.key_span
+                if self.at == "value":
+                    return entry.value.span
+                return Span(entry.key_span.start, max(entry.key_span.end, entry.value.span.end))
+            node = document.get(path)
+            if node is not None:
+                return node.span
+            path = path[:-1]
+        return Span(0, 0)
+
+
+def at(origin: Origin, label: str = "", where: str = "entry") -> Location | None:
+    """The place that an origin speaks of, or None when it is no place in a file."""
+    if origin.file is None:
+        return None
+    return Location(origin.file, origin.path, where, origin.span, label)
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """Edits that remove the finding. ``edits`` by file; safe keeps what the author meant, unsafe makes a choice."""
+
+    description: str
+    edits: tuple[tuple[SourceFile, Edit], ...]
+    safe: bool = True
+
+
+@dataclass(slots=True)
+class Finding:
+    """One thing found. ``message`` names both values and the consequence; ``help`` says what to do instead."""
+
+    location: Location
+    message: str
+    help: str = ""
+    related: list[Location] = field(default_factory=list)
+    fix: Fix | None = None
+    severity: Severity | None = None
+
+
+Check = Callable[[Run], Iterator[Finding]]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A complete small run: named files with their text.
+
+    Names tell the role: ``accelerate.yaml``, ``ds.json``, ``recipe.yaml``, ``train.sh`` (launch line),
+    ``model/config.json``, ``zerocfg.yaml``. ``consumer`` says who reads it where the files do not.
+    """
+
+    files: dict[str, str]
+    consumer: str | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    code: str
+    name: str
+    severity: Severity
+    check: Check
+    summary: str
+    explanation: str
+    bad: tuple[Example, ...]
+    good: tuple[Example, ...]
+    proof: Proof
+    consumers: frozenset[str] = frozenset()
+    since: str = "0.1"
+    status: str = "stable"
+    fixable: bool = False
+    per_file: bool = False
+
+
+def rule(
+    code: str,
+    name: str,
+    severity: Severity,
+    *,
+    bad: Example | tuple[Example, ...],
+    good: Example | tuple[Example, ...],
+    proof: Proof,
+    consumers: frozenset[str] | set[str] = frozenset(),
+    since: str = "0.1",
+    status: str = "stable",
+    fixable: bool = False,
+    per_file: bool = False,
+) -> Callable[[Check], Rule]:
+    """Declare a rule. The docstring is its documentation: first line the summary, then the explanation.
+
+    ``consumers`` empty: holds whoever reads the file. ``per_file``: looks at single files, whatever run they are in.
+    """
+
+    def declare(check: Check) -> Rule:
+        doc = (check.__doc__ or "").strip()
+        summary, _, explanation = doc.partition("\n")
+        return Rule(
+            code=code,
+            name=name,
+            severity=severity,
+            check=check,
+            summary=summary.strip(),
+            explanation="\n".join(line.strip() for line in explanation.strip().splitlines()),
+            bad=bad if isinstance(bad, tuple) else (bad,),
+            good=good if isinstance(good, tuple) else (good,),
+            proof=proof,
+            consumers=frozenset(consumers),
+            since=since,
+            status=status,
+            fixable=fixable,
+            per_file=per_file,
+        )
+
+    return declare

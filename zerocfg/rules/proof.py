@@ -1,0 +1,64 @@
+"""What a rule claims that the real libraries do with its examples: pure data, executed by `tests/proofs`.
+
+An example is run up to a phase: "read" (its own reader: yaml, json, hjson), "launch" (accelerate's launcher parses,
+validates and builds the environment), "arguments" (TrainingArguments, Accelerator or its plugin), "parse"
+(DeepSpeedConfig), "init" (the engine is built), "step" (two optimizer steps), "save" (weights written and read back).
+
+Names of observed values:
+    ``env.NAME``             variable the launcher exports
+    ``read.a.b``             value as the file's reader sees it
+    ``args.name``            attribute of the parsed TrainingArguments / script config
+    ``config.a.b``           key of the dict that reaches deepspeed.initialize (absent: "<absent>")
+    ``engine.kind``          "deepspeed", "ddp", "single"
+    ``engine.stage``, ``engine.world_size``, ``engine.micro_batch``, ``engine.gradient_accumulation_steps``,
+    ``engine.gradient_clipping``, ``engine.dtype``, ``engine.optimizer``, ``engine.scheduler``
+    ``engine.a.b``           attribute path on the parsed DeepSpeedConfig: ``engine.zero_config.overlap_comm``
+    ``weights``              after "save": "complete", "empty" (tensors without elements) or "missing"
+    ``log``                  everything printed or logged (matched as a regular expression)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from zerocfg.run.model import Phase
+
+ABSENT = "<absent>"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """``status`` "executed": run by the test suite; "cited": read in the source named; "needs_gpu": waits for a card.
+
+    ``raises``: regular expression found in the error of the bad example in ``phase``; the good one passes that phase.
+    ``shows``: observed name -> (value with the bad example, value with the good one).
+    ``ranks``: processes that the example is run with.
+    """
+
+    status: Literal["executed", "cited", "needs_gpu"]
+    phase: Phase = "parse"
+    raises: str | None = None
+    shows: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    ranks: int = 1
+    source: str = ""
+
+
+def crashes(phase: Phase, raises: str, *, ranks: int = 1, source: str = "") -> Proof:
+    """The bad example stops in ``phase`` with an error matching ``raises``; the good one gets past that phase."""
+    return Proof("executed", phase, raises=raises, ranks=ranks, source=source)
+
+
+def shows(phase: Phase, values: dict[str, tuple[Any, Any]], *, ranks: int = 1, source: str = "") -> Proof:
+    """Both examples reach ``phase``; the named values are seen as (bad, good)."""
+    return Proof("executed", phase, shows=values, ranks=ranks, source=source)
+
+
+def cited(source: str) -> Proof:
+    """Read in the library's source, not run; ``source`` is file@release."""
+    return Proof("cited", source=source)
+
+
+def needs_gpu(source: str = "") -> Proof:
+    """Can be shown on an accelerator only."""
+    return Proof("needs_gpu", source=source)

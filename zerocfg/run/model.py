@@ -1,0 +1,184 @@
+"""The words of a run: source file, setting, origin, failure, run.
+
+A run is the set of source files used together for one training job. `zerocfg.run.effective` computes its settings:
+what the training process finally gets, each value with where it came from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Any, Literal
+
+from zerocfg.source.launch import LaunchLine
+from zerocfg.source.node import Document, Path
+from zerocfg.source.text import SourceText, Span
+
+Consumer = Literal["deepspeed", "accelerate", "transformers", "trl"]
+Kind = Literal["accelerate", "deepspeed", "recipe", "model", "spec", "hardware", "launch", "other"]
+Phase = Literal["read", "launch", "arguments", "parse", "init", "step", "save"]
+
+
+class _Unknown:
+    """The value of something that is set, but to what cannot be told from the files (a shell variable, say)."""
+
+    def __repr__(self) -> str:
+        return "UNKNOWN"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+UNKNOWN = _Unknown()
+
+
+@dataclass(slots=True, eq=False)
+class SourceFile:
+    """One file of a run. ``name`` is how messages call it (relative to where zerocfg was started)."""
+
+    name: str
+    kind: Kind
+    source: SourceText
+    document: Document | None = None
+    path: FilePath | None = None
+
+    def data(self) -> Any:
+        return self.document.data() if self.document else None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value comes from.
+
+    ``kind``: "file" (a key of a source file), "flag" (a word of a launch line), "environment" (a variable),
+    "default" (nobody set it; ``note`` names the library and release whose default it is),
+    "computed" (``note`` says from what, in words).
+    """
+
+    kind: Literal["file", "flag", "environment", "default", "computed"]
+    note: str = ""
+    file: SourceFile | None = None
+    path: Path = ()
+    span: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One effective value with its origin and the values that it replaced, newest first."""
+
+    value: Any
+    origin: Origin
+    overridden: tuple[Setting, ...] = ()
+
+    @property
+    def known(self) -> bool:
+        return self.value is not UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Something a library will refuse, predicted. ``kind`` is a stable short name that rules look for."""
+
+    kind: str
+    phase: Phase
+    message: str
+    places: tuple[Origin, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """A value that somebody wrote and nobody will use, or that is used as something else.
+
+    ``kind`` is a stable short name; ``used`` is what applies instead (None: nothing).
+    """
+
+    kind: str
+    message: str
+    place: Origin
+    used: Setting | None = None
+
+
+@dataclass(slots=True)
+class Effective:
+    """What a run amounts to.
+
+    ``environment``  the variables the launcher exports (ACCELERATE_*, FSDP_*, ...)
+    ``settings``     by dotted name: DeepSpeed keys as in its JSON (``zero_optimization.stage``), and for every run
+                     ``engine`` ("deepspeed", "fsdp", "ddp", "single", "megatron"), ``num_processes``,
+                     ``num_machines``, ``mixed_precision``, ``gradient_accumulation_steps``, ...
+    ``failures``     in the order in which they would strike
+    """
+
+    environment: dict[str, Setting] = field(default_factory=dict)
+    settings: dict[str, Setting] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    ignored: list[Ignored] = field(default_factory=list)
+
+    def get(self, name: str) -> Setting | None:
+        return self.settings.get(name)
+
+    def value(self, name: str, default: Any = None) -> Any:
+        setting = self.settings.get(name)
+        return default if setting is None else setting.value
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSummary:
+    """What rules and effective settings need of a model. Counts are elements."""
+
+    name: str
+    model_type: str | None = None
+    parameters: int | None = None
+    hidden_size: int | None = None
+    text_hidden_size: int | None = None
+    max_hidden_sizes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareSummary:
+    """What rules need of the hardware. ``states_gib`` maps a ZeRO stage to the GiB of states per accelerator."""
+
+    name: str
+    nodes: int
+    accelerators_per_node: int
+    memory_gib: float | None
+    bf16: bool | None = None
+    states_gib: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def accelerators(self) -> int:
+        return self.nodes * self.accelerators_per_node
+
+
+@dataclass(slots=True)
+class Run:
+    """The files of one training job and what is known about it.
+
+    ``deepspeed_route`` tells how the DeepSpeed config reaches the engine: "accelerate" (deepspeed_config_file of the
+    accelerate config or --deepspeed_config_file), "trainer" (`deepspeed:` of a recipe or --deepspeed of the script),
+    "engine" (the script's --deepspeed_config, read by deepspeed.initialize), or None (the file stands alone).
+    ``arguments`` are the training script's own options by name without dashes, UNKNOWN where the value is not known;
+    ``flags`` the launcher's. ``inputs`` are all files, for reports. ``consumer`` None means nobody knows.
+    """
+
+    name: str
+    consumer: Consumer | None = None
+    accelerate: SourceFile | None = None
+    deepspeed: SourceFile | None = None
+    deepspeed_route: Literal["accelerate", "trainer", "engine"] | None = None
+    recipe: SourceFile | None = None
+    launch: LaunchLine | None = None
+    launch_file: SourceFile | None = None
+    flags: dict[str, Setting] = field(default_factory=dict)
+    arguments: dict[str, Setting] = field(default_factory=dict)
+    environment: dict[str, Setting] = field(default_factory=dict)
+    model: ModelSummary | None = None
+    hardware: HardwareSummary | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    missing: list[Origin] = field(default_factory=list)
+    effective: Effective = field(default_factory=Effective)
+
+    @property
+    def files(self) -> list[SourceFile]:
+        found = [self.accelerate, self.deepspeed, self.recipe, self.launch_file]
+        return [file for file in found if file is not None]
