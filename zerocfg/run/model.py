@@ -34,13 +34,17 @@ UNKNOWN = _Unknown()
 
 @dataclass(slots=True, eq=False)
 class SourceFile:
-    """One file of a run. ``name`` is how messages call it (relative to where zerocfg was started)."""
+    """One file of a run. ``name`` is how messages call it (relative to where zerocfg was started).
+
+    ``reread_of``: the same text, read another way because of who points at it (a DeepSpeed config named ``.yaml``).
+    """
 
     name: str
     kind: Kind
     source: SourceText
     document: Document | None = None
     path: FilePath | None = None
+    reread_of: SourceFile | None = None
 
     def data(self) -> Any:
         return self.document.data() if self.document else None
@@ -157,6 +161,7 @@ class Run:
     ``deepspeed_route`` tells how the DeepSpeed config reaches the engine: "accelerate" (deepspeed_config_file of the
     accelerate config or --deepspeed_config_file), "trainer" (`deepspeed:` of a recipe or --deepspeed of the script),
     "engine" (the script's --deepspeed_config, read by deepspeed.initialize), or None (the file stands alone).
+    ``recipe_reader`` tells who parses the recipe: TrlParser ("trl", converts strings), HfArgumentParser ("hf", does not).
     ``arguments`` are the training script's own options by name without dashes, UNKNOWN where the value is not known;
     ``flags`` the launcher's. ``inputs`` are all files, for reports. ``consumer`` None means nobody knows.
     """
@@ -167,6 +172,8 @@ class Run:
     deepspeed: SourceFile | None = None
     deepspeed_route: Literal["accelerate", "trainer", "engine"] | None = None
     recipe: SourceFile | None = None
+    recipe_reader: Literal["trl", "hf"] | None = None
+    spec: SourceFile | None = None
     launch: LaunchLine | None = None
     launch_file: SourceFile | None = None
     flags: dict[str, Setting] = field(default_factory=dict)
@@ -180,5 +187,5 @@ class Run:
 
     @property
     def files(self) -> list[SourceFile]:
-        found = [self.accelerate, self.deepspeed, self.recipe, self.launch_file]
+        found = [self.accelerate, self.deepspeed, self.recipe, self.launch_file, self.spec]
         return [file for file in found if file is not None]

@@ -1,0 +1,117 @@
+"""Finding the files of a repository that zerocfg can say something about; silent about all others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from zerocfg.run.kinds import MARKERS, guess_unread, sniff
+from zerocfg.run.model import SourceFile
+from zerocfg.source.load import decode, load_as, read_bytes
+from zerocfg.source.markdown import read_markdown
+from zerocfg.source.node import Document, Problem
+from zerocfg.source.shell import read_launch_lines
+from zerocfg.source.text import SourceText, Span
+
+CONFIG_SUFFIXES = (".json", ".hjson", ".yaml", ".yml")
+SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".mk")
+SKIPPED_FOLDERS = frozenset("node_modules site-packages __pycache__ wandb venv env dist build target".split())
+LARGEST_UNASKED = 1 << 20
+"""Bytes. A larger JSON or YAML file found by walking is data, not a config; a file named by the user has no such
+limit here (the reader has its own)."""
+
+_LAUNCHERS = (b"accelerate", b"deepspeed", b"torchrun", b"torch.distributed")
+
+
+def is_launch_file(path: Path) -> bool:
+    return path.suffix in SHELL_SUFFIXES or path.name in ("Makefile", "makefile", "GNUmakefile") or path.suffix == ".md"
+
+
+def walk(folder: Path) -> Iterator[Path]:
+    """Candidate files below a folder, in a stable order; hidden folders and environments are left out."""
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(".") and name not in SKIPPED_FOLDERS and not (Path(root) / name / "pyvenv.cfg").exists()
+        )
+        for name in sorted(names):
+            path = Path(root) / name
+            if path.suffix in CONFIG_SUFFIXES or is_launch_file(path):
+                yield path
+
+
+def display_name(path: Path) -> str:
+    """The path as messages show it: relative to the current folder where it lies below it, with forward slashes."""
+    try:
+        return path.resolve().relative_to(Path.cwd()).as_posix()
+    except (ValueError, OSError):
+        return path.as_posix()
+
+
+class Files:
+    """Every file is read once, whoever asks for it."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, SourceFile] = {}
+
+    def open(self, path: Path, text: str | None = None) -> SourceFile:
+        """Read one file; ``text`` replaces what is on disk (stdin). Never raises: problems are in the document."""
+        key = os.path.realpath(path)
+        found = self._read.get(key)
+        if found is None:
+            found = self._read[key] = _read(path, text)
+        return found
+
+    def peek(self, path: Path) -> SourceFile | None:
+        """The file when it was met while walking and looks like one of ours, else None."""
+        if os.path.realpath(path) in self._read:
+            return self.open(path)
+        try:
+            if not path.is_file() or path.stat().st_size > LARGEST_UNASKED:
+                return None
+            data = path.read_bytes()
+        except OSError:
+            return None
+        words = _LAUNCHERS if is_launch_file(path) else MARKERS
+        if not any(word in data for word in words):
+            return None
+        return self.open(path)
+
+    def all(self) -> Iterable[SourceFile]:
+        return self._read.values()
+
+
+def _read(path: Path, text: str | None) -> SourceFile:
+    name = display_name(path)
+    if text is None:
+        data = read_bytes(path)
+        source = data if isinstance(data, Problem) else decode(name, data)
+    else:
+        source = SourceText(name, text)
+    if isinstance(source, Problem):
+        empty = SourceText(name, "")
+        document = Document(empty, "json" if path.suffix == ".json" else "yaml", None, [source])
+        return SourceFile(name, guess_unread("", name), empty, document, path)
+    if is_launch_file(path):
+        return SourceFile(name, "launch", source, None, path)
+    document = load_as(source, _format(path, source.text))
+    if document.root is None:
+        return SourceFile(name, guess_unread(source.text, name), source, document, path)
+    return SourceFile(name, sniff(document.data(), name), source, document, path)
+
+
+def _format(path: Path, text: str) -> str:
+    if path.suffix in (".json", ".hjson"):
+        return "json"
+    return "yaml"
+
+
+def launch_lines(file: SourceFile):  # type: ignore[no-untyped-def]
+    """The launch lines of a launch file."""
+    reader = read_markdown if file.name.endswith(".md") else read_launch_lines
+    return reader(file.source).lines
+
+
+__all__ = ["Files", "Span", "display_name", "is_launch_file", "launch_lines", "walk"]

@@ -1,0 +1,339 @@
+"""Which files belong together: launch lines, recipes and accelerate configs point at each other by path.
+
+A path in a config is relative to wherever the job is started, which no file states. It is looked for below the
+``cd`` of the launch line, the folder zerocfg was started in, and the folders from the pointing file upwards; the first
+that exists is taken, and one that is nowhere is noted in ``Run.missing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from zerocfg.run.discover import Files, launch_lines, walk
+from zerocfg.run.effective import compute
+from zerocfg.run.model import UNKNOWN, Consumer, ModelSummary, Origin, Run, Setting, SourceFile
+from zerocfg.source.launch import LaunchLine, Option
+from zerocfg.source.load import load_as
+
+MOST_FILES = 20_000
+"""Candidates looked at when the partners of single files are searched for; larger trees are cut there."""
+
+# Script options of the Hugging Face Trainer that no other training script is known to share.
+_TRAINER_OPTIONS = frozenset(
+    "per_device_train_batch_size per_device_eval_batch_size num_train_epochs lr_scheduler_type save_strategy "
+    "gradient_checkpointing save_total_limit logging_steps max_grad_norm warmup_ratio".split()
+)
+# Recipe keys of TRL's script, model and trainer configs (beside TrainingArguments' own).
+_TRL_KEYS = frozenset(
+    "dataset_name dataset_config dataset_mixture dataset_train_split attn_implementation torch_dtype dtype use_peft lora_r "
+    "max_seq_length max_length packing num_generations max_completion_length max_prompt_length beta use_vllm "
+    "reward_funcs chat_template".split()
+)
+
+
+def find_runs(paths: Sequence[Path], files: Files, *, root: Path | None = None) -> tuple[list[Run], set[int]]:
+    """The runs that the given files and folders take part in, and the ids of the source files asked about.
+
+    A folder asks about everything of ours below it. A single file pulls its partners in from the repository around it
+    (``root``: the nearest folder upwards that holds ``.git``, else the current one).
+    """
+    asked: dict[int, SourceFile] = {}
+    single = False
+    for path in paths:
+        if path.is_dir():
+            found: Iterable[SourceFile] = filter(None, map(files.peek, walk(path)))
+        else:
+            found = [files.open(path)]
+            single = True
+        asked.update((id(file), file) for file in found)
+    pool = dict(asked)
+    if single:
+        for top in _tops(paths, root):
+            for count, path in enumerate(walk(top)):
+                if count >= MOST_FILES:
+                    break
+                partner = files.peek(path)
+                if partner is not None:
+                    pool.setdefault(id(partner), partner)
+    runs = _Linker(files, root or Path.cwd()).runs(list(pool.values()))
+    wanted = [run for run in runs if any(id(_original(file)) in asked for file in run.files)]
+    for run in wanted:
+        run.effective = compute(run)
+    return wanted, set(asked)
+
+
+def _tops(paths: Sequence[Path], root: Path | None) -> list[Path]:
+    tops = []
+    for path in paths:
+        if path.is_dir():
+            continue
+        folder = path.resolve().parent
+        top = root or next((above for above in (folder, *folder.parents) if (above / ".git").exists()), None)
+        if top is None:
+            cwd = Path.cwd()
+            top = cwd if folder.is_relative_to(cwd) and cwd != Path.home() else folder
+        if top not in tops:
+            tops.append(top)
+    return tops
+
+
+def _original(file: SourceFile) -> SourceFile:
+    return file.reread_of or file
+
+
+class _Linker:
+    def __init__(self, files: Files, root: Path) -> None:
+        self.files = files
+        self.root = root
+        self.rereads: dict[int, SourceFile] = {}
+
+    def runs(self, pool: list[SourceFile]) -> list[Run]:
+        runs: list[Run] = []
+        for file in pool:
+            if file.kind == "spec":
+                runs += self._from_spec(file)
+        for file in pool:
+            if file.kind == "launch":
+                runs += [run for line in launch_lines(file) if (run := self._from_line(file, line)) is not None]
+        used = {id(_original(file)) for run in runs for file in run.files}
+        for kind in ("accelerate", "recipe", "deepspeed", "other"):
+            for file in pool:
+                if id(file) in used or file.kind != kind:
+                    continue
+                run = self._alone(file)
+                if run is None:
+                    continue
+                runs.append(run)
+                used |= {id(_original(one)) for one in run.files}
+        return runs
+
+    # -- one file by itself, with what it points at ------------------------------------------------------------
+
+    def _alone(self, file: SourceFile) -> Run | None:
+        run = Run(file.name)
+        if file.kind == "accelerate":
+            self._take_accelerate(run, file, [])
+        elif file.kind == "recipe":
+            self._take_recipe(run, file, [])
+            if run.deepspeed is not None or isinstance(_get(file, "deepspeed"), dict):
+                run.consumer = "transformers"
+        elif file.kind == "deepspeed":
+            run.deepspeed = file
+        else:
+            return None
+        return run
+
+    # -- a launch line ------------------------------------------------------------------------------------------
+
+    def _from_line(self, file: SourceFile, line: LaunchLine) -> Run | None:
+        number = file.source.place(line.span.start).line
+        run = Run(f"{file.name}:{number}", launch=line, launch_file=file)
+        run.flags = _settings(file, line.options)
+        run.arguments = _settings(file, line.script_options)
+        run.environment = {
+            name: Setting(UNKNOWN if value is None else value, Origin("environment", name, file, (), line.span))
+            for name, value in line.environment.items()
+        }
+        bases = self._bases(file, line)
+        if line.launcher == "accelerate":
+            accelerate = self._follow(run, run.flags.get("config_file"), bases)
+            if accelerate is not None:
+                self._take_accelerate(run, accelerate, bases)
+            direct = self._follow(run, run.flags.get("deepspeed_config_file"), bases)
+            if direct is not None:
+                run.deepspeed, run.deepspeed_route = self._as_json(direct), "accelerate"
+        self._take_script(run, line, bases)
+        if not (run.accelerate or run.deepspeed or run.recipe or run.missing or line.launcher == "accelerate"):
+            return None
+        return run
+
+    def _take_script(self, run: Run, line: LaunchLine, bases: list[Path]) -> None:
+        arguments = run.arguments
+        config = self._follow(run, arguments.get("config"), bases, quiet=True)
+        if config is not None and config.kind == "recipe":
+            self._take_recipe(run, config, bases)
+            run.recipe_reader = "trl"
+        elif line.arguments and (first := line.arguments[0].value) and first.endswith((".yaml", ".yml", ".json")):
+            place = Origin("flag", file=run.launch_file, span=line.arguments[0].span)
+            config = self._follow(run, Setting(first, place), bases, quiet=True)
+            if config is not None and config.kind == "recipe" and len(line.arguments) == 1:
+                self._take_recipe(run, config, bases)
+                run.recipe_reader = "hf"
+        trainer = arguments.get("deepspeed")
+        if trainer is not None and trainer.value is not True:
+            file = self._follow(run, trainer, bases)
+            if file is not None:
+                run.deepspeed, run.deepspeed_route = self._as_json(file), "trainer"
+        engine = arguments.get("deepspeed_config")
+        if engine is not None and run.deepspeed is None:
+            file = self._follow(run, engine, bases)
+            if file is not None:
+                run.deepspeed, run.deepspeed_route = self._as_json(file), "engine"
+        run.consumer = _consumer(run)
+
+    # -- a spec -------------------------------------------------------------------------------------------------
+
+    def _from_spec(self, file: SourceFile) -> list[Run]:
+        data = file.data()
+        runs = data.get("runs") if isinstance(data, dict) else None
+        if not isinstance(runs, dict):
+            return []
+        return [self._spec_run(file, name, entry) for name, entry in runs.items() if isinstance(entry, dict)]
+
+    def _spec_run(self, file: SourceFile, name: str, entry: dict[str, Any]) -> Run:
+        run = Run(name, spec=file)
+        bases = [file.path.resolve().parent] if file.path else [self.root]
+
+        def follow(key: str) -> SourceFile | None:
+            value = entry.get(key)
+            if not isinstance(value, str):
+                return None
+            place = Origin("file", file=file, path=("runs", name, key))
+            return self._follow(run, Setting(value, place), bases)
+
+        accelerate, recipe, deepspeed = follow("accelerate"), follow("recipe"), follow("deepspeed")
+        if accelerate is not None:
+            self._take_accelerate(run, accelerate, bases)
+        if recipe is not None:
+            self._take_recipe(run, recipe, bases)
+        if deepspeed is not None:
+            run.deepspeed = self._as_json(deepspeed)
+            run.deepspeed_route = run.deepspeed_route or "trainer"
+        consumer = entry.get("consumer")
+        if consumer in ("deepspeed", "accelerate", "transformers", "trl"):
+            run.consumer = consumer
+        run.recipe_reader = {"trl": "trl", "transformers": "hf"}.get(str(consumer))  # type: ignore[assignment]
+        if run.deepspeed_route == "trainer":
+            run.deepspeed_route = {"deepspeed": "engine", "accelerate": "accelerate"}.get(str(consumer), "trainer")  # type: ignore[assignment]
+        model = entry.get("model")
+        if isinstance(model, str):
+            config = follow("model")
+            run.model = model_summary(model, config.data() if config else None)
+        elif isinstance(model, dict):
+            run.model = model_summary(name, model)
+        versions = entry.get("versions")
+        if isinstance(versions, dict):
+            run.versions = {str(key): str(value) for key, value in versions.items()}
+        return run
+
+    # -- following paths ----------------------------------------------------------------------------------------
+
+    def _take_accelerate(self, run: Run, file: SourceFile, bases: list[Path]) -> None:
+        run.accelerate = file
+        section = _get(file, "deepspeed_config")
+        value = section.get("deepspeed_config_file") if isinstance(section, dict) else None
+        if isinstance(value, str) and value != "none":
+            place = Origin("file", file=file, path=("deepspeed_config", "deepspeed_config_file"))
+            found = self._follow(run, Setting(value, place), bases + self._around(file))
+            if found is not None:
+                run.deepspeed, run.deepspeed_route = self._as_json(found), "accelerate"
+
+    def _take_recipe(self, run: Run, file: SourceFile, bases: list[Path]) -> None:
+        run.recipe = file
+        value = _get(file, "deepspeed")
+        if isinstance(value, str) and value.endswith((".json", ".hjson", ".yaml", ".yml")):
+            place = Origin("file", file=file, path=("deepspeed",))
+            found = self._follow(run, Setting(value, place), bases + self._around(file))
+            if found is not None:
+                run.deepspeed, run.deepspeed_route = self._as_json(found), "trainer"
+
+    def _bases(self, file: SourceFile, line: LaunchLine) -> list[Path]:
+        around = self._around(file)
+        if line.directory:
+            around = [base / line.directory for base in around] + around
+        return around
+
+    def _around(self, file: SourceFile) -> list[Path]:
+        bases = [self.root]
+        if file.path is not None:
+            folder = file.path.resolve().parent
+            bases.append(folder)
+            if folder.is_relative_to(self.root):
+                bases += [above for above in folder.parents if above.is_relative_to(self.root)]
+            else:
+                bases += list(folder.parents)[:4]
+        return bases
+
+    def _follow(self, run: Run, setting: Setting | None, bases: list[Path], *, quiet: bool = False) -> SourceFile | None:
+        """The file that a setting names; one that is nowhere goes to ``run.missing`` unless ``quiet``."""
+        if setting is None or not isinstance(setting.value, str) or not setting.value or "\n" in setting.value:
+            return None
+        if setting.value.lstrip().startswith("{"):
+            return None
+        for base in bases:
+            try:
+                path = base / setting.value
+                if path.is_file():
+                    return self.files.open(path)
+            except (OSError, ValueError):
+                continue
+        if not quiet:
+            run.missing.append(replace(setting.origin, note=setting.value))
+        return None
+
+    def _as_json(self, file: SourceFile) -> SourceFile:
+        """A DeepSpeed config is read as JSON whatever its name says."""
+        if file.document is None or file.document.format == "json":
+            return file
+        again = self.rereads.get(id(file))
+        if again is None:
+            again = SourceFile(file.name, "deepspeed", file.source, load_as(file.source, "json"), file.path, file)
+            self.rereads[id(file)] = again
+        return again
+
+
+def model_summary(name: str, config: Any) -> ModelSummary | None:
+    """The sizes that autos need, from a Hugging Face ``config.json`` or inline facts."""
+    if not isinstance(config, dict):
+        return None
+    text = config.get("text_config")
+    sizes = config.get("hidden_sizes")
+    numbers = [size for size in sizes if isinstance(size, int)] if isinstance(sizes, list) else []
+    parameters = config.get("parameters")
+    return ModelSummary(
+        name,
+        model_type=config.get("model_type") if isinstance(config.get("model_type"), str) else None,
+        parameters=int(parameters) if isinstance(parameters, (int, float)) else None,
+        hidden_size=_integer(config.get("hidden_size", config.get("n_embd"))),
+        text_hidden_size=_integer(text.get("hidden_size")) if isinstance(text, dict) else None,
+        max_hidden_sizes=max(numbers, default=None),
+    )
+
+
+def _integer(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _get(file: SourceFile, key: str) -> Any:
+    data = file.data()
+    return data.get(key) if isinstance(data, dict) else None
+
+
+def _settings(file: SourceFile, options: Sequence[Option]) -> dict[str, Setting]:
+    """Options by name, dashes stripped and ``-`` read as ``_``; a bare flag is True; the last of a name wins."""
+    found: dict[str, Setting] = {}
+    for option in options:
+        name = option.name.lstrip("-").replace("-", "_")
+        value: Any = True
+        if option.value is not None:
+            value = UNKNOWN if option.value.value is None else option.value.value
+        found[name] = Setting(value, Origin("flag", option.name, file, (), option.span))
+    return found
+
+
+def _consumer(run: Run) -> Consumer | None:
+    """Who reads the config in the end, when the files tell; None when they do not."""
+    arguments = run.arguments
+    if run.deepspeed_route == "engine":
+        return "deepspeed"
+    if run.recipe is not None and run.recipe_reader == "trl":
+        keys = run.recipe.data()
+        return "trl" if isinstance(keys, dict) and _TRL_KEYS & set(keys) else "transformers"
+    if run.recipe is not None or run.deepspeed_route == "trainer":
+        return "transformers"
+    if len(_TRAINER_OPTIONS & set(arguments)) >= 2:
+        return "transformers"
+    return None
