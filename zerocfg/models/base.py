@@ -19,34 +19,60 @@ on a property
     ``inert``       the key is read by nobody in effect; the text says so
     ``reads``       how the value is read: "lax" (pydantic's lax conversion), "raw" (taken as it is, nothing checks),
                     "int" / "float" / "bool" (converted from the text of an environment variable),
-                    "str"
+                    "str", "true" (only the word true, in any case, is True), "truth" (Python's truth: any text is True)
+    ``ignore_case`` the value is brought to one case before it is compared
+    ``cli``         the launcher's option: {"flags", "type", "default", "choices", "action"}; see accelerate/facts.py
+    ``env``         the environment variables that carry the value to the job, a list; see accelerate/facts.py
+    ``facts``       (argument of `key` only) further facts of one format, kept under their own names
 on a section (object)
-    ``unknown``     what an unknown key does: "error" or "ignored"
+    ``unknown``     what an unknown key does: "error", "ignored", or "passed" (handed on to someone else, who may know it)
     ``null``        what `section: null` does: "absent" or "error"
     ``library``     the name of the library that reads the section
+    ``prefix``      what the library puts before a key that lacks it, or (``prefix_optional`` false) what must be written
+    ``also``        name of a schema whose keys take effect here too
+``reads`` and ``auto_raw`` may be stated once for a section; they then hold for each of its keys that says nothing else.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 Consumer = Literal["deepspeed", "accelerate", "transformers", "trl"]
+Reads = Literal["lax", "raw", "int", "float", "bool", "str", "true", "truth"]
+
+
+@dataclass(frozen=True)
+class Variants:
+    """Which section a key holds, decided by the value of the key beside it that is named ``key``."""
+
+    key: str
+    cases: dict[str, type[Section]]
+    any_case: bool = False
 
 
 class Section(BaseModel):
     """One mapping of a config file.
 
     Class facts that subclasses set: ``unknown`` (what the library does with an unknown key), ``null`` (what it does
-    with ``section: null``), ``source`` (file of the library that reads it).
+    with ``section: null``), ``source`` (file of the library that reads it), ``library`` (its name), ``reads`` and
+    ``auto_raw`` (what holds for each key that does not state its own), ``variants`` (by name of the key).
     """
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True, defer_build=True, protected_namespaces=())
 
-    unknown: ClassVar[Literal["error", "ignored"]] = "error"
+    unknown: ClassVar[Literal["error", "ignored", "passed"]] = "error"
     null: ClassVar[Literal["absent", "error"]] = "error"
     source: ClassVar[str] = ""
+    library: ClassVar[str] = ""
+    prefix: ClassVar[str] = ""
+    prefix_optional: ClassVar[bool] = False
+    also: ClassVar[str] = ""
+    reads: ClassVar[Reads | None] = None
+    auto_raw: ClassVar[Literal["default", "kept", "error"] | None] = None
+    variants: ClassVar[dict[str, Variants]] = {}
 
 
 def key(
@@ -64,11 +90,18 @@ def key(
     renamed_to: str | None = None,
     removed: str | None = None,
     inert: str | None = None,
-    reads: Literal["lax", "raw", "int", "float", "bool", "str"] | None = None,
+    reads: Reads | None = None,
+    ignore_case: bool | None = None,
+    cli: dict[str, Any] | None = None,
+    env: list[dict[str, Any]] | None = None,
+    facts: dict[str, Any] | None = None,
     **field: Any,
 ) -> Any:
-    """Declare one key; ``field`` takes pydantic's own ``ge``, ``gt``, ``le``, ``lt``, ``examples``, ``alias``, ..."""
-    facts: dict[str, Any] = {
+    """Declare one key; ``field`` takes pydantic's own ``ge``, ``gt``, ``le``, ``lt``, ``examples``, ``alias``, ...
+
+    A default that is a :class:`Section` class means: absent is the same as an empty section.
+    """
+    known: dict[str, Any] = {
         "unit": unit,
         "source": source,
         "since": since,
@@ -81,10 +114,18 @@ def key(
         "removed": removed,
         "inert": inert,
         "reads": reads,
+        "ignore_case": ignore_case,
+        "cli": cli,
+        "env": env,
+        **(facts or {}),
     }
-    facts = {name: value for name, value in facts.items() if value is not None}
-    if isinstance(default, (dict, list)):
+    known = {name: value for name, value in known.items() if value is not None}
+    if aliases:
+        field.setdefault("validation_alias", AliasChoices(*aliases))
+    if isinstance(default, type) and issubclass(default, Section):
+        field["default_factory"] = default
+    elif isinstance(default, (dict, list)):
         field["default_factory"] = default.copy
     else:
         field["default"] = default
-    return Field(description=doc or None, json_schema_extra={"x-zerocfg": facts} if facts else None, **field)
+    return Field(description=doc or None, json_schema_extra={"x-zerocfg": known} if known else None, **field)

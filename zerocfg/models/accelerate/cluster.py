@@ -1,0 +1,134 @@
+"""An accelerate file for an own machine or cluster (`compute_environment: LOCAL_MACHINE`)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from zerocfg.models.accelerate.deepspeed import DeepSpeedConfig
+from zerocfg.models.accelerate.dynamo import DynamoConfig
+from zerocfg.models.accelerate.fp8 import Fp8Config
+from zerocfg.models.accelerate.fsdp import FsdpConfig
+from zerocfg.models.accelerate.megatron import MegatronLmConfig
+from zerocfg.models.accelerate.mpirun import MpirunConfig
+from zerocfg.models.accelerate.parallelism import ParallelismConfig
+from zerocfg.models.base import Section, key
+
+# Unquoted, YAML's NO is False: accelerate keeps it and launches a single process.
+DistributedType = Literal[
+    "NO",
+    "MULTI_CPU",
+    "MULTI_GPU",
+    "MULTI_NPU",
+    "MULTI_MLU",
+    "MULTI_SDAA",
+    "MULTI_MUSA",
+    "MULTI_XPU",
+    "MULTI_HPU",
+    "MULTI_NEURON",
+    "DEEPSPEED",
+    "FSDP",
+    "XLA",
+    "MEGATRON_LM",
+    False,
+]
+
+_SHADOWED = (
+    "the launcher's option has a default, which always wins over this key; give it on the command line or "
+    "inside a sub-mapping"
+)
+
+
+class ClusterConfig(Section):
+    """Each key that is also a launcher argument fills it only when the command line left it None.
+
+    What an argument does then, and the environment variables that it becomes, is told by the schema
+    accelerate-launcher under the same name.
+    """
+
+    unknown: ClassVar[Literal["error", "ignored", "passed"]] = "error"
+    source: ClassVar[str] = "accelerate/commands/config/config_args.py"
+    library: ClassVar[str] = "accelerate"
+
+    compute_environment: Literal["LOCAL_MACHINE"] = key(
+        "LOCAL_MACHINE", "Any other value makes it a SageMaker file, whose keys differ."
+    )
+    distributed_type: DistributedType = key(..., "What launches and drives the job; the only required key.")
+    mixed_precision: Literal["no", "fp16", "bf16", "fp8"] | None = key(
+        None,
+        "Precision of forward and backward. Write 'no' in quotes: the bare word is False, which breaks the "
+        "launch.",
+        reads="raw",
+        ignore_case=True,
+    )
+    use_cpu: bool | None = key(
+        False, "Train on the CPU; read only with distributed_type NO or MULTI_CPU.", reads="bool"
+    )
+    debug: bool | None = key(False, "Check the shapes of every collective operation (slow).", reads="truth")
+    num_processes: int | None = key(
+        -1,
+        "Processes on all machines together. Needed here or on the command line, but for distributed_type "
+        "NO.",
+        unit="processes",
+        ge=-1,
+        reads="int",
+    )
+    machine_rank: int | None = key(0, "Number of this machine, counted from 0.", ge=0, reads="int")
+    num_machines: int | None = key(1, "Machines.", unit="machines", ge=1, reads="raw")
+    gpu_ids: str | None = key("all", "Devices as text: `all` or numbers separated by commas.", reads="raw")
+    main_process_ip: str | None = key(
+        None, "Address of machine 0; needed with several machines.", reads="str"
+    )
+    main_process_port: int | None = key(
+        29500, "Port on machine 0; 0 picks a free one, on each machine its own.", ge=0, le=65535, reads="raw"
+    )
+    rdzv_backend: Any = key("static", "Rendezvous of torchrun.", inert=_SHADOWED)
+    same_network: Any = key(False, "All machines are in one network.", inert=_SHADOWED)
+    enable_cpu_affinity: Any = key(False, "Bind processes to NUMA nodes.", inert=_SHADOWED)
+    main_training_function: str | None = key(
+        "main", "Function that each process runs; read with distributed_type XLA alone."
+    )
+    fp8_config: Fp8Config | None = key(Fp8Config, "8 bit training.")
+    deepspeed_config: DeepSpeedConfig | None = key(
+        DeepSpeedConfig, "DeepSpeed; exported only with distributed_type DEEPSPEED."
+    )
+    fsdp_config: FsdpConfig | None = key(FsdpConfig, "FSDP; exported only with distributed_type FSDP.")
+    parallelism_config: ParallelismConfig | None = key(ParallelismConfig, "Device mesh.")
+    megatron_lm_config: MegatronLmConfig | None = key(
+        MegatronLmConfig, "Megatron-LM; exported only with distributed_type MEGATRON_LM."
+    )
+    mpirun_config: MpirunConfig | None = key(MpirunConfig, "MPI for several CPU processes.")
+    dynamo_config: DynamoConfig | None = key(DynamoConfig, "torch.compile.")
+    downcast_bf16: Any = key(
+        False, "On TPU, also cast double to bf16. Files often hold the text no.", inert=_SHADOWED
+    )
+    tpu_name: str | None = key(None, "Name of a TPU pod.")
+    tpu_zone: str | None = key(None, "Zone of a TPU pod; read by `accelerate tpu-config` alone.")
+    tpu_use_cluster: bool | None = key(
+        False, "Launch on a TPU pod; read with distributed_type XLA alone.", reads="truth"
+    )
+    tpu_use_sudo: Any = key(False, "Use sudo on the pod.", inert=_SHADOWED)
+    command_file: str | None = key(
+        None, "Commands for a pod, one a line; read by `accelerate tpu-config` alone."
+    )
+    commands: list[str] | None = key(None, "Commands for a pod; read by `accelerate tpu-config` alone.")
+    tpu_vm: list[str] | None = key(None, "Machines of a pod.")
+    tpu_env: list[str] | None = key(None, "Environment of a pod.")
+
+    fp16: bool | None = key(
+        None,
+        "Read only when mixed_precision is absent.",
+        reads="truth",
+        deprecated="converted to mixed_precision: fp16; write that instead",
+        renamed_to="mixed_precision",
+    )
+    dynamo_backend: str | None = key(
+        None,
+        "Replaces all of dynamo_config.",
+        deprecated="converted to dynamo_config.dynamo_backend; write that instead",
+        renamed_to="dynamo_config.dynamo_backend",
+    )
+    use_xpu: Any = key(None, removed="unknown to accelerate 1.15, which finds Intel devices by itself")
+    ipex_config: Any = key(None, removed="unknown to accelerate 1.15; the IPEX integration is gone")
+    rdzv_endpoint: Any = key(
+        None, removed="never was a key; the endpoint is main_process_ip and main_process_port"
+    )

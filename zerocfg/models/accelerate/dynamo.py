@@ -1,0 +1,99 @@
+"""`dynamo_config` of an accelerate file: torch.compile."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from zerocfg.models.accelerate.facts import option, switch, variable
+from zerocfg.models.base import Section, key
+
+Backend = Literal[
+    "NO",
+    "EAGER",
+    "AOT_EAGER",
+    "INDUCTOR",
+    "AOT_TS_NVFUSER",
+    "NVPRIMS_NVFUSER",
+    "CUDAGRAPHS",
+    "OFI",
+    "FX2TRT",
+    "ONNXRT",
+    "TENSORRT",
+    "AOT_TORCHXLA_TRACE_ONCE",
+    "TORCHXLA_TRACE_ONCE",
+    "TVM",
+    "HPU_BACKEND",
+    "NEURON",
+]
+
+# The command line's own list: lower case, two back ends short, one misspelled.
+_CHOICES = (
+    "no",
+    "eager",
+    "aot_eager",
+    "inductor",
+    "aot_ts_nvfuser",
+    "nvprims_nvfuser",
+    "cudagraphs",
+    "ofi",
+    "fx2trt",
+    "onnxrt",
+    "tensorrt",
+    "aot_torchxla_trace_once",
+    "torhchxla_trace_once",
+    "tvm",
+)
+_MODES = ("default", "reduce-overhead", "max-autotune")
+
+
+def _exported(name: str, text: Literal["str", "upper"] = "str") -> list[dict[str, Any]]:
+    return [variable(f"ACCELERATE_DYNAMO_{name}", "simple", "multi_gpu", when="always", text=text)]
+
+
+class DynamoConfig(Section):
+    """Not exported by the DeepSpeed launcher: under distributed_type DEEPSPEED it has no effect."""
+
+    unknown: ClassVar[Literal["error", "ignored", "passed"]] = "ignored"
+    null: ClassVar[Literal["absent", "error"]] = "absent"
+    source: ClassVar[str] = "accelerate/utils/launch.py"
+    library: ClassVar[str] = "accelerate"
+    prefix: ClassVar[str] = "dynamo_"
+    prefix_optional: ClassVar[bool] = True
+    also: ClassVar[str] = "accelerate-launcher"
+
+    dynamo_backend: Backend | None = key(
+        "NO",
+        'Compiler back end. Write "NO" in quotes: the bare word is False, which breaks the launch.',
+        reads="raw",
+        ignore_case=True,
+        cli=option("dynamo_backend", choices=_CHOICES),
+        env=_exported("BACKEND", "upper"),
+    )
+    dynamo_mode: Literal["default", "reduce-overhead", "max-autotune"] = key(
+        "default",
+        "torch.compile's mode.",
+        reads="raw",
+        cli=option("dynamo_mode", default="default", choices=_MODES),
+        env=_exported("MODE"),
+    )
+    dynamo_use_fullgraph: bool = key(
+        False,
+        "Fail instead of breaking the graph.",
+        reads="bool",
+        cli=switch("dynamo_use_fullgraph"),
+        env=_exported("USE_FULLGRAPH"),
+    )
+    dynamo_use_dynamic: bool = key(
+        False,
+        "Compile for dynamic shapes.",
+        reads="bool",
+        cli=switch("dynamo_use_dynamic"),
+        env=_exported("USE_DYNAMIC"),
+    )
+    dynamo_use_regional_compilation: bool = key(
+        False,
+        "Compile repeated blocks one by one.",
+        reads="bool",
+        cli=switch("dynamo_use_regional_compilation"),
+        env=_exported("USE_REGIONAL_COMPILATION"),
+    )

@@ -1,0 +1,147 @@
+"""`fp8_config` of an accelerate file: 8 bit training, in effect with mixed_precision fp8 alone."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from zerocfg.models.accelerate.facts import option, switch, variable
+from zerocfg.models.base import Section, key
+
+_NEEDS: dict[str, dict[str, Any]] = {"mixed_precision": {"const": "fp8"}}
+_NOT_READ = "exported, but the job reads {}"
+
+
+def _exported(name: str, item: int | None = None) -> dict[str, Any]:
+    return variable(f"ACCELERATE_FP8_{name}", item=item, needs=_NEEDS)
+
+
+def _renamed(name: str, instead: str) -> Any:
+    return key(
+        None,
+        "Written by `accelerate config`.",
+        inert=_NOT_READ.format(f"ACCELERATE_FP8_{instead.upper()}"),
+        renamed_to=f"fp8_{instead}",
+        env=[_exported(name.upper())],
+    )
+
+
+class Fp8Config(Section):
+    """Any other key is exported as ACCELERATE_FP8_<KEY>; a key that starts with `fp8` is taken as it is.
+
+    `backends` names the back ends whose recipe reads the key; absent means all.
+    """
+
+    unknown: ClassVar[Literal["error", "ignored", "passed"]] = "ignored"
+    null: ClassVar[Literal["absent", "error"]] = "absent"
+    source: ClassVar[str] = "accelerate/utils/dataclasses.py"
+    library: ClassVar[str] = "accelerate"
+    prefix: ClassVar[str] = "fp8_"
+    prefix_optional: ClassVar[bool] = True
+    also: ClassVar[str] = "accelerate-launcher"
+
+    fp8_backend: Literal["AO", "TE", "MSAMP"] | None = key(
+        None,
+        "torchao, Transformer Engine or MS-AMP; upper case in YAML, lower case on the command line.",
+        reads="str",
+        cli=option("fp8_backend", choices=("ao", "te", "msamp")),
+        env=[_exported("BACKEND")],
+    )
+    fp8_use_autocast_during_eval: bool = key(
+        False,
+        "Run evaluation in 8 bit as well.",
+        reads="bool",
+        cli=switch("fp8_use_autocast_during_eval"),
+        env=[_exported("USE_AUTOCAST_DURING_EVAL")],
+        facts={"backends": ["TE"]},
+    )
+    fp8_margin: int = key(
+        0,
+        "Margin of the scaling factor, as a power of two.",
+        reads="int",
+        cli=option("fp8_margin", "int", default=0),
+        env=[_exported("MARGIN")],
+        facts={"backends": ["TE"]},
+    )
+    fp8_interval: int = key(
+        1,
+        "Steps between computations of the scaling factor.",
+        unit="steps",
+        ge=1,
+        reads="int",
+        cli=option("fp8_interval", "int", default=1),
+        env=[_exported("INTERVAL")],
+        facts={"backends": ["TE"]},
+    )
+    fp8_format: Literal["HYBRID", "E4M3", "E5M2"] = key(
+        "HYBRID",
+        "Number format; HYBRID is E4M3 forward and E5M2 backward.",
+        reads="str",
+        ignore_case=True,
+        cli=option("fp8_format", default="HYBRID", choices=("HYBRID", "E4M3", "E5M2")),
+        env=[_exported("FORMAT")],
+        facts={"backends": ["TE"]},
+    )
+    fp8_amax_history_len: int = key(
+        1024,
+        "Length of the history of largest magnitudes.",
+        unit="steps",
+        ge=1,
+        reads="int",
+        cli=option("fp8_amax_history_len", "int", default=1024),
+        env=[_exported("AMAX_HISTORY_LEN")],
+        facts={"backends": ["TE"]},
+    )
+    fp8_amax_compute_algo: Literal["max", "most_recent"] = key(
+        "most_recent",
+        "How the history becomes one magnitude.",
+        reads="str",
+        ignore_case=True,
+        cli=option("fp8_amax_compute_algo", default="most_recent", choices=("max", "most_recent")),
+        env=[_exported("AMAX_COMPUTE_ALGO")],
+        facts={"backends": ["TE"]},
+    )
+    fp8_override_linear_precision: list[bool] = key(
+        [False, False, False],
+        "Higher precision for the forward, data gradient and weight gradient products: a YAML list of "
+        "three. A tuple in parentheses is text, of which the first three characters would be exported.",
+        min_length=3,
+        max_length=3,
+        reads="raw",
+        cli=option("fp8_override_linear_precision", "bools", default=[False, False, False]),
+        env=[_exported(f"OVERRIDE_{name}", item) for item, name in enumerate(("FPROP", "DGRAD", "WGRAD"))],
+        facts={"backends": ["TE"]},
+    )
+    fp8_opt_level: Literal["O1", "O2"] = key(
+        "O2",
+        "How much MS-AMP keeps in 8 bit.",
+        reads="str",
+        cli=option("fp8_opt_level", default="O2", choices=("O1", "O2")),
+        env=[_exported("OPT_LEVEL")],
+        facts={"backends": ["MSAMP"]},
+    )
+    fp8_enable_fsdp_float8_all_gather: bool = key(
+        True,
+        "Gather FSDP 2 parameters in 8 bit.",
+        reads="bool",
+        cli=option("fp8_enable_fsdp_float8_all_gather", "bool", default="true"),
+        env=[_exported("ENABLE_FSDP_FLOAT8_ALL_GATHER")],
+        facts={"backends": ["AO"]},
+    )
+    fp8_pad_inner_dim: bool = key(
+        True,
+        "Pad inner dimensions to a multiple of 16.",
+        reads="bool",
+        cli=option("fp8_pad_inner_dim", "bool", default="true"),
+        env=[_exported("PAD_INNER_DIM")],
+        facts={"backends": ["AO"]},
+    )
+    fp8_use_mxfp8_block_scaling: bool | None = key(
+        False,
+        "Scale blocks instead of tensors. Has no command line option.",
+        reads="bool",
+        env=[_exported("USE_MXFP8_BLOCK_SCALING")],
+        facts={"backends": ["TE"]},
+    )
+    fp8_amax_history_length: Any = _renamed("amax_history_length", "amax_history_len")
+    fp8_amax_compute_algorithm: Any = _renamed("amax_compute_algorithm", "amax_compute_algo")
+    fp8_optimization_level: Any = _renamed("optimization_level", "opt_level")

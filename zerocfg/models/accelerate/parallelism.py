@@ -1,0 +1,133 @@
+"""`parallelism_config` of an accelerate file: sizes of the dimensions of the device mesh."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from zerocfg.models.accelerate.facts import option, variable
+from zerocfg.models.base import Section, key
+
+
+def _exported(name: str, **needs: dict[str, Any]) -> list[dict[str, Any]]:
+    """The variable of ``name``: exported whenever the section is in use and the other ``needs`` hold."""
+    return [
+        variable(
+            f"PARALLELISM_CONFIG_{name}",
+            "multi_gpu",
+            "deepspeed",
+            when="always",
+            needs={"use_parallelism_config": {"const": True}, **needs},
+        )
+    ]
+
+
+_CP = {"parallelism_config_cp_size": {"exclusiveMinimum": 1}}
+_SP = {"parallelism_config_sp_size": {"exclusiveMinimum": 1}}
+
+
+class ParallelismConfig(Section):
+    """The keys must be written with their prefix; a key without it is silently dropped.
+
+    Any non-empty mapping sets ACCELERATE_USE_PARALLELISM_CONFIG and exports every size. Their product must be
+    the number of processes.
+    """
+
+    unknown: ClassVar[Literal["error", "ignored", "passed"]] = "ignored"
+    null: ClassVar[Literal["absent", "error"]] = "absent"
+    source: ClassVar[str] = "accelerate/parallelism_config.py"
+    library: ClassVar[str] = "accelerate"
+    prefix: ClassVar[str] = "parallelism_config_"
+    also: ClassVar[str] = "accelerate-launcher"
+
+    parallelism_config_dp_replicate_size: int = key(
+        1,
+        "Replicas of the sharded group (data parallelism).",
+        unit="ranks",
+        ge=1,
+        reads="int",
+        cli=option("parallelism_config_dp_replicate_size", "int", default=1),
+        env=_exported("DP_REPLICATE_SIZE"),
+    )
+    parallelism_config_dp_shard_size: int = key(
+        1,
+        "Ranks that parameters are sharded over.",
+        unit="ranks",
+        ge=1,
+        reads="int",
+        cli=option("parallelism_config_dp_shard_size", "int", default=1),
+        env=_exported("DP_SHARD_SIZE"),
+    )
+    parallelism_config_tp_size: int = key(
+        1,
+        "Ranks of tensor parallelism; they share each batch.",
+        unit="ranks",
+        ge=1,
+        reads="int",
+        cli=option("parallelism_config_tp_size", "int", default=1),
+        env=_exported("TP_SIZE"),
+    )
+    parallelism_config_cp_size: int = key(
+        1,
+        "Ranks that share one sequence by context parallelism (FSDP version 2). A quoted number breaks the "
+        "launch.",
+        unit="ranks",
+        ge=1,
+        reads="raw",
+        cli=option("parallelism_config_cp_size", "int", default=1),
+        env=_exported("CP_SIZE"),
+    )
+    parallelism_config_cp_backend: Literal["torch"] = key(
+        "torch",
+        "Library of context parallelism.",
+        reads="str",
+        cli=option("parallelism_config_cp_backend", default="torch", choices=("torch",)),
+        env=_exported("CP_BACKEND"),
+    )
+    parallelism_config_cp_comm_strategy: Literal["allgather", "alltoall"] = key(
+        "allgather",
+        "How keys and values travel between the ranks of one sequence.",
+        reads="str",
+        cli=option("parallelism_config_cp_comm_strategy", default="allgather"),
+        env=_exported("CP_COMM_STRATEGY", **_CP),
+    )
+    parallelism_config_sp_size: int = key(
+        1,
+        "Ranks that share one sequence by Ulysses sequence parallelism (DeepSpeed). A quoted number breaks "
+        "the launch.",
+        unit="ranks",
+        ge=1,
+        reads="raw",
+        cli=option("parallelism_config_sp_size", "int", default=1),
+        env=_exported("SP_SIZE"),
+    )
+    parallelism_config_sp_backend: Literal["deepspeed"] = key(
+        "deepspeed",
+        "Library of sequence parallelism.",
+        reads="str",
+        cli=option("parallelism_config_sp_backend", default="deepspeed", choices=("deepspeed",)),
+        env=_exported("SP_BACKEND"),
+    )
+    parallelism_config_sp_seq_length: int | None = key(
+        None,
+        "Length of every sequence; read only when sp_seq_length_is_variable is false, and then needed.",
+        unit="tokens",
+        reads="int",
+        cli=option("parallelism_config_sp_seq_length"),
+        env=_exported("SP_SEQ_LENGTH", **_SP),
+    )
+    parallelism_config_sp_seq_length_is_variable: bool = key(
+        True,
+        "Sequence lengths differ between batches.",
+        reads="true",
+        cli=option("parallelism_config_sp_seq_length_is_variable", "truth", default=True),
+        env=_exported("SP_SEQ_LENGTH_IS_VARIABLE", **_SP),
+    )
+    parallelism_config_sp_attn_implementation: str = key(
+        "sdpa",
+        "Attention of the model: sdpa, flash_attention_2, flash_attention_3 or a Hub kernel whose name "
+        "holds a slash and flash-attn.",
+        reads="str",
+        pattern=r"^(sdpa|flash_attention_2|flash_attention_3|.*/.*flash-attn.*|.*flash-attn.*/.*)$",
+        cli=option("parallelism_config_sp_attn_implementation", default="sdpa"),
+        env=_exported("SP_ATTN_IMPLEMENTATION", **_SP),
+    )
