@@ -1,0 +1,204 @@
+"""Checks of keys, types and ranges of a document against a compiled schema.
+
+Yields issues, not findings: what an issue means to a reader is the business of the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from zerocfg.catalog.schema import Key, Schema, Section
+from zerocfg.catalog.suggest import closest
+from zerocfg.catalog.values import Refused, as_bool, as_float, as_int, env_bool, kind_of
+from zerocfg.source.node import Entry, Mapping, Node, Path, plain
+
+Reason = tuple[str, str]
+"""The kind of a refusal ("type", "range", "choice", "null") and its words, to stand after the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """One thing that does not fit the schema.
+
+    ``kind``: "unknown-crash" (an unknown key that stops the library), "unknown-ignored" (one that nobody reads),
+    "removed", "deprecated", "inert", "type", "range", "choice", "null", "section-type", "raw-type".
+    """
+
+    kind: str
+    path: Path
+    entry: Entry
+    value: Any
+    reason: str = ""
+    key: Key | None = None
+    section: Section | None = None
+    suggestion: str | None = None
+
+
+def check(root: Node | None, schema: Schema) -> Iterator[Issue]:
+    """Every issue of a document below its root mapping; nothing for a root that is no mapping."""
+    if isinstance(root, Mapping):
+        yield from _section(root, schema.root, schema, ())
+
+
+def _section(mapping: Mapping, section: Section, schema: Schema, path: Path) -> Iterator[Issue]:
+    seen: set[str] = set()
+    for entry in reversed(mapping.entries):
+        if entry.key in seen:
+            continue
+        seen.add(entry.key)
+        yield from _entry(entry, section, schema, (*path, entry.key))
+
+
+def _entry(entry: Entry, section: Section, schema: Schema, path: Path) -> Iterator[Issue]:
+    value = plain(entry.value)
+    key = section.names.get(entry.key)
+    if key is None:
+        if not section.open:
+            kind = "unknown-ignored" if section.unknown == "ignored" else "unknown-crash"
+            yield Issue(kind, path, entry, value, "", None, section, suggest(entry.key, section, schema))
+        return
+    for fact, kind in (("removed", "removed"), ("deprecated", "deprecated"), ("inert", "inert")):
+        if fact in key.facts:
+            yield Issue(kind, path, entry, value, str(key.facts[fact]), key, section, key.facts.get("renamed_to"))
+            if fact == "removed":
+                return
+    inner = key.section(schema)
+    if inner is not None and isinstance(entry.value, Mapping):
+        yield from _section(entry.value, inner, schema, path)
+        return
+    if inner is not None and not _other_branch(key, value):
+        null_is_fine = value is None and (inner.facts.get("null") == "absent" or key.nullable)
+        if value != "auto" and not null_is_fine:
+            yield Issue("section-type", path, entry, value, f"is {kind_of(value)}, not a mapping", key, inner)
+        return
+    reason = refusal(key, value)
+    if reason is not None:
+        raw = key.facts.get("reads") in ("raw", "str")
+        yield Issue("raw-type" if raw and reason[0] == "type" else reason[0], path, entry, value, reason[1], key, section)
+
+
+def _other_branch(key: Key, value: Any) -> bool:
+    """True when a section may also be written as a plain value (``zero_optimization: true``) and is."""
+    return any("properties" not in branch and _refused(branch, value, "lax") is None for branch in key.scalars)
+
+
+def suggest(name: str, section: Section, schema: Schema) -> str | None:
+    """The key that an unknown one was most likely meant to be."""
+    alive = [known for known, key in section.names.items() if not {"removed", "deprecated"} & set(key.facts)]
+    return closest(name, alive)
+
+
+def refusal(key: Key, value: Any) -> Reason | None:
+    """Why the library does not take a value for a key; None when it takes it. A literal "auto" is not judged here."""
+    if value == "auto":
+        return None
+    reads = str(key.facts.get("reads", "lax"))
+    if value is None:
+        return None if key.nullable or reads != "lax" else ("null", "is null, which is not allowed here")
+    first: Reason | None = None
+    for branch in key.scalars:
+        reason = _refused(branch, value, reads)
+        if reason is None:
+            return None
+        if first is None or first[0] == "type":
+            first = reason
+    return first
+
+
+def _refused(branch: dict[str, Any], value: Any, reads: str) -> Reason | None:
+    choices = branch.get("enum", [branch["const"]] if "const" in branch else None)
+    types = branch.get("type")
+    kinds = types if isinstance(types, list) else [types]
+    if choices is not None:
+        return _refused_choice(choices, value, reads)
+    reason: Reason | None = None
+    for kind in kinds:
+        try:
+            number = _convert(kind, value, reads)
+        except Refused as refused:
+            reason = ("type", str(refused))
+            continue
+        out = _outside(branch, number)
+        return None if out is None else ("range", out)
+    return reason
+
+
+def _refused_choice(choices: list[Any], value: Any, reads: str) -> Reason | None:
+    if any(value == choice and (isinstance(value, str) == isinstance(choice, str)) for choice in choices):
+        return None
+    if all(isinstance(choice, int) for choice in choices if choice is not None):
+        try:
+            if as_int(value) in choices:
+                return None
+        except Refused:
+            pass
+    if reads in ("str", "int") and isinstance(value, (str, int)) and str(value) in [str(choice) for choice in choices]:
+        return None
+    near = closest(value, [choice for choice in choices if isinstance(choice, str)]) if isinstance(value, str) else None
+    words = ", ".join("null" if choice is None else str(choice) for choice in choices)
+    return ("choice", f"is none of {words}" + (f" (did you mean {near}?)" if near else ""))
+
+
+def _convert(kind: str | None, value: Any, reads: str) -> Any:
+    """The value as the library reads it. Raises Refused."""
+    if reads in ("int", "float", "bool") and kind in ("integer", "number", "boolean"):
+        return _from_text(kind, value)
+    if kind == "integer":
+        if reads == "raw" and isinstance(value, (str, bool)):
+            raise Refused(f"is {kind_of(value)}, not a whole number")
+        return as_int(value)
+    if kind == "number":
+        if reads == "raw" and isinstance(value, (str, bool)):
+            raise Refused(f"is {kind_of(value)}, not a number")
+        return as_float(value)
+    if kind == "boolean":
+        if reads == "raw" and not isinstance(value, bool) and value not in (0, 1):
+            raise Refused(f"is {kind_of(value)}, neither true nor false")
+        return as_bool(value)
+    if kind == "string":
+        if isinstance(value, str) or reads == "str":
+            return value
+        raise Refused(f"is {kind_of(value)}, not a string")
+    if kind == "array":
+        if isinstance(value, (list, tuple)) or (isinstance(value, str) and reads == "lax-list"):
+            return value
+        raise Refused(f"is {kind_of(value)}, not a list")
+    if kind == "object":
+        if isinstance(value, dict):
+            return value
+        raise Refused(f"is {kind_of(value)}, not a mapping")
+    if kind == "null":
+        raise Refused("is not null")
+    return value
+
+
+def _from_text(kind: str, value: Any) -> Any:
+    text = str(value)
+    if kind == "boolean":
+        return env_bool(text)
+    try:
+        return int(text) if kind == "integer" else float(text)
+    except ValueError:
+        raise Refused(f"becomes the text '{text[:40]}', which is no {'whole ' * (kind == 'integer')}number") from None
+
+
+def _outside(branch: dict[str, Any], number: Any) -> str | None:
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        return None
+    if number != number:
+        return "is not a number" if any(bound in branch for bound in _BOUNDS) else None
+    for bound, (words, fails) in _BOUNDS.items():
+        if bound in branch and fails(number, branch[bound]):
+            return f"is out of range: it must be {words} {branch[bound]}"
+    return None
+
+
+_BOUNDS: dict[str, tuple[str, Any]] = {
+    "minimum": ("at least", lambda number, bound: number < bound),
+    "exclusiveMinimum": ("greater than", lambda number, bound: number <= bound),
+    "maximum": ("at most", lambda number, bound: number > bound),
+    "exclusiveMaximum": ("less than", lambda number, bound: number >= bound),
+}
+

@@ -1,0 +1,131 @@
+"""Reading ``schemas/*.json``: sections, keys and their facts."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+
+def schema_folder() -> Path:
+    """Where the compiled schemas lie: inside the installed package, or beside it in a checkout."""
+    inside = Path(__file__).parent.parent / "schemas"
+    return inside if inside.is_dir() else Path(__file__).parent.parent.parent / "schemas"
+
+
+class Key:
+    """One key of a section: its JSON Schema and the facts under ``x-zerocfg``."""
+
+    __slots__ = ("branches", "facts", "name", "raw")
+
+    def __init__(self, name: str, raw: dict[str, Any], schema: Schema) -> None:
+        self.name = name
+        self.raw = raw
+        self.facts: dict[str, Any] = raw.get("x-zerocfg", {})
+        self.branches = [schema.deref(branch) for branch in raw.get("anyOf", [raw])]
+
+    @property
+    def default(self) -> Any:
+        return self.raw.get("default")
+
+    @property
+    def description(self) -> str:
+        return str(self.raw.get("description", ""))
+
+    def section(self, schema: Schema) -> Section | None:
+        """The section that this key opens, when it is one."""
+        for branch in self.branches:
+            if "properties" in branch:
+                return schema.section(branch)
+        return None
+
+    @property
+    def nullable(self) -> bool:
+        return any(
+            branch.get("type") == "null"
+            or (isinstance(branch.get("type"), list) and "null" in branch["type"])
+            or (branch.get("const", 0) is None)
+            for branch in self.branches
+        )
+
+    @property
+    def scalars(self) -> list[dict[str, Any]]:
+        """The branches that describe a value: neither null nor the literal "auto"."""
+        return [b for b in self.branches if b.get("type") != "null" and b.get("const") != "auto"]
+
+
+class Section:
+    """One mapping: its keys by every name that is read, and what unknown keys and null do to it."""
+
+    __slots__ = ("facts", "keys", "names", "raw")
+
+    def __init__(self, raw: dict[str, Any], schema: Schema) -> None:
+        self.raw = raw
+        self.facts: dict[str, Any] = raw.get("x-zerocfg", {})
+        self.keys = {name: Key(name, prop, schema) for name, prop in raw.get("properties", {}).items()}
+        self.names: dict[str, Key] = {}
+        for key in self.keys.values():
+            for alias in key.facts.get("aliases", ()):
+                self.names.setdefault(alias, key)
+        self.names.update(self.keys)
+
+    @property
+    def unknown(self) -> str:
+        return str(self.facts.get("unknown", "error"))
+
+    @property
+    def open(self) -> bool:
+        """True when any further key is allowed (values are passed on to somebody else)."""
+        extra = self.raw.get("additionalProperties", False)
+        return extra is True or isinstance(extra, dict)
+
+
+class Schema:
+    """One compiled schema."""
+
+    def __init__(self, raw: dict[str, Any]) -> None:
+        self.raw = raw
+        self._sections: dict[int, Section] = {}
+        self.root = self.section(self.deref(raw))
+
+    def deref(self, node: dict[str, Any]) -> dict[str, Any]:
+        """Follow ``$ref`` within the file."""
+        reference = node.get("$ref")
+        if not isinstance(reference, str):
+            return node
+        target: Any = self.raw
+        for part in reference.lstrip("#/").split("/"):
+            target = target[part]
+        return self.deref(target)
+
+    def section(self, raw: dict[str, Any]) -> Section:
+        found = self._sections.get(id(raw))
+        if found is None:
+            found = self._sections[id(raw)] = Section(raw, self)
+        return found
+
+    def find(self, path: tuple[str, ...]) -> Key | None:
+        """The key at a path of names, or None."""
+        section: Section | None = self.root
+        key: Key | None = None
+        for part in path:
+            if section is None:
+                return None
+            key = section.names.get(part)
+            if key is None:
+                return None
+            section = key.section(self)
+        return key
+
+    def default(self, dotted: str) -> Any:
+        """The library's default of a key, or None when it has none."""
+        key = self.find(tuple(dotted.split(".")))
+        return None if key is None else key.default
+
+
+@lru_cache(maxsize=None)
+def load_schema(name: str) -> Schema:
+    """A compiled schema by name: "deepspeed", "accelerate", "training-arguments", ..."""
+    text = (schema_folder() / f"{name}.json").read_text(encoding="utf-8")
+    return Schema(json.loads(text))

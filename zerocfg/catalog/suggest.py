@@ -1,0 +1,24 @@
+"""Did you mean ...?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that ``word`` was most likely meant to be, or None when nothing is near."""
+    from difflib import get_close_matches
+
+    if not word or len(word) > 80:
+        return None
+    names = list(known)
+    folded = {name.replace("-", "_").lower(): name for name in names}
+    plain = word.replace("-", "_").lower()
+    if plain in folded:
+        return folded[plain]
+    near = [name for name in folded if abs(len(name) - len(plain)) <= max(3, len(plain) // 2)]
+    found = get_close_matches(plain, near, n=1, cutoff=0.8)
+    if found:
+        return folded[found[0]]
+    inside = [name for name in folded if len(plain) >= 8 and (plain in name or (len(name) >= 8 and name in plain))]
+    return folded[inside[0]] if len(inside) == 1 else None

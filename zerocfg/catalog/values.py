@@ -1,0 +1,119 @@
+"""Does the library take this value? One function for each way in which libraries read values.
+
+"lax"   pydantic's lax conversion: "500000000", 5e8, true for an int; "yes", 1, "off" for a bool
+"raw"   nothing converts and nothing checks; a wrong type travels until something breaks
+"int", "float", "bool"   the text of an environment variable, converted later
+"str"   anything has a text
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+_TRUE = frozenset(("1", "on", "t", "true", "y", "yes"))
+_FALSE = frozenset(("0", "off", "f", "false", "n", "no"))
+_INTEGER = re.compile(r"\s*[+-]?\d+(?:_\d+)*(?:\.0+)?\s*")
+_FLOAT = re.compile(r"\s*[+-]?(?:\d+(?:_\d+)*\.?(?:\d+(?:_\d+)*)?|\.\d+(?:_\d+)*)(?:[eE][+-]?\d+)?\s*")
+
+
+class Refused(ValueError):
+    """A value that the library does not take; the text says why in a few words."""
+
+
+def as_int(value: Any) -> int:
+    """Pydantic's lax reading of an integer. Raises Refused."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, int):
+        if abs(value) >= 1 << 4300:
+            raise Refused("is too large for an integer")
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise Refused("is not a finite number")
+        if value != int(value):
+            raise Refused("has a fractional part where a whole number is needed")
+        if abs(value) >= 2**63:
+            raise Refused("is too large for an integer")
+        return int(value)
+    if isinstance(value, str):
+        if _INTEGER.fullmatch(value):
+            return int(value.split(".")[0])
+        raise Refused("is a string that is not a whole number")
+    raise Refused(f"is {kind_of(value)}, not a whole number")
+
+
+def as_float(value: Any) -> float:
+    """Pydantic's lax reading of a float. Raises Refused."""
+    if isinstance(value, (bool, int, float)):
+        try:
+            return float(value)
+        except OverflowError:
+            raise Refused("is too large for a number") from None
+    if isinstance(value, str):
+        text = value.strip().lower().lstrip("+-")
+        if _FLOAT.fullmatch(value) or text in ("nan", "inf", "infinity"):
+            return float(value.replace("_", ""))
+        raise Refused("is a string that is not a number")
+    raise Refused(f"is {kind_of(value)}, not a number")
+
+
+def as_bool(value: Any) -> bool:
+    """Pydantic's lax reading of a truth value. Raises Refused."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, (int, float)) and value in (0, 1):
+        return bool(value)
+    if isinstance(value, str):
+        word = value.lower()
+        if word in _TRUE:
+            return True
+        if word in _FALSE:
+            return False
+        raise Refused("is a string that is neither true nor false")
+    raise Refused(f"is {kind_of(value)}, neither true nor false")
+
+
+def env_bool(text: str) -> bool:
+    """The reading of a truth value from an environment variable (accelerate's str_to_bool). Raises Refused."""
+    word = text.lower()
+    if word in ("y", "yes", "t", "true", "on", "1"):
+        return True
+    if word in ("n", "no", "f", "false", "off", "0"):
+        return False
+    raise Refused("is neither true nor false")
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, in the words of someone who writes config files."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, str):
+        return "a string"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, (list, tuple)):
+        return "a list"
+    if isinstance(value, (int, float)):
+        return "a number"
+    return f"a {type(value).__name__}"
+
+
+def show(value: Any, limit: int = 60) -> str:
+    """A value as a message shows it, as it would be written in JSON; long ones are cut."""
+    if value is True or value is False or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, str):
+        text = '"' + value.replace("\n", "\\n") + '"'
+    elif isinstance(value, float) and value == int(value if math.isfinite(value) else 0) and 1e5 <= abs(value) < 1e16:
+        text = f"{int(value)}"
+    else:
+        try:
+            text = str(value)
+        except ValueError:
+            text = "a very large number"
+    return text if len(text) <= limit else text[: limit - 1] + "…"
