@@ -78,6 +78,8 @@ class Document:
     format: Literal["yaml", "json"]
     root: Node | None
     problems: list[Problem] = field(default_factory=list)
+    readers: dict[str, bool] = field(default_factory=dict)
+    """JSON only: whether ``json`` (accelerate, transformers) and ``hjson`` (DeepSpeed) accept the text."""
 
     @property
     def name(self) -> str:

@@ -1,9 +1,9 @@
 """YAML as accelerate and transformers read it: PyYAML's safe loader, with the span of every key and value.
 
-The text is composed by libyaml and checked against the safe constructor's own scalar rules, so a value here is the
-value that ``yaml.safe_load`` gives (``5e8`` is text, ``no`` is False, ``010`` is 8, of equal keys the last wins), and
-a fatal problem here is an exception there. Where libyaml and the pure Python loader are known to disagree the pure one
-decides, because ``yaml.safe_load`` is the pure one.
+The text is composed by libyaml and its scalars are built by the safe constructor's own methods, so a value here is
+the value that ``yaml.safe_load`` gives (``5e8`` is text, ``no`` is False, ``010`` is 8, of equal keys the last
+wins), and a fatal problem here is an exception there. Where libyaml and the pure Python loader are known to
+disagree the pure one decides, because ``yaml.safe_load`` is the pure one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STR, _MAP, _SEQ, _MERGE, _VALUE = (_TAG + name for name in ("str", "map", "seq"
 
 # What PyYAML's reader refuses before it looks at the syntax.
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# libyaml lets tabs, byte-order marks and a few more things pass that the pure scanner refuses, or the reverse.
+# libyaml lets tabs, byte-order marks and a few more things pass that the pure scanner refuses, or reverse.
 _LOADERS_DIFFER = re.compile("[\t\ufeff\x85\u2028\u2029]|\r(?!\n)")
 _DEEP_BLOCK = re.compile(r"^[ \-?:]{100}", re.MULTILINE)
 _ALIAS = re.compile(r"(?:[\s:,?\[{-]|#.*)*(\*[^\s,\[\]{}]+)")
@@ -63,14 +63,14 @@ def read_yaml(source: SourceText) -> Document:
             document.problems.append(Problem("empty", "the file holds no value", Span(0, 0)))
             return document
         document.root = _Tree(text, document.problems).node(root, (), 0, root.start_mark.index)
-    except _Refused as refused:
+    except _YamlError as refused:
         document.problems.append(refused.problem)
     except yaml.YAMLError as error:
         document.problems.append(_syntax(error, text))
     return document
 
 
-class _Refused(Exception):
+class _YamlError(Exception):
     def __init__(self, kind: str, message: str, span: Span, path: Path = ()) -> None:
         super().__init__(message)
         self.problem = Problem(kind, message, span, path, fatal=True)
@@ -107,7 +107,7 @@ def _too_deep(text: str) -> Span | None:
         for event in yaml.parse(text, Loader=_FastLoader):
             if isinstance(event, yaml.CollectionStartEvent):
                 depth += 1
-                if depth > MAX_DEPTH:
+                if depth > MAX_DEPTH and event.start_mark is not None:
                     return Span(event.start_mark.index, event.start_mark.index + 1)
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
@@ -117,7 +117,7 @@ def _too_deep(text: str) -> Span | None:
 
 
 class _Tree:
-    """Builds the spanned tree from PyYAML's node graph, raising :class:`_Refused` where safe_load raises."""
+    """Builds the spanned tree from PyYAML's node graph, raising :class:`_YamlError` where safe_load raises."""
 
     def __init__(self, text: str, problems: list[Problem]) -> None:
         self.text = text
@@ -140,7 +140,7 @@ class _Tree:
             self._check_size(raw)
             return self._alias(node, after)
         if identity in self.open:
-            raise _Refused("alias-cycle", "the alias refers to a value that contains it", _span(raw), path)
+            raise _YamlError("alias-cycle", "the alias refers to a value that contains it", _span(raw), path)
         self.open.add(identity)
         before = self.count
         node = self._build(raw, path, depth)
@@ -162,7 +162,7 @@ class _Tree:
 
     def _check_size(self, raw: Any) -> None:
         if self.count > MAX_NODES:
-            raise _Refused("too-large", f"aliases expand to more than {MAX_NODES} values", _span(raw))
+            raise _YamlError("too-large", f"aliases expand to more than {MAX_NODES} values", _span(raw))
 
     def _build(self, raw: Any, path: Path, depth: int) -> Node:
         self.count += 1
@@ -174,7 +174,7 @@ class _Tree:
             value = raw.value if tag == _STR else self._scalar(raw, path)
             return Scalar(value, Span(start, end), self.text[start:end], bool(raw.style))
         if depth >= MAX_DEPTH:
-            raise _Refused("too-deep", f"nested more than {MAX_DEPTH} levels deep", _span(raw), path)
+            raise _YamlError("too-deep", f"nested more than {MAX_DEPTH} levels deep", _span(raw), path)
         if isinstance(raw, MappingNode) and tag == _MAP:
             return self._mapping(raw, path, depth)
         if isinstance(raw, SequenceNode) and tag == _SEQ:
@@ -191,11 +191,13 @@ class _Tree:
                 value = SafeConstructor().construct_document(raw)
             return value
         except ConstructorError as error:
-            raise _Refused("bad-value", f"cannot be read: {error.problem}", _span(raw), path) from error
+            raise _YamlError("bad-value", f"cannot be read: {error.problem}", _span(raw), path) from error
         except Exception as error:  # the constructors let ValueError, KeyError, IndexError and others through
             kind = raw.tag.removeprefix(_TAG)
             shown = raw.value if len(raw.value) <= 40 else raw.value[:40] + "..."
-            raise _Refused("bad-value", f"{shown!r} is not a valid {kind}: {error}", _span(raw), path) from error
+            raise _YamlError(
+                "bad-value", f"{shown!r} is not a valid {kind}: {error}", _span(raw), path
+            ) from error
 
     def _tagged(self, raw: Any, path: Path) -> Node:
         """``!!set``, ``!!omap``, ``!!pairs`` and other tags on a collection: read as one value."""
@@ -204,9 +206,9 @@ class _Tree:
         try:
             value = SafeConstructor().construct_document(raw)
         except ConstructorError as error:
-            raise _Refused("bad-value", f"cannot be read: {error.problem}", _span(raw), path) from error
+            raise _YamlError("bad-value", f"cannot be read: {error.problem}", _span(raw), path) from error
         except Exception as error:
-            raise _Refused("bad-value", f"cannot be read: {error}", _span(raw), path) from error
+            raise _YamlError("bad-value", f"cannot be read: {error}", _span(raw), path) from error
         span = _span(raw)
         return Scalar(value, span, self.text[span.start : span.end])
 
@@ -241,7 +243,9 @@ class _Tree:
                 self._duplicate(text, key_span, seen[key], here)
             elif key is None or isinstance(key, bool):
                 self.problems.append(
-                    Problem("non-string-key", f"YAML reads the key '{text}' as {key!r}; quote it", key_span, here)
+                    Problem(
+                        "non-string-key", f"YAML reads the key '{text}' as {key!r}; quote it", key_span, here
+                    )
                 )
             seen[key] = key_span
             node = self.node(value_raw, here, depth + 1, key_span.end)
@@ -260,13 +264,13 @@ class _Tree:
     def _key(self, raw: Any, path: Path, after: int) -> tuple[Span, Any]:
         span = _span(raw)
         if not isinstance(raw, ScalarNode):
-            raise _Refused("bad-value", "a list or mapping cannot be a key", span, path)
+            raise _YamlError("bad-value", "a list or mapping cannot be a key", span, path)
         if raw.tag == _VALUE or raw.tag == _STR:
             key: Any = raw.value
         else:
             key = self._scalar(raw, path)
         if not isinstance(key, Hashable):
-            raise _Refused("bad-value", "a list or mapping cannot be a key", span, path)
+            raise _YamlError("bad-value", "a list or mapping cannot be a key", span, path)
         if self.aliases:
             if id(raw) in self.done:
                 found = _ALIAS.match(self.text, after)
@@ -284,10 +288,10 @@ class _Tree:
             entries: list[Entry] = []
             for item in reversed(value.items):
                 if not isinstance(item, Mapping):
-                    raise _Refused("bad-value", "'<<' needs a mapping or a list of mappings", item.span)
+                    raise _YamlError("bad-value", "'<<' needs a mapping or a list of mappings", item.span)
                 entries.extend(item.entries)
             return entries
-        raise _Refused("bad-value", "'<<' needs a mapping or a list of mappings", _span(raw))
+        raise _YamlError("bad-value", "'<<' needs a mapping or a list of mappings", _span(raw))
 
 
 def _with_merged(entries: list[Entry], merged: list[list[Entry]]) -> list[Entry]:
@@ -305,13 +309,13 @@ def _span(raw: Any) -> Span:
     return Span(raw.start_mark.index, raw.end_mark.index)
 
 
-def _unknown_tag(raw: Any, path: Path) -> _Refused:
+def _unknown_tag(raw: Any, path: Path) -> _YamlError:
     start = raw.start_mark.index
     tag = raw.tag.replace(_TAG, "!!")
     message = f"the tag '{tag}' means nothing to the safe loader"
     if tag in ("!!merge", "!!value"):
         message = f"'{raw.value}' cannot be a value; quote it"
-    return _Refused("unknown-tag", message, Span(start, raw.end_mark.index), path)
+    return _YamlError("unknown-tag", message, Span(start, raw.end_mark.index), path)
 
 
 def _syntax(error: yaml.YAMLError, text: str) -> Problem:

@@ -1,0 +1,104 @@
+"""From a path or bytes to a document. Bad input is a document with a fatal problem, never an exception."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import stat
+from pathlib import Path
+from typing import Literal
+
+from zerocfg.source.node import Document, Problem
+from zerocfg.source.text import BOM, SourceText, Span
+
+Format = Literal["yaml", "json"]
+
+MAX_BYTES = 10 * 1024 * 1024
+_NOWHERE = Span(0, 0)
+_OTHER_ENCODINGS = (
+    (codecs.BOM_UTF32_LE, "UTF-32"),
+    (codecs.BOM_UTF32_BE, "UTF-32"),
+    (codecs.BOM_UTF16_LE, "UTF-16"),
+    (codecs.BOM_UTF16_BE, "UTF-16"),
+)
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes | Problem:
+    """The bytes of a regular file. Pipes and devices are never opened for reading, so this never blocks."""
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
+            folder = os.path.isdir(path)  # noqa: PTH112
+            return _unreadable("it is a folder, not a file" if folder else "it is not a regular file")
+        # O_NONBLOCK: were the file replaced by a pipe just now, opening it would wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        with open(descriptor, "rb") as file:  # noqa: PTH123
+            return file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        return _unreadable((getattr(error, "strerror", None) or str(error)).lower())
+
+
+def decode(name: str, data: bytes) -> SourceText | Problem:
+    """The text of a file, its byte-order mark and line ends kept. UTF-8 is what every reader expects."""
+    if len(data) > MAX_BYTES:
+        size = MAX_BYTES // (1024 * 1024)
+        return Problem("too-large", f"the file is larger than {size} MiB; not read", _NOWHERE, fatal=True)
+    for mark, encoding in _OTHER_ENCODINGS:
+        if data.startswith(mark):
+            message = f"the file is {encoding}; accelerate and transformers open it as UTF-8 and fail"
+            return Problem("encoding", message, _NOWHERE, fatal=True)
+    if b"\0" in data:
+        return Problem("encoding", "the file is binary (it holds NUL bytes)", _NOWHERE, fatal=True)
+    try:
+        return SourceText(name, data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        message = f"the file is not UTF-8: byte 0x{data[error.start]:02x} on line {line}"
+        return Problem("encoding", message, _NOWHERE, fatal=True)
+
+
+def load(
+    path: str | os.PathLike[str],
+    name: str | None = None,
+    format: Format | None = None,
+) -> Document:
+    """The document of a file. ``name``: what messages call it; ``format``: not the one its name tells."""
+    shown = os.fspath(path) if name is None else name
+    data = read_bytes(path)
+    return _failed(shown, format, data) if isinstance(data, Problem) else load_bytes(shown, data, format)
+
+
+def load_bytes(name: str, data: bytes, format: Format | None = None) -> Document:
+    """The document of bytes that came from elsewhere (standard input, an editor)."""
+    source = decode(name, data)
+    if isinstance(source, Problem):
+        return _failed(name, format, source)
+    return load_as(source, format or format_of(name, source.text))
+
+
+def load_as(source: SourceText, format: Format) -> Document:
+    """A text read as one of the two formats; the same text may have readers of both."""
+    if format == "json":
+        from zerocfg.source.json_reader import read_json
+
+        return read_json(source)
+    from zerocfg.source.yaml_reader import read_yaml
+
+    return read_yaml(source)
+
+
+def format_of(name: str, text: str = "") -> Format:
+    """By the extension; where that tells nothing, JSON is what starts with a brace or bracket."""
+    extension = Path(name).suffix.lower()
+    if extension in (".json", ".hjson"):
+        return "json"
+    if extension in (".yaml", ".yml"):
+        return "yaml"
+    return "json" if text.removeprefix(BOM).lstrip()[:1] in ("{", "[") else "yaml"
+
+
+def _failed(name: str, format: Format | None, problem: Problem) -> Document:
+    return Document(SourceText(name, ""), format or format_of(name), None, [problem])
+
+
+def _unreadable(reason: str) -> Problem:
+    return Problem("unreadable", f"cannot be read: {reason}", _NOWHERE, fatal=True)
