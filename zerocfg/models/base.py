@@ -20,6 +20,7 @@ on a property
     ``reads``       how the value is read: "lax" (pydantic's lax conversion), "raw" (taken as it is, nothing checks),
                     "int" / "float" / "bool" (converted from the text of an environment variable),
                     "str", "true" (only the word true, in any case, is True), "truth" (Python's truth: any text is True)
+    ``default_before``  former defaults: {first release with the next default: the default until then}
     ``ignore_case`` the value is brought to one case before it is compared
     ``cli``         the launcher's option: {"flags", "type", "default", "choices", "action"}; see accelerate/facts.py
     ``env``         the environment variables that carry the value to the job, a list; see accelerate/facts.py
@@ -30,6 +31,9 @@ on a section (object)
     ``library``     the name of the library that reads the section
     ``prefix``      what the library puts before a key that lacks it, or (``prefix_optional`` false) what must be written
     ``also``        name of a schema whose keys take effect here too
+on a property that holds a section
+    ``variants``    {"key": name of a sibling, "any_case": bool, "cases": {value of the sibling: "#/$defs/Name"}}: which
+                    section it is in truth; for other values of the sibling the declared section holds
 ``reads`` and ``auto_raw`` may be stated once for a section; they then hold for each of its keys that says nothing else.
 """
 
@@ -92,6 +96,7 @@ def key(
     inert: str | None = None,
     reads: Reads | None = None,
     ignore_case: bool | None = None,
+    default_before: dict[str, Any] | None = None,
     cli: dict[str, Any] | None = None,
     env: list[dict[str, Any]] | None = None,
     facts: dict[str, Any] | None = None,
@@ -115,6 +120,7 @@ def key(
         "inert": inert,
         "reads": reads,
         "ignore_case": ignore_case,
+        "default_before": default_before,
         "cli": cli,
         "env": env,
         **(facts or {}),

@@ -1,0 +1,173 @@
+"""The top level of a DeepSpeed JSON. It is read key by key with ``dict.get``: an unknown key is ignored in silence."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from annotated_types import Gt
+from pydantic import PositiveInt
+
+from zerocfg.models.base import key
+from zerocfg.models.deepspeed import features, monitor
+from zerocfg.models.deepspeed.data import DataEfficiency
+from zerocfg.models.deepspeed.optimizer import Optimizer
+from zerocfg.models.deepspeed.precision import Bf16, DataTypes, Fp16, TorchAutocast
+from zerocfg.models.deepspeed.scheduler import Scheduler
+from zerocfg.models.deepspeed.section import Auto, CommDtype, Loose, Removed, any_case, filled
+from zerocfg.models.deepspeed.zero import ZeroOptimization
+
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error", "critical"],
+    any_case("debug", "info", "warning", "error", "critical"),
+]
+
+
+class DeepSpeedConfig(Loose):
+    """Configuration of deepspeed.initialize."""
+
+    source = "deepspeed/runtime/config.py"
+
+    train_batch_size: PositiveInt | Auto | None = key(
+        None,
+        "Samples of one optimizer step over all ranks: micro batch * accumulation * data-parallel ranks.",
+        unit="samples",
+        auto=filled(
+            trainer="world size * per_device_train_batch_size * gradient_accumulation_steps",
+            accelerate="micro batch * gradient accumulation steps * processes / sequence-parallel size",
+        ),
+        auto_raw="error",
+    )
+    train_micro_batch_size_per_gpu: PositiveInt | Auto | None = key(
+        None,
+        "Samples of one forward pass on one rank.",
+        unit="samples",
+        auto=filled(
+            trainer="per_device_train_batch_size", accelerate="smallest batch_size of the data loaders"
+        ),
+        auto_raw="error",
+    )
+    gradient_accumulation_steps: PositiveInt | Auto | None = key(
+        None,
+        "Forward passes of one optimizer step; absent and null: worked out from the batch sizes, else 1.",
+        unit="micro batches",
+        auto=filled(trainer="gradient_accumulation_steps", accelerate="gradient_accumulation_steps"),
+        auto_raw="error",
+    )
+    managed_gradient_accumulation: bool = key(
+        True, "The engine finds the accumulation boundary; false: the caller sets it.", since="0.19.4"
+    )
+    steps_per_print: PositiveInt | None = key(None, "Steps between two progress lines.", unit="steps")
+    gradient_clipping: float | Auto = key(
+        1.0,
+        "Largest global gradient norm; 0 is no clipping.",
+        auto=filled(trainer="max_grad_norm", accelerate="1.0"),
+        default_before={"0.19.3": 0.0},
+    )
+    communication_data_type: CommDtype | None = key(
+        None, "dtype of gradient collectives; null: as fp16 / bf16 says.", ignore_case=True, auto_raw="error"
+    )
+    seq_parallel_communication_data_type: CommDtype | None = key(
+        "fp32", "The same with sequence parallelism.", ignore_case=True, auto_raw="error"
+    )
+    prescale_gradients: bool = key(False, "Divide gradients before instead of after the reduction.")
+    gradient_predivide_factor: float = key(1.0, "Share of that division that is done before.")
+    gradient_allreduce_op: Annotated[Literal["mean", "sum"], any_case("mean", "sum")] = key(
+        "mean",
+        "How gradients of ranks are combined; sum not with stage 3.",
+        ignore_case=True,
+        auto_raw="error",
+    )
+    zero_allow_untested_optimizer: bool = key(False, "Accept any optimizer with ZeRO.")
+    zero_force_ds_cpu_optimizer: bool = key(
+        True, "With optimizer offload insist on DeepSpeed's CPU optimizers."
+    )
+    wall_clock_breakdown: bool = key(False, "Time forward, backward and step.", auto_raw="error")
+    memory_breakdown: bool = key(False, "Print memory use.")
+    dump_state: bool = key(False, "Print the engine's state at start-up.")
+    disable_allgather: bool = key(False, "No effect.", inert="parsed and never used")
+    dataloader_drop_last: bool = key(False, "Drop the last incomplete batch.")
+    use_data_before_expert_parallelism: bool = key(False, "Order of ranks: data before expert parallel.")
+    disable_python_gc: bool = key(False, "Turn Python's cyclic garbage collector off.")
+    vocabulary_size: int | None = key(None, "Only checked: warns when it is not a multiple of 8.")
+    log_level: LogLevel | None = key(None, "Level of DeepSpeed's logger.", ignore_case=True)
+    sequence_parallel_size: Annotated[int, Gt(0)] = key(
+        None,
+        "Ranks of a sequence-parallel group; needs data_parallel_size beside it.",
+        unit="ranks",
+        auto_raw="error",
+    )
+    data_parallel_size: Annotated[int, Gt(0)] = key(
+        None,
+        "Data-parallel ranks; read only with sequence_parallel_size.",
+        unit="ranks",
+        source="deepspeed/__init__.py",
+    )
+    allgather_size: int = key(
+        500_000_000,
+        "allgather_bucket_size of the old format, where zero_optimization is a bool.",
+        unit="elements",
+        deprecated="write zero_optimization.allgather_bucket_size",
+        renamed_to="zero_optimization.allgather_bucket_size",
+        source="deepspeed/runtime/zero/config.py",
+    )
+
+    zero_optimization: ZeroOptimization | bool = key(
+        ZeroOptimization, "ZeRO. A bool is the old format: true is stage 1.", auto_raw="error"
+    )
+    fp16: Fp16 = key(Fp16, "fp16 training.", auto_raw="error")
+    bf16: Bf16 | None = key(Bf16, "bf16 training.", aliases=("bfloat16",), auto_raw="error")
+    torch_autocast: TorchAutocast = key(TorchAutocast, "torch.autocast.", since="0.17.2", auto_raw="error")
+    data_types: DataTypes = key(DataTypes, "dtypes of gradients, parameters, buffers.", auto_raw="error")
+    optimizer: Optimizer = key(Optimizer, "Optimizer.", auto_raw="error")
+    scheduler: Scheduler = key(Scheduler, "Learning-rate schedule.", auto_raw="error")
+    activation_checkpointing: features.ActivationCheckpointing = key(
+        features.ActivationCheckpointing, "Activation checkpointing.", auto_raw="error"
+    )
+    aio: features.Aio | None = key(None, "Asynchronous file I/O.", auto_raw="error")
+    checkpoint: features.Checkpoint = key(features.Checkpoint, "Checkpoints.", auto_raw="error")
+    comms_logger: monitor.CommsLogger = key(monitor.CommsLogger, "Log collectives.", auto_raw="error")
+    flops_profiler: monitor.FlopsProfiler = key(monitor.FlopsProfiler, "Profiler.", auto_raw="error")
+    tensorboard: monitor.TensorBoard = key(monitor.TensorBoard, "TensorBoard.", auto_raw="default")
+    wandb: monitor.Wandb = key(monitor.Wandb, "Weights & Biases.", auto_raw="default")
+    csv_monitor: monitor.CsvMonitor = key(monitor.CsvMonitor, "CSV files.", auto_raw="default")
+    comet: monitor.Comet = key(monitor.Comet, "Comet.", auto_raw="default")
+    timers: monitor.Timers = key(monitor.Timers, "Timers.", auto_raw="default")
+    data_efficiency: DataEfficiency = key(DataEfficiency, "Data efficiency library.", auto_raw="error")
+    compile: features.Compile = key(features.Compile, "DeepCompile.", auto_raw="error")
+    tensor_parallel: features.TensorParallel = key(
+        features.TensorParallel, "Automatic tensor parallelism.", auto_raw="error"
+    )
+    pipeline: features.Pipeline = key(features.Pipeline, "Pipeline engine.", auto_raw="error")
+    expert_parallel: features.ExpertParallel | None = key(
+        None, "Automatic expert parallelism.", auto_raw="error"
+    )
+    hybrid_engine: features.HybridEngine = key(features.HybridEngine, "Hybrid engine.", auto_raw="error")
+    weight_quantization: features.WeightQuantization = key(
+        None, "Weight quantisation for inference.", auto_raw="error"
+    )
+    autotuning: features.Autotuning = key(features.Autotuning, "Autotuner.", auto_raw="error")
+    datastates_ckpt: dict[str, Any] | Literal[False] = key(
+        False,
+        "DataStates checkpoints. Every value but false turns them on, {} and null too.",
+        source="deepspeed/datastates/config.py",
+    )
+
+    nebula: Removed = key(None, removed="Nebula checkpointing was removed from DeepSpeed")
+    compression_training: Removed = key(None, removed="the compression library was removed from DeepSpeed")
+    amp: Removed = key(None, removed="Apex amp was removed from DeepSpeed; use fp16, bf16 or torch_autocast")
+    quantize_training: Removed = key(None, removed="Mixture-of-Quantization was removed from DeepSpeed")
+    sparse_gradients: Removed = key(
+        None, removed="removed from DeepSpeed; gradients of nn.Embedding(sparse=True) need no key"
+    )
+    eigenvalue: Removed = key(None, removed="Mixture-of-Quantization was removed from DeepSpeed")
+    sparse_attention: Removed = key(None, removed="sparse attention was removed from DeepSpeed")
+    elasticity: Removed = key(
+        None, removed="elastic training was removed from DeepSpeed; set the batch sizes"
+    )
+    graph_harvesting: Removed = key(None, removed="graph harvesting was removed from DeepSpeed")
+    curriculum_learning: Removed = key(
+        None, removed="removed from DeepSpeed; use data_efficiency.data_sampling.curriculum_learning"
+    )
+    progressive_layer_drop: Removed = key(
+        None, removed="progressive layer dropping was removed from DeepSpeed"
+    )

@@ -1,0 +1,79 @@
+"""The two ways in which DeepSpeed reads a section, and the value types that several sections share.
+
+strict
+    A pydantic model with ``extra="forbid"``: unknown keys are errors, values are converted laxly (``"500000000"`` and
+    ``5e8`` are integers, ``"yes"`` is true), and a literal ``"auto"`` is dropped before validation, so the default is
+    used without a word (deepspeed/runtime/config_utils.py).
+loose
+    Plain ``dict.get``: unknown keys are ignored, values are taken as they are, ``"auto"`` travels on as a string.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator
+
+from zerocfg.models.base import Section
+
+Auto = Literal["auto"]
+
+
+class Strict(Section):
+    """A section that DeepSpeed reads with a pydantic model."""
+
+    unknown = "error"
+    null = "error"
+    library = "deepspeed"
+    reads = "lax"
+    auto_raw = "default"
+
+
+class Loose(Section):
+    """A section that DeepSpeed reads with ``dict.get``."""
+
+    unknown = "ignored"
+    null = "error"
+    library = "deepspeed"
+    reads = "raw"
+    auto_raw = "kept"
+
+
+def _refuse(value: Any) -> Any:
+    raise ValueError("this key was removed; its presence alone is an error")
+
+
+Removed = Annotated[Any, AfterValidator(_refuse)]
+"""Any value is refused."""
+
+
+def any_case(*values: str) -> BeforeValidator:
+    """Read one of ``values`` in any mixture of upper and lower case."""
+    spelled = {value.casefold(): value for value in values}
+    return BeforeValidator(
+        lambda value: spelled.get(value.casefold(), value) if isinstance(value, str) else value
+    )
+
+
+CommDtype = Annotated[Literal["fp16", "bf16", "fp32"], any_case("fp16", "bf16", "fp32")]
+"""dtype of a collective."""
+
+Dtype = Literal[
+    "fp16", "float16", "half", "torch.float16",
+    "bf16", "bfloat16", "torch.bfloat16",
+    "fp32", "float32", "float", "torch.float32",
+    "int8", "torch.int8",
+]  # fmt: skip
+"""The spellings of ``DtypeEnum`` (deepspeed/runtime/config.py); the case matters."""
+
+
+def filled(*, trainer: str | None = None, accelerate: str | None = None) -> dict[str, str]:
+    """Who fills a literal ``"auto"``, and with what.
+
+    The Trainer runs on accelerate, which fills what the Trainer left open; TRL's trainers are Trainers.
+    """
+    by_trainer = trainer or f"{accelerate} (filled by accelerate)"
+    sources = {"transformers": by_trainer, "trl": by_trainer}
+    if accelerate:
+        sources["accelerate"] = accelerate
+    return sources

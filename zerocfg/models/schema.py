@@ -1,0 +1,273 @@
+"""Compiles the typed models to JSON Schema, draft 2020-12: for editors, and for the catalog of the lint road.
+
+How the parts of a model appear:
+
+* every section is an entry of ``$defs`` under the name of its class; the root section is written out;
+* a key is a property; a union is ``anyOf`` with one branch for each kind of value, and the literal ``"auto"`` is a
+  branch of its own (``{"const": "auto"}``);
+* facts that JSON Schema has no word for are under ``x-zerocfg`` (see :mod:`zerocfg.models.base`); what a section says
+  about all its keys (``reads``, ``auto_raw``) is repeated at each scalar key;
+* other spellings of a key are ``patternProperties``, so that ``properties`` holds each key once;
+* ``additionalProperties`` is false wherever an unknown key is refused or ignored (an editor should underline both)
+  and true where it is handed on; ``x-zerocfg.unknown`` tells refused from ignored.
+
+Annotations are compiled here rather than by pydantic, whose output differs between its releases.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from zerocfg.models.base import Section
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_SCALARS: dict[Any, dict[str, Any]] = {
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    str: {"type": "string"},
+    type(None): {"type": "null"},
+    None: {"type": "null"},
+    dict: {"type": "object"},
+    list: {"type": "array"},
+    Any: {},
+}
+_NUMBER_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+_LENGTHS = {
+    "string": {"min_length": "minLength", "max_length": "maxLength"},
+    "array": {"min_length": "minItems", "max_length": "maxItems"},
+}
+_SECTION_FACTS = ("unknown", "null", "source", "library", "prefix", "prefix_optional", "also")
+
+
+class _Compiler:
+    """Collects the sections that are met on the way from the root."""
+
+    def __init__(self) -> None:
+        self.classes: dict[str, type[Section]] = {}
+        self.defs: dict[str, dict[str, Any]] = {}
+
+    def reference(self, model: type[Section]) -> dict[str, Any]:
+        name = model.__name__
+        if self.classes.setdefault(name, model) is not model:
+            raise TypeError(
+                f"two sections of one schema are named {name}: their names are the names of $defs"
+            )
+        if name not in self.defs:
+            self.defs[name] = {}
+            self.defs[name] = self.section(model)
+        return {"$ref": f"#/$defs/{name}"}
+
+    def section(self, model: type[Section]) -> dict[str, Any]:
+        properties: dict[str, Any] = {}
+        spellings: dict[str, Any] = {}
+        required: list[str] = []
+        for field_name, field in model.model_fields.items():
+            name = field.alias or field_name
+            properties[name] = self.key(model, name, field)
+            if field.is_required():
+                required.append(name)
+            for alias in properties[name].get("x-zerocfg", {}).get("aliases", ()):
+                spellings[f"^{re.escape(alias)}$"] = {**properties[name], "description": f"Read as {name}."}
+        facts = {fact: value for fact in _SECTION_FACTS if (value := getattr(model, fact))}
+        read_by = " ".join(
+            part for part in (model.library, f"({model.source})" if model.source else "") if part
+        )
+        text = " ".join((model.__dict__.get("__doc__") or "").split())
+        schema: dict[str, Any] = {
+            "description": f"{text} Read by {read_by}." if read_by else text,
+            "type": "object",
+            "properties": properties,
+        }
+        if spellings:
+            schema["patternProperties"] = spellings
+        if required:
+            schema["required"] = required
+        schema["additionalProperties"] = model.unknown == "passed"
+        schema["x-zerocfg"] = facts
+        return schema
+
+    def key(self, model: type[Section], name: str, field: FieldInfo) -> dict[str, Any]:
+        extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+        stated = extra.get("x-zerocfg")
+        facts: dict[str, Any] = dict(stated) if isinstance(stated, dict) else {}
+        if "removed" in facts:
+            return {
+                "description": f"Removed: {facts['removed']}.",
+                "not": {},
+                "deprecated": True,
+                "x-zerocfg": facts,
+            }
+        branches = self.branches(field.annotation, field.metadata)
+        if "auto" in facts and {"const": "auto"} not in branches:
+            raise TypeError(
+                f"{model.__name__}.{name}: somebody fills its auto, so its type needs the literal"
+            )
+        if not any("$ref" in branch for branch in branches):
+            for fact in ("reads", "auto_raw"):
+                if (value := getattr(model, fact)) is not None:
+                    facts.setdefault(fact, value)
+        if name in model.variants:
+            variants = model.variants[name]
+            facts["variants"] = {
+                "key": variants.key,
+                "any_case": variants.any_case,
+                "cases": {value: self.reference(case)["$ref"] for value, case in variants.cases.items()},
+            }
+        schema: dict[str, Any] = {"description": _describe(field.description or "", facts)}
+        schema.update(branches[0] if len(branches) == 1 else {"anyOf": branches})
+        default = _default(field)
+        if default is not PydanticUndefined and (default is not None or {"type": "null"} in branches):
+            schema["default"] = default
+        if field.examples:
+            schema["examples"] = list(field.examples)
+        if "deprecated" in facts:
+            schema["deprecated"] = True
+        if facts:
+            schema["x-zerocfg"] = facts
+        return schema
+
+    def branches(self, annotation: Any, metadata: Iterable[Any] = ()) -> list[dict[str, Any]]:
+        """One schema for each kind of value of a type, with the bounds of ``metadata`` where they apply."""
+        origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+        if origin is Annotated:
+            found = self.branches(arguments[0], arguments[1:])
+        elif origin in (typing.Union, types.UnionType):
+            found = [branch for argument in arguments for branch in self.branches(argument)]
+        elif origin is Literal:
+            found = _literal(arguments)
+        elif origin in (list, set, tuple):
+            items = [argument for argument in arguments if argument is not Ellipsis]
+            found = (
+                [{"type": "array", "items": _one_of(self.branches(items[0]))}]
+                if items
+                else [{"type": "array"}]
+            )
+        elif origin is dict:
+            found = [{"type": "object", "additionalProperties": _one_of(self.branches(arguments[1])) or True}]
+        elif isinstance(annotation, type) and issubclass(annotation, Section):
+            found = [self.reference(annotation)]
+        elif annotation in _SCALARS:
+            found = [dict(_SCALARS[annotation])]
+        else:
+            raise TypeError(f"no JSON Schema for the type {annotation!r}")
+        for branch in found:
+            for item in _flat(metadata):
+                _bound(branch, item)
+        return found
+
+
+def _literal(values: tuple[Any, ...]) -> list[dict[str, Any]]:
+    if values == ("auto",):
+        return [{"const": "auto"}]
+    found: list[dict[str, Any]] = []
+    some = [value for value in values if value is not None]
+    kinds = {type(value) for value in some}
+    if some:
+        found.append({**(_SCALARS[kinds.pop()] if len(kinds) == 1 else {}), "enum": some})
+    if len(some) < len(values):
+        found.append({"type": "null"})
+    return found
+
+
+def _one_of(branches: list[dict[str, Any]]) -> dict[str, Any]:
+    return branches[0] if len(branches) == 1 else {"anyOf": branches}
+
+
+def _flat(metadata: Iterable[Any]) -> Iterable[Any]:
+    for item in metadata:
+        if isinstance(item, FieldInfo):
+            yield from item.metadata
+        else:
+            yield item
+
+
+def _bound(branch: dict[str, Any], item: Any) -> None:
+    """Add the bound that a piece of metadata states, when it speaks about this kind of value."""
+    kind = branch.get("type", "")
+    if kind in ("integer", "number") and "enum" not in branch:
+        table = _NUMBER_BOUNDS
+    else:
+        table = _LENGTHS.get(kind, {})
+        if kind == "string" and isinstance(pattern := getattr(item, "pattern", None), str):
+            branch["pattern"] = pattern
+    for attribute, word in table.items():
+        value = getattr(item, attribute, None)
+        if value is not None and not (attribute == "min_length" and value == 0):
+            branch[word] = value
+
+
+def _default(field: FieldInfo) -> Any:
+    """The default as JSON, or PydanticUndefined for a required key and for a section."""
+    factory = field.default_factory
+    if factory is None:
+        return field.default
+    if isinstance(factory, type) and issubclass(factory, Section):
+        return PydanticUndefined
+    return typing.cast("Callable[[], Any]", factory)()
+
+
+def _describe(text: str, facts: dict[str, Any]) -> str:
+    parts = [text] if text else []
+    if "unit" in facts:
+        parts.append(f"Unit: {facts['unit']}.")
+    if "deprecated" in facts:
+        parts.append(f"Deprecated: {facts['deprecated']}.")
+    if "inert" in facts:
+        parts.append(f"No effect: {facts['inert']}.")
+    if "since" in facts:
+        parts.append(f"Since {facts['since']}.")
+    if "source" in facts:
+        parts.append(f"Read in {facts['source']}.")
+    return " ".join(parts)
+
+
+def compile_schema(model: type[Section], title: str = "") -> dict[str, Any]:
+    """JSON Schema of a root section and of every section below it.
+
+    Raises TypeError for a type that has no JSON form, and for two different sections of one name.
+    """
+    compiler = _Compiler()
+    root = compiler.section(model)
+    if model.unknown == "ignored":
+        # Editors associate a JSON file with its schema by this key, and a loose reader ignores it.
+        root.setdefault("patternProperties", {})[r"^\$schema$"] = {"type": "string"}
+    return {"$schema": DIALECT, "title": title or model.__name__, **root, "$defs": compiler.defs}
+
+
+class Entry(NamedTuple):
+    """One schema file: its name (``schemas/NAME.json``), its title, and the root section by module and class."""
+
+    name: str
+    title: str
+    module: str
+    root: str
+
+
+ENTRIES = (
+    Entry(
+        "deepspeed", "DeepSpeed configuration (ds_config.json)", "zerocfg.models.deepspeed", "DeepSpeedConfig"
+    ),
+)
+
+
+def _factory(entry: Entry) -> Callable[[], dict[str, Any]]:
+    return lambda: compile_schema(getattr(importlib.import_module(entry.module), entry.root), entry.title)
+
+
+SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {entry.name: _factory(entry) for entry in ENTRIES}
+
+
+def schema_text(name: str) -> str:
+    """The text of ``schemas/NAME.json``. Raises KeyError for a name that is not in SCHEMAS."""
+    return json.dumps(SCHEMAS[name](), indent=2, ensure_ascii=False) + "\n"
