@@ -1,0 +1,242 @@
+"""What zerocfg knows about a model: from its ``config.json``, or stated inline in a ``zerocfg.yaml``.
+
+Counts are in elements, never in bytes. What cannot be known is None and ``unknown_because`` says why;
+nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from zerocfg.models.architectures import Tensor, UnknownShapeError, complete, tensors_of
+from zerocfg.models.base import Consumer, Section, key
+from zerocfg.models.families import FAMILIES
+
+# Multimodal types (transformers 5.23) whose language part is a known family: the type of a text_config
+# that does not name its own. Their configuration classes have no `hidden_size` of their own, whatever the
+# file says at its top.
+COMPOSITES = {
+    "gemma3": "gemma3_text",
+    "llava": "llama",
+    "llava_next": "llama",
+    "llava_onevision": "qwen2",
+    "mistral3": "mistral",
+    "qwen2_vl": "qwen2_vl_text",
+    "qwen2_5_vl": "qwen2_vl_text",
+}
+_SAME_FAMILY = {"qwen2_5_vl_text": "qwen2_vl_text"}
+# Files of these types may hold the text part at the top level instead (transformers/models/qwen2_vl).
+_FLAT_COMPOSITES = {"qwen2_vl", "qwen2_5_vl"}
+# These class defaults of a composite differ from "not tied".
+_TIED_COMPOSITES = {"gemma3", "mistral3"}
+
+
+class ModelFacts(Section):
+    """Facts about one model; each may be stated inline: ``model: {parameters: 7e9, hidden_size: 4096}``."""
+
+    model_type: str | None = key(None, "`model_type` of config.json")
+    parameters: int | None = key(None, "Parameters, tied weights counted once", unit="elements", ge=1)
+    trainable_parameters: int | None = key(
+        None, "Parameters that get gradients; all of them unless stated", unit="elements", ge=0
+    )
+    largest_parameter: int | None = key(None, "The largest single parameter tensor", unit="elements", ge=1)
+    largest_module: int | None = key(
+        None,
+        "Most elements that one module owns directly (the largest layer of DeepSpeed's estimators)",
+        unit="elements",
+        ge=1,
+    )
+    largest_block: int | None = key(
+        None, "Elements of the largest decoder layer (all its modules together)", unit="elements", ge=1
+    )
+    tensor_sizes: list[tuple[int, int]] = key(
+        [], "Sizes of all parameter tensors as (elements, how many tensors), largest first", unit="elements"
+    )
+    hidden_size: int | None = key(None, "Width of the residual stream", unit="elements", ge=1)
+    num_hidden_layers: int | None = key(None, "Decoder layers", ge=1)
+    num_attention_heads: int | None = key(None, "Query heads", ge=1)
+    num_key_value_heads: int | None = key(None, "Key and value heads", ge=1)
+    intermediate_size: int | None = key(
+        None, "Inner width of a dense feed-forward part", unit="elements", ge=1
+    )
+    vocab_size: int | None = key(None, "Rows of the token embedding", ge=1)
+    max_position_embeddings: int | None = key(None, "Longest sequence", unit="tokens", ge=1)
+    tied_embeddings: bool | None = key(None, "The output head shares the weights of the token embedding")
+    num_experts: int | None = key(None, "Experts in each sparse layer; 0 for a dense model", ge=0)
+    experts_per_token: int | None = key(None, "Experts that each token visits", ge=1)
+    leaf_modules: list[str] = key([], "Class names of the modules that ZeRO-3 has to treat as one leaf")
+    text_part_only: bool = key(False, "The counts leave out the vision or audio part of a multimodal model")
+    config_hidden_size: int | None = key(
+        None, "`config.hidden_size` (else the largest of `hidden_sizes`) as Python code sees it", ge=1
+    )
+    text_config_hidden_size: int | None = key(None, "The same, of `config.text_config`", ge=1)
+    unknown_because: str | None = key(None, "Why the parameters could not be counted; null when they were")
+
+    def hidden_size_for(self, consumer: Consumer) -> int | None:
+        """The width that this consumer computes `auto` bucket sizes from; None: it finds none and stops
+        with an error.
+
+        transformers' Trainer looks into `text_config` too (transformers/integrations/deepspeed.py,
+        trainer_config_finalize); accelerate does not (accelerate/accelerator.py, _prepare_deepspeed).
+        DeepSpeed itself never looks. For a model type that zerocfg does not know, None may only mean that
+        the file spells the width in its own way (``unknown_because`` is then set).
+        """
+        if consumer == "deepspeed":
+            return None
+        if self.config_hidden_size is not None or consumer == "accelerate":
+            return self.config_hidden_size
+        return self.text_config_hidden_size
+
+    @property
+    def trainable(self) -> int | None:
+        """Elements that get gradients: as stated, else all."""
+        return self.parameters if self.trainable_parameters is None else self.trainable_parameters
+
+    def elements_up_to(self, threshold: int, cap: int | None = None) -> int | None:
+        """Elements in tensors of at most ``threshold`` elements, which ZeRO-3 keeps on every rank; at
+        most ``cap``.
+
+        None when the sizes of the tensors are not known. Source: deepspeed/runtime/zero/parameter_offload.py.
+        """
+        if not self.tensor_sizes:
+            return None
+        small = sum(size * count for size, count in self.tensor_sizes if size <= threshold)
+        return small if cap is None else min(small, cap)
+
+
+def from_config(config: Mapping[str, Any]) -> ModelFacts:
+    """Facts from the content of a Hugging Face ``config.json``; bad content gives ``unknown_because``."""
+    if not isinstance(config, Mapping):
+        return ModelFacts(unknown_because="config.json does not hold an object")
+    model_type = config.get("model_type")
+    if not isinstance(model_type, str):
+        return _unknown(config, None, "config.json names no model_type")
+    if model_type in COMPOSITES:
+        return _from_composite(model_type, config)
+    if model_type not in FAMILIES:
+        nested = " (only a multimodal wrapper whose parts are not known)" if "text_config" in config else ""
+        return _unknown(config, model_type, f"model type {model_type!r} is not known to zerocfg{nested}")
+    return _from_family(model_type, model_type, config)
+
+
+def inline(facts: Mapping[str, Any]) -> ModelFacts:
+    """Facts written by hand: ``{parameters: 7e9, hidden_size: 4096}``; YAML's ``7e9`` arrives as text and
+    is taken.
+
+    Raises ValueError with one line for each bad key.
+    """
+    prepared = {name: _whole(value) for name, value in facts.items()}
+    width = prepared.get("hidden_size")
+    if "config_hidden_size" not in prepared and width is not None:
+        prepared["config_hidden_size"] = width
+    try:
+        return ModelFacts.model_validate(prepared)
+    except ValidationError as error:
+        problems = (f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+        raise ValueError("; ".join(problems)) from None
+
+
+def _whole(value: Any) -> Any:
+    """``"7e9"`` and ``7e9`` as 7000000000; anything else unchanged."""
+    if isinstance(value, str):
+        try:
+            number = float(value)
+        except ValueError:
+            return value
+        return int(number) if number.is_integer() else value
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _from_composite(model_type: str, config: Mapping[str, Any]) -> ModelFacts:
+    nested = config.get("text_config")
+    text: dict[str, Any] = dict(nested) if isinstance(nested, Mapping) else {}
+    if nested is None and model_type in _FLAT_COMPOSITES:
+        text = {name: value for name, value in config.items() if name not in ("model_type", "vision_config")}
+    named = text.get("model_type") or COMPOSITES[model_type]
+    family = _SAME_FAMILY.get(named, named) if isinstance(named, str) else None
+    if family is None or family not in FAMILIES:
+        return _unknown(config, model_type, f"text part {named!r} is not known to zerocfg")
+    tied = config.get("tie_word_embeddings", model_type in _TIED_COMPOSITES)
+    if not tied and "tie_word_embeddings" in text:
+        tied = text["tie_word_embeddings"]
+    facts = _from_family(model_type, family, {**text, "tie_word_embeddings": tied})
+    width = facts.config_hidden_size
+    return facts.model_copy(
+        update={"text_part_only": True, "config_hidden_size": None, "text_config_hidden_size": width}
+    )
+
+
+def _from_family(model_type: str, family_name: str, config: Mapping[str, Any]) -> ModelFacts:
+    family = FAMILIES[family_name]
+    try:
+        filled = complete(family, config)
+        counted = _summary(tensors_of(family, filled))
+    except UnknownShapeError as error:
+        return _unknown(config, model_type, f"{model_type}: {error}")
+    experts = family.experts
+    return ModelFacts(
+        model_type=model_type,
+        **counted,
+        hidden_size=filled["hidden_size"],
+        num_hidden_layers=filled["num_hidden_layers"],
+        num_attention_heads=filled["num_attention_heads"],
+        num_key_value_heads=filled["num_key_value_heads"],
+        intermediate_size=_positive(filled.get("intermediate_size")),
+        vocab_size=filled["vocab_size"],
+        max_position_embeddings=_positive(filled.get("max_position_embeddings")),
+        tied_embeddings=bool(filled["tie_word_embeddings"]),
+        num_experts=filled[experts.count] if experts else 0,
+        experts_per_token=_positive(filled.get("num_experts_per_tok")) if experts else None,
+        leaf_modules=[experts.block] if experts else [],
+        config_hidden_size=filled["hidden_size"],
+    )
+
+
+def _summary(tensors: Any) -> dict[str, Any]:
+    sizes: Counter[int] = Counter()
+    modules: defaultdict[tuple[int | None, str], int] = defaultdict(int)
+    blocks: defaultdict[int, int] = defaultdict(int)
+    tensor: Tensor
+    for tensor in tensors:
+        sizes[tensor.size] += 1
+        modules[tensor.block, tensor.module] += tensor.size
+        if tensor.block is not None:
+            blocks[tensor.block] += tensor.size
+    return {
+        "parameters": sum(size * count for size, count in sizes.items()),
+        "largest_parameter": max(sizes),
+        "largest_module": max(modules.values()),
+        "largest_block": max(blocks.values()),
+        "tensor_sizes": sorted(sizes.items(), reverse=True),
+    }
+
+
+def _unknown(config: Mapping[str, Any], model_type: str | None, reason: str) -> ModelFacts:
+    """Facts without counts; widths are still taken where the file states them plainly."""
+    nested = config.get("text_config")
+    composite = model_type in COMPOSITES
+    top = None if composite else _width(config)
+    text = _width(nested) if isinstance(nested, Mapping) else (_width(config) if composite else None)
+    return ModelFacts(
+        model_type=model_type,
+        hidden_size=top or text,
+        config_hidden_size=top,
+        text_config_hidden_size=text,
+        unknown_because=reason,
+    )
+
+
+def _width(config: Mapping[str, Any]) -> int | None:
+    width = _positive(config.get("hidden_size"))
+    widths = config.get("hidden_sizes")
+    if width is None and isinstance(widths, list):
+        width = max(filter(None, map(_positive, widths)), default=None)
+    return width
+
+
+def _positive(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
