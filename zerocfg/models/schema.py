@@ -77,7 +77,11 @@ class _Compiler:
             properties[name] = self.key(model, name, field)
             if field.is_required():
                 required.append(name)
-            for alias in properties[name].get("x-zerocfg", {}).get("aliases", ()):
+            short = name.removeprefix(model.prefix) if model.prefix_optional else name
+            for alias in (
+                *properties[name].get("x-zerocfg", {}).get("aliases", ()),
+                *((short,) if short != name else ()),
+            ):
                 spellings[f"^{re.escape(alias)}$"] = {**properties[name], "description": f"Read as {name}."}
         facts = {fact: value for fact in _SECTION_FACTS if (value := getattr(model, fact))}
         read_by = " ".join(
@@ -257,6 +261,14 @@ class Entry(NamedTuple):
 ENTRIES = (
     Entry(
         "deepspeed", "DeepSpeed configuration (ds_config.json)", "zerocfg.models.deepspeed", "DeepSpeedConfig"
+    ),
+    Entry("accelerate", "accelerate configuration", "zerocfg.models.accelerate", "ClusterConfig"),
+    Entry("accelerate-launcher", "Arguments of accelerate launch", "zerocfg.models.accelerate", "Launcher"),
+    Entry(
+        "accelerate-sagemaker",
+        "accelerate configuration for SageMaker",
+        "zerocfg.models.accelerate",
+        "SageMakerConfig",
     ),
 )
 

@@ -2,8 +2,8 @@
 
 The launcher sets each key of each sub-mapping of the file as an attribute beside its command line arguments,
 whatever the sub-mapping is called. So a launcher argument takes effect in any of them and wins over the top
-level; only an option given on the command line wins over it. Of two sub-mappings the later one in the order of
-ClusterConfig wins.
+level; only an option given on the command line wins over it. Of two sub-mappings the later one in the order
+of ClusterConfig wins.
 """
 
 from __future__ import annotations
@@ -59,7 +59,6 @@ class Launcher(
         env=[variable("ACCELERATE_DEBUG_MODE", when="true", value="true")],
     )
 
-    cpu: bool = key(False, "Run on the CPU: the plain launcher, whatever the file says.", cli=switch("cpu"))
     multi_gpu: bool = key(False, "Data parallelism.", cli=switch("multi_gpu"))
     tpu: bool = key(False, "Run under torch_xla.", cli=switch("tpu"))
     use_cpu: bool = key(
@@ -67,6 +66,13 @@ class Launcher(
         "Set by the file alone; read by the plain launcher alone.",
         reads="bool",
         env=[variable("ACCELERATE_USE_CPU", "simple", when="always")],
+    )
+    cpu: bool = key(
+        False,
+        "Run on the CPU: the plain launcher, whatever the file says.",
+        reads="truth",
+        cli=switch("cpu"),
+        env=[variable("ACCELERATE_USE_CPU", "simple", when="true", value="True")],
     )
 
     mixed_precision: Literal["no", "fp16", "bf16", "fp8"] | None = key(
