@@ -1,0 +1,1 @@
+"""Rules' claims, executed on the real libraries."""

@@ -1,0 +1,152 @@
+"""What is seen of a live engine, and how its making is watched.
+
+``deepspeed.initialize`` and ``DeepSpeedConfig`` are wrapped, so that an error is laid to the phase in which it was
+raised, whoever called them: up to the end of DeepSpeedConfig it is "parse", then "init".
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from progress import Progress
+
+DTYPES = {"no": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8"}
+
+
+def instrument(progress: Progress) -> None:
+    import deepspeed
+    from deepspeed.runtime import config as runtime_config
+
+    initialize = deepspeed.initialize
+    build = runtime_config.DeepSpeedConfig.__init__
+    inside = False
+
+    def watched_build(self: Any, *args: Any, **named: Any) -> None:
+        before = progress.current
+        progress.begin("parse")
+        build(self, *args, **named)
+        if not inside:  # zero.Init parses the config too, before the engine does
+            progress.begin(before)
+            return
+        see_config(progress, self)
+        progress.end("parse")
+        progress.begin("init")
+
+    def watched_initialize(*args: Any, **named: Any) -> Any:
+        nonlocal inside
+        inside = True
+        progress.begin("parse")
+        result = initialize(*args, **named)
+        inside = False
+        see_engine(progress, result[0])
+        see_optimizer(progress, result[0].optimizer, result[3])
+        progress.end("init")
+        progress.begin("step")
+        return result
+
+    runtime_config.DeepSpeedConfig.__init__ = watched_build
+    deepspeed.initialize = watched_initialize
+
+
+def see_config(progress: Progress, config: Any) -> None:
+    """``config.*``: the dict that DeepSpeed was given; ``engine.*``: what it made of it."""
+    for key, value in config._param_dict.items():
+        progress.see(f"config.{key}", value)
+    for name, value in vars(config).items():
+        if name != "_param_dict":
+            progress.see(f"engine.{name}", value)
+    progress.see("engine.stage", int(config.zero_config.stage))
+    progress.see("engine.micro_batch", config.train_micro_batch_size_per_gpu)
+    progress.see("engine.dtype", dtype(config.bfloat16_config.enabled, config.float16_config.enabled))
+
+
+def dtype(bf16: bool, fp16: bool) -> str:
+    return "bfloat16" if bf16 else "float16" if fp16 else "float32"
+
+
+def see_engine(progress: Progress, engine: Any) -> None:
+    import torch
+
+    progress.see("engine.kind", "deepspeed")
+    progress.see("engine.stage", int(engine.zero_optimization_stage()))
+    progress.see("engine.world_size", torch.distributed.get_world_size(engine.data_parallel_group))
+    progress.see("engine.micro_batch", engine.train_micro_batch_size_per_gpu())
+    progress.see("engine.gradient_accumulation_steps", engine.gradient_accumulation_steps())
+    progress.see("engine.gradient_clipping", engine.gradient_clipping())
+    progress.see("engine.dtype", dtype(engine.bfloat16_enabled(), engine.fp16_enabled()))
+
+
+def see_plain(progress: Progress, model: Any, trainer: Any) -> None:
+    """An engine that is not DeepSpeed's. ``trainer`` None: an own loop, which has no arguments to read from."""
+    import torch
+
+    group = torch.distributed.is_available() and torch.distributed.is_initialized()
+    kinds = {"DistributedDataParallel": "ddp", "FullyShardedDataParallel": "fsdp"}
+    kind = kinds.get(type(model).__name__, "fsdp" if type(model).__name__.startswith("FSDP") else "single")
+    progress.see("engine.kind", kind)
+    progress.see("engine.stage", 0)
+    progress.see("engine.world_size", torch.distributed.get_world_size() if group else 1)
+    if trainer is not None:
+        args = trainer.args
+        progress.see("engine.micro_batch", trainer._train_batch_size)
+        progress.see("engine.gradient_accumulation_steps", args.gradient_accumulation_steps)
+        progress.see("engine.gradient_clipping", args.max_grad_norm)
+        progress.see("engine.dtype", DTYPES[trainer.accelerator.mixed_precision])
+
+
+def see_optimizer(progress: Progress, optimizer: Any, scheduler: Any) -> None:
+    """``engine.optimizer`` and ``engine.scheduler``: the innermost class names."""
+    if optimizer is not None:
+        while hasattr(optimizer, "optimizer"):
+            optimizer = optimizer.optimizer
+        progress.see("engine.optimizer", type(optimizer).__name__)
+    if scheduler is not None:
+        while hasattr(scheduler, "scheduler"):
+            scheduler = scheduler.scheduler
+        progress.see("engine.scheduler", type(scheduler).__name__)
+
+
+def see_weights(progress: Progress, folder: Path, model: Any) -> None:
+    """``weights``: "complete", "empty", "partial" or "missing"; ``weights.elements`` and ``weights.expected`` counts.
+
+    ``folder`` is read back and compared with the parameters of ``model``; a parameter saved under the name of the one
+    that it is tied to counts as saved.
+    """
+    expected: dict[str, int] = {}
+    seen: set[int] = set()
+    for name, parameter in model.named_parameters():
+        if id(parameter) not in seen:
+            seen.add(id(parameter))
+            expected[name] = math.prod(getattr(parameter, "ds_shape", parameter.shape))
+    saved = read_weights(folder)
+    progress.see("weights.expected", sum(expected.values()))
+    if saved is None:
+        progress.see("weights.elements", 0)
+        progress.values["weights"] = "missing"
+        return
+    progress.see("weights.elements", sum(saved.get(name, 0) for name in expected))
+    if all(saved.get(name) == count for name, count in expected.items()):
+        progress.values["weights"] = "complete"
+    elif any(count == 0 for name, count in saved.items() if expected.get(name)):
+        progress.values["weights"] = "empty"
+    else:
+        progress.values["weights"] = "partial"
+
+
+def read_weights(folder: Path) -> dict[str, int] | None:
+    """Number of elements by tensor name of the saved weights, None when there is no file of weights."""
+    import torch
+    from safetensors import safe_open
+
+    found: dict[str, int] = {}
+    files = sorted(folder.glob("*.safetensors"))
+    for file in files:
+        with safe_open(file, framework="pt") as content:
+            found.update((name, math.prod(content.get_slice(name).get_shape())) for name in content.keys())  # noqa: SIM118
+    for file in sorted(folder.glob("pytorch_model*.bin")):
+        state = torch.load(file, map_location="cpu", weights_only=True)
+        found.update((name, tensor.numel()) for name, tensor in state.items())
+        files.append(file)
+    return found if files else None

@@ -1,0 +1,281 @@
+"""One rank of an example: arguments, parse, init, step, save, on the real libraries.
+
+What is forced on the example, and nothing else, so that it trains on the processors of any machine:
+* ``use_cpu=True`` in TrainingArguments (``PartialState(cpu=True)`` for an own accelerate loop). Without it, and without a
+  card, each rank silently trains alone.
+* ``report_to="none"``; an absolute ``output_dir`` becomes ``out`` in the example's folder.
+* training ends after two optimizer steps (a callback; ``max_steps`` stays as written).
+* the model is a Llama of 2 layers and hidden size 64; of a ``model/config.json`` the hidden size, the heads and the
+  type are kept, layers, vocabulary and the inner size are cut.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import engines
+from progress import Progress
+
+STEPS = 2
+SEQUENCE = 16
+LEARNING_RATE = 1e-3
+
+
+@dataclass
+class ScriptArguments:
+    """What a usual script reads beside TrainingArguments; accepted and not used."""
+
+    model_name_or_path: str | None = field(default=None)
+    tokenizer_name: str | None = field(default=None)
+    torch_dtype: str | None = field(default=None)
+    attn_implementation: str | None = field(default=None)
+    dataset_name: str | None = field(default=None)
+    dataset_config_name: str | None = field(default=None)
+    train_file: str | None = field(default=None)
+    max_seq_length: int | None = field(default=None)
+
+
+def play(progress: Progress, consumer: str, files: list[str], script: list[str], tiny: str) -> None:
+    """Play the example as ``consumer`` does. ``script``: words after the training script; ``tiny``: a saved model."""
+    engines.instrument(progress)
+    {"transformers": trainer, "trl": trainer, "accelerate": accelerate_loop, "deepspeed": deepspeed_loop}[consumer](
+        progress, consumer, files, script, tiny
+    )
+
+
+# --- Trainer -----------------------------------------------------------------------------------------------------
+
+
+def trainer(progress: Progress, consumer: str, files: list[str], script: list[str], tiny: str) -> None:
+    import transformers
+
+    progress.begin("arguments")
+    args = (trl_arguments if consumer == "trl" else transformers_arguments)(files, script)
+    args.report_to = []
+    if os.path.isabs(args.output_dir or ""):
+        args.output_dir = "out"
+    progress.see("args", {item.name: getattr(args, item.name, None) for item in fields(args)})
+    model = make_model(files, tiny)
+    batch = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
+
+    class Watch(transformers.TrainerCallback):
+        def on_train_begin(self, args: Any, state: Any, control: Any, **seen: Any) -> None:
+            if not progress.values.get("engine.kind"):  # no deepspeed.initialize came by
+                progress.end("parse")
+                engines.see_plain(progress, run.model_wrapped, run)
+                progress.end("init")
+                progress.begin("step")
+            engines.see_optimizer(progress, run.optimizer, run.lr_scheduler)
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **seen: Any) -> None:
+            control.should_training_stop = state.global_step >= STEPS
+
+    run = transformers.Trainer(model=model, args=args, train_dataset=Tokens(model, 4 * batch), callbacks=[Watch()])
+    progress.see("args.mixed_precision", run.accelerator.mixed_precision)
+    progress.see("args.deepspeed_plugin", run.accelerator.state.deepspeed_plugin)
+    progress.end("arguments")
+    progress.begin("init")
+    result = run.train()
+    progress.see("engine.loss", result.training_loss)
+    progress.see("engine.global_step", run.state.global_step)
+    progress.end("step")
+    progress.begin("save")
+    run.save_model("saved")
+    engines.see_weights(progress, Path("saved"), run.accelerator.unwrap_model(run.model))
+    progress.end("save")
+
+
+def without(words: list[str], option: str) -> tuple[list[str], str | None]:
+    """``words`` without ``option`` and its value, and that value."""
+    if option not in words[:-1]:
+        return words, None
+    at = words.index(option)
+    return words[:at] + words[at + 2 :], words[at + 1]
+
+
+def transformers_arguments(files: list[str], script: list[str]) -> Any:
+    """The recipe as ``parse_yaml_file`` reads it (no conversion), overridden by the script's own options."""
+    import argparse
+
+    import transformers
+    import yaml
+
+    words, recipe = without(script, "--config")
+    if words and words[0].endswith((".yaml", ".yml", ".json")):
+        recipe, *words = words
+    if recipe is None and "recipe.yaml" in files:
+        recipe = "recipe.yaml"
+    kinds = (ScriptArguments, transformers.TrainingArguments)
+    if recipe is None:
+        parser = transformers.HfArgumentParser(kinds)
+        return parser.parse_args_into_dataclasses([*words, "--use_cpu", "True"])[1]
+    options = transformers.HfArgumentParser(kinds)
+    for action in options._actions:
+        action.default, action.required = argparse.SUPPRESS, False
+    given = vars(options.parse_args(words))
+    written = yaml.safe_load(Path(recipe).read_text(encoding="utf-8"))
+    return transformers.HfArgumentParser(kinds).parse_dict({**written, **given, "use_cpu": True})[1]
+
+
+def trl_arguments(files: list[str], script: list[str]) -> Any:
+    """TrlParser with ScriptArguments, SFTConfig and ModelConfig, as TRL's sft.py has it."""
+    import trl
+
+    if "recipe.yaml" in files and not any(word.startswith("--config") for word in script):
+        script = ["--config", "recipe.yaml", *script]
+    parser = trl.TrlParser((trl.ScriptArguments, trl.SFTConfig, trl.ModelConfig))
+    known = {action.dest for action in parser._actions}
+    needed = [] if "dataset_name" not in known else ["--dataset_name", "none"]
+    return parser.parse_args_and_config([*needed, *script, "--use_cpu", "True"])[1]
+
+
+# --- own loops ---------------------------------------------------------------------------------------------------
+
+
+def accelerate_loop(progress: Progress, consumer: str, files: list[str], script: list[str], tiny: str) -> None:
+    """The loop of accelerate's guide. A ``recipe.yaml`` holds the script's own arguments: batch size, accumulation."""
+    import torch
+    import yaml
+    from accelerate import Accelerator, PartialState
+    from accelerate.utils import DummyOptim, DummyScheduler
+
+    progress.begin("arguments")
+    recipe = yaml.safe_load(Path("recipe.yaml").read_text(encoding="utf-8")) if "recipe.yaml" in files else {}
+    PartialState(cpu=True)
+    named = {key: recipe[key] for key in ("gradient_accumulation_steps", "mixed_precision") if key in recipe}
+    accelerator = Accelerator(**named)
+    plugin = accelerator.state.deepspeed_plugin
+    progress.see("args.gradient_accumulation_steps", accelerator.gradient_accumulation_steps)
+    progress.see("args.mixed_precision", accelerator.mixed_precision)
+    progress.see("args.distributed_type", accelerator.distributed_type)
+    progress.see("args.deepspeed_plugin", plugin)
+    progress.see("args.fsdp_plugin", getattr(accelerator.state, "fsdp_plugin", None))
+    progress.end("arguments")
+    progress.begin("init")
+    model = make_model(files, tiny)
+    config = plugin.deepspeed_config if plugin else {}
+    dummy = "optimizer" in config
+    optimizer = (DummyOptim if dummy else torch.optim.AdamW)(model.parameters(), lr=LEARNING_RATE)
+    loader = torch.utils.data.DataLoader(Tokens(model, 64), batch_size=recipe.get("per_device_train_batch_size", 1))
+    if "scheduler" in config:
+        scheduler: Any = DummyScheduler(optimizer, total_num_steps=100, warmup_num_steps=10)
+    else:
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0) if not dummy else None
+    prepared = accelerator.prepare(model, optimizer, loader, *([scheduler] if scheduler else []))
+    engine, optimizer, loader = prepared[:3]
+    if not progress.values.get("engine.kind"):
+        progress.end("parse")
+        engines.see_plain(progress, engine, None)
+        progress.see("engine.dtype", engines.DTYPES[accelerator.mixed_precision])
+        progress.see("engine.gradient_accumulation_steps", accelerator.gradient_accumulation_steps)
+        progress.end("init")
+        progress.begin("step")
+    scheduler = prepared[3] if scheduler else None
+    engines.see_optimizer(progress, optimizer, scheduler)
+    micro_steps = STEPS * accelerator.gradient_accumulation_steps
+    for _, batch in zip(range(micro_steps), loader, strict=False):
+        with accelerator.accumulate(engine):
+            loss = engine(**batch).loss
+            accelerator.backward(loss)
+            optimizer.step()
+            if scheduler is not None:
+                scheduler.step()
+            optimizer.zero_grad()
+    progress.see("engine.loss", loss.item())
+    progress.end("step")
+    progress.begin("save")
+    bare = accelerator.unwrap_model(engine)
+    state = accelerator.get_state_dict(engine)
+    bare.save_pretrained("saved", is_main_process=accelerator.is_main_process, state_dict=state)
+    accelerator.wait_for_everyone()
+    engines.see_weights(progress, Path("saved"), bare)
+    progress.end("save")
+
+
+def deepspeed_loop(progress: Progress, consumer: str, files: list[str], script: list[str], tiny: str) -> None:
+    """The loop of DeepSpeed's tutorial. The script brings AdamW (its CPU twin under offload) where the JSON has none."""
+    import deepspeed
+    import torch
+
+    progress.begin("arguments")
+    _, path = without(script, "--deepspeed_config")
+    path = path or "ds.json"
+    model = make_model(files, tiny)
+    progress.end("arguments")
+    progress.begin("parse")
+    written = _own_reading(path)
+    zero = written.get("zero_optimization")
+    offload = zero.get("offload_optimizer") if isinstance(zero, dict) else None
+    on_host = isinstance(offload, dict) and offload.get("device") in ("cpu", "nvme")
+    optimizer = None
+    if not written.get("optimizer"):
+        kind = deepspeed.ops.adam.DeepSpeedCPUAdam if on_host else torch.optim.AdamW
+        optimizer = kind(model.parameters(), lr=LEARNING_RATE)
+    engine, *_ = deepspeed.initialize(
+        model=model, model_parameters=list(model.parameters()), optimizer=optimizer, config=path
+    )
+    batch = engine.train_micro_batch_size_per_gpu()
+    data = Tokens(model, batch)
+    tokens = torch.stack([data[i]["input_ids"] for i in range(batch)])
+    for _ in range(STEPS * engine.gradient_accumulation_steps()):
+        loss = engine(input_ids=tokens, labels=tokens).loss
+        engine.backward(loss)
+        engine.step()
+    progress.see("engine.loss", loss.item())
+    progress.see("engine.global_step", engine.global_steps)
+    progress.end("step")
+    progress.begin("save")
+    engine.save_16bit_model("saved", "pytorch_model.bin")
+    torch.distributed.barrier()
+    engines.see_weights(progress, Path("saved"), engine.module)
+    progress.end("save")
+
+
+def _own_reading(path: str) -> dict[str, Any]:
+    """The config as the script itself looks at it; whatever is wrong with it is DeepSpeed's to say."""
+    import hjson
+
+    try:
+        content = hjson.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+# --- model and data ----------------------------------------------------------------------------------------------
+
+
+def make_model(files: list[str], tiny: str) -> Any:
+    import transformers
+
+    if "model/config.json" not in files:
+        return transformers.AutoModelForCausalLM.from_pretrained(tiny)
+    content = json.loads(Path("model/config.json").read_text(encoding="utf-8"))
+    for part in (content, content.get("text_config")):
+        if isinstance(part, dict):
+            small = {"num_hidden_layers": 2, "vocab_size": 128, "intermediate_size": 128, "max_position_embeddings": 64}
+            part.update({key: min(value, part[key]) for key, value in small.items() if key in part})
+    config = transformers.AutoConfig.for_model(**content)
+    return transformers.AutoModelForCausalLM.from_config(config)
+
+
+class Tokens:
+    """``size`` samples of SEQUENCE tokens, the same on every rank."""
+
+    def __init__(self, model: Any, size: int) -> None:
+        config = model.config.get_text_config()
+        self.vocabulary = config.vocab_size
+        self.size = max(1, int(size))
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, at: int) -> dict[str, Any]:
+        import torch
+
+        tokens = (torch.arange(SEQUENCE) * 7 + at) % self.vocabulary
+        return {"input_ids": tokens, "labels": tokens.clone()}
