@@ -53,7 +53,7 @@ def _section(mapping: Mapping, section: Section, schema: Schema, path: Path) -> 
 
 def _entry(entry: Entry, section: Section, schema: Schema, path: Path) -> Iterator[Issue]:
     value = plain(entry.value)
-    key = section.names.get(entry.key)
+    key = section.key(entry.key)
     if key is None:
         if not section.open:
             kind = "unknown-ignored" if section.unknown == "ignored" else "unknown-crash"
@@ -95,11 +95,13 @@ def refusal(key: Key, value: Any) -> Reason | None:
     if value == "auto":
         return None
     reads = str(key.facts.get("reads", "lax"))
+    if reads in ("truth", "true"):  # anything has a truth value; what counts as true is for the rules to say
+        return None
     if value is None:
         return None if key.nullable or reads != "lax" else ("null", "is null, which is not allowed here")
     first: Reason | None = None
     for branch in key.scalars:
-        reason = _refused(branch, value, reads)
+        reason = _refused(branch, value, reads, key.facts.get("ignore_case", False))
         if reason is None:
             return None
         if first is None or first[0] == "type":
@@ -107,12 +109,12 @@ def refusal(key: Key, value: Any) -> Reason | None:
     return first
 
 
-def _refused(branch: dict[str, Any], value: Any, reads: str) -> Reason | None:
+def _refused(branch: dict[str, Any], value: Any, reads: str, ignore_case: bool = False) -> Reason | None:
     choices = branch.get("enum", [branch["const"]] if "const" in branch else None)
     types = branch.get("type")
     kinds = types if isinstance(types, list) else [types]
     if choices is not None:
-        return _refused_choice(choices, value, reads)
+        return _refused_choice(choices, value, reads, ignore_case)
     reason: Reason | None = None
     for kind in kinds:
         try:
@@ -125,7 +127,9 @@ def _refused(branch: dict[str, Any], value: Any, reads: str) -> Reason | None:
     return reason
 
 
-def _refused_choice(choices: list[Any], value: Any, reads: str) -> Reason | None:
+def _refused_choice(choices: list[Any], value: Any, reads: str, ignore_case: bool) -> Reason | None:
+    if ignore_case and isinstance(value, str) and value.lower() in [str(choice).lower() for choice in choices]:
+        return None
     if any(value == choice and (isinstance(value, str) == isinstance(choice, str)) for choice in choices):
         return None
     if all(isinstance(choice, int) for choice in choices if choice is not None):

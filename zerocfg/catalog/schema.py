@@ -69,6 +69,17 @@ class Section:
             for alias in key.facts.get("aliases", ()):
                 self.names.setdefault(alias, key)
         self.names.update(self.keys)
+        prefix = self.facts.get("prefix")
+        if prefix and self.facts.get("prefix_optional"):
+            for name, key in list(self.names.items()):
+                self.names.setdefault(name.removeprefix(prefix), key)
+
+    def key(self, name: str) -> Key | None:
+        """The key that is read under a name, also one that the library takes from another place of its own."""
+        found = self.names.get(name)
+        if found is None and "also" in self.facts:
+            found = load_schema(self.facts["also"]).root.names.get(name)
+        return found
 
     @property
     def unknown(self) -> str:
@@ -112,7 +123,7 @@ class Schema:
         for part in path:
             if section is None:
                 return None
-            key = section.names.get(part)
+            key = section.key(part)
             if key is None:
                 return None
             section = key.section(self)

@@ -1,1 +1,1 @@
-
+"""Thin click commands, one file each; imported only when called."""

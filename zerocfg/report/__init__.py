@@ -1,1 +1,1 @@
-
+"""Pure functions from diagnostics to text."""

@@ -1,0 +1,21 @@
+"""``python -m zerocfg`` and the ``zerocfg`` command. ``--version`` answers before anything is imported."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    if sys.argv[1:] in (["--version"], ["-V"]):
+        from zerocfg import __version__
+
+        sys.stdout.write(f"zerocfg {__version__}\n")
+        return
+    from zerocfg.cli.main import run
+
+    sys.exit(run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""``zerocfg explain``: a rule, or an effective setting of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from zerocfg.catalog.suggest import closest
+from zerocfg.catalog.values import show
+from zerocfg.rules.api import Rule
+from zerocfg.rules.registry import ALL, find
+from zerocfg.run.discover import Files
+from zerocfg.run.link import find_runs
+from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
+
+
+@click.command("explain")
+@click.argument("what", required=False)
+@click.option("--run", "run_name", metavar="RUN", help="A run: its name in zerocfg.yaml, a launch line (train.sh:3), or a config file.")
+@click.option("--in", "folder", type=click.Path(exists=True, path_type=Path), default=".", help="Where to look for runs.")
+def command(what: str | None, run_name: str | None, folder: Path) -> None:
+    """Explain a rule (ZC103, key-accelerate-ignores) or, with --run, a setting (zero_optimization.stage).
+
+    Without WHAT, --run prints every setting of the run, and without both the runs found are listed.
+    """
+    if run_name is None and what is not None:
+        rule = find(what)
+        if rule is None:
+            near = closest(what, [known.name for known in ALL])
+            hint = f"; did you mean {near}?" if near else "; for a setting, name the run: --run RUN"
+            raise click.UsageError(f"no rule is called '{what}'{hint}")
+        click.echo(explain_rule(rule), nl=False)
+        return
+    runs = _runs(run_name, folder)
+    if run_name is None:
+        click.echo("\n".join(f"{run.name}  ({_files(run)})" for run in runs) or "no runs found here")
+        return
+    run = _choose(runs, run_name)
+    click.echo(explain_setting(run, what) if what else explain_run(run), nl=False)
+
+
+def _runs(name: str | None, folder: Path) -> list[Run]:
+    files = Files()
+    target = Path(name) if name is not None and Path(name).is_file() else folder
+    return find_runs([target], files)[0]
+
+
+def _choose(runs: list[Run], name: str) -> Run:
+    found = [run for run in runs if run.name == name]
+    found = found or [run for run in runs if any(file.name == name for file in run.files)]
+    found = found or [run for run in runs if any(file.path and file.path.resolve() == Path(name).resolve() for file in run.files)]
+    if not found:
+        known = ", ".join(run.name for run in runs[:8]) or "none"
+        raise click.UsageError(f"there is no run '{name}' here; runs found: {known}")
+    return found[0]
+
+
+def _files(run: Run) -> str:
+    return ", ".join(dict.fromkeys(file.name for file in run.files))
+
+
+def explain_rule(rule: Rule) -> str:
+    """A rule's page as text."""
+    parts = [f"{rule.code} {rule.name} ({rule.severity.value})", "", rule.summary, ""]
+    if rule.explanation:
+        parts += [rule.explanation, ""]
+    for title, examples in (("Example", rule.bad), ("Use instead", rule.good)):
+        parts.append(f"{title}:")
+        for example in examples:
+            for name, text in example.files.items():
+                parts.append(f"    # {name}")
+                parts += [f"    {line}" for line in text.encode("utf-8", "backslashreplace").decode().rstrip().splitlines()]
+        parts.append("")
+    proof = {
+        "executed": "executed by zerocfg's test suite on the real libraries",
+        "cited": f"read in {rule.proof.source}, not executed",
+        "needs_gpu": "waits for a machine with an accelerator",
+    }[rule.proof.status]
+    parts.append(f"Proof: {proof}.")
+    if rule.consumers:
+        parts.append(f"Holds for: {', '.join(sorted(rule.consumers))}.")
+    return "\n".join(parts) + "\n"
+
+
+def explain_run(run: Run) -> str:
+    """Every effective setting with its origin, in columns."""
+    settings = run.effective.settings
+    if not settings:
+        return f"{run.name}: nothing can be told about this run\n"
+    width = min(60, max(len(name) for name in settings))
+    lines = [f"{run.name}  ({_files(run)}; consumer: {run.consumer or 'unknown'})"]
+    for name in sorted(settings):
+        lines.append(f"  {name:<{width}}  {_value(settings[name].value):<18}  {_origin(settings[name].origin)}")
+    for failure in run.effective.failures:
+        lines.append(f"  will fail ({failure.phase}): {failure.message}")
+    return "\n".join(lines) + "\n"
+
+
+def explain_setting(run: Run, name: str) -> str:
+    """One setting: value, origin, what it replaced."""
+    settings = run.effective.settings
+    setting = settings.get(name)
+    if setting is None:
+        below = [known for known in settings if known.startswith(f"{name}.")]
+        if below:
+            width = max(len(known) for known in below)
+            return "".join(f"{known:<{width}}  {_value(settings[known].value)}  ({_origin(settings[known].origin)})\n" for known in sorted(below))
+        near = closest(name, settings)
+        raise click.UsageError(f"the run {run.name} has no setting '{name}'" + (f"; did you mean {near}?" if near else ""))
+    lines = [f"{name} = {_value(setting.value)}", f"  from  {_origin(setting.origin)}"]
+    lines += [f"  overrides {_value(old.value)} from {_origin(old.origin)}" for old in _replaced(setting)]
+    return "\n".join(lines) + "\n"
+
+
+def _replaced(setting: Setting) -> list[Setting]:
+    found: list[Setting] = []
+    for old in setting.overridden:
+        found += [old, *_replaced(old)]
+    return found
+
+
+def _value(value: object) -> str:
+    return "unknown" if value is UNKNOWN else show(value)
+
+
+def _origin(origin: Origin) -> str:
+    text = origin.note or origin.kind
+    if origin.file is None:
+        return text
+    span = origin.span
+    entry = origin.file.document.entry(origin.path) if origin.file.document and origin.path else None
+    if span is None and entry is not None:
+        span = entry.key_span
+    place = origin.file.source.place(span.start) if span is not None else None
+    where = f"{origin.file.name}:{place.line}:{place.column}" if place else origin.file.name
+    return f"{where} ({text})" if origin.note else where

@@ -1,0 +1,79 @@
+"""The command group: names and one-line descriptions here, each command's module imported only on use."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+COMMANDS = {
+    "lint": "Find what will crash, be silently ignored, or lose the weights.",
+    "build": "Resolve every auto and emit runnable configs with the reason for every value.",
+    "smoke": "Train a few steps with the emitted configs and check what really runs.",
+    "explain": "Explain a rule, or a setting of a run.",
+    "rules": "List the rules.",
+    "probe": "Write down this machine's hardware as a profile.",
+    "schema": "Print or write the JSON Schemas of the file formats.",
+}
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module: Any = import_module(f"zerocfg.cli.{name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)
+@click.version_option(None, "--version", "-V", package_name="zerocfg", prog_name="zerocfg")
+def cli() -> None:
+    """A compiler and linter for distributed-training configs.
+
+    Reads accelerate YAML, DeepSpeed JSON, trainer recipes and launch scripts together, and says what the training
+    process will really get.
+    """
+
+
+def run() -> int:
+    """Exit code: 0 clean, 1 findings or a failed check, 2 wrong use or zerocfg could not do its work."""
+    try:
+        cli.main(standalone_mode=False)
+        return 0
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        error.show()
+        return 2
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except RecursionError:
+        click.echo("zerocfg: error: the input is nested too deeply", err=True)
+        return 2
+    except OSError as error:
+        click.echo(f"zerocfg: error: {error.strerror or error}: {error.filename or ''}".rstrip(": "), err=True)
+        return 2
+    except Exception as error:
+        if os.environ.get("ZEROCFG_TRACEBACK"):
+            raise
+        click.echo(
+            f"zerocfg: internal error: {type(error).__name__}: {error}\n"
+            "This is a bug in zerocfg, not in your files. Set ZEROCFG_TRACEBACK=1 to see where, and please report it.",
+            err=True,
+        )
+        return 2

@@ -1,0 +1,85 @@
+"""``[tool.zerocfg]`` in pyproject.toml, or zerocfg.toml: the nearest one upwards wins, nothing is merged."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from zerocfg.rules.engine import Selection
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the project says about linting. ``source`` is the file, for messages."""
+
+    selection: Selection = field(default_factory=Selection)
+    fail_on: str = "warning"
+    versions: dict[str, str] = field(default_factory=dict)
+    exclude: tuple[str, ...] = ()
+    source: Path | None = None
+
+
+def find_settings(start: Path) -> Settings:
+    """Read the nearest settings at or above a folder. Raises click.UsageError for settings that make no sense."""
+    folder = start.resolve()
+    for above in (folder, *folder.parents):
+        own = above / "zerocfg.toml"
+        if own.is_file():
+            return _settings(_read(own), own)
+        shared = above / "pyproject.toml"
+        if shared.is_file():
+            table = _read(shared).get("tool", {}).get("zerocfg")
+            if table is not None:
+                return _settings(table, shared)
+    return Settings()
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{path}: {error}") from None
+
+
+def _settings(table: Any, path: Path) -> Settings:
+    if not isinstance(table, dict):
+        raise click.UsageError(f"{path}: [tool.zerocfg] must be a table")
+    known = {"select", "ignore", "exclude", "fail-on", "per-file-ignores", *LIBRARIES}
+    for name in table:
+        if name not in known:
+            raise click.UsageError(f"{path}: [tool.zerocfg] has no setting '{name}'; there are {', '.join(sorted(known))}")
+    per_file = table.get("per-file-ignores", {})
+    if not isinstance(per_file, dict):
+        raise click.UsageError(f"{path}: per-file-ignores must be a table of file patterns to lists of codes")
+    fail_on = table.get("fail-on", "warning")
+    if fail_on not in ("error", "warning", "note"):
+        raise click.UsageError(f"{path}: fail-on must be error, warning or note, not {fail_on!r}")
+    return Settings(
+        Selection(
+            _codes(table, "select", path),
+            _codes(table, "ignore", path),
+            tuple((str(pattern), _codes(per_file, pattern, path)) for pattern in per_file),
+        ),
+        fail_on,
+        {name: str(table[name]) for name in LIBRARIES if name in table},
+        _codes(table, "exclude", path),
+        path,
+    )
+
+
+def _codes(table: dict[str, Any], name: str, path: Path) -> tuple[str, ...]:
+    value = table.get(name, [])
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise click.UsageError(f"{path}: {name} must be a list of strings")
+    return tuple(value)

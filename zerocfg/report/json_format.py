@@ -1,0 +1,59 @@
+"""The JSON format, version 1. Lines and columns count from 1, columns in code points."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from zerocfg.rules.api import Fix
+from zerocfg.rules.engine import Diagnostic, Result, Spot
+
+
+def render_json(result: Result) -> str:
+    """One JSON object with every diagnostic."""
+    document = {
+        "version": 1,
+        "files": result.files,
+        "suppressed": result.suppressed,
+        "diagnostics": [_diagnostic(diagnostic) for diagnostic in result.diagnostics],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _diagnostic(d: Diagnostic) -> dict[str, Any]:
+    return {
+        "code": d.code,
+        "name": d.name,
+        "severity": d.severity.value,
+        "message": d.message,
+        "help": d.help or None,
+        **_spot(d.spot),
+        "related": [{**_spot(spot), "label": spot.label or None} for spot in d.related],
+        "fix": None if d.fix is None else _fix(d.fix),
+        "run": d.run,
+        "url": d.url,
+    }
+
+
+def _spot(spot: Spot) -> dict[str, Any]:
+    return {
+        "file": spot.file.name,
+        "path": spot.path,
+        "start": {"line": spot.start.line, "column": spot.start.column},
+        "end": {"line": spot.end.line, "column": spot.end.column},
+    }
+
+
+def _fix(fix: Fix) -> dict[str, Any]:
+    edits = []
+    for file, edit in fix.edits:
+        start, end = file.source.place(edit.span.start), file.source.place(edit.span.end)
+        edits.append(
+            {
+                "file": file.name,
+                "start": {"line": start.line, "column": start.column},
+                "end": {"line": end.line, "column": end.column},
+                "text": edit.replacement,
+            }
+        )
+    return {"description": fix.description, "safety": "safe" if fix.safe else "unsafe", "edits": edits}

@@ -1,0 +1,321 @@
+"""ZC0xx: files that cannot be read, or that say something else than they seem to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.proof import crashes, shows
+from zerocfg.run.model import Run, SourceFile
+from zerocfg.source.edit import Edit
+from zerocfg.source.node import Path, Problem, Scalar, dotted, walk
+
+_UNREADABLE = frozenset(("unreadable", "encoding", "too-large", "too-deep", "alias-cycle"))
+_TOLD_ELSEWHERE = frozenset(("duplicate-key", "hjson-only", "readers-differ", "non-string-key", "empty"))
+_SCIENTIFIC = re.compile(r"[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+")
+_WORDS = frozenset(("no", "off", "yes", "on"))
+
+_GOOD_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n'
+_GOOD_YAML = (
+    "distributed_type: DEEPSPEED\nnum_processes: 2\n"
+    "deepspeed_config:\n  zero_stage: 2\n  gradient_accumulation_steps: 4\n"
+)
+
+
+def _configs(run: Run) -> list[SourceFile]:
+    return [file for file in (run.accelerate, run.deepspeed, run.recipe, run.spec) if file is not None]
+
+
+def _problems(run: Run, kinds: frozenset[str] | set[str]) -> Iterator[tuple[SourceFile, Problem]]:
+    for file in _configs(run):
+        if file.document is not None:
+            for problem in file.document.problems:
+                if problem.kind in kinds:
+                    yield file, problem
+
+
+def _where(file: SourceFile, problem: Problem) -> Location:
+    return Location(file, problem.path, span=problem.span)
+
+
+@rule(
+    "ZC001",
+    "unreadable-file",
+    Severity.ERROR,
+    bad=Example({"accelerate.yaml": "# 8 GPUs, caf\udce9 node\n" + _GOOD_YAML}, note="\\udce9 stands for the Latin-1 byte 0xe9"),
+    good=Example({"accelerate.yaml": "# 8 GPUs, café node\n" + _GOOD_YAML}),
+    proof=crashes("read", "can't decode byte 0xe9"),
+)
+def unreadable_file(run: Run) -> Iterator[Finding]:
+    """A config file cannot be read at all.
+
+    The file is missing, a folder, not readable, not UTF-8 text, larger or nested deeper than any config has reason to
+    be, or (YAML) holds an alias that contains itself. Whoever reads it stops there.
+    """
+    for file, problem in _problems(run, _UNREADABLE):
+        yield Finding(_where(file, problem), f"{file.name} cannot be read: {problem.message}")
+
+
+@rule(
+    "ZC002",
+    "syntax-error",
+    Severity.ERROR,
+    bad=Example({"accelerate.yaml": _GOOD_YAML.replace("  zero_stage", "\tzero_stage")}),
+    good=Example({"accelerate.yaml": _GOOD_YAML}),
+    proof=crashes("read", "found character '.t' that cannot start any token"),
+)
+def syntax_error(run: Run) -> Iterator[Finding]:
+    """The file is not valid YAML or JSON.
+
+    What happens: accelerate reads YAML with PyYAML's safe loader; DeepSpeed reads JSON with hjson, which forgives
+    comments and trailing commas; accelerate and transformers read the same JSON strictly. A file that its readers
+    refuse stops every rank, usually after the job has been queued and has its GPUs.
+    """
+    for file in _configs(run):
+        if file.document is None:
+            continue
+        for problem in file.document.problems:
+            if problem.fatal and problem.kind not in _UNREADABLE and problem.kind not in _TOLD_ELSEWHERE:
+                kind = "JSON" if file.document.format == "json" else "YAML"
+                yield Finding(_where(file, problem), f"{file.name} is not valid {kind}: {problem.message}")
+
+
+@rule(
+    "ZC003",
+    "duplicate-key",
+    Severity.ERROR,
+    bad=Example({"accelerate.yaml": _GOOD_YAML + "  zero_stage: 3\n"}),
+    good=Example({"accelerate.yaml": _GOOD_YAML}),
+    proof=shows("launch", {"env.ACCELERATE_DEEPSPEED_ZERO_STAGE": ("3", "2")}),
+)
+def duplicate_key(run: Run) -> Iterator[Finding]:
+    """A key is written twice in the same mapping.
+
+    What happens: in YAML, and in JSON read by accelerate or transformers, the last one wins without a word. DeepSpeed
+    itself refuses the file: `ValueError: Duplicate keys in DeepSpeed config`.
+    """
+    for file, problem in _problems(run, {"duplicate-key"}):
+        related = [Location(file, problem.path, span=problem.related, label="first written here")] if problem.related else []
+        if file.document is not None and file.document.format == "json":
+            what = "DeepSpeed refuses the file, accelerate and transformers silently take this one"
+        else:
+            what = "this one silently replaces the first"
+        yield Finding(
+            _where(file, problem),
+            f"'{dotted(problem.path)}' is written twice; {what}",
+            "remove one of the two",
+            related,
+        )
+
+
+@rule(
+    "ZC004",
+    "json-not-strict",
+    Severity.ERROR,
+    bad=Example({"ds.json": '{"train_micro_batch_size_per_gpu": 1, // per GPU\n "zero_optimization": {"stage": 2}}\n'}, consumer="transformers"),
+    good=Example({"ds.json": _GOOD_DS}, consumer="transformers"),
+    proof=crashes("arguments", "JSONDecodeError|Expecting property name|Expected a string path"),
+)
+def json_not_strict(run: Run) -> Iterator[Finding]:
+    """The DeepSpeed JSON holds comments, trailing commas or other things that strict JSON does not have.
+
+    What happens: DeepSpeed reads its config with hjson and accepts them. accelerate and transformers open the same
+    file with Python's json and stop: `json.decoder.JSONDecodeError`. A file that only DeepSpeed reads is fine.
+    """
+    if run.consumer == "deepspeed":
+        return
+    severity = None if run.consumer else Severity.WARNING
+    for file in _configs(run):
+        if file.document is None or file.document.format != "json":
+            continue
+        found = [problem for problem in file.document.problems if problem.kind == "hjson-only"]
+        if found:
+            more = f" ({len(found)} such places)" if len(found) > 1 else ""
+            yield Finding(
+                _where(file, found[0]),
+                f"{file.name} is not strict JSON{more}: {found[0].message}",
+                "write strict JSON, unless DeepSpeed alone reads this file",
+                severity=severity,
+            )
+
+
+@rule(
+    "ZC005",
+    "number-read-as-string",
+    Severity.WARNING,
+    bad=Example({"accelerate.yaml": _GOOD_YAML + "  reduce_bucket_size: 5e8\n"}),
+    good=Example({"accelerate.yaml": _GOOD_YAML + "  gradient_clipping: 1.0\n"}),
+    proof=shows("read", {"read.deepspeed_config.reduce_bucket_size": ("5e8", "<absent>")}),
+    fixable=True,
+)
+def number_read_as_string(run: Run) -> Iterator[Finding]:
+    """A number in scientific notation without a dot and a sign is a string in YAML 1.1.
+
+    What happens: PyYAML, which accelerate and transformers use, follows YAML 1.1, where a float needs a dot and, if it
+    has an exponent, a signed one: `5e8`, `1e-5` and `5.0e8` are strings, `5.0e+8` and `1.0e-5` are numbers. A
+    recipe read by HfArgumentParser keeps the string, and training stops with
+    `TypeError: '<=' not supported between instances of 'float' and 'str'`. TrlParser converts it.
+    """
+    for file in (run.accelerate, run.recipe):
+        if file is None or file.document is None or file.document.format != "yaml" or file.document.root is None:
+            continue
+        if file is run.recipe and run.recipe_reader == "trl":
+            continue
+        for path, node, _ in walk(file.document.root):
+            if not isinstance(node, Scalar) or node.quoted or not isinstance(node.value, str):
+                continue
+            if not _SCIENTIFIC.fullmatch(node.raw):
+                continue
+            severity = None
+            help_text = f"write {_with_dot(node.raw)}"
+            if file is run.recipe:
+                severity = Severity.ERROR if run.recipe_reader == "hf" and _numeric(path) else Severity.NOTE
+            yield Finding(
+                Location(file, path, "value"),
+                f"`{dotted(path)}: {node.raw}` is read as the string '{node.raw}', not as a number (YAML 1.1 wants a dot "
+                "and a signed exponent)",
+                help_text,
+                fix=Fix(help_text, ((file, Edit(node.span, _with_dot(node.raw))),)),
+                severity=severity,
+            )
+
+
+def _with_dot(raw: str) -> str:
+    mantissa, _, exponent = raw.lower().partition("e")
+    mantissa = mantissa if "." in mantissa else f"{mantissa}.0"
+    mantissa = f"{mantissa}0" if mantissa.endswith(".") else mantissa
+    return f"{mantissa}e{exponent if exponent[0] in '+-' else '+' + exponent}"
+
+
+def _numeric(path: Path) -> bool:
+    from zerocfg.catalog.schema import load_schema
+
+    key = load_schema("training-arguments").root.names.get(str(path[0])) if len(path) == 1 else None
+    return key is not None and any(branch.get("type") in ("number", "integer") for branch in key.scalars)
+
+
+@rule(
+    "ZC006",
+    "word-read-as-boolean",
+    Severity.ERROR,
+    bad=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nmixed_precision: no\nnum_processes: 2\n"}),
+    good=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nmixed_precision: 'no'\nnum_processes: 2\n"}),
+    proof=crashes("launch", "'bool' object has no attribute 'lower'"),
+    fixable=True,
+)
+def word_read_as_boolean(run: Run) -> Iterator[Finding]:
+    """An unquoted yes, no, on or off is true or false in YAML 1.1, where a word was meant.
+
+    What happens: `mixed_precision: no` is `False`, and the launcher stops with
+    `AttributeError: 'bool' object has no attribute 'lower'`. `distributed_type: NO` is `False` too and loses its default of one
+    process. `eval_strategy: no` in a recipe is refused: `False is not a valid IntervalStrategy`.
+    """
+    from zerocfg.catalog.schema import load_schema
+
+    for file, name in ((run.accelerate, "accelerate"), (run.recipe, "training-arguments")):
+        if file is None or file.document is None or file.document.format != "yaml" or file.document.root is None:
+            continue
+        schema = load_schema(name)
+        for path, node, _ in walk(file.document.root):
+            if not isinstance(node, Scalar) or node.quoted or not isinstance(node.value, bool):
+                continue
+            if node.raw.lower() not in _WORDS or any(isinstance(part, int) for part in path):
+                continue
+            key = schema.find(tuple(str(part) for part in path))
+            if key is None or any(_takes_bool(branch) for branch in key.scalars):
+                continue
+            word = _meant(node.raw, key.scalars)
+            if word is None:
+                continue
+            yield Finding(
+                Location(file, path, "value"),
+                f"`{dotted(path)}: {node.raw}` is read as {str(node.value).lower()}, not as the word '{node.raw}' (YAML 1.1)",
+                f"quote it: '{word}'",
+                fix=Fix("quote the word", ((file, Edit(node.span, f"'{word}'")),)),
+            )
+
+
+def _takes_bool(branch: dict[str, object]) -> bool:
+    kinds = branch.get("type")
+    choices = branch.get("enum")
+    if isinstance(choices, list):
+        return True in choices or False in choices
+    return kinds == "boolean" or kinds is None or (isinstance(kinds, list) and "boolean" in kinds)
+
+
+def _meant(raw: str, branches: list[dict[str, object]]) -> str | None:
+    """The spelling that the key takes for a word such as NO; None when it takes no such word."""
+    for branch in branches:
+        choices = branch.get("enum")
+        if not isinstance(choices, list):
+            continue
+        for choice in choices:
+            if isinstance(choice, str) and choice.lower() == raw.lower():
+                return choice
+    return None
+
+
+@rule(
+    "ZC007",
+    "number-in-another-base",
+    Severity.WARNING,
+    bad=Example({"accelerate.yaml": _GOOD_YAML + "main_process_port: 029500\n".replace("029500", "024500")}),
+    good=Example({"accelerate.yaml": _GOOD_YAML + "main_process_port: 24500\n"}),
+    proof=shows("read", {"read.main_process_port": (10560, 24500)}),
+)
+def number_in_another_base(run: Run) -> Iterator[Finding]:
+    """A number with a leading zero is octal in YAML 1.1, and one with colons counts in sixties.
+
+    What happens: `010` is 8 and `1:30` is 90.
+    """
+    for file in (run.accelerate, run.recipe):
+        if file is None or file.document is None or file.document.format != "yaml" or file.document.root is None:
+            continue
+        for path, node, _ in walk(file.document.root):
+            if not isinstance(node, Scalar) or node.quoted or not isinstance(node.value, (int, float)):
+                continue
+            digits = node.raw.lstrip("+-")
+            if isinstance(node.value, bool) or not digits[:1].isdigit():
+                continue
+            octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit() and isinstance(node.value, int)
+            if (octal and node.value != 0) or ":" in digits:
+                yield Finding(
+                    Location(file, path, "value"),
+                    f"`{dotted(path)}: {node.raw}` is read as {node.value}" + (" (octal)" if octal else " (base sixty)"),
+                    "write the number without the leading zero, or quote it if it is a word",
+                )
+
+
+@rule(
+    "ZC008",
+    "not-a-mapping",
+    Severity.ERROR,
+    bad=Example({"accelerate.yaml": "- distributed_type: DEEPSPEED\n  num_processes: 2\n"}),
+    good=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\n"}),
+    proof=crashes("launch", "AttributeError|TypeError"),
+)
+def not_a_mapping(run: Run) -> Iterator[Finding]:
+    """The file is empty, or its top level is not a mapping of keys to values.
+
+    What happens: accelerate stops with a bare `AttributeError` that names neither the file nor the cause.
+    """
+    for file in (run.accelerate, run.deepspeed, run.recipe):
+        if file is None or file.document is None or any(problem.fatal for problem in file.document.problems):
+            continue
+        data = file.document.data()
+        if not isinstance(data, dict):
+            what = "is empty" if data is None else "has no keys at its top level"
+            yield Finding(Location(file), f"{file.name} {what}; a mapping of keys to values is expected")
+
+
+RULES = (
+    unreadable_file,
+    syntax_error,
+    duplicate_key,
+    json_not_strict,
+    number_read_as_string,
+    word_read_as_boolean,
+    number_in_another_base,
+    not_a_mapping,
+)

@@ -1,0 +1,18 @@
+"""Every rule, in the order of its code. An explicit list: no import scanning."""
+
+from __future__ import annotations
+
+from zerocfg.rules import keys, reading
+from zerocfg.rules.api import Rule
+
+ALL: tuple[Rule, ...] = tuple(
+    sorted((*reading.RULES, *keys.RULES), key=lambda rule: rule.code)
+)
+
+
+def find(name: str) -> Rule | None:
+    """A rule by code (any case) or name."""
+    for rule in ALL:
+        if name.upper() == rule.code or name == rule.name:
+            return rule
+    return None
