@@ -1,7 +1,7 @@
-"""The accelerate models against the installed accelerate: no key too many or too few, each fact as the library acts.
+"""The accelerate models against the installed accelerate: no key too many or too few, facts as it acts.
 
-The launcher's own functions are run (parser, merge of the file, environment of each launcher) and the plugins of the
-job are built from that environment; nothing is spawned.
+The launcher's own functions are run (parser, merge of the file, environment of each launcher) and the plugins
+of the job are built from such environments; nothing is spawned.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import os
 import types
 import typing
 from collections.abc import Iterator, MutableMapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -26,7 +25,11 @@ from zerocfg.models.accelerate.megatron import MegatronLmConfig
 from zerocfg.models.accelerate.mpirun import MpirunConfig
 from zerocfg.models.accelerate.parallelism import ParallelismConfig
 from zerocfg.models.accelerate.torchrun import Torchrun
-from zerocfg.models.base import Section
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from zerocfg.models.base import Section
 
 pytestmark = pytest.mark.libs
 accelerate = pytest.importorskip("accelerate")
@@ -457,11 +460,8 @@ def test_fp8_recipes_read_what_is_exported(monkeypatch: pytest.MonkeyPatch) -> N
         for name in {names[variable] for variable in declared}:
             attribute = name if hasattr(recipe, name) else name.removeprefix("fp8_")
             default = Fp8Config.model_fields[name].get_default(call_default_factory=True)
-            assert (
-                tuple(default) == getattr(recipe, attribute)
-                if isinstance(default, list)
-                else default == getattr(recipe, attribute)
-            ), name
+            read = getattr(recipe, attribute)
+            assert default == (list(read) if isinstance(read, tuple) else read), name
 
 
 BAD_TEXT = {"int": "x1", "float": "x1", "bool": "maybe"}
@@ -519,7 +519,7 @@ def test_values_are_those_of_the_enums() -> None:
         typing.get_args(dataclasses_.AmaxComputeAlgorithm)
     )
     assert values_of(Fp8Config, "fp8_opt_level") == set(typing.get_args(dataclasses_.OptLevel))
-    assert MULTINODE_LAUNCHERS == tuple(constants.DEEPSPEED_MULTINODE_LAUNCHERS)
+    assert tuple(constants.DEEPSPEED_MULTINODE_LAUNCHERS) == MULTINODE_LAUNCHERS
 
 
 def test_fsdp_values_are_names_and_numbers_of_torch() -> None:

@@ -31,6 +31,7 @@ on a section (object)
     ``library``     the name of the library that reads the section
     ``prefix``      what the library puts before a key that lacks it, or (``prefix_optional`` false) what must be written
     ``also``        name of a schema whose keys take effect here too
+    ``readers``     reader -> what it does with text where a number or truth value is wanted: "converted" or "kept"
 on a property that holds a section
     ``variants``    {"key": name of a sibling, "any_case": bool, "cases": {value of the sibling: "#/$defs/Name"}}: which
                     section it is in truth; for other values of the sibling the declared section holds
@@ -74,6 +75,7 @@ class Section(BaseModel):
     prefix: ClassVar[str] = ""
     prefix_optional: ClassVar[bool] = False
     also: ClassVar[str] = ""
+    readers: ClassVar[dict[str, str]] = {}
     reads: ClassVar[Reads | None] = None
     auto_raw: ClassVar[Literal["default", "kept", "error"] | None] = None
     variants: ClassVar[dict[str, Variants]] = {}

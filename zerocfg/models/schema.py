@@ -47,7 +47,7 @@ _LENGTHS = {
     "string": {"min_length": "minLength", "max_length": "maxLength"},
     "array": {"min_length": "minItems", "max_length": "maxItems"},
 }
-_SECTION_FACTS = ("unknown", "null", "source", "library", "prefix", "prefix_optional", "also")
+_SECTION_FACTS = ("unknown", "null", "source", "library", "prefix", "prefix_optional", "also", "readers")
 
 
 class _Compiler:
@@ -269,6 +269,12 @@ ENTRIES = (
         "accelerate configuration for SageMaker",
         "zerocfg.models.accelerate",
         "SageMakerConfig",
+    ),
+    Entry(
+        "training-arguments",
+        "TrainingArguments of transformers",
+        "zerocfg.models.training_arguments",
+        "TrainingArguments",
     ),
 )
 

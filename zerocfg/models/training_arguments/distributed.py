@@ -1,0 +1,168 @@
+"""TrainingArguments: distribution and data loading."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from zerocfg.models.base import Section, key
+from zerocfg.models.training_arguments.facts import integer, mapping, optional_switch, switch, text
+
+_STRATEGIES = Literal["full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2"]
+
+
+class TrainerFsdpConfig(Section):
+    """Read only when `fsdp` is set. A leading `fsdp_` is taken off; unknown keys are silently ignored."""
+
+    unknown: ClassVar[Literal["error", "ignored", "passed"]] = "ignored"
+    null: ClassVar[Literal["absent", "error"]] = "absent"
+    source: ClassVar[str] = "transformers/training_args.py"
+    library: ClassVar[str] = "transformers"
+
+    version: Literal[1, 2] = key(
+        2, "Version of FSDP; accelerate's own default is 1.", reads="int", aliases=("fsdp_version",)
+    )
+    reshard_after_forward: bool | _STRATEGIES = key(
+        True,
+        "Version 2: a truth word. Version 1: a strategy, full_shard when absent.",
+        reads="bool",
+        ignore_case=True,
+        aliases=("fsdp_reshard_after_forward",),
+    )
+    cpu_offload: bool = key(
+        False,
+        "Keep parameters, gradients and optimizer state in host memory; accelerate's name for it is "
+        "offload_params.",
+        reads="truth",
+        aliases=("fsdp_cpu_offload",),
+    )
+    auto_wrap_policy: Literal["TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP"] = key(
+        "TRANSFORMER_BASED_WRAP",
+        "In capitals, unlike accelerate's.",
+        reads="raw",
+        aliases=("fsdp_auto_wrap_policy",),
+    )
+    transformer_layer_cls_to_wrap: str | list[str] | None = key(
+        None, "Layer classes to wrap.", reads="raw", aliases=("fsdp_transformer_layer_cls_to_wrap",)
+    )
+    min_num_params: int = key(
+        0,
+        "Smallest module that SIZE_BASED_WRAP wraps.",
+        unit="elements",
+        reads="raw",
+        aliases=("fsdp_min_num_params",),
+    )
+    state_dict_type: Literal["FULL_STATE_DICT", "LOCAL_STATE_DICT", "SHARDED_STATE_DICT"] = key(
+        "FULL_STATE_DICT",
+        "What a checkpoint holds; accelerate's own default for version 2 is SHARDED_STATE_DICT.",
+        reads="str",
+        ignore_case=True,
+        aliases=("fsdp_state_dict_type",),
+    )
+    cpu_ram_efficient_loading: bool = key(
+        False, "Only rank 0 loads the weights.", reads="bool", aliases=("fsdp_cpu_ram_efficient_loading",)
+    )
+    activation_checkpointing: bool = key(
+        False,
+        "Recompute activations; refused together with the Trainer's own.",
+        reads="bool",
+        aliases=("fsdp_activation_checkpointing",),
+    )
+    forward_prefetch: bool = key(
+        False, "Version 1 alone.", reads="bool", facts={"versions": [1]}, aliases=("fsdp_forward_prefetch",)
+    )
+    backward_prefetch: Literal["BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH"] = key(
+        "NO_PREFETCH",
+        "Version 1 alone.",
+        reads="raw",
+        ignore_case=True,
+        facts={"versions": [1]},
+        aliases=("fsdp_backward_prefetch",),
+    )
+    use_orig_params: bool = key(
+        True, "Version 1 alone.", reads="bool", facts={"versions": [1]}, aliases=("fsdp_use_orig_params",)
+    )
+    sync_module_states: bool = key(
+        True, "Version 1 alone.", reads="bool", facts={"versions": [1]}, aliases=("fsdp_sync_module_states",)
+    )
+    limit_all_gathers: bool = key(
+        False, "Version 1 alone.", reads="bool", facts={"versions": [1]}, aliases=("fsdp_limit_all_gathers",)
+    )
+    xla: bool = key(False, "FSDP of torch_xla instead.", reads="truth", aliases=("fsdp_xla",))
+    xla_fsdp_settings: dict[str, Any] | None = key(None, "Arguments of XLA's FSDP.", reads="raw")
+    xla_fsdp_v2: bool = key(
+        False, "Second version of XLA's FSDP.", reads="truth", aliases=("fsdp_xla_fsdp_v2",)
+    )
+    xla_fsdp_grad_ckpt: bool = key(
+        False, "Recompute activations under XLA.", reads="truth", aliases=("fsdp_xla_fsdp_grad_ckpt",)
+    )
+
+
+class AcceleratorSettings(Section):
+    """Handed to Accelerator(); an unknown key is a TypeError."""
+
+    unknown: ClassVar[Literal["error", "ignored", "passed"]] = "error"
+    null: ClassVar[Literal["absent", "error"]] = "absent"
+    source: ClassVar[str] = "transformers/trainer_pt_utils.py"
+    library: ClassVar[str] = "transformers"
+    reads = "raw"
+
+    split_batches: bool = key(False, "The batch size counts for all ranks together.")
+    dispatch_batches: bool | None = key(None, "Rank 0 loads and sends the batches.")
+    even_batches: bool = key(True, "Fill the last batch up from the start.")
+    use_seedable_sampler: bool = key(True, "Sampler that is reproducible over ranks.")
+    non_blocking: bool = key(False, "Copy to the device without waiting.")
+    gradient_accumulation_kwargs: dict[str, Any] | None = key(None, "Arguments of accumulation.")
+    use_configured_state: bool = key(False, "Use an Accelerator that exists already.")
+
+
+class Distributed(Section):
+    """Distribution and data loading."""
+
+    deepspeed: dict[str, Any] | str | None = mapping(
+        None,
+        "DeepSpeed configuration: mapping or path of a JSON file. Wins over the accelerate file's.",
+        facts={"schema": "deepspeed"},
+    )
+    fsdp: bool | str | None = key(
+        None,
+        "true switches FSDP on; the older strategy words still work. The text `true` is refused.",
+        cli={"type": "str", "nargs": "?"},
+    )
+    fsdp_config: TrainerFsdpConfig | str | None = mapping(
+        None, "Settings of FSDP, without effect when fsdp is not set."
+    )
+    accelerator_config: AcceleratorSettings | str | None = mapping(None, "Settings of Accelerator().")
+    parallelism_config: None = key(
+        None, "An object that only a script can make.", cli={"type": "ParallelismConfig"}
+    )
+    ddp_backend: Literal["nccl", "gloo", "mpi", "xccl", "hccl", "cncl", "mccl"] | None = text(
+        None, "Collective library; default: by device."
+    )
+    ddp_timeout: int = integer(1800, "Patience with a collective operation.", unit="seconds")
+    ddp_find_unused_parameters: bool | None = optional_switch(
+        None, "Look for parameters without gradient; default: not under activation checkpointing."
+    )
+    ddp_bucket_cap_mb: int | None = integer(None, "Bucket of DistributedDataParallel.", unit="MiB")
+    ddp_broadcast_buffers: bool | None = optional_switch(None, "Broadcast buffers before each forward pass.")
+    ddp_static_graph: bool | None = optional_switch(None, "Promise that the graph does not change.")
+    local_rank: int = integer(-1, "Set by the launcher.")
+    debug: str | list[Literal["underflow_overflow", "tpu_metrics_debug"]] = key(
+        "", "Debugging aids, separated by spaces.", cli={"type": "DebugOption", "nargs": "+"}
+    )
+
+    dataloader_drop_last: bool = switch(False, "Drop an incomplete last batch.")
+    dataloader_num_workers: int = integer(0, "Loading processes of each rank.", unit="processes", ge=0)
+    dataloader_pin_memory: bool = switch(True, "Pinned host memory.")
+    dataloader_persistent_workers: bool = switch(False, "Keep loading processes between epochs.")
+    dataloader_prefetch_factor: int | None = integer(
+        None, "Batches each process loads ahead; refused without loading processes.", unit="batches"
+    )
+    dataloader_multiprocessing_context: Literal["fork", "spawn", "forkserver"] | None = text(
+        None, "How loading processes start."
+    )
+    dataloader_in_order: bool = switch(True, "Keep the order of batches.")
+    remove_unused_columns: bool = switch(True, "Drop columns that the model does not take.")
+    train_sampling_strategy: Literal["random", "sequential", "group_by_length", "batch_rebalance"] = text(
+        "random", "Order of the samples."
+    )
+    length_column_name: str = text("length", "Column that holds lengths.")
