@@ -1,0 +1,172 @@
+"""TrainingArguments of a run: defaults, recipe, command line, each converted as its reader converts it.
+
+TrainingArguments 5.23.0; readers: HfArgumentParser (command line: argparse types; files: values as they are) and
+TrlParser (file values become argparse defaults, so texts are converted and other values are not).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from zerocfg.run.config import default_of, describe
+from zerocfg.run.model import UNKNOWN, Failure, Origin, Run, Setting, SourceFile
+
+FIELDS: dict[str, tuple[str, Any]] = {
+    "per_device_train_batch_size": ("int", 8),
+    "gradient_accumulation_steps": ("int", 1),
+    "max_grad_norm": ("float", 1.0),
+    "learning_rate": ("float", 5e-5),
+    "weight_decay": ("float", 0.0),
+    "adam_beta1": ("float", 0.9),
+    "adam_beta2": ("float", 0.999),
+    "adam_epsilon": ("float", 1e-8),
+    "warmup_steps": ("float", 0),
+    "max_steps": ("int", -1),
+    "num_train_epochs": ("float", 3.0),
+    "bf16": ("bool", False),
+    "fp16": ("bool", False),
+    "bf16_full_eval": ("bool", False),
+    "fp16_full_eval": ("bool", False),
+    "save_on_each_node": ("bool", False),
+    "auto_find_batch_size": ("bool", False),
+    "save_only_model": ("bool", False),
+    "load_best_model_at_end": ("bool", False),
+    "use_cpu": ("bool", False),
+    "optim": ("str", "adamw_torch_fused"),
+    "lr_scheduler_type": ("str", "linear"),
+    "save_strategy": ("str", "steps"),
+    "eval_strategy": ("str", "no"),
+    "deepspeed": ("str", None),
+    "fsdp": ("str", None),
+}
+"""Fields that decide effective settings: (type that argparse converts to, default)."""
+
+TRUE_WORDS = ("yes", "true", "t", "y", "1")
+FALSE_WORDS = ("no", "false", "f", "n", "0")
+TRAINER_WORDS = frozenset(FIELDS) | {
+    "output_dir",
+    "per_device_eval_batch_size",
+    "logging_steps",
+    "save_steps",
+}
+
+
+@dataclass(slots=True)
+class Arguments:
+    """``values`` by field name. ``complete`` False: the script may set anything in its code, so nothing is known."""
+
+    values: dict[str, Setting]
+    complete: bool
+    failures: list[Failure] = field(default_factory=list)
+
+    def get(self, name: str) -> Any:
+        return self.values[name].value
+
+    def setting(self, name: str) -> Setting:
+        return self.values[name]
+
+
+def arguments_of(run: Run) -> Arguments:
+    """The training arguments of a run whose consumer is a Trainer.
+
+    Without a recipe and without a Trainer option on the command line the script sets them in its code: then every
+    value is UNKNOWN.
+    """
+    written = {name.lstrip("-").replace("-", "_"): setting for name, setting in run.arguments.items()}
+    recipe = run.recipe.data() if run.recipe else None
+    recipe = recipe if isinstance(recipe, dict) else {}
+    complete = bool(recipe) or any(name in TRAINER_WORDS for name in written)
+    found = Arguments({}, complete)
+    for name, (kind, default) in FIELDS.items():
+        setting = (
+            _default(run, name, default)
+            if complete
+            else Setting(UNKNOWN, Origin("computed", "set in the script"))
+        )
+        if name in recipe:
+            setting = _from_recipe(found, run, name, kind, recipe[name], setting)
+        if name in written:
+            setting = _from_command_line(found, name, kind, written[name], setting)
+        found.values[name] = setting
+    if run.consumer == "trl" and complete and found.get("bf16") is None:
+        half = found.get("fp16")
+        value = UNKNOWN if half is UNKNOWN else not half
+        found.values["bf16"] = Setting(value, Origin("default", "TRL turns bf16 on unless fp16 is"))
+    return found
+
+
+def _default(run: Run, name: str, default: Any) -> Setting:
+    if run.consumer == "trl":
+        if name == "bf16":
+            return Setting(None, default_of("trl"))
+        if name == "learning_rate":
+            return Setting(UNKNOWN, Origin("default", "each TRL trainer has its own"))
+    return Setting(default, default_of("transformers"))
+
+
+def _from_recipe(found: Arguments, run: Run, name: str, kind: str, value: Any, below: Setting) -> Setting:
+    origin = Origin("file", file=run.recipe, path=(name,))
+    reader = run.recipe_reader or ("trl" if run.consumer == "trl" else None)
+    if reader == "trl" and isinstance(value, str):
+        value = _converted(found, name, kind, value, origin)
+    elif reader is None and kind in ("int", "float") and isinstance(value, str):
+        value = UNKNOWN  # one reader converts it, the other does not
+    elif kind in ("int", "float") and not isinstance(value, (int, float)) and value is not None:
+        message = f"{name} is {describe(value)}, not a number; no reader converts it"
+        found.failures.append(Failure("argument-type", "init", message, (origin,)))
+        value = UNKNOWN
+    elif value is None and kind in ("int", "float"):
+        value = UNKNOWN
+    return Setting(value, origin, _history(below))
+
+
+def _from_command_line(found: Arguments, name: str, kind: str, given: Setting, below: Setting) -> Setting:
+    value = given.value
+    if value is None and kind == "bool":
+        value = True
+    if isinstance(value, str):
+        value = _converted(found, name, kind, value, given.origin)
+    elif value is None and kind in ("int", "float"):
+        value = UNKNOWN
+    return Setting(value, given.origin, _history(below))
+
+
+def _history(below: Setting) -> tuple[Setting, ...]:
+    return () if below.origin.kind in ("default", "computed") else (below, *below.overridden)
+
+
+def _converted(found: Arguments, name: str, kind: str, text: str, origin: Origin) -> Any:
+    """Text as argparse converts it."""
+    try:
+        if kind == "int":
+            return int(text)
+        if kind == "float":
+            return float(text)
+    except ValueError:
+        message = f"{name}: {text!r} is no {kind}"
+        found.failures.append(Failure("argument-type", "arguments", message, (origin,)))
+        return UNKNOWN
+    if kind == "bool":
+        word = text.lower()
+        if word in TRUE_WORDS:
+            return True
+        if word in FALSE_WORDS:
+            return False
+        message = f"{name}: {text!r} is no yes or no"
+        found.failures.append(Failure("argument-type", "arguments", message, (origin,)))
+        return UNKNOWN
+    return text
+
+
+def recipe_environment(run: Run) -> dict[str, Setting]:
+    """The `env:` mapping of a TRL recipe, which TrlParser puts into the environment."""
+    file: SourceFile | None = run.recipe
+    data = file.data() if file else None
+    env = data.get("env") if isinstance(data, dict) else None
+    if run.consumer != "trl" or not isinstance(env, dict):
+        return {}
+    return {
+        str(key): Setting(str(value), Origin("file", file=file, path=("env", str(key))))
+        for key, value in env.items()
+    }

@@ -1,0 +1,308 @@
+"""The effective settings of a run: what the training process finally gets, each value with its origin.
+
+:func:`compute` walks the road that the run's consumer walks: launcher -> DeepSpeedPlugin -> Trainer -> prepare() ->
+engine, one module a stage. What a library will refuse on the way becomes a Failure; what nobody can know from the
+files (a value set in the script, a shell variable) stays UNKNOWN and refuses nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zerocfg.run import engine
+from zerocfg.run.arguments import Arguments, arguments_of, recipe_environment
+from zerocfg.run.config import Config, NotAMappingError, default_of, describe, product
+from zerocfg.run.launcher import Launch
+from zerocfg.run.model import UNKNOWN, Effective, Failure, Ignored, Origin, Phase, Run, Setting
+from zerocfg.run.plugin import Environment, Plugin, build, set_mixed_precision
+from zerocfg.run.prepare import IN_SCRIPT, Prepared, prepare
+from zerocfg.run.starters import launch_of
+from zerocfg.run.trainer import Matching, finalize, process, refused_arguments
+from zerocfg.source.node import Path
+
+MICRO, STEPS, TRAIN = engine.MICRO, engine.STEPS, engine.TRAIN
+
+
+def compute(run: Run) -> Effective:
+    """The settings, exported variables, predicted failures and ignored values of a run. Never raises for bad input."""
+    return _Road(run).walk()
+
+
+class _Road:
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.effective = Effective()
+        self.launch: Launch = launch_of(run)
+        self.environment = _environment(run, self.launch)
+        self.world = self.launch.num_processes
+
+    def walk(self) -> Effective:
+        effective, launch = self.effective, self.launch
+        effective.environment = launch.environment
+        effective.failures += launch.failures
+        effective.ignored += launch.ignored
+        effective.settings["num_processes"] = launch.num_processes
+        effective.settings["num_machines"] = launch.num_machines
+        if launch.mixed_precision is not None:
+            effective.settings["mixed_precision"] = launch.mixed_precision
+        consumer = self.run.consumer
+        try:
+            if consumer in ("transformers", "trl"):
+                self._trainer()
+            elif consumer == "accelerate":
+                self._accelerate()
+            elif consumer == "deepspeed":
+                self._deepspeed()
+            else:
+                self._anyone()
+        except NotAMappingError as error:
+            self._section_type(error)
+        return effective
+
+    # -- the roads ---------------------------------------------------------------------------------------------
+
+    def _trainer(self) -> None:
+        arguments = arguments_of(self.run)
+        self.effective.failures += [f for f in arguments.failures if f.phase == "arguments"]
+        precision = self._trainer_precision(arguments)
+        self.effective.settings["mixed_precision"] = precision
+        config = self._config("trainer")
+        own = config is not None or bool(arguments.get("deepspeed")) or arguments.get("deepspeed") is UNKNOWN
+        if config is None and (not own or (self._use_deepspeed() and arguments.get("deepspeed") is UNKNOWN)):
+            self._trainer_from_environment(arguments, precision)
+        else:
+            self._trainer_own_config(arguments, precision, config)
+        self.effective.failures += [f for f in arguments.failures if f.phase != "arguments"]
+
+    def _trainer_own_config(self, arguments: Arguments, precision: Setting, config: Config | None) -> None:
+        """`deepspeed=` of TrainingArguments: the Trainer fills first, then the plugin."""
+        known = arguments.get("deepspeed") is not UNKNOWN or config is not None
+        self._engine("deepspeed" if known else UNKNOWN, "`deepspeed` of TrainingArguments")
+        beaten = self.environment.get("ACCELERATE_DEEPSPEED_CONFIG_FILE")
+        if beaten is not None and config is not None:
+            message = "`deepspeed` of TrainingArguments wins over the file that the launcher names"
+            self.effective.ignored.append(Ignored("ds-file-beaten", message, beaten.origin))
+        if config is None:
+            self._plain_trainer_settings(arguments)
+            return
+        config.get("zero_optimization.stage")
+        matching = Matching(config)
+        process(matching, arguments, self.world)
+        plugin = build(self.environment, config)
+        set_mixed_precision(plugin, precision)
+        self._train(arguments, plugin, matching)
+
+    def _trainer_from_environment(self, arguments: Arguments, precision: Setting) -> None:
+        """The launcher's variables: the plugin fills first, then the Trainer."""
+        if not self._use_deepspeed():
+            self._engine(*self._engine_of_launcher())
+            self._plain_trainer_settings(arguments)
+            return
+        file_unseen = "ACCELERATE_DEEPSPEED_CONFIG_FILE" in self.environment
+        config = self._config("accelerate")
+        if config is None and file_unseen:
+            self._engine("deepspeed", "the DeepSpeed launcher")
+            return
+        plugin = build(self.environment, config)
+        set_mixed_precision(plugin, precision)
+        if self._use_cpu():
+            self._engine(*self._without_deepspeed())
+            self.effective.failures += plugin.failures
+            self._plain_trainer_settings(arguments)
+            return
+        self._engine("deepspeed", "the DeepSpeed launcher")
+        matching = Matching(plugin.config)
+        process(matching, arguments, self.world)
+        self._train(arguments, plugin, matching)
+
+    def _train(self, arguments: Arguments, plugin: Plugin, matching: Matching) -> None:
+        """`Trainer.train()` up to the engine."""
+        self.effective.failures += plugin.failures
+        self.effective.failures += refused_arguments(arguments, plugin.zero_stage, deepspeed=True)
+        failure = finalize(matching, arguments, self.run.model)
+        if failure is not None:
+            self.effective.failures.append(failure)
+        config = plugin.config
+        if "optimizer" not in config.data:
+            note = Origin("computed", "the Trainer brings its own optimizer")
+            config.set("zero_allow_untested_optimizer", True, note)
+        one = Setting(1, Origin("computed", "the Trainer accumulates itself"))
+        self._finish(Prepared(config, self.world, one, self.run.model), trainer=True)
+
+    def _accelerate(self) -> None:
+        if not self._use_deepspeed():
+            self._engine(*self._engine_of_launcher())
+            return
+        if self._use_cpu():
+            self._engine(*self._without_deepspeed())
+            return
+        self._engine("deepspeed", "the DeepSpeed launcher")
+        config = self._config("accelerate")
+        if config is None and "ACCELERATE_DEEPSPEED_CONFIG_FILE" in self.environment:
+            return
+        plugin = build(self.environment, config)
+        set_mixed_precision(plugin, self.environment.get("ACCELERATE_MIXED_PRECISION") or _unknown(IN_SCRIPT))
+        self.effective.failures += plugin.failures
+        accumulation = self.environment.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS") or _unknown(IN_SCRIPT)
+        if accumulation.known:
+            try:
+                accumulation = Setting(int(accumulation.value), accumulation.origin, accumulation.overridden)
+            except ValueError:
+                message = f"Accelerator() calls int({accumulation.value!r}) on gradient_accumulation_steps"
+                self._fail("gas-not-int", "arguments", message, accumulation.origin)
+                accumulation = _unknown(accumulation.origin)
+        self._finish(Prepared(plugin.config, self.world, accumulation, self.run.model), trainer=False)
+
+    def _deepspeed(self) -> None:
+        self._engine("deepspeed", "deepspeed.initialize")
+        config = self._config("engine")
+        if config is not None:
+            self._read_engine(config)
+
+    def _anyone(self) -> None:
+        """Only what holds for every consumer: the launcher, the plugin, and what DeepSpeed refuses in any case."""
+        launcher = self.launch.launcher
+        config = self._config(None)
+        if self._use_deepspeed():
+            self._engine("deepspeed", "the DeepSpeed launcher")
+            if config is None and "ACCELERATE_DEEPSPEED_CONFIG_FILE" in self.environment:
+                return
+            plugin = build(self.environment, config)
+            self.effective.failures += plugin.failures
+            config = plugin.config
+        elif config is not None:
+            self._engine("deepspeed", "a DeepSpeed config")
+        elif launcher != "none":
+            self._engine(*self._engine_of_launcher())
+        if config is not None:
+            self.effective.settings.update(engine.settings(config, final=False))
+            self.effective.failures += engine.refusals(config)
+
+    # -- parts -------------------------------------------------------------------------------------------------
+
+    def _finish(self, state: Prepared, *, trainer: bool) -> None:
+        self.effective.failures += prepare(state, trainer=trainer)
+        self._read_engine(state.config)
+
+    def _read_engine(self, config: Config) -> None:
+        settings, failures = engine.read(config, self.world)
+        self.effective.settings.update(settings)
+        if any(failure.kind in ("trainer-mismatch", "batch-type") for failure in self.effective.failures):
+            # The same disagreement once more, in values that the job never gets to.
+            failures = [failure for failure in failures if not failure.kind.startswith("ds-batch-")]
+        self.effective.failures += failures
+
+    def _config(self, route: str | None) -> Config | None:
+        """The DeepSpeed config that reaches the process over ``route``; None when there is none to read."""
+        run = self.run
+        inline = (
+            run.recipe.data().get("deepspeed") if run.recipe and isinstance(run.recipe.data(), dict) else None
+        )
+        if run.deepspeed is None and isinstance(inline, dict) and route in ("trainer", None):
+            return Config(inline, lambda path: Origin("file", file=run.recipe, path=("deepspeed", *path)))
+        file = run.deepspeed
+        if file is None or (run.deepspeed_route not in (route, None) and route is not None):
+            return None
+        if (
+            run.deepspeed_route is None
+            and route == "trainer"
+            and "ACCELERATE_DEEPSPEED_CONFIG_FILE" in self.environment
+        ):
+            return None
+        data = file.data()
+        if not isinstance(data, dict):
+            if file.document is not None and file.document.root is not None:
+                message = f"the DeepSpeed config is {describe(data)}, not a mapping"
+                self._fail("ds-not-a-mapping", "arguments", message, Origin("file", file=file))
+            return None
+
+        def origin(path: Path) -> Origin:
+            return Origin("file", file=file, path=path)
+
+        return Config(data, origin)
+
+    def _trainer_precision(self, arguments: Arguments) -> Setting:
+        """`args.mixed_precision`: fp16, else bf16, else the launcher's variable."""
+        half, bfloat = arguments.setting("fp16"), arguments.setting("bf16")
+        exported = self.environment.get("ACCELERATE_MIXED_PRECISION")
+        history = (exported,) if exported is not None else ()
+        if half.value is UNKNOWN:
+            return Setting(UNKNOWN, half.origin, history)
+        if half.value:
+            return Setting("fp16", half.origin, history)
+        if bfloat.value is UNKNOWN:
+            return Setting(UNKNOWN, bfloat.origin, history)
+        if bfloat.value:
+            return Setting("bf16", bfloat.origin, history)
+        return exported if exported is not None else Setting("no", default_of("transformers"))
+
+    def _plain_trainer_settings(self, arguments: Arguments) -> None:
+        """Batch sizes and clipping of a Trainer without DeepSpeed."""
+        micro, steps = (
+            arguments.setting("per_device_train_batch_size"),
+            arguments.setting("gradient_accumulation_steps"),
+        )
+        total = product(micro.value, steps.value, self.world.value)
+        note = "processes * per_device_train_batch_size * gradient_accumulation_steps"
+        self.effective.settings.update(
+            {
+                MICRO: micro,
+                STEPS: steps,
+                TRAIN: Setting(total, Origin("computed", note)),
+                "gradient_clipping": arguments.setting("max_grad_norm"),
+            }
+        )
+
+    def _use_deepspeed(self) -> bool:
+        used = self.environment.get("ACCELERATE_USE_DEEPSPEED")
+        return used is not None and str(used.value).lower() == "true"
+
+    def _use_cpu(self) -> bool:
+        """ACCELERATE_USE_CPU turns DeepSpeed off without a word, whatever the launcher."""
+        used = self.environment.get("ACCELERATE_USE_CPU")
+        return used is not None and str(used.value).lower() in ("y", "yes", "t", "true", "on", "1")
+
+    def _without_deepspeed(self) -> tuple[str, str]:
+        return ("single" if self.world.value == 1 else "ddp"), "ACCELERATE_USE_CPU turns DeepSpeed off"
+
+    def _engine_of_launcher(self) -> tuple[Any, str]:
+        name, processes = self.launch.launcher, self.world.value
+        if name in ("fsdp", "megatron"):
+            return name, f"the {name} launcher"
+        if name == "none" or processes is UNKNOWN:
+            return UNKNOWN, "nothing tells how many processes there are"
+        if name == "tpu":
+            return "xla", "the TPU launcher"
+        return ("single" if processes == 1 else "ddp"), f"{processes} processes"
+
+    def _engine(self, name: Any, why: str) -> None:
+        self.effective.settings["engine"] = Setting(name, Origin("computed", why))
+
+    def _fail(self, kind: str, phase: Phase, message: str, *places: Origin) -> None:
+        self.effective.failures.append(Failure(kind, phase, message, places))
+
+    def _section_type(self, error: NotAMappingError) -> None:
+        phase: Phase = "parse" if self.run.consumer == "deepspeed" else "arguments"
+        place: tuple[Origin, ...] = ()
+        if self.run.deepspeed is not None:
+            place = (Origin("file", file=self.run.deepspeed, path=tuple(error.name.split("."))),)
+        elif self.run.recipe is not None:
+            place = (Origin("file", file=self.run.recipe, path=("deepspeed", *error.name.split("."))),)
+        self._fail("ds-section-type", phase, str(error), *place)
+
+
+def _unknown(origin: Origin) -> Setting:
+    return Setting(UNKNOWN, origin)
+
+
+def _environment(run: Run, launch: Launch) -> Environment:
+    """What the training process finds: the shell's variables, then the launcher's, then a TRL recipe's."""
+    found = {**run.environment, **launch.environment, **recipe_environment(run)}
+    return {
+        name: Setting(
+            UNKNOWN if setting.value in (None, UNKNOWN) else str(setting.value),
+            setting.origin,
+            setting.overridden,
+        )
+        for name, setting in found.items()
+    }

@@ -1,0 +1,277 @@
+"""DeepSpeed's own reading of the final config: defaults, dropped "auto" values, batch arithmetic, cross-field refusals.
+
+Follows deepspeed/runtime/config.py. Unknown keys, types and ranges of single keys belong to the catalog.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from zerocfg.run.config import AUTO, Config, any_unknown, default_of
+from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
+
+TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
+
+DEFAULTS: dict[str, Any] = {
+    "gradient_clipping": 1.0,
+    "steps_per_print": None,
+    "prescale_gradients": False,
+    "gradient_predivide_factor": 1.0,
+    "gradient_allreduce_op": "mean",
+    "zero_allow_untested_optimizer": False,
+    "zero_force_ds_cpu_optimizer": True,
+    "wall_clock_breakdown": False,
+    "bf16.enabled": False,
+    "fp16.enabled": False,
+    "zero_optimization.stage": 0,
+    "zero_optimization.contiguous_gradients": True,
+    "zero_optimization.reduce_scatter": True,
+    "zero_optimization.reduce_bucket_size": 500_000_000,
+    "zero_optimization.allgather_partitions": True,
+    "zero_optimization.allgather_bucket_size": 500_000_000,
+    "zero_optimization.round_robin_gradients": False,
+    "zero_optimization.sub_group_size": 1_000_000_000,
+    "zero_optimization.stage3_prefetch_bucket_size": 50_000_000,
+    "zero_optimization.stage3_param_persistence_threshold": 100_000,
+    "zero_optimization.stage3_model_persistence_threshold": sys.maxsize,
+    "zero_optimization.stage3_max_live_parameters": 1_000_000_000,
+    "zero_optimization.stage3_max_reuse_distance": 1_000_000_000,
+    "zero_optimization.stage3_gather_16bit_weights_on_model_save": False,
+    "zero_optimization.zero_hpz_partition_size": 1,
+    "zero_optimization.zero_quantized_weights": False,
+    "zero_optimization.zero_quantized_gradients": False,
+    "zero_optimization.offload_optimizer.device": "none",
+    "zero_optimization.offload_param.device": "none",
+}
+"""What the engine uses for an absent key, by dotted name; sizes count elements. See also :func:`default`."""
+
+STRICT = ("zero_optimization", "fp16", "bf16")
+"""Sections whose reader drops a literal "auto", so that the default applies without a word."""
+
+REMOVED = (
+    "nebula compression_training amp quantize_training sparse_gradients eigenvalue sparse_attention elasticity "
+    "graph_harvesting curriculum_learning progressive_layer_drop"
+).split()
+REMOVED_ZERO = ("mics_shard_size", "mics_hierarchical_params_gather", "zeropp_loco_param")
+
+TRUE_WORDS = ("true", "yes", "on", "y", "t", "1")
+FALSE_WORDS = ("false", "no", "off", "n", "f", "0")
+
+
+def default(name: str, stage: Any = None) -> Any:
+    """The engine's value of an absent key; UNKNOWN for a key that this table does not hold."""
+    if name == "zero_optimization.overlap_comm":
+        return UNKNOWN if stage is UNKNOWN else stage == 3
+    return DEFAULTS.get(name, UNKNOWN)
+
+
+def refusals(config: Config) -> list[Failure]:
+    """What DeepSpeedConfig refuses whoever brings it: removed keys, and both precisions at once."""
+    found: list[Failure] = []
+    zero = config.data.get("zero_optimization")
+    names = [key for key in REMOVED if key in config.data]
+    if isinstance(zero, dict):
+        names += [f"zero_optimization.{key}" for key in REMOVED_ZERO if key in zero]
+    for name in names:
+        message = f"`{name}` has been removed; DeepSpeed refuses a config that holds it"
+        found.append(Failure("ds-removed-key", "parse", message, (_origin(config, name),)))
+    if all(truth(enabled(config, section)) for section in ("fp16", "bf16")):
+        message = "bfloat16 and fp16 modes cannot be simultaneously enabled"
+        places = (_origin(config, "fp16.enabled"), _origin(config, "bf16.enabled"))
+        found.append(Failure("ds-fp16-and-bf16", "parse", message, places))
+    return found
+
+
+def late_refusals(config: Config) -> list[Failure]:
+    """What DeepSpeedConfig refuses after the batch arithmetic."""
+    found: list[Failure] = []
+    zero = config.data.get("zero_optimization")
+    operation = config.data.get("gradient_allreduce_op")
+    if (
+        isinstance(operation, str)
+        and operation.lower() == "sum"
+        and isinstance(zero, dict)
+        and number(zero.get("stage")) == 3
+    ):
+        message = "gradient_allreduce_op='sum' is not supported with ZeRO stage 3"
+        found.append(
+            Failure("ds-allreduce-sum", "parse", message, (_origin(config, "gradient_allreduce_op"),))
+        )
+    return found + _low_precision_masters(config, zero)
+
+
+def _low_precision_masters(config: Config, zero: Any) -> list[Failure]:
+    """16-bit master weights need a ZeRO stage; 16-bit optimizer states need 16-bit masters."""
+    stage = number(zero.get("stage", 0)) if isinstance(zero, dict) else 0
+    found: list[Failure] = []
+    for section, key in (
+        ("fp16", "fp16_master_weights_and_grads"),
+        ("bf16", "bf16_master_weights_and_grads"),
+        ("bf16", "bf16_optimizer_states"),
+    ):
+        values = config.data.get(section)
+        if not isinstance(values, dict) or not truth(values.get(key)):
+            continue
+        name = f"{section}.{key}"
+        if stage == 0:
+            message = f"{key} is only supported with ZeRO Stage 1, 2, or 3."
+            found.append(Failure("ds-master-weights-stage", "parse", message, (_origin(config, name),)))
+        elif key == "bf16_optimizer_states" and not truth(values.get("bf16_master_weights_and_grads")):
+            message = "bf16_optimizer_states requires bf16_master_weights_and_grads to be enabled."
+            found.append(Failure("ds-bf16-states", "parse", message, (_origin(config, name),)))
+    return found
+
+
+def enabled(config: Config, section: str) -> Any:
+    values = config.data.get(section)
+    return values.get("enabled") if isinstance(values, dict) else None
+
+
+def truth(value: Any) -> bool:
+    """Whether a strict bool key is on: True, 1, or one of the words that pydantic takes for true."""
+    return value is True or value == 1 or (isinstance(value, str) and value.lower() in TRUE_WORDS)
+
+
+def number(value: Any) -> Any:
+    """An int key as pydantic's lax mode reads it; None when it refuses; UNKNOWN stays."""
+    if value is UNKNOWN:
+        return UNKNOWN
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    if isinstance(value, str):
+        try:
+            return int(value.strip())
+        except ValueError:
+            return None
+    return None
+
+
+def _origin(config: Config, name: str) -> Origin:
+    setting = config.setting(name)
+    return setting.origin if setting else default_of("deepspeed")
+
+
+def batch(config: Config, world_size: Setting) -> tuple[dict[str, Setting], list[Failure]]:
+    """The three batch sizes of the engine and what its arithmetic refuses.
+
+    train_batch_size counts samples per optimizer step over all ranks; micro batches are per rank.
+    """
+    found = {name: config.setting(name) for name in (TRAIN, MICRO, STEPS)}
+    values = {name: setting.value if setting else None for name, setting in found.items()}
+    settings = {
+        name: setting for name, setting in found.items() if setting is not None and setting.value is not None
+    }
+    places = tuple(setting.origin for setting in settings.values())
+    texts = [name for name, value in values.items() if isinstance(value, (str, list, dict))]
+    if texts:
+        message = f"{texts[0]} is {values[texts[0]]!r}; DeepSpeed calculates with it"
+        return settings, [Failure("ds-batch-type", "parse", message, (settings[texts[0]].origin,))]
+    if values[TRAIN] is None and values[MICRO] is None:
+        message = "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided"
+        return settings, [Failure("ds-batch-missing", "parse", message, places)]
+    try:
+        filled = _fill_batch(values, world_size.value)
+    except ZeroDivisionError:
+        message = "DeepSpeed divides by a batch size or accumulation of 0"
+        return settings, [Failure("ds-batch-zero", "parse", message, places)]
+    for name, value in filled.items():
+        if name not in settings:
+            settings[name] = Setting(value, Origin("computed", "DeepSpeed's batch arithmetic"))
+    return settings, _check_batch(filled, world_size.value, places)
+
+
+def _fill_batch(values: dict[str, Any], world: Any) -> dict[str, Any]:
+    train, micro, steps = values[TRAIN], values[MICRO], values[STEPS]
+
+    def known(calculate: Any, *parts: Any) -> Any:
+        return UNKNOWN if any_unknown(*parts) else calculate()
+
+    if train is not None and micro is not None and steps is None:
+        steps = known(lambda: train // micro // world, train, micro, world)
+    elif train is not None and micro is None and steps is not None:
+        micro = known(lambda: train // world // steps, train, world, steps)
+    elif train is None and steps is not None:
+        train = known(lambda: micro * steps * world, micro, steps, world)
+    elif train is not None and micro is None:
+        steps, micro = 1, known(lambda: train // world, train, world)
+    elif train is None:
+        steps, train = 1, known(lambda: micro * world, micro, world)
+    return {TRAIN: train, MICRO: micro, STEPS: steps}
+
+
+def _check_batch(values: dict[str, Any], world: Any, places: tuple[Origin, ...]) -> list[Failure]:
+    labels = {
+        TRAIN: "Train batch size",
+        MICRO: "Micro batch size per gpu",
+        STEPS: "Gradient accumulation steps",
+    }
+    for name, label in labels.items():
+        value = values[name]
+        if value is not UNKNOWN and not value > 0:
+            return [Failure("ds-batch-zero", "parse", f"{label}: {value} has to be greater than 0", places)]
+    train, micro, steps = values[TRAIN], values[MICRO], values[STEPS]
+    if any_unknown(train, micro, steps, world) or train == micro * steps * world:
+        return []
+    message = (
+        "Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * "
+        f"world_size {train} != {micro} * {steps} * {world}"
+    )
+    return [Failure("ds-batch-mismatch", "parse", message, places)]
+
+
+def read(config: Config, world_size: Setting) -> tuple[dict[str, Setting], list[Failure]]:
+    """All settings of the engine and, in the order in which they strike, what DeepSpeedConfig refuses."""
+    batches, refused = batch(config, world_of(config, world_size))
+    failures = [*refusals(config), *refused, *late_refusals(config)]
+    return {**settings(config, final=True), **batches}, failures
+
+
+def world_of(config: Config, world_size: Setting) -> Setting:
+    """The world size of the batch arithmetic: sequence parallel ranks share a batch."""
+    share = config.data.get("sequence_parallel_size")
+    if share is None or world_size.value is UNKNOWN:
+        return world_size
+    if isinstance(share, (int, float)) and share:
+        return Setting(world_size.value / share, Origin("computed", "processes / sequence_parallel_size"))
+    return Setting(UNKNOWN, world_size.origin)
+
+
+def settings(config: Config, *, final: bool) -> dict[str, Setting]:
+    """Every value of the config as the engine sees it.
+
+    ``final``: nobody fills an "auto" any more, so the strict sections replace it with their default; absent keys that
+    matter get their default as well.
+    """
+    found = config.settings()
+    if not final:
+        return found
+    for name, setting in list(found.items()):
+        if name.split(".")[0] in STRICT:
+            found[name] = _strict(name, setting)
+    stage = found.get("zero_optimization.stage")
+    stage_value = stage.value if stage else 0
+    origin = default_of("deepspeed")
+    for name in (*DEFAULTS, "zero_optimization.overlap_comm"):
+        current = found.get(name)
+        if current is None or (name.endswith("overlap_comm") and current.value is None):
+            found[name] = Setting(default(name, stage_value), origin, (current,) if current else ())
+    return found
+
+
+def _strict(name: str, setting: Setting) -> Setting:
+    value = setting.value
+    history = (setting, *setting.overridden)
+    if isinstance(value, str) and value == AUTO:
+        return Setting(default(name), default_of("deepspeed"), history)
+    expected = DEFAULTS.get(name)
+    if isinstance(expected, bool) and value is not True and value is not False and value is not UNKNOWN:
+        return Setting(truth(value), setting.origin, history)
+    if isinstance(expected, int) and not isinstance(expected, bool) and not isinstance(value, int):
+        read = number(value)
+        return setting if read is None or read is value else Setting(read, setting.origin, history)
+    return setting

@@ -1,0 +1,374 @@
+"""The variables that accelerate's launchers export, and the processes that they start.
+
+Follows accelerate/utils/launch.py (`prepare_deepspeed_cmd_env`, `prepare_multi_gpu_env`,
+`prepare_simple_launcher_cmd_env`). The stages before are in :mod:`zerocfg.run.launcher`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from zerocfg.run.config import any_unknown, default_of, describe
+from zerocfg.run.model import UNKNOWN, Origin, Setting
+from zerocfg.run.options import DYNAMO_BACKENDS, PRECISIONS
+
+if TYPE_CHECKING:
+    from zerocfg.run.launcher import Launch, Namespace
+
+Fail = Callable[..., None]
+
+DEEPSPEED_VARIABLES = {
+    "zero_stage": "ACCELERATE_DEEPSPEED_ZERO_STAGE",
+    "gradient_accumulation_steps": "ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
+    "gradient_clipping": "ACCELERATE_GRADIENT_CLIPPING",
+    "offload_optimizer_device": "ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE",
+    "offload_param_device": "ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE",
+    "zero3_init_flag": "ACCELERATE_DEEPSPEED_ZERO3_INIT",
+    "zero3_save_16bit_model": "ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL",
+    "deepspeed_config_file": "ACCELERATE_DEEPSPEED_CONFIG_FILE",
+    "deepspeed_moe_layer_cls_names": "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES",
+}
+"""Option -> variable of the DeepSpeed launcher; unset options export nothing."""
+
+_AS_WRITTEN = (
+    "zero_stage",
+    "gradient_accumulation_steps",
+    "deepspeed_config_file",
+    "deepspeed_moe_layer_cls_names",
+)
+
+FSDP_ALWAYS = (
+    "reshard_after_forward offload_params forward_prefetch use_orig_params cpu_ram_efficient_loading "
+    "sync_module_states activation_checkpointing activation_checkpointing_offload"
+).split()
+FSDP_IF_SET = {
+    "auto_wrap_policy": "FSDP_AUTO_WRAP_POLICY",
+    "transformer_layer_cls_to_wrap": "FSDP_TRANSFORMER_CLS_TO_WRAP",
+    "backward_prefetch": "FSDP_BACKWARD_PREFETCH",
+    "state_dict_type": "FSDP_STATE_DICT_TYPE",
+    "ignored_modules": "FSDP_IGNORED_MODULES",
+}
+MEGATRON_ALWAYS = "tp_degree use_custom_fsdp pp_degree gradient_clipping".split()
+MEGATRON_IF_SET = (
+    "no_load_optim eod_mask_loss no_save_optim optimizer_cpu_offload use_precision_aware_optimizer "
+    "overlap_cpu_optimizer_d2h_h2d decoder_last_pipeline_num_layers num_micro_batches sequence_parallelism "
+    "recompute_activations use_distributed_optimizer recompute_granularity recompute_method recompute_num_layers "
+    "attention_backend expert_model_parallel_size context_parallel_size attention_dropout hidden_dropout "
+    "attention_softmax_in_fp32 expert_tensor_parallel_size calculate_per_token_loss use_rotary_position_embeddings"
+).split()
+PARALLELISM = "dp_replicate_size dp_shard_size tp_size cp_size cp_backend sp_size sp_backend".split()
+SEQUENCE = "sp_seq_length sp_seq_length_is_variable sp_attn_implementation".split()
+
+
+def start(arguments: Namespace, launch: Launch, has_file: bool, section: Any, fail: Fail) -> None:
+    """Choose the launcher and fill ``launch`` with what it starts and exports."""
+    launch.mixed_precision = arguments.setting("mixed_precision")
+    launch.num_machines = arguments.setting("num_machines")
+    name = _launcher_name(arguments)
+    launch.launcher = name
+    exporter = _Exporter(arguments, launch, fail)
+    launch.num_processes = exporter.processes(name)
+    if name == "tpu":
+        return
+    if name != "simple":
+        exporter.check_network()
+    if name == "deepspeed":
+        if has_file and section is not None and not isinstance(section, dict):
+            fail(
+                "section-type",
+                f"deepspeed_config is {describe(section)}, not a mapping",
+                arguments.setting("deepspeed_config").origin,
+            )
+            section = {}
+        exporter.deepspeed(section if isinstance(section, dict) else {})
+    elif name == "simple":
+        exporter.simple()
+    else:
+        exporter.multi_gpu()
+
+
+def _launcher_name(arguments: Namespace) -> str:
+    get = arguments.get
+    if get("cpu"):
+        return "simple"
+    order = {
+        "use_deepspeed": "deepspeed",
+        "use_fsdp": "fsdp",
+        "use_megatron_lm": "megatron",
+        "multi_gpu": "multi_gpu",
+    }
+    for flag, name in order.items():
+        if get(flag):
+            return name
+    return "tpu" if get("tpu") else "simple"
+
+
+class _Exporter:
+    def __init__(self, arguments: Namespace, launch: Launch, fail: Fail) -> None:
+        self.arguments = arguments
+        self.launch = launch
+        self.fail = fail
+
+    def put(self, variable: str, option: str, *, lower: bool = False) -> None:
+        """Export an option's value as text."""
+        setting = self.arguments.setting(option)
+        value = setting.value
+        text = UNKNOWN if value is UNKNOWN else str(value).lower() if lower else str(value)
+        self.launch.environment[variable] = Setting(text, setting.origin, setting.overridden)
+
+    def put_text(self, variable: str, text: Any, why: str) -> None:
+        self.launch.environment[variable] = Setting(text, Origin("computed", why))
+
+    # -- processes and network ---------------------------------------------------------------------------------
+
+    def processes(self, launcher: str) -> Setting:
+        from zerocfg.run.launcher import ranks, whole
+
+        setting = self.arguments.setting("num_processes")
+        if launcher == "simple":
+            if self.arguments.get("mpirun_hostfile") is not None:
+                return setting
+            return Setting(
+                1, Origin("computed", "accelerate's simple launcher starts one process"), (setting,)
+            )
+        machines = self.arguments.get("num_machines")
+        total = ranks(self.arguments)
+        if whole(machines) and machines > 1 and isinstance(setting.value, str):
+            self.fail(
+                "num-processes-type",
+                "num_processes is text, which // cannot divide by num_machines",
+                setting.origin,
+            )
+        elif (
+            not any_unknown(setting.value, machines)
+            and not whole(setting.value)
+            and not _is_number(setting.value)
+        ):
+            self.fail(
+                "num-processes-type", f"Unsupported nproc_per_node value: {setting.value}", setting.origin
+            )
+        if total == setting.value:
+            return setting
+        note = f"num_processes // num_machines processes on each of {machines} machines"
+        return Setting(total, Origin("computed", note), (setting, *setting.overridden))
+
+    def check_network(self) -> None:
+        from zerocfg.run.launcher import whole
+
+        arguments = self.arguments
+        machines, rank = arguments.setting("num_machines"), arguments.setting("machine_rank")
+        port = arguments.setting("main_process_port")
+        if machines.value is not UNKNOWN and not isinstance(machines.value, (int, float)):
+            self.fail("num-machines-type", f"num_machines is {describe(machines.value)}", machines.origin)
+            return
+        several = whole(machines.value) and machines.value > 1
+        if several and rank.value is not UNKNOWN and _int(rank.value) is None:
+            self.fail("machine-rank-type", f"machine_rank is {describe(rank.value)}", rank.origin)
+        local = not several or _int(rank.value) == 0
+        if local and port.value not in (None, UNKNOWN) and not isinstance(port.value, int):
+            self.fail(
+                "main-process-port-type",
+                f"main_process_port is {describe(port.value)}, not a number",
+                port.origin,
+            )
+
+    # -- the launchers -----------------------------------------------------------------------------------------
+
+    def deepspeed(self, section: dict[str, Any]) -> None:
+        self._debug_and_devices()
+        self._precision()
+        fields = [str(key) for key in section]
+        if "mixed_precision from file" in self.arguments.flags:
+            fields.append("mixed_precision")
+        self.put_text(
+            "ACCELERATE_CONFIG_DS_FIELDS", ",".join(fields).lower(), "the keys of `deepspeed_config`"
+        )
+        self.put_text("ACCELERATE_USE_DEEPSPEED", "true", "the DeepSpeed launcher")
+        for option, variable in DEEPSPEED_VARIABLES.items():
+            if self.arguments.get(option) is not None:
+                self.put(variable, option, lower=option not in _AS_WRITTEN)
+        self._affinity_and_parallelism()
+
+    def multi_gpu(self) -> None:
+        self._debug_and_devices()
+        self._precision()
+        self._dynamo()
+        if self.arguments.get("use_fsdp"):
+            self._fsdp()
+        if self.arguments.get("use_megatron_lm"):
+            self._megatron()
+        self._threads()
+        self._affinity_and_parallelism()
+
+    def simple(self) -> None:
+        arguments = self.arguments
+        cpu, use_cpu = arguments.setting("cpu"), arguments.setting("use_cpu")
+        used = cpu if cpu.value else use_cpu
+        text = UNKNOWN if used.value is UNKNOWN else str(used.value)
+        self.launch.environment["ACCELERATE_USE_CPU"] = Setting(text, used.origin, used.overridden)
+        self._debug_and_devices()
+        machines, processes = arguments.get("num_machines"), arguments.get("num_processes")
+        several = isinstance(machines, int) and machines > 1
+        if several:
+            for name in ("main_process_ip", "main_process_port"):
+                if arguments.get(name) is None:
+                    origin = arguments.setting("num_machines").origin
+                    self.fail("main-process-missing", f"several machines need {name}", origin)
+                    return
+        if several or (isinstance(processes, int) and processes > 1):
+            for variable, name, default in (
+                ("MASTER_ADDR", "main_process_ip", "127.0.0.1"),
+                ("MASTER_PORT", "main_process_port", "29500"),
+            ):
+                if arguments.get(name) is None:
+                    self.launch.environment[variable] = Setting(default, default_of("accelerate"))
+                else:
+                    self.put(variable, name)
+        if isinstance(text, str) and text.lower() in ("y", "yes", "t", "true", "on", "1"):
+            self.put_text("KMP_AFFINITY", "granularity=fine,compact,1,0", "training on CPU")
+            self.put_text("KMP_BLOCKTIME", "1", "training on CPU")
+        self._precision()
+        self._dynamo()
+        self._threads()
+        if arguments.get("enable_cpu_affinity"):
+            self.put_text("ACCELERATE_CPU_AFFINITY", "1", "enable_cpu_affinity")
+
+    # -- parts that several launchers share ---------------------------------------------------------------------
+
+    def _debug_and_devices(self) -> None:
+        if self.arguments.get("debug"):
+            self.put_text("ACCELERATE_DEBUG_MODE", "true", "debug")
+        ids = self.arguments.get("gpu_ids")
+        if ids is not None and ids != "all":
+            self.put("CUDA_VISIBLE_DEVICES", "gpu_ids")
+
+    def _precision(self) -> None:
+        setting = self.arguments.setting("mixed_precision")
+        value = setting.value
+        if value is UNKNOWN:
+            self.launch.environment["ACCELERATE_MIXED_PRECISION"] = setting
+            return
+        if not isinstance(value, str):
+            message = (
+                f"mixed_precision is {describe(value)}; accelerate calls .lower() on it. Quote the word: 'no'"
+            )
+            self.fail("mixed-precision-type", message, setting.origin)
+            self.launch.mixed_precision = Setting(UNKNOWN, setting.origin, setting.overridden)
+            return
+        word = value.lower()
+        if word not in PRECISIONS:
+            message = f"Unknown mixed_precision mode: {word}. Choose between {', '.join(PRECISIONS)}."
+            self.fail("mixed-precision", message, setting.origin)
+            self.launch.mixed_precision = Setting(UNKNOWN, setting.origin, setting.overridden)
+            return
+        self.launch.mixed_precision = Setting(word, setting.origin, setting.overridden)
+        self.put("ACCELERATE_MIXED_PRECISION", "mixed_precision", lower=True)
+        if word == "fp8":
+            self._fp8()
+
+    def _fp8(self) -> None:
+        for name, setting in self.arguments.settings.items():
+            if not name.startswith("fp8_") or setting.value is None:
+                continue
+            if name != "fp8_override_linear_precision":
+                self.put(f"ACCELERATE_{name.upper()}", name)
+                continue
+            try:
+                parts = [str(setting.value[index]) for index in range(3)]
+            except (TypeError, IndexError, KeyError):
+                self.fail(
+                    "fp8-override-type",
+                    f"override_linear_precision is {describe(setting.value)}",
+                    setting.origin,
+                )
+                continue
+            for direction, text in zip(("FPROP", "DGRAD", "WGRAD"), parts, strict=False):
+                self.launch.environment[f"ACCELERATE_FP8_OVERRIDE_{direction}"] = Setting(
+                    text, setting.origin
+                )
+
+    def _dynamo(self) -> None:
+        backend = self.arguments.setting("dynamo_backend")
+        if backend.value is not UNKNOWN:
+            if not isinstance(backend.value, str):
+                self.fail("dynamo-backend", f"dynamo backend is {describe(backend.value)}", backend.origin)
+                return
+            if backend.value.lower() not in DYNAMO_BACKENDS:
+                self.fail(
+                    "dynamo-backend", f"Unknown dynamo backend: {backend.value.upper()}", backend.origin
+                )
+                return
+        text = UNKNOWN if backend.value is UNKNOWN else backend.value.upper()
+        self.launch.environment["ACCELERATE_DYNAMO_BACKEND"] = Setting(
+            text, backend.origin, backend.overridden
+        )
+        for name in ("mode", "use_fullgraph", "use_dynamic", "use_regional_compilation"):
+            self.put(f"ACCELERATE_DYNAMO_{name.upper()}", f"dynamo_{name}")
+
+    def _fsdp(self) -> None:
+        self.put_text("ACCELERATE_USE_FSDP", "true", "the FSDP launcher")
+        efficient = self.arguments.setting("fsdp_cpu_ram_efficient_loading")
+        sync = self.arguments.setting("fsdp_sync_module_states")
+        if not any_unknown(efficient.value, sync.value) and efficient.value and not sync.value:
+            message = (
+                "When using `--fsdp_cpu_ram_efficient_loading` set `--fsdp_sync_module_states` to `True`"
+            )
+            self.fail("fsdp-ram-sync", message, sync.origin, efficient.origin)
+            return
+        self.put("FSDP_VERSION", "fsdp_version")
+        self.put("FSDP_SHARDING_STRATEGY", "fsdp_sharding_strategy")
+        self.put("FSDP_MIN_NUM_PARAMS", "fsdp_min_num_params")
+        for name in FSDP_ALWAYS:
+            self.put(f"FSDP_{name.upper()}", f"fsdp_{name}", lower=True)
+        for name, variable in FSDP_IF_SET.items():
+            if self.arguments.get(f"fsdp_{name}") is not None:
+                self.put(variable, f"fsdp_{name}")
+
+    def _megatron(self) -> None:
+        self.put_text("ACCELERATE_USE_MEGATRON_LM", "true", "the Megatron-LM launcher")
+        for name in MEGATRON_ALWAYS + [
+            n for n in MEGATRON_IF_SET if self.arguments.get(f"megatron_lm_{n}") is not None
+        ]:
+            self.put(f"MEGATRON_LM_{name.upper()}", f"megatron_lm_{name}")
+
+    def _threads(self) -> None:
+        if self.arguments.get("num_cpu_threads_per_process") is not None:
+            self.put("OMP_NUM_THREADS", "num_cpu_threads_per_process")
+
+    def _affinity_and_parallelism(self) -> None:
+        if self.arguments.get("enable_cpu_affinity"):
+            self.put_text("ACCELERATE_CPU_AFFINITY", "1", "enable_cpu_affinity")
+        if not self.arguments.get("use_parallelism_config"):
+            return
+        prefix = "parallelism_config_"
+        self.put_text("ACCELERATE_USE_PARALLELISM_CONFIG", "true", "parallelism_config")
+        for name in PARALLELISM:
+            self.put(f"PARALLELISM_CONFIG_{name.upper()}", prefix + name)
+        for size, names in (("cp_size", ["cp_comm_strategy"]), ("sp_size", SEQUENCE)):
+            setting = self.arguments.setting(prefix + size)
+            if setting.value is UNKNOWN:
+                continue
+            if not isinstance(setting.value, (int, float)):
+                self.fail(
+                    "parallelism-type",
+                    f"{prefix}{size} is {describe(setting.value)}, not a number",
+                    setting.origin,
+                )
+                return
+            if setting.value > 1:
+                for name in names:
+                    self.put(f"PARALLELISM_CONFIG_{name.upper()}", prefix + name)
+
+
+def _int(value: Any) -> int | None:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _is_number(value: Any) -> bool:
+    """Whether torchrun's --nproc_per_node takes the text of the value."""
+    text = str(value)
+    return text in ("auto", "cpu", "gpu", "xpu") or _int(text) is not None

@@ -1,0 +1,384 @@
+"""What a launcher makes of its config file and its flags: the processes it starts and the variables it exports.
+
+Follows accelerate/commands/launch.py (`_validate_launch_command`, `launch_command`); the variables themselves are in
+:mod:`zerocfg.run.exports`, the other launchers in :mod:`zerocfg.run.starters`.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from zerocfg.run.config import any_unknown, default_of, describe, in_file
+from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, Setting, SourceFile
+from zerocfg.run.options import (
+    ALIASES,
+    DISTRIBUTED_TYPES,
+    MULTI_DEVICE,
+    OPTIONS,
+    PREFIXED,
+    SECTIONS,
+    TOP_LEVEL,
+)
+from zerocfg.source.node import Path
+
+
+@dataclass(slots=True)
+class Launch:
+    """What a launcher does.
+
+    ``launcher``: "deepspeed", "fsdp", "megatron", "multi_gpu", "tpu", "simple", "sagemaker" for accelerate's own;
+    "torchrun", "deepspeed-runner", "python" for the others; "none" when nothing tells how the job is started.
+    ``num_processes``: ranks in the whole job, as they are really started.
+    """
+
+    launcher: str
+    num_processes: Setting
+    num_machines: Setting
+    environment: dict[str, Setting] = field(default_factory=dict)
+    mixed_precision: Setting | None = None
+    failures: list[Failure] = field(default_factory=list)
+    ignored: list[Ignored] = field(default_factory=list)
+    arguments: Namespace | None = None
+
+
+class Namespace:
+    """The launcher's one flat namespace: every value with its origin and what it replaced."""
+
+    def __init__(self) -> None:
+        note = default_of("accelerate")
+        self.settings = {name: Setting(option.default, note) for name, option in OPTIONS.items()}
+        self.flags: set[str] = set()
+
+    def get(self, name: str) -> Any:
+        setting = self.settings.get(name)
+        return None if setting is None else setting.value
+
+    def setting(self, name: str) -> Setting:
+        return self.settings.get(name) or Setting(None, default_of("accelerate"))
+
+    def set(self, name: str, value: Any, origin: Origin) -> None:
+        old = self.settings.get(name)
+        history = (old, *old.overridden) if old and old.origin.kind != "default" else ()
+        self.settings[name] = Setting(value, origin, history)
+
+    def shadow(self, name: str, lost: Setting) -> None:
+        """Remember a value of the file that a flag beats."""
+        old = self.settings[name]
+        self.settings[name] = Setting(old.value, old.origin, (*old.overridden, lost))
+
+
+class StopLaunchError(Exception):
+    """The launcher dies here and nothing later can be told."""
+
+
+def accelerate_launch(run: Run) -> Launch:
+    """`accelerate launch` with the run's config file (if any) and flags."""
+    reader = _Reader(run)
+    with suppress(StopLaunchError):
+        reader.read()
+    return reader.launch
+
+
+class _Reader:
+    def __init__(self, run: Run) -> None:
+        self.file: SourceFile | None = run.accelerate
+        self.flags = run.flags
+        self.arguments = Namespace()
+        unknown = Setting(UNKNOWN, Origin("computed", "the launcher stops before it starts a process"))
+        self.launch = Launch("none", unknown, unknown, arguments=self.arguments)
+
+    # -- reporting ---------------------------------------------------------------------------------------------
+
+    def fail(self, kind: str, message: str, *places: Origin) -> None:
+        self.launch.failures.append(Failure(kind, "launch", message, places))
+
+    def ignore(self, kind: str, message: str, path: Path, used: Setting | None = None) -> None:
+        self.launch.ignored.append(Ignored(kind, message, in_file(self.file, path), used))
+
+    def place(self, *path: str) -> Origin:
+        return in_file(self.file, path)
+
+    # -- the road ----------------------------------------------------------------------------------------------
+
+    def read(self) -> None:
+        self._read_flags()
+        self._check_paradigms()
+        if self.file is None:
+            self._without_file()
+        else:
+            data = self._load()
+            self._choose_paradigm(data)
+            self._check_gpu_ids(data)
+            self._merge(data)
+            self._after_merge(data)
+            self._report_dead(data)
+        self._start()
+
+    def _read_flags(self) -> None:
+        for written, setting in self.flags.items():
+            name = written.lstrip("-").replace("-", "_")
+            if name == "no_tpu_cluster":
+                name, setting = "tpu_use_cluster", Setting(True, setting.origin)
+            name = ALIASES.get(name, name)
+            option = OPTIONS.get(name)
+            if option is None:
+                self.fail("flag-unknown", f"`accelerate launch` knows no option --{name}", setting.origin)
+                continue
+            try:
+                value = _from_text(option.kind, setting.value)
+            except ValueError:
+                self.fail("flag-type", f"--{name} {setting.value} is no {option.kind}", setting.origin)
+                value = UNKNOWN
+            if option.choices and value is not UNKNOWN and value not in option.choices:
+                words = ", ".join(option.choices)
+                self.fail("flag-choice", f"--{name} {value} is none of {words}", setting.origin)
+            self.arguments.set(name, value, setting.origin)
+            self.arguments.flags.add(name)
+
+    def _check_paradigms(self) -> None:
+        get = self.arguments.get
+        chosen = [
+            name for name in ("multi_gpu", "cpu", "tpu", "use_deepspeed", "use_fsdp") if get(name) is True
+        ]
+        if len(chosen) > 1:
+            flags = ", ".join(f"--{name}" for name in chosen)
+            self.fail(
+                "flags-exclusive",
+                f"only one of {flags} may be given",
+                self.arguments.setting(chosen[0]).origin,
+            )
+        processes = self.arguments.setting("num_processes")
+        if get("multi_gpu") is True and isinstance(processes.value, int) and processes.value < 2:
+            self.fail("multi-gpu-processes", "--multi_gpu needs at least 2 processes", processes.origin)
+        if get("use_parallelism_config") is True and (
+            get("use_fsdp") is not True or get("fsdp_version") == 1
+        ):
+            self.fail(
+                "parallelism-without-fsdp2",
+                "--use_parallelism_config needs --use_fsdp with --fsdp_version=2",
+                self.arguments.setting("use_parallelism_config").origin,
+            )
+
+    def _without_file(self) -> None:
+        arguments = self.arguments
+        default = default_of("accelerate")
+        if arguments.get("num_processes") is None:
+            arguments.set(
+                "num_processes", UNKNOWN, Origin("default", "the number of accelerators of the machine")
+            )
+        for name, value in (
+            ("debug", False),
+            ("num_machines", 1),
+            ("mixed_precision", "no"),
+            ("dynamo_backend", "no"),
+        ):
+            if arguments.get(name) is None:
+                arguments.settings[name] = Setting(value, default)
+        arguments.settings["use_cpu"] = arguments.setting("cpu")
+
+    def _load(self) -> dict[str, Any]:
+        data = self.file.data() if self.file else None
+        if not isinstance(data, dict):
+            self.fail(
+                "not-a-mapping", f"the accelerate config is {describe(data)}, not a mapping", self.place()
+            )
+            raise StopLaunchError
+        if data.get("compute_environment", "LOCAL_MACHINE") != "LOCAL_MACHINE":
+            self.fail(
+                "sagemaker",
+                "compute_environment is not LOCAL_MACHINE: accelerate reads the file as a SageMaker config",
+                self.place("compute_environment"),
+            )
+            self.launch.launcher = "sagemaker"
+            raise StopLaunchError
+        data = dict(data)
+        if "distributed_type" not in data:
+            self.fail(
+                "distributed-type-missing",
+                "A `distributed_type` must be specified in the config file.",
+                self.place(),
+            )
+            raise StopLaunchError
+        if "num_processes" not in data and data["distributed_type"] == "NO":
+            data["num_processes"] = 1
+        if data.get("fp16") and "mixed_precision" not in data:
+            data["mixed_precision"] = "fp16"
+        data.pop("fp16", None)
+        if "dynamo_backend" in data:
+            backend = data.pop("dynamo_backend")
+            data["dynamo_config"] = {} if backend == "NO" else {"dynamo_backend": backend}
+        unknown = sorted(str(key) for key in data if key not in TOP_LEVEL and key not in _ALWAYS)
+        if unknown:
+            self.fail(
+                "unknown-top-key",
+                f"accelerate refuses the unknown top-level keys {', '.join(unknown)}",
+                *(self.place(key) for key in unknown),
+            )
+        kind = data["distributed_type"]
+        if isinstance(kind, str) and kind not in DISTRIBUTED_TYPES:
+            self.fail(
+                "distributed-type", f"{kind!r} is not a valid DistributedType", self.place("distributed_type")
+            )
+            raise StopLaunchError
+        for name in SECTIONS:
+            if data.get(name) is None:
+                data[name] = {}
+        return {**TOP_LEVEL, **data}
+
+    def _choose_paradigm(self, data: dict[str, Any]) -> None:
+        get = self.arguments.get
+        if any(get(name) for name in ("multi_gpu", "tpu", "tpu_use_cluster", *_PARADIGMS)):
+            return
+        kind = data["distributed_type"]
+        origin = self.place("distributed_type")
+        chosen = {
+            "use_deepspeed": kind == "DEEPSPEED",
+            "multi_gpu": kind in MULTI_DEVICE,
+            "tpu": kind == "XLA",
+            "use_fsdp": kind == "FSDP",
+            "use_megatron_lm": kind == "MEGATRON_LM",
+            "use_parallelism_config": data["parallelism_config"] != {},
+            "tpu_use_cluster": data["tpu_use_cluster"] if kind == "XLA" else False,
+        }
+        for name, value in chosen.items():
+            self.arguments.set(name, value, origin)
+
+    def _check_gpu_ids(self, data: dict[str, Any]) -> None:
+        arguments = self.arguments
+        if arguments.get("gpu_ids") is None:
+            if data["gpu_ids"] is None:
+                arguments.settings["gpu_ids"] = Setting("all", default_of("accelerate"))
+            else:
+                arguments.set("gpu_ids", data["gpu_ids"], self.place("gpu_ids"))
+        ids = arguments.setting("gpu_ids")
+        if ids.value is UNKNOWN:
+            return
+        if not isinstance(ids.value, str):
+            self.fail(
+                "gpu-ids-type", f"gpu_ids is {describe(ids.value)}; accelerate splits it as text", ids.origin
+            )
+            raise StopLaunchError
+        machines = arguments.get("num_machines")
+        machines = data["num_machines"] if machines is None else machines
+        few = len(ids.value.split(",")) < 2 and ids.value != "all"
+        if few and arguments.get("multi_gpu") and isinstance(machines, int) and machines <= 1:
+            self.fail(
+                "gpu-ids-count",
+                f"gpu_ids {ids.value!r} names less than two GPUs for a multi-GPU run",
+                ids.origin,
+            )
+
+    def _merge(self, data: dict[str, Any]) -> None:
+        """Every key of every section lands in the one namespace; a top-level value only where nothing is set."""
+        for name in TOP_LEVEL:
+            value = data[name]
+            if isinstance(value, dict):
+                for key, inner in value.items():
+                    self._merge_key(name, key, inner)
+            elif name != "mixed_precision" and self.arguments.get(name) is None:
+                written = (
+                    self.file is not None
+                    and self.file.document is not None
+                    and name in (self.file.data() or {})
+                )
+                origin = self.place(name) if written else default_of("accelerate")
+                if name == "num_processes" and not written and value == 1:
+                    origin = Origin("default", "accelerate 1.15.0, for distributed_type: 'NO'")
+                if origin.kind == "default":
+                    self.arguments.settings[name] = Setting(value, origin)
+                else:
+                    self.arguments.set(name, value, origin)
+
+    def _merge_key(self, section: str, key: str, value: Any) -> None:
+        name = spelled(section, key)
+        origin = self.place(section, key)
+        if name in self.arguments.flags:
+            self.arguments.shadow(name, Setting(value, origin))
+        else:
+            self.arguments.set(name, value, origin)
+
+    def _after_merge(self, data: dict[str, Any]) -> None:
+        arguments = self.arguments
+        if not arguments.get("debug"):
+            arguments.settings["debug"] = Setting(data["debug"], self.place("debug"))
+        if not arguments.get("mixed_precision") and arguments.get("mixed_precision") is not UNKNOWN:
+            if data["mixed_precision"] is None:
+                arguments.settings["mixed_precision"] = Setting("no", default_of("accelerate"))
+            else:
+                arguments.set("mixed_precision", data["mixed_precision"], self.place("mixed_precision"))
+                arguments.flags.add("mixed_precision from file")
+        elif data["mixed_precision"] is not None and "mixed_precision" in arguments.flags:
+            arguments.shadow(
+                "mixed_precision", Setting(data["mixed_precision"], self.place("mixed_precision"))
+            )
+        if arguments.get("dynamo_backend") is None:
+            arguments.settings["dynamo_backend"] = Setting("no", default_of("accelerate"))
+        processes = arguments.get("num_processes")
+        if not isinstance(processes, bool) and processes == -1:
+            self.fail(
+                "num-processes-missing",
+                "You need to manually pass in `--num_processes` using this config yaml.",
+                self.place("num_processes") if "num_processes" in (self.file_data() or {}) else self.place(),
+            )
+            arguments.set("num_processes", UNKNOWN, Origin("computed", "num_processes is missing"))
+
+    def file_data(self) -> dict[str, Any] | None:
+        data = self.file.data() if self.file else None
+        return data if isinstance(data, dict) else None
+
+    def _report_dead(self, data: dict[str, Any]) -> None:
+        from zerocfg.run.dead import report_dead
+
+        report_dead(self.file_data() or {}, self.arguments, self.ignore)
+
+    def _start(self) -> None:
+        from zerocfg.run.exports import start
+
+        section = (self.file_data() or {}).get("deepspeed_config")
+        start(self.arguments, self.launch, self.file is not None, section, self.fail)
+
+
+_ALWAYS = ("compute_environment", "distributed_type")
+_PARADIGMS = ("use_deepspeed", "use_fsdp", "use_megatron_lm")
+
+
+def spelled(section: str, key: str) -> str:
+    """The name in the namespace of a section's key: three sections get a prefix where it is missing."""
+    key = str(key)
+    known, prefix = PREFIXED.get(section, ("", ""))
+    return key if key.startswith(known) else prefix + key
+
+
+def _from_text(kind: str, value: Any) -> Any:
+    """The text of a flag as argparse converts it; ValueError when it does not."""
+    if value is UNKNOWN:
+        return UNKNOWN
+    if kind == "flag":
+        return True
+    if kind == "bool":
+        return bool(value)
+    if not isinstance(value, str):
+        return value
+    return {"int": int, "float": float}.get(kind, str)(value)
+
+
+def whole(value: Any) -> bool:
+    """An int that is no bool."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def ranks(arguments: Namespace) -> Any:
+    """num_processes // num_machines * num_machines: what is started when every machine gets the same share."""
+    processes, machines = arguments.get("num_processes"), arguments.get("num_machines")
+    if any_unknown(processes, machines):
+        return UNKNOWN
+    if whole(processes) and whole(machines) and machines >= 1:
+        return processes // machines * machines
+    if isinstance(processes, str):
+        try:
+            return int(processes)
+        except ValueError:
+            return UNKNOWN
+    return UNKNOWN
