@@ -15,6 +15,7 @@ import argparse
 import atexit
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -126,9 +127,18 @@ def guess_consumer(files: dict[str, str]) -> str:
 
 
 def observe(
-    files: dict[str, str], consumer: str | None = None, until: str = "parse", ranks: int = 1, *, limit: float = LIMIT
+    files: dict[str, str],
+    consumer: str | None = None,
+    until: str = "parse",
+    ranks: int = 1,
+    *,
+    limit: float = LIMIT,
+    disturb: dict[str, Any] | None = None,
 ) -> Observation:
-    """Play ``files`` up to and including the phase ``until`` with ``ranks`` processes, within ``limit`` seconds."""
+    """Play ``files`` up to and including the phase ``until`` with ``ranks`` processes, within ``limit`` seconds.
+
+    ``disturb`` {"rank", "phase", "signal"}: that rank sends itself the signal at the start of the phase.
+    """
     if until not in PHASES:
         raise ValueError(f"no phase {until!r}; there are {', '.join(PHASES)}")
     holder = zygote()
@@ -149,6 +159,7 @@ def observe(
                 "until": until,
                 "ranks": ranks,
                 "limit": limit,
+                "disturb": disturb,
             }
         )
         return collect(reports, answer, until, limit)
@@ -162,32 +173,46 @@ def collect(reports: Path, answer: dict[str, Any], until: str, limit: float) -> 
     started = launch["values"].pop("started", 0)
     codes = _load(reports / "codes.json") or {}
     ranks = [_load(reports / f"rank{rank}.json") or {"current": "arguments"} for rank in range(started)]
-    errors = [(launch["error"], None)] if launch["error"] else []
-    errors += [(report["error"], rank) for rank, report in enumerate(ranks) if report.get("error")]
-    failed = None
-    if errors:
-        first, rank = min(errors, key=lambda item: item[0]["time"])
-        failed = Failed(first["phase"], first["type"], first["text"], rank, tuple(first["traceback"]))
-    else:
-        for rank, report in enumerate(ranks):
-            code = codes.get(str(rank))
-            if code not in (0, None):
-                how = f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-                failed = Failed(report["current"], "Crash", f"rank {rank} {how}", rank)
-                break
-        else:
-            if answer["timed_out"]:
-                where = (ranks or [launch])[0]["current"]
-                failed = Failed(where, "Timeout", f"nothing more happened within {limit:g} s")
+    failed = first_failure(reports, launch, ranks, codes)
+    if failed is None and answer["timed_out"]:
+        where = (ranks or [launch])[0]["current"]
+        failed = Failed(where, "Timeout", f"nothing more happened within {limit:g} s")
     steps = [report.get("reached") or launch["reached"] for report in ranks] or [launch["reached"]]
     reached = min(steps, key=lambda phase: PHASES.index(phase) if phase else -1)
     values = launch["values"] | (ranks[0].get("values", {}) if ranks else {})
     world = values.get("engine.world_size", started)
     if failed is None and "engine.kind" in values and world != started:
-        raise HarnessError(f"{started} ranks were started but the engine has a world of {world}: each trained alone")
+        raise HarnessError(
+            f"{started} ranks were started but the engine has a world of {world}: each trained alone"
+        )
     if failed is None and reached != until:
-        raise HarnessError(f"stopped after {reached} without an error, on the way to {until}:\n" + _log(reports)[-2000:])
+        raise HarnessError(
+            f"stopped after {reached} without an error, on the way to {until}:\n" + _log(reports)[-2000:]
+        )
     return Observation(reached, failed, values, _log(reports), answer["seconds"], started, ranks)
+
+
+def first_failure(
+    reports: Path, launch: dict[str, Any], ranks: list[dict[str, Any]], codes: dict[str, list[Any]]
+) -> Failed | None:
+    """What failed first: the other ranks then fail because they lost a partner."""
+    found: list[tuple[float, Failed]] = []
+    for rank, report in [(None, launch), *enumerate(ranks)]:
+        error = report.get("error")
+        if error:
+            text = error["text"]
+            if error["type"] == "SystemExit":  # argparse: the reason went to standard error
+                log = reports / ("launch.log" if rank is None else f"rank{rank}.log")
+                text = "\n".join(log.read_text(errors="replace").splitlines()[-3:]) or text
+            failed = Failed(error["phase"], error["type"], text, rank, tuple(error["traceback"]))
+            found.append((error["time"], failed))
+        elif rank is not None and codes.get(str(rank), [0])[0] != 0:
+            code, ended = codes[str(rank)]
+            how = f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+            # The end of a process is seen a little after its partners feel it; an abort is mostly such a feeling.
+            before = 0.0 if code == -signal.SIGABRT else 1.0
+            found.append((ended - before, Failed(report["current"], "Crash", f"rank {rank} {how}", rank)))
+    return min(found, key=lambda item: item[0])[1] if found else None
 
 
 def _load(path: Path) -> Any:

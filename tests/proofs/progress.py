@@ -27,8 +27,9 @@ class Reached(BaseException):
 class Progress:
     """Phase, observed values and error of one process, kept in ``report`` (a JSON file)."""
 
-    def __init__(self, report: Path, until: str) -> None:
+    def __init__(self, report: Path, until: str, disturb: dict[str, Any] | None = None) -> None:
         self.report = report
+        self.disturb = disturb or {}
         self.until = until
         self.current = "read"
         self.reached: str | None = None
@@ -45,6 +46,8 @@ class Progress:
     def begin(self, phase: str) -> None:
         self.current = phase
         self.write()
+        if self.disturb.get("phase") == phase:
+            os.kill(os.getpid(), self.disturb["signal"])
 
     def end(self, phase: str) -> None:
         self.reached = phase
@@ -71,7 +74,8 @@ class Progress:
                 "time": time.time(),
                 "traceback": traceback.format_exc().splitlines()[-25:],
             }
-            traceback.print_exc()
+            if not isinstance(error, SystemExit):
+                traceback.print_exc()
         self.write()
 
 

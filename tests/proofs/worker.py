@@ -6,7 +6,7 @@ What is forced on the example, and nothing else, so that it trains on the proces
 * ``report_to="none"``; an absolute ``output_dir`` becomes ``out`` in the example's folder.
 * training ends after two optimizer steps (a callback; ``max_steps`` stays as written).
 * the model is a Llama of 2 layers and hidden size 64; of a ``model/config.json`` the hidden size, the heads and the
-  type are kept, layers, vocabulary and the inner size are cut.
+  type are kept, layers (to 2), vocabulary and the inner size (to 2048) are cut.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class ScriptArguments:
 def play(progress: Progress, consumer: str, files: list[str], script: list[str], tiny: str) -> None:
     """Play the example as ``consumer`` does. ``script``: words after the training script; ``tiny``: a saved model."""
     engines.instrument(progress)
-    {"transformers": trainer, "trl": trainer, "accelerate": accelerate_loop, "deepspeed": deepspeed_loop}[consumer](
-        progress, consumer, files, script, tiny
-    )
+    {"transformers": trainer, "trl": trainer, "accelerate": accelerate_loop, "deepspeed": deepspeed_loop}[
+        consumer
+    ](progress, consumer, files, script, tiny)
 
 
 # --- Trainer -----------------------------------------------------------------------------------------------------
@@ -74,7 +74,9 @@ def trainer(progress: Progress, consumer: str, files: list[str], script: list[st
         def on_step_end(self, args: Any, state: Any, control: Any, **seen: Any) -> None:
             control.should_training_stop = state.global_step >= STEPS
 
-    run = transformers.Trainer(model=model, args=args, train_dataset=Tokens(model, 4 * batch), callbacks=[Watch()])
+    run = transformers.Trainer(
+        model=model, args=args, train_dataset=Tokens(model, 4 * batch), callbacks=[Watch()]
+    )
     progress.see("args.mixed_precision", run.accelerator.mixed_precision)
     progress.see("args.deepspeed_plugin", run.accelerator.state.deepspeed_plugin)
     progress.end("arguments")
@@ -136,7 +138,9 @@ def trl_arguments(files: list[str], script: list[str]) -> Any:
 # --- own loops ---------------------------------------------------------------------------------------------------
 
 
-def accelerate_loop(progress: Progress, consumer: str, files: list[str], script: list[str], tiny: str) -> None:
+def accelerate_loop(
+    progress: Progress, consumer: str, files: list[str], script: list[str], tiny: str
+) -> None:
     """The loop of accelerate's guide. A ``recipe.yaml`` holds the script's own arguments: batch size, accumulation."""
     import torch
     import yaml
@@ -160,7 +164,9 @@ def accelerate_loop(progress: Progress, consumer: str, files: list[str], script:
     config = plugin.deepspeed_config if plugin else {}
     dummy = "optimizer" in config
     optimizer = (DummyOptim if dummy else torch.optim.AdamW)(model.parameters(), lr=LEARNING_RATE)
-    loader = torch.utils.data.DataLoader(Tokens(model, 64), batch_size=recipe.get("per_device_train_batch_size", 1))
+    loader = torch.utils.data.DataLoader(
+        Tokens(model, 64), batch_size=recipe.get("per_device_train_batch_size", 1)
+    )
     if "scheduler" in config:
         scheduler: Any = DummyScheduler(optimizer, total_num_steps=100, warmup_num_steps=10)
     else:
@@ -257,7 +263,7 @@ def make_model(files: list[str], tiny: str) -> Any:
     content = json.loads(Path("model/config.json").read_text(encoding="utf-8"))
     for part in (content, content.get("text_config")):
         if isinstance(part, dict):
-            small = {"num_hidden_layers": 2, "vocab_size": 128, "intermediate_size": 128, "max_position_embeddings": 64}
+            small = {"num_hidden_layers": 2, "vocab_size": 2048, "intermediate_size": 2048}
             part.update({key: min(value, part[key]) for key, value in small.items() if key in part})
     config = transformers.AutoConfig.for_model(**content)
     return transformers.AutoModelForCausalLM.from_config(config)

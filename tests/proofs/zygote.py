@@ -21,7 +21,18 @@ from pathlib import Path
 from typing import Any
 
 GRACE = 5.0  # seconds that the other ranks get to end by themselves after one has failed
-BASE = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "TORCH_EXTENSIONS_DIR", "CXX", "CC")
+BASE = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "TMPDIR",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+    "TORCH_EXTENSIONS_DIR",
+    "CXX",
+    "CC",
+)
 
 
 def main() -> None:
@@ -73,13 +84,15 @@ def prepare(scratch: Path) -> str:
     import torch._dynamo
     import transformers.integrations.deepspeed
 
+    # 131072 elements in the embeddings and in each inner matrix: more than DeepSpeed's default persistence threshold
+    # (100000), below which ZeRO-3 does not partition a parameter.
     config = transformers.LlamaConfig(
         hidden_size=64,
-        intermediate_size=128,
+        intermediate_size=2048,
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
-        vocab_size=128,
+        vocab_size=2048,
         max_position_embeddings=64,
         tie_word_embeddings=False,
     )
@@ -162,7 +175,9 @@ def run_rank(request: dict[str, Any], rank: int, script: list[str], tiny: str) -
     import worker
     from progress import Progress
 
-    progress = Progress(Path(request["reports"]) / f"rank{rank}.json", request["until"])
+    disturb = request.get("disturb") or {}
+    disturb = disturb if disturb.get("rank") == rank else {}
+    progress = Progress(Path(request["reports"]) / f"rank{rank}.json", request["until"], disturb)
     with progress.watched():
         worker.play(progress, request["consumer"], request["files"], script, tiny)
     return 1 if progress.error else 0
@@ -170,7 +185,13 @@ def run_rank(request: dict[str, Any], rank: int, script: list[str], tiny: str) -
 
 def rendezvous(rank: int, ranks: int, port: int) -> dict[str, str]:
     """What torchrun puts into the environment of one rank on one machine."""
-    places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "GROUP_RANK": 0}
+    places = {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "WORLD_SIZE": ranks,
+        "LOCAL_WORLD_SIZE": ranks,
+        "GROUP_RANK": 0,
+    }
     fixed = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": "none"}
     return {name: str(value) for name, value in places.items()} | fixed
 
@@ -181,9 +202,9 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait(children: list[int], deadline: float | None) -> dict[int, int]:
-    """Exit codes by process id; those not ended at ``deadline`` (monotonic) or GRACE after a failure are absent."""
-    codes: dict[int, int] = {}
+def wait(children: list[int], deadline: float | None) -> dict[int, tuple[int, float]]:
+    """Exit code and time (epoch) by process id; absent: not ended at ``deadline`` (monotonic) or GRACE after a failure."""
+    codes: dict[int, tuple[int, float]] = {}
     while len(codes) < len(children):
         if deadline is not None and time.monotonic() >= deadline:
             break
@@ -191,8 +212,8 @@ def wait(children: list[int], deadline: float | None) -> dict[int, int]:
             if child not in codes:
                 ended, status = os.waitpid(child, os.WNOHANG)
                 if ended:
-                    codes[child] = os.waitstatus_to_exitcode(status)
-                    if codes[child] != 0 and len(children) > 1:
+                    codes[child] = (os.waitstatus_to_exitcode(status), time.time())
+                    if codes[child][0] != 0 and len(children) > 1:
                         deadline = min(deadline or float("inf"), time.monotonic() + GRACE)
         time.sleep(0.005)
     return codes

@@ -1,0 +1,56 @@
+"""Compare what a rule claims with what was observed. Pure functions; an empty list means that the claim holds."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from zerocfg.rules.proof import Proof
+
+from .harness import Observation
+
+
+def contradictions(proof: Proof, seen: Observation, good: bool) -> list[str]:
+    """Why ``seen``, the observation of a bad (or ``good``) example, does not show what ``proof`` claims."""
+    found: list[str] = []
+    error = seen.error
+    if proof.raises is not None:
+        if good:
+            if error is not None and not seen.passed(proof.phase):
+                found.append(f"does not get past {proof.phase}: {error}")
+        elif error is None:
+            found.append(f"nothing is raised up to {seen.reached}")
+        elif error.phase != proof.phase:
+            found.append(f"is raised in another phase than {proof.phase}: {error}")
+        elif not re.search(proof.raises, f"{error.type}: {error.text}"):
+            found.append(f"the error does not match {proof.raises!r}: {error}")
+    elif error is not None:
+        found.append(f"does not reach {proof.phase}: {error}")
+    for name, values in proof.shows.items():
+        expected = values[1] if good else values[0]
+        value = seen.value(name)
+        if not same(name, value, expected):
+            found.append(f"{name} is {shortened(value)}, claimed is {expected!r}")
+    return found
+
+
+def same(name: str, value: Any, expected: Any) -> bool:
+    """``log`` is searched for a regular expression (None: nothing is asked of it); all else is compared with its type.
+
+    A bool is not a number and a string is not what it spells, but 1 and 1.0 are one number.
+    """
+    if name == "log":
+        return expected is None or re.search(expected, value) is not None
+    if isinstance(expected, tuple):
+        expected = list(expected)
+    if isinstance(value, float) and isinstance(expected, float):
+        return value == expected or math.isclose(value, expected, rel_tol=1e-9)
+    if isinstance(value, bool) != isinstance(expected, bool):
+        return False
+    return bool(value == expected)
+
+
+def shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 400 else text[:400] + "..."

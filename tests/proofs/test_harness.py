@@ -1,0 +1,228 @@
+"""The harness itself: known good and known bad runs of the real libraries are told apart, hangs and crashes are seen."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from zerocfg.rules.proof import crashes, shows
+
+from .claims import contradictions, same
+from .harness import ABSENT, HarnessError, Observation, collect, observe
+
+RECIPE = "output_dir: out\nbf16: true\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 2\n"
+
+
+def accelerate_yaml(stage: int = 3, **more: Any) -> str:
+    lines = ["compute_environment: LOCAL_MACHINE", "distributed_type: DEEPSPEED", "num_processes: 2"]
+    lines += [
+        "deepspeed_config:",
+        f"  zero_stage: {stage}",
+        *(f"  {key}: {value}" for key, value in more.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def ds_json(**zero: Any) -> str:
+    return json.dumps(
+        {
+            "train_micro_batch_size_per_gpu": "auto",
+            "gradient_accumulation_steps": "auto",
+            "gradient_clipping": "auto",
+            "bf16": {"enabled": "auto"},
+            "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": True, **zero},
+        }
+    )
+
+
+def with_json(text: str) -> dict[str, str]:
+    yaml = (
+        "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
+    )
+    return {"accelerate.yaml": yaml, "ds.json": text, "recipe.yaml": RECIPE}
+
+
+@pytest.mark.parametrize("consumer", ["transformers", "trl"])
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_stage_of_the_engine(stage: int, consumer: str) -> None:
+    files = {"accelerate.yaml": accelerate_yaml(stage), "recipe.yaml": RECIPE}
+    seen = observe(files, consumer, "init", ranks=2)
+    assert seen.error is None
+    assert seen.value("engine.kind") == "deepspeed"
+    assert seen.value("engine.stage") == stage
+    assert seen.value("engine.world_size") == 2
+    assert seen.value("engine.gradient_accumulation_steps") == 2
+    assert seen.value("engine.dtype") == "bfloat16"
+    assert seen.value("config.zero_optimization.stage") == stage
+
+
+@pytest.mark.parametrize("consumer", ["transformers", "accelerate"])
+def test_plain_data_parallel(consumer: str) -> None:
+    files = {"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\n", "recipe.yaml": RECIPE}
+    seen = observe(files, consumer, "save", ranks=2)
+    assert (seen.error, seen.value("engine.kind"), seen.value("weights")) == (None, "ddp", "complete")
+    assert seen.value("config.zero_optimization.stage") == ABSENT
+
+
+def test_weights_complete() -> None:
+    seen = observe(with_json(ds_json()), "transformers", "save", ranks=2)
+    assert (seen.error, seen.value("weights")) == (None, "complete")
+    assert seen.value("weights.elements") == seen.value("weights.expected") > 90_000
+
+
+def test_quoted_stage_saves_empty_weights() -> None:
+    seen = observe(with_json(ds_json(stage="3")), "transformers", "save", ranks=2)
+    assert seen.error is None
+    assert seen.value("engine.stage") == 3
+    assert seen.value("weights") == "empty"
+    assert seen.value("weights.elements") < seen.value("weights.expected")
+
+
+def test_gather_auto_saves_no_weights() -> None:
+    text = ds_json(stage3_gather_16bit_weights_on_model_save="auto")
+    seen = observe(with_json(text), "transformers", "save", ranks=2)
+    assert (seen.error, seen.value("weights")) == (None, "missing")
+
+
+def test_accumulation_mismatch_raises_at_init() -> None:
+    text = ds_json().replace('"gradient_accumulation_steps": "auto"', '"gradient_accumulation_steps": 4')
+    seen = observe(with_json(text), "transformers", "step", ranks=2)
+    assert seen.reached == "arguments"
+    assert seen.error is not None
+    assert (seen.error.phase, seen.error.type) == ("init", "ValueError")
+    assert "ds gradient_accumulation_steps=4 vs hf gradient_accumulation_steps=2" in seen.error.text
+
+
+@pytest.mark.parametrize(
+    ("files", "consumer", "phase", "text"),
+    [
+        ({"accelerate.yaml": "a: [1\n"}, None, "read", "expected ',' or ']'"),
+        (
+            {"accelerate.yaml": "distributed_type: NONE\nnum_processes: 1\n"},
+            None,
+            "launch",
+            "not a valid Distributed",
+        ),
+        ({"train.sh": "accelerate launch --bogus 3 train.py\n"}, "accelerate", "launch", "bogus|required"),
+        ({"recipe.yaml": "output_dir: o\nbogus: 1\n"}, "transformers", "arguments", "not used"),
+        ({"recipe.yaml": "output_dir: o\nwarmup_ratio: 0.1\n"}, "trl", "arguments", "warmup_ratio"),
+        (
+            {"ds.json": '{"train_batch_size": 1, "zero_optimization": {"bogus": 1}}'},
+            None,
+            "parse",
+            "Extra inputs",
+        ),
+        ({"ds.json": '{"train_batch_size": 1, "train_batch_size": 2}'}, None, "read", "Duplicate"),
+        ({"ds.json": '{"zero_optimization": {"stage": 2}}'}, None, "parse", "train_batch_size"),
+        ({"ds.json": '{"train_batch_size": 1, "optimizer": {"type": "Nope"}}'}, None, "init", "Nope"),
+    ],
+)
+def test_errors_are_laid_to_their_phase(
+    files: dict[str, str], consumer: str | None, phase: str, text: str
+) -> None:
+    seen = observe(files, consumer, "step")
+    assert seen.error is not None
+    assert seen.error.phase == phase, str(seen.error)
+    assert not contradictions(crashes(phase, text), seen, good=False)  # type: ignore[arg-type]
+
+
+def test_launch_line_of_train_sh() -> None:
+    line = (
+        "#!/bin/bash\nexport OMP_NUM_THREADS=2\n# accelerate launch nothing.py\n"
+        "NCCL_DEBUG=WARN accelerate launch --use_deepspeed --zero_stage 1 \\\n  --num_processes 2 train.py "
+        "--output_dir out --per_device_train_batch_size 3 --gradient_accumulation_steps 2\n"
+    )
+    seen = observe({"train.sh": line}, "transformers", "init", ranks=2)
+    assert seen.error is None
+    assert seen.value("env.ACCELERATE_DEEPSPEED_ZERO_STAGE") == "1"
+    assert (seen.value("env.OMP_NUM_THREADS"), seen.value("env.NCCL_DEBUG")) == ("2", "WARN")
+    assert (seen.value("engine.stage"), seen.value("engine.micro_batch")) == (1, 3)
+    assert seen.value("args.gradient_accumulation_steps") == 2
+
+
+def test_one_process_where_the_launcher_starts_one() -> None:
+    """A DISTRIBUTED_TYPE of NO starts one process, whatever number was asked for."""
+    files = {
+        "accelerate.yaml": "distributed_type: 'NO'\nnum_processes: 2\n",
+        "recipe.yaml": "output_dir: o\n",
+    }
+    seen = observe(files, "transformers", "init", ranks=2)
+    assert (seen.started, seen.value("engine.kind"), seen.value("launch.kind")) == (1, "single", "process")
+
+
+def test_own_loops_train_and_save() -> None:
+    own = {
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": 2,
+        "zero_optimization": {"stage": 2},
+    }
+    seen = observe({"ds.json": json.dumps(own)}, None, "save", ranks=2)
+    assert (seen.error, seen.value("engine.stage"), seen.value("weights")) == (None, 2, "complete")
+    assert seen.value("engine.global_step") == 2
+    yaml = accelerate_yaml(3, zero3_save_16bit_model="true", gradient_accumulation_steps=2)
+    seen = observe({"accelerate.yaml": yaml}, "accelerate", "save", ranks=2)
+    assert (seen.error, seen.value("engine.stage"), seen.value("weights")) == (None, 3, "complete")
+    yaml = accelerate_yaml(3, gradient_accumulation_steps=2)
+    seen = observe({"accelerate.yaml": yaml}, "accelerate", "save", ranks=2)
+    assert seen.error is not None and seen.error.phase == "save"
+    assert "stage3_gather_16bit_weights_on_model_save" in seen.error.text
+
+
+def test_a_hang_is_reported() -> None:
+    """Rank 1 is stopped before its first step; rank 0 waits for it in vain, until the time is up."""
+    disturb = {"rank": 1, "phase": "step", "signal": signal.SIGSTOP}
+    seen = observe(with_json(ds_json()), "transformers", "save", ranks=2, limit=6, disturb=disturb)
+    assert seen.error is not None
+    assert (seen.error.type, seen.error.phase) == ("Timeout", "step")
+    assert seen.seconds < 12
+    assert observe({"ds.json": '{"train_batch_size": 1}'}).error is None, "the zygote did not survive"
+
+
+def test_a_dead_rank_is_reported() -> None:
+    """A rank that the system kills leaves no error of its own; the other one is not waited for in vain."""
+    disturb = {"rank": 1, "phase": "step", "signal": signal.SIGKILL}
+    seen = observe(with_json(ds_json()), "transformers", "save", ranks=2, disturb=disturb)
+    assert seen.error is not None
+    assert (seen.error.type, seen.error.rank) == ("Crash", 1)
+    assert "signal 9" in seen.error.text
+    assert seen.seconds < 30
+
+
+def test_ranks_that_train_alone_are_refused(tmp_path: Path) -> None:
+    """Two processes of which each believes to be the only one: not an observation of two ranks."""
+    report = {"current": "step", "reached": "init", "error": None, "values": {"engine.kind": "single"}}
+    report["values"]["engine.world_size"] = 1  # type: ignore[index]
+    launch = {"current": "launch", "reached": "launch", "error": None, "values": {"started": 2}}
+    for name, content in {"launch": launch, "rank0": report, "rank1": report}.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    with pytest.raises(HarnessError, match="trained alone"):
+        collect(tmp_path, {"timed_out": False, "seconds": 1.0}, "init", 60)
+
+
+def test_environment_is_clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "1")
+    seen = observe({"accelerate.yaml": accelerate_yaml(2)}, "accelerate", "launch")
+    assert seen.value("env.ACCELERATE_USE_CPU") == ABSENT
+    assert seen.value("env.ACCELERATE_DEEPSPEED_ZERO_STAGE") == "2"
+
+
+def test_comparison_of_values() -> None:
+    assert same("x", 1, 1.0) and same("x", 0.1 + 0.2, 0.3)
+    assert not same("x", True, 1) and not same("x", "3", 3) and not same("x", ABSENT, None)
+    assert same("log", "one two", "t.o") and not same("log", "one", "two")
+
+
+def test_claims_can_fail() -> None:
+    """A claim that the libraries do not bear out is told as such, on either side."""
+    fine = Observation("save", None, {"engine.stage": 2}, "", 0.0)
+    assert contradictions(crashes("parse", "x"), fine, good=False)
+    assert not contradictions(crashes("parse", "x"), fine, good=True)
+    claim = shows("init", {"engine.stage": (0, 2)})
+    assert contradictions(claim, fine, good=False) and not contradictions(claim, fine, good=True)
+    stopped = observe({"ds.json": "{}"}, None, "init")
+    assert contradictions(claim, stopped, good=True)
+    assert contradictions(crashes("init", "."), stopped, good=False), "raised in another phase"
