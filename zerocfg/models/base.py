@@ -1,15 +1,15 @@
 """How a key of a config file is declared.
 
-A model is a pydantic class; a key is a field made with :func:`key`. What pydantic cannot say (unit, who fills an
-``auto``, since which release, what happens to unknown keys) is kept as data and lands in the compiled schema under
-``x-zerocfg``:
+A model is a pydantic class; a key is a field made with :func:`key`. What pydantic cannot say (unit, who fills
+an ``auto``, since which release, what happens to unknown keys) is kept as data and lands in the compiled
+schema under ``x-zerocfg``:
 
 on a property
-    ``unit``        what the number counts: "elements", "bytes", "GiB", "samples", "steps", "ranks", "seconds", ...
+    ``unit``        what the number counts: "elements", "bytes", "GiB", "samples", "steps", "ranks", ...
     ``source``      where the fact comes from: "deepspeed/runtime/zero/config.py"
     ``since`` / ``until``   first release that reads the key / first release that no longer does
-    ``auto``        who fills a literal ``"auto"``: {"transformers": "per_device_train_batch_size", ...}; a consumer
-                    that is absent does not fill it
+    ``auto``        who fills a literal ``"auto"``: {"transformers": "per_device_train_batch_size", ...}; a
+                    consumer that is absent does not fill it
     ``auto_raw``    what the reading library itself does with an unfilled "auto":
                     "default" (silently its default), "kept" (the string travels on), "error"
     ``aliases``     other spellings that are read as this key
@@ -17,25 +17,30 @@ on a property
     ``renamed_to``  the key that replaced this one (same section unless it holds a dot)
     ``removed``     the key is refused by its presence alone; the text says why
     ``inert``       the key is read by nobody in effect; the text says so
-    ``reads``       how the value is read: "lax" (pydantic's lax conversion), "raw" (taken as it is, nothing checks),
-                    "int" / "float" / "bool" (converted from the text of an environment variable),
-                    "str", "true" (only the word true, in any case, is True), "truth" (Python's truth: any text is True)
+    ``reads``       how the value is read: "lax" (pydantic's lax conversion), "raw" (taken as it is, nothing
+                    checks), "int" / "float" / "bool" (converted from the text of an environment variable),
+                    "str", "true" (only the word true, in any case, is True), "truth" (Python's truth: any
+                    text is True)
     ``default_before``  former defaults: {first release with the next default: the default until then}
     ``ignore_case`` the value is brought to one case before it is compared
-    ``cli``         the launcher's option: {"flags", "type", "default", "choices", "action"}; see accelerate/facts.py
+    ``cli``         the launcher's option: {"flags", "type", "default", "choices", "action"}; see
+                    accelerate/facts.py
     ``env``         the environment variables that carry the value to the job, a list; see accelerate/facts.py
     ``facts``       (argument of `key` only) further facts of one format, kept under their own names
 on a section (object)
-    ``unknown``     what an unknown key does: "error", "ignored", or "passed" (handed on to someone else, who may know it)
+    ``unknown``     what an unknown key does: "error", "ignored", or "passed" (handed on to someone else, who
+                    may know it)
     ``null``        what `section: null` does: "absent" or "error"
     ``library``     the name of the library that reads the section
-    ``prefix``      what the library puts before a key that lacks it, or (``prefix_optional`` false) what must be written
+    ``prefix``      what the library puts before a key that lacks it, or (``prefix_optional`` false) what
+                    must be written
     ``also``        name of a schema whose keys take effect here too
     ``readers``     reader -> what it does with text where a number or truth value is wanted: "converted" or "kept"
 on a property that holds a section
-    ``variants``    {"key": name of a sibling, "any_case": bool, "cases": {value of the sibling: "#/$defs/Name"}}: which
-                    section it is in truth; for other values of the sibling the declared section holds
-``reads`` and ``auto_raw`` may be stated once for a section; they then hold for each of its keys that says nothing else.
+    ``variants``    {"key": name of a sibling, "any_case": bool, "cases": {value: "#/$defs/Name"}}: which
+                    section it is for these values of the sibling; for others the declared section holds
+``reads`` and ``auto_raw`` may be stated once for a section; they then hold for each of its keys that says
+nothing else.
 """
 
 from __future__ import annotations
@@ -46,6 +51,9 @@ from typing import Any, ClassVar, Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 Consumer = Literal["deepspeed", "accelerate", "transformers", "trl"]
+Unknown = Literal["error", "ignored", "passed"]
+Null = Literal["absent", "error"]
+AutoRaw = Literal["default", "kept", "error"]
 Reads = Literal["lax", "raw", "int", "float", "bool", "str", "true", "truth"]
 
 
@@ -61,15 +69,18 @@ class Variants:
 class Section(BaseModel):
     """One mapping of a config file.
 
-    Class facts that subclasses set: ``unknown`` (what the library does with an unknown key), ``null`` (what it does
-    with ``section: null``), ``source`` (file of the library that reads it), ``library`` (its name), ``reads`` and
-    ``auto_raw`` (what holds for each key that does not state its own), ``variants`` (by name of the key).
+    Facts that subclasses set: ``unknown`` (what the library does with an unknown key), ``null`` (what it does
+    with ``section: null``), ``source`` (file of the library that reads it), ``library`` (its name),
+    ``reads`` and ``auto_raw`` (what holds for each key that does not state its own), ``variants`` (by name of
+    the key).
     """
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True, defer_build=True, protected_namespaces=())
+    model_config = ConfigDict(
+        extra="forbid", populate_by_name=True, defer_build=True, protected_namespaces=()
+    )
 
-    unknown: ClassVar[Literal["error", "ignored", "passed"]] = "error"
-    null: ClassVar[Literal["absent", "error"]] = "error"
+    unknown: ClassVar[Unknown] = "error"
+    null: ClassVar[Null] = "error"
     source: ClassVar[str] = ""
     library: ClassVar[str] = ""
     prefix: ClassVar[str] = ""
@@ -77,7 +88,7 @@ class Section(BaseModel):
     also: ClassVar[str] = ""
     readers: ClassVar[dict[str, str]] = {}
     reads: ClassVar[Reads | None] = None
-    auto_raw: ClassVar[Literal["default", "kept", "error"] | None] = None
+    auto_raw: ClassVar[AutoRaw | None] = None
     variants: ClassVar[dict[str, Variants]] = {}
 
 
@@ -90,7 +101,7 @@ def key(
     since: str | None = None,
     until: str | None = None,
     auto: dict[str, str] | None = None,
-    auto_raw: Literal["default", "kept", "error"] | None = None,
+    auto_raw: AutoRaw | None = None,
     aliases: tuple[str, ...] = (),
     deprecated: str | None = None,
     renamed_to: str | None = None,
@@ -104,7 +115,7 @@ def key(
     facts: dict[str, Any] | None = None,
     **field: Any,
 ) -> Any:
-    """Declare one key; ``field`` takes pydantic's own ``ge``, ``gt``, ``le``, ``lt``, ``examples``, ``alias``, ...
+    """Declare one key; ``field`` takes the words of pydantic: ``ge``, ``gt``, ``le``, ``lt``, ``examples``...
 
     A default that is a :class:`Section` class means: absent is the same as an empty section.
     """

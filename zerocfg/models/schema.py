@@ -3,13 +3,13 @@
 How the parts of a model appear:
 
 * every section is an entry of ``$defs`` under the name of its class; the root section is written out;
-* a key is a property; a union is ``anyOf`` with one branch for each kind of value, and the literal ``"auto"`` is a
-  branch of its own (``{"const": "auto"}``);
-* facts that JSON Schema has no word for are under ``x-zerocfg`` (see :mod:`zerocfg.models.base`); what a section says
-  about all its keys (``reads``, ``auto_raw``) is repeated at each scalar key;
+* a key is a property; a union is ``anyOf`` with one branch for each kind of value, and the literal ``"auto"``
+  is a branch of its own (``{"const": "auto"}``);
+* facts that JSON Schema has no word for are under ``x-zerocfg`` (see :mod:`zerocfg.models.base`); what a
+  section says about all its keys (``reads``, ``auto_raw``) is repeated at each scalar key;
 * other spellings of a key are ``patternProperties``, so that ``properties`` holds each key once;
-* ``additionalProperties`` is false wherever an unknown key is refused or ignored (an editor should underline both)
-  and true where it is handed on; ``x-zerocfg.unknown`` tells refused from ignored.
+* ``additionalProperties`` is false wherever an unknown key is refused or ignored (an editor should underline
+  both) and true where it is handed on; ``x-zerocfg.unknown`` tells refused from ignored.
 
 Annotations are compiled here rather than by pydantic, whose output differs between its releases.
 """
@@ -21,13 +21,15 @@ import json
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from zerocfg.models.base import Section
+
+if typing.TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -250,7 +252,7 @@ def compile_schema(model: type[Section], title: str = "") -> dict[str, Any]:
 
 
 class Entry(NamedTuple):
-    """One schema file: its name (``schemas/NAME.json``), its title, and the root section by module and class."""
+    """One schema file: name (``schemas/NAME.json``), title, and the module and class of its root section."""
 
     name: str
     title: str

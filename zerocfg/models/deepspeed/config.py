@@ -1,11 +1,8 @@
-"""The top level of a DeepSpeed JSON. It is read key by key with ``dict.get``: an unknown key is ignored in silence."""
+"""The top level of a DeepSpeed JSON. It is read with ``dict.get``: unknown keys are ignored in silence."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
-
-from annotated_types import Gt
-from pydantic import PositiveInt
 
 from zerocfg.models.base import key
 from zerocfg.models.deepspeed import features, monitor
@@ -13,7 +10,7 @@ from zerocfg.models.deepspeed.data import DataEfficiency
 from zerocfg.models.deepspeed.optimizer import Optimizer
 from zerocfg.models.deepspeed.precision import Bf16, DataTypes, Fp16, TorchAutocast
 from zerocfg.models.deepspeed.scheduler import Scheduler
-from zerocfg.models.deepspeed.section import Auto, CommDtype, Loose, Removed, any_case, filled
+from zerocfg.models.deepspeed.section import Auto, CommDtype, Loose, Positive, Removed, any_case, filled
 from zerocfg.models.deepspeed.zero import ZeroOptimization
 
 LogLevel = Annotated[
@@ -27,7 +24,7 @@ class DeepSpeedConfig(Loose):
 
     source = "deepspeed/runtime/config.py"
 
-    train_batch_size: PositiveInt | Auto | None = key(
+    train_batch_size: Positive | Auto | None = key(
         None,
         "Samples of one optimizer step over all ranks: micro batch * accumulation * data-parallel ranks.",
         unit="samples",
@@ -37,7 +34,7 @@ class DeepSpeedConfig(Loose):
         ),
         auto_raw="error",
     )
-    train_micro_batch_size_per_gpu: PositiveInt | Auto | None = key(
+    train_micro_batch_size_per_gpu: Positive | Auto | None = key(
         None,
         "Samples of one forward pass on one rank.",
         unit="samples",
@@ -46,7 +43,7 @@ class DeepSpeedConfig(Loose):
         ),
         auto_raw="error",
     )
-    gradient_accumulation_steps: PositiveInt | Auto | None = key(
+    gradient_accumulation_steps: Positive | Auto | None = key(
         None,
         "Forward passes of one optimizer step; absent and null: worked out from the batch sizes, else 1.",
         unit="micro batches",
@@ -56,7 +53,7 @@ class DeepSpeedConfig(Loose):
     managed_gradient_accumulation: bool = key(
         True, "The engine finds the accumulation boundary; false: the caller sets it.", since="0.19.4"
     )
-    steps_per_print: PositiveInt | None = key(None, "Steps between two progress lines.", unit="steps")
+    steps_per_print: Positive | None = key(None, "Steps between two progress lines.", unit="steps")
     gradient_clipping: float | Auto = key(
         1.0,
         "Largest global gradient norm; 0 is no clipping.",
@@ -88,15 +85,17 @@ class DeepSpeedConfig(Loose):
     dataloader_drop_last: bool = key(False, "Drop the last incomplete batch.")
     use_data_before_expert_parallelism: bool = key(False, "Order of ranks: data before expert parallel.")
     disable_python_gc: bool = key(False, "Turn Python's cyclic garbage collector off.")
-    vocabulary_size: int | None = key(None, "Only checked: warns when it is not a multiple of 8.")
+    vocabulary_size: int | None = key(
+        None, "Only checked: warns when it is not a multiple of 8.", auto_raw="error"
+    )
     log_level: LogLevel | None = key(None, "Level of DeepSpeed's logger.", ignore_case=True)
-    sequence_parallel_size: Annotated[int, Gt(0)] = key(
+    sequence_parallel_size: Positive = key(
         None,
         "Ranks of a sequence-parallel group; needs data_parallel_size beside it.",
         unit="ranks",
         auto_raw="error",
     )
-    data_parallel_size: Annotated[int, Gt(0)] = key(
+    data_parallel_size: Positive = key(
         None,
         "Data-parallel ranks; read only with sequence_parallel_size.",
         unit="ranks",

@@ -62,6 +62,13 @@ class RandomLtd(Loose):
     source = _SOURCE
 
     enabled: bool = key(False, "Drop tokens.")
+    total_layer_num: int = key(None, "Layers of the model.")
+    random_ltd_layer_num: int = key(None, "Layers that drop tokens.")
+    random_ltd_layer_id: list[int] = key(None, "Numbers of the layers that drop tokens.")
+    model_mask_name: str | None = key(None, "Name of the layer's argument with the attention mask.")
+    model_type: str = key(None, "encoder or decoder.")
+    hidden_state_order: str = key(None, "Order of the dimensions of the hidden states.")
+    random_ltd_schedule: dict[str, Any] = key(None, "How many tokens stay, by step.")
     layer_token_lr_schedule: dict[str, Any] = key(
         None, "Learning-rate schedule by layer tokens; not implemented."
     )

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from annotated_types import MinLen
-from pydantic import NonNegativeInt, PositiveInt
 
 from zerocfg.models.base import key
-from zerocfg.models.deepspeed.section import Auto, Loose, Strict, any_case
+from zerocfg.models.deepspeed.section import Auto, Count, Loose, Positive, Strict, any_case
 
 
 class ActivationCheckpointing(Loose):
-    """Options of deepspeed.checkpointing. They act only when the model calls its `configure`; HF models do not."""
+    """Options of deepspeed.checkpointing; they act only on models that call its `configure` (not HF ones)."""
 
     source = "deepspeed/runtime/activation_checkpointing/config.py"
 
@@ -163,7 +162,7 @@ class Pipeline(Loose):
         "best", "How layers are split; not used by the engine.", inert="set but read by nobody"
     )
     seed_layers: bool = key(False, "Seed each layer; not used by the engine.", inert="set but read by nobody")
-    activation_checkpoint_interval: NonNegativeInt = key(
+    activation_checkpoint_interval: Count = key(
         0, "Layers between two activation checkpoints; 0 is none.", auto_raw="error"
     )
     pipe_partitioned: bool = key(
@@ -185,7 +184,7 @@ class HybridEngine(Strict):
     source = "deepspeed/runtime/config.py"
 
     enabled: bool = key(False, "Use the hybrid engine.")
-    max_out_tokens: PositiveInt = key(512, "Longest generated sequence.", unit="tokens")
+    max_out_tokens: Positive = key(512, "Longest generated sequence.", unit="tokens")
     inference_tp_size: int = key(1, "Tensor-parallel ranks for generation.", unit="ranks")
     release_inference_cache: bool = key(False, "Free the KV cache after generation.")
     pin_parameters: bool = key(True, "Keep gathered parameters during generation.")
@@ -274,13 +273,13 @@ class ExpertParallel(Loose):
     )
     gate_up_impl: Literal["separate", "fused"] = key("separate", "Gate and up projections apart or in one.")
     comm_backend: Literal["comm", "deepep"] = key("comm", "Communication of tokens.")
-    comm_num_sm: PositiveInt = key(12, "SMs for communication (deepep).", auto_raw="error")
-    comm_qp_margin: NonNegativeInt = key(4, "Spare queue pairs (deepep).", auto_raw="error")
-    comm_max_tokens_per_rank: NonNegativeInt = key(
+    comm_num_sm: Positive = key(12, "SMs for communication (deepep).", auto_raw="error")
+    comm_qp_margin: Count = key(4, "Spare queue pairs (deepep).", auto_raw="error")
+    comm_max_tokens_per_rank: Count = key(
         0, "Most tokens that a rank routes; above 0 for deepep.", unit="tokens", auto_raw="error"
     )
-    num_expert_groups: PositiveInt | None = key(None, "Groups of experts.")
-    num_limited_groups: PositiveInt | None = key(None, "Groups that a token may use.")
+    num_expert_groups: Positive | None = key(None, "Groups of experts.")
+    num_limited_groups: Positive | None = key(None, "Groups that a token may use.")
     score_func: Literal["auto", "softmax", "sigmoid"] = key("auto", "Score of the router.")
     top_k: int | Auto = key("auto", "Experts per token.")
     load_balance_coeff: None = key(None, "Must be null: the feature is not supported yet.", auto_raw="error")

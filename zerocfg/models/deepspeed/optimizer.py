@@ -1,7 +1,8 @@
 """The ``optimizer`` section and the parameters of each optimizer that DeepSpeed builds itself.
 
-DeepSpeed hands ``params`` to a constructor; which one depends on the ``type``, on offload and on the device. A variant
-holds every parameter that one of the constructors behind its type knows: a key outside it fails with each of them.
+DeepSpeed hands ``params`` to a constructor; which one depends on the ``type``, on offload and on the device.
+A variant holds every parameter that one of the constructors behind its type knows: a key outside it fails
+with each of them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 from annotated_types import Len
 from pydantic import ConfigDict
 
-from zerocfg.models.base import Variants, key
+from zerocfg.models.base import Unknown, Variants, key
 from zerocfg.models.deepspeed.section import Auto, Loose, Removed, filled
 
 Betas = Annotated[list[float], Len(2, 2)]
@@ -40,7 +41,7 @@ class OptimizerParams(Loose):
 
     model_config = ConfigDict(extra="allow")
 
-    unknown = "passed"
+    unknown: ClassVar[Unknown] = "passed"
     source = "deepspeed/runtime/engine.py"
 
     lr: float | Auto = _learning_rate(None)
@@ -184,8 +185,8 @@ class Optimizer(Loose):
 
     type: str = key(
         None,
-        "adam, adamw, adagrad, lamb, lion, muon, muadam, muadamw or musgd in any case, or the exact name of a class "
-        "of torch.optim. 1-bit optimizers were removed.",
+        "adam, adamw, adagrad, lamb, lion, muon, muadam, muadamw, musgd in any case, or the exact name of a "
+        "class of torch.optim. 1-bit optimizers were removed.",
         examples=["AdamW", "Adam"],
     )
     params: OptimizerParams | None = key(None, "Arguments of the optimizer's constructor.")

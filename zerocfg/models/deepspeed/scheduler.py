@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import ConfigDict, PositiveInt
+from pydantic import ConfigDict
 
 from zerocfg.models.base import Variants, key
-from zerocfg.models.deepspeed.section import Auto, Loose, filled
+from zerocfg.models.deepspeed.section import Auto, Loose, Positive, filled
 
 _MIN_LR = filled(trainer="0", accelerate="0 with DummyScheduler")
 _MAX_LR = filled(trainer="learning_rate", accelerate="lr of the optimizer, with DummyScheduler")
@@ -22,7 +22,7 @@ _TOTAL = filled(
 
 
 class SchedulerParams(Loose):
-    """Parameters of a schedule of torch.optim.lr_scheduler; with the keys whose auto is filled whatever the type."""
+    """Parameters of a schedule of torch.optim.lr_scheduler; auto is filled in these keys for any type."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -31,7 +31,7 @@ class SchedulerParams(Loose):
 
     warmup_min_lr: float | list[float] | Auto = key(None, "Learning rate at the start.", auto=_MIN_LR)
     warmup_max_lr: float | list[float] | Auto = key(None, "Learning rate after the warm-up.", auto=_MAX_LR)
-    warmup_num_steps: PositiveInt | Auto = key(None, "Length of the warm-up.", unit="steps", auto=_WARMUP)
+    warmup_num_steps: Positive | Auto = key(None, "Length of the warm-up.", unit="steps", auto=_WARMUP)
     total_num_steps: int | Auto = key(None, "Length of the schedule.", unit="steps", auto=_TOTAL)
 
 
@@ -49,7 +49,7 @@ class WarmupLRParams(_Schedule):
     warmup_max_lr: float | list[float] | Auto | None = key(
         None, "Learning rate after the warm-up; null: that of the optimizer.", auto=_MAX_LR
     )
-    warmup_num_steps: PositiveInt | Auto = key(
+    warmup_num_steps: Positive | Auto = key(
         1000, "Length of the warm-up.", unit="steps", auto=_WARMUP, auto_raw="error"
     )
     warmup_type: str = key(
@@ -69,7 +69,7 @@ class WarmupDecayLRParams(_Schedule):
         "Learning rate after the warm-up. The default does not look at the optimizer; null does.",
         auto=_MAX_LR,
     )
-    warmup_num_steps: PositiveInt | Auto = key(
+    warmup_num_steps: Positive | Auto = key(
         1000, "Length of the warm-up.", unit="steps", auto=_WARMUP, auto_raw="error"
     )
     warmup_type: str = key(
@@ -84,7 +84,7 @@ class WarmupCosineLRParams(_Schedule):
         doc="Length of the schedule.", unit="steps", auto=_TOTAL, auto_raw="error"
     )
     warmup_min_ratio: float = key(0.0, "Share of the learning rate at the start.", unit="share")
-    warmup_num_steps: PositiveInt | Auto = key(
+    warmup_num_steps: Positive | Auto = key(
         1000, "Length of the warm-up.", unit="steps", auto=_WARMUP, auto_raw="error"
     )
     cos_min_ratio: float = key(0.0001, "Share of the learning rate at the end.", unit="share")

@@ -1,42 +1,46 @@
 """The two ways in which DeepSpeed reads a section, and the value types that several sections share.
 
 strict
-    A pydantic model with ``extra="forbid"``: unknown keys are errors, values are converted laxly (``"500000000"`` and
-    ``5e8`` are integers, ``"yes"`` is true), and a literal ``"auto"`` is dropped before validation, so the default is
-    used without a word (deepspeed/runtime/config_utils.py).
+    A pydantic model with ``extra="forbid"``: unknown keys are errors, values are converted laxly
+    (``"500000000"`` and ``5e8`` are integers, ``"yes"`` is true), and a literal ``"auto"`` is dropped before
+    validation, so the default is used without a word (deepspeed/runtime/config_utils.py).
 loose
-    Plain ``dict.get``: unknown keys are ignored, values are taken as they are, ``"auto"`` travels on as a string.
+    Plain ``dict.get``: unknown keys are ignored, values are taken as they are, ``"auto"`` travels on as a
+    string.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+from annotated_types import Ge, Gt
 from pydantic import AfterValidator, BeforeValidator
 
-from zerocfg.models.base import Section
+from zerocfg.models.base import AutoRaw, Null, Reads, Section, Unknown
 
 Auto = Literal["auto"]
+Count = Annotated[int, Ge(0)]
+Positive = Annotated[int, Gt(0)]
 
 
 class Strict(Section):
     """A section that DeepSpeed reads with a pydantic model."""
 
-    unknown = "error"
-    null = "error"
-    library = "deepspeed"
-    reads = "lax"
-    auto_raw = "default"
+    unknown: ClassVar[Unknown] = "error"
+    null: ClassVar[Null] = "error"
+    library: ClassVar[str] = "deepspeed"
+    reads: ClassVar[Reads | None] = "lax"
+    auto_raw: ClassVar[AutoRaw | None] = "default"
 
 
 class Loose(Section):
     """A section that DeepSpeed reads with ``dict.get``."""
 
-    unknown = "ignored"
-    null = "error"
-    library = "deepspeed"
-    reads = "raw"
-    auto_raw = "kept"
+    unknown: ClassVar[Unknown] = "ignored"
+    null: ClassVar[Null] = "error"
+    library: ClassVar[str] = "deepspeed"
+    reads: ClassVar[Reads | None] = "raw"
+    auto_raw: ClassVar[AutoRaw | None] = "kept"
 
 
 def _refuse(value: Any) -> Any:

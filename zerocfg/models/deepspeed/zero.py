@@ -6,10 +6,9 @@ import sys
 from typing import Annotated, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import NonNegativeInt, PositiveInt
 
 from zerocfg.models.base import key
-from zerocfg.models.deepspeed.section import Auto, Removed, Strict, filled
+from zerocfg.models.deepspeed.section import Auto, Count, Positive, Removed, Strict, filled
 
 Share = Annotated[float, Ge(0.0), Le(1.0)]
 Device = Literal["none", "cpu", "nvme"]
@@ -28,11 +27,11 @@ class OffloadParam(Strict):
 
     device: Device = key("none", "Where the parameters are kept; `none` is no offload.")
     nvme_path: str | None = key(None, "Directory on a local NVMe drive; needed for device `nvme`.")
-    buffer_count: NonNegativeInt = key(5, "Staging buffers for reads from NVMe.", unit="buffers")
-    buffer_size: NonNegativeInt = key(
+    buffer_count: Count = key(5, "Staging buffers for reads from NVMe.", unit="buffers")
+    buffer_size: Count = key(
         100_000_000, "Size of one NVMe staging buffer; no parameter shard may be larger.", unit="elements"
     )
-    max_in_cpu: NonNegativeInt = key(
+    max_in_cpu: Count = key(
         1_000_000_000, "Parameter elements kept in host memory when NVMe is used.", unit="elements"
     )
     pin_memory: bool = key(
@@ -50,7 +49,7 @@ class OffloadOptimizer(Strict):
 
     device: Device = key("none", "Where the states are kept. `nvme` works with stage 3 only.")
     nvme_path: str | None = key(None, "Directory on a local NVMe drive; needed for device `nvme`.")
-    buffer_count: NonNegativeInt = key(
+    buffer_count: Count = key(
         4,
         "Staging buffers for NVMe: at least the number of states of one parameter, 4 for Adam.",
         unit="buffers",
@@ -81,7 +80,7 @@ class ZenFlow(Strict):
         "auto", "When the important columns are chosen anew."
     )
     select_interval: int | Auto = key("auto", "Steps or epochs between two choices.", unit="steps or epochs")
-    update_interval: PositiveInt | Auto = key(
+    update_interval: Positive | Auto = key(
         "auto",
         "Steps between two updates of the unimportant columns. It replaces gradient_accumulation_steps.",
         unit="steps",
@@ -126,13 +125,13 @@ class ZeroOptimization(Strict):
     )
     contiguous_gradients: bool = key(
         True,
-        "Copy gradients into one buffer as they are made. Forced true by optimizer offload in stages 1 and 2.",
+        "Copy gradients into one buffer as they are made. Optimizer offload forces it in stages 1 and 2.",
     )
     reduce_scatter: bool = key(True, "Reduce each gradient to its owner instead of to every rank.")
-    reduce_bucket_size: PositiveInt | Auto = key(
+    reduce_bucket_size: Positive | Auto = key(
         500_000_000,
-        "Gradient elements reduced at a time. The buffer takes this many times the bytes of one element, twice "
-        "that with overlap_comm in stages 1 and 2.",
+        "Gradient elements reduced at a time. The buffer takes this many times the bytes of one element, "
+        "twice that with overlap_comm in stages 1 and 2.",
         unit="elements",
         auto=filled(trainer="hidden_size**2", accelerate="hidden_size**2"),
     )
@@ -142,7 +141,7 @@ class ZeroOptimization(Strict):
     allgather_partitions: bool = key(
         True, "Gather updated parameters with all-gather instead of broadcasts. Stage 3 does not use it."
     )
-    allgather_bucket_size: NonNegativeInt = key(
+    allgather_bucket_size: Count = key(
         500_000_000,
         "Parameter elements gathered at a time. Even for stages 1 and 2; stage 3 does not use it.",
         unit="elements",
@@ -158,7 +157,7 @@ class ZeroOptimization(Strict):
     offload_param: OffloadParam | None = key(None, "Offload of parameters; stage 3.")
     offload_optimizer: OffloadOptimizer | None = key(None, "Offload of optimizer states.")
     zenflow: ZenFlow | None = key(None, "Asynchronous optimizer offload.", since="0.17.5")
-    sub_group_size: NonNegativeInt = key(
+    sub_group_size: Count = key(
         1_000_000_000,
         "Elements of the local shard that the optimizer of stage 3 handles at a time.",
         unit="elements",
@@ -174,7 +173,7 @@ class ZeroOptimization(Strict):
     cpu_offload: bool | None = key(
         None, deprecated="write offload_optimizer: {device: cpu}", renamed_to="offload_optimizer.device"
     )
-    stage3_prefetch_bucket_size: NonNegativeInt | Auto = key(
+    stage3_prefetch_bucket_size: Count | Auto = key(
         50_000_000,
         "Parameter elements fetched ahead of their use.",
         unit="elements",
@@ -184,7 +183,7 @@ class ZeroOptimization(Strict):
             accelerate="int(0.9 * hidden_size**2)",
         ),
     )
-    stage3_param_persistence_threshold: NonNegativeInt | Auto = key(
+    stage3_param_persistence_threshold: Count | Auto = key(
         100_000,
         "Parameters with at most this many elements (counted before sharding) stay whole on every rank.",
         unit="elements",
@@ -193,19 +192,19 @@ class ZeroOptimization(Strict):
             trainer="10 * hidden_size with stage 3, else left to accelerate", accelerate="10 * hidden_size"
         ),
     )
-    stage3_model_persistence_threshold: NonNegativeInt = key(
+    stage3_model_persistence_threshold: Count = key(
         sys.maxsize,
         "Most elements that may stay whole in all.",
         unit="elements",
         aliases=("model_persistence_threshold",),
     )
-    stage3_max_live_parameters: NonNegativeInt = key(
+    stage3_max_live_parameters: Count = key(
         1_000_000_000,
         "Most gathered parameter elements on a rank at a time.",
         unit="elements",
         aliases=("max_live_parameters",),
     )
-    stage3_max_reuse_distance: NonNegativeInt = key(
+    stage3_max_reuse_distance: Count = key(
         1_000_000_000,
         "Keep a parameter that is used again within this many elements.",
         unit="elements",
@@ -213,7 +212,7 @@ class ZeroOptimization(Strict):
     )
     stage3_gather_16bit_weights_on_model_save: bool | Auto = key(
         False,
-        "Gather the sharded weights when the model is saved. Without it a stage 3 save leaves no model weights.",
+        "Gather the sharded weights to save the model. Without it a stage 3 save leaves no model weights.",
         aliases=("gather_16bit_weights_on_model_save",),
         auto=filled(accelerate="False"),
     )
@@ -245,7 +244,7 @@ class ZeroOptimization(Strict):
     parameter_alignment: bool = key(
         False, "Start each parameter of the flat buffer at 16 bytes. Stages 1 and 2."
     )
-    zero_hpz_partition_size: NonNegativeInt = key(
+    zero_hpz_partition_size: Count = key(
         1, "Ranks in the group of the secondary parameter copy (ZeRO++ hpZ).", unit="ranks"
     )
     zero_quantized_weights: bool = key(False, "Gather parameters in int8 (ZeRO++ qwZ).")
