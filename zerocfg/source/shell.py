@@ -1,0 +1,430 @@
+"""Launch lines of shell scripts, batch scripts, Makefiles and Markdown pages.
+
+The script is walked once from top to bottom, with the variables that are certain at each point. What only the
+running shell can know stays unknown; nothing is executed.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from itertools import pairwise
+
+from zerocfg.source.launch import LaunchFile, LaunchLine, Word
+from zerocfg.source.launchers import (
+    RUNNERS,
+    SHELLS,
+    WRAPPERS,
+    head,
+    like_script,
+    program,
+    read_options,
+    split_launcher,
+)
+from zerocfg.source.shell_expand import Expander, Value
+from zerocfg.source.shell_words import UNKNOWN, Chars, Token, tokens
+from zerocfg.source.text import BOM, SourceText, Span
+
+_MENTIONS = re.compile(r"accelerate|deepspeed|torchrun|torch\.distributed")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=", re.ASCII)
+_NAME = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
+_DECLARES = frozenset(("export", "declare", "typeset", "local", "readonly"))
+_OPENS = frozenset(("if", "for", "while", "until", "case", "select", "{"))
+_CLOSES = frozenset(("fi", "done", "esac", "}"))
+_BRANCHES = frozenset(("elif", "else"))
+_PASSES = frozenset(("then", "do", "!", "function", "coproc"))
+_ASKS = frozenset(("--deepspeed", "--deepspeed_config"))
+_TELLS = frozenset(("-h", "--help", "--version"))
+_MAX_NESTING = 6
+
+
+def read_launch_lines(source: SourceText) -> LaunchFile:
+    """The launch lines of a shell script, Makefile or Markdown page, told apart by the name. Never raises."""
+    found = LaunchFile(source)
+    if not _MENTIONS.search(source.text):
+        return found
+    name = source.name.replace("\\", "/").rpartition("/")[2].lower()
+    if name.endswith((".md", ".markdown", ".mdx", ".rst")):
+        from zerocfg.source.markdown import shell_blocks
+
+        for block in shell_blocks(source.text):
+            found.lines += read_shell(source, block)
+    elif (
+        name in ("makefile", "gnumakefile") or name.endswith((".mk", ".mak")) or name.startswith("makefile.")
+    ):
+        from zerocfg.source.makefile import recipes
+
+        for recipe, exported in recipes(source.text):
+            found.lines += read_shell(source, recipe, exported)
+    else:
+        start = 1 if source.text.startswith(BOM) else 0
+        text = source.text[start:]
+        found.lines += read_shell(source, Chars(text, range(start, start + len(text))))
+    return found
+
+
+def read_shell(
+    source: SourceText, chars: Chars, environment: dict[str, str | None] | None = None
+) -> list[LaunchLine]:
+    """The launch lines of one shell text, a part of the source."""
+    shell = _Shell(source, environment or {})
+    shell.run(chars, Span(0, len(source.text)), 0)
+    return shell.lines
+
+
+class _Block:
+    """A compound command: what its variables were before it and are after each finished branch.
+
+    Only the variables that the block assigns are kept, so a long script with many blocks stays cheap.
+    """
+
+    def __init__(self, word: str, directory: tuple[str | None, bool]) -> None:
+        self.word = word
+        self.directory = directory
+        self.before: dict[str, Value | _Unset] = {}
+        self.branches: list[dict[str, Value | _Unset]] = []
+        self.complete = word == "{"
+
+
+class _Unset:
+    """In place of the value of a variable that nobody has assigned."""
+
+
+_UNSET = _Unset()
+
+
+class _Shell:
+    def __init__(self, source: SourceText, environment: dict[str, str | None]) -> None:
+        self.source = source
+        self.inherited = environment
+        self.variables: dict[str, Value] = {}
+        self.exported: set[str] = set()
+        self.export_all = False
+        self.directory: str | None = None
+        self.directory_known = True
+        self.lines: list[LaunchLine] = []
+        self.blocks: list[_Block] = []
+
+    def run(self, chars: Chars, outer: Span, nesting: int) -> None:
+        command: list[Token] = []
+        depth = len(self.blocks)
+        for token in tokens(chars.text):
+            if token.kind == "redirect":
+                continue
+            if token.kind == "word":
+                if not command and self._keyword(token.text):
+                    continue
+                command.append(token)
+                if len(command) == 3 and command[0].text == "case" and token.text == "in":
+                    command = []
+                continue
+            if token.text == "(":
+                if len(command) == 1 and command[0].text not in ("", "case"):  # name() { ... }
+                    command = []
+                self._open("(")
+            elif token.text == ")":
+                if self.blocks and self.blocks[-1].word == "case":
+                    command = []  # a pattern
+                    continue
+                self._command(chars, command, outer, nesting)
+                self._close(("(",))
+            else:
+                self._command(chars, command, outer, nesting)
+                if token.text.startswith(";;") or token.text == ";&":
+                    self._branch()
+            command = []
+        self._command(chars, command, outer, nesting)
+        del self.blocks[depth:]
+
+    # Compound commands
+
+    def _keyword(self, word: str) -> bool:
+        """Whether the word at the start of a command belongs to a compound command and not to the command."""
+        if word in _OPENS:
+            self._open(word)
+            return word not in ("for", "select", "case")
+        if word in _BRANCHES:
+            self._branch()
+            if word == "else" and self.blocks:
+                self.blocks[-1].complete = True
+            return True
+        if word in _CLOSES:
+            self._close(tuple(_OPENS))
+            return True
+        return word in _PASSES
+
+    def _open(self, word: str) -> None:
+        self.blocks.append(_Block(word, (self.directory, self.directory_known)))
+
+    def _branch(self) -> None:
+        if self.blocks:
+            block = self.blocks[-1]
+            block.branches.append(self._current(block))
+            self._restore(block)
+
+    def _current(self, block: _Block) -> dict[str, Value | _Unset]:
+        return {name: self.variables.get(name, _UNSET) for name in block.before}
+
+    def _restore(self, block: _Block) -> None:
+        for name, value in block.before.items():
+            if isinstance(value, _Unset):
+                self.variables.pop(name, None)
+            else:
+                self.variables[name] = value
+
+    def _close(self, words: tuple[str, ...]) -> None:
+        if not self.blocks or self.blocks[-1].word not in words:
+            return
+        block = self.blocks.pop()
+        ways = [*block.branches, self._current(block)]
+        self._restore(block)
+        if block.word == "(":  # a subshell leaves nothing behind
+            self.directory, self.directory_known = block.directory
+            return
+        if block.word != "{" and (self.directory, self.directory_known) != block.directory:
+            self.directory, self.directory_known = None, False
+        if not block.complete:
+            ways.append(block.before)
+        for name, before in block.before.items():
+            values = [way.get(name, before) for way in ways]
+            first = values[0]
+            if isinstance(first, _Unset) or not all(_same(value, first) for value in values):
+                self._assign(name, None)
+            else:
+                self._assign(name, first)
+
+    def _assign(self, name: str, value: Value | _Unset) -> None:
+        """Set a variable, remembering for the block around what it was."""
+        if self.blocks:
+            self.blocks[-1].before.setdefault(name, self.variables.get(name, _UNSET))
+        if isinstance(value, _Unset):
+            self.variables.pop(name, None)
+        else:
+            self.variables[name] = value
+
+    # Simple commands
+
+    def _command(self, chars: Chars, command: list[Token], outer: Span, nesting: int) -> None:
+        if not command:
+            return
+        expander = Expander(self.variables, self._assign)
+        at = 0
+        prefix: list[tuple[str, Value]] = []
+        while at < len(command) and _ASSIGNMENT.match(command[at].text):
+            prefix.append(self._assigned(chars, command[at], expander))
+            at += 1
+        if at == len(command):
+            for name, value in prefix:
+                self._set(name, value)
+            return
+        first = command[at].text
+        if first in ("for", "select") and at + 1 < len(command):
+            self._assign(command[at + 1].text, None)
+            return
+        if first == "case":
+            return
+        if first in _DECLARES:
+            self._declare(chars, command[at:], expander)
+            return
+        words: list[Word] = []
+        for token in command[at:]:
+            words += _words(self.source.text, chars, token, expander, outer)
+        if not words:
+            return
+        span = _span(chars.at[command[0].start : command[-1].end], outer)
+        self._simple(words, dict(prefix), span, nesting)
+
+    def _assigned(self, chars: Chars, token: Token, expander: Expander) -> tuple[str, Value]:
+        """Name and value of an assignment word."""
+        found = _ASSIGNMENT.match(token.text)
+        assert found is not None
+        name, index, append = found.groups()
+        start = token.start + found.end()
+        if index:
+            return name, None
+        value: Value
+        if chars.text.startswith("(", start):
+            value = expander.array(chars.part(start + 1, max(start + 1, token.end - 1)))
+        else:
+            value = expander.text(chars.part(start, token.end))
+        if not append:
+            return name, value
+        before = self.variables.get(name)
+        if isinstance(before, Chars) and isinstance(value, Chars):
+            return name, Chars(before.text + value.text, [*before.at, *value.at])
+        if isinstance(before, list) and isinstance(value, list):
+            return name, before + value
+        return name, None
+
+    def _set(self, name: str, value: Value) -> None:
+        self._assign(name, value)
+        if self.export_all:
+            self.exported.add(name)
+
+    def _declare(self, chars: Chars, command: list[Token], expander: Expander) -> None:
+        export = command[0].text == "export"
+        for token in command[1:]:
+            if token.text.startswith("-"):
+                export = export or "x" in token.text
+            elif _ASSIGNMENT.match(token.text):
+                name, value = self._assigned(chars, token, expander)
+                self._set(name, value)
+                if export:
+                    self.exported.add(name)
+            elif export and _NAME.match(token.text):
+                self.exported.add(token.text)
+
+    def _simple(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:
+        name = program(words[0])
+        if name == "cd" or name == "pushd":
+            self._cd(words[1].value if len(words) > 1 else None)
+        elif name == "popd":
+            self.directory, self.directory_known = None, False
+        elif name == "unset":
+            for word in words[1:]:
+                self._assign(word.value or "", _UNSET)
+                self.exported.discard(word.value or "")
+        elif name in ("read", "mapfile", "readarray", "getopts"):
+            for word in words[1:]:
+                if word.value and _NAME.match(word.value):
+                    self._assign(word.value, None)
+        elif name == "set" and len(words) > 1:
+            self.export_all = self.export_all or words[1].value in ("-a", "-o")
+        elif name == "eval":
+            joined = _joined(words[1:], self.source.text)
+            self._nested(joined, span, nesting)
+        elif name == "function":
+            return
+        else:
+            self._start(words, prefix, span, nesting)
+
+    def _cd(self, target: str | None) -> None:
+        if target is None or target.startswith(("-", "~")):
+            self.directory, self.directory_known = None, False
+        elif target.startswith("/"):
+            self.directory, self.directory_known = posixpath.normpath(target), True
+        elif self.directory_known:
+            self.directory = posixpath.normpath(posixpath.join(self.directory or "", target))
+
+    def _nested(self, chars: Chars, span: Span, nesting: int) -> None:
+        if nesting < _MAX_NESTING and len(chars.text) <= 20_000:
+            self.run(chars, span, nesting + 1)
+
+    def _start(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:
+        """A program is started: find the launcher in it, if need be behind ``srun`` and its like."""
+        environment = {name: _text(value) for name, value in prefix.items()}
+        wrapped = False
+        for at, word in enumerate(words):
+            name = program(word)
+            found = head(words, at)
+            if found:
+                launcher, begin = found
+                options, script, module, arguments = split_launcher(launcher, words[begin:])
+                script_options = read_options(arguments)
+                if launcher == "python":
+                    if script is None or not any(option.name in _ASKS for option in script_options):
+                        return
+                elif script is None and (not options or any(option.name in _TELLS for option in options)):
+                    return
+                named = at > 0 and (words[at - 1].value or "").startswith("-")  # docker build -t deepspeed .
+                if named and not module and script is not None and not like_script(script):
+                    continue
+                self.lines.append(
+                    LaunchLine(
+                        launcher,
+                        options,
+                        script,
+                        arguments,
+                        script_options,
+                        {**self._environment(), **environment},
+                        span,
+                        module or any(o.name == "-m" for o in options),
+                        self.directory,
+                    )
+                )
+                return
+            if name in SHELLS:
+                self._shell(words, at, span, nesting)
+                return
+            if name in WRAPPERS:
+                if name in RUNNERS and not any(word.value in ("run", "exec") for word in words[at + 1 :]):
+                    return  # conda install deepspeed
+                wrapped = True
+            elif not wrapped:
+                return
+            elif word.value and name == word.value and _ASSIGNMENT.match(word.value):
+                left, _, right = word.value.partition("=")
+                environment[left] = right
+
+    def _shell(self, words: list[Word], at: int, span: Span, nesting: int) -> None:
+        """``bash -c "..."``: the text is read with the variables known here."""
+        for index in range(at + 1, len(words) - 1):
+            option = words[index].value or ""
+            if not option.startswith("-"):
+                return
+            if re.fullmatch(r"-[a-z]*c", option):
+                word = words[index + 1]
+                if isinstance(word, _Placed):
+                    self._nested(word.chars, span, nesting)
+                return
+
+    def _environment(self) -> dict[str, str | None]:
+        mine = {name: _text(self.variables[name]) for name in self.exported if name in self.variables}
+        return {**self.inherited, **dict(sorted(mine.items()))}
+
+
+class _Placed(Word):
+    """A word that still has the place of each of its characters."""
+
+    __slots__ = ("chars",)
+    chars: Chars
+
+
+def _words(text: str, chars: Chars, token: Token, expander: Expander, outer: Span) -> list[Word]:
+    whole = _span(chars.at[token.start : token.end], outer)
+    fields = expander.fields(chars.part(token.start, token.end))
+    words: list[Word] = []
+    for field in fields:
+        span = whole
+        if len(fields) > 1 and field.at:
+            span = _span(field.at, whole)
+        word = _Placed(text[span.start : span.end], None if UNKNOWN in field.text else field.text, span)
+        object.__setattr__(word, "chars", field)
+        words.append(word)
+    return words
+
+
+def _span(at: object, fallback: Span) -> Span:
+    """The range that characters come from; ``fallback`` when they come from several places."""
+    offsets = at if isinstance(at, (list, range, tuple)) else ()
+    if not offsets:
+        return fallback
+    low, high = offsets[0], offsets[-1]
+    if not isinstance(offsets, range):
+        ascending = all(one <= two for one, two in pairwise(offsets))
+        if not ascending or high - low > 2 * len(offsets) + 80:
+            return fallback
+    return Span(low, high + 1)
+
+
+def _joined(words: list[Word], text: str) -> Chars:
+    parts: list[str] = []
+    at: list[int] = []
+    for word in words:
+        if isinstance(word, _Placed):
+            parts.append(word.chars.text + " ")
+            at.extend(word.chars.at)
+            at.append(max(word.span.end - 1, 0))
+    return Chars("".join(parts), at)
+
+
+def _text(value: Value) -> str | None:
+    return value.text if isinstance(value, Chars) and UNKNOWN not in value.text else None
+
+
+def _same(one: Value | _Unset, other: Value | _Unset) -> bool:
+    if isinstance(one, Chars) and isinstance(other, Chars):
+        return one.text == other.text
+    if isinstance(one, list) and isinstance(other, list):
+        return [part.text for part in one] == [part.text for part in other]
+    return one is None and other is None

@@ -1,0 +1,177 @@
+"""The words of a shell text: where they begin and end, and what they expand to.
+
+Texts are :class:`Chars`: every character remembers the offset in the file that it came from, so that a word
+that went through a variable, a Makefile or ``bash -c "..."`` still knows its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+UNKNOWN = "\0"
+"""Stands for text that only the running shell knows."""
+
+MAX_VALUE = 20_000
+
+_PLAIN = re.compile(r"[^\s;&|<>()\"'\\$`]+")
+_SPECIAL = re.compile(r"[\"'\\$`(){}]")
+_BLANK = re.compile(r"(?:[ \t\r\f\v]|\\\r?\n)+")
+_COMMENT = re.compile(r"#[^\n]*")
+_REDIRECT = re.compile(r"(?:\d+|\{\w+\})?(?:<<<|<<-?|>>|>\||<>|>&|<&|<|>)|&>>?")
+_OPERATOR = re.compile(r"\n|;;&?|;&?|&&|\|\|?&?|&|\(|\)")
+_ARRAY = re.compile(r"[A-Za-z_]\w*\+?=\Z")
+
+
+class Chars(NamedTuple):
+    """A text and, for every character, the offset in the file."""
+
+    text: str
+    at: Sequence[int]
+
+    def part(self, start: int, end: int) -> Chars:
+        return Chars(self.text[start:end], self.at[start:end])
+
+
+class Token(NamedTuple):
+    """``kind``: "word", "operator" or "redirect" (its target is left out); ``start`` and ``end`` index the text."""
+
+    kind: str
+    start: int
+    end: int
+    text: str
+
+
+def tokens(text: str) -> Iterator[Token]:
+    """Words and operators. Comments, redirections' targets and the bodies of here-documents are passed over."""
+    at = 0
+    size = len(text)
+    heredocs: list[tuple[str, bool]] = []
+    skip_word = False
+    heredoc: str | None = None
+    while at < size:
+        blank = _BLANK.match(text, at)
+        if blank:
+            at = blank.end()
+            continue
+        if text[at] == "#":
+            at = _COMMENT.match(text, at).end()  # type: ignore[union-attr]
+            continue
+        redirect = _REDIRECT.match(text, at)
+        if redirect:
+            yield Token("redirect", at, redirect.end(), redirect[0])
+            at = redirect.end()
+            skip_word = True
+            heredoc = redirect[0] if "<<" in redirect[0] and "<<<" not in redirect[0] else None
+            continue
+        operator = _OPERATOR.match(text, at)
+        if operator:
+            yield Token("operator", at, operator.end(), operator[0])
+            at = operator.end()
+            skip_word = False
+            if operator[0] == "\n" and heredocs:
+                at = _after_heredocs(text, at, heredocs)
+                heredocs = []
+            continue
+        end = word_end(text, at)
+        if end == at:  # white space that is neither blank nor a line end (U+00A0 and its like)
+            end = at + 1
+        if skip_word:
+            if heredoc is not None:
+                heredocs.append((re.sub(r"[\"'\\]", "", text[at:end]), heredoc.endswith("-")))
+            skip_word = False
+            heredoc = None
+        else:
+            yield Token("word", at, end, text[at:end])
+        at = end
+
+
+def _after_heredocs(text: str, at: int, heredocs: list[tuple[str, bool]]) -> int:
+    for mark, tabs in heredocs:
+        while at < len(text):
+            end = text.find("\n", at)
+            end = len(text) if end < 0 else end
+            line = text[at:end].rstrip("\r")
+            at = min(end + 1, len(text))
+            if (line.lstrip("\t") if tabs else line) == mark:
+                break
+    return at
+
+
+def word_end(text: str, at: int) -> int:
+    """The end of the word that starts at ``at``."""
+    start = at
+    size = len(text)
+    while at < size:
+        plain = _PLAIN.match(text, at)
+        if plain:
+            at = plain.end()
+            continue
+        mark = text[at]
+        if mark == "(":
+            if not _ARRAY.match(text[start:at]):
+                return at
+            at = nested_end(text, at + 1, ")")
+        elif mark == "'":
+            at = _single_end(text, at + 1)
+        elif mark == '"':
+            at = nested_end(text, at + 1, '"')
+        elif mark == "`":
+            at = nested_end(text, at + 1, "`")
+        elif mark == "\\":
+            at += 2
+        elif mark == "$":
+            at = dollar_end(text, at)
+        else:
+            return at
+    return min(at, size)
+
+
+def dollar_end(text: str, at: int) -> int:
+    """The end of the ``$...`` at ``at``, for the forms with brackets and quotes; else just behind the dollar."""
+    follows = text[at + 1 : at + 2]
+    if follows == "(":
+        return nested_end(text, at + 2, ")")
+    if follows == "{":
+        return nested_end(text, at + 2, "}")
+    if follows == "'":
+        end = at + 2
+        while end < len(text) and text[end] != "'":
+            end += 2 if text[end] == "\\" else 1
+        return min(end + 1, len(text))
+    return at + 1
+
+
+def _single_end(text: str, at: int) -> int:
+    end = text.find("'", at)
+    return len(text) if end < 0 else end + 1
+
+
+def nested_end(text: str, at: int, closer: str) -> int:
+    """Behind the ``closer`` that ends what was opened before ``at``; the end of the text when it never ends."""
+    stack = [closer]
+    size = len(text)
+    while stack:
+        found = _SPECIAL.search(text, at)
+        if not found:
+            return size
+        at = found.end()
+        mark, top = found[0], stack[-1]
+        if mark == "\\":
+            at += 1
+        elif mark == top:
+            stack.pop()
+        elif mark == "'":
+            if top != '"':
+                at = _single_end(text, at)
+        elif mark in '"`':
+            stack.append(mark)
+        elif mark == "$":
+            follows = text[at : at + 1]
+            if follows in ("(", "{"):
+                stack.append(")" if follows == "(" else "}")
+                at += 1
+        elif mark == "(" and top == ")":
+            stack.append(")")
+    return min(at, size)
