@@ -1,0 +1,55 @@
+"""Hardware profiles on disk, and the one way to turn what a user wrote into a profile."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from zerocfg.hardware.catalogue import parse_hardware
+from zerocfg.models.hardware import HardwareProfile
+
+
+def load_hardware(text: str) -> HardwareProfile:
+    """A profile from a path to a JSON file or from a name such as ``8xA100-80GB``.
+
+    Raises ValueError with one line: no such file, not JSON, a wrong key, an unknown accelerator.
+    """
+    if text.lower().endswith(".json"):
+        return read_profile(Path(text))
+    return parse_hardware(text)
+
+
+def read_profile(path: Path) -> HardwareProfile:
+    """The profile that ``zerocfg probe -o`` wrote. Raises ValueError with one line."""
+    try:
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ValueError(f"{path}: cannot be read: {reason}") from None
+    try:
+        return HardwareProfile.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{path}: {place + ': ' if place else ''}{first['msg']}") from None
+
+
+def write_text(profile: HardwareProfile) -> str:
+    """The profile as JSON text, keys in the order of the model, unknown values left out."""
+    return profile.model_dump_json(indent=2, exclude_none=True) + "\n"
+
+
+def save(profile: HardwareProfile, path: Path) -> None:
+    """Write the profile so that a reader never sees half of it. Raises OSError, naming the path."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with partial.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(write_text(profile))
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from None
