@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from zerocfg.run.kinds import MARKERS, guess_unread, sniff
 from zerocfg.run.model import SourceFile
-from zerocfg.source.load import decode, load_as, read_bytes
+from zerocfg.source.launch import LaunchLine
+from zerocfg.source.load import Format, decode, load_as, read_bytes
 from zerocfg.source.markdown import read_markdown
 from zerocfg.source.node import Document, Problem
 from zerocfg.source.shell import read_launch_lines
-from zerocfg.source.text import SourceText, Span
+from zerocfg.source.text import SourceText
 
 CONFIG_SUFFIXES = (".json", ".hjson", ".yaml", ".yml")
 SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".mk")
@@ -25,7 +26,11 @@ _LAUNCHERS = (b"accelerate", b"deepspeed", b"torchrun", b"torch.distributed")
 
 
 def is_launch_file(path: Path) -> bool:
-    return path.suffix in SHELL_SUFFIXES or path.name in ("Makefile", "makefile", "GNUmakefile") or path.suffix == ".md"
+    return (
+        path.suffix in SHELL_SUFFIXES
+        or path.name in ("Makefile", "makefile", "GNUmakefile")
+        or path.suffix == ".md"
+    )
 
 
 def walk(folder: Path) -> Iterator[Path]:
@@ -34,7 +39,9 @@ def walk(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(
             name
             for name in folders
-            if not name.startswith(".") and name not in SKIPPED_FOLDERS and not (Path(root) / name / "pyvenv.cfg").exists()
+            if not name.startswith(".")
+            and name not in SKIPPED_FOLDERS
+            and not (Path(root) / name / "pyvenv.cfg").exists()
         )
         for name in sorted(names):
             path = Path(root) / name
@@ -51,17 +58,21 @@ def display_name(path: Path) -> str:
 
 
 class Files:
-    """Every file is read once, whoever asks for it."""
+    """Every file is read once, whoever asks for it.
 
-    def __init__(self) -> None:
+    ``overlay`` holds texts, by real path, that stand in for what is on disk (a fix that is being tried).
+    """
+
+    def __init__(self, overlay: Mapping[str, str] | None = None) -> None:
         self._read: dict[str, SourceFile] = {}
+        self._overlay = overlay or {}
 
     def open(self, path: Path, text: str | None = None) -> SourceFile:
         """Read one file; ``text`` replaces what is on disk (stdin). Never raises: problems are in the document."""
         key = os.path.realpath(path)
         found = self._read.get(key)
         if found is None:
-            found = self._read[key] = _read(path, text)
+            found = self._read[key] = _read(path, self._overlay.get(key, text))
         return found
 
     def peek(self, path: Path) -> SourceFile | None:
@@ -96,22 +107,17 @@ def _read(path: Path, text: str | None) -> SourceFile:
         return SourceFile(name, guess_unread("", name), empty, document, path)
     if is_launch_file(path):
         return SourceFile(name, "launch", source, None, path)
-    document = load_as(source, _format(path, source.text))
+    document = load_as(source, _format(path))
     if document.root is None:
         return SourceFile(name, guess_unread(source.text, name), source, document, path)
     return SourceFile(name, sniff(document.data(), name), source, document, path)
 
 
-def _format(path: Path, text: str) -> str:
-    if path.suffix in (".json", ".hjson"):
-        return "json"
-    return "yaml"
+def _format(path: Path) -> Format:
+    return "json" if path.suffix in (".json", ".hjson") else "yaml"
 
 
-def launch_lines(file: SourceFile):  # type: ignore[no-untyped-def]
+def launch_lines(file: SourceFile) -> list[LaunchLine]:
     """The launch lines of a launch file."""
     reader = read_markdown if file.name.endswith(".md") else read_launch_lines
     return reader(file.source).lines
-
-
-__all__ = ["Files", "Span", "display_name", "is_launch_file", "launch_lines", "walk"]
