@@ -1,14 +1,16 @@
-"""Compare what a rule claims with what was observed. Pure functions; an empty list means that the claim holds."""
+"""Compare what a rule claims with what was observed. Pure functions; an empty list means that the claim
+holds."""
 
 from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from zerocfg.rules.proof import Proof
+if TYPE_CHECKING:
+    from zerocfg.rules.proof import Proof
 
-from .harness import Observation
+    from .harness import Observation
 
 
 def contradictions(proof: Proof, seen: Observation, good: bool) -> list[str]:
@@ -36,7 +38,8 @@ def contradictions(proof: Proof, seen: Observation, good: bool) -> list[str]:
 
 
 def same(name: str, value: Any, expected: Any) -> bool:
-    """``log`` is searched for a regular expression (None: nothing is asked of it); all else is compared with its type.
+    """``log`` is searched for a regular expression (None: nothing is asked of it); all else is compared
+    with its type.
 
     A bool is not a number and a string is not what it spells, but 1 and 1.0 are one number.
     """

@@ -11,7 +11,8 @@ PROOFS = "executed_proof"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All proofs of a rule on one pytest-xdist worker (under --dist loadgroup); each worker has one zygote."""
+    """All proofs of a rule on one pytest-xdist worker (under --dist loadgroup); each worker has one
+    zygote."""
     for item in items:
         spec = getattr(item, "callspec", None)
         if "/proofs/" in item.nodeid:

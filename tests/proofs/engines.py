@@ -1,16 +1,18 @@
 """What is seen of a live engine, and how its making is watched.
 
-``deepspeed.initialize`` and ``DeepSpeedConfig`` are wrapped, so that an error is laid to the phase in which it was
-raised, whoever called them: up to the end of DeepSpeedConfig it is "parse", then "init".
+``deepspeed.initialize`` and ``DeepSpeedConfig`` are wrapped, so that an error is laid to the phase in which
+it was raised, whoever called them: up to the end of DeepSpeedConfig it is "parse", then "init".
 """
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from progress import Progress
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from progress import Progress
 
 DTYPES = {"no": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8"}
 
@@ -79,7 +81,8 @@ def see_engine(progress: Progress, engine: Any) -> None:
 
 
 def see_plain(progress: Progress, model: Any, trainer: Any) -> None:
-    """An engine that is not DeepSpeed's. ``trainer`` None: an own loop, which has no arguments to read from."""
+    """An engine that is not DeepSpeed's. ``trainer`` None: an own loop, which has no arguments to read
+    from."""
     import torch
 
     group = torch.distributed.is_available() and torch.distributed.is_initialized()
@@ -109,10 +112,11 @@ def see_optimizer(progress: Progress, optimizer: Any, scheduler: Any) -> None:
 
 
 def see_weights(progress: Progress, folder: Path, model: Any) -> None:
-    """``weights``: "complete", "empty", "partial" or "missing"; ``weights.elements`` and ``weights.expected`` counts.
+    """``weights``: "complete", "empty", "partial" or "missing"; ``weights.elements`` and
+    ``weights.expected`` counts.
 
-    ``folder`` is read back and compared with the parameters of ``model``; a parameter saved under the name of the one
-    that it is tied to counts as saved.
+    ``folder`` is read back and compared with the parameters of ``model``; a parameter saved under the name
+    of the one that it is tied to counts as saved.
     """
     expected: dict[str, int] = {}
     seen: set[int] = set()
@@ -144,7 +148,8 @@ def read_weights(folder: Path) -> dict[str, int] | None:
     files = sorted(folder.glob("*.safetensors"))
     for file in files:
         with safe_open(file, framework="pt") as content:
-            found.update((name, math.prod(content.get_slice(name).get_shape())) for name in content.keys())  # noqa: SIM118
+            names = list(content.keys())
+            found.update((name, math.prod(content.get_slice(name).get_shape())) for name in names)
     for file in sorted(folder.glob("pytorch_model*.bin")):
         state = torch.load(file, map_location="cpu", weights_only=True)
         found.update((name, tensor.numel()) for name, tensor in state.items())

@@ -1,12 +1,14 @@
 """Play a small example on the real libraries and tell what was seen.
 
     from .harness import observe
-    seen = observe({"accelerate.yaml": "...", "recipe.yaml": "..."}, consumer="transformers", until="save", ranks=2)
+    seen = observe({"accelerate.yaml": "...", "recipe.yaml": "..."}, "transformers", until="save", ranks=2)
     seen.reached, seen.error, seen.value("engine.stage"), seen.log
 
-By hand, for a folder of files:  python tests/proofs/harness.py FOLDER [--consumer C] [--until PHASE] [--ranks N]
+By hand, for a folder of files:  python tests/proofs/harness.py FOLDER [--consumer C] [--until PHASE]
+[--ranks N]
 
-The libraries live in another process (zygote.py), started at the first call and kept for the life of this one.
+The libraries live in another process (zygote.py), started at the first call and kept for the life of this
+one.
 """
 
 from __future__ import annotations
@@ -60,7 +62,8 @@ class Observation:
     ranks: list[dict[str, Any]] = field(default_factory=list)
 
     def value(self, name: str) -> Any:
-        """The observed value of a name of zerocfg/rules/proof.py; ABSENT when nothing of that name was seen."""
+        """The observed value of a name of zerocfg/rules/proof.py; ABSENT when nothing of that name was
+        seen."""
         return self.log if name == "log" else self.values.get(name, ABSENT)
 
     def passed(self, phase: str) -> bool:
@@ -135,7 +138,8 @@ def observe(
     limit: float = LIMIT,
     disturb: dict[str, Any] | None = None,
 ) -> Observation:
-    """Play ``files`` up to and including the phase ``until`` with ``ranks`` processes, within ``limit`` seconds.
+    """Play ``files`` up to and including the phase ``until`` with ``ranks`` processes, within ``limit``
+    seconds.
 
     ``disturb`` {"rank", "phase", "signal"}: that rank sends itself the signal at the start of the phase.
     """
@@ -209,7 +213,8 @@ def first_failure(
         elif rank is not None and codes.get(str(rank), [0])[0] != 0:
             code, ended = codes[str(rank)]
             how = f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-            # The end of a process is seen a little after its partners feel it; an abort is mostly such a feeling.
+            # The end of a process is seen a little after its partners feel it; an abort is mostly such a
+            # feeling.
             before = 0.0 if code == -signal.SIGABRT else 1.0
             found.append((ended - before, Failed(report["current"], "Crash", f"rank {rank} {how}", rank)))
     return min(found, key=lambda item: item[0])[1] if found else None

@@ -1,7 +1,9 @@
-"""Phases "read" and "launch": each file by its own reader, then accelerate's real launcher up to the spawning.
+"""Phases "read" and "launch": each file by its own reader, then accelerate's real launcher up to the
+spawning.
 
-`accelerate.commands.launch.launch_command` runs whole, in this process; only the two calls that would start other
-processes (torchrun's ``run`` and ``subprocess.Popen``) are replaced by ones that note what they were given.
+`accelerate.commands.launch.launch_command` runs whole, in this process; only the two calls that would start
+other processes (torchrun's ``run`` and ``subprocess.Popen``) are replaced by ones that note what they were
+given.
 """
 
 from __future__ import annotations
@@ -12,17 +14,19 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from progress import Progress
+if TYPE_CHECKING:
+    from progress import Progress
 
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 LAUNCHERS = ("accelerate", "accelerate-launch", "torchrun", "deepspeed", "python", "python3")
 
 
 def read_files(progress: Progress, files: list[str], consumer: str) -> None:
-    """Each file by the reader that its consumer uses. Seen as ``read.<key path>``; the first file that has it wins."""
+    """Each file by the reader that its consumer uses. Seen as ``read.<key path>``; the first file that has
+    it wins."""
     progress.begin("read")
     for name in files:
         data = read(Path(name), consumer)
@@ -52,7 +56,8 @@ def read(path: Path, consumer: str) -> Any:
 def launch_line(files: list[str]) -> tuple[dict[str, str], list[str]]:
     """Environment and words of the command that starts the training.
 
-    The first line of ``train.sh`` that calls a launcher (with what it exports before), or what fits the files.
+    The first line of ``train.sh`` that calls a launcher (with what it exports before), or what fits the
+    files.
     """
     if "train.sh" not in files:
         script = ["train.py", *(["--config", "recipe.yaml"] if "recipe.yaml" in files else [])]
@@ -70,20 +75,21 @@ def launch_line(files: list[str]) -> tuple[dict[str, str], list[str]]:
             here.update([words.pop(0).split("=", 1)])
         if words[:1] in (["exec"], ["env"]):
             words.pop(0)
-        if words and os.path.basename(words[0]) in LAUNCHERS:
+        if words and Path(words[0]).name in LAUNCHERS:
             return {**environment, **here}, words
     raise ValueError("train.sh has no line that launches a training script")
 
 
 def launch(progress: Progress, files: list[str]) -> dict[str, Any]:
-    """Play the launch line. Returns {"environment", "script": words after the script, "kind": "ranks" or "process"}.
+    """Play the launch line. Returns {"environment", "script": words after the script, "kind": "ranks" or
+    "process"}.
 
     "process" is a launcher that starts one process without a rendezvous, whatever number was asked for.
     """
     progress.begin("launch")
     environment, words = launch_line(files)
     os.environ.update(environment)
-    program = os.path.basename(words[0])
+    program = Path(words[0]).name
     result: dict[str, Any] = {"kind": "process" if program.startswith("python") else "ranks"}
     if program in ("accelerate", "accelerate-launch"):
         result.update(accelerate_launch(progress, [program, *words[1:]]))
@@ -97,7 +103,8 @@ def launch(progress: Progress, files: list[str]) -> dict[str, Any]:
 
 
 def accelerate_launch(progress: Progress, words: list[str]) -> dict[str, Any]:
-    """Run accelerate's launcher; seen as ``launch.<torchrun option>``, ``launch.kind`` and ``launch.command``."""
+    """Run accelerate's launcher; seen as ``launch.<torchrun option>``, ``launch.kind`` and
+    ``launch.command``."""
     from accelerate.commands import accelerate_cli
     from accelerate.commands import launch as launcher
     from torch.distributed import run as torchrun

@@ -1,6 +1,7 @@
 """What a process that plays an example reports: how far it came, what it saw, what stopped it.
 
-The report is rewritten at each change of phase, so that a process that hangs or dies still leaves its last phase.
+The report is rewritten at each change of phase, so that a process that hangs or dies still leaves its last
+phase.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ import os
 import sys
 import time
 import traceback
-from pathlib import Path
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 PHASES = ("read", "launch", "arguments", "parse", "init", "step", "save")
 DEEPEST = 8
@@ -61,7 +65,8 @@ class Progress:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Turn whatever leaves the block into the report's error, except having reached the phase asked for."""
+        """Turn whatever leaves the block into the report's error, except having reached the phase asked
+        for."""
         try:
             yield
         except Reached:

@@ -1,17 +1,21 @@
-"""The harness itself: known good and known bad runs of the real libraries are told apart, hangs and crashes are seen."""
+"""The harness itself: known good and known bad runs of the real libraries are told apart, hangs and crashes
+are seen."""
 
 from __future__ import annotations
 
 import json
 import signal
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from zerocfg.rules.proof import crashes, shows
 
 from .claims import contradictions, same
 from .harness import ABSENT, HarnessError, Observation, collect, observe
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RECIPE = "output_dir: out\nbf16: true\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 2\n"
 

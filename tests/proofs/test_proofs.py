@@ -17,12 +17,12 @@ EXECUTED = sorted(code for code, rule in RULES.items() if rule.proof.status == "
 
 def cases(kind: str) -> list[Any]:
     """(code, index) of each example of ``kind``, with the code as test id."""
-    found = []
-    for code in EXECUTED:
-        examples = getattr(RULES[code], kind)
-        for at in range(len(examples)):
-            found.append(pytest.param(code, at, id=code if len(examples) == 1 else f"{code}-{at + 1}"))
-    return found
+    counts = {code: len(getattr(RULES[code], kind)) for code in EXECUTED}
+    return [
+        pytest.param(code, at, id=code if count == 1 else f"{code}-{at + 1}")
+        for code, count in counts.items()
+        for at in range(count)
+    ]
 
 
 def play(rule: Any, files: dict[str, str], consumer: str | None) -> Observation:
@@ -56,7 +56,8 @@ def test_good_example_does_not(code: str, at: int, record_property: Any) -> None
 
 @pytest.mark.parametrize(("code", "at"), [case for case in cases("bad") if RULES[case.values[0]].fixable])
 def test_fixed_example_does_not(code: str, at: int, record_property: Any) -> None:
-    """The fix of a rule cures what the rule claims. Values that only the good example has are not asked for."""
+    """The fix of a rule cures what the rule claims. Values that only the good example has are not asked
+    for."""
     engine = pytest.importorskip("zerocfg.rules.engine")
     fixed = getattr(engine, "fixed_example", None)
     if fixed is None:

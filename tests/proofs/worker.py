@@ -1,24 +1,25 @@
 """One rank of an example: arguments, parse, init, step, save, on the real libraries.
 
 What is forced on the example, and nothing else, so that it trains on the processors of any machine:
-* ``use_cpu=True`` in TrainingArguments (``PartialState(cpu=True)`` for an own accelerate loop). Without it, and without a
-  card, each rank silently trains alone.
+* ``use_cpu=True`` in TrainingArguments (``PartialState(cpu=True)`` for an own accelerate loop). Without it,
+  and without a card, each rank silently trains alone.
 * ``report_to="none"``; an absolute ``output_dir`` becomes ``out`` in the example's folder.
 * training ends after two optimizer steps (a callback; ``max_steps`` stays as written).
-* the model is a Llama of 2 layers and hidden size 64; of a ``model/config.json`` the hidden size, the heads and the
-  type are kept, layers (to 2), vocabulary and the inner size (to 2048) are cut.
+* the model is a Llama of 2 layers and hidden size 64; of a ``model/config.json`` the hidden size, the heads
+  and the type are kept, layers (to 2), vocabulary and the inner size (to 2048) are cut.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import engines
-from progress import Progress
+
+if TYPE_CHECKING:
+    from progress import Progress
 
 STEPS = 2
 SEQUENCE = 16
@@ -40,14 +41,15 @@ class ScriptArguments:
 
 
 def play(progress: Progress, consumer: str, files: list[str], script: list[str], tiny: str) -> None:
-    """Play the example as ``consumer`` does. ``script``: words after the training script; ``tiny``: a saved model."""
+    """Play the example as ``consumer`` does. ``script``: words after the training script; ``tiny``: a saved
+    model."""
     engines.instrument(progress)
     {"transformers": trainer, "trl": trainer, "accelerate": accelerate_loop, "deepspeed": deepspeed_loop}[
         consumer
     ](progress, consumer, files, script, tiny)
 
 
-# --- Trainer -----------------------------------------------------------------------------------------------------
+# --- Trainer ----------------------------------------------------------------------------------------------
 
 
 def trainer(progress: Progress, consumer: str, files: list[str], script: list[str], tiny: str) -> None:
@@ -56,7 +58,7 @@ def trainer(progress: Progress, consumer: str, files: list[str], script: list[st
     progress.begin("arguments")
     args = (trl_arguments if consumer == "trl" else transformers_arguments)(files, script)
     args.report_to = []
-    if os.path.isabs(args.output_dir or ""):
+    if Path(args.output_dir or "").is_absolute():
         args.output_dir = "out"
     progress.see("args", {item.name: getattr(args, item.name, None) for item in fields(args)})
     model = make_model(files, tiny)
@@ -135,13 +137,14 @@ def trl_arguments(files: list[str], script: list[str]) -> Any:
     return parser.parse_args_and_config([*needed, *script, "--use_cpu", "True"])[1]
 
 
-# --- own loops ---------------------------------------------------------------------------------------------------
+# --- own loops --------------------------------------------------------------------------------------------
 
 
 def accelerate_loop(
     progress: Progress, consumer: str, files: list[str], script: list[str], tiny: str
 ) -> None:
-    """The loop of accelerate's guide. A ``recipe.yaml`` holds the script's own arguments: batch size, accumulation."""
+    """The loop of accelerate's guide. A ``recipe.yaml`` holds the script's own arguments: batch size,
+    accumulation."""
     import torch
     import yaml
     from accelerate import Accelerator, PartialState
@@ -203,7 +206,8 @@ def accelerate_loop(
 
 
 def deepspeed_loop(progress: Progress, consumer: str, files: list[str], script: list[str], tiny: str) -> None:
-    """The loop of DeepSpeed's tutorial. The script brings AdamW (its CPU twin under offload) where the JSON has none."""
+    """The loop of DeepSpeed's tutorial. The script brings AdamW (its CPU twin under offload) where the JSON
+    has none."""
     import deepspeed
     import torch
 
@@ -252,7 +256,7 @@ def _own_reading(path: str) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-# --- model and data ----------------------------------------------------------------------------------------------
+# --- model and data ---------------------------------------------------------------------------------------
 
 
 def make_model(files: list[str], tiny: str) -> Any:

@@ -1,12 +1,12 @@
 """The server that imports the libraries once and forks the processes of each observation.
 
-Run as a script. Requests are lines of JSON on standard input: {"folder", "reports", "files", "consumer", "until",
-"ranks", "limit"}; each is answered with one line on the descriptor that standard output had at the start (the
-libraries print on standard output, so that is turned over to them): {"timed_out": bool, "seconds": float}. What the
-processes saw is in ``reports``: launch.json, rank0.json, ... and the matching .log files.
+Run as a script. A request is a line of JSON on standard input: {"folder", "reports", "files", "consumer",
+"until", "ranks", "limit", "disturb"}. The answer is a line on the descriptor that standard output had at the
+start (the libraries print on standard output, so that is turned over to them): {"timed_out", "seconds"}.
+What the processes saw is in ``reports``: launch.json, rank0.json, ... and the matching .log files.
 
-One observation is one process group: a job process, which reads and launches, and the ranks that it forks. When the
-time is up the whole group is killed.
+One observation is one process group: a job process, which reads and launches, and the ranks that it forks.
+When the time is up the whole group is killed.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def prepare(scratch: Path) -> str:
     import torch._dynamo
     import transformers.integrations.deepspeed
 
-    # 131072 elements in the embeddings and in each inner matrix: more than DeepSpeed's default persistence threshold
-    # (100000), below which ZeRO-3 does not partition a parameter.
+    # 131072 elements in the embeddings and in each inner matrix: more than DeepSpeed's default persistence
+    # threshold (100000), below which ZeRO-3 does not partition a parameter.
     config = transformers.LlamaConfig(
         hidden_size=64,
         intermediate_size=2048,
@@ -203,7 +203,8 @@ def free_port() -> int:
 
 
 def wait(children: list[int], deadline: float | None) -> dict[int, tuple[int, float]]:
-    """Exit code and time (epoch) by process id; absent: not ended at ``deadline`` (monotonic) or GRACE after a failure."""
+    """Exit code and time (epoch) by process id; absent: not ended at ``deadline`` (monotonic) or GRACE
+    after a failure."""
     codes: dict[int, tuple[int, float]] = {}
     while len(codes) < len(children):
         if deadline is not None and time.monotonic() >= deadline:
