@@ -133,7 +133,8 @@ class _Compiler:
         schema: dict[str, Any] = {"description": _describe(field.description or "", facts)}
         schema.update(branches[0] if len(branches) == 1 else {"anyOf": branches})
         default = _default(field)
-        if default is not PydanticUndefined and (default is not None or {"type": "null"} in branches):
+        one_default = "defaults" not in facts and default is not PydanticUndefined
+        if one_default and (default is not None or {"type": "null"} in branches):
             schema["default"] = default
         if field.examples:
             schema["examples"] = list(field.examples)
@@ -278,6 +279,7 @@ ENTRIES = (
         "zerocfg.models.training_arguments",
         "TrainingArguments",
     ),
+    Entry("trl", "TRL recipe", "zerocfg.models.trl", "Recipe"),
 )
 
 

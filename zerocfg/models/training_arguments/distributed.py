@@ -88,7 +88,9 @@ class TrainerFsdpConfig(Section):
         False, "Version 1 alone.", reads="bool", facts={"versions": [1]}, aliases=("fsdp_limit_all_gathers",)
     )
     xla: bool = key(False, "FSDP of torch_xla instead.", reads="truth", aliases=("fsdp_xla",))
-    xla_fsdp_settings: dict[str, Any] | None = key(None, "Arguments of XLA's FSDP.", reads="raw")
+    xla_fsdp_settings: dict[str, Any] | None = key(
+        None, "Arguments of XLA's FSDP.", reads="raw", aliases=("fsdp_xla_fsdp_settings",)
+    )
     xla_fsdp_v2: bool = key(
         False, "Second version of XLA's FSDP.", reads="truth", aliases=("fsdp_xla_fsdp_v2",)
     )

@@ -4,7 +4,8 @@
     ``type``   "str", "int", "float", "bool" (a truth word), "dict" (cannot be given as text)
     ``nargs``  "+" for a list: one or more words; "?" when the value may be left out
 There are two readers of a YAML recipe. TrlParser makes the values defaults of the command line parser, which
-converts *text* by ``type`` and takes anything else as it is. HfArgumentParser.parse_yaml_file converts nothing.
+converts *text* by ``type`` and takes anything else as it is. HfArgumentParser.parse_yaml_file converts
+nothing.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class Optimization(Section):
     adam_beta2: float = number(0.999, "Decay of Adam's second moment.")
     adam_epsilon: float = number(1e-8, "Adam's epsilon.")
     max_grad_norm: float = number(
-        1.0, "Largest gradient norm. Under a DeepSpeed file without gradient_clipping it is 1.0 all the same.",
+        1.0, "Largest gradient norm. A DeepSpeed file without gradient_clipping clips at 1.0 anyway.",
         unit="norm",
     )  # fmt: skip
     label_smoothing_factor: float = number(0.0, "Label smoothing.")

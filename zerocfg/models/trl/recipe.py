@@ -1,0 +1,148 @@
+"""A TRL recipe: the settings of any TRL trainer, of the model and of the script, in one mapping."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any, ClassVar, Literal
+
+from pydantic import create_model
+
+from zerocfg.models.base import Section, key
+from zerocfg.models.training_arguments import TrainingArguments
+from zerocfg.models.trl.keys import KEYS
+from zerocfg.models.trl.removed import REMOVED
+
+TRAINERS = tuple(
+    name
+    for name in KEYS
+    if name.endswith("Config") and name not in ("_BaseConfig", "ModelConfig", "DatasetMixtureConfig")
+)
+EXTENDS = {
+    "GRPOScriptArguments": "ScriptArguments",
+    "RLOOScriptArguments": "ScriptArguments",
+    **dict.fromkeys(TRAINERS, "_BaseConfig"),
+}
+
+_TYPES: dict[str, Any] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "dict": dict[str, Any],
+    "list[str]": list[str],
+    "list[int]": list[int],
+    "list[float]": list[float],
+    "list[dict]": list[dict[str, Any]],
+    "tuple": list[float],
+}
+
+# What matters to memory and distribution, and what its name does not say.
+ABOUT: dict[str, tuple[str, str | None]] = {
+    "bf16": ("bf16 training. Absent means true unless fp16 is set, unlike plain TrainingArguments.", None),
+    "gradient_checkpointing": (
+        "On unless activation_checkpointing says otherwise, unlike plain TrainingArguments.",
+        None,
+    ),
+    "max_length": ("Samples are cut to this length.", "tokens"),
+    "max_completion_length": ("Longest completion that is generated.", "tokens"),
+    "packing": ("Fill each sequence with several samples.", None),
+    "padding_free": ("Flatten a batch instead of padding it; needs flash attention.", None),
+    "num_generations": ("Completions of one prompt; must divide the effective batch.", "completions"),
+    "generation_batch_size": (
+        "Completions that one round of generation makes, over all ranks.",
+        "completions",
+    ),
+    "steps_per_generation": ("Micro batches that one round of generation serves.", "micro batches"),
+    "ds3_gather_for_generation": (
+        "Gather the parameters of ZeRO-3 to generate; false is slower and needs less memory.",
+        None,
+    ),
+    "use_vllm": ("Generate with vLLM.", None),
+    "vllm_mode": ("colocate: on the devices of training; server: a server of its own.", None),
+    "vllm_gpu_memory_utilization": ("Part of a device's memory that colocated vLLM takes.", "fraction"),
+    "vllm_tensor_parallel_size": ("Ranks that share one colocated vLLM.", "ranks"),
+    "vllm_server_timeout": ("Patience with the server.", "seconds"),
+    "dtype": ("Dtype in which the weights are loaded.", None),
+    "load_in_4bit": ("Load the weights in 4 bit (QLoRA); not together with ZeRO-3.", None),
+    "lora_r": ("Rank of LoRA.", None),
+    "precompute_ref_log_probs": ("Run the reference model once beforehand and free it.", None),
+    "activation_offloading": ("Keep activations in host memory until the backward pass.", None),
+    "beta": ("Weight of the distance to the reference model; 0 in GRPO loads no reference model.", None),
+    "use_liger_kernel": ("Replace layers by Liger's fused kernels; several TRL trainers deprecate it.", None),
+}
+
+
+def declared(owner: str, name: str) -> tuple[Any, ...] | None:
+    """(type, default, choices...) of a key of a TRL dataclass; None when TRL does not declare it there."""
+    entry = KEYS[owner].get(name)
+    if entry is None and owner in EXTENDS:
+        return declared(EXTENDS[owner], name)
+    return entry
+
+
+def _annotation(types: list[str]) -> Any:
+    parts = dict.fromkeys(part for text in types for part in text.split(" | ") if part != "None")
+    optional = any(text.endswith("None") for text in types)
+    found = [_TYPES[part] for part in parts] + ([type(None)] if optional else [])
+    return functools.reduce(operator.or_, found)
+
+
+def _field(name: str) -> tuple[Any, Any]:
+    """Annotation and field of one key, put together from all dataclasses that declare it."""
+    entries = {owner: entry for owner in KEYS if (entry := declared(owner, name)) is not None}
+    entries.pop("_BaseConfig", None)
+    inherited = TrainingArguments.model_fields.get(name)
+    defaults = {owner: entry[1] for owner, entry in entries.items()}
+    if inherited is not None:
+        defaults = {owner: defaults.get(owner, inherited.default) for owner in TRAINERS}
+    agreed = len({repr(value) for value in defaults.values()}) == 1
+    facts: dict[str, Any] = {}
+    if not agreed:
+        facts["defaults"] = defaults
+    if not set(TRAINERS) <= set(defaults):
+        facts["in"] = sorted(defaults)
+    types = [entry[0] for entry in entries.values()]
+    doc, unit = ABOUT.get(name, (inherited.description or "" if inherited is not None else "", None))
+    default = next(iter(defaults.values())) if agreed else None
+    return _annotation(types), key(default, doc, unit=unit, cli=_cli(list(entries.values())), facts=facts)
+
+
+def _cli(entries: list[tuple[Any, ...]]) -> dict[str, Any]:
+    """How text becomes a value, by the rules of HfArgumentParser; the first declaration stands for all."""
+    first = entries[0][0]
+    parts = [part for part in first.split(" | ") if part != "None"]
+    name = "str" if "str" in parts else parts[0]
+    cli: dict[str, Any] = {"type": name}
+    if name.startswith("list["):
+        cli = {"type": name[5:-1], "nargs": "+"}
+    if all(len(entry) > 2 for entry in entries):
+        cli["choices"] = list(dict.fromkeys(choice for entry in entries for choice in entry[2]))
+    return cli
+
+
+class TrlKeys(TrainingArguments):
+    """All TRL trainers share one mapping with the model's and the script's settings.
+
+    `in` names the dataclasses that have a key, when not every trainer does; `defaults` its default in each of
+    them, when they differ. Scripts add dataclasses of their own: an unknown key is wrong for TRL's commands
+    alone.
+    """
+
+    unknown: ClassVar[Literal["error", "ignored", "passed"]] = "error"
+    source: ClassVar[str] = "trl/scripts/utils.py"
+    library: ClassVar[str] = "trl"
+    readers: ClassVar[dict[str, str]] = {"TrlParser": "converted"}
+
+    env: dict[str, Any] | None = key(None, "Environment variables that the parser sets before anything else.")
+
+
+def _fields() -> dict[str, Any]:
+    names = dict.fromkeys(name for table in KEYS.values() for name in table)
+    fields = {name: _field(name) for name in names}
+    for name, (text, renamed_to) in REMOVED.items():
+        fields[name] = (Any, key(None, removed=text, renamed_to=renamed_to))
+    return fields
+
+
+Recipe: type[Section] = create_model("Recipe", __base__=TrlKeys, __doc__=TrlKeys.__doc__, **_fields())
