@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BeforeValidator
 
 from zerocfg.models.base import key
 from zerocfg.models.deepspeed.section import Auto, Count, Positive, Removed, Strict, filled
@@ -67,6 +68,15 @@ class OffloadOptimizer(Strict):
     )
 
 
+def _no_text(value: Any) -> Any:
+    if isinstance(value, str):
+        raise ValueError("a whole number may not be written as text here")
+    return value
+
+
+NumberNotText = Annotated[int, BeforeValidator(_no_text)]
+
+
 class ZenFlow(Strict):
     """Asynchronous optimizer offload: important gradients now, the others later."""
 
@@ -79,8 +89,10 @@ class ZenFlow(Strict):
     select_strategy: Literal["auto", "step", "epoch"] = key(
         "auto", "When the important columns are chosen anew."
     )
-    select_interval: int | Auto = key("auto", "Steps or epochs between two choices.", unit="steps or epochs")
-    update_interval: Positive | Auto = key(
+    select_interval: NumberNotText | Auto = key(
+        "auto", "Steps or epochs between two choices.", unit="steps or epochs"
+    )
+    update_interval: Annotated[NumberNotText, Gt(0)] | Auto = key(
         "auto",
         "Steps between two updates of the unimportant columns. It replaces gradient_accumulation_steps.",
         unit="steps",
@@ -114,12 +126,16 @@ class LeafModule(Strict):
     name_suffixes: list[str] | str = key([], "Suffixes of module names.")
 
 
+def _digits(value: Any) -> Any:
+    return int(value) if isinstance(value, str) and value.strip().isdecimal() else value
+
+
 class ZeroOptimization(Strict):
     """ZeRO: sharding of optimizer states, gradients and parameters over the data-parallel ranks."""
 
     source = "deepspeed/runtime/zero/config.py"
 
-    stage: Literal[0, 1, 2, 3] = key(
+    stage: Annotated[Literal[0, 1, 2, 3], BeforeValidator(_digits)] = key(
         0,
         "What is sharded: 0 nothing, 1 optimizer states, 2 and gradients, 3 and parameters.",
     )
@@ -258,7 +274,7 @@ class ZeroOptimization(Strict):
     save_muon_momentum_buffer_in_memory: bool = key(
         False, "Keep the momentum of Muon in memory when the other states go to NVMe."
     )
-    leaf_module: LeafModule = key(LeafModule, "Modules that stage 3 gathers as a whole.")
+    leaf_module: LeafModule | None = key(LeafModule, "Modules that stage 3 gathers as a whole.")
     mics_shard_size: Removed = key(None, removed="MiCS was removed from DeepSpeed")
     mics_hierarchical_params_gather: Removed = key(None, removed="MiCS was removed from DeepSpeed")
     zeropp_loco_param: Removed = key(None, removed="LoCo-ZeRO++ was removed from DeepSpeed; drop the key")
