@@ -259,3 +259,12 @@ class TestCommand:
         path = tmp_path / "hw.json"
         assert CliRunner().invoke(command, ["-o", str(path)]).exit_code == 0
         assert HardwareProfile.model_validate_json(path.read_bytes()).host is not None
+        assert list(tmp_path.iterdir()) == [path], "no temporary file is left"
+
+    def test_a_folder_that_is_not_there(self, tmp_path: Path) -> None:
+        from zerocfg.cli.probe import command
+
+        refused = CliRunner().invoke(command, ["-o", str(tmp_path / "no" / "hw.json")])
+        assert refused.exit_code != 0
+        assert "cannot be written" in refused.output and "Traceback" not in refused.output
+        assert list(tmp_path.iterdir()) == []

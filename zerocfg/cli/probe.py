@@ -18,7 +18,8 @@ def command(output: Path | None) -> None:
     under "notes" and on standard error.
     """
     from zerocfg.hardware.probe import probe
-    from zerocfg.hardware.profile import save, write_text
+    from zerocfg.hardware.profile import write_text
+    from zerocfg.source.edit import write_atomic
 
     profile = probe()
     for note in profile.notes:
@@ -26,5 +27,8 @@ def command(output: Path | None) -> None:
     if output is None:
         click.echo(write_text(profile), nl=False)
     else:
-        save(profile, output)
+        try:
+            write_atomic(output, write_text(profile).encode())
+        except OSError as error:
+            raise click.ClickException(f"{output}: cannot be written: {error.strerror}") from None
         click.echo(f"{output}: {profile.name}", err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -39,17 +38,3 @@ def read_profile(path: Path) -> HardwareProfile:
 def write_text(profile: HardwareProfile) -> str:
     """The profile as JSON text, keys in the order of the model, unknown values left out."""
     return profile.model_dump_json(indent=2, exclude_none=True) + "\n"
-
-
-def save(profile: HardwareProfile, path: Path) -> None:
-    """Write the profile so that a reader never sees half of it. Raises OSError, naming the path."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with partial.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(write_text(profile))
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise OSError(error.errno, error.strerror, str(path)) from None
