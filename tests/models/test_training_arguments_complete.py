@@ -72,8 +72,8 @@ def test_keys_are_the_fields() -> None:
 def test_default_and_type_of(name: str) -> None:
     field = TrainingArguments.model_fields[name]
     assert field.get_default(call_default_factory=True) == default_of(FIELDS[name])
-    # The first is read as a truth value too, the second no file can hold.
-    special = {"fsdp": {bool, str, type(None)}, "parallelism_config": {type(None)}}
+    # The first is read as a truth value and a list too, the second no file can hold.
+    special = {"fsdp": {bool, str, list, type(None)}, "parallelism_config": {type(None)}}
     assert kinds(field.annotation) == special.get(name, kinds(HINTS[name]))
 
 
@@ -243,3 +243,17 @@ def test_what_trl_does_with_text(tmp_path: Path) -> None:
     assert isinstance(made.gradient_accumulation_steps, float)
     with pytest.raises(ValueError, match="Unknown arguments"):
         parser.parse_args_and_config(["--config", recipe(tmp_path, "learning_rat: 1.0\n")])
+
+
+@pytest.mark.parametrize("written", ["full_shard auto_wrap", ["shard_grad_op", "offload"]])
+def test_older_words_of_fsdp_still_work(written: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FSDP_CPU_RAM_EFFICIENT_LOADING", "false")  # the reader sets it; put back afterwards
+    arguments = types.SimpleNamespace(
+        fsdp=written,
+        fsdp_config=None,
+        activation_checkpointing=False,
+        _apply_legacy_fsdp_to_config=transformers.TrainingArguments._apply_legacy_fsdp_to_config,
+    )
+    made = transformers.TrainingArguments._process_fsdp_args(arguments)
+    assert made["reshard_after_forward"] is ("full_shard" in written)
+    assert made.get("cpu_offload", False) is ("offload" in written)

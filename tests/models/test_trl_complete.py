@@ -13,7 +13,7 @@ import pytest
 
 from zerocfg.models.trl import TRAINERS, Recipe
 from zerocfg.models.trl.keys import KEYS
-from zerocfg.models.trl.recipe import ABOUT, EXTENDS
+from zerocfg.models.trl.recipe import ABOUT, ALSO, EXTENDS
 from zerocfg.models.trl.removed import REMOVED
 
 if TYPE_CHECKING:
@@ -124,6 +124,14 @@ def test_removed_names_are_unknown_to_every_command(tmp_path: Path) -> None:
     path.write_text("max_seq_length: 512\n")
     with pytest.raises(ValueError, match="--max_seq_length"):
         parser_for("SFTConfig")[0].parse_args_and_config(["--config", str(path), "--use_cpu"])
+
+
+def test_values_beyond_the_declared_type(tmp_path: Path) -> None:
+    for written, meant in ((True, "group"), (False, "none")):
+        made = trl.GRPOConfig(str(tmp_path), use_cpu=True, scale_rewards=written)
+        assert made.scale_rewards == meant
+    assert trl.ModelConfig(lora_target_modules="all-linear").lora_target_modules == "all-linear"
+    assert set(ALSO) == {"scale_rewards", "lora_target_modules"}
 
 
 def test_remarks_are_about_keys() -> None:

@@ -125,7 +125,7 @@ class Distributed(Section):
         "DeepSpeed configuration: mapping or path of a JSON file. Wins over the accelerate file's.",
         facts={"schema": "deepspeed"},
     )
-    fsdp: bool | str | None = key(
+    fsdp: bool | str | list[str] | None = key(
         None,
         "true switches FSDP on; the older strategy words still work. The text `true` is refused.",
         cli={"type": "str", "nargs": "?"},

@@ -37,6 +37,12 @@ _TYPES: dict[str, Any] = {
     "tuple": list[float],
 }
 
+# Accepted beyond the declared type.
+ALSO: dict[str, str] = {
+    "scale_rewards": "bool",  # true is group, false is none
+    "lora_target_modules": "str",  # a name that peft knows (all-linear), or a regular expression
+}
+
 # What matters to memory and distribution, and what its name does not say.
 ABOUT: dict[str, tuple[str, str | None]] = {
     "bf16": ("bf16 training. Absent means true unless fp16 is set, unlike plain TrainingArguments.", None),
@@ -102,7 +108,7 @@ def _field(name: str) -> tuple[Any, Any]:
         facts["defaults"] = defaults
     if not set(TRAINERS) <= set(defaults):
         facts["in"] = sorted(defaults)
-    types = [entry[0] for entry in entries.values()]
+    types = [entry[0] for entry in entries.values()] + ([ALSO[name]] if name in ALSO else [])
     doc, unit = ABOUT.get(name, (inherited.description or "" if inherited is not None else "", None))
     default = next(iter(defaults.values())) if agreed else None
     return _annotation(types), key(default, doc, unit=unit, cli=_cli(list(entries.values())), facts=facts)
