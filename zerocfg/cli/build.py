@@ -1,0 +1,111 @@
+"""``zerocfg build``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from zerocfg.cli.build_output import finished, problems, stopped
+from zerocfg.emit.files import Emitted, emit
+from zerocfg.emit.verify import differences, emitted_run
+from zerocfg.emit.write import RefusedError, check, write
+from zerocfg.resolve.build import Built, build_plans
+from zerocfg.resolve.spec_file import SpecFile, read_spec
+from zerocfg.rules.api import Severity
+from zerocfg.rules.engine import Diagnostic, Result, lint_runs
+from zerocfg.run.config import AUTO
+from zerocfg.run.discover import display_name
+from zerocfg.source.node import Path as KeyPath
+from zerocfg.source.node import Scalar, dotted, walk
+
+
+@click.command("build")
+@click.argument("spec", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder to write to."
+)
+@click.option(
+    "--hardware", metavar="PROFILE", help="8xA100-80GB, a probed profile (.json), or 'this' machine."
+)
+@click.option("--run", "only", metavar="NAME", help="Only this run of the spec.")
+@click.option(
+    "--force", is_flag=True, help="Replace files that zerocfg did not write or that were changed since."
+)
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(
+    spec: Path, out: Path, hardware: str | None, only: str | None, force: bool, output_format: str
+) -> None:
+    """Resolve every auto of SPEC (a zerocfg.yaml, or the folder that holds one) and write runnable configs.
+
+    For each run: OUT/RUN/accelerate.yaml, ds_config.json, launch.sh, and zerocfg.lock with the reason for
+    every value. Nothing is written unless every run resolves and the result lints clean.
+
+    Exit codes: 0 built, 1 something in the configs prevents it, 2 wrong use or an unreadable spec.
+    """
+    path = spec / "zerocfg.yaml" if spec.is_dir() else spec
+    if not path.exists():
+        raise click.UsageError(f"there is no file '{path}'")
+    read = read_spec(path, display_name(path))
+    if read.spec is None:
+        for problem in read.problems:
+            click.echo(f"{problem}", err=True)
+        raise click.exceptions.Exit(2)
+    if only is not None and only not in read.spec.runs:
+        raise click.UsageError(f"the spec has no run '{only}'; it has {', '.join(read.spec.runs)}")
+    built = _plans(read, only, hardware)
+    _stop_on_findings(built, output_format)
+    if any(one.problems for one in built):
+        click.echo(problems(built, display_name(path), output_format), nl=False, err=output_format == "text")
+        raise click.exceptions.Exit(1)
+    emitted = [emit(one.plan, out) for one in built if one.plan is not None]
+    _verify(emitted, built, output_format)
+    try:
+        check(emitted, force=force)
+    except RefusedError as refused:
+        raise click.ClickException(str(refused)) from None
+    click.echo(finished(emitted, write(emitted), output_format), nl=False)
+
+
+def _plans(read: SpecFile, only: str | None, hardware: str | None) -> list[Built]:
+    try:
+        return build_plans(read, only, hardware)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _stop_on_findings(built: list[Built], output_format: str) -> None:
+    """Errors of lint end the build, except about values that the build replaces."""
+    found = lint_runs([one.run for one in built])
+    errors = [one for one in found.diagnostics if one.severity is Severity.ERROR and not _is_auto(one)]
+    if errors:
+        click.echo(stopped(Result(errors, found.suppressed, found.files), output_format), nl=False)
+        raise click.exceptions.Exit(1)
+
+
+def _is_auto(diagnostic: Diagnostic) -> bool:
+    document = diagnostic.spot.file.document
+    path = _path(diagnostic)
+    node = document.get(path) if document is not None and path else None
+    return isinstance(node, Scalar) and node.value == AUTO
+
+
+def _path(diagnostic: Diagnostic) -> KeyPath:
+    document = diagnostic.spot.file.document
+    if document is None or document.root is None:
+        return ()
+    return next((path for path, _, _ in walk(document.root) if dotted(path) == diagnostic.spot.path), ())
+
+
+def _verify(emitted: list[Emitted], built: list[Built], output_format: str) -> None:
+    """What was emitted must mean what was planned; a difference is a bug of zerocfg. Nothing is written."""
+    runs = [emitted_run(one, source.run) for one, source in zip(emitted, built, strict=False)]
+    for one, run in zip(emitted, runs, strict=False):
+        wrong = differences(one, run)
+        if wrong:
+            raise RuntimeError(f"run {one.plan.name}: {wrong[0].key}: {wrong[0].message}")
+    found = lint_runs(runs)
+    errors = [one for one in found.diagnostics if one.severity is Severity.ERROR]
+    if errors:
+        click.echo(stopped(Result(errors, found.suppressed, found.files), output_format), nl=False)
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,100 @@
+"""What ``zerocfg build`` prints."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from zerocfg.emit.accelerate_yaml import one_line
+from zerocfg.run.discover import display_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from zerocfg.emit.files import Emitted
+    from zerocfg.resolve.build import Built
+    from zerocfg.rules.engine import Result
+
+# Keys of the table; the lock holds all of them.
+_SHOWN = (
+    "engine",
+    "num_processes",
+    "num_machines",
+    "mixed_precision",
+    "zero_optimization.stage",
+    "train_batch_size",
+    "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps",
+    "gradient_clipping",
+)
+
+
+def finished(emitted: list[Emitted], written: list[Path], output_format: str) -> str:
+    """The values of each run with their reasons, and the files written."""
+    names = [display_name(path) for path in written]
+    if output_format == "json":
+        runs = [
+            {
+                "run": one.plan.name,
+                "settings": {
+                    name: {"value": plain, "reason": decision.reason, "kind": decision.kind}
+                    for name, decision in sorted(one.plan.settings.items())
+                    for plain in [_json(decision.value)]
+                },
+                "notes": one.plan.notes,
+            }
+            for one in emitted
+        ]
+        return json.dumps({"version": 1, "runs": runs, "files": names}, indent=2, ensure_ascii=False) + "\n"
+    text = ""
+    for one in emitted:
+        text += f"{one.plan.name}: {one.plan.consumer} on {one.plan.hardware}\n{_table(one)}"
+        text += "".join(f"  note: {note}\n" for note in one.plan.notes) + "\n"
+    return text + "".join(f"wrote {name}\n" for name in names)
+
+
+def _table(one: Emitted) -> str:
+    settings = one.plan.settings
+    names = [name for name in dict.fromkeys((*_SHOWN, *one.plan.deepspeed)) if name in settings]
+    rows = [
+        (name, json.dumps(_json(settings[name].value)), one_line(settings[name].reason)) for name in names
+    ]
+    key = max(len(row[0]) for row in rows)
+    value = min(24, max(len(row[1]) for row in rows))
+    return "".join(
+        f"  {name:<{key}}  {shown:<{value}}  {reason}".rstrip() + "\n" for name, shown, reason in rows
+    )
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return str(value)
+    return value
+
+
+def problems(built: list[Built], spec: str, output_format: str) -> str:
+    """Why runs do not resolve."""
+    if output_format == "json":
+        rows = [
+            {"run": one.name, "key": problem.key, "message": problem.message, "help": problem.help}
+            for one in built
+            for problem in one.problems
+        ]
+        return json.dumps({"version": 1, "problems": rows}, indent=2, ensure_ascii=False) + "\n"
+    text = ""
+    for one in built:
+        for problem in one.problems:
+            text += f"{spec}: run {one.name}: {problem.key}: {problem.message}\n"
+            text += f"  {problem.help}\n" if problem.help else ""
+    return text
+
+
+def stopped(result: Result, output_format: str) -> str:
+    """Findings that end a build, shown like lint shows them."""
+    if output_format == "json":
+        from zerocfg.report.json_format import render_json
+
+        return render_json(result)
+    from zerocfg.report.full import render_full
+
+    return render_full(result, False)

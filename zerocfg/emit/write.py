@@ -1,0 +1,91 @@
+"""Writing the emitted files: each one whole or not at all, and never over what zerocfg did not write."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zerocfg.emit import lock as lockfile
+
+if TYPE_CHECKING:
+    from zerocfg.emit.files import Emitted
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedError(Exception):
+    """A file that is in the way; nothing was written."""
+
+    path: Path
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+def check(emitted: list[Emitted], *, force: bool = False) -> None:
+    """Raise RefusedError when writing would replace a file that is not as an earlier build left it."""
+    for one in emitted:
+        folder = one.folder
+        for parent in (folder, *folder.parents):
+            if parent.is_dir():
+                break
+            if parent.exists() or parent.is_symlink():
+                raise RefusedError(parent, "is not a folder")
+        lock = lockfile.read(folder)
+        for name, data in one.files.items():
+            path = folder / name
+            if path.is_dir():
+                raise RefusedError(path, "is a folder")
+            if force or not (path.exists() or path.is_symlink()):
+                continue
+            try:
+                old = path.read_bytes()
+            except OSError as error:
+                raise RefusedError(path, error.strerror or str(error)) from None
+            if old == data or (lock is not None and _is_ours(lock, name, old)):
+                continue
+            why = (
+                "was changed since zerocfg wrote it"
+                if lock and name in lock["files"]
+                else "was not written by zerocfg"
+            )
+            raise RefusedError(path, f"{why}; --force replaces it")
+
+
+def _is_ours(lock: dict[str, object], name: str, data: bytes) -> bool:
+    files = lock["files"]
+    if name == lockfile.NAME:
+        return True
+    return isinstance(files, dict) and files.get(name) == lockfile.sha256(data)
+
+
+def write(emitted: list[Emitted]) -> list[Path]:
+    """Write every file, the locks last, so that a lock never speaks of files that are not there yet."""
+    written = []
+    for one in emitted:
+        one.folder.mkdir(parents=True, exist_ok=True)
+        for name in sorted(one.files, key=lambda name: (name == lockfile.NAME, name)):
+            path = one.folder / name
+            _replace(path, one.files[name], 0o755 if name.endswith(".sh") else 0o644)
+            written.append(path)
+    return written
+
+
+def _replace(path: Path, data: bytes, mode: int) -> None:
+    """Atomic: a temporary file in the same folder, flushed to disk, renamed over the old one."""
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(temporary).chmod(mode & ~umask)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,140 @@
+"""The declarative source: ``zerocfg.yaml``.
+
+A spec names the files that make one training job, the model and the machine, and nothing that those files
+already say::
+
+    version: 1
+    runs:
+      sft:
+        consumer: trl
+        script: train.py
+        model: model/config.json
+        recipe: recipe.yaml
+        deepspeed: ds_config.json
+        hardware: 8xA100-80GB
+
+Paths are relative to the folder of the spec. Whatever a run leaves open (an ``"auto"`` in a source file, a
+ZeRO stage that nobody names) is filled by ``zerocfg build``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, field_validator
+
+from zerocfg.models.base import Consumer, Section, key
+from zerocfg.models.model_facts import ModelFacts, inline
+
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+"""A run's name becomes the name of a folder."""
+
+_NUMBER = re.compile(r"[0-9][0-9_]*(\.[0-9]+)?([eE][+-]?[0-9]+)?\Z")
+
+
+def _whole(value: Any) -> Any:
+    """YAML 1.1 reads ``7e9`` as text; here it is the number that its author meant."""
+    if isinstance(value, str) and len(value) <= 40 and _NUMBER.match(value):
+        value = float(value.replace("_", ""))
+    if isinstance(value, float) and value == value and abs(value) < 1e18 and value == int(value):
+        return int(value)
+    if isinstance(value, bool):
+        raise ValueError("a number is needed here, not true or false")
+    return value
+
+
+def _relative(value: str) -> str:
+    if not value.strip():
+        raise ValueError("the path is empty")
+    if "\x00" in value or "\n" in value:
+        raise ValueError("a path holds no line end and no NUL")
+    return value
+
+
+Count = Annotated[int, BeforeValidator(_whole)]
+"""A whole number; ``7e9`` is one too."""
+
+
+def _facts(value: Any) -> Any:
+    if isinstance(value, dict):
+        return inline(value)
+    if isinstance(value, (str, ModelFacts)) or value is None:
+        return value
+    raise ValueError("a path of a config.json or a mapping of the model's numbers is needed here")
+
+
+Model = Annotated[str | ModelFacts | None, BeforeValidator(_facts)]
+"""The path of a ``config.json``, or facts written out: ``{parameters: 7e9, hidden_size: 4096}``."""
+
+
+class RunSpec(Section):
+    """One training job."""
+
+    unknown = "error"
+    library = "zerocfg"
+
+    consumer: Consumer = key(
+        ..., "Who reads the config in the end: which library's training loop the script runs."
+    )
+    script: str = key(..., "The Python script that `launch.sh` starts, relative to the spec's folder.")
+    arguments: list[str | int | float] | None = key(
+        None,
+        "Words after the script. Absent: `--config RECIPE` for trl, the recipe for transformers.",
+    )
+    model: Model = key(
+        None, "Path of the model's `config.json`, or its numbers: `{parameters: 7e9, hidden_size: 4096}`."
+    )
+    recipe: str | None = key(None, "YAML or JSON file of TrainingArguments (for trl, of its parser).")
+    accelerate: str | None = key(None, "An accelerate config to start from.")
+    deepspeed: str | None = key(None, "A DeepSpeed JSON to start from; may hold `auto`.")
+    engine: Literal["deepspeed", "ddp"] | None = key(
+        None, "What runs the training. Without it: deepspeed when a source asks for it, else ddp."
+    )
+    hardware: str | None = key(
+        None,
+        "`8xA100-80GB` (`2x8xH100-80GB` for two nodes), the path of a probed profile, or `this` machine.",
+    )
+    train_samples: Count | None = key(
+        None,
+        "Samples of the training set; needed where the number of steps must be known.",
+        unit="samples",
+        gt=0,
+    )
+    versions: dict[str, str] = key({}, 'Library releases to build for, e.g. `deepspeed: "0.19.8"`.')
+
+    @field_validator("script", "recipe", "accelerate", "deepspeed", "hardware")
+    @classmethod
+    def _paths(cls, value: str | None) -> str | None:
+        return None if value is None else _relative(value)
+
+    @field_validator("versions", mode="before")
+    @classmethod
+    def _quoted(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            for name, version in value.items():
+                if not isinstance(version, str):
+                    raise ValueError(
+                        f"the release of {name} must be quoted: YAML reads {version} as a number"
+                    )
+        return value
+
+
+class Spec(Section):
+    """A whole ``zerocfg.yaml``."""
+
+    unknown = "error"
+    library = "zerocfg"
+
+    version: Literal[1] = key(..., "Version of this format.")
+    runs: dict[str, RunSpec] = key(..., "The training jobs by name.")
+
+    @field_validator("runs")
+    @classmethod
+    def _names(cls, value: dict[str, RunSpec]) -> dict[str, RunSpec]:
+        if not value:
+            raise ValueError("a spec needs at least one run")
+        for name in value:
+            if not RUN_NAME.match(name) or len(name) > 100:
+                raise ValueError(f"'{name}' cannot name a run: letters, digits, '.', '_' and '-' only")
+        return value

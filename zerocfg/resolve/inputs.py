@@ -1,0 +1,222 @@
+"""A run of a spec made ready for the build: its hardware, its engine, the road of its config.
+
+The emitted job is always started by one launcher with one DeepSpeed file, whatever the sources look like; the
+run is therefore computed as it will be started, so that the settings are those of the emitted job.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from zerocfg.models.model_facts import ModelFacts, from_config
+from zerocfg.resolve.plan import Problem
+from zerocfg.run.arguments import arguments_of
+from zerocfg.run.model import UNKNOWN, HardwareSummary, Origin, Run, Setting, SourceFile
+from zerocfg.source.launch import LaunchLine
+from zerocfg.source.text import Span
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from zerocfg.models.hardware import HardwareProfile
+    from zerocfg.models.spec import RunSpec
+
+Engine = Literal["deepspeed", "ddp"]
+NO_SPAN = Span(0, 0)
+
+
+@dataclass(slots=True)
+class Inputs:
+    """Everything that a run is resolved from."""
+
+    run: Run
+    spec: RunSpec
+    folder: Path
+    engine: Engine
+    profile: HardwareProfile | None
+    facts: ModelFacts
+    model_file: SourceFile | None = None
+    notes: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def gather(
+    run: Run, spec: RunSpec, folder: Path, profile: HardwareProfile | None, model_file: SourceFile | None
+) -> Inputs:
+    """The inputs of one run; what is missing or contradictory goes to ``problems``."""
+    facts = _facts(spec, model_file)
+    found = Inputs(replace(run), spec, folder, _engine(run, spec), profile, facts, model_file)
+    for origin in run.missing:
+        found.problems.append(
+            Problem(origin.note, f"there is no file {origin.note!r} (from {_place(origin)})")
+        )
+    _check_script(found)
+    _check_recipe(found)
+    if found.problems:
+        return found
+    _choose_road(found)
+    _take_hardware(found)
+    _take_steps(found)
+    return found
+
+
+def _place(origin: Origin) -> str:
+    return origin.file.name if origin.file else "the launch line"
+
+
+def _facts(spec: RunSpec, file: SourceFile | None) -> ModelFacts:
+    if isinstance(spec.model, ModelFacts):
+        return spec.model
+    if spec.model is None:
+        return ModelFacts(unknown_because="the spec names no model")
+    config = file.data() if file else None
+    return from_config(config if isinstance(config, dict) else {})
+
+
+def _engine(run: Run, spec: RunSpec) -> Engine:
+    if spec.engine is not None:
+        return spec.engine
+    accelerate = run.accelerate.data() if run.accelerate else None
+    asked = isinstance(accelerate, dict) and accelerate.get("distributed_type") == "DEEPSPEED"
+    return "deepspeed" if asked or run.deepspeed is not None or run.consumer == "deepspeed" else "ddp"
+
+
+def _check_script(found: Inputs) -> None:
+    if not (found.folder / found.spec.script).is_file():
+        found.problems.append(
+            Problem(
+                "script",
+                f"there is no file {found.spec.script!r} beside the spec",
+                "Name the script to launch.",
+            )
+        )
+
+
+def _check_recipe(found: Inputs) -> None:
+    recipe = found.run.recipe.data() if found.run.recipe else None
+    if not isinstance(recipe, dict):
+        return
+    for key, instead in (
+        ("deepspeed", "`deepspeed:` of the spec"),
+        ("fsdp", "nothing: build emits no FSDP config"),
+    ):
+        if recipe.get(key):
+            found.problems.append(
+                Problem(
+                    key,
+                    f"the recipe sets `{key}` itself, so the emitted config would never be used",
+                    f"Take `{key}` out of the recipe; say {instead}.",
+                )
+            )
+
+
+def _choose_road(found: Inputs) -> None:
+    """One launcher, one DeepSpeed file."""
+    run, flags = found.run, dict(found.run.flags)
+    source = run.accelerate.data() if run.accelerate else None
+    kind = source.get("distributed_type") if isinstance(source, dict) else None
+    if kind in ("FSDP", "MEGATRON_LM", "XLA") and found.spec.engine is None and run.deepspeed is None:
+        found.problems.append(
+            Problem(
+                "distributed_type",
+                f"{kind} cannot be emitted yet",
+                "Say `engine: deepspeed` or `engine: ddp` in the spec.",
+            )
+        )
+    if found.engine == "ddp":
+        run.deepspeed, run.deepspeed_route = None, None
+    if run.consumer == "deepspeed":
+        run.launch = run.launch or _line("torchrun")
+        run.deepspeed_route = "engine" if run.deepspeed else None
+    else:
+        run.launch = run.launch or _line("accelerate")
+        run.deepspeed_route = "accelerate" if run.deepspeed else None
+        because = Origin("computed", f"the engine of this run is {found.engine}")
+        if found.engine == "deepspeed" and kind != "DEEPSPEED":
+            flags["use_deepspeed"] = Setting(True, because)
+    run.flags = flags
+
+
+def _line(launcher: Literal["accelerate", "torchrun"]) -> LaunchLine:
+    return LaunchLine(launcher, (), None, (), (), {}, NO_SPAN)
+
+
+def _take_hardware(found: Inputs) -> None:
+    """The profile decides how many processes there are; sources that say otherwise are overruled."""
+    run, profile = found.run, found.profile
+    if profile is None:
+        return
+    device = profile.accelerator
+    run.hardware = HardwareSummary(
+        name=profile.name,
+        nodes=profile.nodes,
+        accelerators_per_node=max(1, profile.accelerators_per_node),
+        memory_gib=device.planning_gib if device else None,
+        bf16=device.bf16 if device else None,
+    )
+    each = max(1, profile.accelerators_per_node)
+    nodes = "1 node" if profile.nodes == 1 else f"{profile.nodes} nodes"
+    origin = Origin(
+        "computed",
+        f"{profile.name}: {nodes} of {each} rank{'s' if each > 1 else ''}",
+    )
+    counts = {"num_processes": profile.world_size, "num_machines": profile.nodes}
+    source = run.accelerate.data() if run.accelerate else None
+    for name, value in counts.items():
+        said = source.get(name) if isinstance(source, dict) else None
+        if said is not None and said != value:
+            found.notes.append(
+                f"{name}: the accelerate config says {said}, {profile.name} has {value}: {value} is used"
+            )
+    if run.consumer == "deepspeed":
+        run.flags["nnodes"] = Setting(str(profile.nodes), origin)
+        run.flags["nproc_per_node"] = Setting(str(each), origin)
+    else:
+        run.flags.update({name: Setting(str(value), origin) for name, value in counts.items()})
+        if found.engine == "ddp" and profile.world_size > 1 and run.accelerate is None:
+            run.flags["multi_gpu"] = Setting(True, Origin("computed", "the engine of this run is ddp"))
+
+
+def _take_steps(found: Inputs) -> None:
+    """max_steps as the Trainer computes it, when the recipe counts epochs and the spec the samples.
+
+    The Trainer's arithmetic: transformers/trainer.py, `set_initial_training_values`.
+    """
+    run, samples = found.run, found.spec.train_samples
+    if run.consumer not in ("transformers", "trl") or samples is None or run.hardware is None:
+        return
+    arguments = arguments_of(run)
+    given: dict[str, Any] = {
+        name: arguments.get(name)
+        for name in (
+            "max_steps",
+            "num_train_epochs",
+            "per_device_train_batch_size",
+            "gradient_accumulation_steps",
+        )
+    }
+    if any(value is UNKNOWN or not isinstance(value, (int, float)) for value in given.values()):
+        return
+    if (
+        given["max_steps"] >= 0
+        or min(given["per_device_train_batch_size"], given["gradient_accumulation_steps"]) <= 0
+    ):
+        return
+    recipe = run.recipe.data() if run.recipe else None
+    recipe = recipe if isinstance(recipe, dict) else {}
+    if run.consumer == "trl" and (recipe.get("packing") or "num_generations" in recipe):
+        return
+    ranks, micro = run.hardware.accelerators, given["per_device_train_batch_size"]
+    each = (
+        samples // (ranks * micro)
+        if recipe.get("dataloader_drop_last")
+        else math.ceil(samples / (ranks * micro))
+    )
+    epoch = max(math.ceil(each / given["gradient_accumulation_steps"]), 1)
+    total = math.ceil(given["num_train_epochs"] * epoch)
+    note = (
+        f"{given['num_train_epochs']:g} epochs of {epoch} steps (train_samples {samples} over {ranks} ranks)"
+    )
+    run.arguments = {**run.arguments, "max_steps": Setting(total, Origin("computed", note))}

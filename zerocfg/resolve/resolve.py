@@ -1,0 +1,348 @@
+"""From the inputs of a run to its plan: every value with its reason, or the problems that prevent it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from zerocfg.resolve import choose
+from zerocfg.resolve.plan import Decision, Plan, Problem
+from zerocfg.resolve.reasons import Words
+from zerocfg.run.arguments import arguments_of
+from zerocfg.run.config import AUTO, VERSIONS
+from zerocfg.run.effective import compute
+from zerocfg.run.model import UNKNOWN, Effective, Failure, Origin, Setting
+
+if TYPE_CHECKING:
+    from zerocfg.resolve.inputs import Inputs
+
+ZERO = "zero_optimization."
+STAGE = ZERO + "stage"
+GATHER = ZERO + "stage3_gather_16bit_weights_on_model_save"
+
+# Written out in every emitted DeepSpeed file, whoever sets them.
+ALWAYS = (
+    "train_batch_size",
+    "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps",
+    "gradient_clipping",
+    STAGE,
+    ZERO + "overlap_comm",
+    ZERO + "contiguous_gradients",
+    ZERO + "reduce_bucket_size",
+)
+BY_STAGE = {
+    1: (ZERO + "allgather_bucket_size",),
+    2: (ZERO + "allgather_bucket_size",),
+    3: (
+        ZERO + "sub_group_size",
+        ZERO + "stage3_prefetch_bucket_size",
+        ZERO + "stage3_param_persistence_threshold",
+        ZERO + "stage3_max_live_parameters",
+        ZERO + "stage3_max_reuse_distance",
+        GATHER,
+    ),
+}
+# Top-level keys of an accelerate config that reach the launched job and that the build does not decide.
+KEPT_TOP = ("gpu_ids", "main_process_port", "debug", "main_training_function")
+KEPT_DEEPSPEED = ("deepspeed_moe_layer_cls_names",)
+
+
+def resolve(inputs: Inputs) -> tuple[Plan | None, list[Problem]]:
+    """The plan of a run, or why there is none."""
+    if inputs.problems:
+        return None, inputs.problems
+    choices, problems = choose.open_values(inputs)
+    if problems:
+        return None, problems
+    effective = compute(inputs.run)
+    inputs.run.effective = effective
+    resolver = _Resolver(inputs, effective, choices)
+    plan = resolver.plan()
+    return (None, resolver.problems) if resolver.problems else (plan, [])
+
+
+class _Resolver:
+    def __init__(self, inputs: Inputs, effective: Effective, choices: dict[str, Decision]) -> None:
+        self.inputs = inputs
+        self.run = inputs.run
+        self.effective = effective
+        self.problems: list[Problem] = [_refused(failure) for failure in effective.failures]
+        self.words = Words(inputs.run, inputs.folder)
+        self.notes = list(inputs.notes)
+        self.settings = {
+            name: self.words.decision(name, setting) for name, setting in effective.settings.items()
+        }
+        self.settings.update(choices)
+        self._explain_batch()
+
+    def _explain_batch(self) -> None:
+        names = ("num_processes", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+        ranks, micro, steps = (self._value(name) for name in names)
+        batch = self.settings.get("train_batch_size")
+        if batch is not None and batch.kind == "computed" and None not in (ranks, micro, steps):
+            reason = f"{ranks} ranks * {micro} samples * {steps} accumulation steps"
+            self.settings["train_batch_size"] = Decision(batch.value, reason, "computed")
+
+    def plan(self) -> Plan:
+        inputs, run = self.inputs, self.run
+        assert run.consumer is not None
+        processes, machines = self._count("num_processes"), self._count("num_machines")
+        if self.problems:
+            processes = machines = 1
+        plan = Plan(
+            name=run.name,
+            consumer=run.consumer,
+            engine=inputs.engine,
+            folder=inputs.folder,
+            script=inputs.spec.script,
+            arguments=self._arguments(),
+            hardware=inputs.profile.name
+            if inputs.profile
+            else "the hardware that the accelerate config names",
+            num_processes=processes,
+            num_machines=machines,
+            recipe=self._recipe(),
+            model_config=inputs.model_file.data() if inputs.model_file else None,
+            model_facts=inputs.facts.model_dump(mode="json", exclude_defaults=True),
+            inputs={role: file.path for role, file in self._files().items() if file.path is not None},
+            versions={**VERSIONS, **run.versions},
+            notes=self.notes,
+        )
+        self._check_precision()
+        if inputs.engine == "deepspeed":
+            plan.deepspeed = self._deepspeed()
+        if run.consumer != "deepspeed":
+            plan.accelerate = self._accelerate(processes, machines)
+        plan.settings = {name: one for name, one in self.settings.items() if one.value is not UNKNOWN}
+        return plan
+
+    # -- DeepSpeed ---------------------------------------------------------------------------------
+
+    def _deepspeed(self) -> list[str]:
+        """The keys of the emitted file: what the author wrote, and what must not be left to a default."""
+        stage = self._value(STAGE)
+        self._choose(choose.gather_weights(self.effective, stage, self.run.consumer))
+        self._choose(choose.pinned_memory(self.effective, self.run, self.inputs.profile, self.notes))
+        written = self._written()
+        names = dict.fromkeys((*ALWAYS, *BY_STAGE.get(stage, ()), *written))
+        for section in ("bf16", "fp16"):
+            if self._value(f"{section}.enabled"):
+                names[f"{section}.enabled"] = None
+        if not self._value("bf16.enabled") and not self._value("fp16.enabled"):
+            names["bf16.enabled"] = None
+        for part in ("offload_optimizer", "offload_param"):
+            device = f"{ZERO}{part}.device"
+            if self._value(device) not in (None, "none"):
+                names.update({device: None, f"{ZERO}{part}.pin_memory": None})
+        chosen = []
+        for name in names:
+            if self._drop(name, written):
+                continue
+            if name not in self.settings:
+                self.problems.append(_open(name))
+                continue
+            value = self.settings[name].value
+            if value is UNKNOWN or value == AUTO:
+                self.problems.append(_open(name, self.settings[name].reason))
+            else:
+                chosen.append(name)
+        return chosen
+
+    def _choose(self, choices: dict[str, Decision]) -> None:
+        """Take choices into the settings, and into the run, so that lint judges the run as it will be."""
+        self.settings.update(choices)
+        for name, one in choices.items():
+            self.effective.settings[name] = Setting(one.value, Origin("computed", one.reason))
+
+    def _written(self) -> list[str]:
+        """Dotted names of the leaves of the author's DeepSpeed file."""
+        data = self.run.deepspeed.data() if self.run.deepspeed else None
+        names: list[str] = []
+
+        def visit(section: dict[str, Any], prefix: str) -> None:
+            for key, value in section.items():
+                if isinstance(value, dict) and value:
+                    visit(value, f"{prefix}{key}.")
+                elif value != {}:
+                    names.append(prefix + key)
+
+        if isinstance(data, dict):
+            visit(data, "")
+        return names
+
+    def _drop(self, name: str, written: list[str]) -> bool:
+        """Values that say nothing: null beside a device that is none, sections that are switched off."""
+        value = self._value(name)
+        if value is None and name in self.settings and self.settings[name].value is not UNKNOWN:
+            return True
+        for part in ("offload_optimizer", "offload_param"):
+            prefix = f"{ZERO}{part}."
+            if name.startswith(prefix) and self._value(prefix + "device") in (None, "none"):
+                return True
+        if name.startswith("fp16.") and not self._value("fp16.enabled"):
+            return True
+        return name.startswith("bf16.") and name != "bf16.enabled" and not self._value("bf16.enabled")
+
+    # -- accelerate --------------------------------------------------------------------------------
+
+    def _accelerate(self, processes: int, machines: int) -> dict[str, Decision]:
+        """The launcher's config: only keys that it reads, and beside a DeepSpeed file tolerates."""
+        cpu = self._on_cpu()
+        kind, why = "DEEPSPEED", f"the engine is DeepSpeed ({self._reason('engine')})"
+        if self.inputs.engine == "ddp":
+            kind = "NO" if processes == 1 else "MULTI_CPU" if cpu else "MULTI_GPU"
+            why = f"{processes} processes without sharding"
+        keys = {
+            "compute_environment": Decision("LOCAL_MACHINE", "", "chosen"),
+            "distributed_type": Decision(kind, why, "computed"),
+        }
+        if self.inputs.engine == "ddp":
+            keys["mixed_precision"] = self.settings["mixed_precision"]
+            if cpu:
+                keys["use_cpu"] = Decision(True, f"{self._hardware()} has no accelerator", "hardware")
+        keys["num_machines"] = self.settings["num_machines"]
+        keys["num_processes"] = self.settings["num_processes"]
+        rank = "launch.sh passes the rank of its node" if machines > 1 else "the only machine"
+        keys["machine_rank"] = Decision(0, rank, "computed")
+        keys.update(self._kept())
+        if self.inputs.engine == "deepspeed":
+            keys.update(self._deepspeed_section(machines))
+        return keys
+
+    def _kept(self) -> dict[str, Decision]:
+        source = self.run.accelerate
+        data = source.data() if source else None
+        if source is None or not isinstance(data, dict):
+            return {}
+        return {
+            key: Decision(data[key], "as in the accelerate config", "file")
+            for key in KEPT_TOP
+            if data.get(key) not in (None, False, "all", "main")
+        }
+
+    def _deepspeed_section(self, machines: int) -> dict[str, Decision]:
+        prefix = "deepspeed_config."
+        stage = self._value(STAGE)
+        sharded = stage == 3
+        keys = {
+            prefix + "deepspeed_config_file": Decision(
+                "ds_config.json",
+                "holds every other DeepSpeed setting; relative to where launch.sh changes to",
+                "chosen",
+            ),
+            prefix + "zero3_init_flag": Decision(
+                sharded,
+                f"ZeRO stage {stage}" + (": the model is sharded while it is made" if sharded else ""),
+                "computed",
+            ),
+        }
+        if machines > 1:
+            keys[prefix + "deepspeed_multinode_launcher"] = Decision(
+                "standard", "every node runs launch.sh itself; pdsh would need a hostfile", "chosen"
+            )
+        data = self.run.accelerate.data() if self.run.accelerate else None
+        section = data.get("deepspeed_config") if isinstance(data, dict) else None
+        for key in KEPT_DEEPSPEED:
+            if isinstance(section, dict) and section.get(key):
+                keys[prefix + key] = Decision(section[key], "as in the accelerate config", "file")
+        return keys
+
+    # -- the rest ----------------------------------------------------------------------------------
+
+    def _check_precision(self) -> None:
+        profile = self.inputs.profile
+        device = profile.accelerator if profile else None
+        wanted = self._value("bf16.enabled") or self._value("mixed_precision") == "bf16"
+        if wanted and device is not None and device.bf16 is False:
+            name = "bf16.enabled" if "bf16.enabled" in self.settings else "mixed_precision"
+            self.problems.append(
+                Problem(
+                    name,
+                    f"bf16 is asked for ({self._reason(name)}), but {device.name} cannot compute in bf16",
+                    "Use fp16 (`fp16: true` and no bf16 in the recipe), or other hardware.",
+                )
+            )
+
+    def _arguments(self) -> list[str]:
+        spec = self.inputs.spec
+        if spec.arguments is not None:
+            return [str(word) for word in spec.arguments]
+        if spec.recipe is None:
+            return []
+        return {"trl": ["--config", spec.recipe], "transformers": [spec.recipe]}.get(spec.consumer, [])
+
+    def _recipe(self) -> dict[str, Any]:
+        """The trainer's arguments: as written, and where the reader converts them, converted."""
+        data = self.run.recipe.data() if self.run.recipe else None
+        if not isinstance(data, dict):
+            return {}
+        recipe = {str(key): value for key, value in data.items()}
+        if self.run.consumer in ("transformers", "trl"):
+            read = arguments_of(self.inputs.run).values
+            recipe.update(
+                {name: setting.value for name, setting in read.items() if name in recipe and setting.known}
+            )
+        return recipe
+
+    def _files(self) -> dict[str, Any]:
+        run = self.run
+        roles = {
+            "spec": run.spec,
+            "accelerate": run.accelerate,
+            "deepspeed": run.deepspeed,
+            "recipe": run.recipe,
+            "model": self.inputs.model_file,
+        }
+        return {role: file for role, file in roles.items() if file is not None}
+
+    def _count(self, name: str) -> int:
+        setting = self.effective.get(name)
+        value = setting.value if setting else UNKNOWN
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+        self.problems.append(
+            Problem(
+                name,
+                f"nothing says how many {name.removeprefix('num_')} there are",
+                "Add `hardware:` to the run.",
+            )
+        )
+        return 1
+
+    def _value(self, name: str) -> Any:
+        one = self.settings.get(name)
+        return None if one is None or one.value is UNKNOWN else one.value
+
+    def _reason(self, name: str) -> str:
+        one = self.settings.get(name)
+        return one.reason if one else "nobody sets it"
+
+    def _on_cpu(self) -> bool:
+        profile = self.inputs.profile
+        device = profile.accelerator if profile else None
+        return profile is not None and (device is None or device.vendor == "cpu")
+
+    def _hardware(self) -> str:
+        return self.inputs.profile.name if self.inputs.profile else "the machine"
+
+
+def _refused(failure: Failure) -> Problem:
+    """A failure that the libraries would raise on the emitted job as well."""
+    place = next((origin for origin in failure.places if origin.file is not None), None)
+    key = ".".join(str(part) for part in place.path) if place and place.path else failure.kind
+    where = f" ({place.file.name})" if place and place.file else ""
+    return Problem(key, f"{failure.message}{where}")
+
+
+def _open(name: str, reason: str = "") -> Problem:
+    """A value that nobody fills: which key, and what to add."""
+    message = "nothing decides its value" + (f" ({reason})" if reason else "")
+    if name.startswith("scheduler.params.") and name.endswith("num_steps"):
+        return Problem(
+            name, message, "Add `train_samples:` to the run in the spec, or `max_steps:` to the recipe."
+        )
+    if name in ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"):
+        return Problem(name, message, "Write a number for it into the DeepSpeed config, or name the recipe.")
+    if name.endswith(("bucket_size", "persistence_threshold")):
+        return Problem(name, message, "Add `model:` to the run in the spec, or write a number of elements.")
+    return Problem(name, message, "Write its value into the DeepSpeed config or the recipe.")
