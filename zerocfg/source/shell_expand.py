@@ -95,22 +95,26 @@ class Expander:
                 found.extend(self.fields(inside.part(token.start, token.end)))
         return found
 
-    def _expand(self, word: Chars, out: Builder, split: bool, quoted: bool = False) -> None:
+    def _expand(
+        self, word: Chars, out: Builder, split: bool, quoted: bool = False, default: bool = False
+    ) -> None:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             out.unknown(word.at[0] if word.at else 0)
         else:
-            self._walk(word, out, split, quoted)
+            self._walk(word, out, split, quoted, default)
         self._depth -= 1
 
-    def _walk(self, word: Chars, out: Builder, split: bool, quoted: bool) -> None:
+    def _walk(self, word: Chars, out: Builder, split: bool, quoted: bool, default: bool) -> None:
+        # The words of an unquoted default are split like the value of a variable.
+        put = out.split if default and split else out.add
         text, size = word.text, len(word.text)
         literal = _INSIDE if quoted else _LITERAL
         at = 0
         while at < size:
             plain = literal.match(text, at)
             if plain:
-                out.add(word.part(at, plain.end()))
+                put(word.part(at, plain.end()))
                 at = plain.end()
                 continue
             mark = text[at]
@@ -233,7 +237,7 @@ class Expander:
             default = word.part(found.start(4), found.end(4))
             if operator[-1] == "=":
                 self.assign(name, self.text(default))
-            self._expand(default, out, split, quoted)
+            self._expand(default, out, split, quoted, default=True)
             return
         self._put(value, place, out, split)
 

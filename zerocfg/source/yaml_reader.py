@@ -1,9 +1,9 @@
 """YAML as accelerate and transformers read it: PyYAML's safe loader, with the span of every key and value.
 
-The text is composed by libyaml and its scalars are built by the safe constructor's own methods, so a value here is
-the value that ``yaml.safe_load`` gives (``5e8`` is text, ``no`` is False, ``010`` is 8, of equal keys the last
-wins), and a fatal problem here is an exception there. Where libyaml and the pure Python loader are known to
-disagree the pure one decides, because ``yaml.safe_load`` is the pure one.
+The text is composed by libyaml and its scalars are built by the safe constructor's own methods, so a value
+here is the value that ``yaml.safe_load`` gives (``5e8`` is text, ``no`` is False, ``010`` is 8, of equal keys
+the last wins), and a fatal problem here is an exception there. Where libyaml and the pure Python loader are
+known to disagree the pure one decides, because ``yaml.safe_load`` is the pure one.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ _STR, _MAP, _SEQ, _MERGE, _VALUE = (_TAG + name for name in ("str", "map", "seq"
 
 # What PyYAML's reader refuses before it looks at the syntax.
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# libyaml lets tabs, byte-order marks and a few more things pass that the pure scanner refuses, or reverse.
-_LOADERS_DIFFER = re.compile("[\t\ufeff\x85\u2028\u2029]|\r(?!\n)")
+# libyaml lets tabs, byte-order marks, a lone "!", "?" in flow collections and other line ends pass where the
+# pure scanner refuses them, or the reverse.
+_LOADERS_DIFFER = re.compile("[\t\ufeff\x85\u2028\u2029!?]|\r(?!\n)")
 _DEEP_BLOCK = re.compile(r"^[ \-?:]{100}", re.MULTILINE)
 _ALIAS = re.compile(r"(?:[\s:,?\[{-]|#.*)*(\*[^\s,\[\]{}]+)")
 
