@@ -85,7 +85,7 @@ def _plugin_fields(chance: random.Random, section: dict[str, Any], share: float)
         num_processes=["4"],
         mixed_precision=["bf16"],
         debug=["true"],
-        deepspeed_moe_layer_cls_names=["A,B"],
+        deepspeed_moe_layer_cls_names=["LlamaMLP", "LlamaMLP,LlamaAttention"],
     )
 
 

@@ -174,6 +174,7 @@ def record_engine(seen: dict[str, Any], libraries: dict[str, Any]) -> None:
         config = named.get("config_params") or named.get("config")
         seen["config"] = copy.deepcopy(config)
         seen["phase"] = "parse"
+        libraries["deepspeed"].init_distributed()
         parsed = libraries["DeepSpeedConfig"](config)
         seen["parsed"] = {name: getattr(parsed, name) for name in PARSED.split()}
         zero = parsed.zero_config.model_dump(mode="json", by_alias=False)

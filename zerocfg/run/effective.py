@@ -15,7 +15,7 @@ from zerocfg.run.config import Config, NotAMappingError, default_of, describe, p
 from zerocfg.run.launcher import Launch
 from zerocfg.run.model import UNKNOWN, Effective, Failure, Ignored, Origin, Phase, Run, Setting
 from zerocfg.run.plugin import Environment, Plugin, build, set_mixed_precision
-from zerocfg.run.prepare import IN_SCRIPT, Prepared, prepare
+from zerocfg.run.prepare import IN_SCRIPT, Prepared, prepare, text_batches
 from zerocfg.run.starters import launch_of
 from zerocfg.run.trainer import Matching, finalize, process, refused_arguments
 from zerocfg.source.node import Path
@@ -119,13 +119,11 @@ class _Road:
         """`Trainer.train()` up to the engine."""
         self.effective.failures += plugin.failures
         self.effective.failures += refused_arguments(arguments, plugin.zero_stage, deepspeed=True)
+        self.effective.failures += text_batches(plugin.config)
         failure = finalize(matching, arguments, self.run.model)
         if failure is not None:
             self.effective.failures.append(failure)
         config = plugin.config
-        if "optimizer" not in config.data:
-            note = Origin("computed", "the Trainer brings its own optimizer")
-            config.set("zero_allow_untested_optimizer", True, note)
         one = Setting(1, Origin("computed", "the Trainer accumulates itself"))
         self._finish(Prepared(config, self.world, one, self.run.model), trainer=True)
 

@@ -209,14 +209,19 @@ class _Exporter:
         self.launch.environment["ACCELERATE_USE_CPU"] = Setting(text, used.origin, used.overridden)
         self._debug_and_devices()
         machines, processes = arguments.get("num_machines"), arguments.get("num_processes")
-        several = isinstance(machines, int) and machines > 1
+        for name in ("num_processes", "num_machines"):
+            setting = arguments.setting(name)
+            if setting.value not in (None, UNKNOWN) and not isinstance(setting.value, (int, float)):
+                self.fail(f"{name.replace('_', '-')}-type", f"{name} is {describe(setting.value)}", setting.origin)
+                return
+        several = isinstance(machines, (int, float)) and machines > 1
         if several:
             for name in ("main_process_ip", "main_process_port"):
                 if arguments.get(name) is None:
                     origin = arguments.setting("num_machines").origin
                     self.fail("main-process-missing", f"several machines need {name}", origin)
                     return
-        if several or (isinstance(processes, int) and processes > 1):
+        if several or (isinstance(processes, (int, float)) and processes > 1):
             for variable, name, default in (
                 ("MASTER_ADDR", "main_process_ip", "127.0.0.1"),
                 ("MASTER_PORT", "main_process_port", "29500"),

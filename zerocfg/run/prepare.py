@@ -6,7 +6,6 @@ Follows accelerate/accelerator.py (`_prepare_deepspeed`) and `DeepSpeedPlugin.de
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from zerocfg.run.config import AUTO, Config, default_of, product
 from zerocfg.run.model import UNKNOWN, Failure, ModelSummary, Origin, Setting
@@ -36,7 +35,7 @@ class Prepared:
 def prepare(state: Prepared, *, trainer: bool) -> list[Failure]:
     """Fill what is left; ``trainer``: the Trainer called, so nothing depends on a script any more."""
     config = state.config
-    failures: list[Failure] = []
+    failures: list[Failure] = [] if trainer else text_batches(config)
     if config.is_auto(MICRO):
         config.fill(
             MICRO,
@@ -50,9 +49,6 @@ def prepare(state: Prepared, *, trainer: bool) -> list[Failure]:
     micro, steps = config.get(MICRO), config.get(STEPS)
     if micro is not None:
         fills[MICRO] = Setting(micro, IN_SCRIPT)
-        text = [name for name, value in ((MICRO, micro), (STEPS, steps)) if isinstance(value, str)]
-        if text and config.setting(text[0]) is not None:
-            failures.append(_not_a_number(text[0], config))
         batch = product(micro, steps, state.world_size.value)
         note = f"{MICRO} * {STEPS} * processes"
         fills["train_batch_size"] = Setting(batch, Origin("computed", note))
@@ -66,14 +62,39 @@ def prepare(state: Prepared, *, trainer: bool) -> list[Failure]:
     if not trainer:
         fills.update({name: Setting(UNKNOWN, IN_SCRIPT) for name in FROM_SCRIPT})
     failures.extend(_fill_all(config, fills))
+    if "optimizer" not in config.data:
+        failures.extend(_null_offload(config))
+        note = "accelerate allows the optimizer that the script brings"
+        if config.get("zero_allow_untested_optimizer") is not True:
+            config.set("zero_allow_untested_optimizer", True, Origin("computed", note))
     return failures
 
 
-def _not_a_number(name: str, config: Config) -> Failure:
+def _null_offload(config: Config) -> list[Failure]:
+    """With an optimizer of the script's own accelerate asks the offload section for its device; null has none."""
+    zero = config.data.get("zero_optimization")
+    if isinstance(zero, dict):
+        name, null = "zero_optimization.offload_optimizer", zero.get("offload_optimizer", {}) is None
+    else:
+        name, null = "zero_optimization", "zero_optimization" in config.data and zero is None
     setting = config.setting(name)
-    value: Any = setting.value if setting else None
-    message = f"{name} is the text {value!r}; accelerate multiplies and divides it"
-    return Failure("batch-type", "init", message, (setting.origin,) if setting else ())
+    if not null or setting is None:
+        return []
+    message = f"`{name}` is null; accelerate looks up keys in it. Leave it out instead"
+    return [Failure("offload-optimizer-null", "init", message, (setting.origin,))]
+
+
+def text_batches(config: Config) -> list[Failure]:
+    """Batch values that are texts. The Trainer meets them when it prepares its data loader, before anything else."""
+    micro, steps = config.get(MICRO), config.get(STEPS)
+    if micro is None:
+        return []
+    for name, value in ((MICRO, micro), (STEPS, steps)):
+        if isinstance(value, str) and value != AUTO:
+            setting = config.setting(name)
+            message = f"{name} is the text {value!r}; accelerate multiplies and divides it"
+            return [Failure("batch-type", "init", message, (setting.origin,) if setting else ())]
+    return []
 
 
 def _fill_all(config: Config, fills: dict[str, Setting]) -> list[Failure]:
