@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -99,3 +100,11 @@ def test_a_missing_profile_and_a_folder(tmp_path: Path) -> None:
     for path in (tmp_path / "no.json", tmp_path):
         with pytest.raises(ValueError, match="cannot be read" if path.suffix else "unknown accelerator"):
             load_hardware(str(path))
+
+
+def test_profiles_satisfy_their_schema() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    from zerocfg.models.schema import SCHEMAS
+
+    for name in ("cpu", "2x8xH100", "4xMI300X"):
+        jsonschema.validate(json.loads(write_text(parse_hardware(name))), SCHEMAS["hardware"]())

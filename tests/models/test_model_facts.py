@@ -261,3 +261,17 @@ def test_inline_facts() -> None:
         inline({"parametrs": 1})
     with pytest.raises(ValueError, match="parameters"):
         inline({"parameters": "many"})
+
+
+def test_facts_satisfy_their_schema() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    from zerocfg.models.schema import SCHEMAS
+
+    for config in (
+        {"model_type": "mixtral"},
+        {"model_type": "mamba"},
+        {"model_type": "gemma3", "text_config": {}},
+    ):
+        facts = from_config(config)
+        jsonschema.validate(json.loads(facts.model_dump_json()), SCHEMAS["model-facts"]())
+        assert ModelFacts.model_validate_json(facts.model_dump_json()) == facts

@@ -17,23 +17,23 @@ SMALLEST_USABLE_SHARE = 0.91
 class Accelerator(Section):
     """One device as the training process sees it (for an AMD MI250X: one of its two dies)."""
 
-    name: str = key(..., "Canonical name")
+    name: str = key(..., "Canonical name.")
     vendor: Literal["nvidia", "amd", "intel", "cpu"] = key(
-        ..., "Who makes it; cpu for training without a device"
+        ..., "Who makes it; cpu for training without a device."
     )
-    memory_gib: float | None = key(None, "Memory as the vendor prints it", unit="GiB", gt=0)
+    memory_gib: float | None = key(None, "Memory as the vendor prints it.", unit="GiB", gt=0)
     usable_gib: float | None = key(
-        None, "What the driver reports as total memory, before any context", unit="GiB", gt=0
+        None, "What the driver reports as total memory, before any context.", unit="GiB", gt=0
     )
-    architecture: str | None = key(None, "Compute capability (9.0) or the vendor's name (gfx942)")
-    bf16: bool | None = key(None, "Computes bfloat16 in hardware")
-    fp8: bool | None = key(None, "Computes 8-bit floats in hardware")
-    bf16_tflops: float | None = key(None, "Peak dense bf16 rate, fp32 accumulation", unit="TFLOP/s", gt=0)
-    fp16_tflops: float | None = key(None, "Peak dense fp16 rate, fp32 accumulation", unit="TFLOP/s", gt=0)
-    fp32_tflops: float | None = key(None, "Peak fp32 rate without TF32", unit="TFLOP/s", gt=0)
-    fp8_tflops: float | None = key(None, "Peak dense 8-bit rate", unit="TFLOP/s", gt=0)
-    memory_gb_s: float | None = key(None, "Memory bandwidth", unit="GB/s", gt=0)
-    origin: str = key("", "Where the figures come from")
+    architecture: str | None = key(None, "Compute capability (9.0) or the vendor's name (gfx942).")
+    bf16: bool | None = key(None, "Computes bfloat16 in hardware.")
+    fp8: bool | None = key(None, "Computes 8-bit floats in hardware.")
+    bf16_tflops: float | None = key(None, "Peak dense bf16 rate, fp32 accumulation.", unit="TFLOP/s", gt=0)
+    fp16_tflops: float | None = key(None, "Peak dense fp16 rate, fp32 accumulation.", unit="TFLOP/s", gt=0)
+    fp32_tflops: float | None = key(None, "Peak fp32 rate without TF32.", unit="TFLOP/s", gt=0)
+    fp8_tflops: float | None = key(None, "Peak dense 8-bit rate.", unit="TFLOP/s", gt=0)
+    memory_gb_s: float | None = key(None, "Memory bandwidth.", unit="GB/s", gt=0)
+    origin: str = key("", "Where the figures come from.")
 
     @property
     def planning_gib(self) -> float | None:
@@ -47,27 +47,27 @@ class Link(Section):
     """A connection between devices. ``gb_s`` sums both directions of one device, as vendors print it."""
 
     kind: str = key(..., "nvlink, pcie, infinity-fabric, ethernet, infiniband, ...")
-    gb_s: float | None = key(None, "Bandwidth of one device, both directions together", unit="GB/s", gt=0)
+    gb_s: float | None = key(None, "Bandwidth of one device, both directions together.", unit="GB/s", gt=0)
 
 
 class Mount(Section):
     """A file system on an NVMe drive."""
 
-    path: str = key(..., "Where it is mounted")
-    free_gib: float = key(..., "Free for this user", unit="GiB", ge=0)
+    path: str = key(..., "Where it is mounted.")
+    free_gib: float = key(..., "Free for this user.", unit="GiB", ge=0)
 
 
 class Host(Section):
     """The CPU side of one node."""
 
-    cpus: int | None = key(None, "Logical CPUs that this process may use", unit="CPUs", ge=1)
-    ram_gib: float | None = key(None, "Installed memory", unit="GiB", gt=0)
-    ram_available_gib: float | None = key(None, "Memory that is free or can be freed now", unit="GiB", ge=0)
-    ram_limit_gib: float | None = key(None, "Limit of the control group; null: none", unit="GiB", ge=0)
+    cpus: int | None = key(None, "Logical CPUs that this process may use.", unit="CPUs", ge=1)
+    ram_gib: float | None = key(None, "Installed memory.", unit="GiB", gt=0)
+    ram_available_gib: float | None = key(None, "Memory that is free or can be freed now.", unit="GiB", ge=0)
+    ram_limit_gib: float | None = key(None, "Limit of the control group; null: none.", unit="GiB", ge=0)
     memlock: int | Literal["unlimited"] | None = key(
-        None, "Most memory that a process may lock (soft RLIMIT_MEMLOCK)", unit="bytes"
+        None, "Most memory that a process may lock (soft RLIMIT_MEMLOCK).", unit="bytes"
     )
-    nvme: list[Mount] = key([], "File systems on NVMe drives that this user can write to")
+    nvme: list[Mount] = key([], "File systems on NVMe drives that this user can write to.")
 
     @property
     def planning_gib(self) -> float | None:
@@ -79,19 +79,19 @@ class Host(Section):
 class HardwareProfile(Section):
     """All nodes of a job; every node is like the others."""
 
-    version: Literal[1] = key(1, "Version of this format")
-    name: str = key(..., "What to call it in reports")
-    nodes: int = key(1, "Machines", ge=1)
+    version: Literal[1] = key(1, "Version of this format.")
+    name: str = key(..., "What to call it in reports.")
+    nodes: int = key(1, "Machines.", ge=1)
     accelerators_per_node: int = key(
-        ..., "Devices, and so ranks, on each node; without a device: ranks on each node", unit="ranks", ge=1
+        ..., "Devices, and so ranks, on each node; without a device: ranks on each node.", unit="ranks", ge=1
     )
-    accelerator: Accelerator = key(..., "The device; vendor cpu when there is none")
-    link_within_node: Link | None = key(None, "Between the devices of one node")
-    link_between_nodes: Link | None = key(None, "Between nodes, for each device")
-    host: Host | None = key(None, "CPU side of one node; null when not known")
-    origin: str = key("", "Who says so: probe or catalogue")
-    date: str | None = key(None, "When it was measured or published (ISO date)")
-    notes: list[str] = key([], "What was assumed, and what could not be read")
+    accelerator: Accelerator = key(..., "The device; vendor cpu when there is none.")
+    link_within_node: Link | None = key(None, "Between the devices of one node.")
+    link_between_nodes: Link | None = key(None, "Between nodes, for each device.")
+    host: Host | None = key(None, "CPU side of one node; null when not known.")
+    origin: str = key("", "Who says so: probe or catalogue.")
+    date: str | None = key(None, "When it was measured or published (ISO date).")
+    notes: list[str] = key([], "What was assumed, and what could not be read.")
 
     @property
     def world_size(self) -> int:

@@ -38,43 +38,43 @@ _TIED_COMPOSITES = {"gemma3", "mistral3"}
 class ModelFacts(Section):
     """Facts about one model; each may be stated inline: ``model: {parameters: 7e9, hidden_size: 4096}``."""
 
-    model_type: str | None = key(None, "`model_type` of config.json")
-    parameters: int | None = key(None, "Parameters, tied weights counted once", unit="elements", ge=1)
+    model_type: str | None = key(None, "`model_type` of config.json.")
+    parameters: int | None = key(None, "Parameters, tied weights counted once.", unit="elements", ge=1)
     trainable_parameters: int | None = key(
-        None, "Parameters that get gradients; all of them unless stated", unit="elements", ge=0
+        None, "Parameters that get gradients; all of them unless stated.", unit="elements", ge=0
     )
-    largest_parameter: int | None = key(None, "The largest single parameter tensor", unit="elements", ge=1)
+    largest_parameter: int | None = key(None, "The largest single parameter tensor.", unit="elements", ge=1)
     largest_module: int | None = key(
         None,
-        "Most elements that one module owns directly (the largest layer of DeepSpeed's estimators)",
+        "Most elements that one module owns directly (the largest layer of DeepSpeed's estimators).",
         unit="elements",
         ge=1,
     )
     largest_block: int | None = key(
-        None, "Elements of the largest decoder layer (all its modules together)", unit="elements", ge=1
+        None, "Elements of the largest decoder layer (all its modules together).", unit="elements", ge=1
     )
     tensor_sizes: list[tuple[int, int]] = key(
-        [], "Sizes of all parameter tensors as (elements, how many tensors), largest first", unit="elements"
+        [], "Sizes of all parameter tensors as (elements, how many tensors), largest first.", unit="elements"
     )
-    hidden_size: int | None = key(None, "Width of the residual stream", unit="elements", ge=1)
-    num_hidden_layers: int | None = key(None, "Decoder layers", ge=1)
-    num_attention_heads: int | None = key(None, "Query heads", ge=1)
-    num_key_value_heads: int | None = key(None, "Key and value heads", ge=1)
+    hidden_size: int | None = key(None, "Width of the residual stream.", unit="elements", ge=1)
+    num_hidden_layers: int | None = key(None, "Decoder layers.", ge=1)
+    num_attention_heads: int | None = key(None, "Query heads.", ge=1)
+    num_key_value_heads: int | None = key(None, "Key and value heads.", ge=1)
     intermediate_size: int | None = key(
-        None, "Inner width of a dense feed-forward part", unit="elements", ge=1
+        None, "Inner width of a dense feed-forward part.", unit="elements", ge=1
     )
-    vocab_size: int | None = key(None, "Rows of the token embedding", ge=1)
-    max_position_embeddings: int | None = key(None, "Longest sequence", unit="tokens", ge=1)
-    tied_embeddings: bool | None = key(None, "The output head shares the weights of the token embedding")
-    num_experts: int | None = key(None, "Experts in each sparse layer; 0 for a dense model", ge=0)
-    experts_per_token: int | None = key(None, "Experts that each token visits", ge=1)
-    leaf_modules: list[str] = key([], "Class names of the modules that ZeRO-3 has to treat as one leaf")
-    text_part_only: bool = key(False, "The counts leave out the vision or audio part of a multimodal model")
+    vocab_size: int | None = key(None, "Rows of the token embedding.", ge=1)
+    max_position_embeddings: int | None = key(None, "Longest sequence.", unit="tokens", ge=1)
+    tied_embeddings: bool | None = key(None, "The output head shares the weights of the token embedding.")
+    num_experts: int | None = key(None, "Experts in each sparse layer; 0 for a dense model.", ge=0)
+    experts_per_token: int | None = key(None, "Experts that each token visits.", ge=1)
+    leaf_modules: list[str] = key([], "Class names of the modules that ZeRO-3 has to treat as one leaf.")
+    text_part_only: bool = key(False, "The counts leave out the vision or audio part of a multimodal model.")
     config_hidden_size: int | None = key(
-        None, "`config.hidden_size` (else the largest of `hidden_sizes`) as Python code sees it", ge=1
+        None, "`config.hidden_size` (else the largest of `hidden_sizes`) as Python code sees it.", ge=1
     )
-    text_config_hidden_size: int | None = key(None, "The same, of `config.text_config`", ge=1)
-    unknown_because: str | None = key(None, "Why the parameters could not be counted; null when they were")
+    text_config_hidden_size: int | None = key(None, "The same, of `config.text_config`.", ge=1)
+    unknown_because: str | None = key(None, "Why the parameters could not be counted; null when they were.")
 
     def hidden_size_for(self, consumer: Consumer) -> int | None:
         """The width that this consumer computes `auto` bucket sizes from; None: it finds none and stops

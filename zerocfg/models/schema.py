@@ -247,8 +247,8 @@ def compile_schema(model: type[Section], title: str = "") -> dict[str, Any]:
     compiler = _Compiler()
     root = compiler.section(model)
     if model.unknown == "ignored":
-        # Editors associate a JSON file with its schema by this key, and a loose reader ignores it.
-        root.setdefault("patternProperties", {})[r"^\$schema$"] = {"type": "string"}
+        # A loose reader ignores the key by which editors find the schema, and comments (`_comment`) as well.
+        root.setdefault("patternProperties", {})[r"^(\$schema$|_)"] = {}
     return {"$schema": DIALECT, "title": title or model.__name__, **root, "$defs": compiler.defs}
 
 
@@ -280,6 +280,8 @@ ENTRIES = (
         "TrainingArguments",
     ),
     Entry("trl", "TRL recipe", "zerocfg.models.trl", "Recipe"),
+    Entry("hardware", "Hardware profile", "zerocfg.models.hardware", "HardwareProfile"),
+    Entry("model-facts", "Facts about a model", "zerocfg.models.model_facts", "ModelFacts"),
 )
 
 
