@@ -249,6 +249,43 @@ def test_prefixes_of_sections(tmp_path: Path, section: str) -> None:
     assert (getattr(shortened, name) == "given") == model.prefix_optional
 
 
+@pytest.mark.parametrize(
+    ("config", "error"),
+    [
+        ({"gpu_ids": 0}, AttributeError),
+        ({"mixed_precision": False}, AttributeError),
+        ({"dynamo_config": {"dynamo_backend": False}}, AttributeError),
+        ({"num_machines": "1"}, TypeError),
+        ({"main_process_port": "29500"}, TypeError),
+        ({"parallelism_config": {"parallelism_config_cp_size": "2"}}, TypeError),
+        ({"parallelism_config": {"parallelism_config_sp_size": "2"}}, TypeError),
+        ({"num_processes": "2", "machine_rank": "0", "debug": "no", "main_process_ip": 10}, None),
+        ({"use_cpu": "no"}, None),
+        ({"parallelism_config": {"parallelism_config_tp_size": "2"}, "fsdp_config": {"version": "2"}}, None),
+    ],
+)
+def test_raw_values_break_the_launch_and_others_become_text(
+    tmp_path: Path, config: dict[str, Any], error: type[Exception] | None
+) -> None:
+    def prepared() -> dict[str, str]:
+        return launch_env.prepare_multi_gpu_env(merged(tmp_path, {**running, **config}))
+
+    running = {"distributed_type": "FSDP", "num_processes": 2}
+    if error is None:
+        assert prepared()["ACCELERATE_USE_FSDP"] == "true"
+        return
+    ((name, value),) = (next(iter(config.values())) if name_of_section(config) else config).items()
+    model = Launcher if name_of_section(config) else ClusterConfig
+    assert facts(model, name)["reads"] == "raw", value
+    with pytest.raises(error):
+        prepared()
+
+
+def name_of_section(config: dict[str, Any]) -> str | None:
+    name = next(iter(config))
+    return name if name.endswith("_config") else None
+
+
 # The environment of the job
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from zerocfg.models.trl import TRAINERS, Recipe
 from zerocfg.models.trl.keys import KEYS
+from zerocfg.models.trl.older_names import DEPRECATED, REMOVED
 from zerocfg.models.trl.recipe import ABOUT, ALSO, EXTENDS
-from zerocfg.models.trl.removed import REMOVED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,6 +132,15 @@ def test_values_beyond_the_declared_type(tmp_path: Path) -> None:
         assert made.scale_rewards == meant
     assert trl.ModelConfig(lora_target_modules="all-linear").lora_target_modules == "all-linear"
     assert set(ALSO) == {"scale_rewards", "lora_target_modules"}
+
+
+@pytest.mark.parametrize("name", DEPRECATED)
+def test_deprecated_names_warn(name: str, tmp_path: Path) -> None:
+    owner, _, successor = DEPRECATED[name]
+    value = {"pad_token": "x", "vllm_importance_sampling_cap": 2.0}.get(name, True)
+    with pytest.warns(FutureWarning, match=f"`{name}`"):
+        made = dataclass_named(owner)(str(tmp_path), use_cpu=True, **{name: value})
+    assert successor is None or getattr(made, successor) == value
 
 
 def test_remarks_are_about_keys() -> None:

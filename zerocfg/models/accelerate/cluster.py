@@ -82,8 +82,8 @@ class ClusterConfig(Section):
         29500, "Port on machine 0; 0 picks a free one, on each machine its own.", ge=0, le=65535, reads="raw"
     )
     rdzv_backend: Any = key("static", "Rendezvous of torchrun.", inert=_SHADOWED)
-    same_network: Any = key(False, "All machines are in one network.", inert=_SHADOWED)
-    enable_cpu_affinity: Any = key(False, "Bind processes to NUMA nodes.", inert=_SHADOWED)
+    same_network: Any = key(False, "All machines are in one network.", reads="bool", inert=_SHADOWED)
+    enable_cpu_affinity: Any = key(False, "Bind processes to NUMA nodes.", reads="bool", inert=_SHADOWED)
     main_training_function: str | None = key(
         "main", "Function that each process runs; read with distributed_type XLA alone."
     )
@@ -99,14 +99,17 @@ class ClusterConfig(Section):
     mpirun_config: MpirunConfig | None = key(MpirunConfig, "MPI for several CPU processes.")
     dynamo_config: DynamoConfig | None = key(DynamoConfig, "torch.compile.")
     downcast_bf16: Any = key(
-        False, "On TPU, also cast double to bf16. Files often hold the text no.", inert=_SHADOWED
+        False,
+        "On TPU, also cast double to bf16. Files often hold the text no.",
+        reads="bool",
+        inert=_SHADOWED,
     )
     tpu_name: str | None = key(None, "Name of a TPU pod.")
     tpu_zone: str | None = key(None, "Zone of a TPU pod; read by `accelerate tpu-config` alone.")
     tpu_use_cluster: bool | None = key(
         False, "Launch on a TPU pod; read with distributed_type XLA alone.", reads="truth"
     )
-    tpu_use_sudo: Any = key(False, "Use sudo on the pod.", inert=_SHADOWED)
+    tpu_use_sudo: Any = key(False, "Use sudo on the pod.", reads="bool", inert=_SHADOWED)
     command_file: str | None = key(
         None, "Commands for a pod, one a line; read by `accelerate tpu-config` alone."
     )

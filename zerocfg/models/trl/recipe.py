@@ -11,7 +11,7 @@ from pydantic import create_model
 from zerocfg.models.base import Section, key
 from zerocfg.models.training_arguments import TrainingArguments
 from zerocfg.models.trl.keys import KEYS
-from zerocfg.models.trl.removed import REMOVED
+from zerocfg.models.trl.older_names import DEPRECATED, REMOVED
 
 TRAINERS = tuple(
     name
@@ -103,7 +103,7 @@ def _field(name: str) -> tuple[Any, Any]:
     if inherited is not None:
         defaults = {owner: defaults.get(owner, inherited.default) for owner in TRAINERS}
     agreed = len({repr(value) for value in defaults.values()}) == 1
-    facts: dict[str, Any] = {}
+    facts = _kept(name)
     if not agreed:
         facts["defaults"] = defaults
     if not set(TRAINERS) <= set(defaults):
@@ -112,6 +112,18 @@ def _field(name: str) -> tuple[Any, Any]:
     doc, unit = ABOUT.get(name, (inherited.description or "" if inherited is not None else "", None))
     default = next(iter(defaults.values())) if agreed else None
     return _annotation(types), key(default, doc, unit=unit, cli=_cli(list(entries.values())), facts=facts)
+
+
+def _kept(name: str) -> dict[str, Any]:
+    """Facts that a key of TrainingArguments keeps when TRL declares it anew, and TRL's own deprecations."""
+    facts: dict[str, Any] = {}
+    if name in TrainingArguments.model_fields:
+        extra = TrainingArguments.model_fields[name].json_schema_extra
+        known = extra["x-zerocfg"] if isinstance(extra, dict) else {}
+        facts.update({fact: value for fact, value in known.items() if fact in ("deprecated", "renamed_to")})
+    if name in DEPRECATED:
+        _, facts["deprecated"], facts["renamed_to"] = DEPRECATED[name]
+    return {fact: value for fact, value in facts.items() if value is not None}
 
 
 def _cli(entries: list[tuple[Any, ...]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Names of older releases that no dataclass of TRL 1.16 has any more, and what to write instead."""
+"""Names of older releases of TRL: those that no dataclass of 1.16 has any more, those that it warns about."""
 
 from __future__ import annotations
 
@@ -33,4 +33,19 @@ REMOVED: dict[str, tuple[str, str | None]] = {
     "label_pad_token_id": ("delete the line", None),
     "padding_value": ("delete the line", None),
     "use_logits_to_keep": ("delete the line", None),
+}
+
+# name -> (class that warns, what to do, name that replaced it)
+DEPRECATED: dict[str, tuple[str, str, str | None]] = {
+    "pad_token": ("SFTConfig", "goes away in TRL 2; set the pad token of the tokenizer", None),
+    "use_transformers_paged": (
+        "GRPOConfig",
+        "goes away in TRL 2; write use_transformers_continuous_batching",
+        "use_transformers_continuous_batching",
+    ),
+    "vllm_importance_sampling_cap": (
+        "GRPOConfig",
+        "goes away in TRL 2; write vllm_importance_sampling_clip_max",
+        "vllm_importance_sampling_clip_max",
+    ),
 }
