@@ -178,6 +178,8 @@ def collect(reports: Path, answer: dict[str, Any], until: str, limit: float) -> 
     codes = _load(reports / "codes.json") or {}
     ranks = [_load(reports / f"rank{rank}.json") or {"current": "arguments"} for rank in range(started)]
     failed = first_failure(reports, launch, ranks, codes)
+    if failed is not None and failed.type == "NotObservableError":
+        raise HarnessError(failed.text)
     if failed is None and answer["timed_out"]:
         where = (ranks or [launch])[0]["current"]
         failed = Failed(where, "Timeout", f"nothing more happened within {limit:g} s")

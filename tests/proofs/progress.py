@@ -28,6 +28,10 @@ class Reached(BaseException):
     """The phase asked for is done. Not an Exception: libraries that catch those must let it through."""
 
 
+class NotObservableError(Exception):
+    """On this machine the example would show something else than where it is meant to run."""
+
+
 class Progress:
     """Phase, observed values and error of one process, kept in ``report`` (a JSON file)."""
 

@@ -206,6 +206,31 @@ def test_ranks_that_train_alone_are_refused(tmp_path: Path) -> None:
         collect(tmp_path, {"timed_out": False, "seconds": 1.0}, "init", 60)
 
 
+def test_fsdp_without_a_card_is_refused() -> None:
+    yaml = "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_version: 2\n"
+    for files in ({"accelerate.yaml": yaml}, {"recipe.yaml": "output_dir: o\nfsdp: full_shard\n"}):
+        assert observe(files, until="arguments").error is None
+        with pytest.raises(HarnessError, match="FSDP"):
+            observe(files, until="init")
+
+
+def test_optimizer_and_scheduler_of_the_json() -> None:
+    """The scheduler of the file wins over the recipe's; autos come from the consumer."""
+    content = json.loads(ds_json())
+    content["optimizer"] = {"type": "AdamW", "params": {"lr": "auto"}}
+    content["scheduler"] = {"type": "WarmupLR", "params": {"warmup_max_lr": "auto"}}
+    files = with_json(json.dumps(content))
+    files["recipe.yaml"] += "learning_rate: 0.002\nlr_scheduler_type: cosine\n"
+    seen = observe(files, "transformers", "step", ranks=2)
+    assert (seen.error, seen.value("engine.scheduler")) == (None, "WarmupLR")
+    assert seen.value("config.optimizer.params.lr") == 0.002
+    del files["recipe.yaml"]
+    content["gradient_accumulation_steps"] = 1
+    files["ds.json"] = json.dumps(content)
+    seen = observe(files, "accelerate", "save", ranks=2)
+    assert (seen.error, seen.value("engine.scheduler")) == (None, "WarmupLR")
+
+
 def test_environment_is_clean(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "1")

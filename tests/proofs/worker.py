@@ -12,11 +12,13 @@ What is forced on the example, and nothing else, so that it trains on the proces
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import engines
+from progress import NotObservableError
 
 if TYPE_CHECKING:
     from progress import Progress
@@ -83,6 +85,7 @@ def trainer(progress: Progress, consumer: str, files: list[str], script: list[st
     progress.see("args.deepspeed_plugin", run.accelerator.state.deepspeed_plugin)
     progress.end("arguments")
     progress.begin("init")
+    refuse_fsdp(args.fsdp)
     result = run.train()
     progress.see("engine.loss", result.training_loss)
     progress.see("engine.global_step", run.state.global_step)
@@ -91,6 +94,13 @@ def trainer(progress: Progress, consumer: str, files: list[str], script: list[st
     run.save_model("saved")
     engines.see_weights(progress, Path("saved"), run.accelerator.unwrap_model(run.model))
     progress.end("save")
+
+
+def refuse_fsdp(asked: Any) -> None:
+    """On a CPU accelerate makes plain DDP of FSDP: an observation of the engine would be one of something
+    else."""
+    if asked or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true":
+        raise NotObservableError("FSDP needs an accelerator; observe it up to 'arguments' at most")
 
 
 def without(words: list[str], option: str) -> tuple[list[str], str | None]:
@@ -122,7 +132,9 @@ def transformers_arguments(files: list[str], script: list[str]) -> Any:
         action.default, action.required = argparse.SUPPRESS, False
     given = vars(options.parse_args(words))
     written = yaml.safe_load(Path(recipe).read_text(encoding="utf-8"))
-    return transformers.HfArgumentParser(kinds).parse_dict({**written, **given, "use_cpu": True})[1]
+    if isinstance(written, dict):
+        written = {**written, **given, "use_cpu": True}
+    return transformers.HfArgumentParser(kinds).parse_dict(written)[1]
 
 
 def trl_arguments(files: list[str], script: list[str]) -> Any:
@@ -163,6 +175,7 @@ def accelerate_loop(
     progress.see("args.fsdp_plugin", getattr(accelerator.state, "fsdp_plugin", None))
     progress.end("arguments")
     progress.begin("init")
+    refuse_fsdp(False)
     model = make_model(files, tiny)
     config = plugin.deepspeed_config if plugin else {}
     dummy = "optimizer" in config

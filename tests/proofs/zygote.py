@@ -11,6 +11,8 @@ When the time is up the whole group is killed.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -18,8 +20,12 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OPERATORS = ("CPUAdamBuilder", "FusedAdamBuilder", "ShareMemCommBuilder")  # what DeepSpeed compiles on a CPU
 GRACE = 5.0  # seconds that the other ranks get to end by themselves after one has failed
 BASE = (
     "PATH",
@@ -76,8 +82,9 @@ def prepare(scratch: Path) -> str:
     from deepspeed.accelerator import get_accelerator
 
     torch.set_num_threads(1)
-    for builder in ("CPUAdamBuilder", "ShareMemCommBuilder"):
-        get_accelerator().create_op_builder(builder).load(verbose=False)
+    with one_at_a_time():
+        for builder in OPERATORS:
+            get_accelerator().create_op_builder(builder).load(verbose=False)
     # trl and transformers import lazily: touch here what every rank would otherwise import for itself
     _ = (trl.SFTConfig, trl.TrlParser, trl.ModelConfig, trl.ScriptArguments, transformers.Trainer)
     _ = (transformers.HfArgumentParser, accelerate.Accelerator, deepspeed.zero.Init)
@@ -103,6 +110,25 @@ def prepare(scratch: Path) -> str:
     return str(folder)
 
 
+@contextlib.contextmanager
+def one_at_a_time(age: float = 600) -> Iterator[None]:
+    """Hold a lock of this user while operators are compiled, and clear the locks of compilations that were
+    killed.
+
+    torch waits for ever for such a lock; one that is older than ten minutes has nobody behind it.
+    """
+    from torch.utils.cpp_extension import get_default_build_root
+
+    root = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root())
+    root.mkdir(parents=True, exist_ok=True)
+    with (root / "zerocfg.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for stale in root.glob("**/lock"):
+            if time.time() - stale.stat().st_mtime > age:
+                stale.unlink()
+        yield
+
+
 def observe(request: dict[str, Any], environment: dict[str, str], tiny: str) -> dict[str, Any]:
     """Fork the job, wait for it, kill its process group at the end whatever happened."""
     start = time.monotonic()
@@ -123,6 +149,8 @@ def observe(request: dict[str, Any], environment: dict[str, str], tiny: str) -> 
             break
     if code is None:
         os.waitpid(job, 0)
+        with one_at_a_time(age=0):  # should it have been killed while it compiled
+            pass
     return {"timed_out": code is None, "seconds": time.monotonic() - start}
 
 
