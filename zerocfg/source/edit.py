@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][\w.-]*\Z", re.ASCII)
-_NOT_TEXT = frozenset("y n yes no on off true false null".split(" "))
+_NOT_TEXT = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
 _SKIP_JSON = re.compile(r"(?:[ \t\r\n]|//[^\n]*|#[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _SKIP_YAML = re.compile(r"(?:[ \t\r\n]|(?<=[ \t\r\n])#[^\n]*)*")
 _ANCHOR = re.compile(r"&\S+[ \t]+")
@@ -74,10 +74,10 @@ def unified_diff(name: str, before: str, after: str) -> str:
     import difflib
 
     old, new = (re.findall(r"[^\n]*\n|[^\n]+", text) for text in (before, after))
-    lines: list[str] = []
-    for line in difflib.unified_diff(old, new, f"a/{name}", f"b/{name}"):
-        lines.append(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n")
-    return "".join(lines)
+    lines = difflib.unified_diff(old, new, f"a/{name}", f"b/{name}")
+    return "".join(
+        line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines
+    )
 
 
 def replace_value(doc: Document, path: Path, text: str) -> list[Edit]:
@@ -115,7 +115,7 @@ def rename_key(doc: Document, path: Path, new: str) -> list[Edit]:
 
 
 def delete_entry(doc: Document, path: Path) -> list[Edit]:
-    """Remove a key with its value: its whole lines where it has lines of its own, with the comma that it needs."""
+    """Remove a key with its value: whole lines where it has its own, and the comma it needs."""
     parent, entry, own = _place(doc, path)
     if doc.format == "yaml" and _is_block(doc, parent):
         return _delete_block(doc, path, parent, entry, own)
@@ -162,7 +162,8 @@ def _insert_flow(doc: Document, beside: Entry, written: str) -> list[Edit]:
         return [Edit(Span(end, end), f", {written}")]
     break_ = _line_end(text) + text[_line_start(text, start) : start]
     value = beside.value
-    if doc.format == "json" and isinstance(value, Scalar) and isinstance(value.value, str) and not value.quoted:
+    bare = isinstance(value, Scalar) and isinstance(value.value, str) and not value.quoted
+    if doc.format == "json" and bare:
         stop = _end_of_line(text, end)  # a comma would become part of the unquoted text
         return [Edit(Span(stop, stop), break_ + written)]
     comma = _comma(doc, end)

@@ -194,7 +194,7 @@ class _Scanner:
                 return Mapping(Span(at, node.span.end), entries), end
 
     def _separator(self, at: int, closer: str, path: Path) -> tuple[int, bool]:
-        """Past an optional comma; whether the collection ends there. ``closer`` "": at the end of the text."""
+        """Past an optional comma; whether the collection ends there. ``closer`` "": with the text."""
         text = self.text
         at = self._skip(at)
         comma = text.startswith(",", at)
@@ -311,7 +311,7 @@ class _Scanner:
         if close < 0:
             raise JsonError("text in triple quotes without its end", at)
         lines = text[start:close].split("\n")
-        body = [lines[0], *(line[margin.match(line).end() :] for line in lines[1:])]  # type: ignore[union-attr]
+        body = [lines[0], *(margin.sub("", line, count=1) for line in lines[1:])]
         value = "\n".join(body).replace("\r", "")
         return value.removesuffix("\n"), close + 3
 

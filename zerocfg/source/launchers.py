@@ -16,9 +16,13 @@ from zerocfg.source.text import Span
 Launcher = Literal["accelerate", "deepspeed", "torchrun", "python"]
 
 
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 @dataclass(frozen=True)
 class Grammar:
-    """``flags`` take no value, ``valued`` take one; names in underscores. ``abbreviates``: argparse's prefixes."""
+    """``flags`` stand alone, ``valued`` take one value; both with underscores. ``abbreviates``: prefixes will do."""
 
     flags: frozenset[str]
     valued: frozenset[str] = frozenset()
@@ -52,133 +56,42 @@ def spelled(name: str) -> str:
 
 GRAMMARS: dict[Launcher, Grammar] = {
     "accelerate": Grammar(
-        frozenset(
-            [
-                "-h",
-                "--help",
-                "-q",
-                "--quiet",
-                "--cpu",
-                "--multi_gpu",
-                "--tpu",
-                "--enable_cpu_affinity",
-                "--dynamo_use_fullgraph",
-                "--dynamo_use_dynamic",
-                "--dynamo_use_regional_compilation",
-                "--use_deepspeed",
-                "--use_fsdp",
-                "--use_parallelism_config",
-                "--use_megatron_lm",
-                "--same_network",
-                "-m",
-                "--module",
-                "--no_python",
-                "--tpu_cluster",
-                "--no_tpu_cluster",
-                "--tpu_use_sudo",
-                "--downcast_bf16",
-                "--fp8_use_autocast_during_eval",
-                "--debug",
-            ]
+        _names(
+            """-h --help -q --quiet --cpu --multi_gpu --tpu --enable_cpu_affinity --dynamo_use_fullgraph
+        --dynamo_use_dynamic --dynamo_use_regional_compilation --use_deepspeed --use_fsdp
+        --use_parallelism_config --use_megatron_lm --same_network -m --module --no_python --tpu_cluster
+        --no_tpu_cluster --tpu_use_sudo --downcast_bf16 --fp8_use_autocast_during_eval --debug"""
         )
         # Flags of earlier releases.
         | {"--fp16", "--ipex", "--use_xpu", "--mps", "--use_mps_device"}
     ),
     "torchrun": Grammar(
-        frozenset(
-            [
-                "-h",
-                "--help",
-                "--standalone",
-                "-m",
-                "--module",
-                "--no_python",
-                "--run_path",
-                "--virtual_local_rank",
-                "--use_env",
-            ]  # --use_env: torch.distributed.launch only
-        ),
-        frozenset(
-            [
-                "--nnodes",
-                "--nproc_per_node",
-                "--rdzv_backend",
-                "--rdzv_endpoint",
-                "--rdzv_id",
-                "--rdzv_conf",
-                "--max_restarts",
-                "--monitor_interval",
-                "--start_method",
-                "--event_log_handler",
-                "--role",
-                "--log_dir",
-                "-r",
-                "--redirects",
-                "-t",
-                "--tee",
-                "--local_ranks_filter",
-                "--duplicate_stdout_filters",
-                "--duplicate_stderr_filters",
-                "--node_rank",
-                "--master_addr",
-                "--master_port",
-                "--local_addr",
-                "--logs_specs",
-                "--numa_binding",
-                "--signals_to_handle",
-                "--shutdown_timeout",
-            ]
+        # --use_env: torch.distributed.launch only.
+        _names("-h --help --standalone -m --module --no_python --run_path --virtual_local_rank --use_env"),
+        _names(
+            """--nnodes --nproc_per_node --rdzv_backend --rdzv_endpoint --rdzv_id --rdzv_conf --max_restarts
+        --monitor_interval --start_method --event_log_handler --role --log_dir -r --redirects -t --tee
+        --local_ranks_filter --duplicate_stdout_filters --duplicate_stderr_filters --node_rank
+        --master_addr --master_port --local_addr --logs_specs --numa_binding --signals_to_handle
+        --shutdown_timeout"""
         ),
         abbreviates=True,
     ),
     "deepspeed": Grammar(
-        frozenset(
-            [
-                "-h",
-                "--help",
-                "--module",
-                "--no_python",
-                "--no_local_rank",
-                "--no_ssh",
-                "--no_ssh_check",
-                "--force_multi",
-                "--save_pid",
-                "--bind_cores_to_rank",
-                "-q",
-                "--quiet",
-            ]
+        _names(
+            """-h --help --module --no_python --no_local_rank --no_ssh --no_ssh_check --force_multi --save_pid
+        --bind_cores_to_rank -q --quiet"""
         ),
-        frozenset(
-            [
-                "-H",
-                "--hostfile",
-                "-i",
-                "--include",
-                "-e",
-                "--exclude",
-                "--num_nodes",
-                "--num_gpus",
-                "--num_accelerators",
-                "--master_port",
-                "--master_addr",
-                "--node_rank",
-                "--launcher",
-                "--launcher_args",
-                "--enable_each_rank_log",
-                "--autotuning",
-                "--bind_core_list",
-                "--ssh_port",
-                "--venv_script",
-                "--log_level",
-            ]
+        _names(
+            """-H --hostfile -i --include -e --exclude --num_nodes --num_gpus --num_accelerators --master_port
+        --master_addr --node_rank --launcher --launcher_args --enable_each_rank_log --autotuning
+        --bind_core_list --ssh_port --venv_script --log_level"""
         ),
         abbreviates=True,
         module=frozenset(("--module",)),
     ),
     "python": Grammar(
-        frozenset(
-            ["-u", "-O", "-OO", "-B", "-E", "-s", "-S", "-I", "-i", "-v", "-q", "-b", "-d", "-x", "-P"]
-        ),
+        _names("""-u -O -OO -B -E -s -S -I -i -v -q -b -d -x -P"""),
         frozenset(("-X", "-W")),
     ),
 }
@@ -193,90 +106,17 @@ _MODULES: dict[str, Launcher] = {
 _ACCELERATE_CLI = ("accelerate.commands.accelerate_cli", "accelerate")
 
 # Programs that run the command given as their arguments, and words that may stand before a command.
-WRAPPERS = frozenset(
-    [
-        "sudo",
-        "nohup",
-        "exec",
-        "time",
-        "command",
-        "env",
-        "srun",
-        "mpirun",
-        "mpiexec",
-        "nsys",
-        "ncu",
-        "numactl",
-        "taskset",
-        "timeout",
-        "nice",
-        "ionice",
-        "stdbuf",
-        "setsid",
-        "setarch",
-        "xvfb-run",
-        "poetry",
-        "uv",
-        "uvx",
-        "pipenv",
-        "pdm",
-        "rye",
-        "pixi",
-        "hatch",
-        "conda",
-        "mamba",
-        "micromamba",
-        "singularity",
-        "apptainer",
-        "docker",
-        "podman",
-        "nvidia-docker",
-        "enroot",
-        "screen",
-        "tmux",
-        "ssh",
-        "script",
-        "strace",
-        "py-spy",
-        "memray",
-        "scalene",
-        "coverage",
-        "unbuffer",
-        "ts",
-        "chronic",
-        "builtin",
-        "noglob",
-        "runai",
-        "flock",
-        "watch",
-        "xargs",
-        "ssubmit",
-        "clearml-task",
-        "wandb",
-        "op",
-        "dotenv",
-    ]
+WRAPPERS = _names(
+    """sudo nohup exec time command env srun mpirun mpiexec nsys ncu numactl taskset timeout nice
+        ionice stdbuf setsid setarch xvfb-run poetry uv uvx pipenv pdm rye pixi hatch conda mamba
+        micromamba singularity apptainer docker podman nvidia-docker enroot screen tmux ssh script
+        strace py-spy memray scalene coverage unbuffer ts chronic builtin noglob runai flock watch xargs
+        ssubmit clearml-task wandb op dotenv"""
 )
 # Of those, the ones that do much else besides running a command.
-RUNNERS = frozenset(
-    [
-        "poetry",
-        "uv",
-        "pipenv",
-        "pdm",
-        "rye",
-        "pixi",
-        "hatch",
-        "conda",
-        "mamba",
-        "micromamba",
-        "singularity",
-        "apptainer",
-        "docker",
-        "podman",
-        "nvidia-docker",
-        "enroot",
-    ]
+RUNNERS = _names(
+    """poetry uv pipenv pdm rye pixi hatch conda mamba micromamba singularity apptainer docker podman
+        nvidia-docker enroot"""
 )
 SHELLS = frozenset(("bash", "sh", "zsh", "dash", "ksh"))
 _PYTHON = re.compile(r"(?:i?python|pypy)(?:[23](?:\.\d+)?)?(?:\.exe)?$")
@@ -394,7 +234,7 @@ def read_options(words: tuple[Word, ...]) -> tuple[Option, ...]:
 
 
 def _takes_next(launcher: Launcher, words: list[Word], at: int) -> bool:
-    """Whether an option that is not in the table takes the next word. accelerate's table of flags is complete."""
+    """Whether an option that is not in the table takes the next word."""
     if at + 1 >= len(words) or _option_like(words[at + 1]):
         return False
     follower = words[at + 1]

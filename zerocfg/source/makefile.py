@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from zerocfg.source.shell_words import MAX_VALUE, UNKNOWN, Chars
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _ASSIGNMENT = re.compile(r" *(export +|override +)*([\w.-]+)[ \t]*(\?=|::?:?=|\+=|=)[ \t]*")
 _EXPORT = re.compile(r" *export((?: +[\w.-]+)*) *\r?\n?\Z")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Union
+from typing import TYPE_CHECKING
 
 from zerocfg.source.shell_words import MAX_VALUE, UNKNOWN, Chars, dollar_end, nested_end, tokens
 
-Value = Union[Chars, list[Chars], None]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Value = Chars | list[Chars] | None
 """A variable: its text, the elements of an array, or None when the value cannot be known."""
 
 _MAX_DEPTH = 12

@@ -7,8 +7,10 @@ that went through a variable, a Makefile or ``bash -c "..."`` still knows its pl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 UNKNOWN = "\0"
 """Stands for text that only the running shell knows."""
@@ -35,7 +37,7 @@ class Chars(NamedTuple):
 
 
 class Token(NamedTuple):
-    """``kind``: "word", "operator" or "redirect" (its target is left out); ``start`` and ``end`` index the text."""
+    """``kind``: word, operator or redirect (without its target); ``start`` and ``end`` index the text."""
 
     kind: str
     start: int
@@ -44,7 +46,7 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """Words and operators. Comments, redirections' targets and the bodies of here-documents are passed over."""
+    """Words and operators. Comments, targets of redirections and bodies of here-documents are left out."""
     at = 0
     size = len(text)
     heredocs: list[tuple[str, bool]] = []
@@ -129,7 +131,7 @@ def word_end(text: str, at: int) -> int:
 
 
 def dollar_end(text: str, at: int) -> int:
-    """The end of the ``$...`` at ``at``, for the forms with brackets and quotes; else just behind the dollar."""
+    """The end of the ``$...`` at ``at``, with its brackets or quotes; else just behind the dollar."""
     follows = text[at + 1 : at + 2]
     if follows == "(":
         return nested_end(text, at + 2, ")")
@@ -149,7 +151,7 @@ def _single_end(text: str, at: int) -> int:
 
 
 def nested_end(text: str, at: int, closer: str) -> int:
-    """Behind the ``closer`` that ends what was opened before ``at``; the end of the text when it never ends."""
+    """Behind the ``closer`` of what was opened before ``at``; the end of the text if it never ends."""
     stack = [closer]
     size = len(text)
     while stack:

@@ -30,9 +30,9 @@ _STR, _MAP, _SEQ, _MERGE, _VALUE = (_TAG + name for name in ("str", "map", "seq"
 
 # What PyYAML's reader refuses before it looks at the syntax.
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# libyaml lets tabs, byte-order marks, a lone "!", "?" in flow collections and other line ends pass where the
-# pure scanner refuses them, or the reverse.
-_LOADERS_DIFFER = re.compile("[\t\ufeff\x85\u2028\u2029!?]|\r(?!\n)")
+# libyaml lets tabs, byte-order marks, a lone "!", "?" in flow collections, "|#" and other line ends pass
+# where the pure scanner refuses them, or the reverse.
+_LOADERS_DIFFER = re.compile("[\t\ufeff\x85\u2028\u2029!?]|\r(?!\n)|[|>][-+0-9]*#")
 _DEEP_BLOCK = re.compile(r"^[ \-?:]{100}", re.MULTILINE)
 _ALIAS = re.compile(r"(?:[\s:,?\[{-]|#.*)*(\*[^\s,\[\]{}]+)")
 
@@ -118,7 +118,7 @@ def _too_deep(text: str) -> Span | None:
 
 
 class _Tree:
-    """Builds the spanned tree from PyYAML's node graph, raising :class:`_YamlError` where safe_load raises."""
+    """The spanned tree of PyYAML's node graph; raises :class:`_YamlError` where safe_load raises."""
 
     def __init__(self, text: str, problems: list[Problem]) -> None:
         self.text = text
