@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from zerocfg.rules import keys, reading
+from zerocfg.rules import batch, keys, precision, reading
 from zerocfg.rules.api import Rule
 
 ALL: tuple[Rule, ...] = tuple(
-    sorted((*reading.RULES, *keys.RULES), key=lambda rule: rule.code)
+    sorted(
+        (
+            *reading.RULES,
+            *keys.RULES,
+            *batch.RULES,
+            *precision.RULES,
+        ),
+        key=lambda rule: rule.code,
+    )
 )
 
 

@@ -1,0 +1,56 @@
+"""Runs out of the examples that rules carry."""
+
+from __future__ import annotations
+
+from contextlib import chdir
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from zerocfg.rules.engine import Result, Selection, lint_runs
+from zerocfg.run.discover import Files
+from zerocfg.run.effective import compute
+from zerocfg.run.link import find_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from zerocfg.rules.api import Example
+
+
+def write(example: Example, folder: Path) -> None:
+    """The files of an example; a lone surrogate stands for a byte that is not UTF-8."""
+    for name, text in example.files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode("utf-8", "surrogateescape"))
+
+
+def lint(
+    folder: Path,
+    consumer: str | None,
+    selection: Selection | None = None,
+    texts: Mapping[str, str] | None = None,
+) -> Result:
+    """Lint a folder; ``consumer`` counts where the files do not tell one. ``texts`` replaces files by real path."""
+    files = Files()
+    with chdir(folder):
+        for path, text in (texts or {}).items():
+            files.open(folder / path, text)
+        runs, asked = find_runs([folder], files, root=folder)
+        for run in runs:
+            if run.consumer is None and consumer is not None:
+                run.consumer = consumer  # type: ignore[assignment]
+                if consumer == "deepspeed" and run.deepspeed_route is None:
+                    run.deepspeed_route = "engine"
+                run.effective = compute(run)
+        return lint_runs(runs, selection, asked)
+
+
+def lint_example(example: Example, folder: Path, selection: Selection | None = None) -> Result:
+    write(example, folder)
+    return lint(folder, example.consumer, selection)
+
+
+def variant(example: Example, **files: str) -> Example:
+    return replace(example, files={**example.files, **files})

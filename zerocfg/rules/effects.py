@@ -1,0 +1,213 @@
+"""What the effective settings of a run say, brought to the rules: places, words, and who tells which kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from zerocfg.rules.api import Finding, Fix, Location, at
+from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, Setting, SourceFile
+from zerocfg.source.edit import Edit, replace_value
+from zerocfg.source.node import Path
+
+TRAINERS = frozenset(("transformers", "trl"))
+
+TOLD_BY: dict[str, str] = {
+    # said by the reading and catalog rules when the value stands in a file, by ZC711 when on a launch line
+    "argument-type": "ZC802",
+    "batch-type": "ZC109",
+    "ds-batch-type": "ZC109",
+    "ds-not-a-mapping": "ZC008",
+    "ds-removed-key": "ZC110",
+    "ds-section-type": "ZC108",
+    "dead-sub-key": "ZC103",
+    "distributed-type": "ZC106",
+    "dynamo-backend": "ZC106",
+    "fp8-override-type": "ZC104",
+    "gpu-ids-type": "ZC104",
+    "gradient-clipping-type": "ZC104",
+    "machine-rank-type": "ZC104",
+    "main-process-port-type": "ZC104",
+    "mixed-precision": "ZC106",
+    "mixed-precision-type": "ZC006",
+    "not-a-mapping": "ZC008",
+    "num-machines-type": "ZC104",
+    "num-processes-type": "ZC104",
+    "parallelism-type": "ZC104",
+    "section-type": "ZC108",
+    "unknown-top-key": "ZC101",
+    "zero-stage-type": "ZC104",
+    "zero3-init-flag-type": "ZC104",
+    # batch, accumulation, what the Trainer and the engine disagree about
+    "trainer-mismatch": "ZC201",  # split by key into ZC201, ZC202 and ZC302
+    "ds-batch-mismatch": "ZC203",
+    "ds-batch-zero": "ZC204",
+    "ds-batch-missing": "ZC205",
+    "gas-not-int": "ZC207",
+    # precision
+    "ds-fp16-and-bf16": "ZC301",
+    "fp16-and-bf16": "ZC301",
+    "ds-precision-conflict": "ZC303",
+    "ds-master-weights-stage": "ZC306",
+    "ds-bf16-states": "ZC306",
+    "msamp-zero3": "ZC307",
+    "fp8-ignored": "ZC712",
+    # ZeRO
+    "auto-unfilled": "ZC406",
+    "hidden-size-missing": "ZC407",
+    "ds-allreduce-sum": "ZC409",
+    "ds-zero-missing": "ZC411",
+    "save-only-model-best": "ZC412",
+    "auto-find-batch-size-zero3": "ZC412",
+    # offload
+    "nvme-path-dead": "ZC506",
+    # FSDP and engines
+    "fsdp-ram-sync": "ZC601",
+    "section-not-used": "ZC604",
+    # launch
+    "num-processes-missing": "ZC701",
+    "ds-conflict-fields": "ZC702",
+    "main-process-missing": "ZC705",
+    "use-cpu-ignored": "ZC706",
+    "ds-file-beaten": "ZC707",
+    "dead-top-key": "ZC708",
+    "gpu-ids-count": "ZC710",
+    "flag-unknown": "ZC711",
+    "flag-type": "ZC711",
+    "flag-choice": "ZC711",
+    "flags-exclusive": "ZC711",
+    "multi-gpu-processes": "ZC711",
+    "parallelism-without-fsdp2": "ZC711",
+    "dynamo-ignored": "ZC712",
+    "flag-wins": "ZC713",
+    "distributed-type-missing": "ZC714",
+    "sagemaker": "ZC715",
+}
+"""Every kind of failure and of ignored value that :mod:`zerocfg.run` can predict, and the one rule that tells it."""
+
+
+def failures(run: Run, *codes: str) -> Iterator[Failure]:
+    """The predicted failures that the rule of one of these codes tells."""
+    return (failure for failure in run.effective.failures if TOLD_BY.get(failure.kind) in codes)
+
+
+def ignored(run: Run, code: str) -> Iterator[Ignored]:
+    return (item for item in run.effective.ignored if TOLD_BY.get(item.kind) == code)
+
+
+def anchor(run: Run, origins: Iterable[Origin], where: str = "entry") -> tuple[Location, list[Location]]:
+    """The first of the origins that is a place, and the other places; without any, the file nearest to the engine."""
+    found: list[Location] = []
+    for origin in origins:
+        location = at(origin, "" if not found else "the other value", where)
+        if location is not None and location not in found:
+            found.append(location)
+    if found:
+        return found[0], found[1:]
+    for file in (run.deepspeed, run.accelerate, run.recipe, run.launch_file, run.spec):
+        if file is not None:
+            return Location(file), []
+    raise ValueError("a run without files")
+
+
+def words(origin: Origin) -> str:
+    """An origin as a message says it: ``in ds.json``, ``by --zero_stage in train.sh``, ``the default of ...``."""
+    if origin.kind == "file" and origin.file is not None:
+        return f"in {origin.file.name}"
+    if origin.kind in ("flag", "environment"):
+        where = f" in {origin.file.name}" if origin.file is not None else ""
+        return f"by `{origin.note}`{where}" if origin.note else f"on the launch line{where}"
+    if origin.kind == "default":
+        return f"the default of {origin.note}"
+    return origin.note
+
+
+def effective(run: Run, name: str) -> Any:
+    """The effective value of a dotted name: None where nothing says anything, UNKNOWN where nobody can know."""
+    return run.effective.value(name)
+
+
+def known(setting: Setting | None) -> bool:
+    return setting is not None and setting.value is not UNKNOWN
+
+
+def stage_of(run: Run) -> int | None:
+    """The ZeRO stage as the engine reads it, None when it is not known.
+
+    An "auto" whose filler is unknown counts as unknown.
+    """
+    value = effective(run, "zero_optimization.stage")
+    if isinstance(value, str) and value.strip().isdigit():
+        return int(value)
+    return int(value) if isinstance(value, (int, float)) and value in (0, 1, 2, 3) else None
+
+
+def section(run: Run, *path: str) -> dict[str, Any]:
+    """A mapping of the DeepSpeed config as written; empty when it is absent or no mapping."""
+    value: Any = deepspeed_data(run)
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def deepspeed_data(run: Run) -> dict[str, Any]:
+    data = run.deepspeed.data() if run.deepspeed else None
+    return data if isinstance(data, dict) else {}
+
+
+def accelerate_data(run: Run) -> dict[str, Any]:
+    """The accelerate config as written, when the launcher reads it as a config of a local machine."""
+    data = run.accelerate.data() if run.accelerate else None
+    if not isinstance(data, dict) or data.get("compute_environment", "LOCAL_MACHINE") != "LOCAL_MACHINE":
+        return {}
+    return data
+
+
+def recipe_data(run: Run) -> dict[str, Any]:
+    data = run.recipe.data() if run.recipe else None
+    return data if isinstance(data, dict) else {}
+
+
+def accelerate_section(run: Run, name: str = "deepspeed_config") -> dict[str, Any]:
+    value = accelerate_data(run).get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def edited(
+    edit: Callable[..., list[Edit]],
+    file: SourceFile | None,
+    path: Path,
+    *values: str,
+    why: str,
+    safe: bool = True,
+    after: str | None = None,
+) -> Fix | None:
+    """A fix by one of the edits of `zerocfg.source.edit`; None where the file leaves no room for it."""
+    if file is None or file.document is None:
+        return None
+    try:
+        edits = edit(file.document, path, *values, **({"after": after} if after else {}))
+    except ValueError:
+        return None
+    return Fix(why, tuple((file, one) for one in edits), safe)
+
+
+def replace_at(origin: Origin, text: str, why: str, *, safe: bool = True) -> Fix | None:
+    """Another plain value where an origin points into a file; ``text`` as it stands there."""
+    if origin.kind != "file":
+        return None
+    return edited(replace_value, origin.file, origin.path, text, why=why, safe=safe)
+
+
+def present(file: SourceFile | None, path: Path) -> bool:
+    return file is not None and file.document is not None and file.document.get(path) is not None
+
+
+def at_key(file: SourceFile, *path: str, label: str = "") -> Location:
+    return Location(file, path, label=label)
+
+
+def told(run: Run, failure: Failure, help_text: str = "", where: str = "entry") -> Finding:
+    """A failure in its own words, at its first place."""
+    location, related = anchor(run, failure.places, where)
+    return Finding(location, failure.message, help_text, related)
