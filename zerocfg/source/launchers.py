@@ -22,7 +22,10 @@ def _names(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Grammar:
-    """``flags`` stand alone, ``valued`` take one value; both with underscores. ``abbreviates``: prefixes will do."""
+    """``flags`` stand alone, ``valued`` take one value; written with underscores.
+
+    ``abbreviates``: a prefix of a name will do.
+    """
 
     flags: frozenset[str]
     valued: frozenset[str] = frozenset()
