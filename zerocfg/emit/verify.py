@@ -13,6 +13,10 @@ from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText
 
 
+# Compared as well: it is the product of emitted values.
+BATCH = ("train_batch_size",)
+
+
 def emitted_run(emitted: Emitted, built: Run) -> Run:
     """The run that the emitted files make, computed as the launched job will see it.
 
@@ -46,6 +50,7 @@ def differences(emitted: Emitted, run: Run) -> list[Problem]:
         if not _same(planned, read):
             found.append(Problem(name, f"planned {planned!r}, but the emitted file gives {read!r}"))
     for name, planned in (
+        *[(name, emitted.plan.settings[name].value) for name in BATCH if name in emitted.plan.settings],
         ("num_processes", emitted.plan.num_processes),
         ("num_machines", emitted.plan.num_machines),
         ("engine", _engine(emitted)),

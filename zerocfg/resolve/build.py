@@ -51,7 +51,7 @@ def build_plans(spec: SpecFile, only: str | None = None, hardware: str | None = 
 
 
 def _profile(override: str | None, entry: RunSpec, folder: Path) -> HardwareProfile | None:
-    """The hardware of a run: the command line's (a path from here), else the spec's (a path from its folder)."""
+    """The hardware of a run: the command line's, else the spec's (whose paths start at its folder)."""
     text = override or entry.hardware
     if text is None:
         return None

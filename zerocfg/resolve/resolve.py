@@ -21,7 +21,6 @@ GATHER = ZERO + "stage3_gather_16bit_weights_on_model_save"
 
 # Written out in every emitted DeepSpeed file, whoever sets them.
 ALWAYS = (
-    "train_batch_size",
     "train_micro_batch_size_per_gpu",
     "gradient_accumulation_steps",
     "gradient_clipping",
@@ -136,7 +135,7 @@ class _Resolver:
                 names.update({device: None, f"{ZERO}{part}.pin_memory": None})
         chosen = []
         for name in names:
-            if self._drop(name, written):
+            if self._drop(name):
                 continue
             if name not in self.settings:
                 self.problems.append(_open(name))
@@ -170,8 +169,14 @@ class _Resolver:
             visit(data, "")
         return names
 
-    def _drop(self, name: str, written: list[str]) -> bool:
-        """Values that say nothing: null beside a device that is none, sections that are switched off."""
+    def _drop(self, name: str) -> bool:
+        """Values that say nothing: null beside a device that is none, sections that are switched off.
+
+        And the product of the batch sizes: DeepSpeed multiplies itself, and zero.Init, which on CPU ranks reads the
+        config before DeepSpeed knows the other ranks, refuses a product that is not that of one rank.
+        """
+        if name == "train_batch_size":
+            return True
         value = self._value(name)
         if value is None and name in self.settings and self.settings[name].value is not UNKNOWN:
             return True
