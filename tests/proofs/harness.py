@@ -153,7 +153,7 @@ def observe(
         for name, text in files.items():
             path = run / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8", newline="")
+            path.write_bytes(text.encode("utf-8", "surrogateescape"))
         answer = holder.ask(
             {
                 "folder": str(run),

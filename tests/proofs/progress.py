@@ -110,7 +110,8 @@ def plain(value: Any, depth: int = 0) -> Any:
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain(item, depth + 1) for item in value]
     if hasattr(type(value), "model_fields"):
-        return {name: plain(getattr(value, name), depth + 1) for name in type(value).model_fields}
+        # not by getattr: DeepSpeed takes the attribute of a deprecated field away
+        return {name: plain(item, depth + 1) for name, item in vars(value).items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = (field.name for field in dataclasses.fields(value))
         return {name: plain(getattr(value, name, None), depth + 1) for name in names}
