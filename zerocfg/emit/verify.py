@@ -12,7 +12,6 @@ from zerocfg.run.model import UNKNOWN, Kind, Run, SourceFile
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText
 
-
 # Compared as well: it is the product of emitted values.
 BATCH = ("train_batch_size",)
 

@@ -172,8 +172,8 @@ class _Resolver:
     def _drop(self, name: str) -> bool:
         """Values that say nothing: null beside a device that is none, sections that are switched off.
 
-        And the product of the batch sizes: DeepSpeed multiplies itself, and zero.Init, which on CPU ranks reads the
-        config before DeepSpeed knows the other ranks, refuses a product that is not that of one rank.
+        And the product of the batch sizes: DeepSpeed multiplies itself, and zero.Init, which on CPU ranks reads
+        the config before DeepSpeed knows the other ranks, refuses a product that is not that of one rank.
         """
         if name == "train_batch_size":
             return True
