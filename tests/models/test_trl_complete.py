@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from zerocfg.models.trl import TRAINERS, Recipe
 from zerocfg.models.trl.keys import KEYS
@@ -89,6 +90,12 @@ def facts(name: str) -> dict[str, Any]:
     return extra["x-zerocfg"] if isinstance(extra, dict) else {}
 
 
+def declared_for(parts: tuple[str, ...]) -> set[str]:
+    """Keys of the recipe that one of these dataclasses reads."""
+    alive = {name for name in Recipe.model_fields if name != "env" and "removed" not in facts(name)}
+    return {name for name in alive if "in" not in facts(name) or {*parts} & {*facts(name)["in"]}}
+
+
 @pytest.mark.parametrize("trainer", TRAINERS)
 def test_keys_and_defaults_of_the_command_of(trainer: str) -> None:
     parser, parts = parser_for(trainer)
@@ -96,13 +103,7 @@ def test_keys_and_defaults_of_the_command_of(trainer: str) -> None:
     for action in parser._actions:
         if action.dest != "help":
             actions.setdefault(action.dest, action)
-    declared = {
-        name
-        for name in Recipe.model_fields
-        if name != "env"
-        and "removed" not in facts(name)
-        and ("in" not in facts(name) or {*parts} & {*facts(name)["in"]})
-    }
+    declared = declared_for(parts)
     assert declared == set(actions)
     for name, action in actions.items():
         defaults = facts(name).get("defaults", {})
@@ -168,3 +169,22 @@ def test_environment_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (made,) = parser.parse_args_and_config(["--config", str(path), "--use_cpu"])
     assert os.environ["ZEROCFG_TEST_VARIABLE"] == "7"
     assert made.max_length == 512
+
+
+@pytest.mark.parametrize("trainer", ["SFTConfig", "DPOConfig", "GRPOConfig"])
+def test_unknown_keys_of_real_files_are_those_that_the_parser_leaves(trainer: str, corpus: Path) -> None:
+    parser, parts = parser_for(trainer)
+    known = declared_for(parts)
+    checked = 0
+    for path in sorted(corpus.rglob("*.y*ml")):
+        try:
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except yaml.YAMLError:
+            continue
+        if not isinstance(content, dict) or "output_dir" not in content:
+            continue
+        content.pop("env", None)
+        left = {word[2:] for word in parser.set_defaults_with_config(**content)[::2]}
+        assert left == set(content) - known, path
+        checked += 1
+    assert checked > 50
