@@ -38,6 +38,7 @@ OTHER_KINDS: dict[tuple[str, str], set[Any]] = {
     ("ZenFlow", "select_strategy"): {("auto", "step", "epoch")},  # str, checked afterwards
     ("ZenFlow", "select_interval"): {"integer"},  # str or int; the only string is "auto"
     ("ZenFlow", "update_interval"): {"integer"},  # the same
+    ("ZeroOptimization", "leaf_module"): {"section", "null"},  # null becomes an empty section
     ("LeafModule", "classes"): {"array", "string"},  # a string becomes a list of one
     ("LeafModule", "names"): {"array", "string"},
     ("LeafModule", "name_suffixes"): {"array", "string"},

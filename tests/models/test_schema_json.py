@@ -38,6 +38,7 @@ ZERO3 = {
 }
 ZERO2 = {
     "$schema": "https://example.org/deepspeed.json",
+    "_comment": "for a node of eight",
     "fp16": {
         "enabled": True,
         "loss_scale": 0,
@@ -137,7 +138,7 @@ def test_typos_and_removed_keys_are_refused(
         {"train_batch_size": 0},
         {"train_batch_size": "8"},
         {"zero_optimization": {"stage": 4}},
-        {"zero_optimization": {"stage": "auto"}},
+        {"zero_optimization": {"overlap_comm": "auto"}},
         {"zero_optimization": {"reduce_bucket_size": 0}},
         {"zero_optimization": {"reduce_bucket_size": 15099494.4}},
         {"zero_optimization": {"offload_optimizer": {"device": "gpu"}}},

@@ -20,14 +20,27 @@ _PINNED = (
 )
 
 
+def _plugin(name: str, otherwise: str) -> dict[str, str]:
+    """An auto that accelerate's DeepSpeedPlugin fills from its own argument or the launcher's variable."""
+    return filled(accelerate=f"{name} of DeepSpeedPlugin, which is {otherwise} unless it is set")
+
+
 class OffloadParam(Strict):
     """Where the sharded parameters live between their uses. Stage 3 only; lower stages ignore the section."""
 
     null = "absent"
     source = "deepspeed/runtime/zero/offload_config.py"
 
-    device: Device = key("none", "Where the parameters are kept; `none` is no offload.")
-    nvme_path: str | None = key(None, "Directory on a local NVMe drive; needed for device `nvme`.")
+    device: Device | Auto = key(
+        "none",
+        "Where the parameters are kept; `none` is no offload.",
+        auto=_plugin("offload_param_device", "none"),
+    )
+    nvme_path: str | Auto | None = key(
+        None,
+        "Directory on a local NVMe drive; needed for device `nvme`.",
+        auto=_plugin("offload_param_nvme_path", "the text none"),
+    )
     buffer_count: Count = key(5, "Staging buffers for reads from NVMe.", unit="buffers")
     buffer_size: Count = key(
         100_000_000, "Size of one NVMe staging buffer; no parameter shard may be larger.", unit="elements"
@@ -48,8 +61,16 @@ class OffloadOptimizer(Strict):
     null = "absent"
     source = "deepspeed/runtime/zero/offload_config.py"
 
-    device: Device = key("none", "Where the states are kept. `nvme` works with stage 3 only.")
-    nvme_path: str | None = key(None, "Directory on a local NVMe drive; needed for device `nvme`.")
+    device: Device | Auto = key(
+        "none",
+        "Where the states are kept. `nvme` works with stage 3 only.",
+        auto=_plugin("offload_optimizer_device", "none"),
+    )
+    nvme_path: str | Auto | None = key(
+        None,
+        "Directory on a local NVMe drive; needed for device `nvme`.",
+        auto=_plugin("offload_optimizer_nvme_path", "the text none"),
+    )
     buffer_count: Count = key(
         4,
         "Staging buffers for NVMe: at least the number of states of one parameter, 4 for Adam.",
@@ -135,9 +156,10 @@ class ZeroOptimization(Strict):
 
     source = "deepspeed/runtime/zero/config.py"
 
-    stage: Annotated[Literal[0, 1, 2, 3], BeforeValidator(_digits)] = key(
+    stage: Annotated[Literal[0, 1, 2, 3], BeforeValidator(_digits)] | Auto = key(
         0,
         "What is sharded: 0 nothing, 1 optimizer states, 2 and gradients, 3 and parameters.",
+        auto=_plugin("zero_stage", "2"),
     )
     contiguous_gradients: bool = key(
         True,
