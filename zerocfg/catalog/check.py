@@ -61,7 +61,9 @@ def _entry(entry: Entry, section: Section, schema: Schema, path: Path) -> Iterat
         return
     for fact, kind in (("removed", "removed"), ("deprecated", "deprecated"), ("inert", "inert")):
         if fact in key.facts:
-            yield Issue(kind, path, entry, value, str(key.facts[fact]), key, section, key.facts.get("renamed_to"))
+            yield Issue(
+                kind, path, entry, value, str(key.facts[fact]), key, section, key.facts.get("renamed_to")
+            )
             if fact == "removed":
                 return
     inner = key.section(schema)
@@ -76,12 +78,22 @@ def _entry(entry: Entry, section: Section, schema: Schema, path: Path) -> Iterat
     reason = refusal(key, value)
     if reason is not None:
         raw = key.facts.get("reads") in ("raw", "str")
-        yield Issue("raw-type" if raw and reason[0] == "type" else reason[0], path, entry, value, reason[1], key, section)
+        yield Issue(
+            "raw-type" if raw and reason[0] == "type" else reason[0],
+            path,
+            entry,
+            value,
+            reason[1],
+            key,
+            section,
+        )
 
 
 def _other_branch(key: Key, value: Any) -> bool:
     """True when a section may also be written as a plain value (``zero_optimization: true``) and is."""
-    return any("properties" not in branch and _refused(branch, value, "lax") is None for branch in key.scalars)
+    return any(
+        "properties" not in branch and _refused(branch, value, "lax") is None for branch in key.scalars
+    )
 
 
 def suggest(name: str, section: Section, schema: Schema) -> str | None:
@@ -128,7 +140,11 @@ def _refused(branch: dict[str, Any], value: Any, reads: str, ignore_case: bool =
 
 
 def _refused_choice(choices: list[Any], value: Any, reads: str, ignore_case: bool) -> Reason | None:
-    if ignore_case and isinstance(value, str) and value.lower() in [str(choice).lower() for choice in choices]:
+    if (
+        ignore_case
+        and isinstance(value, str)
+        and value.lower() in [str(choice).lower() for choice in choices]
+    ):
         return None
     if any(value == choice and (isinstance(value, str) == isinstance(choice, str)) for choice in choices):
         return None
@@ -138,9 +154,17 @@ def _refused_choice(choices: list[Any], value: Any, reads: str, ignore_case: boo
                 return None
         except Refused:
             pass
-    if reads in ("str", "int") and isinstance(value, (str, int)) and str(value) in [str(choice) for choice in choices]:
+    if (
+        reads in ("str", "int")
+        and isinstance(value, (str, int))
+        and str(value) in [str(choice) for choice in choices]
+    ):
         return None
-    near = closest(value, [choice for choice in choices if isinstance(choice, str)]) if isinstance(value, str) else None
+    near = (
+        closest(value, [choice for choice in choices if isinstance(choice, str)])
+        if isinstance(value, str)
+        else None
+    )
     words = ", ".join("null" if choice is None else str(choice) for choice in choices)
     return ("choice", f"is none of {words}" + (f" (did you mean {near}?)" if near else ""))
 
@@ -185,7 +209,9 @@ def _from_text(kind: str, value: Any) -> Any:
     try:
         return int(text) if kind == "integer" else float(text)
     except ValueError:
-        raise Refused(f"becomes the text '{text[:40]}', which is no {'whole ' * (kind == 'integer')}number") from None
+        raise Refused(
+            f"becomes the text '{text[:40]}', which is no {'whole ' * (kind == 'integer')}number"
+        ) from None
 
 
 def _outside(branch: dict[str, Any], number: Any) -> str | None:
@@ -205,4 +231,3 @@ _BOUNDS: dict[str, tuple[str, Any]] = {
     "maximum": ("at most", lambda number, bound: number > bound),
     "exclusiveMaximum": ("less than", lambda number, bound: number >= bound),
 }
-

@@ -109,7 +109,11 @@ def show(value: Any, limit: int = 60) -> str:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, str):
         text = '"' + value.replace("\n", "\\n") + '"'
-    elif isinstance(value, float) and value == int(value if math.isfinite(value) else 0) and 1e5 <= abs(value) < 1e16:
+    elif (
+        isinstance(value, float)
+        and value == int(value if math.isfinite(value) else 0)
+        and 1e5 <= abs(value) < 1e16
+    ):
         text = f"{int(value)}"
     else:
         try:

@@ -17,8 +17,19 @@ from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 
 @click.command("explain")
 @click.argument("what", required=False)
-@click.option("--run", "run_name", metavar="RUN", help="A run: its name in zerocfg.yaml, a launch line (train.sh:3), or a config file.")
-@click.option("--in", "folder", type=click.Path(exists=True, path_type=Path), default=".", help="Where to look for runs.")
+@click.option(
+    "--run",
+    "run_name",
+    metavar="RUN",
+    help="A run: its name in zerocfg.yaml, a launch line (train.sh:3), or a config file.",
+)
+@click.option(
+    "--in",
+    "folder",
+    type=click.Path(exists=True, path_type=Path),
+    default=".",
+    help="Where to look for runs.",
+)
 def command(what: str | None, run_name: str | None, folder: Path) -> None:
     """Explain a rule (ZC103, key-accelerate-ignores) or, with --run, a setting (zero_optimization.stage).
 
@@ -49,7 +60,11 @@ def _runs(name: str | None, folder: Path) -> list[Run]:
 def _choose(runs: list[Run], name: str) -> Run:
     found = [run for run in runs if run.name == name]
     found = found or [run for run in runs if any(file.name == name for file in run.files)]
-    found = found or [run for run in runs if any(file.path and file.path.resolve() == Path(name).resolve() for file in run.files)]
+    found = found or [
+        run
+        for run in runs
+        if any(file.path and file.path.resolve() == Path(name).resolve() for file in run.files)
+    ]
     if not found:
         known = ", ".join(run.name for run in runs[:8]) or "none"
         raise click.UsageError(f"there is no run '{name}' here; runs found: {known}")
@@ -70,7 +85,10 @@ def explain_rule(rule: Rule) -> str:
         for example in examples:
             for name, text in example.files.items():
                 parts.append(f"    # {name}")
-                parts += [f"    {line}" for line in text.encode("utf-8", "backslashreplace").decode().rstrip().splitlines()]
+                parts += [
+                    f"    {line}"
+                    for line in text.encode("utf-8", "backslashreplace").decode().rstrip().splitlines()
+                ]
         parts.append("")
     proof = {
         "executed": "executed by zerocfg's test suite on the real libraries",
@@ -91,7 +109,9 @@ def explain_run(run: Run) -> str:
     width = min(60, max(len(name) for name in settings))
     lines = [f"{run.name}  ({_files(run)}; consumer: {run.consumer or 'unknown'})"]
     for name in sorted(settings):
-        lines.append(f"  {name:<{width}}  {_value(settings[name].value):<18}  {_origin(settings[name].origin)}")
+        lines.append(
+            f"  {name:<{width}}  {_value(settings[name].value):<18}  {_origin(settings[name].origin)}"
+        )
     for failure in run.effective.failures:
         lines.append(f"  will fail ({failure.phase}): {failure.message}")
     return "\n".join(lines) + "\n"
@@ -105,9 +125,14 @@ def explain_setting(run: Run, name: str) -> str:
         below = [known for known in settings if known.startswith(f"{name}.")]
         if below:
             width = max(len(known) for known in below)
-            return "".join(f"{known:<{width}}  {_value(settings[known].value)}  ({_origin(settings[known].origin)})\n" for known in sorted(below))
+            return "".join(
+                f"{known:<{width}}  {_value(settings[known].value)}  ({_origin(settings[known].origin)})\n"
+                for known in sorted(below)
+            )
         near = closest(name, settings)
-        raise click.UsageError(f"the run {run.name} has no setting '{name}'" + (f"; did you mean {near}?" if near else ""))
+        raise click.UsageError(
+            f"the run {run.name} has no setting '{name}'" + (f"; did you mean {near}?" if near else "")
+        )
     lines = [f"{name} = {_value(setting.value)}", f"  from  {_origin(setting.origin)}"]
     lines += [f"  overrides {_value(old.value)} from {_origin(old.origin)}" for old in _replaced(setting)]
     return "\n".join(lines) + "\n"

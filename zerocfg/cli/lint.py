@@ -18,15 +18,27 @@ from zerocfg.run.link import find_runs
 
 @click.command("lint")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--select", default="", metavar="CODES", help="Only these rules: codes, prefixes or names, by comma.")
+@click.option(
+    "--select", default="", metavar="CODES", help="Only these rules: codes, prefixes or names, by comma."
+)
 @click.option("--ignore", default="", metavar="CODES", help="Not these rules.")
-@click.option("--output-format", type=click.Choice(["full", "concise", "json"]), default="full", show_default=True)
-@click.option("--fail-on", type=click.Choice(["error", "warning", "note"]), help="Exit 1 from this severity on (default: warning).")
+@click.option(
+    "--output-format", type=click.Choice(["full", "concise", "json"]), default="full", show_default=True
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning", "note"]),
+    help="Exit 1 from this severity on (default: warning).",
+)
 @click.option("--fix", is_flag=True, help="Apply safe fixes to the files.")
-@click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: also fixes that make a choice for you.")
+@click.option(
+    "--unsafe-fixes", is_flag=True, help="With --fix or --diff: also fixes that make a choice for you."
+)
 @click.option("--diff", is_flag=True, help="Show what --fix would change; change nothing.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
-@click.option("--stdin-filename", metavar="NAME", help="With '-': what to call the file read from standard input.")
+@click.option(
+    "--stdin-filename", metavar="NAME", help="With '-': what to call the file read from standard input."
+)
 @click.option("--exit-zero", is_flag=True, help="Exit 0 whatever is found.")
 def command(
     paths: tuple[Path, ...],
@@ -56,7 +68,9 @@ def command(
     if fix or diff:
         from zerocfg.cli.fixing import fix_files
 
-        result = fix_files(result, targets, settings, _selection(settings, select, ignore), unsafe=unsafe_fixes, dry=diff)
+        result = fix_files(
+            result, targets, settings, _selection(settings, select, ignore), unsafe=unsafe_fixes, dry=diff
+        )
         if diff:
             return
     click.echo(render(result, output_format, color), nl=False)
@@ -71,7 +85,11 @@ def lint(targets: list[Path], files: Files, settings: Settings, selection: Selec
     for run in runs:
         run.versions = {**settings.versions, **run.versions}
     if settings.exclude:
-        excluded = {id(file) for file in files.all() if any(_matches(file.name, pattern) for pattern in settings.exclude)}
+        excluded = {
+            id(file)
+            for file in files.all()
+            if any(_matches(file.name, pattern) for pattern in settings.exclude)
+        }
         asked -= excluded
     _attach_facts(runs)
     return lint_runs(runs, selection, asked)

@@ -49,8 +49,9 @@ def cli() -> None:
 def run() -> int:
     """Exit code: 0 clean, 1 findings or a failed check, 2 wrong use or zerocfg could not do its work."""
     try:
-        cli.main(standalone_mode=False)
-        return 0
+        # Without standalone mode click returns the code that a command exits with.
+        code = cli.main(standalone_mode=False)
+        return code if isinstance(code, int) else 0
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
@@ -66,7 +67,9 @@ def run() -> int:
         click.echo("zerocfg: error: the input is nested too deeply", err=True)
         return 2
     except OSError as error:
-        click.echo(f"zerocfg: error: {error.strerror or error}: {error.filename or ''}".rstrip(": "), err=True)
+        click.echo(
+            f"zerocfg: error: {error.strerror or error}: {error.filename or ''}".rstrip(": "), err=True
+        )
         return 2
     except Exception as error:
         if os.environ.get("ZEROCFG_TRACEBACK"):

@@ -37,4 +37,6 @@ def command(output_format: str) -> None:
             f"{rule.code}  {rule.severity.value:<7}  {rule.proof.status:<9}  {fix}  {rule.name:<{width}}  {rule.summary}"
         )
     executed = sum(rule.proof.status == "executed" for rule in ALL)
-    click.echo(f"\n{len(ALL)} rules, {executed} with a proof that the test suite executes on the real libraries.")
+    click.echo(
+        f"\n{len(ALL)} rules, {executed} with a proof that the test suite executes on the real libraries."
+    )

@@ -58,7 +58,9 @@ def _settings(table: Any, path: Path) -> Settings:
     known = {"select", "ignore", "exclude", "fail-on", "per-file-ignores", *LIBRARIES}
     for name in table:
         if name not in known:
-            raise click.UsageError(f"{path}: [tool.zerocfg] has no setting '{name}'; there are {', '.join(sorted(known))}")
+            raise click.UsageError(
+                f"{path}: [tool.zerocfg] has no setting '{name}'; there are {', '.join(sorted(known))}"
+            )
     per_file = table.get("per-file-ignores", {})
     if not isinstance(per_file, dict):
         raise click.UsageError(f"{path}: per-file-ignores must be a table of file patterns to lists of codes")

@@ -42,7 +42,11 @@ def summary(result: Result, paint: Paint) -> str:
     for diagnostic in result.diagnostics:
         counts[diagnostic.severity.value] = counts.get(diagnostic.severity.value, 0) + 1
     if counts:
-        parts = [f"{counts[name]} {name}{'s' * (counts[name] != 1)}" for name in ("error", "warning", "note") if name in counts]
+        parts = [
+            f"{counts[name]} {name}{'s' * (counts[name] != 1)}"
+            for name in ("error", "warning", "note")
+            if name in counts
+        ]
         text = f"Found {_join(parts)} in {_files(result.files)}"
         fixable = sum(diagnostic.fix is not None for diagnostic in result.diagnostics)
         text += f", {fixable} fixable with --fix." if fixable else "."
@@ -68,7 +72,9 @@ def _diagnostic(d: Diagnostic, paint: Paint) -> str:
     width = len(str(max(spot.start.line for spot in spots)))
     for index, spot in enumerate(spots):
         arrow = "-->" if index == 0 else ":::"
-        lines.append(f"{' ' * width}{paint(arrow, 'blue')} {spot.file.name}:{spot.start.line}:{spot.start.column}")
+        lines.append(
+            f"{' ' * width}{paint(arrow, 'blue')} {spot.file.name}:{spot.start.line}:{spot.start.column}"
+        )
         lines += _frame(spot, width, paint, level if index == 0 else "blue", "^" if index == 0 else "-")
     if d.help:
         lines.append(f"{' ' * width} {paint('=', 'blue')} help: {d.help}")

@@ -28,7 +28,10 @@ def documents(run: Run) -> Iterator[tuple[SourceFile, str]]:
     if run.accelerate is not None:
         data = run.accelerate.data()
         environment = data.get("compute_environment", "LOCAL_MACHINE") if isinstance(data, dict) else None
-        yield run.accelerate, "accelerate" if environment in (None, "LOCAL_MACHINE") else "accelerate-sagemaker"
+        yield (
+            run.accelerate,
+            "accelerate" if environment in (None, "LOCAL_MACHINE") else "accelerate-sagemaker",
+        )
     if run.deepspeed is not None:
         yield run.deepspeed, "deepspeed"
 
@@ -51,7 +54,9 @@ def _key(file: SourceFile, issue: Issue) -> Location:
 def _value(file: SourceFile, issue: Issue) -> Location:
     node = issue.entry.value
     # A whole section would be underlined otherwise: the key alone says where.
-    return Location(file, issue.path, "value", span=issue.entry.key_span if isinstance(node, Mapping) else node.span)
+    return Location(
+        file, issue.path, "value", span=issue.entry.key_span if isinstance(node, Mapping) else node.span
+    )
 
 
 def _rename(file: SourceFile, issue: Issue, new: str) -> Fix | None:
@@ -106,7 +111,10 @@ def unknown_key(run: Run) -> Iterator[Finding]:
     "ZC102",
     "ignored-key",
     Severity.ERROR,
-    bad=Example({"ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimisation": {"stage": 2}}\n'}, consumer="deepspeed"),
+    bad=Example(
+        {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimisation": {"stage": 2}}\n'},
+        consumer="deepspeed",
+    ),
     good=Example({"ds.json": _DS % ""}, consumer="deepspeed"),
     proof=shows("parse", {"engine.zero_config.stage": (0, 2)}),
     fixable=True,
@@ -122,13 +130,19 @@ def ignored_key(run: Run) -> Iterator[Finding]:
     """
     for file, library, issue in issues(run, "unknown-ignored"):
         name = str(issue.path[-1])
-        if library != "DeepSpeed" or name.startswith(("_", "//", "#", "$")) or name in ("comment", "comments"):
+        if (
+            library != "DeepSpeed"
+            or name.startswith(("_", "//", "#", "$"))
+            or name in ("comment", "comments")
+        ):
             continue
         where = f"in `{_section(issue)}`" if len(issue.path) > 1 else "at the top level"
         yield Finding(
             _key(file, issue),
             f"DeepSpeed reads no key `{name}` {where}; it is silently ignored",
-            f"did you mean `{issue.suggestion}`?" if issue.suggestion else "remove it, unless your own code reads it",
+            f"did you mean `{issue.suggestion}`?"
+            if issue.suggestion
+            else "remove it, unless your own code reads it",
             fix=_rename(file, issue, issue.suggestion) if issue.suggestion else None,
             severity=None if issue.suggestion else Severity.WARNING,
         )
@@ -205,7 +219,8 @@ def wrong_type(run: Run) -> Iterator[Finding]:
     """
     for file, library, issue in issues(run, "type"):
         yield Finding(
-            _value(file, issue), f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {library} stops at it"
+            _value(file, issue),
+            f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {library} stops at it",
         )
 
 
@@ -225,7 +240,9 @@ def out_of_range(run: Run) -> Iterator[Finding]:
     for file, library, issue in issues(run, "range"):
         raw = issue.key is not None and issue.key.facts.get("reads") == "raw"
         end = "nothing checks this before it is used" if raw else f"{library} stops at it"
-        yield Finding(_value(file, issue), f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {end}")
+        yield Finding(
+            _value(file, issue), f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {end}"
+        )
 
 
 @rule(
@@ -247,7 +264,8 @@ def not_a_choice(run: Run) -> Iterator[Finding]:
         if isinstance(issue.value, bool):
             continue  # an unquoted yes or no: ZC006 says so
         yield Finding(
-            _value(file, issue), f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {library} stops at it"
+            _value(file, issue),
+            f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {library} stops at it",
         )
 
 
@@ -265,14 +283,18 @@ def null_value(run: Run) -> Iterator[Finding]:
     What happens: a ValidationError; null does not mean "the default" in DeepSpeed's typed sections. Leave the key out.
     """
     for file, library, issue in issues(run, "null"):
-        yield Finding(_value(file, issue), f"`{dotted(issue.path)}` is null; {library} stops at it", "leave the key out")
+        yield Finding(
+            _value(file, issue), f"`{dotted(issue.path)}` is null; {library} stops at it", "leave the key out"
+        )
 
 
 @rule(
     "ZC108",
     "section-not-a-mapping",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: ds.json\n"}),
+    bad=Example(
+        {"accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: ds.json\n"}
+    ),
     good=Example({"accelerate.yaml": _YAML}),
     proof=crashes("launch", "'str' object has no attribute 'keys'"),
 )
@@ -287,15 +309,23 @@ def section_not_a_mapping(run: Run) -> Iterator[Finding]:
         help_text = ""
         if issue.path == ("deepspeed_config",) and isinstance(issue.value, str):
             help_text = f"write `deepspeed_config: {{deepspeed_config_file: {issue.value}}}`"
-        yield Finding(_value(file, issue), f"`{dotted(issue.path)}` {issue.reason}; {library} stops at it", help_text)
+        yield Finding(
+            _value(file, issue), f"`{dotted(issue.path)}` {issue.reason}; {library} stops at it", help_text
+        )
 
 
 @rule(
     "ZC109",
     "unchecked-type",
     Severity.WARNING,
-    bad=Example({"ds.json": '{"train_micro_batch_size_per_gpu": 1, "prescale_gradients": "false"}\n'}, consumer="deepspeed"),
-    good=Example({"ds.json": '{"train_micro_batch_size_per_gpu": 1, "prescale_gradients": false}\n'}, consumer="deepspeed"),
+    bad=Example(
+        {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "prescale_gradients": "false"}\n'},
+        consumer="deepspeed",
+    ),
+    good=Example(
+        {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "prescale_gradients": false}\n'},
+        consumer="deepspeed",
+    ),
     proof=shows("parse", {"engine.prescale_gradients": ("false", False)}),
 )
 def unchecked_type(run: Run) -> Iterator[Finding]:
@@ -305,7 +335,11 @@ def unchecked_type(run: Run) -> Iterator[Finding]:
     (`TypeError: unsupported operand type(s) for //: 'str' and 'int'`), and the string "false" counts as true.
     """
     for file, library, issue in issues(run, "raw-type"):
-        truthy = " (any non-empty string counts as true)" if isinstance(issue.value, str) and "true nor" in issue.reason else ""
+        truthy = (
+            " (any non-empty string counts as true)"
+            if isinstance(issue.value, str) and "true nor" in issue.reason
+            else ""
+        )
         yield Finding(
             _value(file, issue),
             f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}{truthy}; {library} does not check it",
@@ -317,9 +351,12 @@ def unchecked_type(run: Run) -> Iterator[Finding]:
     "ZC110",
     "removed-key",
     Severity.ERROR,
-    bad=Example({"ds.json": '{"train_micro_batch_size_per_gpu": 1, "amp": {"enabled": false}}\n'}, consumer="deepspeed"),
+    bad=Example(
+        {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "amp": {"enabled": false}}\n'},
+        consumer="deepspeed",
+    ),
     good=Example({"ds.json": '{"train_micro_batch_size_per_gpu": 1}\n'}, consumer="deepspeed"),
-    proof=crashes("parse", "amp"),
+    proof=crashes("parse", "Apex AMP integration|removed"),
     fixable=True,
 )
 def removed_key(run: Run) -> Iterator[Finding]:
@@ -365,7 +402,8 @@ def deprecated_key(run: Run) -> Iterator[Finding]:
     "two-spellings",
     Severity.ERROR,
     bad=Example(
-        {"ds.json": _DS % ', "stage3_prefetch_bucket_size": 10, "prefetch_bucket_size": 10'}, consumer="deepspeed"
+        {"ds.json": _DS % ', "stage3_prefetch_bucket_size": 10, "prefetch_bucket_size": 10'},
+        consumer="deepspeed",
     ),
     good=Example({"ds.json": _DS % ', "stage3_prefetch_bucket_size": 10'}, consumer="deepspeed"),
     proof=crashes("parse", "Extra inputs are not permitted"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zerocfg.rules import batch, keys, precision, reading
+from zerocfg.rules import batch, keys, offload, precision, reading, saving, zero
 from zerocfg.rules.api import Rule
 
 ALL: tuple[Rule, ...] = tuple(
@@ -12,6 +12,9 @@ ALL: tuple[Rule, ...] = tuple(
             *keys.RULES,
             *batch.RULES,
             *precision.RULES,
+            *saving.RULES,
+            *zero.RULES,
+            *offload.RULES,
         ),
         key=lambda rule: rule.code,
     )

@@ -10,7 +10,6 @@ from zerocfg.run.kinds import MARKERS, guess_unread, sniff
 from zerocfg.run.model import SourceFile
 from zerocfg.source.launch import LaunchLine
 from zerocfg.source.load import Format, decode, load_as, read_bytes
-from zerocfg.source.markdown import read_markdown
 from zerocfg.source.node import Document, Problem
 from zerocfg.source.shell import read_launch_lines
 from zerocfg.source.text import SourceText
@@ -119,5 +118,4 @@ def _format(path: Path) -> Format:
 
 def launch_lines(file: SourceFile) -> list[LaunchLine]:
     """The launch lines of a launch file."""
-    reader = read_markdown if file.name.endswith(".md") else read_launch_lines
-    return reader(file.source).lines
+    return read_launch_lines(file.source).lines

@@ -15,9 +15,15 @@ _DEEPSPEED_SURE = frozenset(
     "wall_clock_breakdown steps_per_print prescale_gradients gradient_predivide_factor communication_data_type "
     "flops_profiler comms_logger compression_training data_efficiency hybrid_engine sparse_gradients".split()
 )
-_DEEPSPEED_SECTIONS = frozenset("fp16 bf16 bfloat16 amp activation_checkpointing aio tensorboard zero_optimisation".split())
-_DEEPSPEED_HINTS = frozenset("train_batch_size gradient_accumulation_steps gradient_clipping optimizer scheduler".split())
-_ACCELERATE_SURE = frozenset("distributed_type compute_environment deepspeed_config fsdp_config megatron_lm_config".split())
+_DEEPSPEED_SECTIONS = frozenset(
+    "fp16 bf16 bfloat16 amp activation_checkpointing aio tensorboard zero_optimisation".split()
+)
+_DEEPSPEED_HINTS = frozenset(
+    "train_batch_size gradient_accumulation_steps gradient_clipping optimizer scheduler".split()
+)
+_ACCELERATE_SURE = frozenset(
+    "distributed_type compute_environment deepspeed_config fsdp_config megatron_lm_config".split()
+)
 _ACCELERATE_HINTS = frozenset(
     "num_processes num_machines machine_rank mixed_precision main_training_function main_process_ip main_process_port "
     "same_network rdzv_backend downcast_bf16 use_cpu gpu_ids dynamo_config tpu_env tpu_use_cluster".split()
@@ -59,7 +65,9 @@ def sniff(data: Any, name: str = "") -> Kind:
     keys = {key for key in data if isinstance(key, str)}
     if isinstance(data.get("runs"), dict) and ("version" in keys or _basename(name) == "zerocfg.yaml"):
         return "spec"
-    if "model_type" in keys and ("architectures" in keys or "hidden_size" in keys or "transformers_version" in keys):
+    if "model_type" in keys and (
+        "architectures" in keys or "hidden_size" in keys or "transformers_version" in keys
+    ):
         return "model"
     accelerate = 3 * len(keys & _ACCELERATE_SURE) + len(keys & _ACCELERATE_HINTS)
     recipe = 2 * len(keys & _RECIPE_SURE) + (len(keys & _RECIPE_HINTS) if keys & _RECIPE_SURE else 0)
@@ -84,7 +92,9 @@ def guess_unread(text: str, name: str) -> Kind:
     if "per_device_train_batch_size:" in text:
         return "recipe"
     base = _basename(name)
-    if base.startswith(("ds_config", "deepspeed_config", "ds_z", "zero")) and base.endswith((".json", ".hjson")):
+    if base.startswith(("ds_config", "deepspeed_config", "ds_z", "zero")) and base.endswith(
+        (".json", ".hjson")
+    ):
         return "deepspeed"
     if base.startswith(("accelerate", "default_config")) and base.endswith((".yaml", ".yml")):
         return "accelerate"

@@ -65,6 +65,15 @@ def find_runs(paths: Sequence[Path], files: Files, *, root: Path | None = None) 
     return wanted, set(asked)
 
 
+def runs_from_spec(path: Path, files: Files | None = None) -> list[Run]:
+    """The runs of one spec file, in its order. The paths in it are relative to its folder."""
+    files = files or Files()
+    runs = _Linker(files, path.resolve().parent)._from_spec(files.open(path))
+    for run in runs:
+        run.effective = compute(run)
+    return runs
+
+
 def _tops(paths: Sequence[Path], root: Path | None) -> list[Path]:
     tops = []
     for path in paths:
@@ -97,7 +106,9 @@ class _Linker:
                 runs += self._from_spec(file)
         for file in pool:
             if file.kind == "launch":
-                runs += [run for line in launch_lines(file) if (run := self._from_line(file, line)) is not None]
+                runs += [
+                    run for line in launch_lines(file) if (run := self._from_line(file, line)) is not None
+                ]
         used = {id(_original(file)) for run in runs for file in run.files}
         for kind in ("accelerate", "recipe", "deepspeed", "other"):
             for file in pool:
@@ -134,7 +145,9 @@ class _Linker:
         run.flags = _settings(file, line.options)
         run.arguments = _settings(file, line.script_options)
         run.environment = {
-            name: Setting(UNKNOWN if value is None else value, Origin("environment", name, file, (), line.span))
+            name: Setting(
+                UNKNOWN if value is None else value, Origin("environment", name, file, (), line.span)
+            )
             for name, value in line.environment.items()
         }
         bases = self._bases(file, line)
@@ -146,7 +159,9 @@ class _Linker:
             if direct is not None:
                 run.deepspeed, run.deepspeed_route = self._as_json(direct), "accelerate"
         self._take_script(run, line, bases)
-        if not (run.accelerate or run.deepspeed or run.recipe or run.missing or line.launcher == "accelerate"):
+        if not (
+            run.accelerate or run.deepspeed or run.recipe or run.missing or line.launcher == "accelerate"
+        ):
             return None
         return run
 
@@ -156,7 +171,11 @@ class _Linker:
         if config is not None and config.kind == "recipe":
             self._take_recipe(run, config, bases)
             run.recipe_reader = "trl"
-        elif line.arguments and (first := line.arguments[0].value) and first.endswith((".yaml", ".yml", ".json")):
+        elif (
+            line.arguments
+            and (first := line.arguments[0].value)
+            and first.endswith((".yaml", ".yml", ".json"))
+        ):
             place = Origin("flag", file=run.launch_file, span=line.arguments[0].span)
             config = self._follow(run, Setting(first, place), bases, quiet=True)
             if config is not None and config.kind == "recipe" and len(line.arguments) == 1:
@@ -207,7 +226,9 @@ class _Linker:
             run.consumer = consumer
         run.recipe_reader = {"trl": "trl", "transformers": "hf"}.get(str(consumer))  # type: ignore[assignment]
         if run.deepspeed_route == "trainer":
-            run.deepspeed_route = {"deepspeed": "engine", "accelerate": "accelerate"}.get(str(consumer), "trainer")  # type: ignore[assignment]
+            run.deepspeed_route = {"deepspeed": "engine", "accelerate": "accelerate"}.get(
+                str(consumer), "trainer"
+            )  # type: ignore[assignment]
         model = entry.get("model")
         if isinstance(model, str):
             config = follow("model")
@@ -257,9 +278,16 @@ class _Linker:
                 bases += list(folder.parents)[:4]
         return bases
 
-    def _follow(self, run: Run, setting: Setting | None, bases: list[Path], *, quiet: bool = False) -> SourceFile | None:
+    def _follow(
+        self, run: Run, setting: Setting | None, bases: list[Path], *, quiet: bool = False
+    ) -> SourceFile | None:
         """The file that a setting names; one that is nowhere goes to ``run.missing`` unless ``quiet``."""
-        if setting is None or not isinstance(setting.value, str) or not setting.value or "\n" in setting.value:
+        if (
+            setting is None
+            or not isinstance(setting.value, str)
+            or not setting.value
+            or "\n" in setting.value
+        ):
             return None
         if setting.value.lstrip().startswith("{"):
             return None
@@ -280,7 +308,9 @@ class _Linker:
             return file
         again = self.rereads.get(id(file))
         if again is None:
-            again = SourceFile(file.name, "deepspeed", file.source, load_as(file.source, "json"), file.path, file)
+            again = SourceFile(
+                file.name, "deepspeed", file.source, load_as(file.source, "json"), file.path, file
+            )
             self.rereads[id(file)] = again
         return again
 

@@ -1,0 +1,43 @@
+"""How the command starts: fast answers, nothing heavy on the lint road."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from zerocfg import __version__
+
+HEAVY = ("pydantic", "jsonschema", "ruamel", "torch", "deepspeed", "accelerate", "transformers", "zerocfg.models", "rich")
+
+
+def _python(code: str, *args: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code, *args], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_version_imports_nothing() -> None:
+    code = "import sys, runpy; sys.argv = ['zerocfg', '--version']\nfrom zerocfg.__main__ import main\nmain()\n"
+    code += "print([name for name in sys.modules if name.startswith(('click', 'zerocfg.')) and name != 'zerocfg.__main__'])"
+    version, modules = _python(code).splitlines()
+    assert version == f"zerocfg {__version__}"
+    assert modules == "[]"
+
+
+def test_lint_imports_nothing_heavy(tmp_path: Path) -> None:
+    (tmp_path / "accelerate.yaml").write_text(
+        "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
+    )
+    (tmp_path / "ds.json").write_text('{"train_batch_size": 8, "zero_optimization": {"stage": 2, "typo": 1}}')
+    code = (
+        "import sys, json\nsys.argv = ['zerocfg', 'lint', '--output-format', 'json', sys.argv[1]]\n"
+        "from zerocfg.cli.main import run\ncode = run()\n"
+        f"heavy = [name for name in sys.modules if name.split('.')[0] in {HEAVY!r} or name.startswith('zerocfg.models')]\n"
+        "print('---'); print(json.dumps([code, heavy]))"
+    )
+    report, _, tail = _python(code, str(tmp_path)).partition("---\n")
+    code_and_heavy = json.loads(tail)
+    assert code_and_heavy == [1, []]
+    assert any(d["code"] == "ZC101" for d in json.loads(report)["diagnostics"])

@@ -1,0 +1,105 @@
+"""Parity on real files of public repositories: what the real loaders reject gets an error that names the reason, and
+what they accept gets no error that claims rejection."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import corpus_folder
+from tests.corpus.oracle import accelerate_error, deepspeed_error
+from zerocfg.rules.api import Severity
+from zerocfg.rules.engine import Diagnostic, lint_runs
+from zerocfg.rules.registry import find
+from zerocfg.run.discover import Files
+from zerocfg.run.link import find_runs
+
+# Errors that say something about this machine, not about the file.
+ABOUT_THE_MACHINE = re.compile(r"fp8|transformer_engine|torchao|MS-AMP|not installed|is not available|MPI|mpi", re.I)
+
+
+def _files(prefix: str) -> Iterator[tuple[str, Path]]:
+    folder = corpus_folder()
+    if folder is None:
+        return
+    with (folder / "INDEX.tsv").open(encoding="utf-8", newline="") as index:
+        for row in csv.DictReader(index, delimiter="\t"):
+            if row["kind"].startswith(prefix):
+                yield f"{row['repo']}/{row['path']}", folder / row["repo"].replace("/", "__") / row["path"]
+
+
+def _lint_alone(path: Path, tmp_path: Path) -> list[Diagnostic]:
+    """Diagnostics of one file, copied out of its repository so that nothing else points to it."""
+    copy = tmp_path / path.name
+    copy.write_bytes(path.read_bytes())
+    runs, asked = find_runs([copy], Files(), root=tmp_path)
+    return lint_runs(runs, asked=asked).diagnostics
+
+
+def _claims_rejection(diagnostic: Diagnostic) -> bool:
+    rule = find(diagnostic.code)
+    assert rule is not None
+    early = rule.proof.phase in ("read", "launch", "parse")
+    return diagnostic.severity is Severity.ERROR and rule.proof.raises is not None and early
+
+
+def _names_the_reason(diagnostics: list[Diagnostic], error: str) -> bool:
+    """Some error diagnostic speaks of a key, a value or a word that the library's own message has."""
+    words = set(re.findall(r"\w{3,}", error.lower()))
+    for diagnostic in diagnostics:
+        if diagnostic.severity is Severity.ERROR:
+            key = diagnostic.spot.path.split(".")[-1].lower()
+            said = set(re.findall(r"\w{3,}", diagnostic.message.lower()))
+            if key in words or len(words & said) >= 2:
+                return True
+    return False
+
+
+@pytest.mark.libs
+def test_deepspeed_files(corpus: Path, tmp_path: Path) -> None:
+    rejected, wrong = 0, []
+    files = list(_files("deepspeed"))
+    for name, path in files:
+        error = deepspeed_error(path)
+        diagnostics = _lint_alone(path, tmp_path)
+        if error is not None:
+            rejected += 1
+            if not _names_the_reason(diagnostics, error):
+                wrong.append(f"{name}: DeepSpeed says {error[:300]}; zerocfg says {[d.message for d in diagnostics]}")
+        else:
+            wrong += [f"{name}: loads, but {d.code}: {d.message}" for d in diagnostics if _claims_rejection(d)]
+    print(f"\ncorpus: {len(files)} DeepSpeed files, {rejected} rejected by DeepSpeed, {len(wrong)} disagreements")
+    assert files
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.libs
+def test_accelerate_files(corpus: Path, tmp_path: Path) -> None:
+    rejected, wrong = 0, []
+    files = list(_files("accelerate"))
+    for name, path in files:
+        error = accelerate_error(path)
+        if error is not None and ABOUT_THE_MACHINE.search(error):
+            error = None
+        diagnostics = _lint_alone(path, tmp_path)
+        if error is not None:
+            rejected += 1
+            if not _names_the_reason(diagnostics, error):
+                wrong.append(f"{name}: accelerate says {error[:300]}; zerocfg says {[d.message for d in diagnostics]}")
+        else:
+            wrong += [f"{name}: launches, but {d.code}: {d.message}" for d in diagnostics if _claims_rejection(d)]
+    print(f"\ncorpus: {len(files)} accelerate files, {rejected} rejected by accelerate, {len(wrong)} disagreements")
+    assert files
+    assert not wrong, "\n".join(wrong)
+
+
+def test_whole_corpus_never_crashes(corpus: Path) -> None:
+    files = Files()
+    runs, asked = find_runs([corpus], files)
+    result = lint_runs(runs, asked=asked)
+    print(f"\ncorpus: {len(asked)} files linted, {len(runs)} runs, {len(result.diagnostics)} diagnostics")
+    assert len(asked) > 300
