@@ -26,7 +26,9 @@ def cases(count: int) -> list[Case]:
 
 
 def _case(chance: random.Random) -> Case:
-    kind = chance.choices(("yaml", "yaml+json", "trainer", "raw", "raw+json", "launch"), (5, 5, 6, 3, 3, 5))[0]
+    kind = chance.choices(("yaml", "yaml+json", "trainer", "raw", "raw+json", "launch"), (5, 5, 6, 3, 3, 5))[
+        0
+    ]
     if kind == "launch":
         return _case_of(_any_yaml(chance), None, _flags(chance), {}, None, None)
     consumer = "accelerate" if kind.startswith("raw") else "transformers"
@@ -42,7 +44,9 @@ def _case(chance: random.Random) -> Case:
     return _case_of(yaml_lines, config, [], arguments, consumer, "accelerate" if with_file else None)
 
 
-def _case_of(yaml: str | None, config: Any, flags: list[str], arguments: Any, consumer: Any, route: Any) -> Case:
+def _case_of(
+    yaml: str | None, config: Any, flags: list[str], arguments: Any, consumer: Any, route: Any
+) -> Case:
     text = None if config is None else json.dumps(config)
     flags = ["--config_file", "acc.yaml", *flags] if yaml is not None else []
     return {
@@ -90,10 +94,23 @@ def _plugin_fields(chance: random.Random, section: dict[str, Any], share: float)
 
 
 def _deepspeed_yaml(chance: random.Random, section: dict[str, Any], with_file: bool) -> str:
-    top: dict[str, Any] = {"distributed_type": "DEEPSPEED", "num_processes": chance.choice(["1", "2", "2", "8", "'2'"])}
+    top: dict[str, Any] = {
+        "distributed_type": "DEEPSPEED",
+        "num_processes": chance.choice(["1", "2", "2", "8", "'2'"]),
+    }
     _maybe(chance, top, 0.1 if with_file else 0.6, mixed_precision=["bf16", "bf16", "fp16", "'no'", "BF16"])
-    _maybe(chance, top, 0.15, same_network=["true"], use_cpu=["false"], machine_rank=["0"], num_machines=["1", "2"])
+    _maybe(
+        chance,
+        top,
+        0.15,
+        same_network=["true"],
+        use_cpu=["false"],
+        machine_rank=["0"],
+        num_machines=["1", "2"],
+    )
     if top.get("num_machines") == "2":
+        if top["num_processes"] == "1":  # not one process a machine: nothing would run
+            top["num_processes"] = "2"
         section.setdefault("deepspeed_multinode_launcher", "standard")
         top |= {"main_process_ip": "10.0.0.1", "main_process_port": "29512"}
     return _write(top, {"deepspeed_config": section})
@@ -101,7 +118,10 @@ def _deepspeed_yaml(chance: random.Random, section: dict[str, Any], with_file: b
 
 def _plain_yaml(chance: random.Random) -> str:
     kind = chance.choice(["MULTI_GPU", "DEEPSPEED", "DEEPSPEED", "'NO'"])
-    top: dict[str, Any] = {"distributed_type": kind, "num_processes": "1" if kind == "'NO'" else chance.choice("248")}
+    top: dict[str, Any] = {
+        "distributed_type": kind,
+        "num_processes": "1" if kind == "'NO'" else chance.choice("248"),
+    }
     _maybe(chance, top, 0.35, mixed_precision=["bf16", "fp16", "'no'"])
     section: dict[str, Any] = {}
     _plugin_fields(chance, section, 0.05)
@@ -149,12 +169,14 @@ def _any_yaml(chance: random.Random) -> str:
         sections["megatron_lm_config"] = {"megatron_lm_tp_degree": "2", "pp_degree": "2"}
     if chance.random() < 0.12:
         sections["parallelism_config"] = {
-            chance.choice(["parallelism_config_sp_size", "dp_shard_size", "parallelism_config_cp_size"]): chance.choice(
-                ["2", "1", "'2'"]
-            )
+            chance.choice(
+                ["parallelism_config_sp_size", "dp_shard_size", "parallelism_config_cp_size"]
+            ): chance.choice(["2", "1", "'2'"])
         }
     if chance.random() < 0.12:
-        sections["dynamo_config"] = {chance.choice(["dynamo_backend", "backend"]): chance.choice(["INDUCTOR", "foo"])}
+        sections["dynamo_config"] = {
+            chance.choice(["dynamo_backend", "backend"]): chance.choice(["INDUCTOR", "foo"])
+        }
     if chance.random() < 0.06:
         top["deepspeed_config"] = chance.choice(["ds.json", "[1]", "null"])
         sections.pop("deepspeed_config", None)
@@ -189,8 +211,7 @@ def _fsdp(chance: random.Random) -> dict[str, Any]:
 
 def _flags(chance: random.Random) -> list[str]:
     options = [
-        ["--num_processes", "3"],
-        ["--num-processes", "2"],
+        ["--num-processes", "3"],
         ["--mixed_precision", "fp16"],
         ["--zero_stage", "1"],
         ["--use_deepspeed"],
@@ -199,7 +220,7 @@ def _flags(chance: random.Random) -> list[str]:
         ["--same_network"],
         ["--gradient_accumulation_steps", "2"],
         ["--rdzv_backend", "c10d"],
-        ["--num_processes", "two"],
+        ["--num_machines", "two"],
         ["--gradient_clipping", "0.5"],
         ["--fsdp_version", "2"],
         ["--use_fsdp"],
@@ -225,7 +246,15 @@ def _arguments(chance: random.Random) -> dict[str, Any]:
         weight_decay=[0.0, 0.1],
         bf16=[True, False],
     )
-    _maybe(chance, found, 0.04, fp16=[True], save_on_each_node=[True], bf16_full_eval=[True], auto_find_batch_size=[True])
+    _maybe(
+        chance,
+        found,
+        0.04,
+        fp16=[True],
+        save_on_each_node=[True],
+        bf16_full_eval=[True],
+        auto_find_batch_size=[True],
+    )
     found.setdefault("max_steps", 7)
     return found
 
@@ -242,14 +271,18 @@ def _deepspeed(chance: random.Random, arguments: dict[str, Any], consumer: str) 
         chance,
         config,
         0.85,
-        train_micro_batch_size_per_gpu=[mostly(arguments.get("per_device_train_batch_size", 8), 3, "2", None)],
+        train_micro_batch_size_per_gpu=[
+            mostly(arguments.get("per_device_train_batch_size", 8), 3, "2", None)
+        ],
         gradient_accumulation_steps=[mostly(arguments.get("gradient_accumulation_steps", 1), 3, "1")],
-        train_batch_size=["auto", "auto", "auto", 16],
+        train_batch_size=["auto", "auto", "auto", 16 if consumer == "transformers" else "auto"],
     )
     _maybe(chance, config, 0.6, gradient_clipping=[mostly(arguments.get("max_grad_norm", 1.0), 0.1, None)])
     config["zero_optimization"] = _zero(chance)
     if chance.random() < 0.6:
-        config["bf16"] = {"enabled": mostly(bool(arguments.get("bf16", consumer != "transformers")), True, False)}
+        config["bf16"] = {
+            "enabled": mostly(bool(arguments.get("bf16", consumer != "transformers")), True, False)
+        }
     if chance.random() < 0.3:
         config["fp16"] = {"enabled": mostly(False, True)}
         _maybe(chance, config["fp16"], 0.2, loss_scale=[0], auto_cast=["auto", False])
@@ -262,7 +295,13 @@ def _deepspeed(chance: random.Random, arguments: dict[str, Any], consumer: str) 
             lr=[mostly(arguments.get("learning_rate", 5e-5), 0.5)],
             weight_decay=[mostly(arguments.get("weight_decay", 0.0), 0.3)],
         )
-        _maybe(chance, config["optimizer"]["params"], 0.4, betas=["auto", [0.9, 0.999], [0.9, 0.95]], eps=["auto", 1e-8])
+        _maybe(
+            chance,
+            config["optimizer"]["params"],
+            0.4,
+            betas=["auto", [0.9, 0.999], [0.9, 0.95]],
+            eps=["auto", 1e-8],
+        )
     if chance.random() < 0.35:
         config["scheduler"] = {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto"}}
         _maybe(
@@ -311,7 +350,13 @@ def _zero(chance: random.Random) -> dict[str, Any]:
         chance,
         zero,
         0.25,
-        offload_optimizer=[{"device": "cpu"}, {"device": "auto"}, {"device": "cpu", "nvme_path": "auto"}, "none", None],
+        offload_optimizer=[
+            {"device": "cpu"},
+            {"device": "auto"},
+            {"device": "cpu", "nvme_path": "auto"},
+            "none",
+            None,
+        ],
         offload_param=[{"device": "cpu"}, {"device": "auto", "pin_memory": True}, {"device": "none"}],
     )
     _maybe(chance, zero, 0.03, mics_shard_size=[1])

@@ -26,7 +26,7 @@ PARSED = (
 )
 
 
-class Captured(Exception):
+class CapturedError(Exception):
     """Raised in place of building the engine."""
 
 
@@ -96,7 +96,7 @@ def play_and_exit(case: dict[str, Any], answer: Path, folder: Path, libraries: d
         os.chdir(here)
         silence(here)
         play(case, seen, libraries)
-    except Captured:
+    except CapturedError:
         pass
     except BaseException as error:
         seen["error"] = f"{type(error).__name__}: {error}"
@@ -119,7 +119,9 @@ def play(case: dict[str, Any], seen: dict[str, Any], libraries: dict[str, Any]) 
     world = 1
     if case["yaml"] is not None:
         environment, world = launched(case["flags"], libraries)
-        seen["environment"] = {name: value for name, value in environment.items() if name.startswith(EXPORTED)}
+        seen["environment"] = {
+            name: value for name, value in environment.items() if name.startswith(EXPORTED)
+        }
         os.environ.update(environment)
     seen["world"] = world
     if case["consumer"] is None:
@@ -140,7 +142,9 @@ def launched(flags: list[str], libraries: dict[str, Any]) -> tuple[dict[str, str
 
     def torchrun(environment: dict[str, str], args: Any) -> None:
         result["environment"] = environment
-        result["world"] = libraries["local_size"](args.nproc_per_node) * int(getattr(args, "nnodes", None) or 1)
+        result["world"] = libraries["local_size"](args.nproc_per_node) * int(
+            getattr(args, "nnodes", None) or 1
+        )
 
     def deepspeed(args: Any) -> None:
         command, environment = launch.prepare_deepspeed_cmd_env(args)
@@ -179,9 +183,12 @@ def record_engine(seen: dict[str, Any], libraries: dict[str, Any]) -> None:
         seen["parsed"] = {name: getattr(parsed, name) for name in PARSED.split()}
         zero = parsed.zero_config.model_dump(mode="json", by_alias=False)
         seen["parsed"] |= {f"zero_optimization.{name}": value for name, value in zero.items()}
-        seen["parsed"] |= {"bf16.enabled": parsed.bfloat16_config.enabled, "fp16.enabled": parsed.float16_config.enabled}
+        seen["parsed"] |= {
+            "bf16.enabled": parsed.bfloat16_config.enabled,
+            "fp16.enabled": parsed.float16_config.enabled,
+        }
         seen["phase"] = "done"
-        raise Captured
+        raise CapturedError
 
     libraries["deepspeed"].initialize = initialize
 
@@ -203,6 +210,7 @@ def train(case: dict[str, Any], seen: dict[str, Any], libraries: dict[str, Any])
 
 def raw(case: dict[str, Any], seen: dict[str, Any], libraries: dict[str, Any]) -> None:
     torch, model = libraries["torch"], libraries["model"]
+    libraries["accelerate"].PartialState(cpu=True)  # otherwise a machine without a GPU is a world of one
     accelerator = libraries["accelerate"].Accelerator()
     seen["phase"] = "init"
     loader = torch.utils.data.DataLoader(list(range(64)), batch_size=3)

@@ -14,10 +14,10 @@ from zerocfg.run.arguments import Arguments, arguments_of, recipe_environment
 from zerocfg.run.config import Config, NotAMappingError, default_of, describe, product
 from zerocfg.run.launcher import Launch
 from zerocfg.run.model import UNKNOWN, Effective, Failure, Ignored, Origin, Phase, Run, Setting
-from zerocfg.run.plugin import Environment, Plugin, build, set_mixed_precision
+from zerocfg.run.plugin import Environment, Plugin, build, look_at_stage, set_mixed_precision
 from zerocfg.run.prepare import IN_SCRIPT, Prepared, prepare, text_batches
 from zerocfg.run.starters import launch_of
-from zerocfg.run.trainer import Matching, finalize, process, refused_arguments
+from zerocfg.run.trainer import Matching, both_precisions, finalize, process, refused_arguments
 from zerocfg.source.node import Path
 
 MICRO, STEPS, TRAIN = engine.MICRO, engine.STEPS, engine.TRAIN
@@ -64,6 +64,7 @@ class _Road:
     def _trainer(self) -> None:
         arguments = arguments_of(self.run)
         self.effective.failures += [f for f in arguments.failures if f.phase == "arguments"]
+        self.effective.failures += both_precisions(arguments)
         precision = self._trainer_precision(arguments)
         self.effective.settings["mixed_precision"] = precision
         config = self._config("trainer")
@@ -85,10 +86,10 @@ class _Road:
         if config is None:
             self._plain_trainer_settings(arguments)
             return
-        config.get("zero_optimization.stage")
+        look_at_stage(config)
         matching = Matching(config)
         process(matching, arguments, self.world)
-        plugin = build(self.environment, config)
+        plugin = build(self.environment, config, self.effective.failures)
         set_mixed_precision(plugin, precision)
         self._train(arguments, plugin, matching)
 
@@ -103,11 +104,10 @@ class _Road:
         if config is None and file_unseen:
             self._engine("deepspeed", "the DeepSpeed launcher")
             return
-        plugin = build(self.environment, config)
+        plugin = build(self.environment, config, self.effective.failures)
         set_mixed_precision(plugin, precision)
         if self._use_cpu():
             self._engine(*self._without_deepspeed())
-            self.effective.failures += plugin.failures
             self._plain_trainer_settings(arguments)
             return
         self._engine("deepspeed", "the DeepSpeed launcher")
@@ -117,7 +117,9 @@ class _Road:
 
     def _train(self, arguments: Arguments, plugin: Plugin, matching: Matching) -> None:
         """`Trainer.train()` up to the engine."""
-        self.effective.failures += plugin.failures
+        if arguments.get("auto_find_batch_size"):
+            matching = Matching(plugin.config)
+            process(matching, arguments, self.world, batches=False)
         self.effective.failures += refused_arguments(arguments, plugin.zero_stage, deepspeed=True)
         self.effective.failures += text_batches(plugin.config)
         failure = finalize(matching, arguments, self.run.model)
@@ -138,9 +140,8 @@ class _Road:
         config = self._config("accelerate")
         if config is None and "ACCELERATE_DEEPSPEED_CONFIG_FILE" in self.environment:
             return
-        plugin = build(self.environment, config)
+        plugin = build(self.environment, config, self.effective.failures)
         set_mixed_precision(plugin, self.environment.get("ACCELERATE_MIXED_PRECISION") or _unknown(IN_SCRIPT))
-        self.effective.failures += plugin.failures
         accumulation = self.environment.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS") or _unknown(IN_SCRIPT)
         if accumulation.known:
             try:
@@ -165,8 +166,7 @@ class _Road:
             self._engine("deepspeed", "the DeepSpeed launcher")
             if config is None and "ACCELERATE_DEEPSPEED_CONFIG_FILE" in self.environment:
                 return
-            plugin = build(self.environment, config)
-            self.effective.failures += plugin.failures
+            plugin = build(self.environment, config, self.effective.failures)
             config = plugin.config
         elif config is not None:
             self._engine("deepspeed", "a DeepSpeed config")

@@ -71,21 +71,18 @@ def start(arguments: Namespace, launch: Launch, has_file: bool, section: Any, fa
     launch.num_processes = exporter.processes(name)
     if name == "tpu":
         return
-    if name != "simple":
-        exporter.check_network()
-    if name == "deepspeed":
-        if has_file and section is not None and not isinstance(section, dict):
-            fail(
-                "section-type",
-                f"deepspeed_config is {describe(section)}, not a mapping",
-                arguments.setting("deepspeed_config").origin,
-            )
-            section = {}
-        exporter.deepspeed(section if isinstance(section, dict) else {})
-    elif name == "simple":
+    if name == "simple":
         exporter.simple()
+        return
+    if name == "deepspeed" and has_file and section is not None and not isinstance(section, dict):
+        message = f"deepspeed_config is {describe(section)}, not a mapping"
+        fail("section-type", message, arguments.setting("deepspeed_config").origin)
+    exporter.check_network()
+    if name == "deepspeed":
+        exporter.deepspeed(section if isinstance(section, dict) else {})
     else:
         exporter.multi_gpu()
+    exporter.check_local_size()
 
 
 def _launcher_name(arguments: Namespace) -> str:
@@ -123,7 +120,7 @@ class _Exporter:
     # -- processes and network ---------------------------------------------------------------------------------
 
     def processes(self, launcher: str) -> Setting:
-        from zerocfg.run.launcher import ranks, whole
+        from zerocfg.run.launcher import ranks
 
         setting = self.arguments.setting("num_processes")
         if launcher == "simple":
@@ -134,20 +131,6 @@ class _Exporter:
             )
         machines = self.arguments.get("num_machines")
         total = ranks(self.arguments)
-        if whole(machines) and machines > 1 and isinstance(setting.value, str):
-            self.fail(
-                "num-processes-type",
-                "num_processes is text, which // cannot divide by num_machines",
-                setting.origin,
-            )
-        elif (
-            not any_unknown(setting.value, machines)
-            and not whole(setting.value)
-            and not _is_number(setting.value)
-        ):
-            self.fail(
-                "num-processes-type", f"Unsupported nproc_per_node value: {setting.value}", setting.origin
-            )
         if total == setting.value:
             return setting
         note = f"num_processes // num_machines processes on each of {machines} machines"
@@ -163,6 +146,10 @@ class _Exporter:
             self.fail("num-machines-type", f"num_machines is {describe(machines.value)}", machines.origin)
             return
         several = whole(machines.value) and machines.value > 1
+        processes = arguments.setting("num_processes")
+        if several and isinstance(processes.value, str):
+            message = "num_processes is a text, which cannot be divided by num_machines"
+            self.fail("num-processes-type", message, processes.origin)
         if several and rank.value is not UNKNOWN and _int(rank.value) is None:
             self.fail("machine-rank-type", f"machine_rank is {describe(rank.value)}", rank.origin)
         local = not several or _int(rank.value) == 0
@@ -172,6 +159,17 @@ class _Exporter:
                 f"main_process_port is {describe(port.value)}, not a number",
                 port.origin,
             )
+
+    def check_local_size(self) -> None:
+        """torchrun reads --nproc_per_node as a whole number."""
+        setting, machines = self.arguments.setting("num_processes"), self.arguments.get("num_machines")
+        share = setting.value
+        if any_unknown(share, machines):
+            return
+        if isinstance(machines, (int, float)) and machines > 1:
+            share = share // machines if isinstance(share, (int, float)) else 1
+        if not _is_number(share):
+            self.fail("num-processes-type", f"Unsupported nproc_per_node value: {share}", setting.origin)
 
     # -- the launchers -----------------------------------------------------------------------------------------
 
@@ -209,11 +207,8 @@ class _Exporter:
         self.launch.environment["ACCELERATE_USE_CPU"] = Setting(text, used.origin, used.overridden)
         self._debug_and_devices()
         machines, processes = arguments.get("num_machines"), arguments.get("num_processes")
-        for name in ("num_processes", "num_machines"):
-            setting = arguments.setting(name)
-            if setting.value not in (None, UNKNOWN) and not isinstance(setting.value, (int, float)):
-                self.fail(f"{name.replace('_', '-')}-type", f"{name} is {describe(setting.value)}", setting.origin)
-                return
+        if not self._is_count("num_machines"):
+            return
         several = isinstance(machines, (int, float)) and machines > 1
         if several:
             for name in ("main_process_ip", "main_process_port"):
@@ -221,6 +216,8 @@ class _Exporter:
                     origin = arguments.setting("num_machines").origin
                     self.fail("main-process-missing", f"several machines need {name}", origin)
                     return
+        if not self._is_count("num_processes"):
+            return
         if several or (isinstance(processes, (int, float)) and processes > 1):
             for variable, name, default in (
                 ("MASTER_ADDR", "main_process_ip", "127.0.0.1"),
@@ -238,6 +235,14 @@ class _Exporter:
         self._threads()
         if arguments.get("enable_cpu_affinity"):
             self.put_text("ACCELERATE_CPU_AFFINITY", "1", "enable_cpu_affinity")
+
+    def _is_count(self, name: str) -> bool:
+        """Whether the launcher can compare the value with 1."""
+        setting = self.arguments.setting(name)
+        if setting.value is None or setting.value is UNKNOWN or isinstance(setting.value, (int, float)):
+            return True
+        self.fail(f"{name.replace('_', '-')}-type", f"{name} is {describe(setting.value)}", setting.origin)
+        return False
 
     # -- parts that several launchers share ---------------------------------------------------------------------
 

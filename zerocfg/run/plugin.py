@@ -5,7 +5,7 @@ Follows accelerate/utils/dataclasses.py (`DeepSpeedPlugin.__post_init__`, `set_m
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from zerocfg.run.config import AUTO, Config, any_unknown, default_of
@@ -46,19 +46,20 @@ class Plugin:
     """The plugin after it was built. ``zero_stage`` as accelerate compares it (a quoted "3" is no 3)."""
 
     config: Config
+    failures: list[Failure]
     zero_stage: Any = None
-    failures: list[Failure] = field(default_factory=list)
 
     def fail(self, kind: str, message: str, *places: Origin) -> None:
         self.failures.append(Failure(kind, "arguments", message, places))
 
 
-def build(environment: Environment, config: Config | None) -> Plugin:
+def build(environment: Environment, config: Config | None, failures: list[Failure]) -> Plugin:
     """The plugin that starts from ``config`` (a DeepSpeed file or the Trainer's), or from the variables alone.
 
-    Raises NotAMappingError where the library would look up a key in something else than a mapping.
+    Predicted failures are added to ``failures``. Raises NotAMappingError where the library would look up a key in
+    something else than a mapping.
     """
-    plugin = Plugin(config if config is not None else _empty())
+    plugin = Plugin(config if config is not None else _empty(), failures)
     values = {name: _variable(name, environment, plugin) for name in FROM_VARIABLES}
     if config is None:
         _from_variables(plugin, values)
@@ -139,7 +140,7 @@ def _from_variables(plugin: Plugin, values: dict[str, Setting]) -> None:
 def _from_file(plugin: Plugin, values: dict[str, Setting], environment: Environment) -> None:
     """A DeepSpeed config: the plugin fills its "auto" values and refuses certain fields beside it."""
     config = plugin.config
-    config.get("zero_optimization.stage")
+    look_at_stage(config)
     if "gradient_accumulation_steps" not in config.data:
         config.set(
             "gradient_accumulation_steps", 1, Origin("computed", "accelerate adds 1 to a file without it")
@@ -161,6 +162,13 @@ def _from_file(plugin: Plugin, values: dict[str, Setting], environment: Environm
         config.fill(name, setting)
     stage = config.get(STAGE)
     plugin.zero_stage = values[STAGE].value if stage is None or stage == AUTO else stage
+
+
+def look_at_stage(config: Config) -> None:
+    """What HfDeepSpeedConfig looks up as soon as it has read a config; raises NotAMappingError."""
+    if config.get(STAGE) in (2, 3):
+        config.get("zero_optimization.offload_optimizer.device")
+        config.get("zero_optimization.offload_param.device")
 
 
 def _origin_of_field(name: str, environment: Environment) -> Origin | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zerocfg.run.arguments import Arguments
-from zerocfg.run.config import AUTO, Config, any_unknown, product
+from zerocfg.run.config import Config, any_unknown, product
 from zerocfg.run.model import UNKNOWN, Failure, ModelSummary, Origin, Setting
 
 REDUCE_BUCKET = "zero_optimization.reduce_bucket_size"
@@ -59,17 +59,20 @@ def either(first: Setting, second: Setting) -> Setting:
     return first if first.value else Setting(second.value, second.origin if second.value else first.origin)
 
 
-def process(matching: Matching, arguments: Arguments, world_size: Setting) -> None:
-    """The part that needs no model: batch sizes, clipping, optimizer and scheduler values, precision."""
+def process(matching: Matching, arguments: Arguments, world_size: Setting, *, batches: bool = True) -> None:
+    """The part that needs no model: batch sizes, clipping, optimizer and scheduler values, precision.
+
+    ``batches`` False: batch sizes may differ, because auto_find_batch_size tries several.
+    """
     get = arguments.setting
     micro, steps = get("per_device_train_batch_size"), get("gradient_accumulation_steps")
     total = product(world_size.value, micro.value, steps.value)
     batch = Setting(
         total, Origin("computed", "processes * per_device_train_batch_size * gradient_accumulation_steps")
     )
-    matching.match("train_micro_batch_size_per_gpu", micro, "per_device_train_batch_size")
+    matching.match("train_micro_batch_size_per_gpu", micro, "per_device_train_batch_size", must_match=batches)
     matching.match("gradient_accumulation_steps", steps, "gradient_accumulation_steps")
-    matching.match("train_batch_size", batch, "train_batch_size (calculated)")
+    matching.match("train_batch_size", batch, "train_batch_size (calculated)", must_match=batches)
     matching.match("gradient_clipping", get("max_grad_norm"), "max_grad_norm")
     matching.match("optimizer.params.lr", get("learning_rate"), "learning_rate")
     beta1, beta2 = get("adam_beta1"), get("adam_beta2")
@@ -175,12 +178,13 @@ def refused_arguments(arguments: Arguments, stage: Any, *, deepspeed: bool) -> l
     if deepspeed and finder.value and stage == 3:
         message = "`auto_find_batch_size` isn't supported yet with DeepSpeed Zero-3."
         found.append(Failure("auto-find-batch-size-zero3", "arguments", message, (finder.origin,)))
-    half, brain = arguments.setting("fp16"), arguments.setting("bf16")
-    if half.value and brain.value:
-        message = "At most one of fp16 and bf16 can be True, but not both"
-        found.insert(0, Failure("fp16-and-bf16", "arguments", message, (half.origin, brain.origin)))
     return found
 
 
-def is_auto(value: Any) -> bool:
-    return isinstance(value, str) and value == AUTO
+def both_precisions(arguments: Arguments) -> list[Failure]:
+    """TrainingArguments refuses fp16 together with bf16."""
+    half, bfloat = arguments.setting("fp16"), arguments.setting("bf16")
+    if not (half.value and bfloat.value):
+        return []
+    message = "At most one of fp16 and bf16 can be True, but not both"
+    return [Failure("fp16-and-bf16", "arguments", message, (half.origin, bfloat.origin))]
