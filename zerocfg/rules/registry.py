@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zerocfg.rules import batch, keys, offload, precision, reading, saving, zero
+from zerocfg.rules import batch, engine_parts, fsdp, keys, offload, precision, reading, recipe, saving, zero
 from zerocfg.rules.api import Rule
 
 ALL: tuple[Rule, ...] = tuple(
@@ -11,10 +11,13 @@ ALL: tuple[Rule, ...] = tuple(
             *reading.RULES,
             *keys.RULES,
             *batch.RULES,
+            *engine_parts.RULES,
             *precision.RULES,
             *saving.RULES,
             *zero.RULES,
             *offload.RULES,
+            *fsdp.RULES,
+            *recipe.RULES,
         ),
         key=lambda rule: rule.code,
     )

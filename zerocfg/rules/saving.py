@@ -1,0 +1,225 @@
+"""ZC401 and ZC402: model weights that are not in the checkpoint after all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from zerocfg.catalog.values import show
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, at, rule
+from zerocfg.rules.effects import (
+    TRAINERS,
+    accelerate_section,
+    anchor,
+    edited,
+    effective,
+    section,
+)
+from zerocfg.rules.proof import shows
+from zerocfg.run.engine import truth
+from zerocfg.run.model import UNKNOWN, Run, SourceFile
+from zerocfg.source.edit import insert_entry, rename_key, replace_value
+from zerocfg.source.node import Path, Scalar
+
+GATHER = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
+_NAMES = (
+    "stage3_gather_16bit_weights_on_model_save",
+    "gather_16bit_weights_on_model_save",
+    "stage3_gather_fp16_weights_on_model_save",
+)
+_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\nbf16: true\ndeepspeed: ds.json\n"
+_DS = (
+    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
+    '"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": %s}}\n'
+)
+_YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\nmixed_precision: bf16\ndeepspeed_config:\n  zero_stage: 3\n"
+_TRAINER = {
+    "recipe.yaml": _RECIPE.replace("deepspeed: ds.json\n", ""),
+    "train.sh": "accelerate launch --config_file accelerate.yaml train.py --config recipe.yaml\n",
+}
+
+
+def quoted_stage(run: Run) -> str | None:
+    """The ZeRO stage of a DeepSpeed JSON when it is a text of digits."""
+    stage = section(run, "zero_optimization").get("stage")
+    return stage if isinstance(stage, str) and stage.strip().isdigit() else None
+
+
+def misplaced_gather(run: Run) -> tuple[str, ...] | None:
+    """The path of DeepSpeed's own key inside the accelerate config, where nobody reads it."""
+    written = accelerate_section(run)
+    name = next((name for name in _NAMES if written.get(name) is True), None)
+    return ("deepspeed_config", name) if name and "zero3_save_16bit_model" not in written else None
+
+
+@rule(
+    "ZC401",
+    "weights-not-saved",
+    Severity.ERROR,
+    bad=(
+        Example(
+            {
+                "recipe.yaml": _RECIPE,
+                "ds.json": _DS % '3, "stage3_gather_16bit_weights_on_model_save": "auto"',
+            },
+            consumer="transformers",
+        ),
+        Example(
+            {**_TRAINER, "accelerate.yaml": _YAML + "  stage3_gather_16bit_weights_on_model_save: true\n"},
+            consumer="transformers",
+        ),
+    ),
+    good=(
+        Example(
+            {"recipe.yaml": _RECIPE, "ds.json": _DS % '3, "stage3_gather_16bit_weights_on_model_save": true'},
+            consumer="transformers",
+        ),
+        Example(
+            {**_TRAINER, "accelerate.yaml": _YAML + "  zero3_save_16bit_model: true\n"},
+            consumer="transformers",
+        ),
+    ),
+    proof=shows("save", {"weights": ("missing", "complete")}, ranks=2),
+    fixable=True,
+)
+def weights_not_saved(run: Run) -> Iterator[Finding]:
+    """ZeRO stage 3 leaves no model weights in the checkpoint.
+
+    At stage 3 every process holds a slice of every parameter. Saving a model means gathering them, which DeepSpeed does
+    only when told to. The default is not to, "auto" becomes false, and in an accelerate config only
+    `zero3_save_16bit_model: true` counts (not DeepSpeed's own name, not "yes").
+
+    What happens: the Trainer logs one line, `stage3_gather_16bit_weights_on_model_save=false. Saving the full checkpoint
+    instead, use zero_to_fp32.py to recover weights`, and writes slices of the optimizer and parameters but no
+    `model.safetensors`, at the end as well. `accelerator.get_state_dict()` and `save_model()` raise `ValueError: Cannot get
+    16bit model weights`; `engine.save_16bit_model()` returns False and writes nothing.
+
+    When to ignore: your pipeline runs `zero_to_fp32.py`, or the script gathers by itself.
+    """
+    stage, gather = effective(run, "zero_optimization.stage"), effective(run, GATHER)
+    if quoted_stage(run) or stage is UNKNOWN or stage != 3 or gather is UNKNOWN or truth(gather):
+        return
+    lost = misplaced_gather(run)
+    place = run.effective.get("zero_optimization.stage")
+    assert place is not None
+    location, fix = _where(run, lost)
+    related = [here for here in [at(place.origin, "stage 3 is chosen here")] if here is not None]
+    if location is None:
+        location, related = anchor(run, [place.origin])
+    yield Finding(
+        location,
+        f"{_cause(run, location, lost)}: {_consequence(run)}",
+        _remedy(run),
+        [other for other in related if other.path != location.path or other.file is not location.file],
+        fix,
+        None
+        if lost or run.consumer in TRAINERS
+        else Severity.NOTE
+        if run.consumer == "deepspeed"
+        else Severity.WARNING,
+    )
+
+
+def _where(run: Run, lost: Path | None) -> tuple[Location | None, Fix | None]:
+    """The key that should say true, or the section that lacks it, and the fix."""
+    why = "gather the weights on save"
+    if lost and run.accelerate is not None:
+        return Location(run.accelerate, lost), edited(
+            rename_key,
+            run.accelerate,
+            lost,
+            "zero3_save_16bit_model",
+            why="write accelerate's name of the key",
+        )
+    zero = section(run, "zero_optimization")
+    if run.deepspeed is not None:
+        name = next((name for name in _NAMES if name in zero), None)
+        if name:
+            path: Path = ("zero_optimization", name)
+            return Location(run.deepspeed, path), edited(replace_value, run.deepspeed, path, "true", why=why)
+        return None, _insert(run.deepspeed, ("zero_optimization",), _NAMES[0], why)
+    if run.accelerate is not None and accelerate_section(run):
+        if "zero3_save_16bit_model" in accelerate_section(run):
+            path = ("deepspeed_config", "zero3_save_16bit_model")
+            return Location(run.accelerate, path), edited(
+                replace_value, run.accelerate, path, "true", why=why
+            )
+        return None, _insert(run.accelerate, ("deepspeed_config",), "zero3_save_16bit_model", why)
+    return None, None
+
+
+def _insert(file: SourceFile, parent: Path, key: str, why: str) -> Fix | None:
+    return edited(insert_entry, file, parent, key, "true", why=why)
+
+
+def _cause(run: Run, location: Location, lost: Path | None) -> str:
+    if lost:
+        return f"ZeRO stage 3, and accelerate does not read `{lost[-1]}`"
+    node = location.file.document.get(location.path) if location.file.document else None
+    name = str(location.path[-1]) if location.path else ""
+    if not isinstance(node, Scalar) or not ("gather" in name or name == "zero3_save_16bit_model"):
+        return "ZeRO stage 3 without gathering the weights on save"
+    if node.value is False:
+        return f"ZeRO stage 3 with `{name}: false`"
+    if node.value == "auto":
+        return f'ZeRO stage 3, and `{name}: "auto"` becomes false'
+    return f"ZeRO stage 3, and `{name}: {show(node.value)}` does not count as true"
+
+
+def _consequence(run: Run) -> str:
+    if run.consumer in TRAINERS:
+        return "the Trainer writes sharded states but no model weights, not even at the end"
+    if run.consumer == "accelerate":
+        return "accelerator.get_state_dict() and save_model() raise instead of saving the model"
+    if run.consumer == "deepspeed":
+        return "engine.save_16bit_model() writes nothing"
+    return "a Trainer writes no model weights, accelerator.save_model() raises, engine.save_16bit_model() writes nothing"
+
+
+def _remedy(run: Run) -> str:
+    if run.deepspeed is None and run.accelerate is not None:
+        return "write `zero3_save_16bit_model: true` in `deepspeed_config`"
+    return f'write "{_NAMES[0]}": true in zero_optimization'
+
+
+@rule(
+    "ZC402",
+    "quoted-stage",
+    Severity.ERROR,
+    bad=Example(
+        {"recipe.yaml": _RECIPE, "ds.json": _DS % '"3", "stage3_gather_16bit_weights_on_model_save": true'},
+        consumer="transformers",
+    ),
+    good=Example(
+        {"recipe.yaml": _RECIPE, "ds.json": _DS % '3, "stage3_gather_16bit_weights_on_model_save": true'},
+        consumer="transformers",
+    ),
+    proof=shows("save", {"weights": ("empty", "complete")}, ranks=2),
+    fixable=True,
+)
+def stage_in_quotes(run: Run) -> Iterator[Finding]:
+    """The ZeRO stage is written as a text: `"stage": "3"`.
+
+    What happens: DeepSpeed converts it and shards the parameters, but transformers and accelerate compare it with the
+    number 3, which a text is not. The model is loaded whole in every process, and saving takes the road of stage 2: it writes
+    a `model.safetensors` whose tensors have no elements, with exit code 0.
+
+    Harmless only where DeepSpeed alone reads the file.
+    """
+    stage = quoted_stage(run)
+    if stage is None or run.deepspeed is None or run.consumer == "deepspeed":
+        return
+    weights = stage.strip() == "3"
+    cost = "saved weights are empty" if weights else "comparisons with the number fail"
+    who = "" if run.consumer else "under transformers or accelerate, which compare it with a number, "
+    path: Path = ("zero_optimization", "stage")
+    yield Finding(
+        Location(run.deepspeed, path, "value"),
+        f"the stage is the text {show(stage)}, not the number {stage.strip()}: {who}{cost}",
+        "write the number without quotes",
+        fix=edited(replace_value, run.deepspeed, path, stage.strip(), why="write the number"),
+        severity=None if weights else Severity.WARNING,
+    )
+
+
+RULES = (weights_not_saved, stage_in_quotes)
