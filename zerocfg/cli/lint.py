@@ -91,7 +91,10 @@ def lint(targets: list[Path], files: Files, settings: Settings, selection: Selec
             if any(_matches(file.name, pattern) for pattern in settings.exclude)
         }
         asked -= excluded
-    _attach_facts(runs)
+    if any(run.spec is not None for run in runs):
+        from zerocfg.resolve.facts import with_facts
+
+        runs = with_facts(runs, files)
     return lint_runs(runs, selection, asked)
 
 
@@ -139,16 +142,6 @@ def _targets(paths: tuple[Path, ...], files: Files, stdin_filename: str | None) 
         else:
             targets.append(path)
     return targets
-
-
-def _attach_facts(runs: list) -> None:  # type: ignore[type-arg]
-    """Model and hardware facts for runs of a spec; the modules behind them are only loaded when there is a spec."""
-    if any(run.spec is not None for run in runs):
-        from zerocfg.cli.facts import attach
-
-        for run in runs:
-            if run.spec is not None:
-                attach(run)
 
 
 def _colour(choice: str) -> bool:

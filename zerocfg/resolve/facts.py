@@ -1,0 +1,81 @@
+"""Model and hardware facts for the runs of a spec, so that linting them knows what the build will know.
+
+Only loaded when there is a spec: everything behind this imports pydantic, and the lint road otherwise does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from zerocfg.hardware.profile import load_hardware
+from zerocfg.memory.states import Options, model_states
+from zerocfg.resolve.build import THIS
+from zerocfg.resolve.inputs import Inputs, gather
+from zerocfg.resolve.spec_file import read_spec
+from zerocfg.run.discover import Files
+from zerocfg.run.effective import compute
+
+if TYPE_CHECKING:
+    from zerocfg.models.spec import RunSpec
+    from zerocfg.resolve.spec_file import SpecFile
+    from zerocfg.run.model import Run
+
+GIB = 1 << 30
+
+
+def with_facts(runs: list[Run], files: Files) -> list[Run]:
+    """The same runs; those of a spec as the build will start them, with model and hardware.
+
+    A spec that does not hold together leaves its runs as they are: `zerocfg build` says what is wrong with it.
+    """
+    specs: dict[str, SpecFile] = {}
+    found = []
+    for run in runs:
+        if run.spec is None or run.spec.path is None:
+            found.append(run)
+            continue
+        spec = specs.setdefault(run.spec.name, read_spec(run.spec.path, run.spec.name))
+        entry = spec.spec.runs.get(run.name) if spec.spec else None
+        found.append(run if entry is None else _with_facts(run, spec, entry, files))
+    return found
+
+
+def _with_facts(run: Run, spec: SpecFile, entry: RunSpec, files: Files) -> Run:
+    profile = None
+    if entry.hardware is not None and entry.hardware != THIS:
+        text = str(spec.folder / entry.hardware) if entry.hardware.endswith(".json") else entry.hardware
+        try:
+            profile = load_hardware(text)
+        except ValueError:
+            return run
+    model = files.open(spec.folder / entry.model) if isinstance(entry.model, str) else None
+    inputs = gather(run, entry, spec.folder, profile, model)
+    if inputs.problems:
+        return run
+    known = inputs.run
+    if known.model is not None and inputs.facts.parameters is not None:
+        known.model = replace(known.model, parameters=inputs.facts.parameters)
+    known.effective = compute(known)
+    if known.hardware is not None:
+        known.hardware = replace(known.hardware, states_gib=_states(inputs))
+    return known
+
+
+def _states(inputs: Inputs) -> dict[int, float]:
+    """GiB of states on one device, by ZeRO stage, without offload and with the buckets of the run."""
+    if inputs.profile is None or inputs.facts.parameters is None:
+        return {}
+    effective = inputs.run.effective
+    half = effective.value("bf16.enabled") is True or effective.value("fp16.enabled") is True
+    bucket = effective.value("zero_optimization.reduce_bucket_size")
+    found = {}
+    for stage in (0, 1, 2, 3):
+        options = Options(
+            stage,
+            inputs.profile.world_size,
+            precision="bf16" if half else "fp32",
+            reduce_bucket_size=bucket if isinstance(bucket, int) else 500_000_000,
+        )
+        found[stage] = model_states(inputs.facts, options).peak("device") / GIB
+    return found
