@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from zerocfg.cli.schema import schema
+from zerocfg.cli.schema import command
 from zerocfg.models.schema import ENTRIES, SCHEMAS, compile_schema, schema_text
 
 FOLDER = Path(__file__).parents[2] / "schemas"
@@ -60,37 +60,37 @@ def test_an_auto_that_is_filled_needs_the_literal() -> None:
 
 
 def test_command_lists_and_prints() -> None:
-    listed = CliRunner().invoke(schema, [])
+    listed = CliRunner().invoke(command, [])
     assert listed.exit_code == 0
     assert [line.split()[0] for line in listed.output.splitlines()] == list(SCHEMAS)
-    printed = CliRunner().invoke(schema, ["deepspeed"])
+    printed = CliRunner().invoke(command, ["deepspeed"])
     assert printed.exit_code == 0 and printed.output == schema_text("deepspeed")
 
 
 def test_command_writes_and_checks(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "schemas"
-    assert CliRunner().invoke(schema, ["--check", str(folder)]).exit_code == 1
-    assert CliRunner().invoke(schema, ["--write", str(folder)]).exit_code == 0
+    assert CliRunner().invoke(command, ["--check", str(folder)]).exit_code == 1
+    assert CliRunner().invoke(command, ["--write", str(folder)]).exit_code == 0
     assert {path.stem for path in folder.iterdir()} == set(SCHEMAS)
-    assert CliRunner().invoke(schema, ["--check", str(folder)]).exit_code == 0
+    assert CliRunner().invoke(command, ["--check", str(folder)]).exit_code == 0
     stale = json.loads((folder / "deepspeed.json").read_text(encoding="utf-8"))
     stale["title"] = "something else"
     (folder / "deepspeed.json").write_text(json.dumps(stale), encoding="utf-8")
-    checked = CliRunner().invoke(schema, ["--check", str(folder)])
+    checked = CliRunner().invoke(command, ["--check", str(folder)])
     assert checked.exit_code == 1 and "deepspeed.json" in checked.output
     (folder / "deepspeed.json").write_bytes(b"\xff\xfe")
-    assert CliRunner().invoke(schema, ["--check", str(folder)]).exit_code == 1
+    assert CliRunner().invoke(command, ["--check", str(folder)]).exit_code == 1
 
 
 @pytest.mark.parametrize(
     "arguments", [["no-such-schema"], ["deepspeed", "--check", "x"], ["--write", "x", "--check", "x"]]
 )
 def test_wrong_use(arguments: list[str]) -> None:
-    done = CliRunner().invoke(schema, arguments)
+    done = CliRunner().invoke(command, arguments)
     assert done.exit_code == 2 and "Traceback" not in done.output
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
-    done = CliRunner().invoke(schema, ["--write", str(tmp_path / "file" / "below")])
+    done = CliRunner().invoke(command, ["--write", str(tmp_path / "file" / "below")])
     assert done.exit_code == 2 and "cannot write" in done.output

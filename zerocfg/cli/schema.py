@@ -16,7 +16,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option(
     "--check", "against", type=_FOLDER, help="Exit with 1 unless the schemas of this folder are fresh."
 )
-def schema(name: str | None, target: Path | None, against: Path | None) -> None:
+def command(name: str | None, target: Path | None, against: Path | None) -> None:
     """Print the JSON Schema NAME; without a NAME list what there is."""
     from zerocfg.models.schema import ENTRIES, SCHEMAS, schema_text
 

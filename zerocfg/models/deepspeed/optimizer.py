@@ -7,7 +7,7 @@ with each of them.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Len
 from pydantic import ConfigDict
@@ -147,7 +147,7 @@ class MuonParams(Loose):
     muon_lr: float = key(None, "Learning rate of the Muon half; absent: lr, else 0.02.")
     adam_lr: float = key(None, "Learning rate of the Adam half; absent: lr, else 3e-4.")
     momentum: float = key(0.95, "Momentum of the Muon half.")
-    ns_method: str = key("gram", "Newton-Schulz method of the Muon half.")
+    ns_method: Literal["standard", "gram"] = key("gram", "Newton-Schulz method of the Muon half.")
     betas: Betas | Auto = key(
         [0.9, 0.95], "Decay rates of the Adam half.", auto=filled(trainer="[adam_beta1, adam_beta2]")
     )
