@@ -1,7 +1,7 @@
 """Trains three Linear layers with real DeepSpeed on CPU ranks and prints what they hold.
 
-Run as a program: reads ``[{"world_size": 2, "config": {...}}, ...]`` from standard input, prints one JSON line for
-each case: bytes of all tensors alive on rank 0 after two optimizer steps, or ``{"error": ...}``.
+Run as a program: reads ``[{"world_size": 2, "config": {...}}, ...]`` from standard input, prints one JSON
+line for each case: bytes of all tensors alive on rank 0 after two optimizer steps, or ``{"error": ...}``.
 """
 
 from __future__ import annotations

@@ -62,4 +62,6 @@ def test_resting_bytes_of_two_real_ranks() -> None:
         bucketed = Options(**{**vars(options), "reduce_bucket_size": N})
         states = model_states(FACTS, bucketed)
         predicted = sum(states.at(place, "always") for place in ("device", "host"))  # type: ignore[arg-type]
-        assert answer["bytes"] / N == pytest.approx(predicted / N, abs=0.01), options
+        # What is accumulated for whole parameters depends on where the partition ends: the term is a bound.
+        slack = 2 * 2 * LINEAR / N if options.gradient_accumulation_steps > 1 else 0.0
+        assert predicted / N - slack - 0.01 <= answer["bytes"] / N <= predicted / N + 0.01, options

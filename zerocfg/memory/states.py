@@ -152,7 +152,9 @@ def _zero_0_to_2(facts: ModelFacts, options: Options) -> Iterator[Term]:
         yield Term("largest parameter, copied", width * largest, "host", "always", file)
         yield Term("largest parameter, copied", width * largest, "device", "always", file)
         if options.gradient_accumulation_steps > 1:
-            yield Term("accumulated gradients", width * own, "host", "always", file)
+            # Kept whole for each parameter that touches the partition, so beyond both of its ends.
+            touched = min(trained, own + 2 * largest)
+            yield Term("accumulated gradients", width * touched, "host", "always", file)
     else:
         # The partition's gradients are flattened, then converted; nothing to convert in fp32 training.
         flat = wide * own if options.stage else 0
