@@ -11,7 +11,7 @@ from typing import Any
 
 from zerocfg.catalog.schema import Key, Schema, Section
 from zerocfg.catalog.suggest import closest
-from zerocfg.catalog.values import Refused, as_bool, as_float, as_int, env_bool, kind_of
+from zerocfg.catalog.values import RefusedError, as_bool, as_float, as_int, env_bool, kind_of
 from zerocfg.source.node import Entry, Mapping, Node, Path, plain
 
 Reason = tuple[str, str]
@@ -61,9 +61,7 @@ def _entry(entry: Entry, section: Section, schema: Schema, path: Path) -> Iterat
         return
     for fact, kind in (("removed", "removed"), ("deprecated", "deprecated"), ("inert", "inert")):
         if fact in key.facts:
-            yield Issue(
-                kind, path, entry, value, str(key.facts[fact]), key, section, key.facts.get("renamed_to")
-            )
+            yield Issue(kind, path, entry, value, str(key.facts[fact]), key, section, key.facts.get("renamed_to"))
             if fact == "removed":
                 return
     inner = key.section(schema)
@@ -91,9 +89,7 @@ def _entry(entry: Entry, section: Section, schema: Schema, path: Path) -> Iterat
 
 def _other_branch(key: Key, value: Any) -> bool:
     """True when a section may also be written as a plain value (``zero_optimization: true``) and is."""
-    return any(
-        "properties" not in branch and _refused(branch, value, "lax") is None for branch in key.scalars
-    )
+    return any("properties" not in branch and _refused(branch, value, "lax") is None for branch in key.scalars)
 
 
 def suggest(name: str, section: Section, schema: Schema) -> str | None:
@@ -131,7 +127,7 @@ def _refused(branch: dict[str, Any], value: Any, reads: str, ignore_case: bool =
     for kind in kinds:
         try:
             number = _convert(kind, value, reads)
-        except Refused as refused:
+        except RefusedError as refused:
             reason = ("type", str(refused))
             continue
         out = _outside(branch, number)
@@ -140,11 +136,7 @@ def _refused(branch: dict[str, Any], value: Any, reads: str, ignore_case: bool =
 
 
 def _refused_choice(choices: list[Any], value: Any, reads: str, ignore_case: bool) -> Reason | None:
-    if (
-        ignore_case
-        and isinstance(value, str)
-        and value.lower() in [str(choice).lower() for choice in choices]
-    ):
+    if ignore_case and isinstance(value, str) and value.lower() in [str(choice).lower() for choice in choices]:
         return None
     if any(value == choice and (isinstance(value, str) == isinstance(choice, str)) for choice in choices):
         return None
@@ -152,53 +144,45 @@ def _refused_choice(choices: list[Any], value: Any, reads: str, ignore_case: boo
         try:
             if as_int(value) in choices:
                 return None
-        except Refused:
+        except RefusedError:
             pass
-    if (
-        reads in ("str", "int")
-        and isinstance(value, (str, int))
-        and str(value) in [str(choice) for choice in choices]
-    ):
+    if reads in ("str", "int") and isinstance(value, (str, int)) and str(value) in [str(choice) for choice in choices]:
         return None
-    near = (
-        closest(value, [choice for choice in choices if isinstance(choice, str)])
-        if isinstance(value, str)
-        else None
-    )
+    near = closest(value, [choice for choice in choices if isinstance(choice, str)]) if isinstance(value, str) else None
     words = ", ".join("null" if choice is None else str(choice) for choice in choices)
     return ("choice", f"is none of {words}" + (f" (did you mean {near}?)" if near else ""))
 
 
 def _convert(kind: str | None, value: Any, reads: str) -> Any:
-    """The value as the library reads it. Raises Refused."""
+    """The value as the library reads it. Raises RefusedError."""
     if reads in ("int", "float", "bool") and kind in ("integer", "number", "boolean"):
         return _from_text(kind, value)
     if kind == "integer":
         if reads == "raw" and isinstance(value, (str, bool)):
-            raise Refused(f"is {kind_of(value)}, not a whole number")
+            raise RefusedError(f"is {kind_of(value)}, not a whole number")
         return as_int(value)
     if kind == "number":
         if reads == "raw" and isinstance(value, (str, bool)):
-            raise Refused(f"is {kind_of(value)}, not a number")
+            raise RefusedError(f"is {kind_of(value)}, not a number")
         return as_float(value)
     if kind == "boolean":
         if reads == "raw" and not isinstance(value, bool) and value not in (0, 1):
-            raise Refused(f"is {kind_of(value)}, neither true nor false")
+            raise RefusedError(f"is {kind_of(value)}, neither true nor false")
         return as_bool(value)
     if kind == "string":
         if isinstance(value, str) or reads == "str":
             return value
-        raise Refused(f"is {kind_of(value)}, not a string")
+        raise RefusedError(f"is {kind_of(value)}, not a string")
     if kind == "array":
         if isinstance(value, (list, tuple)) or (isinstance(value, str) and reads == "lax-list"):
             return value
-        raise Refused(f"is {kind_of(value)}, not a list")
+        raise RefusedError(f"is {kind_of(value)}, not a list")
     if kind == "object":
         if isinstance(value, dict):
             return value
-        raise Refused(f"is {kind_of(value)}, not a mapping")
+        raise RefusedError(f"is {kind_of(value)}, not a mapping")
     if kind == "null":
-        raise Refused("is not null")
+        raise RefusedError("is not null")
     return value
 
 
@@ -209,7 +193,7 @@ def _from_text(kind: str, value: Any) -> Any:
     try:
         return int(text) if kind == "integer" else float(text)
     except ValueError:
-        raise Refused(
+        raise RefusedError(
             f"becomes the text '{text[:40]}', which is no {'whole ' * (kind == 'integer')}number"
         ) from None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +135,7 @@ class Schema:
         return None if key is None else key.default
 
 
-@lru_cache(maxsize=None)
+@cache
 def load_schema(name: str) -> Schema:
     """A compiled schema by name: "deepspeed", "accelerate", "training-arguments", ..."""
     text = (schema_folder() / f"{name}.json").read_text(encoding="utf-8")

@@ -20,7 +20,5 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     found = get_close_matches(plain, near, n=1, cutoff=0.8)
     if found:
         return folded[found[0]]
-    inside = [
-        name for name in folded if len(plain) >= 8 and (plain in name or (len(name) >= 8 and name in plain))
-    ]
+    inside = [name for name in folded if len(plain) >= 8 and (plain in name or (len(name) >= 8 and name in plain))]
     return folded[inside[0]] if len(inside) == 1 else None

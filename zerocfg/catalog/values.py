@@ -18,50 +18,50 @@ _INTEGER = re.compile(r"\s*[+-]?\d+(?:_\d+)*(?:\.0+)?\s*")
 _FLOAT = re.compile(r"\s*[+-]?(?:\d+(?:_\d+)*\.?(?:\d+(?:_\d+)*)?|\.\d+(?:_\d+)*)(?:[eE][+-]?\d+)?\s*")
 
 
-class Refused(ValueError):
+class RefusedError(ValueError):
     """A value that the library does not take; the text says why in a few words."""
 
 
 def as_int(value: Any) -> int:
-    """Pydantic's lax reading of an integer. Raises Refused."""
+    """Pydantic's lax reading of an integer. Raises RefusedError."""
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, int):
         if abs(value) >= 1 << 4300:
-            raise Refused("is too large for an integer")
+            raise RefusedError("is too large for an integer")
         return value
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise Refused("is not a finite number")
+            raise RefusedError("is not a finite number")
         if value != int(value):
-            raise Refused("has a fractional part where a whole number is needed")
+            raise RefusedError("has a fractional part where a whole number is needed")
         if abs(value) >= 2**63:
-            raise Refused("is too large for an integer")
+            raise RefusedError("is too large for an integer")
         return int(value)
     if isinstance(value, str):
         if _INTEGER.fullmatch(value):
             return int(value.split(".")[0])
-        raise Refused("is a string that is not a whole number")
-    raise Refused(f"is {kind_of(value)}, not a whole number")
+        raise RefusedError("is a string that is not a whole number")
+    raise RefusedError(f"is {kind_of(value)}, not a whole number")
 
 
 def as_float(value: Any) -> float:
-    """Pydantic's lax reading of a float. Raises Refused."""
+    """Pydantic's lax reading of a float. Raises RefusedError."""
     if isinstance(value, (bool, int, float)):
         try:
             return float(value)
         except OverflowError:
-            raise Refused("is too large for a number") from None
+            raise RefusedError("is too large for a number") from None
     if isinstance(value, str):
         text = value.strip().lower().lstrip("+-")
         if _FLOAT.fullmatch(value) or text in ("nan", "inf", "infinity"):
             return float(value.replace("_", ""))
-        raise Refused("is a string that is not a number")
-    raise Refused(f"is {kind_of(value)}, not a number")
+        raise RefusedError("is a string that is not a number")
+    raise RefusedError(f"is {kind_of(value)}, not a number")
 
 
 def as_bool(value: Any) -> bool:
-    """Pydantic's lax reading of a truth value. Raises Refused."""
+    """Pydantic's lax reading of a truth value. Raises RefusedError."""
     if isinstance(value, bool):
         return value
     if isinstance(value, (int, float)) and value in (0, 1):
@@ -72,18 +72,18 @@ def as_bool(value: Any) -> bool:
             return True
         if word in _FALSE:
             return False
-        raise Refused("is a string that is neither true nor false")
-    raise Refused(f"is {kind_of(value)}, neither true nor false")
+        raise RefusedError("is a string that is neither true nor false")
+    raise RefusedError(f"is {kind_of(value)}, neither true nor false")
 
 
 def env_bool(text: str) -> bool:
-    """The reading of a truth value from an environment variable (accelerate's str_to_bool). Raises Refused."""
+    """The reading of a truth value from an environment variable (accelerate's str_to_bool). Raises RefusedError."""
     word = text.lower()
     if word in ("y", "yes", "t", "true", "on", "1"):
         return True
     if word in ("n", "no", "f", "false", "off", "0"):
         return False
-    raise Refused("is neither true nor false")
+    raise RefusedError("is neither true nor false")
 
 
 def kind_of(value: Any) -> str:
@@ -109,11 +109,7 @@ def show(value: Any, limit: int = 60) -> str:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, str):
         text = '"' + value.replace("\n", "\\n") + '"'
-    elif (
-        isinstance(value, float)
-        and value == int(value if math.isfinite(value) else 0)
-        and 1e5 <= abs(value) < 1e16
-    ):
+    elif isinstance(value, float) and value == int(value if math.isfinite(value) else 0) and 1e5 <= abs(value) < 1e16:
         text = f"{int(value)}"
     else:
         try:

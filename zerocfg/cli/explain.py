@@ -61,9 +61,7 @@ def _choose(runs: list[Run], name: str) -> Run:
     found = [run for run in runs if run.name == name]
     found = found or [run for run in runs if any(file.name == name for file in run.files)]
     found = found or [
-        run
-        for run in runs
-        if any(file.path and file.path.resolve() == Path(name).resolve() for file in run.files)
+        run for run in runs if any(file.path and file.path.resolve() == Path(name).resolve() for file in run.files)
     ]
     if not found:
         known = ", ".join(run.name for run in runs[:8]) or "none"
@@ -86,8 +84,7 @@ def explain_rule(rule: Rule) -> str:
             for name, text in example.files.items():
                 parts.append(f"    # {name}")
                 parts += [
-                    f"    {line}"
-                    for line in text.encode("utf-8", "backslashreplace").decode().rstrip().splitlines()
+                    f"    {line}" for line in text.encode("utf-8", "backslashreplace").decode().rstrip().splitlines()
                 ]
         parts.append("")
     proof = {
@@ -109,9 +106,7 @@ def explain_run(run: Run) -> str:
     width = min(60, max(len(name) for name in settings))
     lines = [f"{run.name}  ({_files(run)}; consumer: {run.consumer or 'unknown'})"]
     for name in sorted(settings):
-        lines.append(
-            f"  {name:<{width}}  {_value(settings[name].value):<18}  {_origin(settings[name].origin)}"
-        )
+        lines.append(f"  {name:<{width}}  {_value(settings[name].value):<18}  {_origin(settings[name].origin)}")
     for failure in run.effective.failures:
         lines.append(f"  will fail ({failure.phase}): {failure.message}")
     return "\n".join(lines) + "\n"

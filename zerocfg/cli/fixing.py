@@ -32,5 +32,6 @@ def fix_files(
         elif text != before:
             write_atomic(path, text.encode("utf-8"))
     if not dry and applied:
-        click.echo(f"{applied} fix{'es' * (applied != 1)} applied in {len(texts)} file{'s' * (len(texts) != 1)}.", err=True)
+        fixes, files = f"fix{'es' * (applied != 1)}", f"file{'s' * (len(texts) != 1)}"
+        click.echo(f"{applied} {fixes} applied in {len(texts)} {files}.", err=True)
     return remaining

@@ -18,27 +18,19 @@ from zerocfg.run.link import find_runs
 
 @click.command("lint")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option(
-    "--select", default="", metavar="CODES", help="Only these rules: codes, prefixes or names, by comma."
-)
+@click.option("--select", default="", metavar="CODES", help="Only these rules: codes, prefixes or names, by comma.")
 @click.option("--ignore", default="", metavar="CODES", help="Not these rules.")
-@click.option(
-    "--output-format", type=click.Choice(["full", "concise", "json"]), default="full", show_default=True
-)
+@click.option("--output-format", type=click.Choice(["full", "concise", "json"]), default="full", show_default=True)
 @click.option(
     "--fail-on",
     type=click.Choice(["error", "warning", "note"]),
     help="Exit 1 from this severity on (default: warning).",
 )
 @click.option("--fix", is_flag=True, help="Apply safe fixes to the files.")
-@click.option(
-    "--unsafe-fixes", is_flag=True, help="With --fix or --diff: also fixes that make a choice for you."
-)
+@click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: also fixes that make a choice for you.")
 @click.option("--diff", is_flag=True, help="Show what --fix would change; change nothing.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
-@click.option(
-    "--stdin-filename", metavar="NAME", help="With '-': what to call the file read from standard input."
-)
+@click.option("--stdin-filename", metavar="NAME", help="With '-': what to call the file read from standard input.")
 @click.option("--exit-zero", is_flag=True, help="Exit 0 whatever is found.")
 def command(
     paths: tuple[Path, ...],
@@ -86,9 +78,7 @@ def lint(targets: list[Path], files: Files, settings: Settings, selection: Selec
         run.versions = {**settings.versions, **run.versions}
     if settings.exclude:
         excluded = {
-            id(file)
-            for file in files.all()
-            if any(_matches(file.name, pattern) for pattern in settings.exclude)
+            id(file) for file in files.all() if any(_matches(file.name, pattern) for pattern in settings.exclude)
         }
         asked -= excluded
     if any(run.spec is not None for run in runs):
@@ -106,7 +96,9 @@ def render(result: Result, output_format: str, color: str = "never") -> str:
         return render_json(result)
     from zerocfg.report.full import render_concise, render_full
 
-    return (render_full if output_format == "full" else render_concise)(result, _colour(color))
+    if output_format == "concise":
+        return render_concise(result, _colour(color))
+    return render_full(result, _colour(color))
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -67,9 +67,7 @@ def run() -> int:
         click.echo("zerocfg: error: the input is nested too deeply", err=True)
         return 2
     except OSError as error:
-        click.echo(
-            f"zerocfg: error: {error.strerror or error}: {error.filename or ''}".rstrip(": "), err=True
-        )
+        click.echo(f"zerocfg: error: {error.strerror or error}: {error.filename or ''}".rstrip(": "), err=True)
         return 2
     except Exception as error:
         if os.environ.get("ZEROCFG_TRACEBACK"):

@@ -33,10 +33,7 @@ def command(output_format: str) -> None:
     width = max(len(rule.name) for rule in ALL)
     for rule in ALL:
         fix = "fix" if rule.fixable else "   "
-        click.echo(
-            f"{rule.code}  {rule.severity.value:<7}  {rule.proof.status:<9}  {fix}  {rule.name:<{width}}  {rule.summary}"
-        )
+        columns = (rule.code, f"{rule.severity.value:<7}", f"{rule.proof.status:<9}", fix, f"{rule.name:<{width}}")
+        click.echo("  ".join((*columns, rule.summary)))
     executed = sum(rule.proof.status == "executed" for rule in ALL)
-    click.echo(
-        f"\n{len(ALL)} rules, {executed} with a proof that the test suite executes on the real libraries."
-    )
+    click.echo(f"\n{len(ALL)} rules, {executed} with a proof that the test suite executes on the real libraries.")

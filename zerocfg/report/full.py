@@ -72,9 +72,7 @@ def _diagnostic(d: Diagnostic, paint: Paint) -> str:
     width = len(str(max(spot.start.line for spot in spots)))
     for index, spot in enumerate(spots):
         arrow = "-->" if index == 0 else ":::"
-        lines.append(
-            f"{' ' * width}{paint(arrow, 'blue')} {spot.file.name}:{spot.start.line}:{spot.start.column}"
-        )
+        lines.append(f"{' ' * width}{paint(arrow, 'blue')} {spot.file.name}:{spot.start.line}:{spot.start.column}")
         lines += _frame(spot, width, paint, level if index == 0 else "blue", "^" if index == 0 else "-")
     if d.help:
         lines.append(f"{' ' * width} {paint('=', 'blue')} help: {d.help}")

@@ -65,9 +65,7 @@ class Selection:
     def ignores(self, diagnostic: Diagnostic) -> bool:
         for pattern, codes in self.per_file:
             files, _, keys = pattern.partition(":")
-            if not fnmatch(diagnostic.spot.file.name, files) and not fnmatch(
-                diagnostic.spot.file.name, f"*/{files}"
-            ):
+            if not fnmatch(diagnostic.spot.file.name, files) and not fnmatch(diagnostic.spot.file.name, f"*/{files}"):
                 continue
             if keys and not fnmatch(diagnostic.spot.path, keys):
                 continue
@@ -78,9 +76,7 @@ class Selection:
 
 def _longest(rule: Rule, codes: Iterable[str]) -> int:
     """Length of the most exact entry that covers a rule; a rule's name counts as exact; -1 when none does."""
-    lengths = [
-        0 if code == "ALL" else len(code) for code in codes if code == "ALL" or rule.code.startswith(code)
-    ]
+    lengths = [0 if code == "ALL" else len(code) for code in codes if code == "ALL" or rule.code.startswith(code)]
     lengths += [99 for code in codes if code == rule.name]
     return max(lengths, default=-1)
 
@@ -92,9 +88,7 @@ class Result:
     files: int = 0
 
 
-def lint_runs(
-    runs: Sequence[Run], selection: Selection | None = None, asked: set[int] | None = None
-) -> Result:
+def lint_runs(runs: Sequence[Run], selection: Selection | None = None, asked: set[int] | None = None) -> Result:
     """Diagnostics of all runs, each told once, in the order of files and lines.
 
     ``asked`` limits them to findings that touch one of these source files (by id); None means all.
@@ -148,9 +142,7 @@ def spot(location: Location) -> Spot:
     span = location.concrete()
     source = location.file.source
     start = source.place(span.start)
-    return Spot(
-        location.file, dotted(location.path), start, max(start, source.place(span.end)), location.label
-    )
+    return Spot(location.file, dotted(location.path), start, max(start, source.place(span.end)), location.label)
 
 
 def _touches(finding: Finding, asked: set[int]) -> bool:
@@ -168,13 +160,9 @@ def _suppressed(diagnostic: Diagnostic) -> bool:
     above = source.line(line - 1)
     if above.lstrip().startswith("#"):
         lines.append(above)
-    if any(
-        _names(diagnostic, match) for text in lines for match in IGNORE.finditer(text) if match[1] == "ignore"
-    ):
+    if any(_names(diagnostic, match) for text in lines for match in IGNORE.finditer(text) if match[1] == "ignore"):
         return True
-    return any(
-        _names(diagnostic, match) for match in IGNORE.finditer(source.text) if match[1] == "ignore-file"
-    )
+    return any(_names(diagnostic, match) for match in IGNORE.finditer(source.text) if match[1] == "ignore-file")
 
 
 def _names(diagnostic: Diagnostic, match: re.Match[str]) -> bool:

@@ -54,9 +54,7 @@ def _key(file: SourceFile, issue: Issue) -> Location:
 def _value(file: SourceFile, issue: Issue) -> Location:
     node = issue.entry.value
     # A whole section would be underlined otherwise: the key alone says where.
-    return Location(
-        file, issue.path, "value", span=issue.entry.key_span if isinstance(node, Mapping) else node.span
-    )
+    return Location(file, issue.path, "value", span=issue.entry.key_span if isinstance(node, Mapping) else node.span)
 
 
 def _rename(file: SourceFile, issue: Issue, new: str) -> Fix | None:
@@ -89,10 +87,10 @@ _YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zer
 def unknown_key(run: Run) -> Iterator[Finding]:
     """A key that the library does not know, where unknown keys stop it.
 
-    What happens: DeepSpeed's sections for ZeRO, offload, fp16, bf16, monitors and compile refuse unknown keys, also when the
-    section is switched off: `pydantic ValidationError: Extra inputs are not permitted`. accelerate refuses unknown keys at the
-    top level of its file: `ValueError: The config file at ... had unknown keys`. Under the Trainer this comes after the model was
-    loaded.
+    What happens: DeepSpeed's sections for ZeRO, offload, fp16, bf16, monitors and compile refuse unknown keys,
+    also when the section is switched off: `pydantic ValidationError: Extra inputs are not permitted`.
+    accelerate refuses unknown keys at the top level of its file: `ValueError: The config file at ... had
+    unknown keys`. Under the Trainer this comes after the model was loaded.
     """
     for file, library, issue in issues(run, "unknown-crash"):
         where = f"in `{_section(issue)}`" if len(issue.path) > 1 else "at the top level"
@@ -122,27 +120,22 @@ def unknown_key(run: Run) -> Iterator[Finding]:
 def ignored_key(run: Run) -> Iterator[Finding]:
     """A key that nobody reads: DeepSpeed looks up the keys it knows and never looks at the others.
 
-    What happens: nothing, and that is the trouble. The top level, optimizer, scheduler, activation_checkpointing, aio,
-    checkpoint, data_types, flops_profiler and others are read key by key, so a misspelt key has no effect and no message.
-    A warning only where no known key is close: your own code may read it.
+    What happens: nothing, and that is the trouble. The top level, optimizer, scheduler,
+    activation_checkpointing, aio, checkpoint, data_types, flops_profiler and others are read key by key, so a
+    misspelt key has no effect and no message. A warning only where no known key is close: your own code may
+    read it.
 
     When to ignore: your training script reads the key itself.
     """
     for file, library, issue in issues(run, "unknown-ignored"):
         name = str(issue.path[-1])
-        if (
-            library != "DeepSpeed"
-            or name.startswith(("_", "//", "#", "$"))
-            or name in ("comment", "comments")
-        ):
+        if library != "DeepSpeed" or name.startswith(("_", "//", "#", "$")) or name in ("comment", "comments"):
             continue
         where = f"in `{_section(issue)}`" if len(issue.path) > 1 else "at the top level"
         yield Finding(
             _key(file, issue),
             f"DeepSpeed reads no key `{name}` {where}; it is silently ignored",
-            f"did you mean `{issue.suggestion}`?"
-            if issue.suggestion
-            else "remove it, unless your own code reads it",
+            f"did you mean `{issue.suggestion}`?" if issue.suggestion else "remove it, unless your own code reads it",
             fix=_rename(file, issue, issue.suggestion) if issue.suggestion else None,
             severity=None if issue.suggestion else Severity.WARNING,
         )
@@ -155,7 +148,8 @@ def ignored_key(run: Run) -> Iterator[Finding]:
     bad=Example({"accelerate.yaml": _YAML + "  reduce_bucket_size: 200000000\n"}, consumer="transformers"),
     good=Example(
         {
-            "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n",
+            "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 1\n"
+            "deepspeed_config:\n  deepspeed_config_file: ds.json\n",
             "ds.json": '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
             '"zero_optimization": {"stage": 2, "reduce_bucket_size": 200000000}}\n',
         },
@@ -166,9 +160,10 @@ def ignored_key(run: Run) -> Iterator[Finding]:
 def key_accelerate_ignores(run: Run) -> Iterator[Finding]:
     """A key in a section of the accelerate config that accelerate never reads.
 
-    What happens: the launcher copies every key of every section into its arguments without a check and exports only those it
-    knows. DeepSpeed's own keys (`overlap_comm`, bucket sizes, `bf16`, `stage3_gather_16bit_weights_on_model_save`) have no effect
-    there, without a message; DeepSpeed's defaults apply. They belong in a DeepSpeed JSON that `deepspeed_config_file` points to.
+    What happens: the launcher copies every key of every section into its arguments without a check and exports
+    only those it knows. DeepSpeed's own keys (`overlap_comm`, bucket sizes, `bf16`,
+    `stage3_gather_16bit_weights_on_model_save`) have no effect there, without a message; DeepSpeed's defaults
+    apply. They belong in a DeepSpeed JSON that `deepspeed_config_file` points to.
     """
     for file, library, issue in issues(run, "unknown-ignored"):
         if library != "accelerate":
@@ -213,9 +208,10 @@ def key_accelerate_ignores(run: Run) -> Iterator[Finding]:
 def wrong_type(run: Run) -> Iterator[Finding]:
     """A value of a type that the library refuses.
 
-    What happens: DeepSpeed's typed sections convert what pydantic converts ("500000000", 5e8 and true for a whole number; "yes"
-    and 1 for true) and stop at everything else with a ValidationError. accelerate turns values into text for the environment
-    and converts them back in every rank: `ValueError: invalid literal for int() with base 10`.
+    What happens: DeepSpeed's typed sections convert what pydantic converts ("500000000", 5e8 and true for a
+    whole number; "yes" and 1 for true) and stop at everything else with a ValidationError. accelerate turns
+    values into text for the environment and converts them back in every rank: `ValueError: invalid literal for
+    int() with base 10`.
     """
     for file, library, issue in issues(run, "type"):
         yield Finding(
@@ -240,9 +236,7 @@ def out_of_range(run: Run) -> Iterator[Finding]:
     for file, library, issue in issues(run, "range"):
         raw = issue.key is not None and issue.key.facts.get("reads") == "raw"
         end = "nothing checks this before it is used" if raw else f"{library} stops at it"
-        yield Finding(
-            _value(file, issue), f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {end}"
-        )
+        yield Finding(_value(file, issue), f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {end}")
 
 
 @rule(
@@ -280,7 +274,8 @@ def not_a_choice(run: Run) -> Iterator[Finding]:
 def null_value(run: Run) -> Iterator[Finding]:
     """null where the library needs a value.
 
-    What happens: a ValidationError; null does not mean "the default" in DeepSpeed's typed sections. Leave the key out.
+    What happens: a ValidationError; null does not mean "the default" in DeepSpeed's typed sections. Leave the
+    key out.
     """
     for file, library, issue in issues(run, "null"):
         yield Finding(
@@ -292,9 +287,7 @@ def null_value(run: Run) -> Iterator[Finding]:
     "ZC108",
     "section-not-a-mapping",
     Severity.ERROR,
-    bad=Example(
-        {"accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: ds.json\n"}
-    ),
+    bad=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: ds.json\n"}),
     good=Example({"accelerate.yaml": _YAML}),
     proof=crashes("launch", "'str' object has no attribute 'keys'"),
 )
@@ -309,9 +302,7 @@ def section_not_a_mapping(run: Run) -> Iterator[Finding]:
         help_text = ""
         if issue.path == ("deepspeed_config",) and isinstance(issue.value, str):
             help_text = f"write `deepspeed_config: {{deepspeed_config_file: {issue.value}}}`"
-        yield Finding(
-            _value(file, issue), f"`{dotted(issue.path)}` {issue.reason}; {library} stops at it", help_text
-        )
+        yield Finding(_value(file, issue), f"`{dotted(issue.path)}` {issue.reason}; {library} stops at it", help_text)
 
 
 @rule(
@@ -331,8 +322,9 @@ def section_not_a_mapping(run: Run) -> Iterator[Finding]:
 def unchecked_type(run: Run) -> Iterator[Finding]:
     """A value of the wrong type in a place where nothing checks types.
 
-    What happens: DeepSpeed's top level and its untyped sections take any value. A string travels on until something breaks
-    (`TypeError: unsupported operand type(s) for //: 'str' and 'int'`), and the string "false" counts as true.
+    What happens: DeepSpeed's top level and its untyped sections take any value. A string travels on until
+    something breaks (`TypeError: unsupported operand type(s) for //: 'str' and 'int'`), and the string "false"
+    counts as true.
     """
     for file, library, issue in issues(run, "raw-type"):
         truthy = (
@@ -411,8 +403,8 @@ def deprecated_key(run: Run) -> Iterator[Finding]:
 def two_spellings(run: Run) -> Iterator[Finding]:
     """One setting under both of its names.
 
-    What happens: DeepSpeed's ZeRO section takes `stage3_prefetch_bucket_size` and `prefetch_bucket_size`, but not both:
-    `Extra inputs are not permitted` on the plain name.
+    What happens: DeepSpeed's ZeRO section takes `stage3_prefetch_bucket_size` and `prefetch_bucket_size`, but
+    not both: `Extra inputs are not permitted` on the plain name.
     """
     file = run.deepspeed
     if file is None or file.document is None:

@@ -100,9 +100,7 @@ def duplicate_key(run: Run) -> Iterator[Finding]:
     """
     for file, problem in _problems(run, {"duplicate-key"}):
         related = (
-            [Location(file, problem.path, span=problem.related, label="first written here")]
-            if problem.related
-            else []
+            [Location(file, problem.path, span=problem.related, label="first written here")] if problem.related else []
         )
         if file.document is not None and file.document.format == "json":
             what = "DeepSpeed refuses the file, accelerate and transformers silently take this one"
@@ -121,9 +119,7 @@ def duplicate_key(run: Run) -> Iterator[Finding]:
     "json-not-strict",
     Severity.ERROR,
     bad=Example(
-        {
-            "ds.json": '{"train_micro_batch_size_per_gpu": 1, // per GPU\n "zero_optimization": {"stage": 2}}\n'
-        },
+        {"ds.json": '{"train_micro_batch_size_per_gpu": 1, // per GPU\n "zero_optimization": {"stage": 2}}\n'},
         consumer="transformers",
     ),
     good=Example({"ds.json": _GOOD_DS}, consumer="transformers"),
@@ -164,18 +160,13 @@ def json_not_strict(run: Run) -> Iterator[Finding]:
 def number_read_as_string(run: Run) -> Iterator[Finding]:
     """A number in scientific notation without a dot and a sign is a string in YAML 1.1.
 
-    What happens: PyYAML, which accelerate and transformers use, follows YAML 1.1, where a float needs a dot and, if it
-    has an exponent, a signed one: `5e8`, `1e-5` and `5.0e8` are strings, `5.0e+8` and `1.0e-5` are numbers. A
-    recipe read by HfArgumentParser keeps the string, and training stops with
-    `TypeError: '<=' not supported between instances of 'float' and 'str'`. TrlParser converts it.
+    What happens: PyYAML, which accelerate and transformers use, follows YAML 1.1, where a float needs a dot
+    and, if it has an exponent, a signed one: `5e8`, `1e-5` and `5.0e8` are strings, `5.0e+8` and `1.0e-5` are
+    numbers. A recipe read by HfArgumentParser keeps the string, and training stops with `TypeError: '<=' not
+    supported between instances of 'float' and 'str'`. TrlParser converts it.
     """
     for file in (run.accelerate, run.recipe):
-        if (
-            file is None
-            or file.document is None
-            or file.document.format != "yaml"
-            or file.document.root is None
-        ):
+        if file is None or file.document is None or file.document.format != "yaml" or file.document.root is None:
             continue
         if file is run.recipe and run.recipe_reader == "trl":
             continue
@@ -190,8 +181,8 @@ def number_read_as_string(run: Run) -> Iterator[Finding]:
                 severity = Severity.ERROR if run.recipe_reader == "hf" and _numeric(path) else Severity.NOTE
             yield Finding(
                 Location(file, path, "value"),
-                f"`{dotted(path)}: {node.raw}` is read as the string '{node.raw}', not as a number (YAML 1.1 wants a dot "
-                "and a signed exponent)",
+                f"`{dotted(path)}: {node.raw}` is read as the string '{node.raw}', not as a number "
+                "(YAML 1.1 wants a dot and a signed exponent)",
                 help_text,
                 fix=Fix(help_text, ((file, Edit(node.span, _with_dot(node.raw))),)),
                 severity=severity,
@@ -217,28 +208,21 @@ def _numeric(path: Path) -> bool:
     "word-read-as-boolean",
     Severity.ERROR,
     bad=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nmixed_precision: no\nnum_processes: 2\n"}),
-    good=Example(
-        {"accelerate.yaml": "distributed_type: DEEPSPEED\nmixed_precision: 'no'\nnum_processes: 2\n"}
-    ),
+    good=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nmixed_precision: 'no'\nnum_processes: 2\n"}),
     proof=crashes("launch", "'bool' object has no attribute 'lower'"),
     fixable=True,
 )
 def word_read_as_boolean(run: Run) -> Iterator[Finding]:
     """An unquoted yes, no, on or off is true or false in YAML 1.1, where a word was meant.
 
-    What happens: `mixed_precision: no` is `False`, and the launcher stops with
-    `AttributeError: 'bool' object has no attribute 'lower'`. `distributed_type: NO` is `False` too and loses its default of one
-    process. `eval_strategy: no` in a recipe is refused: `False is not a valid IntervalStrategy`.
+    What happens: `mixed_precision: no` is `False`, and the launcher stops with `AttributeError: 'bool' object
+    has no attribute 'lower'`. `distributed_type: NO` is `False` too and loses its default of one process.
+    `eval_strategy: no` in a recipe is refused: `False is not a valid IntervalStrategy`.
     """
     from zerocfg.catalog.schema import load_schema
 
     for file, name in ((run.accelerate, "accelerate"), (run.recipe, "training-arguments")):
-        if (
-            file is None
-            or file.document is None
-            or file.document.format != "yaml"
-            or file.document.root is None
-        ):
+        if file is None or file.document is None or file.document.format != "yaml" or file.document.root is None:
             continue
         schema = load_schema(name)
         for path, node, _ in walk(file.document.root):
@@ -254,7 +238,8 @@ def word_read_as_boolean(run: Run) -> Iterator[Finding]:
                 continue
             yield Finding(
                 Location(file, path, "value"),
-                f"`{dotted(path)}: {node.raw}` is read as {str(node.value).lower()}, not as the word '{node.raw}' (YAML 1.1)",
+                f"`{dotted(path)}: {node.raw}` is read as {str(node.value).lower()}, "
+                f"not as the word '{node.raw}' (YAML 1.1)",
                 f"quote it: '{word}'",
                 fix=Fix("quote the word", ((file, Edit(node.span, f"'{word}'")),)),
             )
@@ -294,12 +279,7 @@ def number_in_another_base(run: Run) -> Iterator[Finding]:
     What happens: `010` is 8 and `1:30` is 90.
     """
     for file in (run.accelerate, run.recipe):
-        if (
-            file is None
-            or file.document is None
-            or file.document.format != "yaml"
-            or file.document.root is None
-        ):
+        if file is None or file.document is None or file.document.format != "yaml" or file.document.root is None:
             continue
         for path, node, _ in walk(file.document.root):
             if not isinstance(node, Scalar) or node.quoted or not isinstance(node.value, (int, float)):
@@ -307,9 +287,7 @@ def number_in_another_base(run: Run) -> Iterator[Finding]:
             digits = node.raw.lstrip("+-")
             if isinstance(node.value, bool) or not digits[:1].isdigit():
                 continue
-            octal = (
-                len(digits) > 1 and digits[0] == "0" and digits[1].isdigit() and isinstance(node.value, int)
-            )
+            octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit() and isinstance(node.value, int)
             if (octal and node.value != 0) or ":" in digits:
                 yield Finding(
                     Location(file, path, "value"),

@@ -25,11 +25,7 @@ _LAUNCHERS = (b"accelerate", b"deepspeed", b"torchrun", b"torch.distributed")
 
 
 def is_launch_file(path: Path) -> bool:
-    return (
-        path.suffix in SHELL_SUFFIXES
-        or path.name in ("Makefile", "makefile", "GNUmakefile")
-        or path.suffix == ".md"
-    )
+    return path.suffix in SHELL_SUFFIXES or path.name in ("Makefile", "makefile", "GNUmakefile") or path.suffix == ".md"
 
 
 def walk(folder: Path) -> Iterator[Path]:

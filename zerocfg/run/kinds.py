@@ -65,9 +65,7 @@ def sniff(data: Any, name: str = "") -> Kind:
     keys = {key for key in data if isinstance(key, str)}
     if isinstance(data.get("runs"), dict) and ("version" in keys or _basename(name) == "zerocfg.yaml"):
         return "spec"
-    if "model_type" in keys and (
-        "architectures" in keys or "hidden_size" in keys or "transformers_version" in keys
-    ):
+    if "model_type" in keys and ("architectures" in keys or "hidden_size" in keys or "transformers_version" in keys):
         return "model"
     accelerate = 3 * len(keys & _ACCELERATE_SURE) + len(keys & _ACCELERATE_HINTS)
     recipe = 2 * len(keys & _RECIPE_SURE) + (len(keys & _RECIPE_HINTS) if keys & _RECIPE_SURE else 0)
@@ -92,9 +90,7 @@ def guess_unread(text: str, name: str) -> Kind:
     if "per_device_train_batch_size:" in text:
         return "recipe"
     base = _basename(name)
-    if base.startswith(("ds_config", "deepspeed_config", "ds_z", "zero")) and base.endswith(
-        (".json", ".hjson")
-    ):
+    if base.startswith(("ds_config", "deepspeed_config", "ds_z", "zero")) and base.endswith((".json", ".hjson")):
         return "deepspeed"
     if base.startswith(("accelerate", "default_config")) and base.endswith((".yaml", ".yml")):
         return "accelerate"

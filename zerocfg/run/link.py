@@ -28,8 +28,8 @@ _TRAINER_OPTIONS = frozenset(
 )
 # Recipe keys of TRL's script, model and trainer configs (beside TrainingArguments' own).
 _TRL_KEYS = frozenset(
-    "dataset_name dataset_config dataset_mixture dataset_train_split attn_implementation torch_dtype dtype use_peft lora_r "
-    "max_seq_length max_length packing num_generations max_completion_length max_prompt_length beta use_vllm "
+    "dataset_name dataset_config dataset_mixture dataset_train_split attn_implementation torch_dtype dtype "
+    "use_peft lora_r max_seq_length max_length packing num_generations max_completion_length max_prompt_length beta use_vllm "
     "reward_funcs chat_template".split()
 )
 
@@ -106,9 +106,7 @@ class _Linker:
                 runs += self._from_spec(file)
         for file in pool:
             if file.kind == "launch":
-                runs += [
-                    run for line in launch_lines(file) if (run := self._from_line(file, line)) is not None
-                ]
+                runs += [run for line in launch_lines(file) if (run := self._from_line(file, line)) is not None]
         used = {id(_original(file)) for run in runs for file in run.files}
         for kind in ("accelerate", "recipe", "deepspeed", "other"):
             for file in pool:
@@ -145,9 +143,7 @@ class _Linker:
         run.flags = _settings(file, line.options)
         run.arguments = _settings(file, line.script_options)
         run.environment = {
-            name: Setting(
-                UNKNOWN if value is None else value, Origin("environment", name, file, (), line.span)
-            )
+            name: Setting(UNKNOWN if value is None else value, Origin("environment", name, file, (), line.span))
             for name, value in line.environment.items()
         }
         bases = self._bases(file, line)
@@ -159,9 +155,7 @@ class _Linker:
             if direct is not None:
                 run.deepspeed, run.deepspeed_route = self._as_json(direct), "accelerate"
         self._take_script(run, line, bases)
-        if not (
-            run.accelerate or run.deepspeed or run.recipe or run.missing or line.launcher == "accelerate"
-        ):
+        if not (run.accelerate or run.deepspeed or run.recipe or run.missing or line.launcher == "accelerate"):
             return None
         return run
 
@@ -171,11 +165,7 @@ class _Linker:
         if config is not None and config.kind == "recipe":
             self._take_recipe(run, config, bases)
             run.recipe_reader = "trl"
-        elif (
-            line.arguments
-            and (first := line.arguments[0].value)
-            and first.endswith((".yaml", ".yml", ".json"))
-        ):
+        elif line.arguments and (first := line.arguments[0].value) and first.endswith((".yaml", ".yml", ".json")):
             place = Origin("flag", file=run.launch_file, span=line.arguments[0].span)
             config = self._follow(run, Setting(first, place), bases, quiet=True)
             if config is not None and config.kind == "recipe" and len(line.arguments) == 1:
@@ -226,9 +216,7 @@ class _Linker:
             run.consumer = consumer
         run.recipe_reader = {"trl": "trl", "transformers": "hf"}.get(str(consumer))  # type: ignore[assignment]
         if run.deepspeed_route == "trainer":
-            run.deepspeed_route = {"deepspeed": "engine", "accelerate": "accelerate"}.get(
-                str(consumer), "trainer"
-            )  # type: ignore[assignment]
+            run.deepspeed_route = {"deepspeed": "engine", "accelerate": "accelerate"}.get(str(consumer), "trainer")  # type: ignore[assignment]
         model = entry.get("model")
         if isinstance(model, str):
             config = follow("model")
@@ -282,12 +270,7 @@ class _Linker:
         self, run: Run, setting: Setting | None, bases: list[Path], *, quiet: bool = False
     ) -> SourceFile | None:
         """The file that a setting names; one that is nowhere goes to ``run.missing`` unless ``quiet``."""
-        if (
-            setting is None
-            or not isinstance(setting.value, str)
-            or not setting.value
-            or "\n" in setting.value
-        ):
+        if setting is None or not isinstance(setting.value, str) or not setting.value or "\n" in setting.value:
             return None
         if setting.value.lstrip().startswith("{"):
             return None
@@ -308,9 +291,7 @@ class _Linker:
             return file
         again = self.rereads.get(id(file))
         if again is None:
-            again = SourceFile(
-                file.name, "deepspeed", file.source, load_as(file.source, "json"), file.path, file
-            )
+            again = SourceFile(file.name, "deepspeed", file.source, load_as(file.source, "json"), file.path, file)
             self.rereads[id(file)] = again
         return again
 

@@ -158,12 +158,13 @@ class HardwareSummary:
 class Run:
     """The files of one training job and what is known about it.
 
-    ``deepspeed_route`` tells how the DeepSpeed config reaches the engine: "accelerate" (deepspeed_config_file of the
-    accelerate config or --deepspeed_config_file), "trainer" (`deepspeed:` of a recipe or --deepspeed of the script),
-    "engine" (the script's --deepspeed_config, read by deepspeed.initialize), or None (the file stands alone).
-    ``recipe_reader`` tells who parses the recipe: TrlParser ("trl", converts strings), HfArgumentParser ("hf", does not).
-    ``arguments`` are the training script's own options by name without dashes, UNKNOWN where the value is not known;
-    ``flags`` the launcher's. ``inputs`` are all files, for reports. ``consumer`` None means nobody knows.
+    ``deepspeed_route`` tells how the DeepSpeed config reaches the engine: "accelerate" (deepspeed_config_file
+    of the accelerate config or --deepspeed_config_file), "trainer" (`deepspeed:` of a recipe or --deepspeed of
+    the script), "engine" (the script's --deepspeed_config, read by deepspeed.initialize), or None (the file
+    stands alone). ``recipe_reader`` tells who parses the recipe: TrlParser ("trl", converts strings),
+    HfArgumentParser ("hf", does not). ``arguments`` are the training script's own options by name without
+    dashes, UNKNOWN where the value is not known; ``flags`` the launcher's. ``inputs`` are all files, for
+    reports. ``consumer`` None means nobody knows.
     """
 
     name: str

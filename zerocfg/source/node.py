@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, Union
+from typing import Any, Literal
 
 from zerocfg.source.text import SourceText, Span
 
-Path = tuple[Union[str, int], ...]
+Path = tuple[str | int, ...]
 """A key path: mapping keys and sequence indices from the root."""
 
 
@@ -50,7 +50,7 @@ class Sequence:
     items: list[Node] = field(default_factory=list)
 
 
-Node = Union[Scalar, Mapping, Sequence]
+Node = Scalar | Mapping | Sequence
 
 
 @dataclass(slots=True, frozen=True)
