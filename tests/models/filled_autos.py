@@ -24,11 +24,7 @@ def every_auto(model: type[Section] = DeepSpeedConfig) -> dict[str, Any]:
     """A config with "auto" at every key; optimizer and scheduler hold the keys of all their variants."""
     config: dict[str, Any] = {}
     for name, field in model.model_fields.items():
-        sections = [
-            part
-            for part in (field.annotation, *getattr(field.annotation, "__args__", ()))
-            if is_section(part)
-        ]
+        sections = [part for part in (field.annotation, *getattr(field.annotation, "__args__", ())) if is_section(part)]
         if name in model.variants:
             sections += model.variants[name].cases.values()
         config[name] = "auto"
@@ -69,9 +65,7 @@ def transformers() -> set[str]:
         ours.trainer_config_process(arguments)
         ours.trainer_config_finalize(arguments, Model(), 10)
     after = leaves(ours.config)
-    return {key for key, value in leaves(every_auto()).items() if after[key] != "auto"} - {
-        "zero_optimization.stage"
-    }
+    return {key for key, value in leaves(every_auto()).items() if after[key] != "auto"} - {"zero_optimization.stage"}
 
 
 class ReachedError(Exception):
@@ -117,9 +111,7 @@ def main() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    os.environ.update(
-        RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)
-    )
+    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     keys = {"transformers": transformers, "accelerate": accelerate}[sys.argv[1]]()
     print("FILLED " + json.dumps(sorted(keys)))
 

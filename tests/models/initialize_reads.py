@@ -33,9 +33,7 @@ def initialize(model: torch.nn.Module, config: dict[str, Any]) -> None:
 
 def top_level() -> RecordingDict:
     """A config with a device mesh, as deepspeed.initialize reads it."""
-    config = RecordingDict(
-        {**BASE, "sequence_parallel_size": 1, "data_parallel_size": 1, "tensor_parallel": {}}
-    )
+    config = RecordingDict({**BASE, "sequence_parallel_size": 1, "data_parallel_size": 1, "tensor_parallel": {}})
     initialize(torch.nn.Linear(4, 4), config)
     return config
 

@@ -64,10 +64,7 @@ FLOATS: tuple[tuple[Any, bool], ...] = (
 LAX: tuple[tuple[str, str, Any, bool], ...] = (
     *((ZERO, "sub_group_size", value, taken) for value, taken in INTEGERS),
     *((ZERO, "reduce_bucket_size", value, taken) for value, taken in ((0, False), (-1, False), ("0", False))),
-    *(
-        (ZERO, "allgather_bucket_size", value, taken)
-        for value, taken in ((0, True), (-1, False), (-0.0, True))
-    ),
+    *((ZERO, "allgather_bucket_size", value, taken) for value, taken in ((0, True), (-1, False), (-0.0, True))),
     *((ZERO, "reduce_scatter", value, taken) for value, taken in BOOLS),
     *((ZERO, "overlap_comm", value, taken) for value, taken in ((None, True), ("off", True), (3, False))),
     *((ZERO, "stage", value, True) for value in (0, 3, "2", 2.0, True)),

@@ -107,9 +107,7 @@ def test_the_removed_keys_are_the_refused_ones() -> None:
     ],
     ids=lambda value: ".".join(value) if isinstance(value, tuple) else None,
 )
-def test_a_loose_section_has_exactly_the_keys_that_are_read(
-    path: tuple[str, ...], model: type[Section]
-) -> None:
+def test_a_loose_section_has_exactly_the_keys_that_are_read(path: tuple[str, ...], model: type[Section]) -> None:
     later = READ_LATER.get(path, {})
     read = parsed_reads()[path]
     assert not read & set(later), "the table of keys that are read later is out of date"

@@ -93,12 +93,7 @@ def test_bounds(model: type[Section], name: str, real: Any) -> None:
     }
     expected = {words[type(item)][1]: getattr(item, words[type(item)][0]) for item in real.metadata}
     expected = OTHER_BOUNDS.get((model.__name__, own), expected)
-    found = {
-        word: branch[word]
-        for branch in branches_of(model, own)
-        for _, word in words.values()
-        if word in branch
-    }
+    found = {word: branch[word] for branch in branches_of(model, own) for _, word in words.values() if word in branch}
     assert found == expected
 
 
@@ -132,11 +127,7 @@ def kinds_of(annotation: Any) -> set[Any]:
 def test_kinds_of_value(model: type[Section], name: str, real: Any) -> None:
     own, _ = ours(model, name)
     found = {
-        tuple(branch["enum"])
-        if "enum" in branch
-        else "section"
-        if "$ref" in branch
-        else branch.get("type", "any")
+        tuple(branch["enum"]) if "enum" in branch else "section" if "$ref" in branch else branch.get("type", "any")
         for branch in branches_of(model, own)
     }
     expected = OTHER_KINDS.get((model.__name__, own), kinds_of(real.annotation))
@@ -165,9 +156,9 @@ def value_of(real: Any, path: tuple[str, ...]) -> Any:
         ("checkpoint", "writer"): real.checkpoint_config["writer"],
         ("data_efficiency",): real.data_efficiency_config,
         ("data_efficiency", "data_sampling"): real.data_efficiency_config["data_sampling"],
-        ("data_efficiency", "data_sampling", "dynamic_batching"): real.data_efficiency_config[
-            "data_sampling"
-        ]["dynamic_batching"],
+        ("data_efficiency", "data_sampling", "dynamic_batching"): real.data_efficiency_config["data_sampling"][
+            "dynamic_batching"
+        ],
         ("data_efficiency", "data_routing"): real.data_efficiency_config["data_routing"],
         ("data_types",): real,
         ("torch_autocast",): real,
@@ -242,8 +233,6 @@ def test_the_default_of_the_old_bucket_size() -> None:
     assert RealConfig({**MINIMAL, "zero_optimization": False}).zero_config.stage == 0
 
 
-@pytest.mark.parametrize(
-    ("value", "enabled"), [(False, False), (None, True), ({}, True), ({"enabled": False}, True)]
-)
+@pytest.mark.parametrize(("value", "enabled"), [(False, False), (None, True), ({}, True), ({"enabled": False}, True)])
 def test_datastates_is_enabled_by_all_but_false(value: Any, enabled: bool) -> None:
     assert RealConfig({**MINIMAL, "datastates_ckpt": value}).datastates_config.enabled is enabled

@@ -102,9 +102,7 @@ def test_it_is_a_valid_schema(name: str) -> None:
 
 
 @pytest.mark.parametrize("config", [ZERO3, ZERO2, OWN_LOOP, MINIMAL, OLD])
-def test_typical_configs_are_taken(
-    deepspeed: jsonschema.Draft202012Validator, config: dict[str, Any]
-) -> None:
+def test_typical_configs_are_taken(deepspeed: jsonschema.Draft202012Validator, config: dict[str, Any]) -> None:
     assert [error.message for error in deepspeed.iter_errors(config)] == []
 
 
@@ -126,9 +124,7 @@ def test_typical_configs_are_taken(
         {"zero_optimization": {"mics_shard_size": 8}},
     ],
 )
-def test_typos_and_removed_keys_are_refused(
-    deepspeed: jsonschema.Draft202012Validator, config: dict[str, Any]
-) -> None:
+def test_typos_and_removed_keys_are_refused(deepspeed: jsonschema.Draft202012Validator, config: dict[str, Any]) -> None:
     assert not deepspeed.is_valid(config)
 
 
@@ -148,9 +144,7 @@ def test_typos_and_removed_keys_are_refused(
         {"compile": {"passes": ["z2"]}},
     ],
 )
-def test_values_out_of_range_are_refused(
-    deepspeed: jsonschema.Draft202012Validator, config: dict[str, Any]
-) -> None:
+def test_values_out_of_range_are_refused(deepspeed: jsonschema.Draft202012Validator, config: dict[str, Any]) -> None:
     assert not deepspeed.is_valid(config)
 
 

@@ -13,9 +13,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.command("schema")
 @click.argument("name", required=False)
 @click.option("--write", "target", type=_FOLDER, help="Write every schema into this folder.")
-@click.option(
-    "--check", "against", type=_FOLDER, help="Exit with 1 unless the schemas of this folder are fresh."
-)
+@click.option("--check", "against", type=_FOLDER, help="Exit with 1 unless the schemas of this folder are fresh.")
 def command(name: str | None, target: Path | None, against: Path | None) -> None:
     """Print the JSON Schema NAME; without a NAME list what there is."""
     from zerocfg.models.schema import ENTRIES, SCHEMAS, schema_text
@@ -32,9 +30,7 @@ def command(name: str | None, target: Path | None, against: Path | None) -> None
     elif against is not None:
         stale = [each for each in SCHEMAS if _read(against / f"{each}.json") != schema_text(each)]
         for each in stale:
-            click.echo(
-                f"{against / each}.json is not what the models say; run: zerocfg schema --write {against}"
-            )
+            click.echo(f"{against / each}.json is not what the models say; run: zerocfg schema --write {against}")
         sys.exit(1 if stale else 0)
     elif name is None:
         for entry in ENTRIES:

@@ -62,9 +62,7 @@ class _Compiler:
     def reference(self, model: type[Section]) -> dict[str, Any]:
         name = model.__name__
         if self.classes.setdefault(name, model) is not model:
-            raise TypeError(
-                f"two sections of one schema are named {name}: their names are the names of $defs"
-            )
+            raise TypeError(f"two sections of one schema are named {name}: their names are the names of $defs")
         if name not in self.defs:
             self.defs[name] = {}
             self.defs[name] = self.section(model)
@@ -86,9 +84,7 @@ class _Compiler:
             ):
                 spellings[f"^{re.escape(alias)}$"] = {**properties[name], "description": f"Read as {name}."}
         facts = {fact: value for fact in _SECTION_FACTS if (value := getattr(model, fact))}
-        read_by = " ".join(
-            part for part in (model.library, f"({model.source})" if model.source else "") if part
-        )
+        read_by = " ".join(part for part in (model.library, f"({model.source})" if model.source else "") if part)
         text = " ".join((model.__dict__.get("__doc__") or "").split())
         schema: dict[str, Any] = {
             "description": f"{text} Read by {read_by}." if read_by else text,
@@ -116,9 +112,7 @@ class _Compiler:
             }
         branches = self.branches(field.annotation, field.metadata)
         if "auto" in facts and {"const": "auto"} not in branches:
-            raise TypeError(
-                f"{model.__name__}.{name}: somebody fills its auto, so its type needs the literal"
-            )
+            raise TypeError(f"{model.__name__}.{name}: somebody fills its auto, so its type needs the literal")
         if not any("$ref" in branch for branch in branches):
             for fact in ("reads", "auto_raw"):
                 if (value := getattr(model, fact)) is not None:
@@ -155,11 +149,7 @@ class _Compiler:
             found = _literal(arguments)
         elif origin in (list, set, tuple):
             items = [argument for argument in arguments if argument is not Ellipsis]
-            found = (
-                [{"type": "array", "items": _one_of(self.branches(items[0]))}]
-                if items
-                else [{"type": "array"}]
-            )
+            found = [{"type": "array", "items": _one_of(self.branches(items[0]))}] if items else [{"type": "array"}]
         elif origin is dict:
             found = [{"type": "object", "additionalProperties": _one_of(self.branches(arguments[1])) or True}]
         elif isinstance(annotation, type) and issubclass(annotation, Section):
@@ -262,9 +252,7 @@ class Entry(NamedTuple):
 
 
 ENTRIES = (
-    Entry(
-        "deepspeed", "DeepSpeed configuration (ds_config.json)", "zerocfg.models.deepspeed", "DeepSpeedConfig"
-    ),
+    Entry("deepspeed", "DeepSpeed configuration (ds_config.json)", "zerocfg.models.deepspeed", "DeepSpeedConfig"),
     Entry("accelerate", "accelerate configuration", "zerocfg.models.accelerate", "ClusterConfig"),
     Entry("accelerate-launcher", "Arguments of accelerate launch", "zerocfg.models.accelerate", "Launcher"),
     Entry(
@@ -282,6 +270,7 @@ ENTRIES = (
     Entry("trl", "TRL recipe", "zerocfg.models.trl", "Recipe"),
     Entry("hardware", "Hardware profile", "zerocfg.models.hardware", "HardwareProfile"),
     Entry("model-facts", "Facts about a model", "zerocfg.models.model_facts", "ModelFacts"),
+    Entry("spec", "zerocfg spec (zerocfg.yaml)", "zerocfg.models.spec", "Spec"),
 )
 
 

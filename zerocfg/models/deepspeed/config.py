@@ -38,9 +38,7 @@ class DeepSpeedConfig(Loose):
         None,
         "Samples of one forward pass on one rank.",
         unit="samples",
-        auto=filled(
-            trainer="per_device_train_batch_size", accelerate="smallest batch_size of the data loaders"
-        ),
+        auto=filled(trainer="per_device_train_batch_size", accelerate="smallest batch_size of the data loaders"),
         auto_raw="error",
     )
     gradient_accumulation_steps: Positive | Auto | None = key(
@@ -53,7 +51,9 @@ class DeepSpeedConfig(Loose):
     managed_gradient_accumulation: bool = key(
         True, "The engine finds the accumulation boundary; false: the caller sets it.", since="0.19.4"
     )
-    steps_per_print: Positive | None = key(None, "Steps between two progress lines.", unit="steps")
+    steps_per_print: int | None = key(
+        None, "Steps between two progress lines; 0 divides by zero at the first step.", unit="steps"
+    )
     gradient_clipping: float | Auto = key(
         1.0,
         "Largest global gradient norm; 0 is no clipping.",
@@ -75,9 +75,7 @@ class DeepSpeedConfig(Loose):
         auto_raw="error",
     )
     zero_allow_untested_optimizer: bool = key(False, "Accept any optimizer with ZeRO.")
-    zero_force_ds_cpu_optimizer: bool = key(
-        True, "With optimizer offload insist on DeepSpeed's CPU optimizers."
-    )
+    zero_force_ds_cpu_optimizer: bool = key(True, "With optimizer offload insist on DeepSpeed's CPU optimizers.")
     wall_clock_breakdown: bool = key(False, "Time forward, backward and step.", auto_raw="error")
     memory_breakdown: bool = key(False, "Print memory use.")
     dump_state: bool = key(False, "Print the engine's state at start-up.")
@@ -85,9 +83,7 @@ class DeepSpeedConfig(Loose):
     dataloader_drop_last: bool = key(False, "Drop the last incomplete batch.")
     use_data_before_expert_parallelism: bool = key(False, "Order of ranks: data before expert parallel.")
     disable_python_gc: bool = key(False, "Turn Python's cyclic garbage collector off.")
-    vocabulary_size: int | None = key(
-        None, "Only checked: warns when it is not a multiple of 8.", auto_raw="error"
-    )
+    vocabulary_size: int | None = key(None, "Only checked: warns when it is not a multiple of 8.", auto_raw="error")
     log_level: LogLevel | None = key(None, "Level of DeepSpeed's logger.", ignore_case=True)
     sequence_parallel_size: Positive = key(
         None,
@@ -137,13 +133,9 @@ class DeepSpeedConfig(Loose):
         features.TensorParallel, "Automatic tensor parallelism.", auto_raw="error"
     )
     pipeline: features.Pipeline = key(features.Pipeline, "Pipeline engine.", auto_raw="error")
-    expert_parallel: features.ExpertParallel | None = key(
-        None, "Automatic expert parallelism.", auto_raw="error"
-    )
+    expert_parallel: features.ExpertParallel | None = key(None, "Automatic expert parallelism.", auto_raw="error")
     hybrid_engine: features.HybridEngine = key(features.HybridEngine, "Hybrid engine.", auto_raw="error")
-    weight_quantization: features.WeightQuantization = key(
-        None, "Weight quantisation for inference.", auto_raw="error"
-    )
+    weight_quantization: features.WeightQuantization = key(None, "Weight quantisation for inference.", auto_raw="error")
     autotuning: features.Autotuning = key(features.Autotuning, "Autotuner.", auto_raw="error")
     datastates_ckpt: dict[str, Any] | Literal[False] = key(
         False,
@@ -160,13 +152,9 @@ class DeepSpeedConfig(Loose):
     )
     eigenvalue: Removed = key(None, removed="Mixture-of-Quantization was removed from DeepSpeed")
     sparse_attention: Removed = key(None, removed="sparse attention was removed from DeepSpeed")
-    elasticity: Removed = key(
-        None, removed="elastic training was removed from DeepSpeed; set the batch sizes"
-    )
+    elasticity: Removed = key(None, removed="elastic training was removed from DeepSpeed; set the batch sizes")
     graph_harvesting: Removed = key(None, removed="graph harvesting was removed from DeepSpeed")
     curriculum_learning: Removed = key(
         None, removed="removed from DeepSpeed; use data_efficiency.data_sampling.curriculum_learning"
     )
-    progressive_layer_drop: Removed = key(
-        None, removed="progressive layer dropping was removed from DeepSpeed"
-    )
+    progressive_layer_drop: Removed = key(None, removed="progressive layer dropping was removed from DeepSpeed")

@@ -69,9 +69,7 @@ class RandomLtd(Loose):
     model_type: str = key(None, "encoder or decoder.")
     hidden_state_order: str = key(None, "Order of the dimensions of the hidden states.")
     random_ltd_schedule: dict[str, Any] = key(None, "How many tokens stay, by step.")
-    layer_token_lr_schedule: dict[str, Any] = key(
-        None, "Learning-rate schedule by layer tokens; not implemented."
-    )
+    layer_token_lr_schedule: dict[str, Any] = key(None, "Learning-rate schedule by layer tokens; not implemented.")
 
 
 class DataRouting(Loose):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import MinLen
 
 from zerocfg.models.base import key
-from zerocfg.models.deepspeed.section import Auto, Count, Loose, Positive, Strict, any_case
+from zerocfg.models.deepspeed.section import Auto, Loose, Positive, Strict, any_case
 
 
 class ActivationCheckpointing(Loose):
@@ -17,9 +17,7 @@ class ActivationCheckpointing(Loose):
 
     partition_activations: bool = key(False, "Share the kept activations among model-parallel ranks.")
     number_checkpoints: int | None = key(None, "Number of checkpoints; needed for contiguous memory.")
-    contiguous_memory_optimization: bool = key(
-        False, "Keep activations in one buffer; needs partition_activations."
-    )
+    contiguous_memory_optimization: bool = key(False, "Keep activations in one buffer; needs partition_activations.")
     cpu_checkpointing: bool = key(False, "Move kept activations to the CPU; needs partition_activations.")
     synchronize_checkpoint_boundary: bool = key(False, "Wait for the device at each checkpoint.")
     profile: bool = key(False, "Time each checkpoint.")
@@ -33,9 +31,7 @@ class Aio(Loose):
 
     block_size: int = key(1_048_576, "Size of one request.", unit="bytes")
     queue_depth: int = key(8, "Requests in flight.", unit="requests")
-    intra_op_parallelism: int = key(
-        1, "Threads for one read or write; `thread_count` is not read.", unit="threads"
-    )
+    intra_op_parallelism: int = key(1, "Threads for one read or write; `thread_count` is not read.", unit="threads")
     single_submit: bool = key(False, "Submit requests one by one.")
     overlap_events: bool = key(True, "Submit while earlier requests complete.")
     use_gds: bool = key(False, "GPUDirect Storage; CUDA only.")
@@ -102,9 +98,7 @@ class Compile(Strict):
     double_buffer: bool = key(True, "Use two buffers.")
     symmetric_memory: bool = key(False, "Use symmetric memory.")
     debug_log: bool = key(False, "Dump graphs.")
-    offload_parameters: bool = key(
-        False, "Offload parameters; turned on when both offload sections have device cpu."
-    )
+    offload_parameters: bool = key(False, "Offload parameters; turned on when both offload sections have device cpu.")
     sync_before_reduce: bool = key(False, "Wait before each reduce.")
     sync_after_reduce: bool = key(False, "Wait after each reduce.")
     sync_before_allgather: bool = key(False, "Wait before each all-gather.")
@@ -137,9 +131,7 @@ class TensorParallel(Strict):
     autotp_size: int = key(0, "Ranks of a tensor-parallel group; 0 is off.", unit="ranks")
     tp_overlap_comm: bool = key(False, "Overlap all-reduce with computation.")
     vocab_parallel_lm_head: bool | None = key(None, "Shard the output layer; null: as the model's plan says.")
-    vocab_parallel_ce_backend: Literal["torch", "liger"] = key(
-        "torch", "Cross entropy over a sharded vocabulary."
-    )
+    vocab_parallel_ce_backend: Literal["torch", "liger"] = key("torch", "Cross entropy over a sharded vocabulary.")
     tp: TpGroup = key(TpGroup, "The tensor-parallel group.", aliases=("tensor_parallel",))
     injection_policy_tuple: list[Any] | None = key(None, "Names of the layers whose output is reduced.")
     partition_config: dict[str, Any] | None = key(None, "Rules that say how each layer is split.")
@@ -155,14 +147,10 @@ class Pipeline(Loose):
 
     source = "deepspeed/runtime/config.py"
 
-    stages: int | Auto = key(
-        "auto", "Number of stages; not used by the engine.", inert="set but read by nobody"
-    )
-    partition: str = key(
-        "best", "How layers are split; not used by the engine.", inert="set but read by nobody"
-    )
+    stages: int | Auto = key("auto", "Number of stages; not used by the engine.", inert="set but read by nobody")
+    partition: str = key("best", "How layers are split; not used by the engine.", inert="set but read by nobody")
     seed_layers: bool = key(False, "Seed each layer; not used by the engine.", inert="set but read by nobody")
-    activation_checkpoint_interval: Count = key(
+    activation_checkpoint_interval: int = key(
         0, "Layers between two activation checkpoints; 0 is none.", auto_raw="error"
     )
     pipe_partitioned: bool = key(
@@ -246,7 +234,10 @@ class Autotuning(Loose):
 
 
 class ExpertParallel(Loose):
-    """Automatic expert parallelism (AutoEP). `auto` is DeepSpeed's own word here: taken from the model."""
+    """Automatic expert parallelism (AutoEP). `auto` is DeepSpeed's own word here: taken from the model.
+
+    Ranges are checked only with enabled, so the types do not state them.
+    """
 
     null = "absent"
     source = "deepspeed/module_inject/auto_ep_config.py"
@@ -268,27 +259,23 @@ class ExpertParallel(Loose):
     combine_impl: Literal["auto", "weighted_sum", "fused_weighted_sum", "legacy_bmm"] = key(
         "auto", "How expert outputs are combined."
     )
-    row_weighting_impl: Literal["auto", "eager", "fused"] = key(
-        "auto", "How rows are weighted; fused needs deepep."
-    )
+    row_weighting_impl: Literal["auto", "eager", "fused"] = key("auto", "How rows are weighted; fused needs deepep.")
     gate_up_impl: Literal["separate", "fused"] = key("separate", "Gate and up projections apart or in one.")
     comm_backend: Literal["comm", "deepep"] = key("comm", "Communication of tokens.")
-    comm_num_sm: Positive = key(12, "SMs for communication (deepep).", auto_raw="error")
-    comm_qp_margin: Count = key(4, "Spare queue pairs (deepep).", auto_raw="error")
-    comm_max_tokens_per_rank: Count = key(
+    comm_num_sm: int = key(12, "SMs for communication (deepep); above 0.", auto_raw="error")
+    comm_qp_margin: int = key(4, "Spare queue pairs (deepep); not below 0.", auto_raw="error")
+    comm_max_tokens_per_rank: int = key(
         0, "Most tokens that a rank routes; above 0 for deepep.", unit="tokens", auto_raw="error"
     )
-    num_expert_groups: Positive | None = key(None, "Groups of experts.")
-    num_limited_groups: Positive | None = key(None, "Groups that a token may use.")
+    num_expert_groups: int | None = key(None, "Groups of experts.")
+    num_limited_groups: int | None = key(None, "Groups that a token may use.")
     score_func: Literal["auto", "softmax", "sigmoid"] = key("auto", "Score of the router.")
     top_k: int | Auto = key("auto", "Experts per token.")
     load_balance_coeff: None = key(None, "Must be null: the feature is not supported yet.", auto_raw="error")
     routed_scaling_factor: float | Auto = key("auto", "Factor of the routed output.")
     expert_w1: str | None = key(None, "Name of the gate weight.")
     expert_w2: str | None = key(None, "Name of the down weight.")
-    expert_w3: str | None = key(
-        None, "Name of the up weight; null: fused with the gate. Absent: as the preset says."
-    )
+    expert_w3: str | None = key(None, "Name of the up weight; null: fused with the gate. Absent: as the preset says.")
     num_experts_attr: str | None = key(None, "Config attribute with the number of experts.")
     top_k_attr: str | None = key(None, "Config attribute with the experts per token.")
     has_shared_experts: bool | None = key(None, "Whether the layer has shared experts.")

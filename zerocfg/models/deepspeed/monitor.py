@@ -97,6 +97,4 @@ class Timers(Loose):
 
     source = "deepspeed/utils/config.py"
 
-    throughput: ThroughputTimer = key(
-        ThroughputTimer, "The timer behind samples per second.", auto_raw="error"
-    )
+    throughput: ThroughputTimer = key(ThroughputTimer, "The timer behind samples per second.", auto_raw="error")

@@ -45,9 +45,7 @@ class OptimizerParams(Loose):
     source = "deepspeed/runtime/engine.py"
 
     lr: float | Auto = _learning_rate(None)
-    betas: Betas | Auto = key(
-        None, "Decay rates of the two moments.", auto=filled(trainer="[adam_beta1, adam_beta2]")
-    )
+    betas: Betas | Auto = key(None, "Decay rates of the two moments.", auto=filled(trainer="[adam_beta1, adam_beta2]"))
     eps: float | Auto = key(None, "Added to the denominator.", auto=filled(trainer="adam_epsilon"))
     weight_decay: float | Auto = _weight_decay(None)
     max_grad_norm: Removed = key(None, removed=_NO_CLIPPING)
@@ -68,9 +66,7 @@ class AdamParams(OptimizerParams):
     eps: float | Auto = key(1e-8, "Added to the denominator.", auto=filled(trainer="adam_epsilon"))
     bias_correction: bool = key(True, "Correct the bias of the first steps. Not with torch_adam.")
     amsgrad: bool = key(False, "AMSGrad; the fused and CPU versions refuse true.")
-    adam_w_mode: bool = key(
-        True, "Decoupled weight decay. Type AdamW ignores false, type Adam is AdamW unless false."
-    )
+    adam_w_mode: bool = key(True, "Decoupled weight decay. Type AdamW ignores false, type Adam is AdamW unless false.")
     torch_adam: bool = key(False, "Use torch.optim; with optimizer offload this is slow.")
     fp32_optimizer_states: bool = key(True, "Moments in fp32 even for 16-bit parameters. CPU Adam only.")
     set_grad_none: bool = key(True, "Free gradients instead of zeroing them. FusedAdam only.")
@@ -151,9 +147,7 @@ class MuonParams(Loose):
     betas: Betas | Auto = key(
         [0.9, 0.95], "Decay rates of the Adam half.", auto=filled(trainer="[adam_beta1, adam_beta2]")
     )
-    eps: float | Auto = key(
-        1e-10, "Added to the denominator, Adam half.", auto=filled(trainer="adam_epsilon")
-    )
+    eps: float | Auto = key(1e-10, "Added to the denominator, Adam half.", auto=filled(trainer="adam_epsilon"))
     weight_decay: float | Auto = _weight_decay()
     per_head_muon: bool = key(False, "Treat each attention head as a matrix of its own.")
     adam_w_mode: bool = key(True, "Decoupled weight decay in the Adam half.")

@@ -32,9 +32,7 @@ class Fp16(Strict):
     hysteresis: int = key(2, "Overflows before the scale shrinks.", unit="steps")
     consecutive_hysteresis: bool = key(False, "Refill the hysteresis at each step without overflow.")
     min_loss_scale: int = key(1, "Smallest dynamic scale; above 0 with dynamic scaling.")
-    fp16_master_weights_and_grads: bool = key(
-        False, "Master weights and gradients in fp16; needs ZeRO and CPU Adam."
-    )
+    fp16_master_weights_and_grads: bool = key(False, "Master weights and gradients in fp16; needs ZeRO and CPU Adam.")
 
 
 class Bf16(Strict):
@@ -49,9 +47,7 @@ class Bf16(Strict):
         auto=filled(trainer="bf16 or bf16_full_eval", accelerate="mixed_precision == 'bf16'"),
     )
     immediate_grad_update: bool = key(False, "Add gradients to the fp32 copy as they are made.")
-    check_grad_overflow: bool = key(
-        True, "Skip a step whose gradients overflowed.", default_before={"0.19.3": False}
-    )
+    check_grad_overflow: bool = key(True, "Skip a step whose gradients overflowed.", default_before={"0.19.3": False})
     bf16_master_weights_and_grads: bool = key(
         False, "Master weights and gradients in bf16; needs ZeRO and CPU Adam.", since="0.18.3"
     )
@@ -77,9 +73,7 @@ class DataTypes(Loose):
 
     source = "deepspeed/runtime/config.py"
 
-    grad_accum_dtype: Dtype | None = key(
-        None, "dtype in which gradients accumulate; null: the dtype of the model."
-    )
+    grad_accum_dtype: Dtype | None = key(None, "dtype in which gradients accumulate; null: the dtype of the model.")
     param_dtype: Dtype | None = key(None, "dtype of the parameters; must agree with fp16 / bf16.")
     buffer_dtype: Dtype | None = key(None, "dtype of the buffers; null: as loaded.")
     keep_in_fp32_modules: list[str] | Auto = key(

@@ -52,17 +52,13 @@ class WarmupLRParams(_Schedule):
     warmup_num_steps: Positive | Auto = key(
         1000, "Length of the warm-up.", unit="steps", auto=_WARMUP, auto_raw="error"
     )
-    warmup_type: str = key(
-        "log", "log or linear; another word is warned about and means log.", examples=["linear"]
-    )
+    warmup_type: str = key("log", "log or linear; another word is warned about and means log.", examples=["linear"])
 
 
 class WarmupDecayLRParams(_Schedule):
     """Warm-up, then linear decay to 0."""
 
-    total_num_steps: int | Auto = key(
-        doc="Length of the schedule.", unit="steps", auto=_TOTAL, auto_raw="error"
-    )
+    total_num_steps: int | Auto = key(doc="Length of the schedule.", unit="steps", auto=_TOTAL, auto_raw="error")
     warmup_min_lr: float | list[float] | Auto = key(0.0, "Learning rate at the start.", auto=_MIN_LR)
     warmup_max_lr: float | list[float] | Auto | None = key(
         0.001,
@@ -72,25 +68,19 @@ class WarmupDecayLRParams(_Schedule):
     warmup_num_steps: Positive | Auto = key(
         1000, "Length of the warm-up.", unit="steps", auto=_WARMUP, auto_raw="error"
     )
-    warmup_type: str = key(
-        "log", "log or linear; another word is warned about and means log.", examples=["linear"]
-    )
+    warmup_type: str = key("log", "log or linear; another word is warned about and means log.", examples=["linear"])
 
 
 class WarmupCosineLRParams(_Schedule):
     """Warm-up, then cosine decay; the ratios multiply the learning rate of the optimizer."""
 
-    total_num_steps: int | Auto = key(
-        doc="Length of the schedule.", unit="steps", auto=_TOTAL, auto_raw="error"
-    )
+    total_num_steps: int | Auto = key(doc="Length of the schedule.", unit="steps", auto=_TOTAL, auto_raw="error")
     warmup_min_ratio: float = key(0.0, "Share of the learning rate at the start.", unit="share")
     warmup_num_steps: Positive | Auto = key(
         1000, "Length of the warm-up.", unit="steps", auto=_WARMUP, auto_raw="error"
     )
     cos_min_ratio: float = key(0.0001, "Share of the learning rate at the end.", unit="share")
-    warmup_type: str = key(
-        "log", "log or linear; another word is warned about and means log.", examples=["linear"]
-    )
+    warmup_type: str = key("log", "log or linear; another word is warned about and means log.", examples=["linear"])
 
 
 class OneCycleParams(_Schedule):

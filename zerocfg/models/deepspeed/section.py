@@ -54,9 +54,7 @@ Removed = Annotated[Any, AfterValidator(_refuse)]
 def any_case(*values: str) -> BeforeValidator:
     """Read one of ``values`` in any mixture of upper and lower case."""
     spelled = {value.casefold(): value for value in values}
-    return BeforeValidator(
-        lambda value: spelled.get(value.casefold(), value) if isinstance(value, str) else value
-    )
+    return BeforeValidator(lambda value: spelled.get(value.casefold(), value) if isinstance(value, str) else value)
 
 
 CommDtype = Annotated[Literal["fp16", "bf16", "fp32"], any_case("fp16", "bf16", "fp32")]

@@ -45,9 +45,7 @@ class OffloadParam(Strict):
     buffer_size: Count = key(
         100_000_000, "Size of one NVMe staging buffer; no parameter shard may be larger.", unit="elements"
     )
-    max_in_cpu: Count = key(
-        1_000_000_000, "Parameter elements kept in host memory when NVMe is used.", unit="elements"
-    )
+    max_in_cpu: Count = key(1_000_000_000, "Parameter elements kept in host memory when NVMe is used.", unit="elements")
     pin_memory: bool = key(
         True,
         _PINNED + " The flat 16-bit buffer of stage 3 is pinned even when this is false.",
@@ -79,14 +77,10 @@ class OffloadOptimizer(Strict):
     pin_memory: bool = key(True, _PINNED, default_before={"0.19.5": False})
     pipeline_read: bool = key(False, "Read the next tile from NVMe while this one is computed.")
     pipeline_write: bool = key(False, "Write the previous tile to NVMe while this one is computed.")
-    fast_init: bool = key(
-        False, "Initialise states on NVMe quickly; works only when the parameters are there too."
-    )
+    fast_init: bool = key(False, "Initialise states on NVMe quickly; works only when the parameters are there too.")
     ratio: Share = key(1.0, "Share of the states updated on the CPU; below 1 needs stage 3.", unit="share")
     super_offload: bool = key(False, "Offload engine for superchips. Stage 3 and CUDA only.", since="0.18.0")
-    cpuadam_cores_perc: Share = key(
-        0.8, "Share of the CPU cores for CPU Adam with super_offload.", unit="share"
-    )
+    cpuadam_cores_perc: Share = key(0.8, "Share of the CPU cores for CPU Adam with super_offload.", unit="share")
 
 
 def _no_text(value: Any) -> Any:
@@ -107,12 +101,8 @@ class ZenFlow(Strict):
     topk_ratio: Annotated[float, Gt(0.0), Lt(1.0)] = key(
         0.1, "Share of gradient columns updated at once.", unit="share"
     )
-    select_strategy: Literal["auto", "step", "epoch"] = key(
-        "auto", "When the important columns are chosen anew."
-    )
-    select_interval: NumberNotText | Auto = key(
-        "auto", "Steps or epochs between two choices.", unit="steps or epochs"
-    )
+    select_strategy: Literal["auto", "step", "epoch"] = key("auto", "When the important columns are chosen anew.")
+    select_interval: NumberNotText | Auto = key("auto", "Steps or epochs between two choices.", unit="steps or epochs")
     update_interval: Annotated[NumberNotText, Gt(0)] | Auto = key(
         "auto",
         "Steps between two updates of the unimportant columns. It replaces gradient_accumulation_steps.",
@@ -173,9 +163,7 @@ class ZeroOptimization(Strict):
         unit="elements",
         auto=filled(trainer="hidden_size**2", accelerate="hidden_size**2"),
     )
-    use_multi_rank_bucket_allreduce: bool = key(
-        True, "Reduce the buckets of several ranks in one collective."
-    )
+    use_multi_rank_bucket_allreduce: bool = key(True, "Reduce the buckets of several ranks in one collective.")
     allgather_partitions: bool = key(
         True, "Gather updated parameters with all-gather instead of broadcasts. Stage 3 does not use it."
     )
@@ -187,9 +175,7 @@ class ZeroOptimization(Strict):
     overlap_comm: bool | None = key(
         None, "Reduce gradients while backward runs. null and absent: true for stage 3, false otherwise."
     )
-    compute_grad_norm: bool = key(
-        True, "Compute the global gradient norm; false needs stage 1 or 2 and no clipping."
-    )
+    compute_grad_norm: bool = key(True, "Compute the global gradient norm; false needs stage 1 or 2 and no clipping.")
     load_from_fp32_weights: bool = key(True, "Restore the master weights from fp32 instead of 16-bit copies.")
     elastic_checkpoint: bool = key(False, "Old elastic checkpoints. Ignored by stage 3.")
     offload_param: OffloadParam | None = key(None, "Offload of parameters; stage 3.")
@@ -226,9 +212,7 @@ class ZeroOptimization(Strict):
         "Parameters with at most this many elements (counted before sharding) stay whole on every rank.",
         unit="elements",
         aliases=("param_persistence_threshold",),
-        auto=filled(
-            trainer="10 * hidden_size with stage 3, else left to accelerate", accelerate="10 * hidden_size"
-        ),
+        auto=filled(trainer="10 * hidden_size with stage 3, else left to accelerate", accelerate="10 * hidden_size"),
     )
     stage3_model_persistence_threshold: Count = key(
         sys.maxsize,
@@ -276,12 +260,8 @@ class ZeroOptimization(Strict):
     )
     ignore_unused_parameters: bool = key(True, "Accept parameters without a gradient. Stage 2.")
     legacy_stage1: bool = key(False, "Old stage 1. True raises an exception at start-up.")
-    round_robin_gradients: bool = key(
-        False, "Spread gradient copies to the CPU over the ranks. Stages 1 and 2."
-    )
-    parameter_alignment: bool = key(
-        False, "Start each parameter of the flat buffer at 16 bytes. Stages 1 and 2."
-    )
+    round_robin_gradients: bool = key(False, "Spread gradient copies to the CPU over the ranks. Stages 1 and 2.")
+    parameter_alignment: bool = key(False, "Start each parameter of the flat buffer at 16 bytes. Stages 1 and 2.")
     zero_hpz_partition_size: Count = key(
         1, "Ranks in the group of the secondary parameter copy (ZeRO++ hpZ).", unit="ranks"
     )
