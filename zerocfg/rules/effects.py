@@ -34,6 +34,7 @@ TOLD_BY: dict[str, str] = {
     "num-machines-type": "ZC104",
     "num-processes-type": "ZC104",
     "parallelism-type": "ZC104",
+    "sagemaker": "ZC106",
     "section-type": "ZC108",
     "unknown-top-key": "ZC101",
     "zero-stage-type": "ZC104",
@@ -81,7 +82,6 @@ TOLD_BY: dict[str, str] = {
     "dynamo-ignored": "ZC712",
     "flag-wins": "ZC713",
     "distributed-type-missing": "ZC714",
-    "sagemaker": "ZC715",
 }
 """Every kind of failure and of ignored value that :mod:`zerocfg.run` can predict, and the one rule that tells it."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zerocfg.rules import batch, engine_parts, fsdp, keys, offload, precision, reading, recipe, saving, zero
+from zerocfg.rules import batch, engine_parts, fsdp, keys, launch, offload, precision, reading, recipe, saving, zero
 from zerocfg.rules.api import Rule
 
 ALL: tuple[Rule, ...] = tuple(
@@ -17,6 +17,7 @@ ALL: tuple[Rule, ...] = tuple(
             *zero.RULES,
             *offload.RULES,
             *fsdp.RULES,
+            *launch.RULES,
             *recipe.RULES,
         ),
         key=lambda rule: rule.code,
