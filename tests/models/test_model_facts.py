@@ -154,9 +154,7 @@ def test_random_shapes_have_the_tensors_of_the_real_model(model_type: str) -> No
         )
         assert facts.largest_block == max(sum(p.numel() for p in block.parameters()) for block in blocks)
         present = {type(module).__name__ for module in model.modules()}
-        sparse = (
-            facts.leaf_modules and any(size[0] for size in facts.tensor_sizes) and _has_sparse_layer(model)
-        )
+        sparse = facts.leaf_modules and any(size[0] for size in facts.tensor_sizes) and _has_sparse_layer(model)
         assert not sparse or set(facts.leaf_modules) <= present
 
 
@@ -222,6 +220,7 @@ def test_a_flat_qwen2_vl_config_keeps_its_width_in_the_text_part() -> None:
         ({"model_type": "llava", "text_config": {"model_type": "mamba"}}, "text part 'mamba'"),
         ({"model_type": "llava", "text_config": {"model_type": ["llama"]}}, "text part"),
         ({"model_type": "qwen2_moe", "mlp_only_layers": 3}, "mlp_only_layers"),
+        ({"model_type": "gemma3"}, "text_config is missing"),
         ({"model_type": "llama", "tie_word_embeddings": None}, None),
     ],
 )
@@ -275,3 +274,15 @@ def test_facts_satisfy_their_schema() -> None:
         facts = from_config(config)
         jsonschema.validate(json.loads(facts.model_dump_json()), SCHEMAS["model-facts"]())
         assert ModelFacts.model_validate_json(facts.model_dump_json()) == facts
+
+
+def test_any_content_gives_facts_or_a_reason() -> None:
+    draw = random.Random(1)
+    values = [None, -1, 0, 1, 3, 2.5, "x", [], {}, True, 10**30, [1], float("nan")]
+    names = {name for family in FAMILIES.values() for name in family.defaults}
+    names |= {"head_dim", "mlp_only_layers", "decoder_sparse_step", "text_config", "hidden_sizes", "n_embd"}
+    for _ in range(3000):
+        config = {"model_type": draw.choice([*CAUSAL, *COMPOSITES, "x"])}
+        config |= {name: draw.choice(values) for name in draw.sample(sorted(names), draw.randint(1, 3))}
+        facts = from_config(config)
+        assert (facts.parameters is None) == (facts.unknown_because is not None), config

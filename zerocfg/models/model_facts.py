@@ -60,9 +60,7 @@ class ModelFacts(Section):
     num_hidden_layers: int | None = key(None, "Decoder layers.", ge=1)
     num_attention_heads: int | None = key(None, "Query heads.", ge=1)
     num_key_value_heads: int | None = key(None, "Key and value heads.", ge=1)
-    intermediate_size: int | None = key(
-        None, "Inner width of a dense feed-forward part.", unit="elements", ge=1
-    )
+    intermediate_size: int | None = key(None, "Inner width of a dense feed-forward part.", unit="elements", ge=1)
     vocab_size: int | None = key(None, "Rows of the token embedding.", ge=1)
     max_position_embeddings: int | None = key(None, "Longest sequence.", unit="tokens", ge=1)
     tied_embeddings: bool | None = key(None, "The output head shares the weights of the token embedding.")
@@ -160,6 +158,8 @@ def _from_composite(model_type: str, config: Mapping[str, Any]) -> ModelFacts:
     family = _SAME_FAMILY.get(named, named) if isinstance(named, str) else None
     if family is None or family not in FAMILIES:
         return _unknown(config, model_type, f"text part {named!r} is not known to zerocfg")
+    if not text:
+        return _unknown(config, model_type, f"{model_type}: the text_config is missing")
     tied = config.get("tie_word_embeddings", model_type in _TIED_COMPOSITES)
     if not tied and "tie_word_embeddings" in text:
         tied = text["tie_word_embeddings"]
@@ -184,7 +184,7 @@ def _from_family(model_type: str, family_name: str, config: Mapping[str, Any]) -
         hidden_size=filled["hidden_size"],
         num_hidden_layers=filled["num_hidden_layers"],
         num_attention_heads=filled["num_attention_heads"],
-        num_key_value_heads=filled["num_key_value_heads"],
+        num_key_value_heads=_positive(filled["num_key_value_heads"]),
         intermediate_size=_positive(filled.get("intermediate_size")),
         vocab_size=filled["vocab_size"],
         max_position_embeddings=_positive(filled.get("max_position_embeddings")),
