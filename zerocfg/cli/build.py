@@ -25,17 +25,11 @@ from zerocfg.source.node import Scalar, dotted, walk
 @click.option(
     "-o", "--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder to write to."
 )
-@click.option(
-    "--hardware", metavar="PROFILE", help="8xA100-80GB, a probed profile (.json), or 'this' machine."
-)
+@click.option("--hardware", metavar="PROFILE", help="8xA100-80GB, a probed profile (.json), or 'this' machine.")
 @click.option("--run", "only", metavar="NAME", help="Only this run of the spec.")
-@click.option(
-    "--force", is_flag=True, help="Replace files that zerocfg did not write or that were changed since."
-)
+@click.option("--force", is_flag=True, help="Replace files that zerocfg did not write or that were changed since.")
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(
-    spec: Path, out: Path, hardware: str | None, only: str | None, force: bool, output_format: str
-) -> None:
+def command(spec: Path, out: Path, hardware: str | None, only: str | None, force: bool, output_format: str) -> None:
     """Resolve every auto of SPEC (a zerocfg.yaml, or the folder that holds one) and write runnable configs.
 
     For each run: OUT/RUN/accelerate.yaml, ds_config.json, launch.sh, and zerocfg.lock with the reason for
@@ -63,7 +57,9 @@ def command(
     try:
         check(emitted, force=force)
     except RefusedError as refused:
-        raise click.ClickException(str(refused)) from None
+        error = click.ClickException(str(refused))
+        error.exit_code = 2
+        raise error from None
     click.echo(finished(emitted, write(emitted), output_format), nl=False)
 
 

@@ -55,6 +55,4 @@ def render(plan: Plan) -> str:
 def _sorted(section: dict[str, Any]) -> dict[str, Any]:
     """Batch, precision and ZeRO first, as people look for them; the rest by name."""
     names = sorted(section, key=lambda name: (_RANK.get(name, len(_RANK)), name))
-    return {
-        name: _sorted(section[name]) if isinstance(section[name], dict) else section[name] for name in names
-    }
+    return {name: _sorted(section[name]) if isinstance(section[name], dict) else section[name] for name in names}

@@ -48,9 +48,7 @@ def check(emitted: list[Emitted], *, force: bool = False) -> None:
             if old == data or (lock is not None and _is_ours(lock, name, old)):
                 continue
             why = (
-                "was changed since zerocfg wrote it"
-                if lock and name in lock["files"]
-                else "was not written by zerocfg"
+                "was changed since zerocfg wrote it" if lock and name in lock["files"] else "was not written by zerocfg"
             )
             raise RefusedError(path, f"{why}; --force replaces it")
 

@@ -74,9 +74,7 @@ class RunSpec(Section):
     unknown = "error"
     library = "zerocfg"
 
-    consumer: Consumer = key(
-        ..., "Who reads the config in the end: which library's training loop the script runs."
-    )
+    consumer: Consumer = key(..., "Who reads the config in the end: which library's training loop the script runs.")
     script: str = key(..., "The Python script that `launch.sh` starts, relative to the spec's folder.")
     arguments: list[str | int | float] | None = key(
         None,
@@ -114,9 +112,7 @@ class RunSpec(Section):
         if isinstance(value, dict):
             for name, version in value.items():
                 if not isinstance(version, str):
-                    raise ValueError(
-                        f"the release of {name} must be quoted: YAML reads {version} as a number"
-                    )
+                    raise ValueError(f"the release of {name} must be quoted: YAML reads {version} as a number")
         return value
 
 

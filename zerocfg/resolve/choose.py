@@ -40,9 +40,7 @@ def open_values(inputs: Inputs) -> tuple[dict[str, Decision], list[Problem]]:
     try:
         chosen = _smallest_stage(inputs, before)
     except ValueError as error:
-        return {}, [
-            Problem(STAGE, f"nobody says which ZeRO stage: {error}", "Write `stage` into the source.")
-        ]
+        return {}, [Problem(STAGE, f"nobody says which ZeRO stage: {error}", "Write `stage` into the source.")]
     run = inputs.run
     if run.deepspeed is not None:
         run.deepspeed = with_value(run.deepspeed, ("zero_optimization", "stage"), chosen.value)
@@ -127,11 +125,7 @@ def gather_weights(effective: Effective, stage: Any, consumer: str | None) -> di
     if stage != 3 or setting is None or setting.value is not False or _is_set(setting):
         return {}
     who = {"deepspeed": "DeepSpeed", "accelerate": "accelerate"}.get(str(consumer), "the Trainer")
-    left = (
-        f'{who} would read "auto" as false'
-        if setting.overridden
-        else "nobody sets it, and its default is false"
-    )
+    left = f'{who} would read "auto" as false' if setting.overridden else "nobody sets it, and its default is false"
     reason = f"zerocfg's choice: {left}, and the saved model would hold no weights"
     return {GATHER: Decision(True, reason, "chosen")}
 

@@ -49,9 +49,7 @@ def gather(
     facts = _facts(spec, model_file)
     found = Inputs(replace(run), spec, folder, _engine(run, spec), profile, facts, model_file)
     for origin in run.missing:
-        found.problems.append(
-            Problem(origin.note, f"there is no file {origin.note!r} (from {_place(origin)})")
-        )
+        found.problems.append(Problem(origin.note, f"there is no file {origin.note!r} (from {_place(origin)})"))
     _check_script(found)
     _check_recipe(found)
     if found.problems:
@@ -147,6 +145,9 @@ def _take_hardware(found: Inputs) -> None:
     """The profile decides how many processes there are; sources that say otherwise are overruled."""
     run, profile = found.run, found.profile
     if profile is None:
+        if run.accelerate is None:
+            message = "nothing says how many processes there are"
+            found.problems.append(Problem("hardware", message, "Add `hardware:` to the run, or give --hardware."))
         return
     device = profile.accelerator
     run.hardware = HardwareSummary(
@@ -199,24 +200,15 @@ def _take_steps(found: Inputs) -> None:
     }
     if any(value is UNKNOWN or not isinstance(value, (int, float)) for value in given.values()):
         return
-    if (
-        given["max_steps"] >= 0
-        or min(given["per_device_train_batch_size"], given["gradient_accumulation_steps"]) <= 0
-    ):
+    if given["max_steps"] >= 0 or min(given["per_device_train_batch_size"], given["gradient_accumulation_steps"]) <= 0:
         return
     recipe = run.recipe.data() if run.recipe else None
     recipe = recipe if isinstance(recipe, dict) else {}
     if run.consumer == "trl" and (recipe.get("packing") or "num_generations" in recipe):
         return
     ranks, micro = run.hardware.accelerators, given["per_device_train_batch_size"]
-    each = (
-        samples // (ranks * micro)
-        if recipe.get("dataloader_drop_last")
-        else math.ceil(samples / (ranks * micro))
-    )
+    each = samples // (ranks * micro) if recipe.get("dataloader_drop_last") else math.ceil(samples / (ranks * micro))
     epoch = max(math.ceil(each / given["gradient_accumulation_steps"]), 1)
     total = math.ceil(given["num_train_epochs"] * epoch)
-    note = (
-        f"{given['num_train_epochs']:g} epochs of {epoch} steps (train_samples {samples} over {ranks} ranks)"
-    )
+    note = f"{given['num_train_epochs']:g} epochs of {epoch} steps (train_samples {samples} over {ranks} ranks)"
     run.arguments = {**run.arguments, "max_steps": Setting(total, Origin("computed", note))}

@@ -40,9 +40,7 @@ class Words:
             key = dotted(origin.path)
             return f"{self.file(origin)}: {key}" if key else self.file(origin)
         if origin.kind == "default":
-            return (
-                f"nobody sets it; default of {origin.note}" if origin.note else "nobody sets it; the default"
-            )
+            return f"nobody sets it; default of {origin.note}" if origin.note else "nobody sets it; the default"
         if origin.kind == "environment":
             return f"the variable {origin.note}" if origin.note else "an environment variable"
         return origin.note or "computed"

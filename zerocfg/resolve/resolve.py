@@ -68,9 +68,7 @@ class _Resolver:
         self.problems: list[Problem] = [_refused(failure) for failure in effective.failures]
         self.words = Words(inputs.run, inputs.folder)
         self.notes = list(inputs.notes)
-        self.settings = {
-            name: self.words.decision(name, setting) for name, setting in effective.settings.items()
-        }
+        self.settings = {name: self.words.decision(name, setting) for name, setting in effective.settings.items()}
         self.settings.update(choices)
         self._explain_batch()
 
@@ -95,9 +93,7 @@ class _Resolver:
             folder=inputs.folder,
             script=inputs.spec.script,
             arguments=self._arguments(),
-            hardware=inputs.profile.name
-            if inputs.profile
-            else "the hardware that the accelerate config names",
+            hardware=inputs.profile.name if inputs.profile else "the hardware that the accelerate config names",
             num_processes=processes,
             num_machines=machines,
             recipe=self._recipe(),
@@ -172,8 +168,8 @@ class _Resolver:
     def _drop(self, name: str) -> bool:
         """Values that say nothing: null beside a device that is none, sections that are switched off.
 
-        And the product of the batch sizes: DeepSpeed multiplies itself, and zero.Init, which on CPU ranks reads
-        the config before DeepSpeed knows the other ranks, refuses a product that is not that of one rank.
+        And the product of the batch sizes: DeepSpeed multiplies itself, and zero.Init, which on CPU ranks
+        reads the config before DeepSpeed knows the other ranks, refuses a product that is not that of one.
         """
         if name == "train_batch_size":
             return True
@@ -202,7 +198,9 @@ class _Resolver:
             "distributed_type": Decision(kind, why, "computed"),
         }
         if self.inputs.engine == "ddp":
-            keys["mixed_precision"] = self.settings["mixed_precision"]
+            # Unknown: the script sets it, and what the script sets wins over this file.
+            if self._value("mixed_precision") is not None:
+                keys["mixed_precision"] = self.settings["mixed_precision"]
             if cpu:
                 keys["use_cpu"] = Decision(True, f"{self._hardware()} has no accelerator", "hardware")
         keys["num_machines"] = self.settings["num_machines"]
@@ -284,9 +282,7 @@ class _Resolver:
         recipe = {str(key): value for key, value in data.items()}
         if self.run.consumer in ("transformers", "trl"):
             read = arguments_of(self.inputs.run).values
-            recipe.update(
-                {name: setting.value for name, setting in read.items() if name in recipe and setting.known}
-            )
+            recipe.update({name: setting.value for name, setting in read.items() if name in recipe and setting.known})
         return recipe
 
     def _files(self) -> dict[str, Any]:
@@ -343,9 +339,7 @@ def _open(name: str, reason: str = "") -> Problem:
     """A value that nobody fills: which key, and what to add."""
     message = "nothing decides its value" + (f" ({reason})" if reason else "")
     if name.startswith("scheduler.params.") and name.endswith("num_steps"):
-        return Problem(
-            name, message, "Add `train_samples:` to the run in the spec, or `max_steps:` to the recipe."
-        )
+        return Problem(name, message, "Add `train_samples:` to the run in the spec, or `max_steps:` to the recipe.")
     if name in ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"):
         return Problem(name, message, "Write a number for it into the DeepSpeed config, or name the recipe.")
     if name.endswith(("bucket_size", "persistence_threshold")):

@@ -45,9 +45,7 @@ class SpecFile:
 
     def problem(self, path: KeyPath, message: str) -> SpecProblem:
         """A problem at a key path: at its value, or at the nearest part of the path that exists."""
-        return SpecProblem(
-            self.document.name, self.document.source.place(_span(self.document, path).start), message
-        )
+        return SpecProblem(self.document.name, self.document.source.place(_span(self.document, path).start), message)
 
 
 def read_spec(path: Path, name: str | None = None) -> SpecFile:
@@ -61,9 +59,7 @@ def read_spec(path: Path, name: str | None = None) -> SpecFile:
     if found.problems:
         return found
     if not isinstance(document.root, Mapping):
-        found.problems.append(
-            SpecProblem(document.name, Place(1, 1), "a spec is a mapping with `version` and `runs`")
-        )
+        found.problems.append(SpecProblem(document.name, Place(1, 1), "a spec is a mapping with `version` and `runs`"))
         return found
     try:
         found.spec = Spec.model_validate(document.data())
