@@ -86,9 +86,7 @@ LAUNCHERS = {
 }
 
 
-def really_exported(
-    arguments: argparse.Namespace, launcher: str, monkeypatch: pytest.MonkeyPatch
-) -> dict[str, str]:
+def really_exported(arguments: argparse.Namespace, launcher: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     monkeypatch.setattr(os, "environ", types.SimpleNamespace(copy=dict, get=lambda *_: None))
     monkeypatch.setattr(launch_env, "is_fp8_available", lambda: True)
     monkeypatch.setattr(launch_env, "is_port_in_use", lambda *_: False)
@@ -132,9 +130,7 @@ def arguments_for(case: str) -> argparse.Namespace:
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 @pytest.mark.parametrize("case", ["defaults", "all", "without cpu", "small", *MODES])
-def test_environment_is_what_the_facts_promise(
-    case: str, launcher: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_environment_is_what_the_facts_promise(case: str, launcher: str, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = arguments_for(case)
     assert really_exported(arguments, launcher, monkeypatch) == exported(arguments, launcher)
 
@@ -148,7 +144,7 @@ def drawn(data: st.DataObject) -> argparse.Namespace:
         "num_cpu_threads_per_process",
         "dynamo_backend",
         "mixed_precision",
-        "fsdp_cpu_ram_efficient_loading",
+        "fsdp_sync_module_states",
     }
     for name in sorted(keys(Launcher, "renamed_to") - fixed):
         choices = [getattr(arguments, name, None), sentinel(name)]

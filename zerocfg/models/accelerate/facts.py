@@ -6,7 +6,8 @@
                  True), "bools" (truth words separated by commas)
     ``action``   "store", "store_true", "append"
     ``off``      a second option that stores False
-    ``default``  the value before any YAML is read (absent: None); it shadows a top-level YAML key
+    ``default``  the value before any YAML is read (absent: None); it shadows a top-level YAML key. Text is converted
+                 by ``type`` like a word of the command line ("bool" gives 1 and 0)
     ``choices``  checked for the command line only, never for a YAML value
 
 ``env`` of a key, a list of entries made by :func:`variable`
