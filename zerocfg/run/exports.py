@@ -137,15 +137,13 @@ class _Exporter:
         return Setting(total, Origin("computed", note), (setting, *setting.overridden))
 
     def check_network(self) -> None:
-        from zerocfg.run.launcher import whole
-
         arguments = self.arguments
         machines, rank = arguments.setting("num_machines"), arguments.setting("machine_rank")
         port = arguments.setting("main_process_port")
         if machines.value is not UNKNOWN and not isinstance(machines.value, (int, float)):
             self.fail("num-machines-type", f"num_machines is {describe(machines.value)}", machines.origin)
             return
-        several = whole(machines.value) and machines.value > 1
+        several = isinstance(machines.value, int) and machines.value > 1
         processes = arguments.setting("num_processes")
         if several and isinstance(processes.value, str):
             message = "num_processes is a text, which cannot be divided by num_machines"
@@ -309,7 +307,7 @@ class _Exporter:
                     "dynamo-backend", f"Unknown dynamo backend: {backend.value.upper()}", backend.origin
                 )
                 return
-        text = UNKNOWN if backend.value is UNKNOWN else backend.value.upper()
+        text = backend.value.upper() if isinstance(backend.value, str) else UNKNOWN
         self.launch.environment["ACCELERATE_DYNAMO_BACKEND"] = Setting(
             text, backend.origin, backend.overridden
         )

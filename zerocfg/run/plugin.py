@@ -97,7 +97,7 @@ def _variable(name: str, environment: Environment, plugin: Plugin) -> Setting:
         value = int(text) if text.isdigit() else text
     elif name == GATHER:
         value = text.lower() == "true"
-    elif name in (STAGE, "gradient_clipping") and text != AUTO or name == STAGE:
+    elif name == STAGE or (name == "gradient_clipping" and text != AUTO):
         convert, kind = (int, "zero-stage-type") if name == STAGE else (float, "gradient-clipping-type")
         try:
             value = convert(text)

@@ -1,0 +1,194 @@
+"""Settings with their origins, refusals, and values that reach nobody, run by run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zerocfg.run.effective import compute
+from zerocfg.run.model import UNKNOWN, Effective, ModelSummary, Origin, Run, Setting, SourceFile
+from zerocfg.source.load import load_as
+from zerocfg.source.text import SourceText
+
+ACCELERATE = """\
+distributed_type: DEEPSPEED
+num_processes: 4
+deepspeed_config:
+  zero_stage: 3
+"""
+
+
+def file(kind: Any, text: str) -> SourceFile:
+    form: Any = "json" if kind == "deepspeed" else "yaml"
+    source = SourceText(f"{kind}.{form}", text)
+    return SourceFile(source.name, kind, source, load_as(source, form))
+
+
+def run(**parts: Any) -> Run:
+    """A run of texts: ``accelerate``, ``deepspeed`` and ``recipe`` are file contents."""
+    for kind in ("accelerate", "deepspeed", "recipe"):
+        if kind in parts:
+            parts[kind] = file(kind, parts[kind])
+    for name in ("arguments", "flags", "environment"):
+        if name in parts:
+            parts[name] = {key: Setting(value, Origin("flag", key)) for key, value in parts[name].items()}
+    return Run("run", **parts)
+
+
+def kinds(effective: Effective) -> list[str]:
+    return [failure.kind for failure in effective.failures]
+
+
+def ignored(effective: Effective) -> list[str]:
+    return [entry.kind for entry in effective.ignored]
+
+
+def test_trainer_fills_what_the_launcher_leaves_open() -> None:
+    recipe = "per_device_train_batch_size: 2\ngradient_accumulation_steps: 8\nbf16: true\n"
+    effective = compute(run(consumer="transformers", accelerate=ACCELERATE, recipe=recipe))
+    assert effective.failures == []
+    assert effective.value("train_batch_size") == 64
+    steps = effective.get("gradient_accumulation_steps")
+    assert steps is not None
+    assert (steps.value, steps.origin.kind, steps.origin.path) == (8, "file", ("gradient_accumulation_steps",))
+    stage = effective.get("zero_optimization.stage")
+    assert stage is not None
+    assert (stage.value, stage.origin.path) == (3, ("deepspeed_config", "zero_stage"))
+    assert effective.value("bf16.enabled") is True
+    assert effective.value("zero_optimization.overlap_comm") is True
+
+
+def test_flags_win_over_sections_and_sections_over_the_top_level() -> None:
+    text = ACCELERATE + "  num_processes: 8\n  gradient_clipping: 0.5\n"
+    effective = compute(run(accelerate=text, flags={"gradient-clipping": "2"}))
+    processes = effective.get("num_processes")
+    assert processes is not None
+    assert (processes.value, [old.value for old in processes.overridden]) == (8, [4])
+    clipping = effective.environment["ACCELERATE_GRADIENT_CLIPPING"]
+    assert (clipping.value, clipping.origin.kind) == ("2.0", "flag")
+    assert [old.value for old in clipping.overridden] == [0.5]
+    assert "flag-wins" in ignored(effective)
+
+
+def test_dead_keys() -> None:
+    text = (
+        "distributed_type: DEEPSPEED\nnum_processes: 2\nsame_network: true\nuse_cpu: true\n"
+        "deepspeed_config:\n  reduce_bucket_size: 5e8\n  offload_param_nvme_path: /x\n"
+        "fsdp_config:\n  fsdp_version: 2\n"
+    )
+    found = ignored(compute(run(accelerate=text)))
+    assert found == ["dead-top-key", "section-not-used", "dead-sub-key", "nvme-path-dead", "use-cpu-ignored"]
+
+
+def test_launch_refusals() -> None:
+    for text, kind in {
+        "num_processes: 2\n": "distributed-type-missing",
+        "distributed_type: DEEPSPEED\n": "num-processes-missing",
+        "distributed_type: deepspeed\nnum_processes: 2\n": "distributed-type",
+        "distributed_type: DEEPSPEED\nnum_processes: 2\nuse_xpu: true\n": "unknown-top-key",
+        "distributed_type: DEEPSPEED\nnum_processes: 2\nmixed_precision: no\n": "mixed-precision-type",
+        "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: ds.json\n": "section-type",
+        "distributed_type: DEEPSPEED\nnum_processes: 2\ngpu_ids: 0\n": "gpu-ids-type",
+        "- a\n": "not-a-mapping",
+        "": "not-a-mapping",
+    }.items():
+        effective = compute(run(accelerate=text))
+        assert kinds(effective) == [kind], text
+        assert effective.failures[0].phase == "launch"
+
+
+def test_mismatch_names_both_places() -> None:
+    config = '{"gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}}'
+    effective = compute(
+        run(
+            consumer="transformers",
+            deepspeed=config,
+            deepspeed_route="trainer",
+            arguments={"output_dir": "out", "gradient_accumulation_steps": "2"},
+        )
+    )
+    (failure,) = [failure for failure in effective.failures if failure.kind == "trainer-mismatch"]
+    assert "ds gradient_accumulation_steps=4 vs hf gradient_accumulation_steps=2" in failure.message
+    assert [place.kind for place in failure.places] == ["file", "flag"]
+
+
+def test_unknown_values_refuse_nothing() -> None:
+    config = (
+        '{"train_batch_size": 7, "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 5,'
+        ' "optimizer": {"type": "AdamW", "params": {"lr": 0.1}}, "zero_optimization": {"stage": 3}}'
+    )
+    unknown = dict.fromkeys(("per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate"), UNKNOWN)
+    effective = compute(
+        run(consumer="transformers", deepspeed=config, deepspeed_route="trainer", arguments=unknown)
+    )
+    assert effective.failures == []
+    effective = compute(run(consumer="deepspeed", deepspeed=config, deepspeed_route="engine"))
+    assert effective.failures == []
+
+
+def test_script_decides_without_trainer_options() -> None:
+    effective = compute(run(consumer="transformers", accelerate=ACCELERATE + "  gradient_accumulation_steps: 4\n"))
+    assert effective.failures == []
+    assert effective.value("train_batch_size") is UNKNOWN
+
+
+def test_lone_deepspeed_json_keeps_its_autos() -> None:
+    effective = compute(run(deepspeed='{"zero_optimization": {"stage": "auto"}, "train_batch_size": "auto"}'))
+    assert effective.value("zero_optimization.stage") == "auto"
+    assert effective.value("train_batch_size") == "auto"
+    assert "gradient_clipping" not in effective.settings
+    assert effective.failures == []
+
+
+def test_engine_drops_autos_of_strict_sections() -> None:
+    config = '{"zero_optimization": {"stage": "auto"}, "bf16": {"enabled": "auto"}, "train_batch_size": 8}'
+    effective = compute(run(consumer="deepspeed", deepspeed=config, deepspeed_route="engine"))
+    stage = effective.get("zero_optimization.stage")
+    assert stage is not None
+    assert (stage.value, stage.overridden[0].value) == (0, "auto")
+    assert effective.value("bf16.enabled") is False
+
+
+def test_hidden_size_in_text_config_only() -> None:
+    """The Trainer finds it there; accelerate, which fills the stage-3 sizes of a stage-2 config, does not."""
+    config = (
+        '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization":'
+        ' {"stage": %d, "reduce_bucket_size": "auto", "stage3_param_persistence_threshold": "auto"}}'
+    )
+    model = ModelSummary("multimodal", text_hidden_size=32)
+    parts: dict[str, Any] = {"consumer": "transformers", "deepspeed_route": "trainer", "model": model}
+    parts["arguments"] = {"output_dir": "out"}
+    three = compute(run(deepspeed=config % 3, **parts))
+    assert three.failures == []
+    assert three.value("zero_optimization.reduce_bucket_size") == 1024
+    parts["arguments"] = {"output_dir": "out"}
+    two = compute(run(deepspeed=config % 2, **parts))
+    assert kinds(two) == ["hidden-size-missing"]
+
+
+def test_use_cpu_variable_turns_deepspeed_off() -> None:
+    effective = compute(
+        run(
+            consumer="transformers",
+            accelerate=ACCELERATE,
+            recipe="bf16: false\n",
+            environment={"ACCELERATE_USE_CPU": "true"},
+        )
+    )
+    assert effective.value("engine") == "ddp"
+
+
+def test_inline_deepspeed_of_a_recipe() -> None:
+    recipe = "bf16: true\ndeepspeed:\n  zero_optimization: {stage: 2}\n  train_batch_size: auto\n  bf16: {enabled: auto}\n"
+    effective = compute(run(consumer="transformers", recipe=recipe))
+    stage = effective.get("zero_optimization.stage")
+    assert stage is not None
+    assert (stage.value, stage.origin.path) == (2, ("deepspeed", "zero_optimization", "stage"))
+    assert effective.value("bf16.enabled") is True
+
+
+def test_readers_convert_differently() -> None:
+    recipe = "learning_rate: 1e-5\nbf16: false\n"
+    trl = compute(run(consumer="trl", recipe=recipe, recipe_reader="trl"))
+    assert trl.failures == []
+    plain = compute(run(consumer="transformers", recipe=recipe, recipe_reader="hf"))
+    assert kinds(plain) == ["argument-type"]
