@@ -1,0 +1,89 @@
+"""The folder of one run as `zerocfg build` left it: lock, configs, hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+LOCK = "zerocfg.lock"
+ACCELERATE = "accelerate.yaml"
+DEEPSPEED = "ds_config.json"
+
+
+class SmokeError(Exception):
+    """The smoke-run could not be made; says what is missing and what to do (exit code 2)."""
+
+
+@dataclass
+class RunFolder:
+    """``lock`` as written by the build; ``accelerate`` / ``deepspeed`` the parsed configs, None where absent.
+
+    ``hashes``: sha256 of the files as they are now; ``changed``: those that differ from what the build wrote.
+    """
+
+    path: Path
+    lock: dict[str, Any]
+    accelerate: dict[str, Any] | None
+    deepspeed: dict[str, Any] | None
+    hashes: dict[str, str] = field(default_factory=dict)
+    changed: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return str(self.lock.get("run") or self.path.name)
+
+    @property
+    def consumer(self) -> str:
+        return str(self.lock.get("consumer") or "transformers")
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        plan: dict[str, Any] = self.lock["plan"]
+        return plan
+
+
+def read(path: Path) -> RunFolder:
+    """Read a run folder. Raises SmokeError with a sentence for the user."""
+    if not path.is_dir():
+        raise SmokeError(f"there is no folder '{path}'")
+    if not (path / LOCK).is_file():
+        inside = sorted(child.parent.name for child in path.glob(f"*/{LOCK}"))
+        hint = f"; did you mean {path / inside[0]}?" if inside else "; `zerocfg build` writes such folders"
+        raise SmokeError(f"'{path}' holds no {LOCK}{hint}")
+    lock = _mapping(path / LOCK, json.loads)
+    if lock.get("version") != 1:
+        raise SmokeError(f"{path / LOCK}: version {lock.get('version')!r} is not one that this zerocfg reads (1)")
+    for key in ("plan", "files"):
+        if not isinstance(lock.get(key), dict):
+            raise SmokeError(f"{path / LOCK}: no mapping '{key}'; build the run again")
+    folder = RunFolder(path, lock, None, None)
+    for name, expected in lock["files"].items():
+        file = path / name
+        if not file.is_file():
+            raise SmokeError(f"{file} is missing; build the run again")
+        folder.hashes[name] = hashlib.sha256(file.read_bytes()).hexdigest()
+        if folder.hashes[name] != expected:
+            folder.changed[name] = str(expected)
+    folder.hashes[LOCK] = hashlib.sha256((path / LOCK).read_bytes()).hexdigest()
+    if (path / ACCELERATE).is_file():
+        folder.accelerate = _mapping(path / ACCELERATE, yaml.safe_load)
+    if (path / DEEPSPEED).is_file():
+        folder.deepspeed = _mapping(path / DEEPSPEED, json.loads)
+    if folder.accelerate is None and folder.consumer != "deepspeed":
+        raise SmokeError(f"'{path}' holds no {ACCELERATE}; build the run again")
+    return folder
+
+
+def _mapping(path: Path, parse: Any) -> dict[str, Any]:
+    try:
+        content = parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise SmokeError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise SmokeError(f"{path} does not hold a mapping")
+    return content

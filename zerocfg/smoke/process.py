@@ -1,0 +1,190 @@
+"""Start the launcher, follow the ranks' reports, and end with a verdict within the time limit."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WORKER = Path(__file__).with_name("worker.py")
+# What would turn the run into another one: accelerate on this processor alone, an outer launcher's ranks, a default
+# config, settings of the plugin that the files do not have.
+FOREIGN = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "TORCHELASTIC_")
+RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
+FAILED_RANK = re.compile(r"rank\s*:\s*(\d+) \(local_rank: \d+\)\s+exitcode\s*:\s*(-?\d+)")
+
+
+@dataclass
+class Outcome:
+    """``failure`` is None when every rank came to its end; ``rank`` and ``detail`` tell of the one that failed."""
+
+    reports: list[dict[str, Any]]
+    failure: str | None = None
+    rank: int | None = None
+    detail: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    interrupted: bool = False
+
+
+def environment(device: str) -> dict[str, str]:
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in RANKS and not name.startswith(FOREIGN)
+    }
+    kept["HF_HUB_OFFLINE"] = "1"
+    if device == "cpu":
+        kept.update(DS_ACCELERATOR="cpu", CUDA_VISIBLE_DEVICES="")
+        kept.setdefault("OMP_NUM_THREADS", "1")
+    return kept
+
+
+def run(
+    command: list[str],
+    folder: Path,
+    ranks: int,
+    device: str,
+    limit: float,
+    progress: Callable[[str], None] | None = None,
+) -> Outcome:
+    """Run ``command`` in ``folder``; reports are expected in ``folder/reports``, the log goes to ``folder/log.txt``.
+
+    Whatever happens, no process of the run is left when this returns.
+    """
+    reports = folder / "reports"
+    reports.mkdir(exist_ok=True)
+    start = time.monotonic()
+    outcome = Outcome([])
+    with (folder / "log.txt").open("wb") as log:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment(device),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            _follow(process, reports, ranks, start + limit, progress)
+        except KeyboardInterrupt:
+            outcome.interrupted = True
+        finally:
+            _end(process)
+    outcome.seconds = time.monotonic() - start
+    outcome.reports = [_load(reports / f"rank{rank}.json") for rank in range(ranks)]
+    _judge(outcome, process.returncode, limit, (folder / "log.txt").read_text(errors="replace"))
+    return outcome
+
+
+def _follow(
+    process: subprocess.Popen[bytes],
+    reports: Path,
+    ranks: int,
+    deadline: float,
+    progress: Callable[[str], None] | None,
+) -> None:
+    """Wait for the end or the deadline. A rank with an error gives the others a few seconds, not the whole limit."""
+    told = ""
+    while process.poll() is None and time.monotonic() < deadline:
+        seen = [_load(reports / f"rank{rank}.json") for rank in range(ranks)]
+        if any("error" in report for report in seen):
+            deadline = min(deadline, time.monotonic() + 15)
+        phase = str(seen[0].get("phase", "launch"))
+        if progress is not None and phase != told:
+            told = phase
+            progress(phase)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.1)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the launcher and every process of its session: asked first, then killed."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, sign)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(3)
+    for member in _session(process.pid):  # torchrun puts each rank into a group of its own
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(member, signal.SIGKILL)
+    process.returncode = process.returncode if process.returncode is not None else -signal.SIGKILL
+
+
+def _session(leader: int) -> list[int]:
+    """Processes whose session is ``leader``'s. Nothing on systems without /proc, where the group has to do."""
+    members = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = entry.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == leader:
+                members.append(int(entry.parent.name))
+    return members
+
+
+def _judge(outcome: Outcome, code: int, limit: float, log: str) -> None:
+    """Why the run failed, told by the rank where it began."""
+    errors = [(report["error"], report["rank"]) for report in outcome.reports if "error" in report]
+    done = all(report.get("done") for report in outcome.reports)
+    if outcome.interrupted:
+        outcome.failure = "interrupted"
+    elif errors:
+        # A rank that was told to end because another one failed is no cause.
+        error, outcome.rank = min(errors, key=lambda item: (item[0]["type"] == "SignalException", item[0]["time"]))
+        outcome.failure = f"{error['type']}: {' '.join(error['text'].split())[:2000]}"
+        outcome.detail = error["traceback"]
+        dead = _dead(log)
+        if dead is not None and dead[0] != outcome.rank and "error" not in outcome.reports[dead[0]]:
+            outcome.rank, outcome.detail = dead[0], []
+            outcome.failure = _killed(*dead, outcome.reports[dead[0]])
+    elif outcome.seconds >= limit and not done:
+        places = ", ".join(f"rank {n} in '{r.get('phase', 'launch')}'" for n, r in enumerate(outcome.reports))
+        outcome.failure = f"not finished within {limit:g} s: {places}"
+    elif code != 0 or not done:
+        dead = _dead(log)
+        if dead is not None and dead[0] < len(outcome.reports):
+            outcome.rank = dead[0]
+            outcome.failure = _killed(*dead, outcome.reports[dead[0]])
+        else:
+            outcome.failure = f"the launcher ended with exit code {code}"
+        outcome.detail = [line for line in log.splitlines() if line.strip()][-12:]
+
+
+def _dead(log: str) -> tuple[int, int] | None:
+    """(rank, exit code) of the process that torchrun names as the first to fail."""
+    found = FAILED_RANK.findall(log.rpartition("Root Cause")[2])
+    return (int(found[0][0]), int(found[0][1])) if found else None
+
+
+def _killed(rank: int, code: int, report: dict[str, Any]) -> str:
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    return f"rank {rank} {how} in '{report.get('phase', 'launch')}'"
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return content
+
+
+def launcher(consumer: str, ranks: int, port: int) -> list[str]:
+    """The words that start the worker; the job file comes behind them."""
+    if consumer == "deepspeed":
+        options = ["--nproc_per_node", str(ranks), "--master_port", str(port)]
+        return [sys.executable, "-m", "torch.distributed.run", *options, str(WORKER)]
+    options = ["--config_file", "accelerate.yaml", "--main_process_port", str(port)]
+    return [sys.executable, "-m", "accelerate.commands.launch", *options, str(WORKER)]

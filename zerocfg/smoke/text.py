@@ -1,0 +1,48 @@
+"""The verdict of a smoke-run as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zerocfg.smoke.smoke import Verdict
+
+
+def render(verdict: Verdict) -> str:
+    """Reductions, the table of checks, what failed, where the weights are."""
+    where = verdict.device.name if verdict.device.kind == "cuda" else "CPU"
+    ranks = verdict.reduced.ranks
+    lines = [f"{verdict.run.name}: {ranks} rank{'s' if ranks != 1 else ''} on {where}"]
+    lines += [f"  reduced  {words}" for words in verdict.reduced.words]
+    lines += ["", *table(verdict)]
+    outcome = verdict.outcome
+    if outcome.failure is not None:
+        who = f" (rank {outcome.rank})" if outcome.rank is not None else ""
+        lines += ["", f"The run failed{who}: {outcome.failure}"]
+        lines += [f"  {line}" for line in outcome.detail]
+    weights = outcome.reports[0].get("weights") if outcome.reports else None
+    if weights and weights["file"]:
+        place = str(verdict.kept / "weights") if verdict.kept else "removed; --keep DIR keeps them"
+        lines += ["", f"weights: {weights['saved']:,} parameters in {weights['file']} ({place})"]
+    if verdict.kept is not None:
+        lines.append(f"kept: {verdict.kept}")
+    if verdict.certificate is not None:
+        lines.append(f"certificate: {verdict.certificate}")
+    failed = sum(1 for one in verdict.checks if one.ok is False)
+    passed = sum(1 for one in verdict.checks if one.ok)
+    verdict_line = "passed" if verdict.passed else "FAILED"
+    lines.append(f"{verdict_line}: {passed} checks ok, {failed} failed, {outcome.seconds:.0f} s")
+    return "\n".join(lines) + "\n"
+
+
+def table(verdict: Verdict) -> list[str]:
+    if not verdict.checks:
+        return []
+    rows = [("check", "planned", "seen", "")]
+    marks = {True: "ok", False: "FAIL", None: ""}
+    rows += [(one.name, one.planned, one.seen, marks[one.ok]) for one in verdict.checks]
+    widths = [max(len(row[at]) for row in rows) for at in range(3)]
+    return [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), row[3]]).rstrip()
+        for row in rows
+    ]
