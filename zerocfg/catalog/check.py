@@ -12,7 +12,7 @@ from typing import Any
 from zerocfg.catalog.schema import Key, Schema, Section
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import RefusedError, as_bool, as_float, as_int, env_bool, kind_of
-from zerocfg.source.node import Entry, Mapping, Node, Path, plain
+from zerocfg.source.node import Entry, Mapping, Node, Path, Scalar, plain
 
 Reason = tuple[str, str]
 """The kind of a refusal ("type", "range", "choice", "null") and its words, to stand after the value."""
@@ -48,10 +48,10 @@ def _section(mapping: Mapping, section: Section, schema: Schema, path: Path) -> 
         if entry.key in seen:
             continue
         seen.add(entry.key)
-        yield from _entry(entry, section, schema, (*path, entry.key))
+        yield from _entry(entry, mapping, section, schema, (*path, entry.key))
 
 
-def _entry(entry: Entry, section: Section, schema: Schema, path: Path) -> Iterator[Issue]:
+def _entry(entry: Entry, mapping: Mapping, section: Section, schema: Schema, path: Path) -> Iterator[Issue]:
     value = plain(entry.value)
     key = section.key(entry.key)
     if key is None:
@@ -64,7 +64,7 @@ def _entry(entry: Entry, section: Section, schema: Schema, path: Path) -> Iterat
             yield Issue(kind, path, entry, value, str(key.facts[fact]), key, section, key.facts.get("renamed_to"))
             if fact == "removed":
                 return
-    inner = key.section(schema)
+    inner = _variant(key, mapping, schema) or key.section(schema)
     if inner is not None and isinstance(entry.value, Mapping):
         yield from _section(entry.value, inner, schema, path)
         return
@@ -85,6 +85,17 @@ def _entry(entry: Entry, section: Section, schema: Schema, path: Path) -> Iterat
             key,
             section,
         )
+
+
+def _variant(key: Key, mapping: Mapping, schema: Schema) -> Section | None:
+    """The section that fits the value of a sibling: the parameters of `optimizer` by its `type`."""
+    variants = key.facts.get("variants")
+    chooser = mapping.entry(variants["key"]) if variants else None
+    if variants is None or chooser is None or not isinstance(chooser.value, Scalar):
+        return None
+    name = str(chooser.value.value)
+    reference = variants["cases"].get(name.lower() if variants.get("any_case") else name)
+    return schema.section(schema.deref({"$ref": reference})) if reference else None
 
 
 def _other_branch(key: Key, value: Any) -> bool:
