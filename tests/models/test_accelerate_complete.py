@@ -65,9 +65,7 @@ def test_defaults_of_the_top_level() -> None:
 def test_only_removed_keys_are_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / "accelerate.yaml"
     mapping = name.endswith("_config") and name != "ipex_config"
-    value = (
-        {} if mapping else {"distributed_type": "NO", "compute_environment": "LOCAL_MACHINE"}.get(name, "x")
-    )
+    value = {} if mapping else {"distributed_type": "NO", "compute_environment": "LOCAL_MACHINE"}.get(name, "x")
     path.write_text(yaml.safe_dump({"distributed_type": "NO", name: value}))
     if "removed" in facts(ClusterConfig, name):
         with pytest.raises(ValueError, match="unknown keys"):
@@ -114,14 +112,10 @@ def test_dynamo_keys_are_those_with_the_prefix() -> None:
 
 
 def type_name(action: argparse.Action) -> str:
-    converters = {None: "str", str: "str", int: "int", float: "float", bool: "truth"}
-    if action.type in converters:
-        return converters[action.type]  # type: ignore[index]
-    return (
-        "bools"
-        if action.dest == "fp8_override_linear_precision"
-        else action.type.__name__.removeprefix("str_to_")
-    )  # type: ignore[union-attr]
+    if action.dest == "fp8_override_linear_precision":
+        return "bools"
+    name = getattr(action.type, "__name__", "str")
+    return {"bool": "truth", "str_to_bool": "bool"}.get(name, name)
 
 
 def test_options_match_the_parser() -> None:
@@ -129,9 +123,7 @@ def test_options_match_the_parser() -> None:
     for action in launch.launch_command_parser()._actions:
         if action.option_strings and action.dest != "help":
             actions.setdefault(action.dest, action)
-    declared = {
-        name: facts(Launcher, name)["cli"] for name in keys(Launcher) if "cli" in facts(Launcher, name)
-    }
+    declared = {name: facts(Launcher, name)["cli"] for name in keys(Launcher) if "cli" in facts(Launcher, name)}
     assert set(declared) == set(actions)
     for name, action in actions.items():
         cli = declared[name]
@@ -268,9 +260,7 @@ def test_values_are_those_of_the_enums() -> None:
     assert values_of(DynamoConfig, "dynamo_mode") == set(constants.TORCH_DYNAMO_MODES)
     assert values_of(Fp8Config, "fp8_backend") == {b.value for b in dataclasses_.FP8BackendType} - {"NO"}
     assert values_of(Fp8Config, "fp8_format") == set(typing.get_args(dataclasses_.FP8Format))
-    assert values_of(Fp8Config, "fp8_amax_compute_algo") == set(
-        typing.get_args(dataclasses_.AmaxComputeAlgorithm)
-    )
+    assert values_of(Fp8Config, "fp8_amax_compute_algo") == set(typing.get_args(dataclasses_.AmaxComputeAlgorithm))
     assert values_of(Fp8Config, "fp8_opt_level") == set(typing.get_args(dataclasses_.OptLevel))
     assert tuple(constants.DEEPSPEED_MULTINODE_LAUNCHERS) == MULTINODE_LAUNCHERS
 
@@ -284,9 +274,7 @@ def test_fsdp_values_are_names_and_numbers_of_torch() -> None:
     strategies = {s for s in names_and_numbers(ShardingStrategy) if s not in ("_HYBRID_SHARD_ZERO2",)}
     assert values_of(FsdpConfig, "fsdp_sharding_strategy") - {"HYBRID_SHARD_ZERO2"} == strategies
     assert values_of(FsdpConfig, "fsdp_state_dict_type") == names_and_numbers(StateDictType)
-    assert values_of(FsdpConfig, "fsdp_backward_prefetch") == names_and_numbers(BackwardPrefetch) | {
-        "NO_PREFETCH"
-    }
+    assert values_of(FsdpConfig, "fsdp_backward_prefetch") == names_and_numbers(BackwardPrefetch) | {"NO_PREFETCH"}
     assert values_of(FsdpConfig, "fsdp_auto_wrap_policy") == set(constants.FSDP_AUTO_WRAP_POLICY)
 
 

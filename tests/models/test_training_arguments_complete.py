@@ -30,11 +30,7 @@ def facts(model: type[Section], name: str) -> dict[str, Any]:
 
 
 def keys(*, removed: bool = False) -> set[str]:
-    return {
-        name
-        for name in TrainingArguments.model_fields
-        if ("removed" in facts(TrainingArguments, name)) == removed
-    }
+    return {name for name in TrainingArguments.model_fields if ("removed" in facts(TrainingArguments, name)) == removed}
 
 
 def kinds(annotation: Any) -> set[type]:
@@ -89,21 +85,15 @@ def test_conversions_are_those_of_the_parser() -> None:
     for name, action in actions.items():
         converter = getattr(action.type, "__name__", "str")
         cli = {"type": CONVERTERS.get(converter, converter)}
-        assert facts(TrainingArguments, name)["cli"] == (
-            cli | {"nargs": action.nargs} if action.nargs else cli
-        ), name
+        assert facts(TrainingArguments, name)["cli"] == (cli | {"nargs": action.nargs} if action.nargs else cli), name
         if action.choices:
-            assert literals(TrainingArguments.model_fields[name].annotation) - {None} == set(
-                action.choices
-            ), name
+            assert literals(TrainingArguments.model_fields[name].annotation) - {None} == set(action.choices), name
 
 
 def test_words_that_the_parser_does_not_list(tmp_path: Path) -> None:
     from transformers.debug_utils import DebugOption
 
-    assert literals(TrainingArguments.model_fields["debug"].annotation) == {
-        option.value for option in DebugOption
-    }
+    assert literals(TrainingArguments.model_fields["debug"].annotation) == {option.value for option in DebugOption}
     for word in literals(TrainingArguments.model_fields["include_num_input_tokens_seen"].annotation):
         made = transformers.TrainingArguments(str(tmp_path), use_cpu=True, include_num_input_tokens_seen=word)
         assert made.include_num_input_tokens_seen == word
@@ -120,9 +110,7 @@ def test_removed_names_are_refused(name: str) -> None:
     assert not inner or inner in holders[section].model_fields
 
 
-@pytest.mark.parametrize(
-    "name", sorted(name for name in keys() if "deprecated" in facts(TrainingArguments, name))
-)
+@pytest.mark.parametrize("name", sorted(name for name in keys() if "deprecated" in facts(TrainingArguments, name)))
 def test_deprecated_names_warn(name: str, tmp_path: Path) -> None:
     value = {"use_reentrant": False} if name.endswith("kwargs") else True
     with pytest.warns(FutureWarning, match=name):
@@ -131,11 +119,7 @@ def test_deprecated_names_warn(name: str, tmp_path: Path) -> None:
 
 
 def test_nothing_else_is_deprecated(recwarn: pytest.WarningsRecorder, tmp_path: Path) -> None:
-    fresh = {
-        name: default_of(FIELDS[name])
-        for name in keys()
-        if "deprecated" not in facts(TrainingArguments, name)
-    }
+    fresh = {name: default_of(FIELDS[name]) for name in keys() if "deprecated" not in facts(TrainingArguments, name)}
     transformers.TrainingArguments(**{**fresh, "output_dir": str(tmp_path), "use_cpu": True})
     assert not [warning for warning in recwarn if warning.category is FutureWarning]
 
@@ -160,9 +144,7 @@ class Recorded(dict[str, Any]):
         return super().get(name, default)
 
 
-def process_fsdp(
-    config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> tuple[dict[str, Any] | None, set[str]]:
+def process_fsdp(config: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any] | None, set[str]]:
     recorded = Recorded(config)
     arguments = types.SimpleNamespace(fsdp=True, fsdp_config=recorded, activation_checkpointing=False)
     monkeypatch.setenv("FSDP_CPU_RAM_EFFICIENT_LOADING", "false")  # the reader sets it; put back afterwards
@@ -181,9 +163,7 @@ def test_fsdp_keys_are_those_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     # Filled in for torch_xla, and looked up by the Trainer alone.
     assert set().union(*asked.values()) | {"xla_fsdp_v2"} == set(TrainerFsdpConfig.model_fields)
     only_first = {
-        name
-        for name in TrainerFsdpConfig.model_fields
-        if facts(TrainerFsdpConfig, name).get("versions") == [1]
+        name for name in TrainerFsdpConfig.model_fields if facts(TrainerFsdpConfig, name).get("versions") == [1]
     }
     assert asked["1"] - asked["2"] == only_first
 

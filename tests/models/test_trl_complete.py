@@ -78,9 +78,7 @@ def test_every_stable_trainer_is_there() -> None:
 
 
 def parser_for(trainer: str) -> Any:
-    script = {"GRPOConfig": "GRPOScriptArguments", "RLOOConfig": "RLOOScriptArguments"}.get(
-        trainer, "ScriptArguments"
-    )
+    script = {"GRPOConfig": "GRPOScriptArguments", "RLOOConfig": "RLOOScriptArguments"}.get(trainer, "ScriptArguments")
     parts = (script, trainer, "ModelConfig", "DatasetMixtureConfig")
     return trl.TrlParser([dataclass_named(part) for part in parts]), parts
 

@@ -55,8 +55,7 @@ class ClusterConfig(Section):
     distributed_type: DistributedType = key(..., "What launches and drives the job; the only required key.")
     mixed_precision: Literal["no", "fp16", "bf16", "fp8"] | None = key(
         None,
-        "Precision of forward and backward. Write 'no' in quotes: the bare word is False, which breaks the "
-        "launch.",
+        "Precision of forward and backward. Write 'no' in quotes: the bare word is False, which breaks the launch.",
         reads="raw",
         ignore_case=True,
     )
@@ -66,8 +65,7 @@ class ClusterConfig(Section):
     debug: bool | None = key(False, "Check the shapes of every collective operation (slow).", reads="truth")
     num_processes: int | None = key(
         -1,
-        "Processes on all machines together. Needed here or on the command line, but for distributed_type "
-        "NO.",
+        "Processes on all machines together. Needed here or on the command line, but for distributed_type NO.",
         unit="processes",
         ge=-1,
         reads="int",
@@ -75,9 +73,7 @@ class ClusterConfig(Section):
     machine_rank: int | None = key(0, "Number of this machine, counted from 0.", ge=0, reads="int")
     num_machines: int | None = key(1, "Machines.", unit="machines", ge=1, reads="raw")
     gpu_ids: str | None = key("all", "Devices as text: `all` or numbers separated by commas.", reads="raw")
-    main_process_ip: str | None = key(
-        None, "Address of machine 0; needed with several machines.", reads="str"
-    )
+    main_process_ip: str | None = key(None, "Address of machine 0; needed with several machines.", reads="str")
     main_process_port: int | None = key(
         29500, "Port on machine 0; 0 picks a free one, on each machine its own.", ge=0, le=65535, reads="raw"
     )
@@ -110,9 +106,7 @@ class ClusterConfig(Section):
         False, "Launch on a TPU pod; read with distributed_type XLA alone.", reads="truth"
     )
     tpu_use_sudo: Any = key(False, "Use sudo on the pod.", reads="bool", inert=_SHADOWED)
-    command_file: str | None = key(
-        None, "Commands for a pod, one a line; read by `accelerate tpu-config` alone."
-    )
+    command_file: str | None = key(None, "Commands for a pod, one a line; read by `accelerate tpu-config` alone.")
     commands: list[str] | None = key(None, "Commands for a pod; read by `accelerate tpu-config` alone.")
     tpu_vm: list[str] | None = key(None, "Machines of a pod.")
     tpu_env: list[str] | None = key(None, "Environment of a pod.")
@@ -132,6 +126,4 @@ class ClusterConfig(Section):
     )
     use_xpu: Any = key(None, removed="unknown to accelerate 1.15, which finds Intel devices by itself")
     ipex_config: Any = key(None, removed="unknown to accelerate 1.15; the IPEX integration is gone")
-    rdzv_endpoint: Any = key(
-        None, removed="never was a key; the endpoint is main_process_ip and main_process_port"
-    )
+    rdzv_endpoint: Any = key(None, removed="never was a key; the endpoint is main_process_ip and main_process_port")

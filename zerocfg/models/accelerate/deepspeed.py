@@ -35,8 +35,7 @@ class DeepSpeedConfig(Section):
 
     deepspeed_config_file: str | None = key(
         None,
-        "DeepSpeed JSON: a path relative to the working directory of the launch, or the JSON itself (plain "
-        "or base64).",
+        "DeepSpeed JSON: a path relative to the working directory of the launch, or the JSON itself (plain or base64).",
         reads="str",
         cli=option("deepspeed_config_file"),
         env=_exported("DEEPSPEED_CONFIG_FILE"),
@@ -101,8 +100,7 @@ class DeepSpeedConfig(Section):
     )
     gradient_clipping: float | Literal["auto"] | None = key(
         "auto",
-        "Largest gradient norm. 0 does not switch clipping off: the key is then left out and DeepSpeed "
-        "clips at 1.0.",
+        "Largest gradient norm. 0 does not switch clipping off: the key is then left out and DeepSpeed clips at 1.0.",
         ge=0,
         unit="norm",
         reads="float",
@@ -155,8 +153,7 @@ class DeepSpeedConfig(Section):
     )
     deepspeed_moe_layer_cls_names: str | None = key(
         None,
-        "Mixture-of-experts layer classes that ZeRO-3 must not look into, separated by commas without "
-        "spaces.",
+        "Mixture-of-experts layer classes that ZeRO-3 must not look into, separated by commas without spaces.",
         reads="str",
         cli=option("deepspeed_moe_layer_cls_names"),
         env=_exported("DEEPSPEED_MOE_LAYER_CLS_NAMES"),

@@ -11,9 +11,7 @@ _V1 = {"versions": [1]}
 _V2 = {"versions": [2]}
 
 
-def _exported(
-    name: str, when: Literal["always", "set"] = "always", text: Literal["str", "lower"] = "lower"
-) -> Any:
+def _exported(name: str, when: Literal["always", "set"] = "always", text: Literal["str", "lower"] = "lower") -> Any:
     return [variable(f"FSDP_{name}", "multi_gpu", when=when, text=text, needs={"use_fsdp": {"const": True}})]
 
 
@@ -44,8 +42,7 @@ class FsdpConfig(Section):
         | Literal[1, 2, 3, 4, 5]
     ) = key(
         "FULL_SHARD",
-        "What is sharded, by name or number. Version 2 does not read it: reshard_after_forward takes its "
-        "place.",
+        "What is sharded, by name or number. Version 2 does not read it: reshard_after_forward takes its place.",
         reads="str",
         ignore_case=True,
         cli=option("fsdp_sharding_strategy", default="FULL_SHARD"),
@@ -83,8 +80,7 @@ class FsdpConfig(Section):
     )
     fsdp_auto_wrap_policy: Literal["TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP"] | None = key(
         "NO_WRAP",
-        "How the model is cut into units. Without a policy the entire model is one unit: it is gathered at "
-        "once.",
+        "How the model is cut into units. Without a policy the entire model is one unit: it is gathered at once.",
         reads="str",
         ignore_case=True,
         cli=option("fsdp_auto_wrap_policy"),
@@ -98,16 +94,14 @@ class FsdpConfig(Section):
         cli=option("fsdp_transformer_layer_cls_to_wrap"),
         env=_exported("TRANSFORMER_CLS_TO_WRAP", "set", "str"),
     )
-    fsdp_backward_prefetch: Literal["BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH"] | Literal[1, 2] | None = (
-        key(
-            None,
-            "When the next unit is gathered during the backward pass. Version 2 warns and drops it.",
-            reads="str",
-            ignore_case=True,
-            cli=option("fsdp_backward_prefetch"),
-            env=_exported("BACKWARD_PREFETCH", "set", "str"),
-            facts=_V1,
-        )
+    fsdp_backward_prefetch: Literal["BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH"] | Literal[1, 2] | None = key(
+        None,
+        "When the next unit is gathered during the backward pass. Version 2 warns and drops it.",
+        reads="str",
+        ignore_case=True,
+        cli=option("fsdp_backward_prefetch"),
+        env=_exported("BACKWARD_PREFETCH", "set", "str"),
+        facts=_V1,
     )
     fsdp_state_dict_type: (
         Literal["FULL_STATE_DICT", "LOCAL_STATE_DICT", "SHARDED_STATE_DICT"] | Literal[1, 2, 3] | None
@@ -130,8 +124,7 @@ class FsdpConfig(Section):
     )
     fsdp_use_orig_params: bool = key(
         True,
-        "Show the original parameters instead of flat ones; needed when only some are trained. Always so in "
-        "version 2.",
+        "Show the original parameters instead of flat ones; needed when only some are trained. Always so in version 2.",
         reads="bool",
         cli=option("fsdp_use_orig_params", default="true"),
         env=_exported("USE_ORIG_PARAMS"),

@@ -45,12 +45,8 @@ class Launcher(
     quiet: bool | None = key(
         None, "Exit without a traceback when the job fails.", cli=switch("quiet", default=None, short="-q")
     )
-    module: bool | None = key(
-        None, "The script is a module name.", cli=switch("module", default=None, short="-m")
-    )
-    no_python: bool | None = key(
-        None, "The script is run without python.", cli=switch("no_python", default=None)
-    )
+    module: bool | None = key(None, "The script is a module name.", cli=switch("module", default=None, short="-m"))
+    no_python: bool | None = key(None, "The script is run without python.", cli=switch("no_python", default=None))
     debug: bool | None = key(
         None,
         "Check the shapes of every collective operation.",
@@ -90,9 +86,7 @@ class Launcher(
         reads="raw",
         cli=option("num_processes", "int"),
     )
-    num_machines: int | None = key(
-        None, "Machines.", unit="machines", reads="raw", cli=option("num_machines", "int")
-    )
+    num_machines: int | None = key(None, "Machines.", unit="machines", reads="raw", cli=option("num_machines", "int"))
     num_cpu_threads_per_process: int | None = key(
         None,
         "Threads of each process; default: OMP_NUM_THREADS or 1.",
@@ -124,9 +118,7 @@ class Launcher(
         False,
         "Build a device mesh.",
         cli=switch("use_parallelism_config"),
-        env=[
-            variable("ACCELERATE_USE_PARALLELISM_CONFIG", "multi_gpu", "deepspeed", when="true", value="true")
-        ],
+        env=[variable("ACCELERATE_USE_PARALLELISM_CONFIG", "multi_gpu", "deepspeed", when="true", value="true")],
     )
     use_megatron_lm: bool = key(
         False,
@@ -147,18 +139,12 @@ class Launcher(
         "Name the main process by address and port instead of a rendezvous.",
         cli=switch("same_network"),
     )
-    machine_rank: int | None = key(
-        None, "Number of this machine.", reads="int", cli=option("machine_rank", "int")
-    )
-    main_process_ip: str | None = key(
-        None, "Address of machine 0.", reads="str", cli=option("main_process_ip")
-    )
+    machine_rank: int | None = key(None, "Number of this machine.", reads="int", cli=option("machine_rank", "int"))
+    main_process_ip: str | None = key(None, "Address of machine 0.", reads="str", cli=option("main_process_ip"))
     main_process_port: int | None = key(
         29500, "Port on machine 0; 0 picks a free one.", reads="raw", cli=option("main_process_port", "int")
     )
-    tee: str = key(
-        "0", "Streams that go to the console and to files.", cli=option("tee", short="-t", default="0")
-    )
+    tee: str = key("0", "Streams that go to the console and to files.", cli=option("tee", short="-t", default="0"))
     log_dir: str | None = key(None, "Folder of the log files.", cli=option("log_dir"))
     role: str = key("default", "Name of the workers.", cli=option("role", default="default"))
     rdzv_backend: str = key("static", "Rendezvous.", cli=option("rdzv_backend", default="static"))

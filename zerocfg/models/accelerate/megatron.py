@@ -49,9 +49,7 @@ class MegatronLmConfig(Section):
     megatron_lm_tp_degree: int = _key(
         "tp_degree", 1, "Ranks of tensor parallelism.", "int", "int", 1, "always", unit="ranks", ge=1
     )
-    megatron_lm_pp_degree: int = _key(
-        "pp_degree", 1, "Pipeline stages.", "int", "int", 1, "always", unit="ranks", ge=1
-    )
+    megatron_lm_pp_degree: int = _key("pp_degree", 1, "Pipeline stages.", "int", "int", 1, "always", unit="ranks", ge=1)
     megatron_lm_num_micro_batches: int | None = _key(
         "num_micro_batches", 1, "Micro batches in one global batch.", "int", "int", unit="micro batches", ge=1
     )

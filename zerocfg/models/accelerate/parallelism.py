@@ -68,8 +68,7 @@ class ParallelismConfig(Section):
     )
     parallelism_config_cp_size: int = key(
         1,
-        "Ranks that share one sequence by context parallelism (FSDP version 2). A quoted number breaks the "
-        "launch.",
+        "Ranks that share one sequence by context parallelism (FSDP version 2). A quoted number breaks the launch.",
         unit="ranks",
         ge=1,
         reads="raw",
@@ -92,8 +91,7 @@ class ParallelismConfig(Section):
     )
     parallelism_config_sp_size: int = key(
         1,
-        "Ranks that share one sequence by Ulysses sequence parallelism (DeepSpeed). A quoted number breaks "
-        "the launch.",
+        "Ranks that share one sequence by Ulysses sequence parallelism (DeepSpeed). A quoted number breaks the launch.",
         unit="ranks",
         ge=1,
         reads="raw",

@@ -10,9 +10,7 @@ from typing import ClassVar, Literal
 
 from zerocfg.models.base import Section, key
 
-_COMPUTED = (
-    "the launcher computes it from num_processes, num_machines, machine_rank and the main process address"
-)
+_COMPUTED = "the launcher computes it from num_processes, num_machines, machine_rank and the main process address"
 
 
 class Torchrun(Section):
@@ -22,12 +20,8 @@ class Torchrun(Section):
     source: ClassVar[str] = "torch/distributed/run.py"
     library: ClassVar[str] = "torch"
 
-    nnodes: str = key(
-        "1:1", "Machines, or smallest and largest number of them.", facts={"computed": _COMPUTED}
-    )
-    nproc_per_node: str = key(
-        "1", "Processes on each machine.", unit="processes", facts={"computed": _COMPUTED}
-    )
+    nnodes: str = key("1:1", "Machines, or smallest and largest number of them.", facts={"computed": _COMPUTED})
+    nproc_per_node: str = key("1", "Processes on each machine.", unit="processes", facts={"computed": _COMPUTED})
     node_rank: int = key(0, "Number of this machine.", facts={"computed": _COMPUTED})
     master_addr: str = key("127.0.0.1", "Address of machine 0.", facts={"computed": _COMPUTED})
     master_port: int | None = key(None, "Port on machine 0.", facts={"computed": _COMPUTED})

@@ -23,9 +23,7 @@ class Checkpoints(Section):
     save_only_model: bool = switch(
         False, "Leave out optimizer state: not resumable. Without effect when ZeRO-3 saves shards."
     )
-    save_on_each_node: bool = switch(
-        False, "Every machine writes, for machines without a common file system."
-    )
+    save_on_each_node: bool = switch(False, "Every machine writes, for machines without a common file system.")
     enable_jit_checkpoint: bool = switch(False, "Save once more when the job is told to end.")
     load_best_model_at_end: bool = switch(
         False, "Load the best checkpoint in the end; eval_strategy must equal save_strategy, or that be best."
@@ -46,16 +44,12 @@ class Evaluation(Section):
         None, "Distance of evaluations; default: logging_steps.", unit="steps or fraction"
     )
     eval_delay: float = number(0, "Steps or epochs before the first evaluation.")
-    per_device_eval_batch_size: int = integer(
-        8, "Samples of one rank in one forward pass.", unit="samples", ge=1
-    )
+    per_device_eval_batch_size: int = integer(8, "Samples of one rank in one forward pass.", unit="samples", ge=1)
     prediction_loss_only: bool = switch(False, "Keep the loss alone.")
     eval_on_start: bool = switch(False, "Evaluate before training.")
     eval_do_concat_batches: bool = switch(True, "Join the batches of predictions.")
     eval_use_gather_object: bool = switch(False, "Gather nested objects.")
-    eval_accumulation_steps: int | None = integer(
-        None, "Steps after which predictions move to the host.", unit="steps"
-    )
+    eval_accumulation_steps: int | None = integer(None, "Steps after which predictions move to the host.", unit="steps")
     include_for_metrics: list[str] = items([], "Further inputs of compute_metrics.")
     batch_eval_metrics: bool = switch(False, "Compute metrics batch by batch.")
 
@@ -68,9 +62,7 @@ class Logging(Section):
     logging_first_step: bool = switch(False, "Log the first step too.")
     log_on_each_node: bool = switch(True, "Log on every machine.")
     logging_nan_inf_filter: bool = switch(True, "Leave NaN and infinity out of the logged loss.")
-    include_num_input_tokens_seen: Literal["no", "all", "non_padding"] | bool = switch(
-        "no", "Count input tokens."
-    )
+    include_num_input_tokens_seen: Literal["no", "all", "non_padding"] | bool = switch("no", "Count input tokens.")
     log_level: LogLevel = text("passive", "Log level of rank 0.")
     log_level_replica: LogLevel = text("warning", "Log level of the other ranks.")
     disable_tqdm: bool | None = optional_switch(None, "No progress bar.")
@@ -84,8 +76,6 @@ class Logging(Section):
     hub_token: str | None = text(None, "Token of the Hub; it does not belong in a file.")
     hub_private_repo: bool | None = optional_switch(None, "Make the repository private.")
     hub_model_id: str | None = text(None, "Name of the repository.")
-    hub_strategy: Literal["end", "every_save", "checkpoint", "all_checkpoints"] = text(
-        "every_save", "When to upload."
-    )
+    hub_strategy: Literal["end", "every_save", "checkpoint", "all_checkpoints"] = text("every_save", "When to upload.")
     hub_always_push: bool = switch(False, "Upload even while the last upload runs.")
     hub_revision: str | None = text(None, "Branch to upload to.")

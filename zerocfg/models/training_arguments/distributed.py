@@ -30,8 +30,7 @@ class TrainerFsdpConfig(Section):
     )
     cpu_offload: bool = key(
         False,
-        "Keep parameters, gradients and optimizer state in host memory; accelerate's name for it is "
-        "offload_params.",
+        "Keep parameters, gradients and optimizer state in host memory; accelerate's name for it is offload_params.",
         reads="truth",
         aliases=("fsdp_cpu_offload",),
     )
@@ -91,9 +90,7 @@ class TrainerFsdpConfig(Section):
     xla_fsdp_settings: dict[str, Any] | None = key(
         None, "Arguments of XLA's FSDP.", reads="raw", aliases=("fsdp_xla_fsdp_settings",)
     )
-    xla_fsdp_v2: bool = key(
-        False, "Second version of XLA's FSDP.", reads="truth", aliases=("fsdp_xla_fsdp_v2",)
-    )
+    xla_fsdp_v2: bool = key(False, "Second version of XLA's FSDP.", reads="truth", aliases=("fsdp_xla_fsdp_v2",))
     xla_fsdp_grad_ckpt: bool = key(
         False, "Recompute activations under XLA.", reads="truth", aliases=("fsdp_xla_fsdp_grad_ckpt",)
     )
@@ -134,9 +131,7 @@ class Distributed(Section):
         None, "Settings of FSDP, without effect when fsdp is not set."
     )
     accelerator_config: AcceleratorSettings | str | None = mapping(None, "Settings of Accelerator().")
-    parallelism_config: None = key(
-        None, "An object that only a script can make.", cli={"type": "ParallelismConfig"}
-    )
+    parallelism_config: None = key(None, "An object that only a script can make.", cli={"type": "ParallelismConfig"})
     ddp_backend: Literal["nccl", "gloo", "mpi", "xccl", "hccl", "cncl", "mccl"] | None = text(
         None, "Collective library; default: by device."
     )

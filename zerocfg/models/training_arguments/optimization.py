@@ -104,12 +104,9 @@ class Optimization(Section):
     )
     optim: OptimizerName = text(
         "adamw_torch_fused",
-        "Optimizer; an optimizer in the DeepSpeed file, or CPU offload of optimizer state, silently "
-        "replaces it.",
+        "Optimizer; an optimizer in the DeepSpeed file, or CPU offload of optimizer state, silently replaces it.",
     )
-    optim_args: str | None = text(
-        None, "Further arguments of the optimizer: `name=value` separated by commas."
-    )
+    optim_args: str | None = text(None, "Further arguments of the optimizer: `name=value` separated by commas.")
     optim_target_modules: str | list[str] | None = text(None, "Modules that GaLore or APOLLO work on.")
     weight_decay: float = number(0.0, "Weight decay.")
     adam_beta1: float = number(0.9, "Decay of Adam's first moment.")

@@ -18,9 +18,7 @@ class Precision(Section):
     fp16: bool = switch(False, "fp16 training; refused together with bf16.")
     bf16_full_eval: bool = switch(False, "Evaluate entirely in bf16.")
     fp16_full_eval: bool = switch(False, "Evaluate entirely in fp16.")
-    tf32: bool | None = optional_switch(
-        None, "TF32 matrix products; true is refused where the device has none."
-    )
+    tf32: bool | None = optional_switch(None, "TF32 matrix products; true is refused where the device has none.")
     activation_checkpointing: bool | None = switch(
         None, "Recompute activations in the backward pass. Refused together with that of FSDP."
     )

@@ -42,14 +42,10 @@ class Removed(Section):
     push_to_hub_model_id: Any = _gone("write hub_model_id", "hub_model_id")
     push_to_hub_organization: Any = _gone("put the organization into hub_model_id", "hub_model_id")
     push_to_hub_token: Any = _gone("write hub_token, or log in", "hub_token")
-    include_tokens_per_second: Any = _gone(
-        "write include_num_input_tokens_seen", "include_num_input_tokens_seen"
-    )
+    include_tokens_per_second: Any = _gone("write include_num_input_tokens_seen", "include_num_input_tokens_seen")
     per_gpu_train_batch_size: Any = _gone("write per_device_train_batch_size", "per_device_train_batch_size")
     per_gpu_eval_batch_size: Any = _gone("write per_device_eval_batch_size", "per_device_eval_batch_size")
     split_batches: Any = _gone("write accelerator_config.split_batches", "accelerator_config.split_batches")
-    dispatch_batches: Any = _gone(
-        "write accelerator_config.dispatch_batches", "accelerator_config.dispatch_batches"
-    )
+    dispatch_batches: Any = _gone("write accelerator_config.dispatch_batches", "accelerator_config.dispatch_batches")
     xpu_backend: Any = _gone("write ddp_backend", "ddp_backend")
     sharded_ddp: Any = _gone("write fsdp", "fsdp")

@@ -119,7 +119,8 @@ def _kept(name: str) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     if name in TrainingArguments.model_fields:
         extra = TrainingArguments.model_fields[name].json_schema_extra
-        known = extra["x-zerocfg"] if isinstance(extra, dict) else {}
+        stated = extra.get("x-zerocfg") if isinstance(extra, dict) else None
+        known = stated if isinstance(stated, dict) else {}
         facts.update({fact: value for fact, value in known.items() if fact in ("deprecated", "renamed_to")})
     if name in DEPRECATED:
         _, facts["deprecated"], facts["renamed_to"] = DEPRECATED[name]
