@@ -56,7 +56,9 @@ def _entry(entry: Entry, mapping: Mapping, section: Section, schema: Schema, pat
     key = section.key(entry.key)
     if key is None:
         if not section.open:
-            kind = "unknown-ignored" if section.unknown == "ignored" else "unknown-crash"
+            # DeepSpeed's typed sections drop whatever is "auto" before they look at its key.
+            dropped = value == "auto" and section.facts.get("library") == "deepspeed"
+            kind = "unknown-ignored" if section.unknown == "ignored" or dropped else "unknown-crash"
             yield Issue(kind, path, entry, value, "", None, section, suggest(entry.key, section, schema))
         return
     for fact, kind in (("removed", "removed"), ("deprecated", "deprecated"), ("inert", "inert")):
@@ -118,6 +120,8 @@ def refusal(key: Key, value: Any) -> Reason | None:
         return None
     if value is None:
         return None if key.nullable or reads != "lax" else ("null", "is null, which is not allowed here")
+    if isinstance(value, bool) and key.facts.get("no_bool"):
+        return ("type", "is true or false, not a number")
     first: Reason | None = None
     for branch in key.scalars:
         reason = _refused(branch, value, reads, key.facts.get("ignore_case", False))

@@ -22,6 +22,7 @@ on a property
                     "str", "true" (only the word true, in any case, is True), "truth" (Python's truth: any
                     text is True)
     ``default_before``  former defaults: {first release with the next default: the default until then}
+    ``no_bool``     true and false are refused although the conversion would take them for 1 and 0
     ``ignore_case`` the value is brought to one case before it is compared
     ``cli``         the launcher's option: {"flags", "type", "default", "choices", "action"}; see
                     accelerate/facts.py

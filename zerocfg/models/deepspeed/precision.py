@@ -23,7 +23,7 @@ class Fp16(Strict):
     )
     auto_cast: bool = key(False, "Cast the inputs of the model to fp16.")
     loss_scale: Annotated[float, Ge(0), Field(allow_inf_nan=False)] = key(
-        0, "Static loss scale; 0 is dynamic scaling. A bool is refused."
+        0, "Static loss scale; 0 is dynamic scaling. A bool is refused.", facts={"no_bool": True}
     )
     initial_scale_power: int = key(16, "The dynamic scale starts at 2 to this power.", unit="power of 2")
     loss_scale_window: int = key(
