@@ -26,9 +26,7 @@ def cases(count: int) -> list[Case]:
 
 
 def _case(chance: random.Random) -> Case:
-    kind = chance.choices(("yaml", "yaml+json", "trainer", "raw", "raw+json", "launch"), (5, 5, 6, 3, 3, 5))[
-        0
-    ]
+    kind = chance.choices(("yaml", "yaml+json", "trainer", "raw", "raw+json", "launch"), (5, 5, 6, 3, 3, 5))[0]
     if kind == "launch":
         return _case_of(_any_yaml(chance), None, _flags(chance), {}, None, None)
     consumer = "accelerate" if kind.startswith("raw") else "transformers"
@@ -44,9 +42,7 @@ def _case(chance: random.Random) -> Case:
     return _case_of(yaml_lines, config, [], arguments, consumer, "accelerate" if with_file else None)
 
 
-def _case_of(
-    yaml: str | None, config: Any, flags: list[str], arguments: Any, consumer: Any, route: Any
-) -> Case:
+def _case_of(yaml: str | None, config: Any, flags: list[str], arguments: Any, consumer: Any, route: Any) -> Case:
     text = None if config is None else json.dumps(config)
     flags = ["--config_file", "acc.yaml", *flags] if yaml is not None else []
     return {
@@ -169,14 +165,12 @@ def _any_yaml(chance: random.Random) -> str:
         sections["megatron_lm_config"] = {"megatron_lm_tp_degree": "2", "pp_degree": "2"}
     if chance.random() < 0.12:
         sections["parallelism_config"] = {
-            chance.choice(
-                ["parallelism_config_sp_size", "dp_shard_size", "parallelism_config_cp_size"]
-            ): chance.choice(["2", "1", "'2'"])
+            chance.choice(["parallelism_config_sp_size", "dp_shard_size", "parallelism_config_cp_size"]): chance.choice(
+                ["2", "1", "'2'"]
+            )
         }
     if chance.random() < 0.12:
-        sections["dynamo_config"] = {
-            chance.choice(["dynamo_backend", "backend"]): chance.choice(["INDUCTOR", "foo"])
-        }
+        sections["dynamo_config"] = {chance.choice(["dynamo_backend", "backend"]): chance.choice(["INDUCTOR", "foo"])}
     if chance.random() < 0.06:
         top["deepspeed_config"] = chance.choice(["ds.json", "[1]", "null"])
         sections.pop("deepspeed_config", None)
@@ -271,18 +265,14 @@ def _deepspeed(chance: random.Random, arguments: dict[str, Any], consumer: str) 
         chance,
         config,
         0.85,
-        train_micro_batch_size_per_gpu=[
-            mostly(arguments.get("per_device_train_batch_size", 8), 3, "2", None)
-        ],
+        train_micro_batch_size_per_gpu=[mostly(arguments.get("per_device_train_batch_size", 8), 3, "2", None)],
         gradient_accumulation_steps=[mostly(arguments.get("gradient_accumulation_steps", 1), 3, "1")],
         train_batch_size=["auto", "auto", "auto", 16 if consumer == "transformers" else "auto"],
     )
     _maybe(chance, config, 0.6, gradient_clipping=[mostly(arguments.get("max_grad_norm", 1.0), 0.1, None)])
     config["zero_optimization"] = _zero(chance)
     if chance.random() < 0.6:
-        config["bf16"] = {
-            "enabled": mostly(bool(arguments.get("bf16", consumer != "transformers")), True, False)
-        }
+        config["bf16"] = {"enabled": mostly(bool(arguments.get("bf16", consumer != "transformers")), True, False)}
     if chance.random() < 0.3:
         config["fp16"] = {"enabled": mostly(False, True)}
         _maybe(chance, config["fp16"], 0.2, loss_scale=[0], auto_cast=["auto", False])

@@ -91,9 +91,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Case, Any]]:
     }
     command = [sys.executable, str(Path(__file__).with_name("worker.py")), "cases.json", "results.json"]
     with (folder / "log").open("w") as log:
-        done = subprocess.run(
-            command, cwd=folder, env=environment, stdout=log, stderr=log, check=False, timeout=900
-        )
+        done = subprocess.run(command, cwd=folder, env=environment, stdout=log, stderr=log, check=False, timeout=900)
     assert done.returncode == 0, (folder / "log").read_text()[-3000:]
     return list(zip(chosen, json.loads((folder / "results.json").read_text()), strict=True))
 
@@ -155,23 +153,14 @@ def ending(failures: list[Failure], real: Any) -> str:
 def failures_differ(predicted: Effective, real: Any) -> list[str]:
     """The first predicted failure is the real error: same phase, same words; or there is neither."""
     error = real.get("error")
-    if (
-        real.get("phase") == "parse"
-        and error
-        and re.search("ValidationError", error)
-        and not earlier(predicted)
-    ):
+    if real.get("phase") == "parse" and error and re.search("ValidationError", error) and not earlier(predicted):
         return []  # a single key's type or range: the catalog's matter
     first = predicted.failures[0] if predicted.failures else None
     if first is None:
         return [] if error is None else [f"not predicted ({real['phase']}): {error[:300]}"]
     if error is None:
-        return [
-            f"predicted {first.kind} ({first.phase}), but it runs ({real['phase']}): {first.message[:200]}"
-        ]
-    wrong = (
-        [] if first.phase == real["phase"] else [f"{first.kind}: phase {first.phase}, really {real['phase']}"]
-    )
+        return [f"predicted {first.kind} ({first.phase}), but it runs ({real['phase']}): {first.message[:200]}"]
+    wrong = [] if first.phase == real["phase"] else [f"{first.kind}: phase {first.phase}, really {real['phase']}"]
     if not re.search(SAYS[first.kind], error):
         wrong.append(f"predicted {first.kind}: {first.message[:200]}; really: {error[:300]}")
     if first.kind == "trainer-mismatch":
@@ -189,11 +178,7 @@ def environment_differs(predicted: Effective, real: Any) -> list[str]:
     exported = real.get("environment")
     if exported is None:
         return []
-    found = {
-        name: setting.value
-        for name, setting in predicted.environment.items()
-        if name in exported or own(name)
-    }
+    found = {name: setting.value for name, setting in predicted.environment.items() if name in exported or own(name)}
     wrong = [
         f"{name}: predicted {found.get(name)!r}, exported {exported.get(name)!r}"
         for name in sorted(set(found) | set(exported))
@@ -204,9 +189,7 @@ def environment_differs(predicted: Effective, real: Any) -> list[str]:
 
 
 def own(name: str) -> bool:
-    return name.startswith(
-        ("ACCELERATE_", "FSDP_", "MEGATRON_LM_", "PARALLELISM_CONFIG_", "CUDA_VIS", "MASTER_")
-    )
+    return name.startswith(("ACCELERATE_", "FSDP_", "MEGATRON_LM_", "PARALLELISM_CONFIG_", "CUDA_VIS", "MASTER_"))
 
 
 def settings_differ(predicted: Effective, consumer: str, real: Any) -> list[str]:
@@ -235,9 +218,7 @@ def leaves(data: Any, prefix: str) -> Any:
 
 def show(predicted: Effective, name: str) -> str:
     setting = predicted.get(name)
-    return (
-        "nothing" if setting is None else f"{setting.value!r} ({setting.origin.kind} {setting.origin.note})"
-    )
+    return "nothing" if setting is None else f"{setting.value!r} ({setting.origin.kind} {setting.origin.note})"
 
 
 UNKNOWABLE = ("scheduler.params.total_num_steps", "scheduler.params.warmup_num_steps")
@@ -261,9 +242,7 @@ def written(predicted: Effective, consumer: str, name: str, value: Any) -> bool:
     if value is None and "arithmetic" in setting.origin.note:
         return True
     before = [setting.value]
-    if setting.overridden and (
-        setting.origin == setting.overridden[0].origin or "deepspeed" in setting.origin.note
-    ):
+    if setting.overridden and (setting.origin == setting.overridden[0].origin or "deepspeed" in setting.origin.note):
         before.append(setting.overridden[0].value)
     return any(same(known, value) for known in before)
 
@@ -273,9 +252,7 @@ def parsed_differs(predicted: Effective, parsed: dict[str, Any]) -> list[str]:
     wrong = []
     for name, value in parsed.items():
         spelled = (
-            name
-            if name in predicted.settings
-            else name.replace("zero_optimization.", "zero_optimization.stage3_")
+            name if name in predicted.settings else name.replace("zero_optimization.", "zero_optimization.stage3_")
         )
         if spelled not in predicted.settings or isinstance(value, dict) or value is None:
             continue
@@ -298,9 +275,7 @@ def test_defaults_are_the_engines() -> None:
         "print('\\n'+json.dumps(Z().model_dump(mode='json')))"
     )
     environment = {**os.environ, "DS_ACCELERATOR": "cpu"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     real = json.loads(done.stdout.strip().splitlines()[-1])
     for name, value in engine.DEFAULTS.items():
         section, _, key = name.partition(".")

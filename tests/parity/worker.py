@@ -119,9 +119,7 @@ def play(case: dict[str, Any], seen: dict[str, Any], libraries: dict[str, Any]) 
     world = 1
     if case["yaml"] is not None:
         environment, world = launched(case["flags"], libraries)
-        seen["environment"] = {
-            name: value for name, value in environment.items() if name.startswith(EXPORTED)
-        }
+        seen["environment"] = {name: value for name, value in environment.items() if name.startswith(EXPORTED)}
         os.environ.update(environment)
     seen["world"] = world
     if case["consumer"] is None:
@@ -142,9 +140,7 @@ def launched(flags: list[str], libraries: dict[str, Any]) -> tuple[dict[str, str
 
     def torchrun(environment: dict[str, str], args: Any) -> None:
         result["environment"] = environment
-        result["world"] = libraries["local_size"](args.nproc_per_node) * int(
-            getattr(args, "nnodes", None) or 1
-        )
+        result["world"] = libraries["local_size"](args.nproc_per_node) * int(getattr(args, "nnodes", None) or 1)
 
     def deepspeed(args: Any) -> None:
         command, environment = launch.prepare_deepspeed_cmd_env(args)

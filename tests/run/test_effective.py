@@ -117,9 +117,7 @@ def test_unknown_values_refuse_nothing() -> None:
         ' "optimizer": {"type": "AdamW", "params": {"lr": 0.1}}, "zero_optimization": {"stage": 3}}'
     )
     unknown = dict.fromkeys(("per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate"), UNKNOWN)
-    effective = compute(
-        run(consumer="transformers", deepspeed=config, deepspeed_route="trainer", arguments=unknown)
-    )
+    effective = compute(run(consumer="transformers", deepspeed=config, deepspeed_route="trainer", arguments=unknown))
     assert effective.failures == []
     effective = compute(run(consumer="deepspeed", deepspeed=config, deepspeed_route="engine"))
     assert effective.failures == []
@@ -178,7 +176,9 @@ def test_use_cpu_variable_turns_deepspeed_off() -> None:
 
 
 def test_inline_deepspeed_of_a_recipe() -> None:
-    recipe = "bf16: true\ndeepspeed:\n  zero_optimization: {stage: 2}\n  train_batch_size: auto\n  bf16: {enabled: auto}\n"
+    recipe = (
+        "bf16: true\ndeepspeed:\n  zero_optimization: {stage: 2}\n  train_batch_size: auto\n  bf16: {enabled: auto}\n"
+    )
     effective = compute(run(consumer="transformers", recipe=recipe))
     stage = effective.get("zero_optimization.stage")
     assert stage is not None

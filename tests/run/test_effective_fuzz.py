@@ -25,7 +25,12 @@ values = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abc"), inner, max_size=2)
 )
 names = {name.split(".")[0] for name in DEFAULTS} | set(REMOVED) | {"optimizer", "scheduler", "checkpoint", "a.b"}
-batches = {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "sequence_parallel_size"}
+batches = {
+    "train_batch_size",
+    "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps",
+    "sequence_parallel_size",
+}
 inner_names = {name.split(".")[1] for name in DEFAULTS if "." in name} | {"params", "device", "offload_param"}
 sections = st.one_of(values, st.dictionaries(st.sampled_from(sorted(inner_names)), values, max_size=5))
 deepspeed = st.one_of(values, st.dictionaries(st.sampled_from(sorted(names | batches)), sections, max_size=8))

@@ -80,9 +80,7 @@ def arguments_of(run: Run) -> Arguments:
     found = Arguments({}, complete)
     for name, (kind, default) in FIELDS.items():
         setting = (
-            _default(run, name, default)
-            if complete
-            else Setting(UNKNOWN, Origin("computed", "set in the script"))
+            _default(run, name, default) if complete else Setting(UNKNOWN, Origin("computed", "set in the script"))
         )
         if name in recipe:
             setting = _from_recipe(found, run, name, kind, recipe[name], setting)
@@ -167,6 +165,5 @@ def recipe_environment(run: Run) -> dict[str, Setting]:
     if run.consumer != "trl" or not isinstance(env, dict):
         return {}
     return {
-        str(key): Setting(str(value), Origin("file", file=file, path=("env", str(key))))
-        for key, value in env.items()
+        str(key): Setting(str(value), Origin("file", file=file, path=("env", str(key)))) for key, value in env.items()
     }

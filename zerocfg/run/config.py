@@ -6,12 +6,15 @@ every value came from. Names are dotted (``zero_optimization.stage``), as in the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zerocfg.run.model import UNKNOWN, Origin, Setting, SourceFile
-from zerocfg.source.node import Path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from zerocfg.source.node import Path
 
 VERSIONS = {"accelerate": "1.15.0", "transformers": "5.23.0", "deepspeed": "0.19.8", "trl": "1.16.0"}
 """The releases whose behaviour the modules of this package predict."""
@@ -26,6 +29,11 @@ class NotAMappingError(Exception):
         super().__init__(f"`{name}` is {describe(value)}, not a mapping")
         self.name = name
         self.value = value
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The words of a text: how long lists of names are written here."""
+    return tuple(text.split())
 
 
 def describe(value: Any) -> str:
@@ -55,7 +63,7 @@ def in_file(file: SourceFile | None, path: Path) -> Origin:
 
 
 class Config:
-    """The nested dict with origins. ``origin`` gives the origin of a value that nobody has touched since it was read."""
+    """The nested dict with origins. ``origin`` gives the origin of a value that nobody changed since it was read."""
 
     def __init__(self, data: dict[str, Any], origin: Callable[[Path], Origin]) -> None:
         self.data = deepcopy(data)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from zerocfg.run.config import describe
 from zerocfg.run.model import UNKNOWN, Setting
+from zerocfg.run.namespace import spelled
 from zerocfg.run.options import OPTIONS, TOP_LEVEL
 
 if TYPE_CHECKING:
-    from zerocfg.run.launcher import Namespace
+    from zerocfg.run.namespace import Namespace
 
 Ignore = Callable[[str, str, tuple[str, ...], "Setting | None"], None]
 
@@ -56,8 +57,6 @@ def report_dead(data: dict[str, Any], arguments: Namespace, ignore: Ignore) -> N
 
 
 def _report_key(section: str, key: str, value: Any, arguments: Namespace, ignore: Ignore) -> None:
-    from zerocfg.run.launcher import spelled
-
     name = spelled(section, key)
     if name in NVME:
         message = f'accelerate\'s launcher exports no variable for `{key}`; the job sees the path "none"'
@@ -84,15 +83,11 @@ def _report_unused(data: dict[str, Any], arguments: Namespace, ignore: Ignore) -
     distributed = any(arguments.get(name) for name in (*SECTION_OF.values(), "multi_gpu"))
     if data.get("use_cpu") is True and distributed and arguments.get("cpu") is not True:
         kind = data.get("distributed_type")
-        ignore(
-            "use-cpu-ignored", f"`use_cpu` has no effect with distributed_type: {kind!r}", ("use_cpu",), None
-        )
+        ignore("use-cpu-ignored", f"`use_cpu` has no effect with distributed_type: {kind!r}", ("use_cpu",), None)
     dynamo = data.get("dynamo_config")
     if isinstance(dynamo, dict) and dynamo and arguments.get("use_deepspeed") and not arguments.get("cpu"):
         ignore("dynamo-ignored", "the DeepSpeed launcher exports no dynamo setting", ("dynamo_config",), None)
     precision = arguments.get("mixed_precision")
     fp8 = data.get("fp8_config")
     if isinstance(fp8, dict) and fp8 and precision is not UNKNOWN and str(precision).lower() != "fp8":
-        ignore(
-            "fp8-ignored", "`fp8_config` has no effect without mixed_precision: fp8", ("fp8_config",), None
-        )
+        ignore("fp8-ignored", "`fp8_config` has no effect without mixed_precision: fp8", ("fp8_config",), None)

@@ -7,18 +7,20 @@ files (a value set in the script, a shell variable) stays UNKNOWN and refuses no
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zerocfg.run import engine
 from zerocfg.run.arguments import Arguments, arguments_of, recipe_environment
 from zerocfg.run.config import Config, NotAMappingError, default_of, describe, product
-from zerocfg.run.launcher import Launch
 from zerocfg.run.model import UNKNOWN, Effective, Failure, Ignored, Origin, Phase, Run, Setting
 from zerocfg.run.plugin import Environment, Plugin, build, look_at_stage, set_mixed_precision
 from zerocfg.run.prepare import IN_SCRIPT, Prepared, prepare, text_batches
 from zerocfg.run.starters import launch_of
 from zerocfg.run.trainer import Matching, both_precisions, finalize, process, refused_arguments
-from zerocfg.source.node import Path
+
+if TYPE_CHECKING:
+    from zerocfg.run.namespace import Launch
+    from zerocfg.source.node import Path
 
 MICRO, STEPS, TRAIN = engine.MICRO, engine.STEPS, engine.TRAIN
 
@@ -193,9 +195,7 @@ class _Road:
     def _config(self, route: str | None) -> Config | None:
         """The DeepSpeed config that reaches the process over ``route``; None when there is none to read."""
         run = self.run
-        inline = (
-            run.recipe.data().get("deepspeed") if run.recipe and isinstance(run.recipe.data(), dict) else None
-        )
+        inline = run.recipe.data().get("deepspeed") if run.recipe and isinstance(run.recipe.data(), dict) else None
         if run.deepspeed is None and isinstance(inline, dict) and route in ("trainer", None):
             return Config(inline, lambda path: Origin("file", file=run.recipe, path=("deepspeed", *path)))
         file = run.deepspeed

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from zerocfg.run.config import AUTO, Config, any_unknown, default_of
+from zerocfg.run.config import AUTO, Config, any_unknown, default_of, words
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
 
 TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
@@ -49,10 +49,10 @@ DEFAULTS: dict[str, Any] = {
 STRICT = ("zero_optimization", "fp16", "bf16")
 """Sections whose reader drops a literal "auto", so that the default applies without a word."""
 
-REMOVED = (
+REMOVED = words(
     "nebula compression_training amp quantize_training sparse_gradients eigenvalue sparse_attention elasticity "
     "graph_harvesting curriculum_learning progressive_layer_drop"
-).split()
+)
 REMOVED_ZERO = ("mics_shard_size", "mics_hierarchical_params_gather", "zeropp_loco_param")
 
 TRUE_WORDS = ("true", "yes", "on", "y", "t", "1")
@@ -95,9 +95,7 @@ def late_refusals(config: Config) -> list[Failure]:
         and number(zero.get("stage")) == 3
     ):
         message = "gradient_allreduce_op='sum' is not supported with ZeRO stage 3"
-        found.append(
-            Failure("ds-allreduce-sum", "parse", message, (_origin(config, "gradient_allreduce_op"),))
-        )
+        found.append(Failure("ds-allreduce-sum", "parse", message, (_origin(config, "gradient_allreduce_op"),)))
     return found + _low_precision_masters(config, zero)
 
 
@@ -163,9 +161,7 @@ def batch(config: Config, world_size: Setting) -> tuple[dict[str, Setting], list
     """
     found = {name: config.setting(name) for name in (TRAIN, MICRO, STEPS)}
     values = {name: setting.value if setting else None for name, setting in found.items()}
-    settings = {
-        name: setting for name, setting in found.items() if setting is not None and setting.value is not None
-    }
+    settings = {name: setting for name, setting in found.items() if setting is not None and setting.value is not None}
     places = tuple(setting.origin for setting in settings.values())
     texts = [name for name, value in values.items() if isinstance(value, (str, list, dict))]
     if texts:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.run.config import any_unknown, default_of, describe
+from zerocfg.run.config import any_unknown, default_of, describe, words
 from zerocfg.run.model import UNKNOWN, Origin, Setting
+from zerocfg.run.namespace import ranks
 from zerocfg.run.options import DYNAMO_BACKENDS, PRECISIONS
 
 if TYPE_CHECKING:
-    from zerocfg.run.launcher import Launch, Namespace
+    from zerocfg.run.namespace import Launch, Namespace
 
 Fail = Callable[..., None]
 
@@ -38,10 +39,10 @@ _AS_WRITTEN = (
     "deepspeed_moe_layer_cls_names",
 )
 
-FSDP_ALWAYS = (
+FSDP_ALWAYS = words(
     "reshard_after_forward offload_params forward_prefetch use_orig_params cpu_ram_efficient_loading "
     "sync_module_states activation_checkpointing activation_checkpointing_offload"
-).split()
+)
 FSDP_IF_SET = {
     "auto_wrap_policy": "FSDP_AUTO_WRAP_POLICY",
     "transformer_layer_cls_to_wrap": "FSDP_TRANSFORMER_CLS_TO_WRAP",
@@ -49,16 +50,16 @@ FSDP_IF_SET = {
     "state_dict_type": "FSDP_STATE_DICT_TYPE",
     "ignored_modules": "FSDP_IGNORED_MODULES",
 }
-MEGATRON_ALWAYS = "tp_degree use_custom_fsdp pp_degree gradient_clipping".split()
-MEGATRON_IF_SET = (
+MEGATRON_ALWAYS = words("tp_degree use_custom_fsdp pp_degree gradient_clipping")
+MEGATRON_IF_SET = words(
     "no_load_optim eod_mask_loss no_save_optim optimizer_cpu_offload use_precision_aware_optimizer "
     "overlap_cpu_optimizer_d2h_h2d decoder_last_pipeline_num_layers num_micro_batches sequence_parallelism "
     "recompute_activations use_distributed_optimizer recompute_granularity recompute_method recompute_num_layers "
     "attention_backend expert_model_parallel_size context_parallel_size attention_dropout hidden_dropout "
     "attention_softmax_in_fp32 expert_tensor_parallel_size calculate_per_token_loss use_rotary_position_embeddings"
-).split()
-PARALLELISM = "dp_replicate_size dp_shard_size tp_size cp_size cp_backend sp_size sp_backend".split()
-SEQUENCE = "sp_seq_length sp_seq_length_is_variable sp_attn_implementation".split()
+)
+PARALLELISM = words("dp_replicate_size dp_shard_size tp_size cp_size cp_backend sp_size sp_backend")
+SEQUENCE = words("sp_seq_length sp_seq_length_is_variable sp_attn_implementation")
 
 
 def start(arguments: Namespace, launch: Launch, has_file: bool, section: Any, fail: Fail) -> None:
@@ -120,15 +121,11 @@ class _Exporter:
     # -- processes and network ---------------------------------------------------------------------------------
 
     def processes(self, launcher: str) -> Setting:
-        from zerocfg.run.launcher import ranks
-
         setting = self.arguments.setting("num_processes")
         if launcher == "simple":
             if self.arguments.get("mpirun_hostfile") is not None:
                 return setting
-            return Setting(
-                1, Origin("computed", "accelerate's simple launcher starts one process"), (setting,)
-            )
+            return Setting(1, Origin("computed", "accelerate's simple launcher starts one process"), (setting,))
         machines = self.arguments.get("num_machines")
         total = ranks(self.arguments)
         if total == setting.value:
@@ -177,9 +174,7 @@ class _Exporter:
         fields = [str(key) for key in section]
         if "mixed_precision from file" in self.arguments.flags:
             fields.append("mixed_precision")
-        self.put_text(
-            "ACCELERATE_CONFIG_DS_FIELDS", ",".join(fields).lower(), "the keys of `deepspeed_config`"
-        )
+        self.put_text("ACCELERATE_CONFIG_DS_FIELDS", ",".join(fields).lower(), "the keys of `deepspeed_config`")
         self.put_text("ACCELERATE_USE_DEEPSPEED", "true", "the DeepSpeed launcher")
         for option, variable in DEEPSPEED_VARIABLES.items():
             if self.arguments.get(option) is not None:
@@ -258,9 +253,7 @@ class _Exporter:
             self.launch.environment["ACCELERATE_MIXED_PRECISION"] = setting
             return
         if not isinstance(value, str):
-            message = (
-                f"mixed_precision is {describe(value)}; accelerate calls .lower() on it. Quote the word: 'no'"
-            )
+            message = f"mixed_precision is {describe(value)}; accelerate calls .lower() on it. Quote the word: 'no'"
             self.fail("mixed-precision-type", message, setting.origin)
             self.launch.mixed_precision = Setting(UNKNOWN, setting.origin, setting.overridden)
             return
@@ -292,9 +285,7 @@ class _Exporter:
                 )
                 continue
             for direction, text in zip(("FPROP", "DGRAD", "WGRAD"), parts, strict=False):
-                self.launch.environment[f"ACCELERATE_FP8_OVERRIDE_{direction}"] = Setting(
-                    text, setting.origin
-                )
+                self.launch.environment[f"ACCELERATE_FP8_OVERRIDE_{direction}"] = Setting(text, setting.origin)
 
     def _dynamo(self) -> None:
         backend = self.arguments.setting("dynamo_backend")
@@ -303,14 +294,10 @@ class _Exporter:
                 self.fail("dynamo-backend", f"dynamo backend is {describe(backend.value)}", backend.origin)
                 return
             if backend.value.lower() not in DYNAMO_BACKENDS:
-                self.fail(
-                    "dynamo-backend", f"Unknown dynamo backend: {backend.value.upper()}", backend.origin
-                )
+                self.fail("dynamo-backend", f"Unknown dynamo backend: {backend.value.upper()}", backend.origin)
                 return
         text = backend.value.upper() if isinstance(backend.value, str) else UNKNOWN
-        self.launch.environment["ACCELERATE_DYNAMO_BACKEND"] = Setting(
-            text, backend.origin, backend.overridden
-        )
+        self.launch.environment["ACCELERATE_DYNAMO_BACKEND"] = Setting(text, backend.origin, backend.overridden)
         for name in ("mode", "use_fullgraph", "use_dynamic", "use_regional_compilation"):
             self.put(f"ACCELERATE_DYNAMO_{name.upper()}", f"dynamo_{name}")
 
@@ -319,9 +306,7 @@ class _Exporter:
         efficient = self.arguments.setting("fsdp_cpu_ram_efficient_loading")
         sync = self.arguments.setting("fsdp_sync_module_states")
         if not any_unknown(efficient.value, sync.value) and efficient.value and not sync.value:
-            message = (
-                "When using `--fsdp_cpu_ram_efficient_loading` set `--fsdp_sync_module_states` to `True`"
-            )
+            message = "When using `--fsdp_cpu_ram_efficient_loading` set `--fsdp_sync_module_states` to `True`"
             self.fail("fsdp-ram-sync", message, sync.origin, efficient.origin)
             return
         self.put("FSDP_VERSION", "fsdp_version")
@@ -335,10 +320,11 @@ class _Exporter:
 
     def _megatron(self) -> None:
         self.put_text("ACCELERATE_USE_MEGATRON_LM", "true", "the Megatron-LM launcher")
-        for name in MEGATRON_ALWAYS + [
-            n for n in MEGATRON_IF_SET if self.arguments.get(f"megatron_lm_{n}") is not None
-        ]:
+        for name in (*MEGATRON_ALWAYS, *self._set_megatron()):
             self.put(f"MEGATRON_LM_{name.upper()}", f"megatron_lm_{name}")
+
+    def _set_megatron(self) -> list[str]:
+        return [name for name in MEGATRON_IF_SET if self.arguments.get(f"megatron_lm_{name}") is not None]
 
     def _threads(self) -> None:
         if self.arguments.get("num_cpu_threads_per_process") is not None:

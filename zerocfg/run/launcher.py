@@ -7,66 +7,24 @@ Follows accelerate/commands/launch.py (`_validate_launch_command`, `launch_comma
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from zerocfg.run.config import any_unknown, default_of, describe, in_file
+from zerocfg.run.config import default_of, describe, in_file
+from zerocfg.run.dead import report_dead
+from zerocfg.run.exports import start
 from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, Setting, SourceFile
+from zerocfg.run.namespace import Launch, Namespace, spelled
 from zerocfg.run.options import (
     ALIASES,
     DISTRIBUTED_TYPES,
     MULTI_DEVICE,
     OPTIONS,
-    PREFIXED,
     SECTIONS,
     TOP_LEVEL,
 )
-from zerocfg.source.node import Path
 
-
-@dataclass(slots=True)
-class Launch:
-    """What a launcher does.
-
-    ``launcher``: "deepspeed", "fsdp", "megatron", "multi_gpu", "tpu", "simple", "sagemaker" for accelerate's own;
-    "torchrun", "deepspeed-runner", "python" for the others; "none" when nothing tells how the job is started.
-    ``num_processes``: ranks in the whole job, as they are really started.
-    """
-
-    launcher: str
-    num_processes: Setting
-    num_machines: Setting
-    environment: dict[str, Setting] = field(default_factory=dict)
-    mixed_precision: Setting | None = None
-    failures: list[Failure] = field(default_factory=list)
-    ignored: list[Ignored] = field(default_factory=list)
-    arguments: Namespace | None = None
-
-
-class Namespace:
-    """The launcher's one flat namespace: every value with its origin and what it replaced."""
-
-    def __init__(self) -> None:
-        note = default_of("accelerate")
-        self.settings = {name: Setting(option.default, note) for name, option in OPTIONS.items()}
-        self.flags: set[str] = set()
-
-    def get(self, name: str) -> Any:
-        setting = self.settings.get(name)
-        return None if setting is None else setting.value
-
-    def setting(self, name: str) -> Setting:
-        return self.settings.get(name) or Setting(None, default_of("accelerate"))
-
-    def set(self, name: str, value: Any, origin: Origin) -> None:
-        old = self.settings.get(name)
-        history = (old, *old.overridden) if old and old.origin.kind != "default" else ()
-        self.settings[name] = Setting(value, origin, history)
-
-    def shadow(self, name: str, lost: Setting) -> None:
-        """Remember a value of the file that a flag beats."""
-        old = self.settings[name]
-        self.settings[name] = Setting(old.value, old.origin, (*old.overridden, lost))
+if TYPE_CHECKING:
+    from zerocfg.source.node import Path
 
 
 class StopLaunchError(Exception):
@@ -139,9 +97,7 @@ class _Reader:
 
     def _check_paradigms(self) -> None:
         get = self.arguments.get
-        chosen = [
-            name for name in ("multi_gpu", "cpu", "tpu", "use_deepspeed", "use_fsdp") if get(name) is True
-        ]
+        chosen = [name for name in ("multi_gpu", "cpu", "tpu", "use_deepspeed", "use_fsdp") if get(name) is True]
         if len(chosen) > 1:
             flags = ", ".join(f"--{name}" for name in chosen)
             self.fail(
@@ -152,9 +108,7 @@ class _Reader:
         processes = self.arguments.setting("num_processes")
         if get("multi_gpu") is True and isinstance(processes.value, int) and processes.value < 2:
             self.fail("multi-gpu-processes", "--multi_gpu needs at least 2 processes", processes.origin)
-        if get("use_parallelism_config") is True and (
-            get("use_fsdp") is not True or get("fsdp_version") == 1
-        ):
+        if get("use_parallelism_config") is True and (get("use_fsdp") is not True or get("fsdp_version") == 1):
             self.fail(
                 "parallelism-without-fsdp2",
                 "--use_parallelism_config needs --use_fsdp with --fsdp_version=2",
@@ -165,9 +119,7 @@ class _Reader:
         arguments = self.arguments
         default = default_of("accelerate")
         if arguments.get("num_processes") is None:
-            arguments.set(
-                "num_processes", UNKNOWN, Origin("default", "the number of accelerators of the machine")
-            )
+            arguments.set("num_processes", UNKNOWN, Origin("default", "the number of accelerators of the machine"))
         for name, value in (
             ("debug", False),
             ("num_machines", 1),
@@ -181,9 +133,7 @@ class _Reader:
     def _load(self) -> dict[str, Any]:
         data = self.file.data() if self.file else None
         if not isinstance(data, dict):
-            self.fail(
-                "not-a-mapping", f"the accelerate config is {describe(data)}, not a mapping", self.place()
-            )
+            self.fail("not-a-mapping", f"the accelerate config is {describe(data)}, not a mapping", self.place())
             raise StopLaunchError
         if data.get("compute_environment", "LOCAL_MACHINE") != "LOCAL_MACHINE":
             self.fail(
@@ -218,9 +168,7 @@ class _Reader:
             )
         kind = data["distributed_type"]
         if isinstance(kind, str) and kind not in DISTRIBUTED_TYPES:
-            self.fail(
-                "distributed-type", f"{kind!r} is not a valid DistributedType", self.place("distributed_type")
-            )
+            self.fail("distributed-type", f"{kind!r} is not a valid DistributedType", self.place("distributed_type"))
             raise StopLaunchError
         for name in SECTIONS:
             if data.get(name) is None:
@@ -256,9 +204,7 @@ class _Reader:
         if ids.value is UNKNOWN:
             return
         if not isinstance(ids.value, str):
-            self.fail(
-                "gpu-ids-type", f"gpu_ids is {describe(ids.value)}; accelerate splits it as text", ids.origin
-            )
+            self.fail("gpu-ids-type", f"gpu_ids is {describe(ids.value)}; accelerate splits it as text", ids.origin)
             raise StopLaunchError
         machines = arguments.get("num_machines")
         machines = data["num_machines"] if machines is None else machines
@@ -278,11 +224,7 @@ class _Reader:
                 for key, inner in value.items():
                     self._merge_key(name, key, inner)
             elif name != "mixed_precision" and self.arguments.get(name) is None:
-                written = (
-                    self.file is not None
-                    and self.file.document is not None
-                    and name in (self.file.data() or {})
-                )
+                written = self.file is not None and self.file.document is not None and name in (self.file.data() or {})
                 origin = self.place(name) if written else default_of("accelerate")
                 if name == "num_processes" and not written and value == 1:
                     origin = Origin("default", "accelerate 1.15.0, for distributed_type: 'NO'")
@@ -310,9 +252,7 @@ class _Reader:
                 arguments.set("mixed_precision", data["mixed_precision"], self.place("mixed_precision"))
                 arguments.flags.add("mixed_precision from file")
         elif data["mixed_precision"] is not None and "mixed_precision" in arguments.flags:
-            arguments.shadow(
-                "mixed_precision", Setting(data["mixed_precision"], self.place("mixed_precision"))
-            )
+            arguments.shadow("mixed_precision", Setting(data["mixed_precision"], self.place("mixed_precision")))
         if arguments.get("dynamo_backend") is None:
             arguments.settings["dynamo_backend"] = Setting("no", default_of("accelerate"))
         processes = arguments.get("num_processes")
@@ -329,26 +269,15 @@ class _Reader:
         return data if isinstance(data, dict) else None
 
     def _report_dead(self, data: dict[str, Any]) -> None:
-        from zerocfg.run.dead import report_dead
-
         report_dead(self.file_data() or {}, self.arguments, self.ignore)
 
     def _start(self) -> None:
-        from zerocfg.run.exports import start
-
         section = (self.file_data() or {}).get("deepspeed_config")
         start(self.arguments, self.launch, self.file is not None, section, self.fail)
 
 
 _ALWAYS = ("compute_environment", "distributed_type")
 _PARADIGMS = ("use_deepspeed", "use_fsdp", "use_megatron_lm")
-
-
-def spelled(section: str, key: str) -> str:
-    """The name in the namespace of a section's key: three sections get a prefix where it is missing."""
-    key = str(key)
-    known, prefix = PREFIXED.get(section, ("", ""))
-    return key if key.startswith(known) else prefix + key
 
 
 def _from_text(kind: str, value: Any) -> Any:
@@ -362,23 +291,3 @@ def _from_text(kind: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     return {"int": int, "float": float}.get(kind, str)(value)
-
-
-def whole(value: Any) -> bool:
-    """An int that is no bool."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def ranks(arguments: Namespace) -> Any:
-    """num_processes // num_machines * num_machines: what is started when every machine gets the same share."""
-    processes, machines = arguments.get("num_processes"), arguments.get("num_machines")
-    if any_unknown(processes, machines):
-        return UNKNOWN
-    if whole(processes) and whole(machines) and machines >= 1:
-        return processes // machines * machines
-    if isinstance(processes, str):
-        try:
-            return int(processes)
-        except ValueError:
-            return UNKNOWN
-    return UNKNOWN

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
+from zerocfg.run.config import words
+
 Kind = Literal["str", "int", "float", "flag", "bool"]
 
 
@@ -46,10 +48,10 @@ _MEGATRON_BOOLS = (
     "use_custom_fsdp no_load_optim eod_mask_loss overlap_cpu_optimizer_d2h_h2d no_save_optim optimizer_cpu_offload "
     "use_precision_aware_optimizer"
 )
-DYNAMO_BACKENDS = (
+DYNAMO_BACKENDS = words(
     "no eager aot_eager inductor aot_ts_nvfuser nvprims_nvfuser cudagraphs ofi fx2trt onnxrt tensorrt "
     "aot_torchxla_trace_once torhchxla_trace_once tvm"
-).split()
+)
 PRECISIONS = ("no", "fp8", "fp16", "bf16")
 
 OPTIONS: dict[str, Option] = {
@@ -59,7 +61,7 @@ OPTIONS: dict[str, Option] = {
     **{name: Option("int") for name in _INTEGERS.split()},
     **{f"megatron_lm_{name}": Option("bool", False) for name in _MEGATRON_BOOLS.split()},
     "mixed_precision": Option(choices=("no", "fp16", "bf16", "fp8")),
-    "dynamo_backend": Option(choices=tuple(DYNAMO_BACKENDS)),
+    "dynamo_backend": Option(choices=DYNAMO_BACKENDS),
     "dynamo_mode": Option("str", "default", ("default", "reduce-overhead", "max-autotune")),
     "tee": Option("str", "0"),
     "role": Option("str", "default"),
@@ -107,11 +109,11 @@ OPTIONS: dict[str, Option] = {
     "parallelism_config_sp_attn_implementation": Option("str", "sdpa"),
 }
 
-DISTRIBUTED_TYPES = (
+DISTRIBUTED_TYPES = words(
     "NO MULTI_CPU MULTI_GPU MULTI_NPU MULTI_MLU MULTI_SDAA MULTI_MUSA MULTI_XPU MULTI_HPU MULTI_NEURON "
     "DEEPSPEED FSDP XLA MEGATRON_LM"
-).split()
-MULTI_DEVICE = "MULTI_GPU MULTI_NPU MULTI_MLU MULTI_SDAA MULTI_MUSA MULTI_XPU MULTI_HPU MULTI_NEURON".split()
+)
+MULTI_DEVICE = words("MULTI_GPU MULTI_NPU MULTI_MLU MULTI_SDAA MULTI_MUSA MULTI_XPU MULTI_HPU MULTI_NEURON")
 
 TOP_LEVEL: dict[str, Any] = {
     "mixed_precision": None,

@@ -6,18 +6,20 @@ Follows accelerate/utils/dataclasses.py (`DeepSpeedPlugin.__post_init__`, `set_m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from zerocfg.run.config import AUTO, Config, any_unknown, default_of
+from zerocfg.run.config import AUTO, Config, any_unknown, default_of, words
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
-from zerocfg.source.node import Path
+
+if TYPE_CHECKING:
+    from zerocfg.source.node import Path
 
 Environment = dict[str, Setting]
 
-CONFLICTS = (
+CONFLICTS = words(
     "gradient_accumulation_steps gradient_clipping zero_stage offload_optimizer_device offload_param_device "
     "offload_param_nvme_path offload_optimizer_nvme_path zero3_save_16bit_model mixed_precision"
-).split()
+)
 """Fields of `deepspeed_config` that may not stand beside a DeepSpeed config file, whatever their value."""
 
 STAGE = "zero_optimization.stage"
@@ -67,9 +69,7 @@ def build(environment: Environment, config: Config | None, failures: list[Failur
         _from_file(plugin, values, environment)
     if plugin.config.get(STAGE) is UNKNOWN:
         plugin.zero_stage = UNKNOWN
-    plugin.config.set(
-        "steps_per_print", float("inf"), Origin("computed", "accelerate silences DeepSpeed's log")
-    )
+    plugin.config.set("steps_per_print", float("inf"), Origin("computed", "accelerate silences DeepSpeed's log"))
     _check_init_flag(plugin, environment)
     _msamp(plugin, environment)
     return plugin
@@ -142,9 +142,7 @@ def _from_file(plugin: Plugin, values: dict[str, Setting], environment: Environm
     config = plugin.config
     look_at_stage(config)
     if "gradient_accumulation_steps" not in config.data:
-        config.set(
-            "gradient_accumulation_steps", 1, Origin("computed", "accelerate adds 1 to a file without it")
-        )
+        config.set("gradient_accumulation_steps", 1, Origin("computed", "accelerate adds 1 to a file without it"))
     if "zero_optimization" not in config.data:
         plugin.fail("ds-zero-missing", "Please specify the ZeRO optimization config in the DeepSpeed config.")
     fields = environment.get("ACCELERATE_CONFIG_DS_FIELDS")
@@ -197,9 +195,7 @@ def _msamp(plugin: Plugin, environment: Environment) -> None:
         plugin.fail("msamp-zero3", "MS-AMP is not supported for ZeRO Stage 3", backend.origin)
     level = environment.get("ACCELERATE_FP8_OPT_LEVEL")
     plugin.config.set("msamp.enabled", True, backend.origin)
-    plugin.config.set(
-        "msamp.opt_level", level.value if level else "O1", level.origin if level else backend.origin
-    )
+    plugin.config.set("msamp.opt_level", level.value if level else "O1", level.origin if level else backend.origin)
 
 
 def set_mixed_precision(plugin: Plugin, precision: Setting) -> None:
@@ -228,7 +224,7 @@ def set_mixed_precision(plugin: Plugin, precision: Setting) -> None:
         if enabled is not None and str(enabled.value).lower() == "true":
             plugin.fail(
                 "ds-precision-conflict",
-                f"`--mixed_precision` arg cannot be set to `{word}` when `{other}` is set in the DeepSpeed config file.",
+                f"`--mixed_precision` arg cannot be set to `{word}` when `{other}` is set in the DeepSpeed config file",
                 enabled.origin,
                 precision.origin,
             )

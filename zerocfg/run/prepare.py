@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zerocfg.run.config import AUTO, Config, default_of, product
+from zerocfg.run.config import AUTO, Config, default_of, product, words
 from zerocfg.run.model import UNKNOWN, Failure, ModelSummary, Origin, Setting
 from zerocfg.run.plugin import GATHER
 from zerocfg.run.trainer import HIDDEN_SIZE_KEYS, bucket_settings, hidden_size, missing_hidden_size
@@ -15,10 +15,10 @@ from zerocfg.run.trainer import HIDDEN_SIZE_KEYS, bucket_settings, hidden_size, 
 MICRO = "train_micro_batch_size_per_gpu"
 STEPS = "gradient_accumulation_steps"
 IN_SCRIPT = Origin("computed", "the script decides")
-FROM_SCRIPT = (
+FROM_SCRIPT = words(
     "optimizer.params.lr optimizer.params.weight_decay scheduler.params.warmup_min_lr scheduler.params.warmup_max_lr "
     "scheduler.params.warmup_num_steps scheduler.params.total_num_steps"
-).split()
+)
 """Keys that a script's DummyOptim and DummyScheduler may fill."""
 
 
@@ -106,8 +106,6 @@ def _fill_all(config: Config, fills: dict[str, Setting]) -> list[Failure]:
             config.fill(name, fills[name])
         else:
             setting = config.setting(name)
-            message = (
-                f"`{name}` not found in kwargs. Please specify `{name}` without `auto` (set to correct value)"
-            )
+            message = f"`{name}` not found in kwargs. Please specify `{name}` without `auto` (set to correct value)"
             return [Failure("auto-unfilled", "init", message, (setting.origin,) if setting else ())]
     return []

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from zerocfg.run.config import product
-from zerocfg.run.launcher import Launch, accelerate_launch
+from zerocfg.run.launcher import accelerate_launch
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
+from zerocfg.run.namespace import Launch
 
 UNSAID = Setting(UNKNOWN, Origin("computed", "nothing tells how the job is launched"))
 ONE_MACHINE = Setting(1, Origin("default", "one machine"))
@@ -56,9 +57,7 @@ def _deepspeed_runner(flags: dict[str, Setting]) -> Launch:
         hosts = [part.partition(":") for part in include.value.split("@") if part]
         if hosts and all(slots for _, _, slots in hosts):
             total = sum(len(slots.split(",")) for _, _, slots in hosts)
-            return Launch(
-                "deepspeed-runner", Setting(total, include.origin), Setting(len(hosts), include.origin)
-            )
+            return Launch("deepspeed-runner", Setting(total, include.origin), Setting(len(hosts), include.origin))
     several = flags.get("hostfile") is not None
     machines = _count(nodes, 1) if nodes or not several else UNKNOWN
     local = _count(gpus, 1) if gpus else UNKNOWN

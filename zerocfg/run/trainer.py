@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from zerocfg.run.arguments import Arguments
 from zerocfg.run.config import Config, any_unknown, product
 from zerocfg.run.model import UNKNOWN, Failure, ModelSummary, Origin, Setting
+
+if TYPE_CHECKING:
+    from zerocfg.run.arguments import Arguments
 
 REDUCE_BUCKET = "zero_optimization.reduce_bucket_size"
 PREFETCH_BUCKET = "zero_optimization.stage3_prefetch_bucket_size"
@@ -37,9 +39,7 @@ class Matching:
             return
         self.lines.append(f"- ds {name}={written} vs hf {argument}={setting.value}")
         old = self.config.setting(name)
-        self.places.extend(
-            origin for origin in (old.origin if old else None, setting.origin) if origin is not None
-        )
+        self.places.extend(origin for origin in (old.origin if old else None, setting.origin) if origin is not None)
 
     def failure(self) -> Failure | None:
         if not self.lines:
@@ -67,9 +67,7 @@ def process(matching: Matching, arguments: Arguments, world_size: Setting, *, ba
     get = arguments.setting
     micro, steps = get("per_device_train_batch_size"), get("gradient_accumulation_steps")
     total = product(world_size.value, micro.value, steps.value)
-    batch = Setting(
-        total, Origin("computed", "processes * per_device_train_batch_size * gradient_accumulation_steps")
-    )
+    batch = Setting(total, Origin("computed", "processes * per_device_train_batch_size * gradient_accumulation_steps"))
     matching.match("train_micro_batch_size_per_gpu", micro, "per_device_train_batch_size", must_match=batches)
     matching.match("gradient_accumulation_steps", steps, "gradient_accumulation_steps")
     matching.match("train_batch_size", batch, "train_batch_size (calculated)", must_match=batches)
@@ -112,15 +110,12 @@ def bucket_settings(size: Any) -> dict[str, Setting]:
     note = f"from the model's hidden size {size}" if known else "from the model's hidden size"
     values = (size * size, int(0.9 * size * size), 10 * size) if known else (UNKNOWN,) * 3
     return {
-        name: Setting(value, Origin("computed", note))
-        for name, value in zip(HIDDEN_SIZE_KEYS, values, strict=True)
+        name: Setting(value, Origin("computed", note)) for name, value in zip(HIDDEN_SIZE_KEYS, values, strict=True)
     }
 
 
 def missing_hidden_size(names: list[str], config: Config, who: str) -> Failure:
-    message = (
-        f"the model's config has no hidden size where {who} looks, so {', '.join(names)} cannot be filled"
-    )
+    message = f"the model's config has no hidden size where {who} looks, so {', '.join(names)} cannot be filled"
     places = [setting.origin for name in names if (setting := config.setting(name)) is not None]
     return Failure("hidden-size-missing", "init", message, tuple(places))
 
