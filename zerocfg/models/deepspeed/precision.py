@@ -27,11 +27,14 @@ class Fp16(Strict):
     )
     initial_scale_power: int = key(16, "The dynamic scale starts at 2 to this power.", unit="power of 2")
     loss_scale_window: int = key(
-        1000, "Steps without overflow before the scale grows; above 0 with dynamic scaling.", unit="steps"
+        1000,
+        "Steps without overflow before the scale grows; above 0 with dynamic scaling.",
+        unit="steps",
+        facts={"no_bool": True},
     )
     hysteresis: int = key(2, "Overflows before the scale shrinks.", unit="steps")
     consecutive_hysteresis: bool = key(False, "Refill the hysteresis at each step without overflow.")
-    min_loss_scale: int = key(1, "Smallest dynamic scale; above 0 with dynamic scaling.")
+    min_loss_scale: int = key(1, "Smallest dynamic scale; above 0 with dynamic scaling.", facts={"no_bool": True})
     fp16_master_weights_and_grads: bool = key(False, "Master weights and gradients in fp16; needs ZeRO and CPU Adam.")
 
 
