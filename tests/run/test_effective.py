@@ -6,8 +6,9 @@ from typing import Any
 
 from zerocfg.run.effective import compute
 from zerocfg.run.model import UNKNOWN, Effective, ModelSummary, Origin, Run, Setting, SourceFile
+from zerocfg.source.launch import LaunchLine
 from zerocfg.source.load import load_as
-from zerocfg.source.text import SourceText
+from zerocfg.source.text import SourceText, Span
 
 ACCELERATE = """\
 distributed_type: DEEPSPEED
@@ -192,3 +193,34 @@ def test_readers_convert_differently() -> None:
     assert trl.failures == []
     plain = compute(run(consumer="transformers", recipe=recipe, recipe_reader="hf"))
     assert kinds(plain) == ["argument-type"]
+
+
+def test_deepspeed_file_in_a_section_that_nobody_reads() -> None:
+    text = "distributed_type: MULTI_GPU\nnum_processes: 4\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
+    config = '{"zero_optimization": {"stage": 3}}'
+    for consumer in (None, "accelerate"):
+        effective = compute(run(consumer=consumer, accelerate=text, deepspeed=config, deepspeed_route="accelerate"))
+        assert effective.value("engine") == "ddp"
+        assert "zero_optimization.stage" not in effective.settings
+
+
+def test_accelerate_script_with_a_deepspeed_file_and_no_launch() -> None:
+    config = '{"zero_optimization": {"stage": "auto"}, "train_micro_batch_size_per_gpu": 2}'
+    effective = compute(run(consumer="accelerate", deepspeed=config, deepspeed_route="accelerate"))
+    assert effective.value("engine") == "deepspeed"
+    assert effective.value("zero_optimization.stage") == 2
+
+
+def test_processes_of_the_other_launchers() -> None:
+    lines = {
+        "torchrun": ({"nproc_per_node": "4", "nnodes": "2"}, 8),
+        "deepspeed": ({"include": "localhost:0,1,2"}, 3),
+        "python": ({}, 1),
+    }
+    for name, (flags, count) in lines.items():
+        launched = run(consumer="transformers", recipe="bf16: true\n", flags=flags)
+        launched.launch = LaunchLine(name, (), None, (), (), {}, Span(0, 0))  # type: ignore[arg-type]
+        assert compute(launched).value("num_processes") == count
+    unsaid = run(flags={"nproc_per_node": "gpu"})
+    unsaid.launch = LaunchLine("torchrun", (), None, (), (), {}, Span(0, 0))
+    assert compute(unsaid).value("num_processes") is UNKNOWN

@@ -132,7 +132,8 @@ class _Road:
         self._finish(Prepared(config, self.world, one, self.run.model), trainer=True)
 
     def _accelerate(self) -> None:
-        if not self._use_deepspeed():
+        launched = self.run.accelerate is not None or self.run.launch is not None
+        if not self._use_deepspeed() and (launched or self.run.deepspeed is None):
             self._engine(*self._engine_of_launcher())
             return
         if self._use_cpu():
@@ -164,6 +165,8 @@ class _Road:
         """Only what holds for every consumer: the launcher, the plugin, and what DeepSpeed refuses in any case."""
         launcher = self.launch.launcher
         config = self._config(None)
+        if self.run.deepspeed_route == "accelerate" and launcher != "none" and not self._use_deepspeed():
+            config = None  # named in a section that this launcher does not read
         if self._use_deepspeed():
             self._engine("deepspeed", "the DeepSpeed launcher")
             if config is None and "ACCELERATE_DEEPSPEED_CONFIG_FILE" in self.environment:
