@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import chdir
+import os
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from zerocfg.run.effective import compute
 from zerocfg.run.link import find_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from zerocfg.rules.api import Example
@@ -26,6 +27,16 @@ def write(example: Example, folder: Path) -> None:
         path.write_bytes(text.encode("utf-8", "surrogateescape"))
 
 
+@contextmanager
+def inside(folder: Path) -> Iterator[None]:
+    before = os.getcwd()  # noqa: PTH109
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
 def lint(
     folder: Path,
     consumer: str | None,
@@ -34,7 +45,7 @@ def lint(
 ) -> Result:
     """Lint a folder; ``consumer`` counts where the files do not tell one. ``texts`` replaces files by real path."""
     files = Files()
-    with chdir(folder):
+    with inside(folder):
         for path, text in (texts or {}).items():
             files.open(folder / path, text)
         runs, asked = find_runs([folder], files, root=folder)

@@ -31,6 +31,7 @@ _YAML = (
     "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: 2\n"
     "  gradient_accumulation_steps: %s\n"
 )
+_SIZES = '{"train_batch_size": %s, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1}\n'
 _DS = '{"train_micro_batch_size_per_gpu": "auto", %s"zero_optimization": {"stage": 2}}\n'
 _TRAINER = {"recipe.yaml": _RECIPE + "deepspeed: ds.json\n"}
 
@@ -89,8 +90,8 @@ def accumulation_disagrees(run: Run) -> Iterator[Finding]:
 
     What happens: neither value wins. `train()` stops, after the model was loaded and the data prepared, with
     `ValueError: Please correct the following DeepSpeed config values that mismatch TrainingArguments values: - ds
-    gradient_accumulation_steps=4 vs hf gradient_accumulation_steps=1`. A DeepSpeed file that lacks the key counts as 1 when
-    the accelerate config names it.
+    gradient_accumulation_steps=4 vs hf gradient_accumulation_steps=1`. A DeepSpeed file that lacks the key counts
+    as 1 when the accelerate config names it.
 
     Write "auto" on the DeepSpeed side and keep the number in the training arguments.
     """
@@ -101,7 +102,8 @@ def accumulation_disagrees(run: Run) -> Iterator[Finding]:
         if places[0].kind == "computed" and run.deepspeed is not None:
             finding.location = Location(run.deepspeed)
             finding.message = (
-                f"{run.deepspeed.name} has no `{_STEPS}`, for which accelerate puts {written}, but the Trainer's is {value} "
+                f"{run.deepspeed.name} has no `{_STEPS}`, for which accelerate puts {written}, but the Trainer's "
+                f"is {value} "
                 f"({words(places[1])}); train() stops at the difference"
             )
             finding.help = f'add `"{_STEPS}": "auto"` to {run.deepspeed.name}'
@@ -128,9 +130,9 @@ def disagrees_with_trainer(run: Run) -> Iterator[Finding]:
     """A number of the DeepSpeed config differs from the training argument of the same meaning.
 
     What happens: the Trainer compares batch sizes, clipping, learning rate, betas, epsilon, weight decay and the
-    scheduler's steps, and stops in `train()` with `Please correct the following DeepSpeed config values that mismatch
-    TrainingArguments values`, after the model was loaded. An argument that nobody wrote counts with its default:
-    `"gradient_clipping": 0.5` differs from `max_grad_norm`, which is 1.0.
+    scheduler's steps, and stops in `train()` with `Please correct the following DeepSpeed config values that
+    mismatch TrainingArguments values`, after the model was loaded. An argument that nobody wrote counts with its
+    default: `"gradient_clipping": 0.5` differs from `max_grad_norm`, which is 1.0.
     """
     for name, written, argument, value, *places in mismatches(run):
         if name not in _OWN_BATCH:
@@ -139,9 +141,7 @@ def disagrees_with_trainer(run: Run) -> Iterator[Finding]:
 
 def _batch_help(run: Run) -> str:
     if run.consumer in TRAINERS:
-        return (
-            'write "auto" for all three and set per_device_train_batch_size and gradient_accumulation_steps'
-        )
+        return 'write "auto" for all three and set per_device_train_batch_size and gradient_accumulation_steps'
     return "leave out train_batch_size: it follows from the other two and the number of processes"
 
 
@@ -151,14 +151,14 @@ def _batch_help(run: Run) -> str:
     Severity.ERROR,
     bad=Example(
         {
-            "ds.json": '{"train_batch_size": 9, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1}\n',
+            "ds.json": _SIZES % 9,
             "train.sh": "torchrun --nproc_per_node 2 train.py --deepspeed_config ds.json\n",
         },
         consumer="deepspeed",
     ),
     good=Example(
         {
-            "ds.json": '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1}\n',
+            "ds.json": _SIZES % 8,
             "train.sh": "torchrun --nproc_per_node 2 train.py --deepspeed_config ds.json\n",
         },
         consumer="deepspeed",
@@ -189,19 +189,15 @@ def batch_product(run: Run) -> Iterator[Finding]:
     "ZC204",
     "batch-zero",
     Severity.ERROR,
-    bad=Example(
-        {"ds.json": '{"train_batch_size": 2, "train_micro_batch_size_per_gpu": 4}\n'}, consumer="deepspeed"
-    ),
-    good=Example(
-        {"ds.json": '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 4}\n'}, consumer="deepspeed"
-    ),
+    bad=Example({"ds.json": '{"train_batch_size": 2, "train_micro_batch_size_per_gpu": 4}\n'}, consumer="deepspeed"),
+    good=Example({"ds.json": '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 4}\n'}, consumer="deepspeed"),
     proof=crashes("parse", "Gradient accumulation steps: 0 has to be greater than 0"),
 )
 def batch_zero(run: Run) -> Iterator[Finding]:
     """A batch size is 0, or becomes 0 when DeepSpeed divides.
 
-    What happens: DeepSpeed fills the missing one of the three sizes by whole division; a train_batch_size below micro batch *
-    processes leaves 0: `AssertionError: Gradient accumulation steps: 0 has to be greater than 0`.
+    What happens: DeepSpeed fills the missing one of the three sizes by whole division; a train_batch_size below
+    micro batch * processes leaves 0: `AssertionError: Gradient accumulation steps: 0 has to be greater than 0`.
     """
     for failure in failures(run, "ZC204"):
         location, related = anchor(run, failure.places)
@@ -219,7 +215,8 @@ def batch_zero(run: Run) -> Iterator[Finding]:
     ):
         yield Finding(
             Location(run.deepspeed, ("train_batch_size",)),
-            f"train_batch_size {total} is less than one micro batch of {micro}: the accumulation that DeepSpeed works out is "
+            f"train_batch_size {total} is less than one micro batch of {micro}: the accumulation that DeepSpeed "
+            "works out is "
             "0, at which it stops, whatever the number of processes",
             _batch_help(run),
             [Location(run.deepspeed, ("train_micro_batch_size_per_gpu",), label="the micro batch")],
@@ -243,8 +240,8 @@ def batch_zero(run: Run) -> Iterator[Finding]:
 def batch_missing(run: Run) -> Iterator[Finding]:
     """The DeepSpeed config names neither train_batch_size nor train_micro_batch_size_per_gpu.
 
-    What happens: `AssertionError: Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided`, also
-    under the Trainer and accelerate, which fill in an "auto" but add no key.
+    What happens: `AssertionError: Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided`,
+    also under the Trainer and accelerate, which fill in an "auto" but add no key.
     """
     for failure in failures(run, "ZC205"):
         location, related = anchor(run, failure.places)
@@ -287,9 +284,10 @@ def _accumulation_absent(run: Run) -> bool:
 def accumulation_absent(run: Run) -> Iterator[Finding]:
     """The Trainer accumulates gradients but the DeepSpeed config does not mention it.
 
-    What happens: the Trainer fills train_batch_size with processes * micro batch * accumulation, while accelerate adds an
-    accumulation of 1 to a file without the key; DeepSpeed then refuses the product: `Check batch related parameters.
-    train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size 32 != 8 * 1 * 1`.
+    What happens: the Trainer fills train_batch_size with processes * micro batch * accumulation, while accelerate
+    adds an accumulation of 1 to a file without the key; DeepSpeed then refuses the product: `Check batch related
+    parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size 32 != 8 * 1 *
+    1`.
     """
     if not _accumulation_absent(run) or run.deepspeed is None:
         return
@@ -300,7 +298,8 @@ def accumulation_absent(run: Run) -> Iterator[Finding]:
     location, related = anchor(run, [place])
     yield Finding(
         Location(run.deepspeed),
-        f"{run.deepspeed.name} has no `{_STEPS}` and counts as 1, but the Trainer's is {show(value)} ({words(place)}); "
+        f"{run.deepspeed.name} has no `{_STEPS}` and counts as 1, but the Trainer's is {show(value)} "
+        f"({words(place)}); "
         "DeepSpeed refuses the batch sizes that come of it",
         f'add `"{_STEPS}": "auto"` to {run.deepspeed.name}',
         [location, *related],
@@ -329,8 +328,8 @@ def _trainer_value(run: Run, name: str) -> tuple[object, Origin] | None:
 def accumulation_auto_without_trainer(run: Run) -> Iterator[Finding]:
     """`gradient_accumulation_steps: auto` (or 2.0) in the accelerate config of a script with its own loop.
 
-    What happens: `Accelerator()` calls int() on the exported text: `ValueError: invalid literal for int() with base 10:
-    'auto'`. Only the Trainer understands "auto" here; a DeepSpeed JSON may hold it in both cases.
+    What happens: `Accelerator()` calls int() on the exported text: `ValueError: invalid literal for int() with base
+    10: 'auto'`. Only the Trainer understands "auto" here; a DeepSpeed JSON may hold it in both cases.
     """
     for failure in failures(run, "ZC207"):
         location, related = anchor(run, failure.places)
@@ -367,9 +366,9 @@ def accumulation_auto_without_trainer(run: Run) -> Iterator[Finding]:
 def accumulation_two_numbers(run: Run) -> Iterator[Finding]:
     """The accelerate config and the script's option name different numbers for gradient accumulation.
 
-    What happens: the exported variable beats `Accelerator(gradient_accumulation_steps=...)` without a word, so a script with
-    its own loop accumulates what the config says while it counts its steps by its own option. Under the Trainer train() stops
-    (ZC201).
+    What happens: the exported variable beats `Accelerator(gradient_accumulation_steps=...)` without a word, so a
+    script with its own loop accumulates what the config says while it counts its steps by its own option. Under the
+    Trainer train() stops (ZC201).
     """
     if run.consumer in TRAINERS or run.accelerate is None:
         return

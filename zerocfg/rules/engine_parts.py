@@ -45,31 +45,26 @@ _SCHEDULER = (
 def clipping_not_passed_on(run: Run) -> Iterator[Finding]:
     """`max_grad_norm` of the training arguments does not reach DeepSpeed.
 
-    What happens: under DeepSpeed the engine clips, not the Trainer, and the Trainer fills `gradient_clipping` only where it
-    stands as "auto". A DeepSpeed config without the key clips at DeepSpeed's default, 1.0 since 0.19.3, whatever
-    `max_grad_norm` says.
+    What happens: under DeepSpeed the engine clips, not the Trainer, and the Trainer fills `gradient_clipping` only
+    where it stands as "auto". A DeepSpeed config without the key clips at DeepSpeed's default, 1.0 since 0.19.3,
+    whatever `max_grad_norm` says.
     """
     if run.deepspeed is None or not deepspeed_data(run) or "gradient_clipping" in deepspeed_data(run):
         return
     if run.effective.value("engine") != "deepspeed":
         return
     asked = arguments_of(run).setting("max_grad_norm")
-    if (
-        asked.origin.kind in ("default", "computed")
-        or not isinstance(asked.value, (int, float))
-        or asked.value == 1.0
-    ):
+    if asked.origin.kind in ("default", "computed") or not isinstance(asked.value, (int, float)) or asked.value == 1.0:
         return
     location, related = anchor(run, [asked.origin])
     yield Finding(
         location,
-        f"max_grad_norm {asked.value} does not reach DeepSpeed: {run.deepspeed.name} has no `gradient_clipping`, so the "
+        f"max_grad_norm {asked.value} does not reach DeepSpeed: {run.deepspeed.name} has no `gradient_clipping`, "
+        "so the "
         "engine silently clips at its default, 1.0",
         f'add "gradient_clipping": "auto" to {run.deepspeed.name}',
         [*related, Location(run.deepspeed)],
-        edited(
-            insert_entry, run.deepspeed, (), "gradient_clipping", '"auto"', why="let the Trainer pass it on"
-        ),
+        edited(insert_entry, run.deepspeed, (), "gradient_clipping", '"auto"', why="let the Trainer pass it on"),
     )
 
 
@@ -96,16 +91,12 @@ def clipping_not_passed_on(run: Run) -> Iterator[Finding]:
 def clipping_cannot_be_switched_off(run: Run) -> Iterator[Finding]:
     """`gradient_clipping: 0` in the accelerate config.
 
-    What happens: accelerate takes 0 for "not set" and leaves the key out; DeepSpeed 0.19.3 and later then clip at their
-    default, 1.0. Under the Trainer `max_grad_norm: 0` with no `gradient_clipping` here switches clipping off; in a DeepSpeed JSON
-    `"gradient_clipping": 0` does.
+    What happens: accelerate takes 0 for "not set" and leaves the key out; DeepSpeed 0.19.3 and later then clip at
+    their default, 1.0. Under the Trainer `max_grad_norm: 0` with no `gradient_clipping` here switches clipping off;
+    in a DeepSpeed JSON `"gradient_clipping": 0` does.
     """
     setting = run.effective.environment.get("ACCELERATE_GRADIENT_CLIPPING")
-    if (
-        setting is None
-        or run.deepspeed is not None
-        or "ACCELERATE_DEEPSPEED_CONFIG_FILE" in run.effective.environment
-    ):
+    if setting is None or run.deepspeed is not None or "ACCELERATE_DEEPSPEED_CONFIG_FILE" in run.effective.environment:
         return
     try:
         zero = float(setting.value) == 0
@@ -145,8 +136,8 @@ def clipping_cannot_be_switched_off(run: Run) -> Iterator[Finding]:
 def optimizer_of_json_wins(run: Run) -> Iterator[Finding]:
     """The DeepSpeed config brings an optimizer or scheduler, and the training arguments name another.
 
-    What happens: the one of the DeepSpeed config is used and `optim` or `lr_scheduler_type` are ignored without a word. A
-    `WarmupLR` beside `lr_scheduler_type: cosine` never decays.
+    What happens: the one of the DeepSpeed config is used and `optim` or `lr_scheduler_type` are ignored without a
+    word. A `WarmupLR` beside `lr_scheduler_type: cosine` never decays.
     """
     data = deepspeed_data(run)
     if run.deepspeed is None or run.effective.value("engine") != "deepspeed":
@@ -167,7 +158,8 @@ def optimizer_of_json_wins(run: Run) -> Iterator[Finding]:
         location, related = anchor(run, [asked.origin])
         yield Finding(
             location,
-            f"`{name}: {asked.value}` {words(asked.origin)} is silently ignored: {run.deepspeed.name} brings the {section} "
+            f"`{name}: {asked.value}` {words(asked.origin)} is silently ignored: {run.deepspeed.name} brings the "
+            f"{section} "
             f"{show(kind)}",
             f"remove `{section}` from {run.deepspeed.name}, or `{name}` here",
             [*related, Location(run.deepspeed, (section, "type"), label="this one is used")],

@@ -49,8 +49,8 @@ def fsdp_loading_without_sync(run: Run) -> Iterator[Finding]:
     """Only the first process loads the weights, and the others are not sent them.
 
     What happens: with `fsdp_cpu_ram_efficient_loading`, which the launcher turns on by itself, and
-    `fsdp_sync_module_states: false` the launcher stops: `ValueError: When using --fsdp_cpu_ram_efficient_loading set
-    --fsdp_sync_module_states to True`.
+    `fsdp_sync_module_states: false` the launcher stops: `ValueError: When using --fsdp_cpu_ram_efficient_loading
+    set --fsdp_sync_module_states to True`.
     """
     for failure in failures(run, "ZC601"):
         yield told(run, failure, "write true, or switch fsdp_cpu_ram_efficient_loading off as well")
@@ -75,17 +75,16 @@ def fsdp_loading_without_sync(run: Run) -> Iterator[Finding]:
             {"accelerate.yaml": _YAML % 1 + "  fsdp_sharding_strategy: SHARD_GRAD_OP\n"},
             consumer="accelerate",
         ),
-        Example(
-            {"accelerate.yaml": _YAML % 2 + "  fsdp_reshard_after_forward: false\n"}, consumer="accelerate"
-        ),
+        Example({"accelerate.yaml": _YAML % 2 + "  fsdp_reshard_after_forward: false\n"}, consumer="accelerate"),
     ),
     proof=cited("accelerate/utils/dataclasses.py@1.15.0"),
 )
 def fsdp_key_of_other_version(run: Run) -> Iterator[Finding]:
     """How FSDP shards is written under the key of the other FSDP version.
 
-    What happens: FSDP 1 reads `fsdp_sharding_strategy` and never `fsdp_reshard_after_forward` (although `accelerate config`
-    writes the strategy there); FSDP 2 the other way round. The value is dropped and everything is sharded as in FULL_SHARD.
+    What happens: FSDP 1 reads `fsdp_sharding_strategy` and never `fsdp_reshard_after_forward` (although `accelerate
+    config` writes the strategy there); FSDP 2 the other way round. The value is dropped and everything is sharded
+    as in FULL_SHARD.
     """
     version = fsdp_version(run)
     dead, alive = {
@@ -107,12 +106,8 @@ def fsdp_key_of_other_version(run: Run) -> Iterator[Finding]:
     "ZC603",
     "fsdp2-strategy-name",
     Severity.ERROR,
-    bad=Example(
-        {"accelerate.yaml": _YAML % 2 + "  fsdp_reshard_after_forward: FULL_SHARD\n"}, consumer="accelerate"
-    ),
-    good=Example(
-        {"accelerate.yaml": _YAML % 2 + "  fsdp_reshard_after_forward: true\n"}, consumer="accelerate"
-    ),
+    bad=Example({"accelerate.yaml": _YAML % 2 + "  fsdp_reshard_after_forward: FULL_SHARD\n"}, consumer="accelerate"),
+    good=Example({"accelerate.yaml": _YAML % 2 + "  fsdp_reshard_after_forward: true\n"}, consumer="accelerate"),
     proof=crashes("arguments", "invalid truth value full_shard"),
 )
 def fsdp2_strategy_name(run: Run) -> Iterator[Finding]:
@@ -137,9 +132,7 @@ def fsdp2_strategy_name(run: Run) -> Iterator[Finding]:
     "section-of-another-engine",
     Severity.ERROR,
     bad=Example(
-        {
-            "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 3\n"
-        },
+        {"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 3\n"},
         consumer="accelerate",
     ),
     good=Example(
@@ -154,8 +147,8 @@ def fsdp2_strategy_name(run: Run) -> Iterator[Finding]:
 def section_of_another_engine(run: Run) -> Iterator[Finding]:
     """`deepspeed_config`, `fsdp_config` or `megatron_lm_config` under another `distributed_type`.
 
-    What happens: the section is read and exported to nobody. `deepspeed_config` under MULTI_GPU trains with plain data
-    parallelism: the whole model, gradients and optimizer in every process, without a word.
+    What happens: the section is read and exported to nobody. `deepspeed_config` under MULTI_GPU trains with plain
+    data parallelism: the whole model, gradients and optimizer in every process, without a word.
     """
     for item in ignored(run, "ZC604"):
         engine = effective(run, "engine")
@@ -187,15 +180,14 @@ def section_of_another_engine(run: Run) -> Iterator[Finding]:
         },
         consumer="accelerate",
     ),
-    proof=shows(
-        "launch", {"env.FSDP_TRANSFORMER_CLS_TO_WRAP": ("['LlamaDecoderLayer']", "LlamaDecoderLayer")}
-    ),
+    proof=shows("launch", {"env.FSDP_TRANSFORMER_CLS_TO_WRAP": ("['LlamaDecoderLayer']", "LlamaDecoderLayer")}),
 )
 def fsdp_layer_names_as_list(run: Run) -> Iterator[Finding]:
     """The layer classes to wrap are written as a list, or with spaces.
 
-    What happens: the value becomes a text that is split at commas. A list turns into names like `['LlamaDecoderLayer']`, and
-    a space after a comma becomes part of the name: `Could not find the transformer layer class to wrap in the model`.
+    What happens: the value becomes a text that is split at commas. A list turns into names like
+    `['LlamaDecoderLayer']`, and a space after a comma becomes part of the name: `Could not find the transformer
+    layer class to wrap in the model`.
     """
     found = fsdp_key(run, "transformer_layer_cls_to_wrap")
     if found is None or fsdp_version(run) is None:
@@ -218,12 +210,8 @@ def fsdp_layer_names_as_list(run: Run) -> Iterator[Finding]:
     "ZC606",
     "fsdp-local-state",
     Severity.ERROR,
-    bad=Example(
-        {"accelerate.yaml": _YAML % 2 + "  fsdp_state_dict_type: LOCAL_STATE_DICT\n"}, consumer="accelerate"
-    ),
-    good=Example(
-        {"accelerate.yaml": _YAML % 2 + "  fsdp_state_dict_type: FULL_STATE_DICT\n"}, consumer="accelerate"
-    ),
+    bad=Example({"accelerate.yaml": _YAML % 2 + "  fsdp_state_dict_type: LOCAL_STATE_DICT\n"}, consumer="accelerate"),
+    good=Example({"accelerate.yaml": _YAML % 2 + "  fsdp_state_dict_type: FULL_STATE_DICT\n"}, consumer="accelerate"),
     proof=crashes("arguments", "LOCAL_STATE_DICT"),
 )
 def fsdp_local_state(run: Run) -> Iterator[Finding]:
@@ -266,8 +254,8 @@ def fsdp_local_state(run: Run) -> Iterator[Finding]:
 def fsdp_sharded_weights(run: Run) -> Iterator[Finding]:
     """The Trainer saves FSDP weights as shards only.
 
-    What happens: with SHARDED_STATE_DICT `save_model()` writes no `model.safetensors`; the checkpoints hold distributed
-    shards, which `accelerate merge-weights` turns into one file.
+    What happens: with SHARDED_STATE_DICT `save_model()` writes no `model.safetensors`; the checkpoints hold
+    distributed shards, which `accelerate merge-weights` turns into one file.
 
     When to ignore: the merge is part of your pipeline.
     """

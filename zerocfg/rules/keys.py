@@ -9,6 +9,7 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.proof import ABSENT, crashes, shows
+from zerocfg.rules.saving import misplaced_gather
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import Edit
 from zerocfg.source.node import Mapping, dotted
@@ -169,6 +170,8 @@ def key_accelerate_ignores(run: Run) -> Iterator[Finding]:
         if library != "accelerate":
             continue
         name, section = str(issue.path[-1]), _section(issue)
+        if misplaced_gather(run) == issue.path and run.effective.value("zero_optimization.stage") == 3:
+            continue  # ZC401 says what that costs
         spelling = ACCELERATE_SPELLING.get(name) if section == "deepspeed_config" else None
         deepspeed = load_schema("deepspeed")
         native = section == "deepspeed_config" and (

@@ -62,8 +62,8 @@ def _place(run: Run, part: str) -> tuple[Location, list[Location]]:
 def offload_not_pinned(run: Run) -> Iterator[Finding]:
     """Offloading through pageable host memory.
 
-    Copies between the accelerator and pageable memory are slower than from page-locked memory, and cannot overlap with
-    computation. `pin_memory` is true by default since DeepSpeed 0.19.5; before, it had to be written.
+    Copies between the accelerator and pageable memory are slower than from page-locked memory, and cannot overlap
+    with computation. `pin_memory` is true by default since DeepSpeed 0.19.5; before, it had to be written.
 
     When to ignore: the host has little memory or a low limit on locked memory (`ulimit -l`).
     """
@@ -100,15 +100,16 @@ def offload_not_pinned(run: Run) -> Iterator[Finding]:
 def parameters_offloaded_below_stage_3(run: Run) -> Iterator[Finding]:
     """`offload_param` at a stage below 3.
 
-    What happens: nothing. Parameters are sharded, and can be moved away, at stage 3 only; below it DeepSpeed ignores the
-    section and keeps them on the accelerator.
+    What happens: nothing. Parameters are sharded, and can be moved away, at stage 3 only; below it DeepSpeed
+    ignores the section and keeps them on the accelerator.
     """
     stage, where = stage_of(run), device(run, "offload_param")
     if stage in (0, 1, 2) and where in ("cpu", "nvme"):
         location, related = _place(run, "offload_param")
         yield Finding(
             location,
-            f"parameters are not offloaded at stage {stage}: DeepSpeed silently ignores `offload_param` to {where} below "
+            f"parameters are not offloaded at stage {stage}: DeepSpeed silently ignores `offload_param` to "
+            f"{where} below "
             "stage 3",
             "use stage 3, or remove it",
             related,
@@ -126,8 +127,8 @@ def parameters_offloaded_below_stage_3(run: Run) -> Iterator[Finding]:
 def optimizer_offloaded_without_zero(run: Run) -> Iterator[Finding]:
     """`offload_optimizer` at stage 0.
 
-    What happens: nothing is offloaded, but the optimizer is replaced by DeepSpeedCPUAdam all the same, which then is given
-    parameters that lie on the accelerator.
+    What happens: nothing is offloaded, but the optimizer is replaced by DeepSpeedCPUAdam all the same, which then
+    is given parameters that lie on the accelerator.
     """
     if stage_of(run) == 0 and device(run, "offload_optimizer") in ("cpu", "nvme"):
         location, related = _place(run, "offload_optimizer")
@@ -153,8 +154,8 @@ def optimizer_offloaded_without_zero(run: Run) -> Iterator[Finding]:
 def nvme_below_stage_3(run: Run) -> Iterator[Finding]:
     """The optimizer is offloaded to NVMe at stage 1 or 2.
 
-    What happens: stages 1 and 2 know only host memory; the states silently go there (16 bytes and more a parameter over all
-    processes), and nothing is ever written to `nvme_path`.
+    What happens: stages 1 and 2 know only host memory; the states silently go there (16 bytes and more a parameter
+    over all processes), and nothing is ever written to `nvme_path`.
     """
     stage = stage_of(run)
     if stage in (1, 2) and device(run, "offload_optimizer") == "nvme":
@@ -199,9 +200,7 @@ def nvme_without_path(run: Run) -> Iterator[Finding]:
     Severity.ERROR,
     bad=Example(
         {
-            "accelerate.yaml": _YAML
-            % 3
-            + "  zero3_save_16bit_model: true\n  offload_optimizer_device: nvme\n"
+            "accelerate.yaml": _YAML % 3 + "  zero3_save_16bit_model: true\n  offload_optimizer_device: nvme\n"
             "  offload_optimizer_nvme_path: /local_nvme\n"
         },
         consumer="accelerate",
@@ -221,8 +220,9 @@ def nvme_without_path(run: Run) -> Iterator[Finding]:
 def nvme_path_in_accelerate_config(run: Run) -> Iterator[Finding]:
     """An NVMe path in the accelerate config.
 
-    What happens: the launcher exports no variable for it, so DeepSpeed gets the path "none": a folder of that name in the
-    current directory, on whatever drive that is. NVMe offload needs a DeepSpeed JSON. Offloading to the CPU needs no path.
+    What happens: the launcher exports no variable for it, so DeepSpeed gets the path "none": a folder of that name
+    in the current directory, on whatever drive that is. NVMe offload needs a DeepSpeed JSON. Offloading to the CPU
+    needs no path.
     """
     if effective(run, "engine") not in ("deepspeed", None):
         return
@@ -323,9 +323,7 @@ def fast_init_without_nvme(run: Run) -> Iterator[Finding]:
     "ZC509",
     "ratio-below-stage-3",
     Severity.ERROR,
-    bad=Example(
-        {"ds.json": _DS % '2, "offload_optimizer": {"device": "cpu", "ratio": 0.5}'}, consumer="deepspeed"
-    ),
+    bad=Example({"ds.json": _DS % '2, "offload_optimizer": {"device": "cpu", "ratio": 0.5}'}, consumer="deepspeed"),
     good=Example({"ds.json": _DS % '2, "offload_optimizer": {"device": "cpu"}'}, consumer="deepspeed"),
     proof=crashes("parse", "[Pp]artial offloading only supported for ZeRO Stage 3"),
 )
@@ -371,8 +369,8 @@ _REPLACED = (
 def optimizer_replaced_by_cpu_adam(run: Run) -> Iterator[Finding]:
     """Optimizer offload replaces the optimizer that the training arguments name.
 
-    What happens: with `offload_optimizer` accelerate builds DeepSpeedCPUAdam (or its Adagrad and Lion twins) in place of
-    whatever optimizer it is given, without a word. `optim: sgd` trains with Adam.
+    What happens: with `offload_optimizer` accelerate builds DeepSpeedCPUAdam (or its Adagrad and Lion twins) in
+    place of whatever optimizer it is given, without a word. `optim: sgd` trains with Adam.
 
     `"zero_force_ds_cpu_optimizer": false` in the DeepSpeed config keeps the optimizer, at the price of a slow step.
     """

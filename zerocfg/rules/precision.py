@@ -27,9 +27,7 @@ _AUTO_DS = (
     '"zero_optimization": {"stage": 2}%s}\n'
 )
 _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\n"
-_WITH_FILE = (
-    "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
-)
+_WITH_FILE = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
 _INLINE = "distributed_type: DEEPSPEED\nnum_processes: 1\n%sdeepspeed_config:\n  zero_stage: 2\n"
 _TRAINER_LINE = "accelerate launch --config_file accelerate.yaml train.py --config recipe.yaml\n"
 
@@ -38,19 +36,15 @@ _TRAINER_LINE = "accelerate launch --config_file accelerate.yaml train.py --conf
     "ZC301",
     "fp16-and-bf16",
     Severity.ERROR,
-    bad=Example(
-        {"ds.json": _DS % ', "fp16": {"enabled": true}, "bf16": {"enabled": true}'}, consumer="deepspeed"
-    ),
-    good=Example(
-        {"ds.json": _DS % ', "fp16": {"enabled": false}, "bf16": {"enabled": true}'}, consumer="deepspeed"
-    ),
+    bad=Example({"ds.json": _DS % ', "fp16": {"enabled": true}, "bf16": {"enabled": true}'}, consumer="deepspeed"),
+    good=Example({"ds.json": _DS % ', "fp16": {"enabled": false}, "bf16": {"enabled": true}'}, consumer="deepspeed"),
     proof=crashes("parse", "cannot be simultaneously enabled"),
 )
 def fp16_and_bf16(run: Run) -> Iterator[Finding]:
     """fp16 and bf16 are both switched on.
 
-    What happens: DeepSpeed stops with `AssertionError: bfloat16 and fp16 modes cannot be simultaneously enabled`, the
-    Trainer with `At most one of fp16 and bf16 can be True, but not both`.
+    What happens: DeepSpeed stops with `AssertionError: bfloat16 and fp16 modes cannot be simultaneously enabled`,
+    the Trainer with `At most one of fp16 and bf16 can be True, but not both`.
     """
     for failure in failures(run, "ZC301"):
         location, related = anchor(run, failure.places)
@@ -84,8 +78,8 @@ def precision_disagrees_with_trainer(run: Run) -> Iterator[Finding]:
     """The DeepSpeed side asks for another precision than the training arguments.
 
     What happens: `train()` stops, after the model was loaded, with `ds bf16.enabled=True vs hf
-    bf16|bf16_full_eval=False`. `mixed_precision: bf16` in the accelerate config counts as the DeepSpeed side: the training
-    arguments need `bf16: true` as well.
+    bf16|bf16_full_eval=False`. `mixed_precision: bf16` in the accelerate config counts as the DeepSpeed side: the
+    training arguments need `bf16: true` as well.
     """
     for name, written, argument, value, *places in mismatches(run):
         if name in _NAMES.values():
@@ -122,8 +116,8 @@ def precision_disagrees_with_trainer(run: Run) -> Iterator[Finding]:
 def precision_conflict(run: Run) -> Iterator[Finding]:
     """accelerate is told one 16-bit format and the DeepSpeed config switches on the other.
 
-    What happens: `ValueError: --mixed_precision arg cannot be set to bf16 when fp16 is set in the DeepSpeed config file.`,
-    in every rank. The training arguments' bf16 and fp16 count as accelerate's word.
+    What happens: `ValueError: --mixed_precision arg cannot be set to bf16 when fp16 is set in the DeepSpeed config
+    file.`, in every rank. The training arguments' bf16 and fp16 count as accelerate's word.
     """
     for failure in failures(run, "ZC303"):
         location, related = anchor(run, failure.places)
@@ -151,8 +145,9 @@ def precision_conflict(run: Run) -> Iterator[Finding]:
 def precision_auto_without_filler(run: Run) -> Iterator[Finding]:
     """`"enabled": "auto"` of bf16 or fp16 reaches DeepSpeed itself.
 
-    What happens: DeepSpeed drops an "auto" in its typed sections and takes the default, which is false: the job trains in
-    fp32, with twice the memory and a fraction of the speed, and says nothing. Only the Trainer and accelerate fill it in.
+    What happens: DeepSpeed drops an "auto" in its typed sections and takes the default, which is false: the job
+    trains in fp32, with twice the memory and a fraction of the speed, and says nothing. Only the Trainer and
+    accelerate fill it in.
     """
     autos = [kind for kind in _NAMES if section(run, kind).get("enabled") == "auto"]
     others = [kind for kind in _NAMES if section(run, kind).get("enabled") is True]
@@ -161,12 +156,11 @@ def precision_auto_without_filler(run: Run) -> Iterator[Finding]:
     for kind in autos:
         yield Finding(
             Location(run.deepspeed, (kind, "enabled")),
-            f'`{kind}.enabled` is "auto", which nobody fills for deepspeed.initialize: it counts as false and the job '
+            f'`{kind}.enabled` is "auto", which nobody fills for deepspeed.initialize: it counts as false and the '
+            "job "
             "trains in fp32",
             "write true or false",
-            fix=edited(
-                replace_value, run.deepspeed, (kind, "enabled"), "true", why=f"switch {kind} on", safe=False
-            )
+            fix=edited(replace_value, run.deepspeed, (kind, "enabled"), "true", why=f"switch {kind} on", safe=False)
             if len(autos) == 1
             else None,
         )
@@ -199,9 +193,9 @@ def precision_auto_without_filler(run: Run) -> Iterator[Finding]:
 def precision_lost(run: Run) -> Iterator[Finding]:
     """16-bit training is asked for, but DeepSpeed is told false and trains in fp32.
 
-    What happens: nothing is said; accelerate reports bf16 while the engine keeps 4 bytes a parameter. Two ways lead there: a
-    DeepSpeed config whose section says `"enabled": false`, and, under the Trainer with its own `deepspeed` argument, a precision
-    that only the launcher was given: the Trainer fills "auto" from its arguments alone.
+    What happens: nothing is said; accelerate reports bf16 while the engine keeps 4 bytes a parameter. Two ways lead
+    there: a DeepSpeed config whose section says `"enabled": false`, and, under the Trainer with its own `deepspeed`
+    argument, a precision that only the launcher was given: the Trainer fills "auto" from its arguments alone.
     """
     asked = run.effective.get("mixed_precision")
     if asked is None or asked.value not in _NAMES or effective(run, "engine") != "deepspeed":
@@ -213,12 +207,13 @@ def precision_lost(run: Run) -> Iterator[Finding]:
     file, path = enabled.origin.file, enabled.origin.path
     written = section(run, kind).get("enabled")
     if written == "auto":
-        if run.consumer not in TRAINERS or run.recipe is None and not run.arguments:
+        if run.consumer not in TRAINERS or (run.recipe is None and not run.arguments):
             return
         location, related = anchor(run, [asked.origin])
         yield Finding(
             location,
-            f"{kind} is asked for {words(asked.origin)} but not in the training arguments, from which the Trainer fills "
+            f"{kind} is asked for {words(asked.origin)} but not in the training arguments, from which the Trainer "
+            "fills "
             f"`{kind}.enabled`; DeepSpeed silently trains in fp32",
             f"write `{kind}: true` in the training arguments",
             related + ([Location(run.deepspeed, (kind, "enabled"))] if run.deepspeed else []),
@@ -227,7 +222,8 @@ def precision_lost(run: Run) -> Iterator[Finding]:
         location, related = anchor(run, [enabled.origin, asked.origin])
         yield Finding(
             location,
-            f"`{kind}.enabled` is false here but {kind} is asked for {words(asked.origin)}; DeepSpeed silently trains in fp32",
+            f"`{kind}.enabled` is false here but {kind} is asked for {words(asked.origin)}; DeepSpeed silently "
+            "trains in fp32",
             'write "auto" or true',
             related,
             edited(replace_value, file, path, '"auto"', why='let accelerate fill it in: "auto"', safe=False),
@@ -251,8 +247,9 @@ def precision_lost(run: Run) -> Iterator[Finding]:
 def master_weights_not_possible(run: Run) -> Iterator[Finding]:
     """16-bit master weights or optimizer states without what they need.
 
-    What happens: `bf16_master_weights_and_grads` and its fp16 twin need ZeRO stage 1, 2 or 3, `bf16_optimizer_states`
-    needs `bf16_master_weights_and_grads`; DeepSpeed stops with an AssertionError that says so.
+    What happens: `bf16_master_weights_and_grads` and its fp16 twin need ZeRO stage 1, 2 or 3,
+    `bf16_optimizer_states` needs `bf16_master_weights_and_grads`; DeepSpeed stops with an AssertionError that says
+    so.
     """
     for failure in failures(run, "ZC306"):
         yield told(run, failure)
@@ -281,7 +278,8 @@ def master_weights_not_possible(run: Run) -> Iterator[Finding]:
 def msamp_with_zero3(run: Run) -> Iterator[Finding]:
     """MS-AMP together with ZeRO stage 3.
 
-    What happens: `NotImplementedError: MS-AMP is not supported for ZeRO Stage 3. Please use ZeRO Stage 0, 1, or 2 instead.`
+    What happens: `NotImplementedError: MS-AMP is not supported for ZeRO Stage 3. Please use ZeRO Stage 0, 1, or 2
+    instead.`
     """
     for failure in failures(run, "ZC307"):
         yield told(run, failure, "use a lower stage or another fp8 backend")
@@ -307,15 +305,14 @@ def msamp_with_zero3(run: Run) -> Iterator[Finding]:
         },
         consumer="transformers",
     ),
-    proof=shows(
-        "init", {"env.ACCELERATE_MIXED_PRECISION": ("fp16", "bf16"), "engine.dtype": ("bfloat16",) * 2}
-    ),
+    proof=shows("init", {"env.ACCELERATE_MIXED_PRECISION": ("fp16", "bf16"), "engine.dtype": ("bfloat16",) * 2}),
     consumers=TRAINERS,
 )
 def precision_of_launcher_beaten(run: Run) -> Iterator[Finding]:
     """The accelerate config names one 16-bit format and the training arguments the other.
 
-    What happens: the training arguments win without a word: `mixed_precision: fp16` with `bf16: true` trains in bf16.
+    What happens: the training arguments win without a word: `mixed_precision: fp16` with `bf16: true` trains in
+    bf16.
     """
     used = run.effective.get("mixed_precision")
     if used is None or used.value not in _NAMES:
@@ -329,7 +326,8 @@ def precision_of_launcher_beaten(run: Run) -> Iterator[Finding]:
         file = beaten.origin.file if beaten.origin.kind == "file" else None
         yield Finding(
             location,
-            f"{beaten.value} is asked for {words(beaten.origin)} but {used.value} {words(used.origin)}; the training arguments "
+            f"{beaten.value} is asked for {words(beaten.origin)} but {used.value} {words(used.origin)}; the "
+            "training arguments "
             f"win and the job silently trains in {used.value}",
             f"say {used.value} in both places",
             related,

@@ -29,8 +29,8 @@ def argument_removed(run: Run) -> Iterator[Finding]:
     """A training argument that transformers no longer has.
 
     What happens: HfArgumentParser stops with `Some keys are not used by the HfArgumentParser`, TrlParser with
-    `Unknown arguments from config file`. An error when the declared version of transformers is a release that lacks it; a note
-    otherwise, because an older release may still take it.
+    `Unknown arguments from config file`. An error when the declared version of transformers is a release that lacks
+    it; a note otherwise, because an older release may still take it.
     """
     if run.recipe is None:
         return
@@ -51,7 +51,7 @@ def argument_removed(run: Run) -> Iterator[Finding]:
             + ("; its parsers stop at it" if certain else "; a release that still has it is needed"),
             instead,
             fix=edited(rename_key, run.recipe, path, new, why=f"write {new}", safe=certain)
-            if new == "eval_strategy" or new.startswith("per_device_") and new.isidentifier()
+            if new == "eval_strategy" or (new.startswith("per_device_") and new.isidentifier())
             else None,
             severity=Severity.ERROR if certain else None,
         )
@@ -81,8 +81,8 @@ def argument_removed(run: Run) -> Iterator[Finding]:
 def argument_type(run: Run) -> Iterator[Finding]:
     """A training argument whose value its reader does not convert.
 
-    What happens: HfArgumentParser hands the values of a file over as they are, and the training stops where they are used;
-    on a command line and in TrlParser a text that is no number stops the parser.
+    What happens: HfArgumentParser hands the values of a file over as they are, and the training stops where they
+    are used; on a command line and in TrlParser a text that is no number stops the parser.
     """
     for failure in failures(run, "ZC802"):
         location, related = anchor(run, failure.places, "value")
@@ -110,7 +110,8 @@ def argument_type(run: Run) -> Iterator[Finding]:
         {
             "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    deepspeed: ds.json\n    consumer: deepspeed\n"
             "    versions: {deepspeed: '>=0.18'}\n",
-            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "gradient_clipping": 1.0, "zero_optimization": {"stage": 2}}\n',
+            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "gradient_clipping": 1.0, '
+            '"zero_optimization": {"stage": 2}}\n',
         }
     ),
     proof=cited("deepspeed/runtime/constants.py@0.19.8, #8068"),
@@ -127,7 +128,8 @@ def clipping_default_changed(run: Run) -> Iterator[Finding]:
     if admits(declared, below="0.19.3", at_least="0.19.3"):
         yield Finding(
             Location(run.deepspeed),
-            f"no `gradient_clipping`: DeepSpeed clips at 1.0 from 0.19.3 on and not at all before (declared: {declared})",
+            "no `gradient_clipping`: DeepSpeed clips at 1.0 from 0.19.3 on and not at all before (declared: "
+            f"{declared})",
             "write the value that you want",
             fix=edited(
                 insert_entry,

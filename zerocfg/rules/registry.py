@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from zerocfg.rules import batch, engine_parts, fsdp, keys, launch, offload, precision, reading, recipe, saving, zero
+from zerocfg.rules import (
+    batch,
+    communication,
+    engine_parts,
+    fsdp,
+    keys,
+    launch,
+    machines,
+    offload,
+    precision,
+    reading,
+    recipe,
+    saving,
+    zero,
+)
 from zerocfg.rules.api import Rule
 
 ALL: tuple[Rule, ...] = tuple(
@@ -15,9 +29,11 @@ ALL: tuple[Rule, ...] = tuple(
             *precision.RULES,
             *saving.RULES,
             *zero.RULES,
+            *communication.RULES,
             *offload.RULES,
             *fsdp.RULES,
             *launch.RULES,
+            *machines.RULES,
             *recipe.RULES,
         ),
         key=lambda rule: rule.code,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, at, rule
@@ -85,14 +84,14 @@ def misplaced_gather(run: Run) -> tuple[str, ...] | None:
 def weights_not_saved(run: Run) -> Iterator[Finding]:
     """ZeRO stage 3 leaves no model weights in the checkpoint.
 
-    At stage 3 every process holds a slice of every parameter. Saving a model means gathering them, which DeepSpeed does
-    only when told to. The default is not to, "auto" becomes false, and in an accelerate config only
+    At stage 3 every process holds a slice of every parameter. Saving a model means gathering them, which DeepSpeed
+    does only when told to. The default is not to, "auto" becomes false, and in an accelerate config only
     `zero3_save_16bit_model: true` counts (not DeepSpeed's own name, not "yes").
 
-    What happens: the Trainer logs one line, `stage3_gather_16bit_weights_on_model_save=false. Saving the full checkpoint
-    instead, use zero_to_fp32.py to recover weights`, and writes slices of the optimizer and parameters but no
-    `model.safetensors`, at the end as well. `accelerator.get_state_dict()` and `save_model()` raise `ValueError: Cannot get
-    16bit model weights`; `engine.save_16bit_model()` returns False and writes nothing.
+    What happens: the Trainer logs one line, `stage3_gather_16bit_weights_on_model_save=false. Saving the full
+    checkpoint instead, use zero_to_fp32.py to recover weights`, and writes slices of the optimizer and parameters
+    but no `model.safetensors`, at the end as well. `accelerator.get_state_dict()` and `save_model()` raise
+    `ValueError: Cannot get 16bit model weights`; `engine.save_16bit_model()` returns False and writes nothing.
 
     When to ignore: your pipeline runs `zero_to_fp32.py`, or the script gathers by itself.
     """
@@ -141,9 +140,7 @@ def _where(run: Run, lost: Path | None) -> tuple[Location | None, Fix | None]:
     if run.accelerate is not None and accelerate_section(run):
         if "zero3_save_16bit_model" in accelerate_section(run):
             path = ("deepspeed_config", "zero3_save_16bit_model")
-            return Location(run.accelerate, path), edited(
-                replace_value, run.accelerate, path, "true", why=why
-            )
+            return Location(run.accelerate, path), edited(replace_value, run.accelerate, path, "true", why=why)
         return None, _insert(run.accelerate, ("deepspeed_config",), "zero3_save_16bit_model", why)
     return None, None
 
@@ -173,7 +170,9 @@ def _consequence(run: Run) -> str:
         return "accelerator.get_state_dict() and save_model() raise instead of saving the model"
     if run.consumer == "deepspeed":
         return "engine.save_16bit_model() writes nothing"
-    return "a Trainer writes no model weights, accelerator.save_model() raises, engine.save_16bit_model() writes nothing"
+    return (
+        "a Trainer writes no model weights, accelerator.save_model() raises, engine.save_16bit_model() writes nothing"
+    )
 
 
 def _remedy(run: Run) -> str:
@@ -200,9 +199,9 @@ def _remedy(run: Run) -> str:
 def stage_in_quotes(run: Run) -> Iterator[Finding]:
     """The ZeRO stage is written as a text: `"stage": "3"`.
 
-    What happens: DeepSpeed converts it and shards the parameters, but transformers and accelerate compare it with the
-    number 3, which a text is not. The model is loaded whole in every process, and saving takes the road of stage 2: it writes
-    a `model.safetensors` whose tensors have no elements, with exit code 0.
+    What happens: DeepSpeed converts it and shards the parameters, but transformers and accelerate compare it with
+    the number 3, which a text is not. The model is loaded whole in every process, and saving takes the road of
+    stage 2: it writes a `model.safetensors` whose tensors have no elements, with exit code 0.
 
     Harmless only where DeepSpeed alone reads the file.
     """

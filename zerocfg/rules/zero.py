@@ -1,10 +1,8 @@
-"""ZC4xx: ZeRO stages, values left to "auto", communication. Saving is in :mod:`zerocfg.rules.saving`."""
+"""ZC4xx: ZeRO stages, values left to "auto". See also :mod:`saving` and :mod:`communication`."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Any
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
@@ -12,7 +10,6 @@ from zerocfg.rules.effects import (
     TRAINERS,
     accelerate_section,
     anchor,
-    deepspeed_data,
     edited,
     effective,
     failures,
@@ -25,7 +22,6 @@ from zerocfg.run.engine import DEFAULTS, truth
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry
 from zerocfg.source.node import Path, Scalar, dotted, walk
-from zerocfg.source.text import Span
 
 _STAGE: Path = ("zero_optimization", "stage")
 _DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": %s}}\n'
@@ -48,8 +44,8 @@ _YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zer
 def stage_auto(run: Run) -> Iterator[Finding]:
     """`"stage": "auto"` in the DeepSpeed config.
 
-    What happens: DeepSpeed drops it and takes 0: no ZeRO at all, without a word. accelerate and the Trainer replace it by
-    the stage that the launcher was told, or by 2.
+    What happens: DeepSpeed drops it and takes 0: no ZeRO at all, without a word. accelerate and the Trainer replace
+    it by the stage that the launcher was told, or by 2.
     """
     if section(run, "zero_optimization").get("stage") != "auto" or run.deepspeed is None:
         return
@@ -84,8 +80,8 @@ def stage_auto(run: Run) -> Iterator[Finding]:
 def init_flag_without_stage_3(run: Run) -> Iterator[Finding]:
     """`zero3_init_flag: true` with another stage than 3.
 
-    What happens: accelerate warns and resets it. (At stage 3 it is true by default, and `from_pretrained` shards on load
-    whatever it says.)
+    What happens: accelerate warns and resets it. (At stage 3 it is true by default, and `from_pretrained` shards on
+    load whatever it says.)
     """
     if accelerate_section(run).get("zero3_init_flag") is not True or run.accelerate is None:
         return
@@ -109,7 +105,8 @@ def init_flag_without_stage_3(run: Run) -> Iterator[Finding]:
         {
             "zerocfg.yaml": "version: 1\nhardware: 8xA100-80GB\nruns:\n  sft:\n    deepspeed: ds.json\n"
             "    consumer: deepspeed\n    model: {parameters: 350000000, hidden_size: 1024}\n",
-            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}\n',
+            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, '
+            '"zero_optimization": {"stage": 3}}\n',
         },
         note="needs the memory of the states, which `zerocfg lint` works out from model and hardware",
     ),
@@ -119,8 +116,9 @@ def init_flag_without_stage_3(run: Run) -> Iterator[Finding]:
 def more_sharding_than_needed(run: Run) -> Iterator[Finding]:
     """ZeRO stage 3 where the states fit at stage 2.
 
-    Stage 3 gathers every parameter before each use, forward and backward: about half as many bytes again on the wire as stage
-    2. When the states of stage 2 take less than half of the accelerator's memory, that buys nothing but memory that is free.
+    Stage 3 gathers every parameter before each use, forward and backward: about half as many bytes again on the
+    wire as stage 2. When the states of stage 2 take less than half of the accelerator's memory, that buys nothing
+    but memory that is free.
 
     When to ignore: long sequences or large batches need the memory for activations.
     """
@@ -155,11 +153,7 @@ _TOLD = ("zero_optimization.stage", "fp16.enabled", "bf16.enabled")
 
 def _autos(run: Run) -> Iterator[Path]:
     """Every literal "auto" of the DeepSpeed config."""
-    if (
-        run.deepspeed is not None
-        and run.deepspeed.document is not None
-        and run.deepspeed.document.root is not None
-    ):
+    if run.deepspeed is not None and run.deepspeed.document is not None and run.deepspeed.document.root is not None:
         for path, node, entry in walk(run.deepspeed.document.root):
             if entry is not None and isinstance(node, Scalar) and node.value == "auto":
                 yield path
@@ -188,22 +182,16 @@ def _autos(run: Run) -> Iterator[Path]:
 def auto_that_nobody_fills(run: Run) -> Iterator[Finding]:
     """A literal "auto" that the consumer at hand does not fill.
 
-    What happens: each consumer fills its own list. accelerate stops at any other one: `ValueError: overlap_comm not found in
-    kwargs. Please specify overlap_comm without auto (set to correct value)`. deepspeed.initialize fills none: at the top level
-    it stops (`TypeError: '>' not supported between instances of 'str' and 'int'`), in its typed sections it silently takes the
-    default.
+    What happens: each consumer fills its own list. accelerate stops at any other one: `ValueError: overlap_comm not
+    found in kwargs. Please specify overlap_comm without auto (set to correct value)`. deepspeed.initialize fills
+    none: at the top level it stops (`TypeError: '>' not supported between instances of 'str' and 'int'`), in its
+    typed sections it silently takes the default.
     """
     for failure in failures(run, "ZC406"):
         name = failure.message.split("`")[1]
-        who = (
-            "neither the Trainer nor accelerate fills"
-            if run.consumer in TRAINERS
-            else "accelerate does not fill"
-        )
+        who = "neither the Trainer nor accelerate fills" if run.consumer in TRAINERS else "accelerate does not fill"
         location, related = anchor(run, failure.places)
-        yield Finding(
-            location, f'`{name}` is "auto", which {who}; prepare() stops at it', "write a value", related
-        )
+        yield Finding(location, f'`{name}` is "auto", which {who}; prepare() stops at it', "write a value", related)
     if run.consumer != "deepspeed" or run.deepspeed is None:
         return
     for path in _autos(run):
@@ -253,84 +241,12 @@ def auto_that_nobody_fills(run: Run) -> Iterator[Finding]:
 def hidden_size_missing(run: Run) -> Iterator[Finding]:
     """Bucket sizes are "auto", and the model's config has no hidden size to work them out from.
 
-    What happens: `ValueError: The model's config file has neither hidden_size nor hidden_sizes entry, therefore it's not
-    possible to automatically fill out the following auto entries`. The Trainer also looks into text_config, accelerate does not;
-    and below stage 3 the Trainer leaves the stage-3 sizes to accelerate.
+    What happens: `ValueError: The model's config file has neither hidden_size nor hidden_sizes entry, therefore
+    it's not possible to automatically fill out the following auto entries`. The Trainer also looks into
+    text_config, accelerate does not; and below stage 3 the Trainer leaves the stage-3 sizes to accelerate.
     """
     for failure in failures(run, "ZC407"):
         yield told(run, failure, "write numbers of elements, or leave the keys out")
-
-
-@rule(
-    "ZC408",
-    "scaling-with-reduce-scatter",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "prescale_gradients": true, "bf16": {"enabled": true}, '
-            '"zero_optimization": {"stage": 2}}\n'
-        },
-        consumer="deepspeed",
-    ),
-    good=Example(
-        {
-            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "prescale_gradients": true, "bf16": {"enabled": true}, '
-            '"zero_optimization": {"stage": 2, "reduce_scatter": false}}\n'
-        },
-        consumer="deepspeed",
-    ),
-    proof=crashes("init", "is not yet supported with ZeRO-2 with reduce scatter enabled"),
-)
-def scaling_with_reduce_scatter(run: Run) -> Iterator[Finding]:
-    """prescale_gradients or gradient_predivide_factor with ZeRO 2 or 3.
-
-    What happens: `AssertionError: pre-scale gradients is not yet supported with ZeRO-2 with reduce scatter enabled` when the
-    engine is built; the same for `gradient_predivide_factor != 1.0`. `reduce_scatter` is on by default.
-    """
-    data, zero = deepspeed_data(run), section(run, "zero_optimization")
-    stage, scatter = stage_of(run), zero.get("reduce_scatter", True)
-    if run.deepspeed is None or stage not in (2, 3) or not (truth(scatter) or scatter == "auto"):
-        return
-    factor = data.get("gradient_predivide_factor", 1.0)
-    for name, bad in (
-        ("prescale_gradients", data.get("prescale_gradients") is True),
-        ("gradient_predivide_factor", isinstance(factor, (int, float)) and factor != 1.0),
-    ):
-        if bad:
-            yield Finding(
-                Location(run.deepspeed, (name,)),
-                f"`{name}` does not work with ZeRO {stage} and reduce_scatter; DeepSpeed stops when the engine is built",
-                'remove it, or write "reduce_scatter": false',
-            )
-
-
-@rule(
-    "ZC409",
-    "sum-with-stage-3",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "gradient_allreduce_op": "sum", '
-            '"zero_optimization": {"stage": 3}}\n'
-        },
-        consumer="deepspeed",
-    ),
-    good=Example(
-        {
-            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "gradient_allreduce_op": "sum", '
-            '"zero_optimization": {"stage": 2}}\n'
-        },
-        consumer="deepspeed",
-    ),
-    proof=crashes("parse", "gradient_allreduce_op"),
-)
-def sum_with_stage_3(run: Run) -> Iterator[Finding]:
-    """`"gradient_allreduce_op": "sum"` with ZeRO 3.
-
-    What happens: DeepSpeed refuses it when it reads the config: summing is not supported at stage 3.
-    """
-    for failure in failures(run, "ZC409"):
-        yield told(run, failure, 'write "mean" and scale the loss instead')
 
 
 @rule(
@@ -376,8 +292,8 @@ def legacy_stage_1(run: Run) -> Iterator[Finding]:
 def zero_section_missing(run: Run) -> Iterator[Finding]:
     """A DeepSpeed config without `zero_optimization`, read by accelerate or the Trainer.
 
-    What happens: `ValueError: Please specify the ZeRO optimization config in the DeepSpeed config.` DeepSpeed itself would
-    take stage 0.
+    What happens: `ValueError: Please specify the ZeRO optimization config in the DeepSpeed config.` DeepSpeed
+    itself would take stage 0.
     """
     for failure in failures(run, "ZC411"):
         location, related = anchor(run, failure.places)
@@ -418,104 +334,13 @@ def refused_with_deepspeed(run: Run) -> Iterator[Finding]:
         yield told(run, failure)
 
 
-_CLAIM = re.compile(r"bucket_size\b.*?(?:#|//)(?P<note>.*?\d+(?:\.\d+)?\s*[MG]i?B\b)", re.IGNORECASE)
-
-
-@rule(
-    "ZC413",
-    "bucket-counted-in-bytes",
-    Severity.NOTE,
-    bad=Example(
-        {
-            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2,\n'
-            '  "reduce_bucket_size": 5e8 // 500 MB\n}}\n'
-        },
-        consumer="deepspeed",
-    ),
-    good=Example(
-        {
-            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2,\n'
-            '  "reduce_bucket_size": 5e8 // elements\n}}\n'
-        },
-        consumer="deepspeed",
-    ),
-    proof=cited("deepspeed/runtime/zero/stage_1_and_2.py@0.19.8"),
-)
-def bucket_counted_in_bytes(run: Run) -> Iterator[Finding]:
-    """A comment gives a bucket size in bytes, but DeepSpeed counts elements.
-
-    `reduce_bucket_size: 5e8` is 500 million elements: 0.93 GiB in 16 bit, twice that with `overlap_comm` at stage 1 and 2 or in
-    fp32. The buffer is allocated in full, however small the model is.
-    """
-    for file in (run.deepspeed, run.accelerate):
-        if file is None or "bucket_size" not in file.source.text:
-            continue
-        for match in _CLAIM.finditer(file.source.text):
-            start, end = match.span("note")
-            yield Finding(
-                Location(file, span=Span(start, end)),
-                "bucket sizes count elements, not bytes: 5e8 is 0.93 GiB in 16 bit, twice that with overlap_comm",
-                "correct the comment, or halve the number",
-            )
-
-
-@rule(
-    "ZC414",
-    "bucket-larger-than-model",
-    Severity.NOTE,
-    bad=Example(
-        {
-            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    deepspeed: ds.json\n    consumer: deepspeed\n"
-            "    model: {parameters: 125000000, hidden_size: 768}\n",
-            "ds.json": _DS % '2, "reduce_bucket_size": 500000000',
-        },
-    ),
-    good=Example(
-        {
-            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    deepspeed: ds.json\n    consumer: deepspeed\n"
-            "    model: {parameters: 125000000, hidden_size: 768}\n",
-            "ds.json": _DS % '2, "reduce_bucket_size": 50000000',
-        },
-    ),
-    proof=cited("deepspeed/runtime/zero/stage_1_and_2.py@0.19.8"),
-)
-def bucket_larger_than_model(run: Run) -> Iterator[Finding]:
-    """The reduce bucket holds more elements than the model has parameters.
-
-    What happens: stages 1 and 2 allocate the bucket in full at each backward pass (twice with overlap_comm), stage 3 once and
-    for good, whatever the size of the model. The default is 500 million elements.
-    """
-    bucket = run.effective.get("zero_optimization.reduce_bucket_size")
-    parameters = run.model.parameters if run.model else None
-    stage: Any = stage_of(run)
-    if bucket is None or not isinstance(bucket.value, int) or not parameters or stage not in (1, 2, 3):
-        return
-    if bucket.value <= parameters:
-        return
-    copies = 2 if stage < 3 and effective(run, "zero_optimization.overlap_comm") is True else 1
-    gib = bucket.value * 2 * copies / 2**30
-    location, related = anchor(run, [bucket.origin])
-    default = " (the default)" if bucket.origin.kind == "default" else ""
-    yield Finding(
-        location,
-        f"reduce_bucket_size is {bucket.value:,} elements{default}, more than the {parameters:,} parameters of the model; "
-        f"the {gib:.2f} GiB (at 16 bit) are allocated all the same",
-        "a tenth of the model's parameters is plenty",
-        related,
-    )
-
-
 RULES = (
     stage_auto,
     init_flag_without_stage_3,
     more_sharding_than_needed,
     auto_that_nobody_fills,
     hidden_size_missing,
-    scaling_with_reduce_scatter,
-    sum_with_stage_3,
     legacy_stage_1,
     zero_section_missing,
     refused_with_deepspeed,
-    bucket_counted_in_bytes,
-    bucket_larger_than_model,
 )

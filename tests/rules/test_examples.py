@@ -1,0 +1,97 @@
+"""Every rule holds what it declares: its examples, its documentation, its fix."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from zerocfg.rules.api import Severity
+from zerocfg.rules.fixing import fix_all
+from zerocfg.rules.registry import ALL
+
+from .examples import lint, lint_example, write
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from zerocfg.rules.engine import Result
+
+RULES = {rule.code: rule for rule in ALL}
+NEEDS_HARDWARE = {"ZC405"}
+"""Rules about the memory of a machine, which no example file states; see test_hardware.py."""
+
+
+def cases(kind: str, only: set[str] | None = None) -> list[Any]:
+    """(code, index) of each example of a kind, the code as test id."""
+    return [
+        pytest.param(code, at, id=f"{code}-{at + 1}")
+        for code, rule in RULES.items()
+        for at in range(len(getattr(rule, kind)))
+        if only is None or code in only
+    ]
+
+
+@pytest.mark.parametrize(("code", "at"), cases("bad"))
+def test_bad_example_is_found(code: str, at: int, tmp_path: Path) -> None:
+    if code in NEEDS_HARDWARE:
+        pytest.skip("needs the memory of a machine")
+    result = lint_example(RULES[code].bad[at], tmp_path)
+    found = [diagnostic for diagnostic in result.diagnostics if diagnostic.code == code]
+    assert found, [(d.code, d.message) for d in result.diagnostics]
+    if RULES[code].fixable:
+        assert any(diagnostic.fix is not None for diagnostic in found)
+    else:
+        assert all(diagnostic.fix is None for diagnostic in found), "has a fix but is not declared fixable"
+    assert all(diagnostic.severity.rank <= RULES[code].severity.rank for diagnostic in found)
+
+
+@pytest.mark.parametrize(("code", "at"), cases("good"))
+def test_good_example_is_clean(code: str, at: int, tmp_path: Path) -> None:
+    result = lint_example(RULES[code].good[at], tmp_path)
+    assert [(d.code, d.message) for d in result.diagnostics if d.severity is not Severity.NOTE] == []
+    assert code not in [d.code for d in result.diagnostics]
+
+
+@pytest.mark.parametrize(("code", "at"), cases("bad", {code for code, rule in RULES.items() if rule.fixable}))
+def test_fix_removes_the_finding(code: str, at: int, tmp_path: Path) -> None:
+    example = RULES[code].bad[at]
+    write(example, tmp_path)
+    before = lint(tmp_path, example.consumer)
+
+    def again(texts: Mapping[str, str]) -> Result:
+        return lint(tmp_path, example.consumer, texts=texts)
+
+    texts, after, count = fix_all(before, again, unsafe=True)
+    assert count > 0 and texts
+    assert code not in [diagnostic.code for diagnostic in after.diagnostics]
+
+
+def test_codes_and_names_are_unique() -> None:
+    assert len(RULES) == len(ALL)
+    assert len({rule.name for rule in ALL}) == len(ALL)
+
+
+@pytest.mark.parametrize("code", RULES)
+def test_rule_is_documented(code: str) -> None:
+    rule = RULES[code]
+    assert re.fullmatch(r"ZC[0-9]\d\d", code)
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule.name)
+    assert rule.summary.endswith(".") and len(rule.summary) <= 120
+    assert rule.explanation
+    if code not in WITHOUT_HEADING:
+        assert "What happens:" in rule.explanation
+    assert rule.bad and rule.good
+
+
+WITHOUT_HEADING = {"ZC001", "ZC405", "ZC413", "ZC501", "ZC507", "ZC713", "ZC803"}
+"""Rules whose consequence is the state of things, not an event."""
+
+
+@pytest.mark.parametrize("code", [code for code, rule in RULES.items() if rule.proof.status == "executed"])
+def test_executed_proof_can_fail(code: str) -> None:
+    """A proof that shows the same with both examples would prove nothing."""
+    proof = RULES[code].proof
+    assert proof.raises or any(bad != good for bad, good in proof.shows.values())

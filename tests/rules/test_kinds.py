@@ -1,0 +1,44 @@
+"""Everything that the effective settings can predict is told by exactly one rule."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import zerocfg.run
+from zerocfg.rules.effects import TOLD_BY
+from zerocfg.rules.registry import ALL
+
+CALLS = {"Failure", "Ignored", "fail", "_fail", "ignore", "Fail"}
+LATE = {"zero-stage-type", "gradient-clipping-type"}
+"""Chosen by a conditional expression; the scan below sees them as plain text of a tuple."""
+
+
+def predicted() -> set[str]:
+    """The kinds that the sources of `zerocfg.run` name where they predict something."""
+    kinds: set[str] = set()
+    for path in sorted(Path(zerocfg.run.__file__).parent.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or not node.args:
+                continue
+            name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+            first = node.args[0]
+            if name in CALLS and isinstance(first, ast.Constant) and isinstance(first.value, str):
+                kinds.add(first.value)
+    return kinds
+
+
+def test_every_kind_is_told_by_a_rule() -> None:
+    found = predicted() | LATE
+    assert len(found) > 50
+    assert found - set(TOLD_BY) == set(), "predicted, but no rule tells it"
+    assert set(TOLD_BY) - found == set(), "no longer predicted"
+
+
+def test_the_rules_exist() -> None:
+    assert set(TOLD_BY.values()) <= {rule.code for rule in ALL}
+
+
+def test_late_kinds_are_in_the_source() -> None:
+    text = Path(zerocfg.run.__file__).with_name("plugin.py").read_text(encoding="utf-8")
+    assert all(f'"{kind}"' in text for kind in LATE)
