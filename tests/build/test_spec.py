@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.build.conftest import Workplace, job
 from zerocfg.models.schema import compile_schema, schema_text
-from zerocfg.models.spec import Spec
+from zerocfg.models.spec import RunSpec, Spec
 from zerocfg.resolve.spec_file import read_spec
 
 GOOD = """\
@@ -81,9 +81,7 @@ SCALARS = st.one_of(
     st.text(max_size=8),
     st.sampled_from(["auto", "none", "8xA100"]),
 )
-KEYS = st.sampled_from(
-    "version runs a consumer script arguments model recipe accelerate deepspeed engine hardware train_samples versions".split()
-)
+KEYS = st.sampled_from(["a", *Spec.model_fields, *RunSpec.model_fields])
 VALUES: Any = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS | st.text(max_size=4), inner, max_size=4)
 )

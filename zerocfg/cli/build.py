@@ -20,6 +20,12 @@ from zerocfg.source.node import Path as KeyPath
 from zerocfg.source.node import Scalar, dotted, walk
 
 
+class InTheWayError(click.ClickException):
+    """A file that the build will not replace."""
+
+    exit_code = 2
+
+
 @click.command("build")
 @click.argument("spec", type=click.Path(path_type=Path))
 @click.option(
@@ -57,9 +63,7 @@ def command(spec: Path, out: Path, hardware: str | None, only: str | None, force
     try:
         check(emitted, force=force)
     except RefusedError as refused:
-        error = click.ClickException(str(refused))
-        error.exit_code = 2
-        raise error from None
+        raise InTheWayError(str(refused)) from None
     click.echo(finished(emitted, write(emitted), output_format), nl=False)
 
 

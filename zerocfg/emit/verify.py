@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from zerocfg.emit.files import ACCELERATE, DEEPSPEED, Emitted
+from zerocfg.resolve.inputs import node_flags
 from zerocfg.resolve.plan import Problem
 from zerocfg.run.effective import compute
 from zerocfg.run.model import UNKNOWN, Kind, Run, SourceFile
@@ -26,6 +27,7 @@ def emitted_run(emitted: Emitted, built: Run) -> Run:
         run.flags = dict(built.flags)
     else:
         run.launch = None
+        run.flags = node_flags() if emitted.plan.num_machines > 1 else {}
         run.accelerate = _file(emitted, ACCELERATE, "accelerate")
     if DEEPSPEED in emitted.files:
         run.deepspeed = _file(emitted, DEEPSPEED, "deepspeed")

@@ -176,8 +176,20 @@ def _take_hardware(found: Inputs) -> None:
         run.flags["nproc_per_node"] = Setting(str(each), origin)
     else:
         run.flags.update({name: Setting(str(value), origin) for name, value in counts.items()})
+        if profile.nodes > 1:
+            run.flags.update(node_flags())
         if found.engine == "ddp" and profile.world_size > 1 and run.accelerate is None:
             run.flags["multi_gpu"] = Setting(True, Origin("computed", "the engine of this run is ddp"))
+
+
+def node_flags() -> dict[str, Setting]:
+    """What launch.sh hands over on each node; only the machine rank is a number for sure."""
+    passed = Origin("computed", "launch.sh passes it on each node")
+    return {
+        "machine_rank": Setting("0", passed),
+        "main_process_ip": Setting(UNKNOWN, passed),
+        "main_process_port": Setting(UNKNOWN, passed),
+    }
 
 
 def _take_steps(found: Inputs) -> None:

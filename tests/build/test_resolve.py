@@ -1,0 +1,231 @@
+"""Every kind of decision: filled, computed, chosen, overruled, refused; each with its reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.build.conftest import Files, Workplace, job, spec
+
+GATHER = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
+ZERO_3 = {"stage": 3, "stage3_gather_16bit_weights_on_model_save": True}
+
+
+def refused(workplace: Workplace, files: Files, *words: str) -> str:
+    result = workplace.build(workplace.write(files), *words)
+    assert result.exit_code == 1, result.output
+    assert not (workplace.folder / "out").exists()
+    return result.output
+
+
+def test_autos_of_the_model(workplace: Workplace) -> None:
+    sizes = {
+        "reduce_bucket_size": "auto",
+        "stage3_prefetch_bucket_size": "auto",
+        "stage3_param_persistence_threshold": "auto",
+    }
+    config, lock = workplace.built(job(deepspeed={"zero_optimization": {**ZERO_3, **sizes}}))
+    zero = config["zero_optimization"]
+    assert [zero[name] for name in sizes] == [4096 * 4096, int(0.9 * 4096 * 4096), 40960]
+    reason = lock["settings"]["zero_optimization.reduce_bucket_size"]["reason"]
+    assert reason == "auto in ds.json; hidden_size² = 4096² elements (transformers fills it so)"
+
+
+def test_autos_of_the_recipe(workplace: Workplace) -> None:
+    recipe = {"gradient_accumulation_steps": 4, "max_grad_norm": 0.5}
+    config, lock = workplace.built(job(recipe, {"zero_optimization": {"stage": 2}}))
+    assert (config["gradient_accumulation_steps"], config["gradient_clipping"]) == (4, 0.5)
+    assert lock["plan"]["train_batch_size"] == 8 * 2 * 4
+    assert lock["settings"]["gradient_clipping"]["reason"] == "auto in ds.json; recipe.yaml: max_grad_norm"
+    assert lock["settings"]["train_batch_size"]["reason"] == "8 ranks * 2 samples * 4 accumulation steps"
+
+
+@pytest.mark.parametrize("written", [{"stage": "auto"}, {}, None])
+@pytest.mark.parametrize(("parameters", "stage"), [(1e9, 1), (12e9, 2), (24e9, 3)])
+def test_an_open_stage_is_the_smallest_that_fits(
+    workplace: Workplace, written: dict[str, Any] | None, parameters: float, stage: int
+) -> None:
+    """Bytes per parameter on 8 ranks in bf16: stage 1 2+2+12/8, stage 2 2+(2+12)/8, stage 3 16/8; 0.75*0.9*79 GiB."""
+    model = {"parameters": parameters, "hidden_size": 4096}
+    zero = {} if written is None else {"zero_optimization": written}
+    config, lock = workplace.built(job(deepspeed=zero, model=model))
+    assert config["zero_optimization"]["stage"] == stage
+    setting = lock["settings"]["zero_optimization.stage"]
+    assert setting["kind"] == "chosen" and setting["reason"].startswith("zerocfg's choice: the smallest stage")
+    if stage == 3:
+        assert config["zero_optimization"]["stage3_gather_16bit_weights_on_model_save"] is True
+        assert lock["settings"][GATHER]["kind"] == "chosen"
+
+
+def test_an_engine_without_a_file(workplace: Workplace) -> None:
+    config, lock = workplace.built(
+        job(deepspeed=None, engine="deepspeed") | {"zerocfg.yaml": spec(deepspeed=None, engine="deepspeed")}
+    )
+    assert config["zero_optimization"]["stage"] == 1
+    assert config["bf16"] == {"enabled": True}
+    assert lock["plan"]["num_processes"] == 8
+
+
+def test_no_stage_fits(workplace: Workplace) -> None:
+    text = refused(
+        workplace, job(deepspeed={"zero_optimization": {}}, model={"parameters": 4e11, "hidden_size": 16384})
+    )
+    assert "zero_optimization.stage" in text and "even at stage 3" in text
+
+
+def test_stage_stays_open_without_facts(workplace: Workplace) -> None:
+    assert "Write `stage`" in refused(workplace, job(deepspeed={"zero_optimization": {}}, model=None))
+    assert "Write `stage`" in refused(workplace, job(deepspeed={"zero_optimization": {}}, hardware="4xcpu"))
+
+
+@pytest.mark.parametrize("written", [{"stage": 3}, {**ZERO_3, "stage3_gather_16bit_weights_on_model_save": "auto"}])
+def test_open_gathering_saves_the_weights(workplace: Workplace, written: dict[str, Any]) -> None:
+    config, lock = workplace.built(job(deepspeed={"zero_optimization": written}))
+    assert config["zero_optimization"]["stage3_gather_16bit_weights_on_model_save"] is True
+    setting = lock["settings"][GATHER]
+    assert setting["kind"] == "chosen" and "would hold no weights" in setting["reason"]
+
+
+def test_bf16_on_hardware_without_it(workplace: Workplace) -> None:
+    files = job(deepspeed={"zero_optimization": {"stage": 2}}, hardware="4xV100-32GB")
+    text = refused(workplace, files)
+    assert "bf16.enabled" in text and "V100" in text and "recipe.yaml: bf16" in text
+    assert "mixed_precision" in refused(
+        workplace, {**files, "zerocfg.yaml": spec(deepspeed=None, hardware="4xV100-32GB")}
+    )
+    recipe = {"bf16": False, "fp16": True}
+    config = {"zero_optimization": {"stage": 2}, "bf16": {"enabled": False}, "fp16": {"enabled": "auto"}}
+    built, _ = workplace.built(job(recipe, config, hardware="4xV100-32GB"))
+    assert built["fp16"] == {"enabled": True} and built["bf16"] == {"enabled": False}
+
+
+SCHEDULE = {
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}},
+    "scheduler": {
+        "type": "WarmupDecayLR",
+        "params": {
+            "total_num_steps": "auto",
+            "warmup_num_steps": "auto",
+            "warmup_min_lr": "auto",
+            "warmup_max_lr": "auto",
+        },
+    },
+    "zero_optimization": {"stage": 2},
+}
+
+
+def test_steps_from_the_samples(workplace: Workplace) -> None:
+    recipe = {"max_steps": -1, "num_train_epochs": 3, "gradient_accumulation_steps": 4, "warmup_steps": 0.1}
+    text = refused(workplace, job(recipe, SCHEDULE))
+    assert "scheduler.params.total_num_steps" in text and "train_samples" in text and "max_steps" in text
+    config, lock = workplace.built(job(recipe, SCHEDULE, train_samples=1000))
+    # 1000 samples over 8 ranks of 2: 63 batches each; 4 of them a step: 16; 3 epochs.
+    assert config["scheduler"]["params"]["total_num_steps"] == 48
+    assert config["scheduler"]["params"]["warmup_num_steps"] == 5
+    assert "train_samples 1000" in lock["settings"]["scheduler.params.total_num_steps"]["reason"]
+
+
+def test_hardware_overrules_the_sources_and_says_so(workplace: Workplace) -> None:
+    accelerate = {
+        "distributed_type": "DEEPSPEED",
+        "num_processes": 4,
+        "deepspeed_config": {"deepspeed_config_file": "ds.json"},
+    }
+    files = job(deepspeed={"zero_optimization": {"stage": 2}})
+    files["zerocfg.yaml"] = spec(accelerate="accelerate.yaml", deepspeed=None)
+    _, lock = workplace.built({**files, "accelerate.yaml": accelerate})
+    assert lock["plan"]["num_processes"] == 8
+    assert any("says 4, 8xA100-80GB has 8" in note for note in lock["notes"])
+    _, lock = workplace.built({**files, "accelerate.yaml": accelerate}, "a", "--hardware", "2xH100")
+    assert lock["plan"]["num_processes"] == 2
+
+
+def test_several_nodes(workplace: Workplace) -> None:
+    import os
+    import subprocess
+
+    import yaml
+
+    workplace.built(job(deepspeed={"zero_optimization": {"stage": 2}}, hardware="2x8xH100"))
+    out = workplace.folder / "out" / "a"
+    config = yaml.safe_load((out / "accelerate.yaml").read_text())
+    assert (config["num_machines"], config["num_processes"]) == (2, 16)
+    assert config["deepspeed_config"]["deepspeed_multinode_launcher"] == "standard"
+    program = workplace.folder / "bin" / "accelerate"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\necho "$@"\n')
+    program.chmod(0o755)
+
+    def start(**variables: str) -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": f"{program.parent}:{os.environ['PATH']}", **variables}
+        return subprocess.run([out / "launch.sh"], env=environment, capture_output=True, text=True, check=False)
+
+    assert "set MACHINE_RANK" in start().stderr
+    assert "set MAIN_PROCESS_IP" in start(MACHINE_RANK="0").stderr
+    assert start(MACHINE_RANK="2", MAIN_PROCESS_IP="h").returncode == 2
+    assert start(MACHINE_RANK="-1", MAIN_PROCESS_IP="h").returncode == 2
+    done = start(MACHINE_RANK="1", MAIN_PROCESS_IP="host0")
+    assert done.returncode == 0
+    assert "--machine_rank 1 --main_process_ip host0 --main_process_port 29500 train.py" in done.stdout
+
+
+def test_pinned_memory_is_stated(workplace: Workplace) -> None:
+    zero = {"stage": 2, "offload_optimizer": {"device": "cpu"}}
+    for release, pinned in (("0.19.8", True), ("0.19.4", False)):
+        files = job(deepspeed={"zero_optimization": zero}, versions={"deepspeed": release})
+        config, lock = workplace.built(files)
+        assert config["zero_optimization"]["offload_optimizer"]["pin_memory"] is pinned
+        assert release in lock["settings"]["zero_optimization.offload_optimizer.pin_memory"]["reason"]
+
+
+def test_own_loop_of_deepspeed(workplace: Workplace) -> None:
+    config = {
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": 3,
+        "gradient_clipping": 1.0,
+        "bf16": {"enabled": True},
+        "zero_optimization": {"stage": 2},
+    }
+    built, lock = workplace.built(job(deepspeed=config, consumer="deepspeed", recipe=None))
+    out = workplace.folder / "out" / "a"
+    assert not (out / "accelerate.yaml").exists()
+    assert built["gradient_accumulation_steps"] == 3 and lock["plan"]["train_batch_size"] == 48
+    text = (out / "launch.sh").read_text()
+    assert "torchrun --standalone --nproc_per_node 8" in text and "--deepspeed_config ../" not in text
+    assert "--deepspeed_config out/a/ds_config.json" in text
+
+
+def test_recipe_with_a_config_of_its_own(workplace: Workplace) -> None:
+    text = refused(workplace, job({"deepspeed": "ds.json"}, {"zero_optimization": {"stage": 2}}))
+    assert "never be used" in text
+
+
+def test_batch_of_an_own_loop_is_unknown(workplace: Workplace) -> None:
+    text = refused(workplace, job(deepspeed={"zero_optimization": {"stage": 2}}, consumer="accelerate", recipe=None))
+    assert "train_micro_batch_size_per_gpu" in text
+
+
+def test_plain_data_parallelism(workplace: Workplace) -> None:
+    import yaml
+
+    workplace.built(job() | {"zerocfg.yaml": spec(deepspeed=None)})
+    out = workplace.folder / "out" / "a"
+    assert not (out / "ds_config.json").exists()
+    config = yaml.safe_load((out / "accelerate.yaml").read_text())
+    assert (config["distributed_type"], config["mixed_precision"]) == ("MULTI_GPU", "bf16")
+
+
+def test_json_output(workplace: Workplace) -> None:
+    import json
+
+    files = job(deepspeed={"zero_optimization": {"stage": 2}})
+    shown = json.loads(workplace.build(workplace.write(files), "--output-format", "json").output)
+    assert shown["files"] == [
+        f"out/a/{name}" for name in ("accelerate.yaml", "ds_config.json", "launch.sh", "zerocfg.lock")
+    ]
+    assert shown["runs"][0]["settings"]["zero_optimization.stage"]["value"] == 2
+    failed = workplace.build(
+        workplace.write(job(deepspeed={"zero_optimization": {}}, model=None)), "--output-format", "json"
+    )
+    assert json.loads(failed.output)["problems"][0]["key"] == "zero_optimization.stage"
