@@ -45,7 +45,7 @@ def _engine(reduced: Reduced) -> list[tuple[str, Any, str]]:
     kind = "deepspeed" if deepspeed else plan.get("engine") or "ddp"
     if kind == "ddp" and str((reduced.accelerate or {}).get("distributed_type")) in ("NO", "False"):
         kind = "single"
-    dtype = "bf16" if plan.get("bf16.enabled") else "fp16" if plan.get("fp16.enabled") else "fp32"
+    dtype = next((name for name in ("bf16", "fp16") if _asked(reduced, name)), "fp32")
     found = [
         ("engine", kind, "engine"),
         ("world size", reduced.ranks, "world_size"),
@@ -61,6 +61,13 @@ def _engine(reduced: Reduced) -> list[tuple[str, Any, str]]:
             label = part.replace("_", " ").replace("param", "parameters")
             found.append((label, plan.get(f"{name}.{part}.device") or "none", part))
     return [*found, ("optimizer", None, "optimizer"), ("device", None, "device")]
+
+
+def _asked(reduced: Reduced, dtype: str) -> bool:
+    """Whether the plan trains in ``dtype``; without DeepSpeed the trainer's or the launcher's word counts."""
+    if reduced.plan.get(f"{dtype}.enabled") is not None:
+        return bool(reduced.plan[f"{dtype}.enabled"])
+    return bool(reduced.arguments.get(dtype)) or (reduced.accelerate or {}).get("mixed_precision") == dtype
 
 
 def _losses(outcome: Outcome, steps: int) -> Check:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ WORKER = Path(__file__).with_name("worker.py")
 # config, settings of the plugin that the files do not have.
 FOREIGN = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "TORCHELASTIC_")
 RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
+MARK = "ZEROCFG_SMOKE_RUN"
 FAILED_RANK = re.compile(r"rank\s*:\s*(\d+) \(local_rank: \d+\)\s+exitcode\s*:\s*(-?\d+)")
 
 
@@ -66,11 +68,12 @@ def run(
     reports.mkdir(exist_ok=True)
     start = time.monotonic()
     outcome = Outcome([])
+    mark = uuid.uuid4().hex
     with (folder / "log.txt").open("wb") as log:
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env=environment(device),
+            env=environment(device) | {MARK: mark},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -81,9 +84,9 @@ def run(
         except KeyboardInterrupt:
             outcome.interrupted = True
         finally:
-            _end(process)
-    outcome.seconds = time.monotonic() - start
-    outcome.reports = [_load(reports / f"rank{rank}.json") for rank in range(ranks)]
+            outcome.seconds = time.monotonic() - start
+            outcome.reports = [_load(reports / f"rank{rank}.json") for rank in range(ranks)]
+            _end(process, mark, outcome.reports)
     _judge(outcome, process.returncode, limit, (folder / "log.txt").read_text(errors="replace"))
     return outcome
 
@@ -109,28 +112,30 @@ def _follow(
             process.wait(0.1)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the launcher and every process of its session: asked first, then killed."""
+def _end(process: subprocess.Popen[bytes], mark: str, reports: list[dict[str, Any]]) -> None:
+    """End the launcher and every process that it started: asked first, then killed."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, sign)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(3)
-    for member in _session(process.pid):  # torchrun puts each rank into a group of its own
+    for member in _marked(mark) | {report.get("pid", 0) for report in reports} - {0}:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(member, signal.SIGKILL)
-    process.returncode = process.returncode if process.returncode is not None else -signal.SIGKILL
 
 
-def _session(leader: int) -> list[int]:
-    """Processes whose session is ``leader``'s. Nothing on systems without /proc, where the group has to do."""
-    members = []
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            fields = entry.read_text().rpartition(")")[2].split()
-            if int(fields[3]) == leader:
-                members.append(int(entry.parent.name))
+def _marked(mark: str) -> set[int]:
+    """Processes that inherited the mark of this run; torchrun puts each rank into a session of its own.
+
+    Empty on systems without /proc, where the ranks' own reports have to do.
+    """
+    wanted = f"{MARK}={mark}".encode()
+    members = set()
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if wanted in entry.read_bytes().split(b"\0"):
+                members.add(int(entry.parent.name))
     return members
 
 

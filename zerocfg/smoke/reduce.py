@@ -122,7 +122,8 @@ def _buckets(reduced: Reduced, device: Device, shrunk: bool) -> None:
             reduced.words.append(f"{name}: {before} to {after} elements, so that the small model is partitioned")
     if device.kind != "cpu":
         return
-    for name in ("reduce_bucket_size", "allgather_bucket_size"):
+    names = ("reduce_bucket_size",) if zero.get("stage") == 3 else ("reduce_bucket_size", "allgather_bucket_size")
+    for name in names:
         before = zero.get(name, 500_000_000)
         if zero and isinstance(before, (int, float)) and before > CPU_BUCKET:
             zero[name] = CPU_BUCKET

@@ -26,7 +26,8 @@ class Report:
     def __init__(self, folder: Path) -> None:
         self.rank = int(os.environ.get("RANK", "0"))
         self.path = folder / f"rank{self.rank}.json"
-        self.content: dict[str, Any] = {"rank": self.rank, "phase": "start", "done": False, "seen": {}, "losses": []}
+        self.content: dict[str, Any] = {"rank": self.rank, "pid": os.getpid(), "phase": "start", "done": False}
+        self.content.update(seen={}, losses=[])
         self.write()
 
     def write(self) -> None:
