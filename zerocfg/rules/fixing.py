@@ -23,9 +23,11 @@ def fix_all(result: Result, relint: Relint, *, unsafe: bool = False) -> tuple[Te
     tried: set[tuple[str, str, str]] = set()
     applied = 0
     while True:
-        found = next((d for d in result.diagnostics if _fixable(d, unsafe) and _identity(d) not in tried), None)
-        if found is None:
+        open_ones = [d for d in result.diagnostics if _fixable(d, unsafe) and _identity(d) not in tried]
+        if not open_ones:
             return texts, result, applied
+        # By code: a misspelt key is put right before a rule about its value adds the key a second time.
+        found = min(open_ones, key=lambda d: d.code)
         tried.add(_identity(found))
         candidate = edited(found, texts)
         if candidate is None:

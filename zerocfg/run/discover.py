@@ -91,15 +91,17 @@ class Files:
 
 def _read(path: Path, text: str | None) -> SourceFile:
     name = display_name(path)
+    readable = ""
     if text is None:
         data = read_bytes(path)
         source = data if isinstance(data, Problem) else decode(name, data)
+        readable = "" if isinstance(data, Problem) else data.decode("utf-8", "replace")
     else:
         source = SourceText(name, text)
     if isinstance(source, Problem):
         empty = SourceText(name, "")
-        document = Document(empty, "json" if path.suffix == ".json" else "yaml", None, [source])
-        return SourceFile(name, guess_unread("", name), empty, document, path)
+        document = Document(empty, _format(path), None, [source])
+        return SourceFile(name, guess_unread(readable, name), empty, document, path)
     if is_launch_file(path):
         return SourceFile(name, "launch", source, None, path)
     document = load_as(source, _format(path))
