@@ -62,6 +62,7 @@ TOLD_BY: dict[str, str] = {
     "auto-find-batch-size-zero3": "ZC412",
     # offload
     "nvme-path-dead": "ZC506",
+    "offload-optimizer-null": "ZC511",
     # FSDP and engines
     "fsdp-ram-sync": "ZC601",
     "section-not-used": "ZC604",

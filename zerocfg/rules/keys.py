@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from zerocfg.catalog.check import Issue, check
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.effects import edited
 from zerocfg.rules.proof import ABSENT, crashes, shows
 from zerocfg.rules.saving import misplaced_gather
 from zerocfg.run.model import Run, SourceFile
-from zerocfg.source.edit import Edit
+from zerocfg.source.edit import Edit, delete_entry, replace_value
 from zerocfg.source.node import Mapping, dotted
 
 # Spellings of DeepSpeed's own keys inside an accelerate config, and what accelerate reads instead.
@@ -263,7 +265,16 @@ def not_a_choice(run: Run) -> Iterator[Finding]:
         yield Finding(
             _value(file, issue),
             f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {library} stops at it",
+            fix=_meant(file, issue),
         )
+
+
+def _meant(file: SourceFile, issue: Issue) -> Fix | None:
+    """The word that the catalog takes a wrong one for."""
+    near = re.search(r"did you mean ([\w.-]+)\?", issue.reason)
+    if near is None or not isinstance(issue.value, str):
+        return None
+    return edited(replace_value, file, issue.path, f'"{near[1]}"', why=f"write {near[1]}", safe=False)
 
 
 @rule(
@@ -365,6 +376,7 @@ def removed_key(run: Run) -> Iterator[Finding]:
             _key(file, issue),
             f"{library} refuses `{dotted(issue.path)}` by its presence, whatever its value",
             issue.reason,
+            fix=edited(delete_entry, file, issue.path, why="remove the key", safe=False),
         )
 
 
@@ -388,8 +400,19 @@ def deprecated_key(run: Run) -> Iterator[Finding]:
             _key(file, issue),
             f"`{dotted(issue.path)}` is deprecated in {library}",
             issue.reason if issue.reason != "renamed" else f"it is called `{new}` now",
-            fix=_rename(file, issue, new) if new and issue.reason == "renamed" else None,
+            fix=_rename(file, issue, new) if new and issue.reason == "renamed" else _old_offload(file, issue),
         )
+
+
+def _old_offload(file: SourceFile, issue: Issue) -> Fix | None:
+    """`cpu_offload: true` in today's words."""
+    new = {"cpu_offload": "offload_optimizer", "cpu_offload_param": "offload_param"}.get(str(issue.path[-1]))
+    if new is None or not isinstance(issue.value, bool):
+        return None
+    rename = _rename(file, issue, new)
+    device = "cpu" if issue.value else "none"
+    value = edited(replace_value, file, issue.path, f'{{"device": "{device}"}}', why=f"write {new}")
+    return Fix(f"write {new}", (*rename.edits, *value.edits)) if rename and value else None
 
 
 @rule(

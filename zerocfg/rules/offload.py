@@ -13,10 +13,12 @@ from zerocfg.rules.effects import (
     anchor,
     edited,
     effective,
+    failures,
     ignored,
     recipe_data,
     section,
     stage_of,
+    told,
 )
 from zerocfg.rules.proof import cited, crashes, shows
 from zerocfg.rules.versions import admits
@@ -391,6 +393,31 @@ def optimizer_replaced_by_cpu_adam(run: Run) -> Iterator[Finding]:
     )
 
 
+@rule(
+    "ZC511",
+    "offload-null",
+    Severity.ERROR,
+    bad=Example(
+        {"ds.json": _AUTO_DS % ', "offload_optimizer": null', "recipe.yaml": _RECIPE % "adamw_torch"},
+        consumer="transformers",
+    ),
+    good=Example({"ds.json": _AUTO_DS % "", "recipe.yaml": _RECIPE % "adamw_torch"}, consumer="transformers"),
+    proof=crashes("init", "NoneType"),
+    fixable=True,
+)
+def offload_null(run: Run) -> Iterator[Finding]:
+    """`"offload_optimizer": null`, read by accelerate or the Trainer.
+
+    What happens: DeepSpeed takes null for absent, but accelerate looks into the section and stops:
+    `AttributeError: 'NoneType' object has no attribute 'get'`.
+    """
+    for failure in failures(run, "ZC511"):
+        finding = told(run, failure, "leave the section out")
+        place = finding.location
+        finding.fix = edited(delete_entry, place.file, place.path, why="leave the section out")
+        yield finding
+
+
 RULES = (
     offload_not_pinned,
     parameters_offloaded_below_stage_3,
@@ -402,4 +429,5 @@ RULES = (
     fast_init_without_nvme,
     ratio_below_stage_3,
     optimizer_replaced_by_cpu_adam,
+    offload_null,
 )

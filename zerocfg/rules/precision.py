@@ -307,6 +307,7 @@ def msamp_with_zero3(run: Run) -> Iterator[Finding]:
     ),
     proof=shows("init", {"env.ACCELERATE_MIXED_PRECISION": ("fp16", "bf16"), "engine.dtype": ("bfloat16",) * 2}),
     consumers=TRAINERS,
+    fixable=True,
 )
 def precision_of_launcher_beaten(run: Run) -> Iterator[Finding]:
     """The accelerate config names one 16-bit format and the training arguments the other.

@@ -16,6 +16,7 @@ _TOLD_ELSEWHERE = frozenset(("duplicate-key", "hjson-only", "readers-differ", "n
 _SCIENTIFIC = re.compile(r"[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+")
 _WORDS = frozenset(("no", "off", "yes", "on"))
 
+_LINE = "accelerate launch --config_file accelerate.yaml train.py\n"
 _GOOD_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n'
 _GOOD_YAML = (
     "distributed_type: DEEPSPEED\nnum_processes: 2\n"
@@ -301,8 +302,8 @@ def number_in_another_base(run: Run) -> Iterator[Finding]:
     "ZC008",
     "not-a-mapping",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": "- distributed_type: DEEPSPEED\n  num_processes: 2\n"}),
-    good=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\n"}),
+    bad=Example({"accelerate.yaml": "- distributed_type: DEEPSPEED\n  num_processes: 2\n", "train.sh": _LINE}),
+    good=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\n", "train.sh": _LINE}),
     proof=crashes("launch", "AttributeError|TypeError"),
 )
 def not_a_mapping(run: Run) -> Iterator[Finding]:
