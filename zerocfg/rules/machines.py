@@ -77,7 +77,7 @@ def _top(run: Run, name: str) -> tuple[Location, list[Location]]:
 def _deepspeed_runner(run: Run) -> bool:
     """Several machines under the `deepspeed` program (pdsh by default) instead of torchrun on each."""
     starter = option(run, "deepspeed_multinode_launcher")
-    return effective(run, "engine") == "deepspeed" and starter != "standard"
+    return bool(effective(run, "engine") == "deepspeed") and starter != "standard"
 
 
 @rule(

@@ -46,7 +46,10 @@ def fp16_and_bf16(run: Run) -> Iterator[Finding]:
     What happens: DeepSpeed stops with `AssertionError: bfloat16 and fp16 modes cannot be simultaneously enabled`,
     the Trainer with `At most one of fp16 and bf16 can be True, but not both`.
     """
+    conflict = any(True for _ in failures(run, "ZC303"))
     for failure in failures(run, "ZC301"):
+        if conflict and failure.kind.startswith("ds-"):
+            continue  # accelerate stops before DeepSpeed reads its config
         location, related = anchor(run, failure.places)
         who = "DeepSpeed" if failure.kind.startswith("ds-") else "the Trainer"
         yield Finding(location, f"fp16 and bf16 are both on; {who} stops at it", "keep one of them", related)

@@ -10,6 +10,7 @@ from zerocfg.rules import (
     keys,
     launch,
     machines,
+    nvme,
     offload,
     precision,
     reading,
@@ -19,25 +20,25 @@ from zerocfg.rules import (
 )
 from zerocfg.rules.api import Rule
 
+FAMILIES = (
+    reading,
+    keys,
+    batch,
+    engine_parts,
+    precision,
+    saving,
+    zero,
+    communication,
+    offload,
+    nvme,
+    fsdp,
+    launch,
+    machines,
+    recipe,
+)
+
 ALL: tuple[Rule, ...] = tuple(
-    sorted(
-        (
-            *reading.RULES,
-            *keys.RULES,
-            *batch.RULES,
-            *engine_parts.RULES,
-            *precision.RULES,
-            *saving.RULES,
-            *zero.RULES,
-            *communication.RULES,
-            *offload.RULES,
-            *fsdp.RULES,
-            *launch.RULES,
-            *machines.RULES,
-            *recipe.RULES,
-        ),
-        key=lambda rule: rule.code,
-    )
+    sorted((rule for family in FAMILIES for rule in family.RULES), key=lambda rule: rule.code)
 )
 
 

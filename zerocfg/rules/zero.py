@@ -265,7 +265,11 @@ def legacy_stage_1(run: Run) -> Iterator[Finding]:
     """
     path: Path = ("zero_optimization", "legacy_stage1")
     stage = stage_of(run)
-    if run.deepspeed is None or stage not in (1, 2) or not truth(section(run, path[0]).get(path[1])):
+    if (
+        run.deepspeed is None
+        or stage not in (1, 2)
+        or not truth(section(run, "zero_optimization").get("legacy_stage1"))
+    ):
         return
     yield Finding(
         Location(run.deepspeed, path),
