@@ -229,3 +229,93 @@ def test_json_output(workplace: Workplace) -> None:
         workplace.write(job(deepspeed={"zero_optimization": {}}, model=None)), "--output-format", "json"
     )
     assert json.loads(failed.output)["problems"][0]["key"] == "zero_optimization.stage"
+
+
+DEEPSPEED_YAML = {"distributed_type": "DEEPSPEED", "num_processes": 8, "deepspeed_config": {"zero_stage": 2}}
+
+
+def test_engine_of_the_spec_leaves_out_the_other(workplace: Workplace) -> None:
+    files = {**job(), "zerocfg.yaml": spec(deepspeed=None, accelerate="accelerate.yaml", engine="ddp")}
+    _, lock = workplace.built({**files, "accelerate.yaml": {**DEEPSPEED_YAML, "mixed_precision": "bf16"}})
+    assert lock["plan"]["engine"] == "ddp" and "zero_optimization.stage" not in lock["settings"]
+    assert "leaves out the accelerate config" in lock["notes"][0]
+
+
+def test_fsdp_is_not_emitted(workplace: Workplace) -> None:
+    files = {**job(), "zerocfg.yaml": spec(deepspeed=None, accelerate="accelerate.yaml")}
+    config = {"distributed_type": "FSDP", "num_processes": 8, "fsdp_config": {"fsdp_version": 2}}
+    assert "FSDP cannot be emitted yet" in refused(workplace, {**files, "accelerate.yaml": config})
+
+
+def test_processes_without_devices(workplace: Workplace) -> None:
+    import yaml
+
+    files = {**job(), "zerocfg.yaml": spec(deepspeed=None, hardware="2xcpu")}
+    _, lock = workplace.built(files)
+    config = yaml.safe_load((workplace.folder / "out" / "a" / "accelerate.yaml").read_text())
+    assert (config["distributed_type"], lock["plan"]["num_processes"]) == ("MULTI_GPU", 2)
+    workplace.built({**files, "zerocfg.yaml": spec(deepspeed=None, hardware="cpu")})
+    config = yaml.safe_load((workplace.folder / "out" / "a" / "accelerate.yaml").read_text())
+    assert (config["distributed_type"], config["use_cpu"]) == ("NO", True)
+
+
+def test_own_loop_of_accelerate(workplace: Workplace) -> None:
+    config = {
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": 3,
+        "bf16": {"enabled": True},
+        "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto"},
+    }
+    built, lock = workplace.built(job(deepspeed=config, consumer="accelerate", recipe=None))
+    assert built["gradient_clipping"] == 1.0 and built["bf16"] == {"enabled": True}
+    assert (
+        lock["settings"]["gradient_clipping"]["reason"]
+        == "auto in ds.json; nobody sets it; default of accelerate 1.15.0"
+    )
+    assert built["zero_optimization"]["reduce_bucket_size"] == 4096 * 4096
+    assert "(accelerate fills it so)" in lock["settings"]["zero_optimization.reduce_bucket_size"]["reason"]
+    assert built["zero_optimization"]["stage3_gather_16bit_weights_on_model_save"] is True
+
+
+def test_packing_hides_the_number_of_steps(workplace: Workplace) -> None:
+    recipe = {"max_steps": -1, "packing": True, "learning_rate": 1e-5}
+    text = refused(workplace, job(recipe, SCHEDULE, consumer="trl", train_samples=1000))
+    assert "scheduler.params.total_num_steps" in text
+
+
+def test_nothing_says_how_many_processes(workplace: Workplace) -> None:
+    text = refused(workplace, job(deepspeed={"zero_optimization": {"stage": 2}}, hardware=None))
+    assert "Add `hardware:`" in text
+
+
+def test_this_machine(workplace: Workplace) -> None:
+    _, lock = workplace.built({**job(), "zerocfg.yaml": spec(deepspeed=None, hardware="this")}, "a")
+    assert lock["plan"]["num_processes"] >= 1
+
+
+def test_a_profile_beside_the_spec(workplace: Workplace) -> None:
+    profile = {
+        "name": "box",
+        "accelerators_per_node": 3,
+        "accelerator": {"name": "X", "vendor": "nvidia", "bf16": True},
+    }
+    files = {**job(deepspeed={"zero_optimization": {"stage": 2}}, hardware="hw.json"), "hw.json": profile}
+    _, lock = workplace.built(files)
+    assert (lock["plan"]["num_processes"], lock["hardware"]) == (3, "box")
+
+
+def test_launched_through_a_linked_folder(workplace: Workplace) -> None:
+    import os
+    import subprocess
+
+    (workplace.folder / "deep" / "real").mkdir(parents=True)
+    (workplace.folder / "out").symlink_to(workplace.folder / "deep" / "real")
+    workplace.built(job(deepspeed={"zero_optimization": {"stage": 2}}))
+    program = workplace.folder / "bin" / "accelerate"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\npwd\n")
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    script = workplace.folder / "out" / "a" / "launch.sh"
+    done = subprocess.run([script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(workplace.folder.resolve())

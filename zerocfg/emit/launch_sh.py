@@ -31,7 +31,7 @@ def render(plan: Plan, folder: str, here: str) -> str:
         f"# Starts the run {plan.name} on {_comment(plan.hardware)}. Written by zerocfg.",
         "# Words given to it are handed on to the training script.",
         "set -euo pipefail",
-        f'cd -- "$(dirname -- "${{BASH_SOURCE[0]}}")"/{quote(folder)}',
+        f'cd -P -- "$(dirname -- "${{BASH_SOURCE[0]}}")"/{quote(folder)}',
     ]
     text = "\n".join(lines) + "\n"
     if plan.num_machines > 1:

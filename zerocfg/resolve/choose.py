@@ -40,7 +40,7 @@ def open_values(inputs: Inputs) -> tuple[dict[str, Decision], list[Problem]]:
     try:
         chosen = _smallest_stage(inputs, before)
     except ValueError as error:
-        return {}, [Problem(STAGE, f"nobody says which ZeRO stage: {error}", "Write `stage` into the source.")]
+        return {}, [Problem(STAGE, f"nobody says which ZeRO stage, and {error}", "Write `stage` into the source.")]
     run = inputs.run
     if run.deepspeed is not None:
         run.deepspeed = with_value(run.deepspeed, ("zero_optimization", "stage"), chosen.value)
@@ -58,10 +58,10 @@ def _smallest_stage(inputs: Inputs, effective: Effective) -> Decision:
     profile, facts = inputs.profile, inputs.facts
     device = profile.accelerator if profile else None
     if profile is None:
-        raise ValueError("and without `hardware:` zerocfg cannot choose one")
+        raise ValueError("without `hardware:` zerocfg cannot choose one")
     memory = device.planning_gib if device else None
     if device is None or memory is None:
-        raise ValueError(f"and the memory of {profile.name} is not known, so zerocfg cannot choose one")
+        raise ValueError(f"the memory of {profile.name} is not known, so zerocfg cannot choose one")
     room = int(memory * SAFE_SHARE * FOR_STATES * GIB)
     needs = 0
     for options in _candidates(effective, profile.world_size):
@@ -74,7 +74,7 @@ def _smallest_stage(inputs: Inputs, effective: Effective) -> Decision:
                 "chosen",
             )
     raise ValueError(
-        f"and the states need {needs / GIB:.1f} GiB a rank of {device.name} even at stage 3; "
+        f"the states need {needs / GIB:.1f} GiB a rank of {device.name} even at stage 3; "
         "offload the optimizer, or use more devices"
     )
 

@@ -125,6 +125,13 @@ def _choose_road(found: Inputs) -> None:
         )
     if found.engine == "ddp":
         run.deepspeed, run.deepspeed_route = None, None
+        if kind not in (None, "NO", "MULTI_GPU") and run.accelerate is not None:
+            found.notes.append(f"engine: ddp leaves out the accelerate config, which is for {kind}")
+            precision = source.get("mixed_precision") if isinstance(source, dict) else None
+            if isinstance(precision, str):
+                place = Origin("file", file=run.accelerate, path=("mixed_precision",))
+                flags["mixed_precision"] = Setting(precision, place)
+            run.accelerate = None
     if run.consumer == "deepspeed":
         run.launch = run.launch or _line("torchrun")
         run.deepspeed_route = "engine" if run.deepspeed else None

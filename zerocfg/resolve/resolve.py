@@ -103,6 +103,7 @@ class _Resolver:
             versions={**VERSIONS, **run.versions},
             notes=self.notes,
         )
+        self._check_engine()
         self._check_precision()
         if inputs.engine == "deepspeed":
             plan.deepspeed = self._deepspeed()
@@ -191,8 +192,10 @@ class _Resolver:
         cpu = self._on_cpu()
         kind, why = "DEEPSPEED", f"the engine is DeepSpeed ({self._reason('engine')})"
         if self.inputs.engine == "ddp":
-            kind = "NO" if processes == 1 else "MULTI_CPU" if cpu else "MULTI_GPU"
-            why = f"{processes} processes without sharding"
+            kind = "NO" if processes == 1 else "MULTI_GPU"
+            why = "one process" if processes == 1 else f"{processes} processes without sharding"
+            if cpu and processes > 1:
+                why += "; for MULTI_CPU accelerate starts one process unless mpirun is there"
         keys = {
             "compute_environment": Decision("LOCAL_MACHINE", "", "chosen"),
             "distributed_type": Decision(kind, why, "computed"),
@@ -201,7 +204,7 @@ class _Resolver:
             # Unknown: the script sets it, and what the script sets wins over this file.
             if self._value("mixed_precision") is not None:
                 keys["mixed_precision"] = self.settings["mixed_precision"]
-            if cpu:
+            if cpu and processes == 1:
                 keys["use_cpu"] = Decision(True, f"{self._hardware()} has no accelerator", "hardware")
         keys["num_machines"] = self.settings["num_machines"]
         keys["num_processes"] = self.settings["num_processes"]
@@ -251,6 +254,17 @@ class _Resolver:
         return keys
 
     # -- the rest ----------------------------------------------------------------------------------
+
+    def _check_engine(self) -> None:
+        engine = self._value("engine")
+        if engine not in (None, self.inputs.engine) and (engine, self.inputs.engine) != ("single", "ddp"):
+            self.problems.append(
+                Problem(
+                    "engine",
+                    f"the run would use {engine} ({self._reason('engine')}), not {self.inputs.engine}",
+                    "Say `engine:` in the spec, and take the other engine out of the sources.",
+                )
+            )
 
     def _check_precision(self) -> None:
         profile = self.inputs.profile
