@@ -17,6 +17,7 @@ from zerocfg.rules.effects import (
     words,
 )
 from zerocfg.rules.proof import crashes, shows
+from zerocfg.run.engine import MICRO, TRAIN
 from zerocfg.run.model import Origin, Run
 
 _LINE = re.compile(r"- ds (?P<name>\S+)=(?P<written>.*) vs hf (?P<argument>.*?)=(?P<value>.*)")
@@ -182,6 +183,25 @@ def batch_product(run: Run) -> Iterator[Finding]:
             f"train_batch_size is not micro batch * accumulation * processes: {sizes}; DeepSpeed stops at it",
             _batch_help(run),
             related,
+        )
+    if not any(True for _ in failures(run, "ZC201", "ZC203", "ZC204")):
+        yield from _never_fits(run)
+
+
+def _never_fits(run: Run) -> Iterator[Finding]:
+    """Sizes that fit no number of processes at all."""
+    data = deepspeed_data(run)
+    sizes = [data.get(name) for name in (TRAIN, MICRO, _STEPS)]
+    if run.deepspeed is None or "sequence_parallel_size" in data:
+        return
+    whole = [size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size > 0]
+    if len(whole) == 3 and whole[0] % (whole[1] * whole[2]):
+        yield Finding(
+            Location(run.deepspeed, (TRAIN,)),
+            f"train_batch_size {whole[0]} is no multiple of micro batch * accumulation, {whole[1]} * {whole[2]}: DeepSpeed "
+            "stops at it, whatever the number of processes",
+            _batch_help(run),
+            [Location(run.deepspeed, (name,)) for name in (MICRO, _STEPS)],
         )
 
 

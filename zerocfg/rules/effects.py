@@ -119,13 +119,18 @@ def words(origin: Origin) -> str:
         where = f" in {origin.file.name}" if origin.file is not None else ""
         return f"by `{origin.note}`{where}" if origin.note else f"on the launch line{where}"
     if origin.kind == "default":
-        return f"the default of {origin.note}"
+        return f"the default of {origin.note}" if origin.note[-1:].isdigit() else f"by default: {origin.note}"
     return origin.note
 
 
 def effective(run: Run, name: str) -> Any:
     """The effective value of a dotted name: None where nothing says anything, UNKNOWN where nobody can know."""
     return run.effective.value(name)
+
+
+def under_deepspeed_launcher(run: Run) -> bool:
+    """Whether accelerate's launcher starts the job for DeepSpeed (the training arguments may still choose it)."""
+    return "ACCELERATE_USE_DEEPSPEED" in run.effective.environment
 
 
 def known(setting: Setting | None) -> bool:

@@ -37,6 +37,8 @@ def documents(run: Run) -> Iterator[tuple[SourceFile, str]]:
         )
     if run.deepspeed is not None:
         yield run.deepspeed, "deepspeed"
+    if run.spec is not None:
+        yield run.spec, "spec"
 
 
 def issues(run: Run, *kinds: str) -> Iterator[tuple[SourceFile, str, Issue]]:
@@ -44,7 +46,7 @@ def issues(run: Run, *kinds: str) -> Iterator[tuple[SourceFile, str, Issue]]:
     for file, name in documents(run):
         if file.document is None:
             continue
-        library = "DeepSpeed" if name == "deepspeed" else "accelerate"
+        library = {"deepspeed": "DeepSpeed", "spec": "zerocfg"}.get(name, "accelerate")
         for issue in check(file.document.root, load_schema(name)):
             if issue.kind in kinds:
                 yield file, library, issue

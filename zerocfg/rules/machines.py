@@ -7,7 +7,7 @@ from typing import Any
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
-from zerocfg.rules.effects import accelerate_data, accelerate_section, anchor, effective, failures, told
+from zerocfg.rules.effects import accelerate_data, accelerate_section, anchor, failures, told, under_deepspeed_launcher
 from zerocfg.rules.proof import shows
 from zerocfg.run.model import Origin, Run
 
@@ -77,7 +77,7 @@ def _top(run: Run, name: str) -> tuple[Location, list[Location]]:
 def _deepspeed_runner(run: Run) -> bool:
     """Several machines under the `deepspeed` program (pdsh by default) instead of torchrun on each."""
     starter = option(run, "deepspeed_multinode_launcher")
-    return bool(effective(run, "engine") == "deepspeed") and starter != "standard"
+    return under_deepspeed_launcher(run) and starter != "standard"
 
 
 @rule(
@@ -142,7 +142,7 @@ def hostfile_missing(run: Run) -> Iterator[Finding]:
     machines = option(run, "num_machines")
     if not _count(machines, 2) or run.accelerate is None or not _deepspeed_runner(run):
         return
-    if effective(run, "engine") != "deepspeed" or option(run, "deepspeed_hostfile") is not None:
+    if option(run, "deepspeed_hostfile") is not None:
         return
     if run.launch is not None and run.launch.launcher != "accelerate":
         return

@@ -6,7 +6,15 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
-from zerocfg.rules.effects import accelerate_section, anchor, edited, effective, ignored, section, stage_of
+from zerocfg.rules.effects import (
+    accelerate_section,
+    anchor,
+    edited,
+    ignored,
+    section,
+    stage_of,
+    under_deepspeed_launcher,
+)
 from zerocfg.rules.offload import PARTS, device, place
 from zerocfg.rules.proof import cited, shows
 from zerocfg.run.model import Run
@@ -100,7 +108,7 @@ def nvme_path_in_accelerate_config(run: Run) -> Iterator[Finding]:
     in the current directory, on whatever drive that is. NVMe offload needs a DeepSpeed JSON. Offloading to the CPU
     needs no path.
     """
-    if effective(run, "engine") not in ("deepspeed", None):
+    if not under_deepspeed_launcher(run):
         return
     told = set()
     for item in ignored(run, "ZC506"):

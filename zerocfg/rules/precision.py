@@ -156,17 +156,18 @@ def precision_auto_without_filler(run: Run) -> Iterator[Finding]:
     others = [kind for kind in _NAMES if section(run, kind).get("enabled") is True]
     if run.deepspeed is None or not autos or others:
         return
-    for kind in autos:
-        yield Finding(
-            Location(run.deepspeed, (kind, "enabled")),
-            f'`{kind}.enabled` is "auto", which nobody fills for deepspeed.initialize: it counts as false and the '
-            "job "
-            "trains in fp32",
-            "write true or false",
-            fix=edited(replace_value, run.deepspeed, (kind, "enabled"), "true", why=f"switch {kind} on", safe=False)
-            if len(autos) == 1
-            else None,
-        )
+    kind = autos[0]
+    path = (kind, "enabled")
+    yield Finding(
+        Location(run.deepspeed, path),
+        f'`{kind}.enabled` is "auto", which nobody fills for deepspeed.initialize: it counts as false and the job '
+        "trains in fp32",
+        "write true or false",
+        [Location(run.deepspeed, (other, "enabled")) for other in autos[1:]],
+        edited(replace_value, run.deepspeed, path, "true", why=f"switch {kind} on", safe=False)
+        if len(autos) == 1
+        else None,
+    )
 
 
 @rule(

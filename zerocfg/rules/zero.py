@@ -16,6 +16,7 @@ from zerocfg.rules.effects import (
     section,
     stage_of,
     told,
+    under_deepspeed_launcher,
 )
 from zerocfg.rules.proof import cited, crashes, shows
 from zerocfg.run.engine import DEFAULTS, truth
@@ -86,7 +87,7 @@ def init_flag_without_stage_3(run: Run) -> Iterator[Finding]:
     if accelerate_section(run).get("zero3_init_flag") is not True or run.accelerate is None:
         return
     stage = stage_of(run)
-    if stage is None or stage == 3 or effective(run, "engine") != "deepspeed":
+    if stage is None or stage == 3 or not under_deepspeed_launcher(run):
         return
     path: Path = ("deepspeed_config", "zero3_init_flag")
     yield Finding(
@@ -194,26 +195,39 @@ def auto_that_nobody_fills(run: Run) -> Iterator[Finding]:
         yield Finding(location, f'`{name}` is "auto", which {who}; prepare() stops at it', "write a value", related)
     if run.consumer != "deepspeed" or run.deepspeed is None:
         return
+    stopping: list[Path] = []
+    dropped: list[Path] = []
     for path in _autos(run):
         name = dotted(path)
         if name in _TOLD or "gather" in name:
             continue
-        location = Location(run.deepspeed, path)
         if name in _TEXT_CRASHES or path[:2] in (("optimizer", "params"), ("scheduler", "params")):
-            yield Finding(
-                location,
-                f'`{name}` is "auto", which deepspeed.initialize does not fill; it stops at the text',
-                "write a value, or let accelerate or the Trainer read this file",
-            )
+            stopping.append(path)
         elif path[0] in ("zero_optimization", "fp16", "bf16") and "zenflow" not in path:
-            default = DEFAULTS.get(name)
-            becomes = f" ({show(default)})" if default is not None else ""
-            yield Finding(
-                location,
-                f'`{name}` is "auto", which nobody fills here: DeepSpeed silently takes its default{becomes}',
-                "write a value or leave the key out",
-                severity=Severity.WARNING,
-            )
+            dropped.append(path)
+    if stopping:
+        yield Finding(
+            Location(run.deepspeed, stopping[0]),
+            f'{_named(stopping)} "auto", which deepspeed.initialize does not fill; it stops at the text',
+            "write a value, or let accelerate or the Trainer read this file",
+            [Location(run.deepspeed, path) for path in stopping[1:]],
+        )
+    if dropped:
+        default = DEFAULTS.get(dotted(dropped[0])) if len(dropped) == 1 else None
+        yield Finding(
+            Location(run.deepspeed, dropped[0]),
+            f'{_named(dropped)} "auto", which nobody fills here: DeepSpeed silently takes its default'
+            + (f" ({show(default)})" if default is not None else ""),
+            "write a value or leave the key out",
+            [Location(run.deepspeed, path) for path in dropped[1:]],
+            severity=Severity.WARNING,
+        )
+
+
+def _named(paths: list[Path]) -> str:
+    """ "`a` is", "`a` and 3 more are"."""
+    more = f" and {len(paths) - 1} more are" if len(paths) > 1 else " is"
+    return f"`{dotted(paths[0])}`{more}"
 
 
 @rule(
