@@ -70,6 +70,15 @@ def _entry(entry: Entry, mapping: Mapping, section: Section, schema: Schema, pat
     if inner is not None and isinstance(entry.value, Mapping):
         yield from _section(entry.value, inner, schema, path)
         return
+    each = key.entries(schema)
+    if each is not None and isinstance(entry.value, Mapping):
+        for named in entry.value.entries:
+            if isinstance(named.value, Mapping):
+                yield from _section(named.value, each, schema, (*path, named.key))
+            else:
+                reason = f"is {kind_of(plain(named.value))}, not a mapping"
+                yield Issue("section-type", (*path, named.key), named, plain(named.value), reason, None, each)
+        return
     if inner is not None and not _other_branch(key, value):
         null_is_fine = value is None and (inner.facts.get("null") == "absent" or key.nullable)
         if value != "auto" and not null_is_fine:

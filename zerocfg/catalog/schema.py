@@ -40,6 +40,14 @@ class Key:
                 return schema.section(branch)
         return None
 
+    def entries(self, schema: Schema) -> Section | None:
+        """The section that every value of this key's mapping is, when names are free (the runs of a spec)."""
+        for branch in self.branches:
+            each = branch.get("additionalProperties")
+            if "properties" not in branch and isinstance(each, dict) and "$ref" in each:
+                return schema.section(schema.deref(each))
+        return None
+
     @property
     def nullable(self) -> bool:
         return any(

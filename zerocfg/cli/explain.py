@@ -146,6 +146,8 @@ def _value(value: object) -> str:
 
 def _origin(origin: Origin) -> str:
     text = origin.note or origin.kind
+    if origin.kind == "default":
+        text = f"default of {text}"
     if origin.file is None:
         return text
     span = origin.span

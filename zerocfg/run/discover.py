@@ -15,6 +15,7 @@ from zerocfg.source.shell import read_launch_lines
 from zerocfg.source.text import SourceText
 
 CONFIG_SUFFIXES = (".json", ".hjson", ".yaml", ".yml")
+SPEC_NAMES = ("zerocfg.yaml", "zerocfg.yml")
 SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".mk")
 SKIPPED_FOLDERS = frozenset("node_modules site-packages __pycache__ wandb venv env dist build target".split())
 LARGEST_UNASKED = 1 << 20
@@ -81,7 +82,7 @@ class Files:
         except OSError:
             return None
         words = _LAUNCHERS if is_launch_file(path) else MARKERS
-        if not any(word in data for word in words):
+        if path.name not in SPEC_NAMES and not any(word in data for word in words):
             return None
         return self.open(path)
 

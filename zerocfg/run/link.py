@@ -188,8 +188,8 @@ class _Linker:
     def _from_spec(self, file: SourceFile) -> list[Run]:
         data = file.data()
         runs = data.get("runs") if isinstance(data, dict) else None
-        if not isinstance(runs, dict):
-            return []
+        if not isinstance(runs, dict) or not any(isinstance(entry, dict) for entry in runs.values()):
+            return [Run(file.name, spec=file)]
         return [self._spec_run(file, name, entry) for name, entry in runs.items() if isinstance(entry, dict)]
 
     def _spec_run(self, file: SourceFile, name: str, entry: dict[str, Any]) -> Run:
