@@ -29,8 +29,8 @@ _TRAINER_OPTIONS = frozenset(
 # Recipe keys of TRL's script, model and trainer configs (beside TrainingArguments' own).
 _TRL_KEYS = frozenset(
     "dataset_name dataset_config dataset_mixture dataset_train_split attn_implementation torch_dtype dtype "
-    "use_peft lora_r max_seq_length max_length packing num_generations max_completion_length max_prompt_length beta use_vllm "
-    "reward_funcs chat_template".split()
+    "use_peft lora_r max_seq_length max_length packing num_generations max_completion_length max_prompt_length beta "
+    "use_vllm reward_funcs chat_template".split()
 )
 
 
