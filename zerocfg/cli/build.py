@@ -54,7 +54,7 @@ def command(spec: Path, out: Path, hardware: str | None, only: str | None, force
     if only is not None and only not in read.spec.runs:
         raise click.UsageError(f"the spec has no run '{only}'; it has {', '.join(read.spec.runs)}")
     built = _plans(read, only, hardware)
-    _stop_on_findings(built, output_format)
+    warnings = _stop_on_findings(built, output_format)
     if any(one.problems for one in built):
         click.echo(problems(built, display_name(path), output_format), nl=False, err=output_format == "text")
         raise click.exceptions.Exit(1)
@@ -65,6 +65,10 @@ def command(spec: Path, out: Path, hardware: str | None, only: str | None, force
     except RefusedError as refused:
         raise InTheWayError(str(refused)) from None
     click.echo(finished(emitted, write(emitted), output_format), nl=False)
+    if warnings and output_format == "text":
+        click.echo(
+            f"lint has {warnings} warning{'s' * (warnings > 1)} about the sources: zerocfg lint {display_name(path)}"
+        )
 
 
 def _plans(read: SpecFile, only: str | None, hardware: str | None) -> list[Built]:
@@ -74,13 +78,14 @@ def _plans(read: SpecFile, only: str | None, hardware: str | None) -> list[Built
         raise click.UsageError(str(error)) from None
 
 
-def _stop_on_findings(built: list[Built], output_format: str) -> None:
-    """Errors of lint end the build, except about values that the build replaces."""
+def _stop_on_findings(built: list[Built], output_format: str) -> int:
+    """Errors of lint end the build, except about values that it replaces. Returns the number of warnings."""
     found = lint_runs([one.run for one in built])
     errors = [one for one in found.diagnostics if one.severity is Severity.ERROR and not _is_auto(one)]
     if errors:
         click.echo(stopped(Result(errors, found.suppressed, found.files), output_format), nl=False)
         raise click.exceptions.Exit(1)
+    return sum(one.severity is Severity.WARNING for one in found.diagnostics)
 
 
 def _is_auto(diagnostic: Diagnostic) -> bool:

@@ -5,13 +5,11 @@ Only loaded when there is a spec: everything behind this imports pydantic, and t
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zerocfg.hardware.profile import load_hardware
-from zerocfg.memory.states import Options, model_states
 from zerocfg.resolve.build import THIS
-from zerocfg.resolve.inputs import Inputs, gather
+from zerocfg.resolve.inputs import gather, take_memory
 from zerocfg.resolve.spec_file import read_spec
 from zerocfg.run.discover import Files
 from zerocfg.run.effective import compute
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
     from zerocfg.models.spec import RunSpec
     from zerocfg.resolve.spec_file import SpecFile
     from zerocfg.run.model import Run
-
-GIB = 1 << 30
 
 
 def with_facts(runs: list[Run], files: Files) -> list[Run]:
@@ -53,29 +49,6 @@ def _with_facts(run: Run, spec: SpecFile, entry: RunSpec, files: Files) -> Run:
     inputs = gather(run, entry, spec.folder, profile, model)
     if inputs.problems:
         return run
-    known = inputs.run
-    if known.model is not None and inputs.facts.parameters is not None:
-        known.model = replace(known.model, parameters=inputs.facts.parameters)
-    known.effective = compute(known)
-    if known.hardware is not None:
-        known.hardware = replace(known.hardware, states_gib=_states(inputs))
-    return known
-
-
-def _states(inputs: Inputs) -> dict[int, float]:
-    """GiB of states on one device, by ZeRO stage, without offload and with the buckets of the run."""
-    if inputs.profile is None or inputs.facts.parameters is None:
-        return {}
-    effective = inputs.run.effective
-    half = effective.value("bf16.enabled") is True or effective.value("fp16.enabled") is True
-    bucket = effective.value("zero_optimization.reduce_bucket_size")
-    found = {}
-    for stage in (0, 1, 2, 3):
-        options = Options(
-            stage,
-            inputs.profile.world_size,
-            precision="bf16" if half else "fp32",
-            reduce_bucket_size=bucket if isinstance(bucket, int) else 500_000_000,
-        )
-        found[stage] = model_states(inputs.facts, options).peak("device") / GIB
-    return found
+    inputs.run.effective = compute(inputs.run)
+    take_memory(inputs)
+    return inputs.run

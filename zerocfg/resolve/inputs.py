@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from zerocfg.memory.fit import GIB
+from zerocfg.memory.states import Options, model_states
 from zerocfg.models.model_facts import ModelFacts, from_config
 from zerocfg.resolve.plan import Problem
 from zerocfg.run.arguments import arguments_of
@@ -231,3 +233,27 @@ def _take_steps(found: Inputs) -> None:
     total = math.ceil(given["num_train_epochs"] * epoch)
     note = f"{given['num_train_epochs']:g} epochs of {epoch} steps (train_samples {samples} over {ranks} ranks)"
     run.arguments = {**run.arguments, "max_steps": Setting(total, Origin("computed", note))}
+
+
+def take_memory(found: Inputs) -> None:
+    """What the memory rules need of a computed run: the model's parameters, and the states of each ZeRO stage."""
+    run, facts, profile = found.run, found.facts, found.profile
+    if facts.parameters is None:
+        return
+    if run.model is not None:
+        run.model = replace(run.model, parameters=facts.parameters)
+    if run.hardware is None or profile is None:
+        return
+    effective = run.effective
+    half = effective.value("bf16.enabled") is True or effective.value("fp16.enabled") is True
+    bucket = effective.value("zero_optimization.reduce_bucket_size")
+    states: dict[int, float] = {}
+    for stage in (0, 1, 2, 3):
+        options = Options(
+            stage,
+            profile.world_size,
+            precision="bf16" if half else "fp32",
+            reduce_bucket_size=bucket if isinstance(bucket, int) and bucket > 0 else 500_000_000,
+        )
+        states[stage] = model_states(facts, options).peak("device") / GIB
+    run.hardware = replace(run.hardware, states_gib=states)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.resolve import choose
+from zerocfg.resolve.inputs import take_memory
 from zerocfg.resolve.plan import Decision, Plan, Problem
 from zerocfg.resolve.reasons import Words
 from zerocfg.run.arguments import arguments_of
@@ -55,6 +56,7 @@ def resolve(inputs: Inputs) -> tuple[Plan | None, list[Problem]]:
         return None, problems
     effective = compute(inputs.run)
     inputs.run.effective = effective
+    take_memory(inputs)
     resolver = _Resolver(inputs, effective, choices)
     plan = resolver.plan()
     return (None, resolver.problems) if resolver.problems else (plan, [])
