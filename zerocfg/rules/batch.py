@@ -9,14 +9,13 @@ from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.effects import (
     TRAINERS,
-    accelerate_section,
     anchor,
     deepspeed_data,
     failures,
     replace_at,
     words,
 )
-from zerocfg.rules.proof import crashes, shows
+from zerocfg.rules.proof import crashes
 from zerocfg.run.engine import MICRO, TRAIN
 from zerocfg.run.model import Origin, Run
 
@@ -26,7 +25,6 @@ _PRECISION = ("fp16.enabled", "bf16.enabled")
 _OWN_BATCH = (*_PRECISION, _STEPS)
 
 _LAUNCH = "accelerate launch --config_file accelerate.yaml train.py --config recipe.yaml\n"
-_OWN_LOOP = "accelerate launch --config_file accelerate.yaml train.py --gradient_accumulation_steps 2\n"
 _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
 _YAML = (
     "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: 2\n"
@@ -198,8 +196,8 @@ def _never_fits(run: Run) -> Iterator[Finding]:
     if len(whole) == 3 and whole[0] % (whole[1] * whole[2]):
         yield Finding(
             Location(run.deepspeed, (TRAIN,)),
-            f"train_batch_size {whole[0]} is no multiple of micro batch * accumulation, {whole[1]} * {whole[2]}: DeepSpeed "
-            "stops at it, whatever the number of processes",
+            f"train_batch_size {whole[0]} is no multiple of micro batch * accumulation, {whole[1]} * {whole[2]}: "
+            "DeepSpeed stops at it, whatever the number of processes",
             _batch_help(run),
             [Location(run.deepspeed, (name,)) for name in (MICRO, _STEPS)],
         )
@@ -336,78 +334,6 @@ def _trainer_value(run: Run, name: str) -> tuple[object, Origin] | None:
     return setting.value, setting.origin
 
 
-@rule(
-    "ZC207",
-    "accumulation-auto-without-trainer",
-    Severity.ERROR,
-    bad=Example({"accelerate.yaml": _YAML % "auto"}, consumer="accelerate"),
-    good=Example({"accelerate.yaml": _YAML % 2}, consumer="accelerate"),
-    proof=crashes("arguments", "invalid literal for int.. with base 10: 'auto'"),
-    consumers={"accelerate"},
-)
-def accumulation_auto_without_trainer(run: Run) -> Iterator[Finding]:
-    """`gradient_accumulation_steps: auto` (or 2.0) in the accelerate config of a script with its own loop.
-
-    What happens: `Accelerator()` calls int() on the exported text: `ValueError: invalid literal for int() with base
-    10: 'auto'`. Only the Trainer understands "auto" here; a DeepSpeed JSON may hold it in both cases.
-    """
-    for failure in failures(run, "ZC207"):
-        location, related = anchor(run, failure.places)
-        yield Finding(
-            location,
-            f"{failure.message} and stops: only the Trainer fills an accumulation that is no whole number",
-            "write a whole number",
-            related,
-        )
-
-
-@rule(
-    "ZC208",
-    "accumulation-two-numbers",
-    Severity.WARNING,
-    bad=Example(
-        {
-            "accelerate.yaml": _YAML % 4,
-            "train.sh": _OWN_LOOP,
-            "recipe.yaml": "gradient_accumulation_steps: 2\n",
-        },
-        consumer="accelerate",
-    ),
-    good=Example(
-        {
-            "accelerate.yaml": _YAML % 2,
-            "train.sh": _OWN_LOOP,
-            "recipe.yaml": "gradient_accumulation_steps: 2\n",
-        },
-        consumer="accelerate",
-    ),
-    proof=shows("arguments", {"args.gradient_accumulation_steps": (4, 2)}),
-)
-def accumulation_two_numbers(run: Run) -> Iterator[Finding]:
-    """The accelerate config and the script's option name different numbers for gradient accumulation.
-
-    What happens: the exported variable beats `Accelerator(gradient_accumulation_steps=...)` without a word, so a
-    script with its own loop accumulates what the config says while it counts its steps by its own option. Under the
-    Trainer train() stops (ZC201).
-    """
-    if run.consumer in TRAINERS or run.accelerate is None:
-        return
-    written, given = accelerate_section(run).get(_STEPS), run.arguments.get(_STEPS)
-    exported = run.effective.environment.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS")
-    if given is None or exported is None or exported.origin.file is not run.accelerate:
-        return
-    if not str(given.value).isdigit() or not str(written).isdigit() or int(str(written)) == int(given.value):
-        return
-    location, related = anchor(run, [exported.origin, given.origin])
-    yield Finding(
-        location,
-        f"`{_STEPS}` is {written} here but {given.value} on the launch line; with its own Accelerator() the script "
-        "silently gets the first, and the Trainer stops at the difference",
-        "keep one of the two",
-        related,
-    )
-
-
 RULES = (
     accumulation_disagrees,
     disagrees_with_trainer,
@@ -415,6 +341,4 @@ RULES = (
     batch_zero,
     batch_missing,
     accumulation_absent,
-    accumulation_auto_without_trainer,
-    accumulation_two_numbers,
 )

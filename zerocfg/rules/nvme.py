@@ -16,7 +16,7 @@ from zerocfg.rules.effects import (
     under_deepspeed_launcher,
 )
 from zerocfg.rules.offload import PARTS, device, place
-from zerocfg.rules.proof import cited, shows
+from zerocfg.rules.proof import cited, crashes, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry
 
@@ -57,8 +57,8 @@ def nvme_below_stage_3(run: Run) -> Iterator[Finding]:
     "nvme-without-path",
     Severity.ERROR,
     bad=Example({"ds.json": _DS % '3, "offload_optimizer": {"device": "nvme"}'}, consumer="deepspeed"),
-    good=Example({"ds.json": _DS % '3, "offload_optimizer": {"device": "cpu"}'}, consumer="deepspeed"),
-    proof=cited("deepspeed/runtime/zero/stage3.py@0.19.8"),
+    good=Example({"ds.json": _DS % '3, "offload_optimizer": {"device": "none"}'}, consumer="deepspeed"),
+    proof=crashes("init", "expected str, bytes or os.PathLike object, not NoneType"),
 )
 def nvme_without_path(run: Run) -> Iterator[Finding]:
     """Offloading to NVMe without saying where.

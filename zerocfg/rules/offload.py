@@ -119,9 +119,9 @@ def parameters_offloaded_below_stage_3(run: Run) -> Iterator[Finding]:
     "ZC503",
     "optimizer-offloaded-without-zero",
     Severity.ERROR,
-    bad=Example({"ds.json": _DS % '0, "offload_optimizer": {"device": "cpu"}'}, consumer="deepspeed"),
-    good=Example({"ds.json": _DS % '2, "offload_optimizer": {"device": "cpu"}'}, consumer="deepspeed"),
-    proof=cited("deepspeed/runtime/engine.py@0.19.8"),
+    bad=Example({"accelerate.yaml": _YAML % 0 + "  offload_optimizer_device: cpu\n"}, consumer="accelerate"),
+    good=Example({"accelerate.yaml": _YAML % 0 + "  offload_optimizer_device: none\n"}, consumer="accelerate"),
+    proof=shows("init", {"engine.optimizer": ("DeepSpeedCPUAdam", "AdamW")}),
 )
 def optimizer_offloaded_without_zero(run: Run) -> Iterator[Finding]:
     """`offload_optimizer` at stage 0.

@@ -164,70 +164,27 @@ def _autos(run: Run) -> Iterator[Path]:
     "ZC406",
     "auto-that-nobody-fills",
     Severity.ERROR,
-    bad=(
-        Example({"ds.json": _AUTO_DS % "2"}, consumer="deepspeed"),
-        Example(
-            {"ds.json": _AUTO_DS % '2, "overlap_comm": "auto"', "recipe.yaml": _RECIPE % ""},
-            consumer="transformers",
-        ),
+    bad=Example(
+        {"ds.json": _AUTO_DS % '2, "overlap_comm": "auto"', "recipe.yaml": _RECIPE % ""}, consumer="transformers"
     ),
-    good=(
-        Example({"ds.json": _DS % "2"}, consumer="deepspeed"),
-        Example(
-            {"ds.json": _AUTO_DS % '2, "overlap_comm": true', "recipe.yaml": _RECIPE % ""},
-            consumer="transformers",
-        ),
+    good=Example(
+        {"ds.json": _AUTO_DS % '2, "overlap_comm": true', "recipe.yaml": _RECIPE % ""}, consumer="transformers"
     ),
-    proof=cited("deepspeed/runtime/config.py@0.19.8, accelerate/utils/dataclasses.py@1.15.0"),
+    proof=crashes("init", "`zero_optimization.overlap_comm` not found in kwargs"),
+    consumers={"accelerate", "transformers", "trl"},
 )
 def auto_that_nobody_fills(run: Run) -> Iterator[Finding]:
-    """A literal "auto" that the consumer at hand does not fill.
+    """A literal "auto" that neither the Trainer nor accelerate fills.
 
-    What happens: each consumer fills its own list. accelerate stops at any other one: `ValueError: overlap_comm not
-    found in kwargs. Please specify overlap_comm without auto (set to correct value)`. deepspeed.initialize fills
-    none: at the top level it stops (`TypeError: '>' not supported between instances of 'str' and 'int'`), in its
-    typed sections it silently takes the default.
+    What happens: each of them fills its own list of keys; accelerate stops at any other "auto": `ValueError:
+    overlap_comm not found in kwargs. Please specify overlap_comm without auto (set to correct value)`, after the
+    model was loaded.
     """
     for failure in failures(run, "ZC406"):
         name = failure.message.split("`")[1]
         who = "neither the Trainer nor accelerate fills" if run.consumer in TRAINERS else "accelerate does not fill"
         location, related = anchor(run, failure.places)
         yield Finding(location, f'`{name}` is "auto", which {who}; prepare() stops at it', "write a value", related)
-    if run.consumer != "deepspeed" or run.deepspeed is None:
-        return
-    stopping: list[Path] = []
-    dropped: list[Path] = []
-    for path in _autos(run):
-        name = dotted(path)
-        if name in _TOLD or "gather" in name:
-            continue
-        if name in _TEXT_CRASHES or path[:2] in (("optimizer", "params"), ("scheduler", "params")):
-            stopping.append(path)
-        elif path[0] in ("zero_optimization", "fp16", "bf16") and "zenflow" not in path:
-            dropped.append(path)
-    if stopping:
-        yield Finding(
-            Location(run.deepspeed, stopping[0]),
-            f'{_named(stopping)} "auto", which deepspeed.initialize does not fill; it stops at the text',
-            "write a value, or let accelerate or the Trainer read this file",
-            [Location(run.deepspeed, path) for path in stopping[1:]],
-        )
-    if dropped:
-        default = DEFAULTS.get(dotted(dropped[0])) if len(dropped) == 1 else None
-        yield Finding(
-            Location(run.deepspeed, dropped[0]),
-            f'{_named(dropped)} "auto", which nobody fills here: DeepSpeed silently takes its default'
-            + (f" ({show(default)})" if default is not None else ""),
-            "write a value or leave the key out",
-            [Location(run.deepspeed, path) for path in dropped[1:]],
-            severity=Severity.WARNING,
-        )
-
-
-def _named(paths: list[Path]) -> str:
-    """ "`a` is", "`a` and 3 more are"."""
-    more = f" and {len(paths) - 1} more are" if len(paths) > 1 else " is"
-    return f"`{dotted(paths[0])}`{more}"
 
 
 @rule(
@@ -352,11 +309,65 @@ def refused_with_deepspeed(run: Run) -> Iterator[Finding]:
         yield told(run, failure)
 
 
+@rule(
+    "ZC415",
+    "auto-without-filler",
+    Severity.ERROR,
+    bad=Example({"ds.json": _AUTO_DS % "2"}, consumer="deepspeed"),
+    good=Example({"ds.json": _DS % "2"}, consumer="deepspeed"),
+    proof=crashes("parse", "'str' and 'int'"),
+    consumers={"deepspeed"},
+)
+def auto_without_filler(run: Run) -> Iterator[Finding]:
+    """A literal "auto" in a config that deepspeed.initialize reads itself.
+
+    What happens: DeepSpeed fills none. At its top level, and in the parameters of optimizer and scheduler, it stops
+    at the text (`TypeError: '>' not supported between instances of 'str' and 'int'`; for gradient_clipping only at
+    the first step); in its typed sections it silently takes the default.
+    """
+    if run.deepspeed is None:
+        return
+    stopping: list[Path] = []
+    dropped: list[Path] = []
+    for path in _autos(run):
+        name = dotted(path)
+        if name in _TOLD or "gather" in name:
+            continue
+        if name in _TEXT_CRASHES or path[:2] in (("optimizer", "params"), ("scheduler", "params")):
+            stopping.append(path)
+        elif path[0] in ("zero_optimization", "fp16", "bf16") and "zenflow" not in path:
+            dropped.append(path)
+    if stopping:
+        yield Finding(
+            Location(run.deepspeed, stopping[0]),
+            f'{_named(stopping)} "auto", which deepspeed.initialize does not fill; it stops at the text',
+            "write a value, or let accelerate or the Trainer read this file",
+            [Location(run.deepspeed, path) for path in stopping[1:]],
+        )
+    if dropped:
+        default = DEFAULTS.get(dotted(dropped[0])) if len(dropped) == 1 else None
+        yield Finding(
+            Location(run.deepspeed, dropped[0]),
+            f'{_named(dropped)} "auto", which nobody fills here: DeepSpeed silently takes its default'
+            + (f" ({show(default)})" if default is not None else ""),
+            "write a value or leave the key out",
+            [Location(run.deepspeed, path) for path in dropped[1:]],
+            severity=Severity.WARNING,
+        )
+
+
+def _named(paths: list[Path]) -> str:
+    """ "`a` is", "`a` and 3 more are"."""
+    more = f" and {len(paths) - 1} more are" if len(paths) > 1 else " is"
+    return f"`{dotted(paths[0])}`{more}"
+
+
 RULES = (
     stage_auto,
     init_flag_without_stage_3,
     more_sharding_than_needed,
     auto_that_nobody_fills,
+    auto_without_filler,
     hidden_size_missing,
     legacy_stage_1,
     zero_section_missing,

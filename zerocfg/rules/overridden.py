@@ -1,4 +1,4 @@
-"""ZC209 to ZC211: clipping, optimizer and scheduler, of which the engine silently uses another than the one named."""
+"""ZC207 to ZC211: values that somebody wrote, and of which the job silently gets others."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
-from zerocfg.rules.effects import TRAINERS, anchor, deepspeed_data, edited, words
-from zerocfg.rules.proof import cited, shows
+from zerocfg.rules.effects import TRAINERS, accelerate_section, anchor, deepspeed_data, edited, failures, words
+from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry
@@ -21,6 +21,84 @@ _SCHEDULER = (
     ', "gradient_clipping": "auto", "optimizer": {"type": "%s", "params": {"lr": "auto"}}, '
     '"zero_allow_untested_optimizer": true'
 )
+_OWN_LOOP = "accelerate launch --config_file accelerate.yaml train.py --gradient_accumulation_steps 2\n"
+_STEPS = "gradient_accumulation_steps"
+_YAML = (
+    "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: 2\n"
+    "  gradient_accumulation_steps: %s\n"
+)
+
+
+@rule(
+    "ZC207",
+    "accumulation-auto-without-trainer",
+    Severity.ERROR,
+    bad=Example({"accelerate.yaml": _YAML % "auto"}, consumer="accelerate"),
+    good=Example({"accelerate.yaml": _YAML % 2}, consumer="accelerate"),
+    proof=crashes("arguments", "invalid literal for int.. with base 10: 'auto'"),
+    consumers={"accelerate"},
+)
+def accumulation_auto_without_trainer(run: Run) -> Iterator[Finding]:
+    """`gradient_accumulation_steps: auto` (or 2.0) in the accelerate config of a script with its own loop.
+
+    What happens: `Accelerator()` calls int() on the exported text: `ValueError: invalid literal for int() with base
+    10: 'auto'`. Only the Trainer understands "auto" here; a DeepSpeed JSON may hold it in both cases.
+    """
+    for failure in failures(run, "ZC207"):
+        location, related = anchor(run, failure.places)
+        yield Finding(
+            location,
+            f"{failure.message} and stops: only the Trainer fills an accumulation that is no whole number",
+            "write a whole number",
+            related,
+        )
+
+
+@rule(
+    "ZC208",
+    "accumulation-two-numbers",
+    Severity.WARNING,
+    bad=Example(
+        {
+            "accelerate.yaml": _YAML % 4,
+            "train.sh": _OWN_LOOP,
+            "recipe.yaml": "gradient_accumulation_steps: 2\n",
+        },
+        consumer="accelerate",
+    ),
+    good=Example(
+        {
+            "accelerate.yaml": _YAML % 2,
+            "train.sh": _OWN_LOOP,
+            "recipe.yaml": "gradient_accumulation_steps: 2\n",
+        },
+        consumer="accelerate",
+    ),
+    proof=shows("arguments", {"args.gradient_accumulation_steps": (4, 2)}),
+)
+def accumulation_two_numbers(run: Run) -> Iterator[Finding]:
+    """The accelerate config and the script's option name different numbers for gradient accumulation.
+
+    What happens: the exported variable beats `Accelerator(gradient_accumulation_steps=...)` without a word, so a
+    script with its own loop accumulates what the config says while it counts its steps by its own option. Under the
+    Trainer train() stops (ZC201).
+    """
+    if run.consumer in TRAINERS or run.accelerate is None:
+        return
+    written, given = accelerate_section(run).get(_STEPS), run.arguments.get(_STEPS)
+    exported = run.effective.environment.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS")
+    if given is None or exported is None or exported.origin.file is not run.accelerate:
+        return
+    if not str(given.value).isdigit() or not str(written).isdigit() or int(str(written)) == int(given.value):
+        return
+    location, related = anchor(run, [exported.origin, given.origin])
+    yield Finding(
+        location,
+        f"`{_STEPS}` is {written} here but {given.value} on the launch line; with its own Accelerator() the script "
+        "silently gets the first, and the Trainer stops at the difference",
+        "keep one of the two",
+        related,
+    )
 
 
 @rule(
@@ -125,12 +203,12 @@ def clipping_cannot_be_switched_off(run: Run) -> Iterator[Finding]:
     ),
     good=Example(
         {
-            "recipe.yaml": _RECIPE + "optim: sgd\ndeepspeed: ds.json\n",
+            "recipe.yaml": _RECIPE + "optim: adafactor\ndeepspeed: ds.json\n",
             "ds.json": _DS % ', "gradient_clipping": "auto"',
         },
         consumer="transformers",
     ),
-    proof=cited("transformers/integrations/deepspeed.py@5.23.0"),
+    proof=shows("init", {"engine.optimizer": ("SGD", "Adafactor")}),
     consumers=TRAINERS,
 )
 def optimizer_of_json_wins(run: Run) -> Iterator[Finding]:
@@ -182,4 +260,10 @@ def _same(section: str, kind: str, asked: str) -> bool:
     return kind in _LIKE.get(asked, (kind,))
 
 
-RULES = (clipping_not_passed_on, clipping_cannot_be_switched_off, optimizer_of_json_wins)
+RULES = (
+    accumulation_auto_without_trainer,
+    accumulation_two_numbers,
+    clipping_not_passed_on,
+    clipping_cannot_be_switched_off,
+    optimizer_of_json_wins,
+)
