@@ -319,3 +319,34 @@ def test_launched_through_a_linked_folder(workplace: Workplace) -> None:
     script = workplace.folder / "out" / "a" / "launch.sh"
     done = subprocess.run([script], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(workplace.folder.resolve())
+
+
+def test_values_that_accelerate_replaces_are_left_out(workplace: Workplace) -> None:
+    config, _ = workplace.built(job(deepspeed={"zero_optimization": {"stage": 2}, "steps_per_print": 10}))
+    assert "steps_per_print" not in config
+    own = {
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": 1,
+        "gradient_clipping": 1.0,
+        "bf16": {"enabled": True},
+        "zero_optimization": {"stage": 2},
+        "steps_per_print": 10,
+    }
+    config, _ = workplace.built(job(deepspeed=own, consumer="deepspeed", recipe=None))
+    assert config["steps_per_print"] == 10
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_no_number_at_all(workplace: Workplace, value: float) -> None:
+    zero = {"zero_optimization": {"stage": 2}, "gradient_predivide_factor": value}
+    assert "gradient_predivide_factor" in refused(workplace, job(deepspeed=zero))
+
+
+def test_secrets_stay_in_the_recipe(workplace: Workplace) -> None:
+    recipe = {"hub_token": "hf_secret", "env": {"WANDB_API_KEY": "w_secret", "A": "plain"}, "learning_rate": 1e-5}
+    files = job(recipe, {"zero_optimization": {"stage": 2}}, consumer="trl")
+    _, lock = workplace.built(files)
+    assert lock["recipe"]["hub_token"] == lock["recipe"]["env"]["WANDB_API_KEY"] == "(not recorded)"
+    assert lock["recipe"]["env"]["A"] == "plain"
+    for path in (workplace.folder / "out" / "a").iterdir():
+        assert "_secret" not in path.read_text()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from zerocfg.resolve.plan import Plan
 
+PORT = 29500  # accelerate's and torchrun's default
 _MULTI_NODE = """
 # Every node runs this script with its own rank; rank 0 is the one whose address the others get.
 : "${MACHINE_RANK:?set MACHINE_RANK to the number of this node, 0 to %(last)d}"
@@ -45,8 +46,9 @@ def _command(plan: Plan, here: str) -> list[str]:
         return _torchrun(plan, script, here)
     command = [f"accelerate launch --config_file {quote(here + '/accelerate.yaml')}"]
     if plan.num_machines > 1:
+        port = plan.accelerate["main_process_port"].value if "main_process_port" in plan.accelerate else PORT
         command.append('--machine_rank "$MACHINE_RANK" --main_process_ip "$MAIN_PROCESS_IP"')
-        command.append('--main_process_port "${MAIN_PROCESS_PORT:-29500}"')
+        command.append(f'--main_process_port "${{MAIN_PROCESS_PORT:-{port}}}"')
     return [*command, script[0] + ' "$@"']
 
 
@@ -56,7 +58,7 @@ def _torchrun(plan: Plan, script: list[str], here: str) -> list[str]:
     command = [f"torchrun --nnodes {plan.num_machines} --nproc_per_node {per_node}"]
     if plan.num_machines > 1:
         command.append('--node_rank "$MACHINE_RANK" --master_addr "$MAIN_PROCESS_IP"')
-        command.append('--master_port "${MAIN_PROCESS_PORT:-29500}"')
+        command.append(f'--master_port "${{MAIN_PROCESS_PORT:-{PORT}}}"')
     else:
         command[0] = f"torchrun --standalone --nproc_per_node {per_node}"
     config = ""

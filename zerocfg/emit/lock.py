@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 from zerocfg import __version__
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from zerocfg.resolve.plan import Plan
 
 NAME = "zerocfg.lock"
+_SECRET = re.compile(r"(^|_)(token|secret|password|passwd|api_?key|access_key|credentials?)$", re.IGNORECASE)
 VERSION = 1
 
 
@@ -52,7 +54,7 @@ def render(plan: Plan, files: dict[str, bytes], inputs: dict[str, dict[str, str]
         "arguments": plan.arguments,
         "hardware": plan.hardware,
         "model": {"config": plan.model_config, "facts": plan.model_facts},
-        "recipe": plan.recipe,
+        "recipe": _without_secrets(plan.recipe),
         "plan": {
             "engine": plan.engine,
             "num_processes": plan.num_processes,
@@ -80,6 +82,16 @@ def read(folder: Path) -> dict[str, Any] | None:
     if isinstance(lock, dict) and lock.get("version") == VERSION and isinstance(lock.get("files"), dict):
         return lock
     return None
+
+
+def _without_secrets(value: Any) -> Any:
+    """A recipe may hold a hub token or, for TRL, variables with API keys; a lock is made to be shared."""
+    if isinstance(value, dict):
+        return {
+            name: "(not recorded)" if _SECRET.search(str(name)) and item else _without_secrets(item)
+            for name, item in value.items()
+        }
+    return [_without_secrets(item) for item in value] if isinstance(value, list) else value
 
 
 def _strict(value: Any) -> Any:

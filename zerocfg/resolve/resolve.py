@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.resolve import choose
@@ -142,6 +143,8 @@ class _Resolver:
             value = self.settings[name].value
             if value is UNKNOWN or value == AUTO:
                 self.problems.append(_open(name, self.settings[name].reason))
+            elif isinstance(value, float) and not math.isfinite(value):
+                self.problems.append(Problem(name, f"{value} cannot be written into a JSON file", "Write a number."))
             else:
                 chosen.append(name)
         return chosen
@@ -159,6 +162,8 @@ class _Resolver:
 
         def visit(section: dict[str, Any], prefix: str) -> None:
             for key, value in section.items():
+                if "." in key:
+                    self.problems.append(Problem(prefix + key, "a key with a dot in it is none of DeepSpeed's"))
                 if isinstance(value, dict) and value:
                     visit(value, f"{prefix}{key}.")
                 elif value != {}:
@@ -176,6 +181,8 @@ class _Resolver:
         """
         if name == "train_batch_size":
             return True
+        if name == "steps_per_print" and self._value(name) == math.inf:
+            return True  # accelerate puts infinity there, whatever the file says
         value = self._value(name)
         if value is None and name in self.settings and self.settings[name].value is not UNKNOWN:
             return True
