@@ -1,13 +1,12 @@
-"""Counts the proofs that were executed, over all pytest-xdist workers."""
+"""Marks and counts the proofs."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-COUNT = pytest.StashKey[int]()
-PROOFS = "executed_proof"
+from tests.conftest import COUNT
+
+PROOFS = f"{COUNT}proofs executed on the real libraries"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -19,10 +18,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.libs)
         if spec is not None and "code" in spec.params:
             item.add_marker(pytest.mark.xdist_group(str(spec.params["code"])))
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    reports = terminalreporter.getreports("passed") + terminalreporter.getreports("failed")
-    proofs = [report for report in reports if (PROOFS, True) in report.user_properties]
-    if proofs:
-        terminalreporter.write_line(f"{len(proofs)} proofs executed")

@@ -188,9 +188,7 @@ def collect(reports: Path, answer: dict[str, Any], until: str, limit: float) -> 
     values = launch["values"] | (ranks[0].get("values", {}) if ranks else {})
     world = values.get("engine.world_size", started)
     if failed is None and "engine.kind" in values and world != started:
-        raise HarnessError(
-            f"{started} ranks were started but the engine has a world of {world}: each trained alone"
-        )
+        raise HarnessError(f"{started} ranks were started but the engine has a world of {world}: each trained alone")
     if failed is None and reached != until:
         raise HarnessError(
             f"stopped after {reached} without an error, on the way to {until}:\n" + _log(reports)[-2000:]

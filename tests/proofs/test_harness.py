@@ -43,9 +43,7 @@ def ds_json(**zero: Any) -> str:
 
 
 def with_json(text: str) -> dict[str, str]:
-    yaml = (
-        "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
-    )
+    yaml = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
     return {"accelerate.yaml": yaml, "ds.json": text, "recipe.yaml": RECIPE}
 
 
@@ -75,6 +73,14 @@ def test_weights_complete() -> None:
     seen = observe(with_json(ds_json()), "transformers", "save", ranks=2)
     assert (seen.error, seen.value("weights")) == (None, "complete")
     assert seen.value("weights.elements") == seen.value("weights.expected") > 90_000
+
+
+@pytest.mark.parametrize("consumer", ["transformers", "accelerate"])
+def test_zero3_with_an_explicit_train_batch_size(consumer: str) -> None:
+    """The model is made in the world of both ranks, as on cards: 1 x 2 x 2 is 4."""
+    content = json.loads(ds_json()) | {"train_batch_size": 4, "gradient_accumulation_steps": 2}
+    seen = observe(with_json(json.dumps(content)), consumer, "step", ranks=2)
+    assert (seen.error, seen.value("engine.train_batch_size")) == (None, 4)
 
 
 def test_quoted_stage_saves_empty_weights() -> None:
@@ -124,9 +130,7 @@ def test_accumulation_mismatch_raises_at_init() -> None:
         ({"ds.json": '{"train_batch_size": 1, "optimizer": {"type": "Nope"}}'}, None, "init", "Nope"),
     ],
 )
-def test_errors_are_laid_to_their_phase(
-    files: dict[str, str], consumer: str | None, phase: str, text: str
-) -> None:
+def test_errors_are_laid_to_their_phase(files: dict[str, str], consumer: str | None, phase: str, text: str) -> None:
     seen = observe(files, consumer, "step")
     assert seen.error is not None
     assert seen.error.phase == phase, str(seen.error)

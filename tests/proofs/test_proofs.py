@@ -71,6 +71,4 @@ def test_fixed_example_does_not(code: str, at: int, record_property: Any) -> Non
         assert not verdict(rule, seen, good=True)
     else:
         assert seen.error is None, str(seen.error)
-        assert contradictions(rule.proof, seen, good=False), (
-            f"{code}: the fixed example still shows the claim"
-        )
+        assert contradictions(rule.proof, seen, good=False), f"{code}: the fixed example still shows the claim"

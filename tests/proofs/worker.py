@@ -2,7 +2,8 @@
 
 What is forced on the example, and nothing else, so that it trains on the processors of any machine:
 * ``use_cpu=True`` in TrainingArguments (``PartialState(cpu=True)`` for an own accelerate loop). Without it,
-  and without a card, each rank silently trains alone.
+  and without a card, each rank silently trains alone. DeepSpeed is told of the process group then, which
+  accelerate does on a card: else zero.Init checks an explicit train_batch_size against a world of one.
 * ``report_to="none"``; an absolute ``output_dir`` becomes ``out`` in the example's folder.
 * training ends after two optimizer steps (a callback; ``max_steps`` stays as written).
 * the model is a Llama of 2 layers and hidden size 64; of a ``model/config.json`` the hidden size, the heads
@@ -46,9 +47,9 @@ def play(progress: Progress, consumer: str, files: list[str], script: list[str],
     """Play the example as ``consumer`` does. ``script``: words after the training script; ``tiny``: a saved
     model."""
     engines.instrument(progress)
-    {"transformers": trainer, "trl": trainer, "accelerate": accelerate_loop, "deepspeed": deepspeed_loop}[
-        consumer
-    ](progress, consumer, files, script, tiny)
+    {"transformers": trainer, "trl": trainer, "accelerate": accelerate_loop, "deepspeed": deepspeed_loop}[consumer](
+        progress, consumer, files, script, tiny
+    )
 
 
 # --- Trainer ----------------------------------------------------------------------------------------------
@@ -62,6 +63,7 @@ def trainer(progress: Progress, consumer: str, files: list[str], script: list[st
     args.report_to = []
     if Path(args.output_dir or "").is_absolute():
         args.output_dir = "out"
+    join_deepspeed(args.deepspeed)
     progress.see("args", {item.name: getattr(args, item.name, None) for item in fields(args)})
     model = make_model(files, tiny)
     batch = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
@@ -78,9 +80,7 @@ def trainer(progress: Progress, consumer: str, files: list[str], script: list[st
         def on_step_end(self, args: Any, state: Any, control: Any, **seen: Any) -> None:
             control.should_training_stop = state.global_step >= STEPS
 
-    run = transformers.Trainer(
-        model=model, args=args, train_dataset=Tokens(model, 4 * batch), callbacks=[Watch()]
-    )
+    run = transformers.Trainer(model=model, args=args, train_dataset=Tokens(model, 4 * batch), callbacks=[Watch()])
     progress.see("args.mixed_precision", run.accelerator.mixed_precision)
     progress.see("args.deepspeed_plugin", run.accelerator.state.deepspeed_plugin)
     progress.end("arguments")
@@ -94,6 +94,15 @@ def trainer(progress: Progress, consumer: str, files: list[str], script: list[st
     run.save_model("saved")
     engines.see_weights(progress, Path("saved"), run.accelerator.unwrap_model(run.model))
     progress.end("save")
+
+
+def join_deepspeed(asked: Any) -> None:
+    """Tell DeepSpeed of the process group, which accelerate itself does where there is a card."""
+    if asked or os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() == "true":
+        from deepspeed import comm
+
+        if not comm.is_initialized() and "RANK" in os.environ:
+            comm.init_distributed(auto_mpi_discovery=False)
 
 
 def refuse_fsdp(asked: Any) -> None:
@@ -152,9 +161,7 @@ def trl_arguments(files: list[str], script: list[str]) -> Any:
 # --- own loops --------------------------------------------------------------------------------------------
 
 
-def accelerate_loop(
-    progress: Progress, consumer: str, files: list[str], script: list[str], tiny: str
-) -> None:
+def accelerate_loop(progress: Progress, consumer: str, files: list[str], script: list[str], tiny: str) -> None:
     """The loop of accelerate's guide. A ``recipe.yaml`` holds the script's own arguments: batch size,
     accumulation."""
     import torch
@@ -165,6 +172,7 @@ def accelerate_loop(
     progress.begin("arguments")
     recipe = yaml.safe_load(Path("recipe.yaml").read_text(encoding="utf-8")) if "recipe.yaml" in files else {}
     PartialState(cpu=True)
+    join_deepspeed(False)
     named = {key: recipe[key] for key in ("gradient_accumulation_steps", "mixed_precision") if key in recipe}
     accelerator = Accelerator(**named)
     plugin = accelerator.state.deepspeed_plugin
@@ -180,9 +188,7 @@ def accelerate_loop(
     config = plugin.deepspeed_config if plugin else {}
     dummy = "optimizer" in config
     optimizer = (DummyOptim if dummy else torch.optim.AdamW)(model.parameters(), lr=LEARNING_RATE)
-    loader = torch.utils.data.DataLoader(
-        Tokens(model, 64), batch_size=recipe.get("per_device_train_batch_size", 1)
-    )
+    loader = torch.utils.data.DataLoader(Tokens(model, 64), batch_size=recipe.get("per_device_train_batch_size", 1))
     if "scheduler" in config:
         scheduler: Any = DummyScheduler(optimizer, total_num_steps=100, warmup_num_steps=10)
     else:

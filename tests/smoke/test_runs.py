@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from zerocfg.smoke.smoke import Verdict, smoke
 
 from .conftest import MODEL, PARAMETERS
@@ -119,7 +120,7 @@ def test_an_error_of_the_libraries_is_told_in_its_own_words(make_run: MakeRun) -
     assert not verdict.passed and verdict.outcome.rank in (0, 1)
     assert "5" in (verdict.outcome.failure or "") and "64" in (verdict.outcome.failure or "")
     assert verdict.outcome.detail
-    assert time.monotonic() - start < 60
+    assert time.monotonic() - start < 200, "well before the time limit"
     assert json.loads((folder / "smoke.json").read_text())["failure"]["message"] == verdict.outcome.failure
 
 
@@ -152,12 +153,10 @@ def test_a_killed_rank_is_named(make_run: MakeRun, tmp_path: Path, monkeypatch: 
     assert not verdict.passed
     assert verdict.outcome.rank == 1
     assert "rank 1 was killed by signal 9" in (verdict.outcome.failure or "")
-    assert time.monotonic() - start < 90
+    assert time.monotonic() - start < 200, "well before the time limit"
 
 
-def test_a_hang_ends_at_the_time_limit(
-    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hang_ends_at_the_time_limit(make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disturb(tmp_path, monkeypatch, "SIGSTOP")
     start = time.monotonic()
     verdict = smoke(make_run(3), ranks=2, device="cpu", steps=100000, limit=20)

@@ -40,12 +40,10 @@ class Outcome:
 
 
 def environment(device: str) -> dict[str, str]:
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in RANKS and not name.startswith(FOREIGN)
-    }
+    kept = {name: value for name, value in os.environ.items() if name not in RANKS and not name.startswith(FOREIGN)}
     kept["HF_HUB_OFFLINE"] = "1"
+    # DeepSpeed compiles with ninja, which an environment that is not activated has beside its Python only.
+    kept["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
     if device == "cpu":
         kept.update(DS_ACCELERATOR="cpu", CUDA_VISIBLE_DEVICES="")
         kept.setdefault("OMP_NUM_THREADS", "1")
@@ -120,9 +118,13 @@ def _end(process: subprocess.Popen[bytes], mark: str, reports: list[dict[str, An
                 os.killpg(process.pid, sign)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(3)
-    for member in _marked(mark) | {report.get("pid", 0) for report in reports} - {0}:
+    left = _marked(mark) | {report.get("pid", 0) for report in reports} - {0}
+    for member in left:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(member, signal.SIGKILL)
+    patience = time.monotonic() + 5
+    while left and _marked(mark) and time.monotonic() < patience:
+        time.sleep(0.02)
 
 
 def _marked(mark: str) -> set[int]:

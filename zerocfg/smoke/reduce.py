@@ -51,9 +51,7 @@ def reduce(run: RunFolder, device: Device, ranks: int, scratch: Path) -> Reduced
     plan = dict(run.plan)
     recipe = run.lock.get("recipe") or {}
     arguments = {key: recipe[key] for key in ARGUMENTS if key in recipe}
-    reduced = Reduced(
-        ranks, {}, copy.deepcopy(run.accelerate), copy.deepcopy(run.deepspeed), arguments, plan, words=[]
-    )
+    reduced = Reduced(ranks, {}, copy.deepcopy(run.accelerate), copy.deepcopy(run.deepspeed), arguments, plan, words=[])
     shrunk = _model(run, reduced, device)
     _world(reduced)
     if reduced.deepspeed is not None:

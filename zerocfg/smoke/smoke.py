@@ -144,7 +144,10 @@ def data(verdict: Verdict) -> dict[str, Any]:
         "version": 1,
         "run": verdict.run.name,
         "passed": verdict.passed,
-        "device": {"kind": verdict.device.kind, "name": first.get("seen", {}).get("device_name") or verdict.device.name},
+        "device": {
+            "kind": verdict.device.kind,
+            "name": first.get("seen", {}).get("device_name") or verdict.device.name,
+        },
         "ranks": verdict.reduced.ranks,
         "reductions": verdict.reduced.words,
         "checks": [one.data() for one in verdict.checks],
@@ -165,7 +168,8 @@ def _require(run: RunFolder) -> None:
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         raise SmokeError(
-            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed; a smoke-run needs the real "
+            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed; a smoke-run needs the "
+            "real "
             "libraries: pip install 'zerocfg[smoke]'"
         )
 

@@ -1,8 +1,8 @@
-"""One rank of a smoke-run. A script, started by the real launcher with the path of a job file; imports nothing of zerocfg.
+"""One rank of a smoke-run: a script, started by the real launcher with a job file; imports nothing of zerocfg.
 
-The job: {"reports": folder, "saved": folder, "consumer", "device", "steps", "model": config.json content, "arguments":
-TrainingArguments, "sequence": tokens, "deepspeed_config": path or null}. Each rank keeps ``reports/rank<N>.json``
-up to date: phase, what it saw, losses, error.
+The job: {"reports": folder, "saved": folder, "consumer", "device", "steps", "model": config.json content,
+"arguments": TrainingArguments, "sequence": tokens, "deepspeed_config": path or null}. Each rank keeps
+``reports/rank<N>.json`` up to date: phase, what it saw, losses, error.
 """
 
 from __future__ import annotations
@@ -74,13 +74,14 @@ def trainer_loop(job: dict[str, Any], report: Report) -> None:
     if job["device"] == "cpu":
         arguments["use_cpu"] = True  # else accelerate starts no process group and each rank trains alone
     args = transformers.TrainingArguments(disable_tqdm=True, **arguments)
+    join_deepspeed()
     report.phase("model")
     model = make_model(job)
     batch = args.per_device_train_batch_size
     row = tokens(job, report.rank)
     data: Any = [row] * (batch * args.gradient_accumulation_steps * max(1, args.world_size) * job["steps"])
 
-    class Watch(transformers.TrainerCallback):
+    class Watch(transformers.TrainerCallback):  # type: ignore[misc]
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             see_engine(report, run.model_wrapped, run.optimizer)
             if report.content["seen"]["engine"] != "deepspeed":
@@ -98,7 +99,7 @@ def trainer_loop(job: dict[str, Any], report: Report) -> None:
             self.start = time.monotonic()
             control.should_training_stop = state.global_step >= job["steps"]
 
-    class Run(transformers.Trainer):
+    class Run(transformers.Trainer):  # type: ignore[misc]
         def training_step(self, *args: Any, **named: Any) -> Any:
             loss = super().training_step(*args, **named)
             report.content["losses"].append(float(loss) * self.args.gradient_accumulation_steps)
@@ -125,6 +126,7 @@ def accelerate_loop(job: dict[str, Any], report: Report) -> None:
         PartialState(cpu=True)
     arguments = job["arguments"]
     accumulation = int(arguments.get("gradient_accumulation_steps") or 1)
+    join_deepspeed()
     accelerator = Accelerator(gradient_accumulation_steps=accumulation)
     plugin = accelerator.state.deepspeed_plugin
     config = plugin.deepspeed_config if plugin else {}
@@ -212,6 +214,18 @@ def deepspeed_loop(job: dict[str, Any], report: Report) -> None:
     finish(job, report, engine.module)
 
 
+def join_deepspeed() -> None:
+    """Tell DeepSpeed of the process group, which accelerate does on a card only.
+
+    Otherwise the model is made (zero.Init) in a world of one, where an explicit train_batch_size does not fit.
+    """
+    if os.environ.get("ACCELERATE_USE_DEEPSPEED") == "true":
+        from deepspeed import comm
+
+        if not comm.is_initialized():
+            comm.init_distributed(auto_mpi_discovery=False)
+
+
 LOOPS = {
     "transformers": trainer_loop,
     "trl": trainer_loop,
@@ -271,7 +285,7 @@ def see_engine(report: Report, model: Any, optimizer: Any) -> None:
         report.see(engine={"DistributedDataParallel": "ddp"}.get(kind, "fsdp" if "FSDP" in kind else "single"))
     while hasattr(optimizer, "optimizer"):
         optimizer = optimizer.optimizer
-    parameters = [parameter for parameter in model.parameters()]
+    parameters = list(model.parameters())
     report.see(
         optimizer=type(optimizer).__name__,
         partitioned=sum(1 for parameter in parameters if hasattr(parameter, "ds_id") and parameter.numel() == 0),

@@ -1,0 +1,106 @@
+"""Run the checks that need an NVIDIA card and keep their results; without a card say so and succeed.
+
+    python benchmarks/gpu/run.py [NAME...]
+
+Exit codes: 0 every check passed or there is no card, 1 a check failed, 2 an unknown name.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = Path(__file__).resolve().parent / "results"
+# name -> (spec, run in it)
+SMOKE = {
+    "quickstart": ("examples/quickstart/zerocfg.yaml", "quickstart"),
+    "zero2-cpu-offload": ("examples/zero2-cpu-offload/zerocfg.yaml", "offload"),
+    "zero3-nvme": ("examples/zero3-nvme/zerocfg.yaml", "nvme"),
+}
+LIMIT = 900
+
+
+def cards() -> list[dict[str, str]]:
+    """Name, memory and driver of each card, by nvidia-smi; empty when there is none."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return []
+    fields = ("name", "memory.total", "driver_version")
+    query = [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(query, capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    rows = (line.rsplit(",", 2) for line in done.stdout.splitlines() if line.count(",") >= 2)
+    return [dict(zip(fields, (cell.strip() for cell in row), strict=True)) for row in rows]
+
+
+def smoke_run(spec: str, run: str) -> dict[str, Any]:
+    """Build ``spec`` and smoke-run ``run`` of it on one card."""
+    with tempfile.TemporaryDirectory(prefix="zerocfg-gpu-") as out:
+        zerocfg = [sys.executable, "-m", "zerocfg"]
+        build = [*zerocfg, "build", str(ROOT / spec), "-o", out]
+        smoke = [*zerocfg, "smoke", f"{out}/{run}", "--ranks", "1", "--device", "cuda"]
+        smoke += ["--time-limit", str(LIMIT), "--output-format", "json"]
+        commands = [f"zerocfg build {spec} -o OUT", f"zerocfg smoke OUT/{run} --ranks 1 --device cuda"]
+        for command in (build, smoke):
+            try:
+                done = subprocess.run(
+                    command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=LIMIT + 60
+                )
+            except subprocess.TimeoutExpired:
+                return {"passed": False, "commands": commands, "error": f"no end within {LIMIT + 60} s"}
+            if done.returncode != 0 and not done.stdout.startswith("{"):
+                error = (done.stderr or done.stdout).strip()[-4000:]
+                return {"passed": False, "commands": commands, "error": error}
+        certificate = json.loads((Path(out) / run / "smoke.json").read_text())
+        return {"passed": certificate["passed"], "commands": commands, "certificate": certificate}
+
+
+def environment() -> dict[str, str]:
+    """The current environment, with this interpreter's programs (ninja, accelerate) found first."""
+    paths = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    return {**os.environ, "PATH": os.pathsep.join(path for path in paths if path)}
+
+
+def main(names: list[str]) -> int:
+    unknown = [name for name in names if name not in SMOKE]
+    if unknown:
+        print(f"no check {', '.join(unknown)}; there are {', '.join(SMOKE)}", file=sys.stderr)
+        return 2
+    found = cards()
+    failed = 0
+    for name in names or SMOKE:
+        if not found:
+            print(f"{name}: not run: no NVIDIA card here")
+            continue
+        start = time.monotonic()
+        result = smoke_run(*SMOKE[name])
+        content = {
+            "check": name,
+            "date": datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0).isoformat(),
+            "cards": found,
+            "python": platform.python_version(),
+            "seconds": round(time.monotonic() - start, 1),
+            **result,
+        }
+        RESULTS.mkdir(exist_ok=True)
+        path = RESULTS / f"{name}.json"
+        path.write_text(json.dumps(content, indent=2) + "\n")
+        failed += not result["passed"]
+        print(f"{name}: {'passed' if result['passed'] else 'FAILED'}, {path.relative_to(ROOT)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
