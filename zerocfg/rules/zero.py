@@ -315,7 +315,7 @@ def refused_with_deepspeed(run: Run) -> Iterator[Finding]:
     Severity.ERROR,
     bad=Example({"ds.json": _AUTO_DS % "2"}, consumer="deepspeed"),
     good=Example({"ds.json": _DS % "2"}, consumer="deepspeed"),
-    proof=crashes("parse", "'str' and 'int'"),
+    proof=crashes("parse", "non-int of type 'str'"),
     consumers={"deepspeed"},
 )
 def auto_without_filler(run: Run) -> Iterator[Finding]:
