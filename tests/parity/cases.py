@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from typing import Any
 
-SEED = 20260
+SEED = int(os.environ.get("ZEROCFG_PARITY_SEED", "20260"))
 
 Case = dict[str, Any]
 
