@@ -1,0 +1,33 @@
+"""The rules over real files: nothing raises, and every kind of finding was looked at and holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zerocfg.rules.api import Severity
+
+from .examples import lint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+REVIEWED = {
+    "ZC401": "stage 3 whose gather key is absent, false or auto, in files that nothing else completes",
+    "ZC501": "two files with pin_memory: false in so many words",
+    "ZC502": "three files with offload_param below stage 3",
+    "ZC604": "a test file of accelerate with sections under distributed_type 'NO'",
+}
+"""Rules of ZC2xx to ZC8xx that report warnings or errors in the corpus, and what was found there."""
+
+
+def test_findings_of_the_corpus_are_known(corpus: Path) -> None:
+    seen: dict[str, list[str]] = {}
+    for repository in sorted(path for path in corpus.iterdir() if path.is_dir()):
+        for diagnostic in lint(repository, None).diagnostics:
+            if diagnostic.code >= "ZC200" and diagnostic.severity is not Severity.NOTE:
+                place = f"{repository.name}/{diagnostic.spot.file.name}:{diagnostic.spot.start.line}"
+                seen.setdefault(diagnostic.code, []).append(f"{place} {diagnostic.message}")
+    assert {code: places for code, places in seen.items() if code not in REVIEWED} == {}
+    assert set(seen) == set(REVIEWED), "no longer found"
+    assert len(seen["ZC501"]) == 2
+    assert len(seen["ZC502"]) == 3

@@ -1,0 +1,59 @@
+"""Rules whose word depends on the versions that a spec declares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from zerocfg.rules.api import Example
+
+from .examples import lint_example
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SPEC = """version: 1
+runs:
+  sft:
+    recipe: recipe.yaml
+    deepspeed: ds.json
+    consumer: transformers
+    versions: {%s}
+"""
+DS = """{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": "auto",
+ "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}
+"""
+RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nwarmup_ratio: 0.1\n"
+
+
+def found(folder: Path, versions: str) -> dict[str, str]:
+    files = {"zerocfg.yaml": SPEC % versions, "ds.json": DS, "recipe.yaml": RECIPE}
+    return {d.code: d.severity.value for d in lint_example(Example(files), folder).diagnostics}
+
+
+@pytest.mark.parametrize(
+    ("versions", "severity"),
+    [
+        ("transformers: 5.23.0", "error"),
+        ("transformers: '>=5.23'", "error"),
+        ("transformers: '>=4.40'", "note"),
+        ("transformers: 4.57.1", "note"),
+        ("deepspeed: 0.19.8", "note"),
+    ],
+)
+def test_removed_argument(tmp_path: Path, versions: str, severity: str) -> None:
+    assert found(tmp_path, versions)["ZC801"] == severity
+
+
+@pytest.mark.parametrize(
+    ("versions", "told"),
+    [
+        ("deepspeed: 0.18.2", True),
+        ("deepspeed: '>=0.19'", True),
+        ("deepspeed: 0.19.8", False),
+        ("transformers: 5.23.0", False),
+    ],
+)
+def test_offload_without_pin_memory(tmp_path: Path, versions: str, told: bool) -> None:
+    assert ("ZC501" in found(tmp_path, versions)) is told
