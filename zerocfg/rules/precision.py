@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.batch import disagreement, mismatches
 from zerocfg.rules.effects import (
     TRAINERS,
@@ -17,8 +17,8 @@ from zerocfg.rules.effects import (
     words,
 )
 from zerocfg.rules.proof import cited, crashes, shows
-from zerocfg.run.model import UNKNOWN, Run
-from zerocfg.source.edit import delete_entry, replace_value
+from zerocfg.run.model import UNKNOWN, Origin, Run
+from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 
 _NAMES = {"bf16": "bf16.enabled", "fp16": "fp16.enabled"}
 _DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}%s}\n'
@@ -85,13 +85,27 @@ def precision_disagrees_with_trainer(run: Run) -> Iterator[Finding]:
     training arguments need `bf16: true` as well.
     """
     for name, written, argument, value, *places in mismatches(run):
-        if name in _NAMES.values():
-            finding = disagreement(run, name, written, argument, value, (places[0], places[1]))
-            kind = name.split(".")[0]
-            if places[0].path == ("mixed_precision",) or places[0].kind in ("flag", "environment"):
-                finding.fix = None
-                finding.help = f"write `{kind}: {written.lower()}` in the training arguments"
-            yield finding
+        if name not in _NAMES.values():
+            continue
+        finding = disagreement(run, name, written, argument, value, (places[0], places[1]))
+        kind = name.split(".")[0]
+        if written == "True":
+            # "auto" would silence the Trainer too, but by training in fp32.
+            finding.help = f"write `{kind}: true` in the training arguments" + (
+                ', and "auto" here' if places[0].file is run.deepspeed and run.deepspeed is not None else ""
+            )
+            finding.fix = _switch_on(run, kind, places[1])
+        yield finding
+
+
+def _switch_on(run: Run, kind: str, argument: Origin) -> Fix | None:
+    """The precision in the recipe, where it is false or not written."""
+    why = f"write {kind}: true in the training arguments"
+    if argument.kind == "file":
+        return edited(replace_value, argument.file, argument.path, "true", why=why, safe=False)
+    if argument.kind == "default" and run.recipe is not None and kind not in run.arguments:
+        return edited(insert_entry, run.recipe, (), kind, "true", why=why, safe=False)
+    return None
 
 
 @rule(
