@@ -163,7 +163,7 @@ def cpu_not_used(run: Run) -> Iterator[Finding]:
     """
     for item in ignored(run, "ZC706"):
         location, related = anchor(run, [item.place])
-        yield Finding(location, item.message, "remove it, or export ACCELERATE_USE_CPU=true", related)
+        yield Finding(location, item.message, "remove it, or write `distributed_type: MULTI_CPU`", related)
 
 
 @rule(
