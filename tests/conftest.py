@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,3 +32,24 @@ def corpus() -> Path:
 def root() -> Path:
     """The root of the repository."""
     return ROOT
+
+
+COUNT = "count:"
+"""Prefix of the test properties that the summary adds up, over all pytest-xdist workers."""
+
+
+@pytest.fixture
+def count(record_property: Callable[[str, object], None]) -> Callable[[str, int], None]:
+    """``count("triples compared", 300)``: shown, added up, at the end of the test run."""
+    return lambda what, number: record_property(f"{COUNT}{what}", number)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say how much was compared with the real libraries, not only how many tests passed."""
+    totals: dict[str, int] = {}
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for name, value in report.user_properties:
+            if name.startswith(COUNT):
+                totals[name.removeprefix(COUNT)] = totals.get(name.removeprefix(COUNT), 0) + int(value)
+    for what, number in sorted(totals.items()):
+        terminalreporter.write_line(f"{number} {what}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -60,7 +60,7 @@ def _names_the_reason(diagnostics: list[Diagnostic], error: str) -> bool:
 
 
 @pytest.mark.libs
-def test_deepspeed_files(corpus: Path, tmp_path: Path) -> None:
+def test_deepspeed_files(corpus: Path, tmp_path: Path, count: Callable[[str, int], None]) -> None:
     rejected, wrong = 0, []
     files = list(_files("deepspeed"))
     for name, path in files:
@@ -72,13 +72,14 @@ def test_deepspeed_files(corpus: Path, tmp_path: Path) -> None:
                 wrong.append(f"{name}: DeepSpeed says {error[:300]}; zerocfg says {[d.message for d in diagnostics]}")
         else:
             wrong += [f"{name}: loads, but {d.code}: {d.message}" for d in diagnostics if _claims_rejection(d)]
-    print(f"\ncorpus: {len(files)} DeepSpeed files, {rejected} rejected by DeepSpeed, {len(wrong)} disagreements")
+    count("real DeepSpeed files compared with DeepSpeedConfig", len(files))
+    count("of them rejected by DeepSpeed", rejected)
     assert files
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.libs
-def test_accelerate_files(corpus: Path, tmp_path: Path) -> None:
+def test_accelerate_files(corpus: Path, tmp_path: Path, count: Callable[[str, int], None]) -> None:
     rejected, wrong = 0, []
     files = list(_files("accelerate"))
     for name, path in files:
@@ -92,14 +93,15 @@ def test_accelerate_files(corpus: Path, tmp_path: Path) -> None:
                 wrong.append(f"{name}: accelerate says {error[:300]}; zerocfg says {[d.message for d in diagnostics]}")
         else:
             wrong += [f"{name}: launches, but {d.code}: {d.message}" for d in diagnostics if _claims_rejection(d)]
-    print(f"\ncorpus: {len(files)} accelerate files, {rejected} rejected by accelerate, {len(wrong)} disagreements")
+    count("real accelerate files compared with accelerate launch", len(files))
+    count("of them rejected by accelerate", rejected)
     assert files
     assert not wrong, "\n".join(wrong)
 
 
-def test_whole_corpus_never_crashes(corpus: Path) -> None:
+def test_whole_corpus_never_crashes(corpus: Path, count: Callable[[str, int], None]) -> None:
     files = Files()
     runs, asked = find_runs([corpus], files)
     result = lint_runs(runs, asked=asked)
-    print(f"\ncorpus: {len(asked)} files linted, {len(runs)} runs, {len(result.diagnostics)} diagnostics")
+    count("real files linted", len(asked))
     assert len(asked) > 300

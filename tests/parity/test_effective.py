@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Case, Any]]:
     return list(zip(chosen, json.loads((folder / "results.json").read_text()), strict=True))
 
 
-def test_parity(played: list[tuple[Case, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_parity(played: list[tuple[Case, Any]], count: Callable[[str, int], None]) -> None:
     wrong: list[str] = []
     ends: Counter[str] = Counter()
     compared = 0
@@ -111,8 +112,9 @@ def test_parity(played: list[tuple[Case, Any]], capsys: pytest.CaptureFixture[st
             problems = settings_differ(predicted, case["consumer"], real)
         if problems:
             wrong.append(f"case {index}: {json.dumps(case)}\n  " + "\n  ".join(problems))
-    with capsys.disabled():
-        print(f"\n{compared} triples compared with the real libraries: {dict(ends.most_common())}")
+    count("triples of configs compared with the real libraries", compared)
+    for end, number in ends.items():
+        count(f"of the triples: {end}", number)
     assert compared == len(played) > 0
     assert not wrong, f"{len(wrong)} of {compared} differ\n" + "\n".join(wrong[:40])
 
