@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.rules.examples import fixed
+from zerocfg.rules.registry import ALL
 
 from .claims import contradictions
 from .conftest import PROOFS
 from .harness import Observation, observe
 
-registry = pytest.importorskip("zerocfg.rules.registry")
-RULES = {rule.code: rule for rule in registry.ALL}
+RULES = {rule.code: rule for rule in ALL}
 EXECUTED = sorted(code for code, rule in RULES.items() if rule.proof.status == "executed")
 
 
@@ -55,16 +58,11 @@ def test_good_example_does_not(code: str, at: int, record_property: Any) -> None
 
 
 @pytest.mark.parametrize(("code", "at"), [case for case in cases("bad") if RULES[case.values[0]].fixable])
-def test_fixed_example_does_not(code: str, at: int, record_property: Any) -> None:
-    """The fix of a rule cures what the rule claims. Values that only the good example has are not asked
-    for."""
-    engine = pytest.importorskip("zerocfg.rules.engine")
-    fixed = getattr(engine, "fixed_example", None)
-    if fixed is None:
-        pytest.skip("zerocfg.rules.engine.fixed_example is not there yet")
+def test_fixed_example_does_not(code: str, at: int, record_property: Any, tmp_path: Path) -> None:
+    """The fix of a rule cures what the rule claims. Values that only the good example has are not asked for."""
     record_property(PROOFS, True)
     rule = RULES[code]
-    files = fixed(rule, rule.bad[at])
+    files = fixed(rule.bad[at], code, tmp_path)
     assert files != rule.bad[at].files, "the fix changed nothing"
     seen = play(rule, files, rule.bad[at].consumer)
     if rule.proof.raises is not None:

@@ -35,7 +35,6 @@ BASE = (
     "TMPDIR",
     "PYTHONPATH",
     "VIRTUAL_ENV",
-    "TORCH_EXTENSIONS_DIR",
     "CXX",
     "CC",
 )
@@ -61,6 +60,7 @@ def base_environment(scratch: Path) -> dict[str, str]:
     kept = {name: os.environ[name] for name in BASE if name in os.environ}
     return kept | {
         "DS_ACCELERATOR": "cpu",
+        "TORCH_EXTENSIONS_DIR": operators(),
         "CUDA_VISIBLE_DEVICES": "",
         "HF_HOME": str(scratch / "hf"),  # no default_config.yaml of accelerate, no token
         "HF_HUB_OFFLINE": "1",
@@ -70,6 +70,12 @@ def base_environment(scratch: Path) -> dict[str, str]:
         "GLOO_SOCKET_IFNAME": "lo",
         "COLUMNS": "200",
     }
+
+
+def operators() -> str:
+    """The folder where the operators that DeepSpeed compiles are kept from one zygote to the next."""
+    caches = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return str(Path(caches, "zerocfg", "proofs", f"py{sys.version_info.major}{sys.version_info.minor}"))
 
 
 def prepare(scratch: Path) -> str:
@@ -111,21 +117,18 @@ def prepare(scratch: Path) -> str:
 
 
 @contextlib.contextmanager
-def one_at_a_time(age: float = 600) -> Iterator[None]:
-    """Hold a lock of this user while operators are compiled, and clear the locks of compilations that were
-    killed.
+def one_at_a_time() -> Iterator[None]:
+    """Hold the lock of the folder of compiled operators and clear what killed compilations left in it.
 
-    torch waits for ever for such a lock; one that is older than ten minutes has nobody behind it.
+    torch waits for ever for a lock file whose maker was killed. Only zygotes use this folder, each of them under
+    this lock, so that a lock file found in it has nobody behind it.
     """
-    from torch.utils.cpp_extension import get_default_build_root
-
-    root = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root())
+    root = Path(os.environ["TORCH_EXTENSIONS_DIR"])
     root.mkdir(parents=True, exist_ok=True)
-    with (root / "zerocfg.lock").open("w") as lock:
+    with (root / "zygotes").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for stale in root.glob("**/lock"):
-            if time.time() - stale.stat().st_mtime > age:
-                stale.unlink()
+            stale.unlink()
         yield
 
 
@@ -149,7 +152,7 @@ def observe(request: dict[str, Any], environment: dict[str, str], tiny: str) -> 
             break
     if code is None:
         os.waitpid(job, 0)
-        with one_at_a_time(age=0):  # should it have been killed while it compiled
+        with one_at_a_time():  # should it have been killed while it compiled
             pass
     return {"timed_out": code is None, "seconds": time.monotonic() - start}
 

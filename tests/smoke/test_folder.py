@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from zerocfg.cli.smoke import command
+from zerocfg.smoke import process
 from zerocfg.smoke.device import Device, choose
 from zerocfg.smoke.folder import SmokeError, read
 from zerocfg.smoke.reduce import reduce
@@ -136,6 +138,19 @@ def test_small_models_keep_their_shape() -> None:
     assert len(text["layer_types"]) == text["num_hidden_layers"]
     assert text["eos_token_id"][0] < text["vocab_size"]
     assert any(line.startswith("text_config.hidden_size 4096") for line in changes)
+
+
+def test_locks_of_a_killed_compilation_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch would wait for ever for such a lock; one that was there before the run is not touched."""
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    old, new = tmp_path / "other" / "lock", tmp_path / "py" / "cpu_adam" / "lock"
+    for lock in (old, new):
+        lock.parent.mkdir(parents=True)
+    old.touch()
+    os.utime(old, (1, 1))
+    outcome = process.run(["sh", "-c", f"touch {new}; kill -9 $$"], tmp_path, 1, "cpu", 20)
+    assert outcome.failure == "the launcher ended with exit code -9"
+    assert old.exists() and not new.exists()
 
 
 def test_parent_imports_no_training_library() -> None:

@@ -67,6 +67,7 @@ def run(
     start = time.monotonic()
     outcome = Outcome([])
     mark = uuid.uuid4().hex
+    began = time.time()
     with (folder / "log.txt").open("wb") as log:
         process = subprocess.Popen(
             command,
@@ -84,7 +85,7 @@ def run(
         finally:
             outcome.seconds = time.monotonic() - start
             outcome.reports = [_load(reports / f"rank{rank}.json") for rank in range(ranks)]
-            _end(process, mark, outcome.reports)
+            _end(process, mark, outcome.reports, began)
     _judge(outcome, process.returncode, limit, (folder / "log.txt").read_text(errors="replace"))
     return outcome
 
@@ -110,7 +111,7 @@ def _follow(
             process.wait(0.1)
 
 
-def _end(process: subprocess.Popen[bytes], mark: str, reports: list[dict[str, Any]]) -> None:
+def _end(process: subprocess.Popen[bytes], mark: str, reports: list[dict[str, Any]], since: float) -> None:
     """End the launcher and every process that it started: asked first, then killed."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is None:
@@ -122,9 +123,26 @@ def _end(process: subprocess.Popen[bytes], mark: str, reports: list[dict[str, An
     for member in left:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(member, signal.SIGKILL)
+    if left or process.poll() != 0:
+        _unlock(since)
     patience = time.monotonic() + 5
     while left and _marked(mark) and time.monotonic() < patience:
         time.sleep(0.02)
+
+
+def _operator_locks() -> list[Path]:
+    """Lock files that torch makes while it compiles DeepSpeed's operators."""
+    caches = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    root = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or Path(caches, "torch_extensions"))
+    return [*root.glob("*/lock"), *root.glob("*/*/lock")]
+
+
+def _unlock(since: float) -> None:
+    """Remove the locks made since then: torch waits for ever for one whose maker was killed."""
+    for lock in _operator_locks():
+        with contextlib.suppress(OSError):
+            if lock.stat().st_mtime >= since - 1:
+                lock.unlink()
 
 
 def _marked(mark: str) -> set[int]:
@@ -159,6 +177,10 @@ def _judge(outcome: Outcome, code: int, limit: float, log: str) -> None:
     elif outcome.seconds >= limit and not done:
         places = ", ".join(f"rank {n} in '{r.get('phase', 'launch')}'" for n, r in enumerate(outcome.reports))
         outcome.failure = f"not finished within {limit:g} s: {places}"
+        outcome.detail = [
+            f"{lock}: made by a process that compiles DeepSpeed's operators; if none does, remove it"
+            for lock in _operator_locks()
+        ]
     elif code != 0 or not done:
         dead = _dead(log)
         if dead is not None and dead[0] < len(outcome.reports):
