@@ -42,6 +42,7 @@ def case_of(accelerate: Path | None, deepspeed: Path | None, processes: int, loc
     """A launch as tests/parity plays it; a path to a DeepSpeed file becomes the name that it has there."""
     data = yaml.safe_load(accelerate.read_text()) if accelerate else {"distributed_type": "MULTI_GPU"}
     data["num_processes"] = processes
+    data["main_process_port"] = 29873  # accelerate refuses its default port while another job listens there
     section = data.get("deepspeed_config", {})
     named = NAMED_FILE in section
     if named:
