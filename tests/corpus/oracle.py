@@ -111,7 +111,7 @@ def accelerate_error(path: Path) -> str | None:
     before = dict(os.environ)
     try:
         args = parser.parse_args(["--config_file", str(path), "train.py"])
-        args, defaults, mp_from_config = _validate_launch_command(args)
+        args, defaults, _ = _validate_launch_command(args)
         if args.use_deepspeed and not args.cpu:
             args.deepspeed_fields_from_accelerate_config = ",".join(defaults.deepspeed_config) if defaults else ""
             prepare.prepare_deepspeed_cmd_env(args)

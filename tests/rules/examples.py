@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zerocfg.rules.engine import Result, Selection, lint_runs
+from zerocfg.rules.fixing import fix_all
 from zerocfg.run.discover import Files
 from zerocfg.run.effective import compute
 from zerocfg.run.link import find_runs
@@ -61,6 +62,16 @@ def lint(
 def lint_example(example: Example, folder: Path, selection: Selection | None = None) -> Result:
     write(example, folder)
     return lint(folder, example.consumer, selection)
+
+
+def fixed(example: Example, code: str, folder: Path) -> dict[str, str]:
+    """The files of an example after the fixes of one rule, unsafe ones too."""
+    write(example, folder)
+    only = Selection(select=(code,))
+    before = lint(folder, example.consumer, only)
+    texts, _, _ = fix_all(before, lambda found: lint(folder, example.consumer, only, found), unsafe=True)
+    names = {str((folder / name).resolve()): name for name in example.files}
+    return {**example.files, **{names[path]: text for path, text in texts.items()}}
 
 
 def variant(example: Example, **files: str) -> Example:

@@ -12,9 +12,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 REVIEWED = {
+    "ZC205": "DeepSpeed's autotuning templates, which its autotuner completes; on their own they do not load",
     "ZC401": "stage 3 whose gather key is absent, false or auto, in files that nothing else completes",
     "ZC501": "two files with pin_memory: false in so many words",
     "ZC502": "three files with offload_param below stage 3",
+    "ZC701": "a template for Slurm, whose launch lines are not in the corpus; on its own it does not launch",
+    "ZC716": "a test file of accelerate",
     "ZC604": "a test file of accelerate with sections under distributed_type 'NO'",
 }
 """Rules of ZC2xx to ZC8xx that report warnings or errors in the corpus, and what was found there."""

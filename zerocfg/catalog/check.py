@@ -84,15 +84,15 @@ def _entry(entry: Entry, mapping: Mapping, section: Section, schema: Schema, pat
         if value != "auto" and not null_is_fine:
             yield Issue("section-type", path, entry, value, f"is {kind_of(value)}, not a mapping", key, inner)
         return
-    reason = refusal(key, value)
-    if reason is not None:
+    refused = refusal(key, value)
+    if refused is not None:
         raw = key.facts.get("reads") in ("raw", "str")
         yield Issue(
-            "raw-type" if raw and reason[0] == "type" else reason[0],
+            "raw-type" if raw and refused[0] == "type" else refused[0],
             path,
             entry,
             value,
-            reason[1],
+            refused[1],
             key,
             section,
         )

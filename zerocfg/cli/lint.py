@@ -126,7 +126,7 @@ def _targets(paths: tuple[Path, ...], files: Files, stdin_filename: str | None) 
     for path in paths or (Path(),):
         if str(path) == "-":
             name = Path(stdin_filename or "stdin.yaml")
-            text = click.get_text_stream("stdin", encoding="utf-8", errors="replace").read()
+            text = sys.stdin.buffer.read().decode("utf-8", "replace")
             files.open(name, text)
             targets.append(name)
         elif not path.exists():

@@ -30,6 +30,7 @@ _YAML = (
     "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: 2\n"
     "  gradient_accumulation_steps: %s\n"
 )
+_AS_WRITTEN = {"True": "true", "False": "false", "None": "null"}
 _SIZES = '{"train_batch_size": %s, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1}\n'
 _DS = '{"train_micro_batch_size_per_gpu": "auto", %s"zero_optimization": {"stage": 2}}\n'
 _TRAINER = {"recipe.yaml": _RECIPE + "deepspeed: ds.json\n"}
@@ -41,7 +42,8 @@ def mismatches(run: Run) -> Iterator[tuple[str, str, str, str, Origin, Origin]]:
         lines = [match for line in failure.message.splitlines() if (match := _LINE.match(line))]
         for at, match in enumerate(lines):
             written, value = failure.places[2 * at : 2 * at + 2]
-            yield match["name"], match["written"], match["argument"], match["value"], written, value
+            both = (_AS_WRITTEN.get(text, text) for text in (match["written"], match["value"]))
+            yield match["name"], next(both), match["argument"], next(both), written, value
 
 
 def disagreement(
@@ -261,6 +263,15 @@ def batch_missing(run: Run) -> Iterator[Finding]:
     What happens: `AssertionError: Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided`,
     also under the Trainer and accelerate, which fill in an "auto" but add no key.
     """
+    if run.consumer is None and run.deepspeed is not None:
+        keys = deepspeed_data(run)
+        if keys and not keys.keys() & {"train_batch_size", "train_micro_batch_size_per_gpu"}:
+            yield Finding(
+                Location(run.deepspeed),
+                "neither train_batch_size nor train_micro_batch_size_per_gpu is there; DeepSpeed stops unless "
+                "the program adds one",
+                'add `train_micro_batch_size_per_gpu`: a number, or "auto" for the Trainer and accelerate',
+            )
     for failure in failures(run, "ZC205"):
         location, related = anchor(run, failure.places)
         auto = run.consumer in ("transformers", "trl", "accelerate")

@@ -34,7 +34,7 @@ TOLD_BY: dict[str, str] = {
     "num-machines-type": "ZC104",
     "num-processes-type": "ZC104",
     "parallelism-type": "ZC104",
-    "sagemaker": "ZC106",
+    "sagemaker": "ZC716",
     "section-type": "ZC108",
     "unknown-top-key": "ZC101",
     "zero-stage-type": "ZC104",

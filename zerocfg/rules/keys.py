@@ -1,15 +1,14 @@
-"""ZC1xx: keys and types. What the catalog found in one file, in the words of its reader."""
+"""ZC1xx: keys. What the catalog found in one file, in the words of its reader."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from zerocfg.catalog.check import Issue, check
+from zerocfg.catalog.check import Issue
 from zerocfg.catalog.schema import load_schema
-from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import edited
+from zerocfg.rules.issues import DS, YAML, at_key, issues
 from zerocfg.rules.proof import ABSENT, crashes, shows
 from zerocfg.rules.saving import misplaced_gather
 from zerocfg.run.model import Run, SourceFile
@@ -26,42 +25,6 @@ ACCELERATE_SPELLING = {
 }
 
 
-def documents(run: Run) -> Iterator[tuple[SourceFile, str]]:
-    """The files of a run that a compiled schema describes, with its name."""
-    if run.accelerate is not None:
-        data = run.accelerate.data()
-        environment = data.get("compute_environment", "LOCAL_MACHINE") if isinstance(data, dict) else None
-        yield (
-            run.accelerate,
-            "accelerate" if environment in (None, "LOCAL_MACHINE") else "accelerate-sagemaker",
-        )
-    if run.deepspeed is not None:
-        yield run.deepspeed, "deepspeed"
-    if run.spec is not None:
-        yield run.spec, "spec"
-
-
-def issues(run: Run, *kinds: str) -> Iterator[tuple[SourceFile, str, Issue]]:
-    """The catalog's issues of these kinds, with the file and the name of the library that reads it."""
-    for file, name in documents(run):
-        if file.document is None:
-            continue
-        library = {"deepspeed": "DeepSpeed", "spec": "zerocfg"}.get(name, "accelerate")
-        for issue in check(file.document.root, load_schema(name)):
-            if issue.kind in kinds:
-                yield file, library, issue
-
-
-def _key(file: SourceFile, issue: Issue) -> Location:
-    return Location(file, issue.path, "key", span=issue.entry.key_span)
-
-
-def _value(file: SourceFile, issue: Issue) -> Location:
-    node = issue.entry.value
-    # A whole section would be underlined otherwise: the key alone says where.
-    return Location(file, issue.path, "value", span=issue.entry.key_span if isinstance(node, Mapping) else node.span)
-
-
 def _rename(file: SourceFile, issue: Issue, new: str) -> Fix | None:
     parent = file.document.get(issue.path[:-1]) if file.document else None
     if not isinstance(parent, Mapping) or parent.entry(new) is not None or "." in new:
@@ -76,16 +39,12 @@ def _section(issue: Issue) -> str:
     return dotted(issue.path[:-1])
 
 
-_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2%s}}\n'
-_YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
-
-
 @rule(
     "ZC101",
     "unknown-key",
     Severity.ERROR,
-    bad=Example({"ds.json": _DS % ', "allreduce_bucket_size": 500000000'}, consumer="deepspeed"),
-    good=Example({"ds.json": _DS % ', "reduce_bucket_size": 500000000'}, consumer="deepspeed"),
+    bad=Example({"ds.json": DS % ', "allreduce_bucket_size": 500000000'}, consumer="deepspeed"),
+    good=Example({"ds.json": DS % ', "reduce_bucket_size": 500000000'}, consumer="deepspeed"),
     proof=crashes("parse", "Extra inputs are not permitted"),
     fixable=True,
 )
@@ -103,7 +62,7 @@ def unknown_key(run: Run) -> Iterator[Finding]:
         if library == "DeepSpeed" and issue.path[0] == "bf16":
             help_text = "bf16 needs no loss scaling: remove it (fp16 has this key)"
         yield Finding(
-            _key(file, issue),
+            at_key(file, issue),
             f"{library} knows no key `{issue.path[-1]}` {where} and stops at it",
             help_text,
             fix=_rename(file, issue, issue.suggestion) if issue.suggestion else None,
@@ -118,7 +77,7 @@ def unknown_key(run: Run) -> Iterator[Finding]:
         {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimisation": {"stage": 2}}\n'},
         consumer="deepspeed",
     ),
-    good=Example({"ds.json": _DS % ""}, consumer="deepspeed"),
+    good=Example({"ds.json": DS % ""}, consumer="deepspeed"),
     proof=shows("parse", {"engine.zero_config.stage": (0, 2)}),
     fixable=True,
 )
@@ -138,7 +97,7 @@ def ignored_key(run: Run) -> Iterator[Finding]:
             continue
         where = f"in `{_section(issue)}`" if len(issue.path) > 1 else "at the top level"
         yield Finding(
-            _key(file, issue),
+            at_key(file, issue),
             f"DeepSpeed reads no key `{name}` {where}; it is silently ignored",
             f"did you mean `{issue.suggestion}`?" if issue.suggestion else "remove it, unless your own code reads it",
             fix=_rename(file, issue, issue.suggestion) if issue.suggestion else None,
@@ -150,7 +109,7 @@ def ignored_key(run: Run) -> Iterator[Finding]:
     "ZC103",
     "key-accelerate-ignores",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": _YAML + "  reduce_bucket_size: 200000000\n"}, consumer="transformers"),
+    bad=Example({"accelerate.yaml": YAML + "  reduce_bucket_size: 200000000\n"}, consumer="transformers"),
     good=Example(
         {
             "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 1\n"
@@ -197,161 +156,10 @@ def key_accelerate_ignores(run: Run) -> Iterator[Finding]:
             help_text = "remove it"
         why = "it is a key of DeepSpeed's own JSON and has no effect here" if native else "it has no effect"
         yield Finding(
-            _key(file, issue),
+            at_key(file, issue),
             f"accelerate ignores `{name}` in `{section}`: {why}",
             help_text,
             fix=fix,
-        )
-
-
-@rule(
-    "ZC104",
-    "wrong-type",
-    Severity.ERROR,
-    bad=Example({"ds.json": _DS % ', "reduce_bucket_size": "5e8"'}, consumer="deepspeed"),
-    good=Example({"ds.json": _DS % ', "reduce_bucket_size": 5e8'}, consumer="deepspeed"),
-    proof=crashes("parse", "unable to parse string as an integer"),
-)
-def wrong_type(run: Run) -> Iterator[Finding]:
-    """A value of a type that the library refuses.
-
-    What happens: DeepSpeed's typed sections convert what pydantic converts ("500000000", 5e8 and true for a
-    whole number; "yes" and 1 for true) and stop at everything else with a ValidationError. accelerate turns
-    values into text for the environment and converts them back in every rank: `ValueError: invalid literal for
-    int() with base 10`.
-    """
-    for file, library, issue in issues(run, "type"):
-        yield Finding(
-            _value(file, issue),
-            f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {library} stops at it",
-        )
-
-
-@rule(
-    "ZC105",
-    "out-of-range",
-    Severity.ERROR,
-    bad=Example({"ds.json": _DS % ', "reduce_bucket_size": 0'}, consumer="deepspeed"),
-    good=Example({"ds.json": _DS % ', "reduce_bucket_size": 1000000'}, consumer="deepspeed"),
-    proof=crashes("parse", "greater than 0"),
-)
-def out_of_range(run: Run) -> Iterator[Finding]:
-    """A number outside of what the library allows.
-
-    What happens: DeepSpeed's typed sections stop with a ValidationError that names the bound.
-    """
-    for file, library, issue in issues(run, "range"):
-        raw = issue.key is not None and issue.key.facts.get("reads") == "raw"
-        end = "nothing checks this before it is used" if raw else f"{library} stops at it"
-        yield Finding(_value(file, issue), f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {end}")
-
-
-@rule(
-    "ZC106",
-    "not-a-choice",
-    Severity.ERROR,
-    bad=Example({"ds.json": _DS % ', "offload_optimizer": {"device": "CPU"}'}, consumer="deepspeed"),
-    good=Example({"ds.json": _DS % ', "offload_optimizer": {"device": "none"}'}, consumer="deepspeed"),
-    proof=crashes("parse", "Input should be 'none', 'cpu' or 'nvme'"),
-    fixable=True,
-)
-def not_a_choice(run: Run) -> Iterator[Finding]:
-    """A word that is none of those allowed for the key. Most are case-sensitive.
-
-    What happens: DeepSpeed's typed sections stop with a ValidationError; accelerate stops at launch
-    (`ValueError: 'deepspeed' is not a valid DistributedType`).
-    """
-    for file, library, issue in issues(run, "choice"):
-        if isinstance(issue.value, bool):
-            continue  # an unquoted yes or no: ZC006 says so
-        yield Finding(
-            _value(file, issue),
-            f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {library} stops at it",
-            fix=_meant(file, issue),
-        )
-
-
-def _meant(file: SourceFile, issue: Issue) -> Fix | None:
-    """The word that the catalog takes a wrong one for."""
-    near = re.search(r"did you mean ([\w.-]+)\?", issue.reason)
-    if near is None or not isinstance(issue.value, str):
-        return None
-    return edited(replace_value, file, issue.path, f'"{near[1]}"', why=f"write {near[1]}", safe=False)
-
-
-@rule(
-    "ZC107",
-    "null-value",
-    Severity.ERROR,
-    bad=Example({"ds.json": _DS % ', "reduce_bucket_size": null'}, consumer="deepspeed"),
-    good=Example({"ds.json": _DS % ""}, consumer="deepspeed"),
-    proof=crashes("parse", "Input should be a valid integer"),
-)
-def null_value(run: Run) -> Iterator[Finding]:
-    """null where the library needs a value.
-
-    What happens: a ValidationError; null does not mean "the default" in DeepSpeed's typed sections. Leave the
-    key out.
-    """
-    for file, library, issue in issues(run, "null"):
-        yield Finding(
-            _value(file, issue), f"`{dotted(issue.path)}` is null; {library} stops at it", "leave the key out"
-        )
-
-
-@rule(
-    "ZC108",
-    "section-not-a-mapping",
-    Severity.ERROR,
-    bad=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: ds.json\n"}),
-    good=Example({"accelerate.yaml": _YAML}),
-    proof=crashes("launch", "'str' object has no attribute 'keys'"),
-)
-def section_not_a_mapping(run: Run) -> Iterator[Finding]:
-    """A section that is written as a single value, a list or null.
-
-    What happens: DeepSpeed stops with `TypeError: ... argument after ** must be a mapping`, accelerate with
-    `AttributeError: 'str' object has no attribute 'keys'`. The path of a DeepSpeed config goes into
-    `deepspeed_config: {deepspeed_config_file: PATH}`.
-    """
-    for file, library, issue in issues(run, "section-type"):
-        help_text = ""
-        if issue.path == ("deepspeed_config",) and isinstance(issue.value, str):
-            help_text = f"write `deepspeed_config: {{deepspeed_config_file: {issue.value}}}`"
-        yield Finding(_value(file, issue), f"`{dotted(issue.path)}` {issue.reason}; {library} stops at it", help_text)
-
-
-@rule(
-    "ZC109",
-    "unchecked-type",
-    Severity.WARNING,
-    bad=Example(
-        {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "prescale_gradients": "false"}\n'},
-        consumer="deepspeed",
-    ),
-    good=Example(
-        {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "prescale_gradients": false}\n'},
-        consumer="deepspeed",
-    ),
-    proof=shows("parse", {"engine.prescale_gradients": ("false", False)}),
-)
-def unchecked_type(run: Run) -> Iterator[Finding]:
-    """A value of the wrong type in a place where nothing checks types.
-
-    What happens: DeepSpeed's top level and its untyped sections take any value. A string travels on until
-    something breaks (`TypeError: unsupported operand type(s) for //: 'str' and 'int'`), and the string "false"
-    counts as true.
-    """
-    for file, library, issue in issues(run, "raw-type"):
-        truthy = (
-            " (any non-empty string counts as true)"
-            if isinstance(issue.value, str) and "true nor" in issue.reason
-            else ""
-        )
-        yield Finding(
-            _value(file, issue),
-            f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}{truthy}; {library} does not check it",
-            "write the value without quotes" if isinstance(issue.value, str) else "",
         )
 
 
@@ -375,7 +183,7 @@ def removed_key(run: Run) -> Iterator[Finding]:
     """
     for file, library, issue in issues(run, "removed"):
         yield Finding(
-            _key(file, issue),
+            at_key(file, issue),
             f"{library} refuses `{dotted(issue.path)}` by its presence, whatever its value",
             issue.reason,
             fix=edited(delete_entry, file, issue.path, why="remove the key", safe=False),
@@ -386,8 +194,8 @@ def removed_key(run: Run) -> Iterator[Finding]:
     "ZC111",
     "deprecated-key",
     Severity.WARNING,
-    bad=Example({"ds.json": _DS % ', "cpu_offload": true'}, consumer="deepspeed"),
-    good=Example({"ds.json": _DS % ', "offload_optimizer": {"device": "cpu"}'}, consumer="deepspeed"),
+    bad=Example({"ds.json": DS % ', "cpu_offload": true'}, consumer="deepspeed"),
+    good=Example({"ds.json": DS % ', "offload_optimizer": {"device": "cpu"}'}, consumer="deepspeed"),
     proof=shows("parse", {"log": ("deprecated", "^(?!.*cpu_offload.*deprecated)")}),
     fixable=True,
 )
@@ -399,7 +207,7 @@ def deprecated_key(run: Run) -> Iterator[Finding]:
     for file, library, issue in issues(run, "deprecated"):
         new = issue.suggestion
         yield Finding(
-            _key(file, issue),
+            at_key(file, issue),
             f"`{dotted(issue.path)}` is deprecated in {library}",
             issue.reason if issue.reason != "renamed" else f"it is called `{new}` now",
             fix=_rename(file, issue, new) if new and issue.reason == "renamed" else _old_offload(file, issue),
@@ -422,10 +230,10 @@ def _old_offload(file: SourceFile, issue: Issue) -> Fix | None:
     "two-spellings",
     Severity.ERROR,
     bad=Example(
-        {"ds.json": _DS % ', "stage3_prefetch_bucket_size": 10, "prefetch_bucket_size": 10'},
+        {"ds.json": DS % ', "stage3_prefetch_bucket_size": 10, "prefetch_bucket_size": 10'},
         consumer="deepspeed",
     ),
-    good=Example({"ds.json": _DS % ', "stage3_prefetch_bucket_size": 10'}, consumer="deepspeed"),
+    good=Example({"ds.json": DS % ', "stage3_prefetch_bucket_size": 10'}, consumer="deepspeed"),
     proof=crashes("parse", "Extra inputs are not permitted"),
 )
 def two_spellings(run: Run) -> Iterator[Finding]:
@@ -457,12 +265,6 @@ RULES = (
     unknown_key,
     ignored_key,
     key_accelerate_ignores,
-    wrong_type,
-    out_of_range,
-    not_a_choice,
-    null_value,
-    section_not_a_mapping,
-    unchecked_type,
     removed_key,
     deprecated_key,
     two_spellings,

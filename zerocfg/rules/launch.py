@@ -49,16 +49,18 @@ def number_of_processes_missing(run: Run) -> Iterator[Finding]:
     """The accelerate config does not say how many processes to start.
 
     What happens: `ValueError: You need to manually pass in --num_processes using this config yaml.` The number
-    counts the processes of all machines together. Files that leave it to the command line on purpose get a note.
+    counts the processes of all machines together.
+
+    When to ignore: every launch gives `--num_processes`. Where zerocfg sees such a launch line, it says nothing.
     """
     for failure in failures(run, "ZC701"):
         if run.accelerate is None:
             continue
         yield Finding(
             anchor(run, failure.places)[0],
-            "no `num_processes`: the launcher stops" + ("" if run.launch else " unless it is given as --num_processes"),
+            "no `num_processes`: the launcher stops"
+            + ("" if run.launch else " unless each launch line gives --num_processes"),
             "write `num_processes: N`, the number of accelerators of all machines together",
-            severity=None if run.launch else Severity.NOTE,
         )
 
 

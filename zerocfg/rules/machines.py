@@ -8,7 +8,7 @@ from typing import Any
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.effects import accelerate_data, accelerate_section, anchor, failures, told, under_deepspeed_launcher
-from zerocfg.rules.proof import shows
+from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import Origin, Run
 
 _YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
@@ -232,10 +232,41 @@ def machine_rank_out_of_range(run: Run) -> Iterator[Finding]:
     )
 
 
+@rule(
+    "ZC716",
+    "sagemaker-cannot-launch",
+    Severity.ERROR,
+    bad=Example(
+        {
+            "accelerate.yaml": "compute_environment: AMAZON_SAGEMAKER\ndistributed_type: 'NO'\n"
+            "ec2_instance_type: ml.p3.2xlarge\niam_role_name: trainer\n"
+        }
+    ),
+    good=Example({"accelerate.yaml": "compute_environment: LOCAL_MACHINE\n" + _YAML}),
+    proof=crashes("launch", "unknown keys|parallelism_config"),
+)
+def sagemaker_cannot_launch(run: Run) -> Iterator[Finding]:
+    """A compute environment other than LOCAL_MACHINE.
+
+    What happens: accelerate takes any other word for SageMaker and reads the file as a SageMakerConfig. Its launcher
+    1.15.0 cannot start one: it stops with `unknown keys (['num_processes'])`, a key it adds itself, or with
+    `AttributeError: 'SageMakerConfig' object has no attribute 'parallelism_config'`.
+    """
+    for failure in failures(run, "ZC716"):
+        environment = show(accelerate_data(run).get("compute_environment"))
+        yield Finding(
+            anchor(run, failure.places)[0],
+            f"compute_environment is {environment}: accelerate reads the file as a SageMakerConfig object, and its "
+            "launcher 1.15.0 stops at every such file",
+            "write LOCAL_MACHINE, or launch with an older accelerate or the SageMaker SDK",
+        )
+
+
 RULES = (
     processes_not_divisible,
     address_missing,
     hostfile_missing,
     fewer_devices_than_processes,
     machine_rank_out_of_range,
+    sagemaker_cannot_launch,
 )

@@ -16,6 +16,7 @@ from zerocfg.rules import (
     reading,
     recipe,
     saving,
+    values,
     zero,
 )
 from zerocfg.rules.api import Rule
@@ -23,6 +24,7 @@ from zerocfg.rules.api import Rule
 FAMILIES = (
     reading,
     keys,
+    values,
     batch,
     overridden,
     precision,

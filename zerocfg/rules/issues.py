@@ -1,0 +1,58 @@
+"""What the catalog finds in the files of a run, and where: shared by the rules of keys and of values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from zerocfg.catalog.check import Issue, check
+from zerocfg.catalog.schema import load_schema
+from zerocfg.rules.api import Location
+from zerocfg.run.model import Run, SourceFile
+from zerocfg.source.node import Mapping
+
+DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2%s}}\n'
+YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
+"""Sound files that the examples of these rules start from."""
+
+
+def documents(run: Run) -> Iterator[tuple[SourceFile, str]]:
+    """The files of a run that a compiled schema describes, with its name."""
+    if run.accelerate is not None:
+        data = run.accelerate.data()
+        environment = data.get("compute_environment", "LOCAL_MACHINE") if isinstance(data, dict) else None
+        yield (
+            run.accelerate,
+            "accelerate" if environment in (None, "LOCAL_MACHINE") else "accelerate-sagemaker",
+        )
+    if run.deepspeed is not None:
+        yield run.deepspeed, "deepspeed"
+    if run.spec is not None:
+        yield run.spec, "spec"
+
+
+def issues(run: Run, *kinds: str) -> Iterator[tuple[SourceFile, str, Issue]]:
+    """The catalog's issues of these kinds, with the file and the name of the library that reads it."""
+    for file, name in documents(run):
+        if file.document is None:
+            continue
+        library = {"deepspeed": "DeepSpeed", "spec": "zerocfg"}.get(name, "accelerate")
+        for issue in _checked(file, name):
+            if issue.kind in kinds:
+                yield file, library, issue
+
+
+@lru_cache(maxsize=256)
+def _checked(file: SourceFile, name: str) -> tuple[Issue, ...]:
+    """Checked once, however many rules and runs look at the file."""
+    return tuple(check(file.document.root if file.document else None, load_schema(name)))
+
+
+def at_key(file: SourceFile, issue: Issue) -> Location:
+    return Location(file, issue.path, "key", span=issue.entry.key_span)
+
+
+def at_value(file: SourceFile, issue: Issue) -> Location:
+    node = issue.entry.value
+    # A whole section would be underlined otherwise: the key alone says where.
+    return Location(file, issue.path, "value", span=issue.entry.key_span if isinstance(node, Mapping) else node.span)

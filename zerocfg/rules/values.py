@@ -1,0 +1,177 @@
+"""ZC1xx: values. Types, ranges and choices, judged as the library that reads the file would."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from zerocfg.catalog.check import Issue
+from zerocfg.catalog.values import show
+from zerocfg.rules.api import Example, Finding, Fix, Severity, rule
+from zerocfg.rules.effects import edited
+from zerocfg.rules.issues import DS, YAML, at_value, issues
+from zerocfg.rules.proof import crashes, shows
+from zerocfg.run.model import Run, SourceFile
+from zerocfg.source.edit import replace_value
+from zerocfg.source.node import dotted
+
+
+@rule(
+    "ZC104",
+    "wrong-type",
+    Severity.ERROR,
+    bad=Example({"ds.json": DS % ', "reduce_bucket_size": "5e8"'}, consumer="deepspeed"),
+    good=Example({"ds.json": DS % ', "reduce_bucket_size": 5e8'}, consumer="deepspeed"),
+    proof=crashes("parse", "unable to parse string as an integer"),
+)
+def wrong_type(run: Run) -> Iterator[Finding]:
+    """A value of a type that the library refuses.
+
+    What happens: DeepSpeed's typed sections convert what pydantic converts ("500000000", 5e8 and true for a
+    whole number; "yes" and 1 for true) and stop at everything else with a ValidationError. accelerate turns
+    values into text for the environment and converts them back in every rank: `ValueError: invalid literal for
+    int() with base 10`.
+    """
+    for file, library, issue in issues(run, "type"):
+        yield Finding(
+            at_value(file, issue),
+            f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {library} stops at it",
+        )
+
+
+@rule(
+    "ZC105",
+    "out-of-range",
+    Severity.ERROR,
+    bad=Example({"ds.json": DS % ', "reduce_bucket_size": 0'}, consumer="deepspeed"),
+    good=Example({"ds.json": DS % ', "reduce_bucket_size": 1000000'}, consumer="deepspeed"),
+    proof=crashes("parse", "greater than 0"),
+)
+def out_of_range(run: Run) -> Iterator[Finding]:
+    """A number outside of what the library allows.
+
+    What happens: DeepSpeed's typed sections stop with a ValidationError that names the bound.
+    """
+    for file, library, issue in issues(run, "range"):
+        raw = issue.key is not None and issue.key.facts.get("reads") == "raw"
+        end = "nothing checks this before it is used" if raw else f"{library} stops at it"
+        yield Finding(at_value(file, issue), f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {end}")
+
+
+@rule(
+    "ZC106",
+    "not-a-choice",
+    Severity.ERROR,
+    bad=Example({"ds.json": DS % ', "offload_optimizer": {"device": "CPU"}'}, consumer="deepspeed"),
+    good=Example({"ds.json": DS % ', "offload_optimizer": {"device": "none"}'}, consumer="deepspeed"),
+    proof=crashes("parse", "Input should be 'none', 'cpu' or 'nvme'"),
+    fixable=True,
+)
+def not_a_choice(run: Run) -> Iterator[Finding]:
+    """A word that is none of those allowed for the key. Most are case-sensitive.
+
+    What happens: DeepSpeed's typed sections stop with a ValidationError; accelerate stops at launch
+    (`ValueError: 'deepspeed' is not a valid DistributedType`).
+    """
+    for file, library, issue in issues(run, "choice"):
+        if isinstance(issue.value, bool):
+            continue  # an unquoted yes or no: ZC006 says so
+        yield Finding(
+            at_value(file, issue),
+            f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {library} stops at it",
+            fix=_meant(file, issue),
+        )
+
+
+def _meant(file: SourceFile, issue: Issue) -> Fix | None:
+    """The word that the catalog takes a wrong one for."""
+    near = re.search(r"did you mean ([\w.-]+)\?", issue.reason)
+    if near is None or not isinstance(issue.value, str):
+        return None
+    return edited(replace_value, file, issue.path, f'"{near[1]}"', why=f"write {near[1]}", safe=False)
+
+
+@rule(
+    "ZC107",
+    "null-value",
+    Severity.ERROR,
+    bad=Example({"ds.json": DS % ', "reduce_bucket_size": null'}, consumer="deepspeed"),
+    good=Example({"ds.json": DS % ""}, consumer="deepspeed"),
+    proof=crashes("parse", "Input should be a valid integer"),
+)
+def null_value(run: Run) -> Iterator[Finding]:
+    """null where the library needs a value.
+
+    What happens: a ValidationError; null does not mean "the default" in DeepSpeed's typed sections. Leave the
+    key out.
+    """
+    for file, library, issue in issues(run, "null"):
+        yield Finding(
+            at_value(file, issue), f"`{dotted(issue.path)}` is null; {library} stops at it", "leave the key out"
+        )
+
+
+@rule(
+    "ZC108",
+    "section-not-a-mapping",
+    Severity.ERROR,
+    bad=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: ds.json\n"}),
+    good=Example({"accelerate.yaml": YAML}),
+    proof=crashes("launch", "'str' object has no attribute 'keys'"),
+)
+def section_not_a_mapping(run: Run) -> Iterator[Finding]:
+    """A section that is written as a single value, a list or null.
+
+    What happens: DeepSpeed stops with `TypeError: ... argument after ** must be a mapping`, accelerate with
+    `AttributeError: 'str' object has no attribute 'keys'`. The path of a DeepSpeed config goes into
+    `deepspeed_config: {deepspeed_config_file: PATH}`.
+    """
+    for file, library, issue in issues(run, "section-type"):
+        help_text = ""
+        if issue.path == ("deepspeed_config",) and isinstance(issue.value, str):
+            help_text = f"write `deepspeed_config: {{deepspeed_config_file: {issue.value}}}`"
+        yield Finding(at_value(file, issue), f"`{dotted(issue.path)}` {issue.reason}; {library} stops at it", help_text)
+
+
+@rule(
+    "ZC109",
+    "unchecked-type",
+    Severity.WARNING,
+    bad=Example(
+        {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "prescale_gradients": "false"}\n'},
+        consumer="deepspeed",
+    ),
+    good=Example(
+        {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "prescale_gradients": false}\n'},
+        consumer="deepspeed",
+    ),
+    proof=shows("parse", {"engine.prescale_gradients": ("false", False)}),
+)
+def unchecked_type(run: Run) -> Iterator[Finding]:
+    """A value of the wrong type in a place where nothing checks types.
+
+    What happens: DeepSpeed's top level and its untyped sections take any value. A string travels on until
+    something breaks (`TypeError: unsupported operand type(s) for //: 'str' and 'int'`), and the string "false"
+    counts as true.
+    """
+    for file, library, issue in issues(run, "raw-type"):
+        truthy = (
+            " (any non-empty string counts as true)"
+            if isinstance(issue.value, str) and "true nor" in issue.reason
+            else ""
+        )
+        yield Finding(
+            at_value(file, issue),
+            f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}{truthy}; {library} does not check it",
+            "write the value without quotes" if isinstance(issue.value, str) else "",
+        )
+
+
+RULES = (
+    wrong_type,
+    out_of_range,
+    not_a_choice,
+    null_value,
+    section_not_a_mapping,
+    unchecked_type,
+)
