@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from zerocfg.resolve.facts import with_facts
 from zerocfg.rules.engine import Result, Selection, lint_runs
 from zerocfg.rules.fixing import fix_all
 from zerocfg.run.discover import Files
@@ -56,7 +57,7 @@ def lint(
                 if consumer == "deepspeed" and run.deepspeed_route is None:
                     run.deepspeed_route = "engine"
                 run.effective = compute(run)
-        return lint_runs(runs, selection, asked)
+        return lint_runs(with_facts(runs, files), selection, asked)
 
 
 def lint_example(example: Example, folder: Path, selection: Selection | None = None) -> Result:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from zerocfg.rules.engine import Result
 
 RULES = {rule.code: rule for rule in ALL}
-NEEDS_HARDWARE = {"ZC405"}
-"""Rules about the memory of a machine, which no example file states; see test_hardware.py."""
 
 
 def cases(kind: str, only: set[str] | None = None) -> list[Any]:
@@ -36,8 +34,6 @@ def cases(kind: str, only: set[str] | None = None) -> list[Any]:
 
 @pytest.mark.parametrize(("code", "at"), cases("bad"))
 def test_bad_example_is_found(code: str, at: int, tmp_path: Path) -> None:
-    if code in NEEDS_HARDWARE:
-        pytest.skip("needs the memory of a machine")
     result = lint_example(RULES[code].bad[at], tmp_path)
     found = [diagnostic for diagnostic in result.diagnostics if diagnostic.code == code]
     assert found, [(d.code, d.message) for d in result.diagnostics]

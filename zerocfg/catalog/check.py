@@ -23,7 +23,8 @@ class Issue:
     """One thing that does not fit the schema.
 
     ``kind``: "unknown-crash" (an unknown key that stops the library), "unknown-ignored" (one that nobody reads),
-    "removed", "deprecated", "inert", "type", "range", "choice", "null", "section-type", "raw-type".
+    "removed", "deprecated", "inert", "type", "range", "choice", "null", "section-type", "raw-type", "missing" (a
+    required key that is not there; ``entry`` is the section's own).
     """
 
     kind: str
@@ -75,6 +76,9 @@ def _entry(entry: Entry, mapping: Mapping, section: Section, schema: Schema, pat
         for named in entry.value.entries:
             if isinstance(named.value, Mapping):
                 yield from _section(named.value, each, schema, (*path, named.key))
+                for name in each.raw.get("required", ()):
+                    if named.value.entry(name) is None:
+                        yield Issue("missing", (*path, named.key), named, None, name, each.keys[name], each)
             else:
                 reason = f"is {kind_of(plain(named.value))}, not a mapping"
                 yield Issue("section-type", (*path, named.key), named, plain(named.value), reason, None, each)

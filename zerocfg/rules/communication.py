@@ -133,15 +133,15 @@ def bucket_counted_in_bytes(run: Run) -> Iterator[Finding]:
     Severity.NOTE,
     bad=Example(
         {
-            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    deepspeed: ds.json\n    consumer: deepspeed\n"
-            "    model: {parameters: 125000000, hidden_size: 768}\n",
+            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    consumer: deepspeed\n    script: train.py\n"
+            "    deepspeed: ds.json\n    model: {parameters: 125000000, hidden_size: 768}\n",
             "ds.json": _DS % '2, "reduce_bucket_size": 500000000',
         },
     ),
     good=Example(
         {
-            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    deepspeed: ds.json\n    consumer: deepspeed\n"
-            "    model: {parameters: 125000000, hidden_size: 768}\n",
+            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    consumer: deepspeed\n    script: train.py\n"
+            "    deepspeed: ds.json\n    model: {parameters: 125000000, hidden_size: 768}\n",
             "ds.json": _DS % '2, "reduce_bucket_size": 50000000',
         },
     ),

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.check import Issue
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Fix, Severity, rule
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import edited
 from zerocfg.rules.issues import DS, YAML, at_value, issues
-from zerocfg.rules.proof import crashes, shows
+from zerocfg.rules.proof import cited, crashes, shows
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import replace_value
 from zerocfg.source.node import dotted
@@ -167,6 +167,29 @@ def unchecked_type(run: Run) -> Iterator[Finding]:
         )
 
 
+@rule(
+    "ZC113",
+    "missing-key",
+    Severity.ERROR,
+    bad=Example({"zerocfg.yaml": "version: 1\nruns:\n  sft:\n    consumer: trl\n    recipe: recipe.yaml\n"}),
+    good=Example(
+        {"zerocfg.yaml": "version: 1\nruns:\n  sft:\n    consumer: trl\n    script: sft.py\n    recipe: recipe.yaml\n"}
+    ),
+    proof=cited("zerocfg/models/spec.py"),
+)
+def missing_key(run: Run) -> Iterator[Finding]:
+    """A run of zerocfg.yaml without a key that every run needs.
+
+    What happens: `zerocfg build` stops with exit code 2 before it resolves anything.
+    """
+    for file, _, issue in issues(run, "missing"):
+        yield Finding(
+            Location(file, issue.path, "key", span=issue.entry.key_span),
+            f"the run `{issue.path[-1]}` has no `{issue.reason}`; zerocfg build stops at it",
+            f"add `{issue.reason}:`" + (f" ({issue.key.description})" if issue.key else ""),
+        )
+
+
 RULES = (
     wrong_type,
     out_of_range,
@@ -174,4 +197,5 @@ RULES = (
     null_value,
     section_not_a_mapping,
     unchecked_type,
+    missing_key,
 )

@@ -104,12 +104,13 @@ def init_flag_without_stage_3(run: Run) -> Iterator[Finding]:
     Severity.NOTE,
     bad=Example(
         {
-            "zerocfg.yaml": "version: 1\nhardware: 8xA100-80GB\nruns:\n  sft:\n    deepspeed: ds.json\n"
-            "    consumer: deepspeed\n    model: {parameters: 350000000, hidden_size: 1024}\n",
+            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    consumer: deepspeed\n    script: train.py\n"
+            "    deepspeed: ds.json\n    model: {parameters: 350000000, hidden_size: 1024}\n"
+            "    hardware: 8xA100-80GB\n",
+            "train.py": "import deepspeed\n",
             "ds.json": '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, '
             '"zero_optimization": {"stage": 3}}\n',
-        },
-        note="needs the memory of the states, which `zerocfg lint` works out from model and hardware",
+        }
     ),
     good=Example({"ds.json": _DS % "2"}, consumer="deepspeed"),
     proof=cited("deepspeed/runtime/zero/stage3.py@0.19.8"),
@@ -193,7 +194,7 @@ def auto_that_nobody_fills(run: Run) -> Iterator[Finding]:
     Severity.ERROR,
     bad=Example(
         {
-            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    deepspeed: ds.json\n    recipe: recipe.yaml\n"
+            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    script: train.py\n    deepspeed: ds.json\n    recipe: recipe.yaml\n"
             "    consumer: transformers\n    model: {parameters: 350000000}\n",
             "ds.json": _AUTO_DS % '2, "reduce_bucket_size": "auto"',
             "recipe.yaml": _RECIPE % "",
@@ -201,7 +202,7 @@ def auto_that_nobody_fills(run: Run) -> Iterator[Finding]:
     ),
     good=Example(
         {
-            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    deepspeed: ds.json\n    recipe: recipe.yaml\n"
+            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    script: train.py\n    deepspeed: ds.json\n    recipe: recipe.yaml\n"
             "    consumer: transformers\n    model: {parameters: 350000000, hidden_size: 1024}\n",
             "ds.json": _AUTO_DS % '2, "reduce_bucket_size": "auto"',
             "recipe.yaml": _RECIPE % "",
