@@ -101,14 +101,16 @@ def argument_type(run: Run) -> Iterator[Finding]:
     Severity.NOTE,
     bad=Example(
         {
-            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    script: train.py\n    deepspeed: ds.json\n    consumer: deepspeed\n"
+            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    script: train.py\n    deepspeed: ds.json\n"
+            "    consumer: deepspeed\n"
             "    versions: {deepspeed: '>=0.18'}\n",
             "ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n',
         }
     ),
     good=Example(
         {
-            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    script: train.py\n    deepspeed: ds.json\n    consumer: deepspeed\n"
+            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    script: train.py\n    deepspeed: ds.json\n"
+            "    consumer: deepspeed\n"
             "    versions: {deepspeed: '>=0.18'}\n",
             "ds.json": '{"train_micro_batch_size_per_gpu": 1, "gradient_clipping": 1.0, '
             '"zero_optimization": {"stage": 2}}\n',

@@ -194,7 +194,8 @@ def auto_that_nobody_fills(run: Run) -> Iterator[Finding]:
     Severity.ERROR,
     bad=Example(
         {
-            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    script: train.py\n    deepspeed: ds.json\n    recipe: recipe.yaml\n"
+            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    script: train.py\n    deepspeed: ds.json\n"
+            "    recipe: recipe.yaml\n"
             "    consumer: transformers\n    model: {parameters: 350000000}\n",
             "ds.json": _AUTO_DS % '2, "reduce_bucket_size": "auto"',
             "recipe.yaml": _RECIPE % "",
@@ -202,7 +203,8 @@ def auto_that_nobody_fills(run: Run) -> Iterator[Finding]:
     ),
     good=Example(
         {
-            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    script: train.py\n    deepspeed: ds.json\n    recipe: recipe.yaml\n"
+            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    script: train.py\n    deepspeed: ds.json\n"
+            "    recipe: recipe.yaml\n"
             "    consumer: transformers\n    model: {parameters: 350000000, hidden_size: 1024}\n",
             "ds.json": _AUTO_DS % '2, "reduce_bucket_size": "auto"',
             "recipe.yaml": _RECIPE % "",
