@@ -127,9 +127,7 @@ def test_unknown_parameters_are_refused_with_the_reason() -> None:
         model_states(from_config({"model_type": "mamba"}), Options(2, 8))
 
 
-models = st.sampled_from(
-    [from_config({"model_type": name}) for name in ("llama", "gpt2", "mixtral", "gemma2")]
-)
+models = st.sampled_from([from_config({"model_type": name}) for name in ("llama", "gpt2", "mixtral", "gemma2")])
 precisions = st.sampled_from(["fp32", "bf16", "fp16"])
 
 
@@ -165,9 +163,7 @@ def test_offload_moves_bytes_off_the_device(facts: ModelFacts, ranks: int, devic
 
 class TestFit:
     def stage(self, parameters: float, hardware: str, **more: Any) -> int | None:
-        fit = smallest_stage_that_fits(
-            ModelFacts(parameters=int(parameters)), parse_hardware(hardware), **more
-        )
+        fit = smallest_stage_that_fits(ModelFacts(parameters=int(parameters)), parse_hardware(hardware), **more)
         return fit.stage if fit else None
 
     def test_the_least_partitioned_stage_is_taken(self) -> None:

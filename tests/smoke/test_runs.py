@@ -151,7 +151,7 @@ def test_a_killed_rank_is_named(make_run: MakeRun, tmp_path: Path, monkeypatch: 
     start = time.monotonic()
     verdict = smoke(make_run(3), ranks=2, device="cpu", steps=200)
     assert not verdict.passed
-    assert verdict.outcome.rank == 1
+    assert verdict.outcome.rank == 1, (verdict.outcome.failure, verdict.outcome.detail)
     assert "rank 1 was killed by signal 9" in (verdict.outcome.failure or "")
     assert time.monotonic() - start < 200, "well before the time limit"
 

@@ -21,9 +21,7 @@ SEEDS = [
     "a: 1\nb: some text\nc: {\n  d: NaN\n}\n",
     "{\n  t: '''one\n     two'''\n  n: null\n}",
 ]
-PIECES = st.sampled_from(
-    [*"{}[],:\"'\\\n\r\t #/*0-.eE+tnu\u00a0\ufeff\x0b٣", *"// /* */ ''' NaN 1e999 \\u12".split()]
-)
+PIECES = st.sampled_from([*"{}[],:\"'\\\n\r\t #/*0-.eE+tnu\u00a0\ufeff\x0b٣", *"// /* */ ''' NaN 1e999 \\u12".split()])
 
 
 @st.composite

@@ -116,9 +116,7 @@ def test_agrees_with_safe_load(text: str) -> None:
 @pytest.mark.parametrize("prefix", ["", "\ufeff", "# é\U0001f600\n", "# x\r\n", "# a\u2028# b\x85"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_spans_are_exact(prefix: str, end: str) -> None:
-    text = prefix + end.join(
-        ["one: LOCAL  # why", "two:", "  - 5e8", "  - {k: 'v'}", "# later", "three:", ""]
-    )
+    text = prefix + end.join(["one: LOCAL  # why", "two:", "  - 5e8", "  - {k: 'v'}", "# later", "three:", ""])
     document = read(text)
     assert document.root is not None
     seen = {}

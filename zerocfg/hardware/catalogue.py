@@ -162,9 +162,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[\s_/-]+", "", name).lower()
 
 
-_BY_PLAIN = {_plain(name): name for name in CATALOGUE} | {
-    _plain(alias): name for alias, name in _ALIASES.items()
-}
+_BY_PLAIN = {_plain(name): name for name in CATALOGUE} | {_plain(alias): name for alias, name in _ALIASES.items()}
 
 
 def find_accelerator(name: str) -> tuple[Accelerator, Link | None] | None:

@@ -28,12 +28,8 @@ def _text(path: Path) -> str | None:
 
 def memory(root: Path) -> tuple[int | None, int | None]:
     """Bytes of memory: installed, and available now (``/proc/meminfo``)."""
-    found = dict(
-        re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", _text(root / "proc/meminfo") or "", re.M)
-    )
-    total, available = (
-        int(found[name]) * 1024 if name in found else None for name in ("MemTotal", "MemAvailable")
-    )
+    found = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", _text(root / "proc/meminfo") or "", re.M))
+    total, available = (int(found[name]) * 1024 if name in found else None for name in ("MemTotal", "MemAvailable"))
     return total, available
 
 

@@ -88,9 +88,7 @@ def _describe(nvml: Any, handle: Any) -> Accelerator:
             "fp8": tuple(capability) >= (8, 9),
         }
     if known is None:
-        return Accelerator.model_validate(
-            {"vendor": "nvidia", "memory_gib": round(info.total / GIB, 2), **measured}
-        )
+        return Accelerator.model_validate({"vendor": "nvidia", "memory_gib": round(info.total / GIB, 2), **measured})
     entry = known[0]
     if entry.usable_gib is not None:
         # NVML may count memory that CUDA does not hand out: the smaller figure is the safe one.

@@ -216,9 +216,7 @@ def _zero_3_parameters(facts: ModelFacts, options: Options, shard: int) -> Itera
         yield Term("swap buffers of parameters", buffers, "host", "always", source)
         yield Term("parameters kept", min(shard, width * options.nvme_max_in_cpu), "host", "always", source)
 
-    small = (
-        facts.elements_up_to(options.param_persistence_threshold, options.model_persistence_threshold) or 0
-    )
+    small = facts.elements_up_to(options.param_persistence_threshold, options.model_persistence_threshold) or 0
     yield Term("persistent small parameters", width * small, "device", "always", file)
     module, block = facts.largest_module or 0, facts.largest_block or 0
     working = module + block + options.prefetch_bucket_size

@@ -79,9 +79,7 @@ def tensors_of(family: Decoder, config: Config) -> Iterator[Tensor]:
 
     ``config`` is the result of :func:`complete`. Raises UnknownShapeError for values that no model can have.
     """
-    hidden, vocab, embedding = (
-        _size(config, name) for name in ("hidden_size", "vocab_size", family.embedding_dim)
-    )
+    hidden, vocab, embedding = (_size(config, name) for name in ("hidden_size", "vocab_size", family.embedding_dim))
     layers = _size(config, "num_hidden_layers")
     if layers > MAX_LAYERS:
         raise UnknownShapeError(f"num_hidden_layers is {layers}, more than any model has")

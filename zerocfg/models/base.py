@@ -76,9 +76,7 @@ class Section(BaseModel):
     the key).
     """
 
-    model_config = ConfigDict(
-        extra="forbid", populate_by_name=True, defer_build=True, protected_namespaces=()
-    )
+    model_config = ConfigDict(extra="forbid", populate_by_name=True, defer_build=True, protected_namespaces=())
 
     unknown: ClassVar[Unknown] = "error"
     null: ClassVar[Null] = "error"

@@ -62,9 +62,7 @@ def _falcon(config: dict[str, Any]) -> None:
 def _opt(config: dict[str, Any]) -> None:
     if config.get("word_embed_proj_dim") is None:
         config["word_embed_proj_dim"] = config.get("hidden_size")
-    config["final_norm"] = bool(config.get("do_layer_norm_before")) and not config.get(
-        "_remove_final_layer_norm"
-    )
+    config["final_norm"] = bool(config.get("do_layer_norm_before")) and not config.get("_remove_final_layer_norm")
 
 
 GPT2_NAMES = {
@@ -101,15 +99,9 @@ FAMILIES: dict[str, Decoder] = {
     ),
     "qwen2": Decoder(_sizes(151936, 4096, 22016, 32, 32, 32, 32768), qkv_bias=True),
     "qwen2_vl_text": Decoder(_sizes(152064, 8192, 29568, 80, 64, 8, 32768), head_dim=False, qkv_bias=True),
-    "qwen3": Decoder(
-        _sizes(151936, 4096, 22016, 32, 32, 32, 32768, head_dim=128), qk_norm="head", **_ATTENTION_BIAS
-    ),
-    "gemma": Decoder(
-        _sizes(256000, 3072, 24576, 28, 16, 16, 8192, tied=True, head_dim=256), **_ATTENTION_BIAS
-    ),
-    "gemma2": Decoder(
-        _sizes(256000, 2304, 9216, 26, 8, 4, 8192, tied=True, head_dim=256), norms=4, **_ATTENTION_BIAS
-    ),
+    "qwen3": Decoder(_sizes(151936, 4096, 22016, 32, 32, 32, 32768, head_dim=128), qk_norm="head", **_ATTENTION_BIAS),
+    "gemma": Decoder(_sizes(256000, 3072, 24576, 28, 16, 16, 8192, tied=True, head_dim=256), **_ATTENTION_BIAS),
+    "gemma2": Decoder(_sizes(256000, 2304, 9216, 26, 8, 4, 8192, tied=True, head_dim=256), norms=4, **_ATTENTION_BIAS),
     "gemma3_text": Decoder(
         _sizes(262208, 2304, 9216, 26, 8, 4, 131072, tied=True, head_dim=256),
         norms=4,
@@ -246,9 +238,7 @@ FAMILIES: dict[str, Decoder] = {
         **_ATTENTION_BIAS,
     ),
     "gpt_oss": Decoder(
-        _sizes(
-            201088, 2880, 2880, 36, 64, 8, 131072, head_dim=64, attention_bias=True, num_local_experts=128
-        ),
+        _sizes(201088, 2880, 2880, 36, 64, 8, 131072, head_dim=64, attention_bias=True, num_local_experts=128),
         sinks=True,
         experts=Experts("GptOssMLP", bias=True),
         **_ATTENTION_BIAS,
@@ -322,9 +312,7 @@ def _deepseek(block: str, defaults: dict[str, Any]) -> Decoder:
         {**ranks, **heads, **defaults},
         attention="latent",
         qkv_bias="attention_bias",
-        experts=Experts(
-            block, "n_routed_experts", "moe_intermediate_size", layers="after_first_k", shared="count"
-        ),
+        experts=Experts(block, "n_routed_experts", "moe_intermediate_size", layers="after_first_k", shared="count"),
     )
 
 

@@ -18,9 +18,7 @@ class Accelerator(Section):
     """One device as the training process sees it (for an AMD MI250X: one of its two dies)."""
 
     name: str = key(..., "Canonical name.")
-    vendor: Literal["nvidia", "amd", "intel", "cpu"] = key(
-        ..., "Who makes it; cpu for training without a device."
-    )
+    vendor: Literal["nvidia", "amd", "intel", "cpu"] = key(..., "Who makes it; cpu for training without a device.")
     memory_gib: float | None = key(None, "Memory as the vendor prints it.", unit="GiB", gt=0)
     usable_gib: float | None = key(
         None, "What the driver reports as total memory, before any context.", unit="GiB", gt=0

@@ -35,14 +35,10 @@ def _option(cli: dict[str, Any]) -> Option:
 
 
 _CLI = {
-    name: key.facts["cli"]
-    for name, key in load_schema("accelerate-launcher").root.keys.items()
-    if "cli" in key.facts
+    name: key.facts["cli"] for name, key in load_schema("accelerate-launcher").root.keys.items() if "cli" in key.facts
 }
 OPTIONS: dict[str, Option] = {name: _option(cli) for name, cli in _CLI.items()}
-ALIASES = {
-    flag.lstrip("-"): name for name, cli in _CLI.items() for flag in cli["flags"] if flag.lstrip("-") != name
-}
+ALIASES = {flag.lstrip("-"): name for name, cli in _CLI.items() for flag in cli["flags"] if flag.lstrip("-") != name}
 DYNAMO_BACKENDS = OPTIONS["dynamo_backend"].choices
 PRECISIONS = OPTIONS["mixed_precision"].choices
 

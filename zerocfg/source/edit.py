@@ -75,9 +75,7 @@ def unified_diff(name: str, before: str, after: str) -> str:
 
     old, new = (re.findall(r"[^\n]*\n|[^\n]+", text) for text in (before, after))
     lines = difflib.unified_diff(old, new, f"a/{name}", f"b/{name}")
-    return "".join(
-        line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines
-    )
+    return "".join(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in lines)
 
 
 def replace_value(doc: Document, path: Path, text: str) -> list[Edit]:
@@ -122,9 +120,7 @@ def delete_entry(doc: Document, path: Path) -> list[Edit]:
     return _delete_flow(doc, entry, own)
 
 
-def insert_entry(
-    doc: Document, parent: Path, key: str, value_text: str, after: str | None = None
-) -> list[Edit]:
+def insert_entry(doc: Document, parent: Path, key: str, value_text: str, after: str | None = None) -> list[Edit]:
     """Add ``key: value`` to a mapping, behind the key ``after`` or at its end; ``value_text`` as it is."""
     text = doc.source.text
     if doc.root is None and not parent and doc.format == "yaml":

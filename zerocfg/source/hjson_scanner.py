@@ -85,9 +85,7 @@ class _Scanner:
             self._only("a byte-order mark is", Span(0, 3))
         at = self._skip(start)
         if start == 0 and at == len(text):
-            self.problems.append(
-                Problem("empty", "the file holds no value; DeepSpeed reads it as {}", Span(0, 0))
-            )
+            self.problems.append(Problem("empty", "the file holds no value; DeepSpeed reads it as {}", Span(0, 0)))
             return Mapping(Span(0, 0))
         if text[at : at + 1] in ("{", "["):
             node, end = self._value(at, (), 0)
@@ -114,8 +112,7 @@ class _Scanner:
 
     def _only(self, what: str, span: Span, path: Path = ()) -> None:
         message = (
-            f"{what} read by DeepSpeed (hjson), but accelerate and transformers stop here: "
-            "json.decoder.JSONDecodeError"
+            f"{what} read by DeepSpeed (hjson), but accelerate and transformers stop here: json.decoder.JSONDecodeError"
         )
         self.problems.append(Problem("hjson-only", message, span, path))
 
@@ -254,9 +251,7 @@ class _Scanner:
             if mark == quote:
                 return "".join(parts), end + 1
             if mark != "\\":
-                reason = (
-                    "a string without its closing quote" if not mark else "a control character in a string"
-                )
+                reason = "a string without its closing quote" if not mark else "a control character in a string"
                 raise JsonError(reason, end if mark else at)
             escape = text[end + 1 : end + 2]
             if escape == "u":

@@ -177,9 +177,7 @@ def split_launcher(
         if value is None:
             if not word.text.startswith("-") and (options or _like_script(word.text)):
                 # A lone variable before the script may hold any number of options.
-                if _like_script(word.text) or not any(
-                    _like_script(w.value or w.text) for w in words[at + 1 :]
-                ):
+                if _like_script(word.text) or not any(_like_script(w.value or w.text) for w in words[at + 1 :]):
                     break
                 at += 1
                 continue

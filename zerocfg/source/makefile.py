@@ -47,9 +47,7 @@ def recipes(text: str) -> Iterator[tuple[Chars, dict[str, str | None]]]:
                 exported.update(named[1].split() or variables)
 
 
-def _assign(
-    whole: Chars, assigned: re.Match[str], variables: dict[str, Chars | None], conditional: bool
-) -> None:
+def _assign(whole: Chars, assigned: re.Match[str], variables: dict[str, Chars | None], conditional: bool) -> None:
     name, operator = assigned[2], assigned[3]
     end = len(whole.text.split("#", 1)[0].rstrip())
     value: Chars | None = _expand(whole.part(assigned.end(), max(end, assigned.end())), variables)

@@ -12,9 +12,7 @@ if TYPE_CHECKING:
 
 _FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})[ \t]*([^\s`{]*)[^\n]*$", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"<[A-Za-z][^<>\n]*>|<\.\.\.>")
-_LANGUAGES = frozenset(
-    ("", "bash", "sh", "shell", "console", "zsh", "shell-session", "shellscript", "terminal")
-)
+_LANGUAGES = frozenset(("", "bash", "sh", "shell", "console", "zsh", "shell-session", "shellscript", "terminal"))
 _PROMPT = re.compile(r"[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.@~:/-]*[$%])[ \t]+")
 
 

@@ -49,9 +49,7 @@ def read_launch_lines(source: SourceText) -> LaunchFile:
 
         for block in shell_blocks(source.text):
             found.lines += read_shell(source, block)
-    elif (
-        name in ("makefile", "gnumakefile") or name.endswith((".mk", ".mak")) or name.startswith("makefile.")
-    ):
+    elif name in ("makefile", "gnumakefile") or name.endswith((".mk", ".mak")) or name.startswith("makefile."):
         from zerocfg.source.makefile import recipes
 
         for recipe, exported in recipes(source.text):
@@ -63,9 +61,7 @@ def read_launch_lines(source: SourceText) -> LaunchFile:
     return found
 
 
-def read_shell(
-    source: SourceText, chars: Chars, environment: dict[str, str | None] | None = None
-) -> list[LaunchLine]:
+def read_shell(source: SourceText, chars: Chars, environment: dict[str, str | None] | None = None) -> list[LaunchLine]:
     """The launch lines of one shell text, a part of the source."""
     shell = _Shell(source, environment or {})
     shell.run(chars, Span(0, len(source.text)), 0)

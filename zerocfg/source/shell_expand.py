@@ -97,9 +97,7 @@ class Expander:
                 found.extend(self.fields(inside.part(token.start, token.end)))
         return found
 
-    def _expand(
-        self, word: Chars, out: Builder, split: bool, quoted: bool = False, default: bool = False
-    ) -> None:
+    def _expand(self, word: Chars, out: Builder, split: bool, quoted: bool = False, default: bool = False) -> None:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             out.unknown(word.at[0] if word.at else 0)

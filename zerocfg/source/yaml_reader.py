@@ -196,9 +196,7 @@ class _Tree:
         except Exception as error:  # the constructors let ValueError, KeyError, IndexError and others through
             kind = raw.tag.removeprefix(_TAG)
             shown = raw.value if len(raw.value) <= 40 else raw.value[:40] + "..."
-            raise _YamlError(
-                "bad-value", f"{shown!r} is not a valid {kind}: {error}", _span(raw), path
-            ) from error
+            raise _YamlError("bad-value", f"{shown!r} is not a valid {kind}: {error}", _span(raw), path) from error
 
     def _tagged(self, raw: Any, path: Path) -> Node:
         """``!!set``, ``!!omap``, ``!!pairs`` and other tags on a collection: read as one value."""
@@ -244,9 +242,7 @@ class _Tree:
                 self._duplicate(text, key_span, seen[key], here)
             elif key is None or isinstance(key, bool):
                 self.problems.append(
-                    Problem(
-                        "non-string-key", f"YAML reads the key '{text}' as {key!r}; quote it", key_span, here
-                    )
+                    Problem("non-string-key", f"YAML reads the key '{text}' as {key!r}; quote it", key_span, here)
                 )
             seen[key] = key_span
             node = self.node(value_raw, here, depth + 1, key_span.end)
