@@ -34,6 +34,19 @@ def root() -> Path:
     return ROOT
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Compiled DeepSpeed operators in a folder of this checkout, cleared of the locks that a killed run left behind.
+
+    torch waits for ever for a lock whose maker was killed, in this run or in some other program long ago.
+    """
+    if hasattr(config, "workerinput"):
+        return
+    folder = ROOT / ".cache" / "torch_extensions"
+    os.environ.setdefault("TORCH_EXTENSIONS_DIR", str(folder))
+    for lock in folder.glob("**/lock"):
+        lock.unlink(missing_ok=True)
+
+
 COUNT = "count:"
 """Prefix of the test properties that the summary adds up, over all pytest-xdist workers."""
 
