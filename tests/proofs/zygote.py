@@ -73,9 +73,10 @@ def base_environment(scratch: Path) -> dict[str, str]:
 
 
 def operators() -> str:
-    """The folder where the operators that DeepSpeed compiles are kept from one zygote to the next."""
-    caches = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return str(Path(caches, "zerocfg", "proofs", f"py{sys.version_info.major}{sys.version_info.minor}"))
+    """The folder where the operators that DeepSpeed compiles are kept from one zygote to the next, used by them alone."""
+    given = os.environ.get("TORCH_EXTENSIONS_DIR")
+    root = Path(given) if given else Path(__file__).resolve().parents[2] / ".cache" / "torch_extensions"
+    return str(root / "proofs")
 
 
 def prepare(scratch: Path) -> str:

@@ -79,7 +79,7 @@ def run(
             start_new_session=True,
         )
         try:
-            _follow(process, reports, ranks, start + limit, progress)
+            outcome.rank = _follow(process, reports, ranks, start + limit, progress)
         except KeyboardInterrupt:
             outcome.interrupted = True
         finally:
@@ -96,19 +96,44 @@ def _follow(
     ranks: int,
     deadline: float,
     progress: Callable[[str], None] | None,
-) -> None:
-    """Wait for the end or the deadline. A rank with an error gives the others a few seconds, not the whole limit."""
-    told = ""
+) -> int | None:
+    """Wait for the end or the deadline; the rank that vanished without a word before any other failed, if one did.
+
+    A rank with an error gives the others a few seconds, not the whole limit. When one vanished the others are killed:
+    they wait for it inside a collective operation, where they do not hear torchrun's request to end.
+    """
+    told, vanished = "", None
     while process.poll() is None and time.monotonic() < deadline:
         seen = [_load(reports / f"rank{rank}.json") for rank in range(ranks)]
         if any("error" in report for report in seen):
             deadline = min(deadline, time.monotonic() + 15)
+        elif vanished is None:
+            vanished = next((rank for rank, report in enumerate(seen) if _vanished(report)), None)
+            if vanished is not None:
+                deadline = min(deadline, time.monotonic() + 15)
+                for report in seen:
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.kill(report["pid"], signal.SIGKILL) if "pid" in report else None
         phase = str(seen[0].get("phase", "launch"))
         if progress is not None and phase != told:
             told = phase
             progress(phase)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.1)
+    return vanished
+
+
+def _vanished(report: dict[str, Any]) -> bool:
+    """A rank whose process is no more though its report says neither that it is done nor why it failed."""
+    if "pid" not in report or report.get("done"):
+        return False
+    try:
+        os.kill(report["pid"], 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False
 
 
 def _end(process: subprocess.Popen[bytes], mark: str, reports: list[dict[str, Any]], since: float) -> None:
@@ -163,17 +188,17 @@ def _judge(outcome: Outcome, code: int, limit: float, log: str) -> None:
     """Why the run failed, told by the rank where it began."""
     errors = [(report["error"], report["rank"]) for report in outcome.reports if "error" in report]
     done = all(report.get("done") for report in outcome.reports)
+    codes = {int(rank): int(exit_code) for rank, exit_code in FAILED_RANK.findall(log)}
+    tail = [line for line in log.splitlines() if line.strip()][-12:]
     if outcome.interrupted:
         outcome.failure = "interrupted"
+    elif outcome.rank is not None:
+        outcome.failure, outcome.detail = _ended(outcome.rank, codes, outcome.reports), tail
     elif errors:
-        # A rank that was told to end because another one failed is no cause.
-        error, outcome.rank = min(errors, key=lambda item: (item[0]["type"] == "SignalException", item[0]["time"]))
+        # The other ranks then fail because they lost a partner.
+        error, outcome.rank = min(errors, key=lambda item: item[0]["time"])
         outcome.failure = f"{error['type']}: {' '.join(error['text'].split())[:2000]}"
         outcome.detail = error["traceback"]
-        dead = _dead(log)
-        if dead is not None and dead[0] != outcome.rank and "error" not in outcome.reports[dead[0]]:
-            outcome.rank, outcome.detail = dead[0], []
-            outcome.failure = _killed(*dead, outcome.reports[dead[0]])
     elif outcome.seconds >= limit and not done:
         places = ", ".join(f"rank {n} in '{r.get('phase', 'launch')}'" for n, r in enumerate(outcome.reports))
         outcome.failure = f"not finished within {limit:g} s: {places}"
@@ -182,24 +207,21 @@ def _judge(outcome: Outcome, code: int, limit: float, log: str) -> None:
             for lock in _operator_locks()
         ]
     elif code != 0 or not done:
-        dead = _dead(log)
-        if dead is not None and dead[0] < len(outcome.reports):
-            outcome.rank = dead[0]
-            outcome.failure = _killed(*dead, outcome.reports[dead[0]])
+        outcome.rank = next(iter(codes), None)
+        if outcome.rank is not None and outcome.rank < len(outcome.reports):
+            outcome.failure = _ended(outcome.rank, codes, outcome.reports)
         else:
             outcome.failure = f"the launcher ended with exit code {code}"
-        outcome.detail = [line for line in log.splitlines() if line.strip()][-12:]
+        outcome.detail = tail
 
 
-def _dead(log: str) -> tuple[int, int] | None:
-    """(rank, exit code) of the process that torchrun names as the first to fail."""
-    found = FAILED_RANK.findall(log.rpartition("Root Cause")[2])
-    return (int(found[0][0]), int(found[0][1])) if found else None
-
-
-def _killed(rank: int, code: int, report: dict[str, Any]) -> str:
-    how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    return f"rank {rank} {how} in '{report.get('phase', 'launch')}'"
+def _ended(rank: int, codes: dict[int, int], reports: list[dict[str, Any]]) -> str:
+    """How a rank came to its end; its exit code is known when torchrun still could print its table."""
+    code = codes.get(rank)
+    how = (
+        "vanished" if code is None else f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    )
+    return f"rank {rank} {how} in '{reports[rank].get('phase', 'launch')}'"
 
 
 def _load(path: Path) -> dict[str, Any]:
