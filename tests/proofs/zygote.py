@@ -73,7 +73,7 @@ def base_environment(scratch: Path) -> dict[str, str]:
 
 
 def operators() -> str:
-    """The folder where the operators that DeepSpeed compiles are kept from one zygote to the next, used by them alone."""
+    """Where the operators that DeepSpeed compiles are kept from one zygote to the next; used by zygotes alone."""
     given = os.environ.get("TORCH_EXTENSIONS_DIR")
     root = Path(given) if given else Path(__file__).resolve().parents[2] / ".cache" / "torch_extensions"
     return str(root / "proofs")
