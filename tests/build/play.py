@@ -28,17 +28,6 @@ def train(case: dict[str, Any], seen: dict[str, Any], libraries: dict[str, Any])
     seen["phase"] = "no engine"
 
 
-def without_compiling(prepare: Any = worker.prepare) -> dict[str, Any]:
-    """The libraries; the shared-memory collectives, which a fake process group has no use for, are not compiled:
-    a compilation that was killed leaves a lock behind for which everybody waits."""
-    libraries: dict[str, Any] = prepare()
-    import deepspeed.comm.torch
-
-    deepspeed.comm.torch.build_shm_op = lambda: None
-    return libraries
-
-
 if __name__ == "__main__":
     worker.train = train
-    worker.prepare = without_compiling
     worker.main()

@@ -58,6 +58,7 @@ def prepare() -> dict[str, Any]:
     import accelerate.accelerator
     import accelerate.commands.launch as launch
     import deepspeed
+    import deepspeed.comm.torch
     import torch
     import transformers
     from deepspeed.runtime.config import DeepSpeedConfig
@@ -72,6 +73,9 @@ def prepare() -> dict[str, Any]:
     )
     # The replacement for the optimizer with CPU offload is compiled code; which one it is does not matter here.
     accelerate.accelerator.map_pytorch_optim_to_deepspeed = lambda optimizer: optimizer
+    # Nor are the shared-memory collectives compiled, for which a fake process group has no use: a compilation that is
+    # killed leaves a lock behind for which everybody waits.
+    deepspeed.comm.torch.build_shm_op = lambda: None
     _ = (transformers.Trainer, transformers.TrainingArguments)
     import transformers.integrations.deepspeed
 
