@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import corpus_folder
-from tests.corpus.oracle import accelerate_error, deepspeed_error
+from tests.real_files.oracle import accelerate_error, deepspeed_error
 from zerocfg.rules.api import Severity
 from zerocfg.rules.engine import Diagnostic, lint_runs
 from zerocfg.rules.registry import find
@@ -61,41 +61,34 @@ def _names_the_reason(diagnostics: list[Diagnostic], error: str) -> bool:
 
 
 @pytest.mark.libs
-def test_deepspeed_files(corpus: Path, tmp_path: Path, count: Callable[[str, int], None]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "library", "real_error"),
+    [("deepspeed", "DeepSpeedConfig", deepspeed_error), ("accelerate", "accelerate launch", accelerate_error)],
+)
+def test_same_verdict_as_the_real_loader(
+    kind: str,
+    library: str,
+    real_error: Callable[[Path], str | None],
+    corpus: Path,
+    tmp_path: Path,
+    count: Callable[[str, int], None],
+) -> None:
     rejected, wrong = 0, []
-    files = list(_files("deepspeed"))
+    files = list(_files(kind))
     for name, path in files:
-        error = deepspeed_error(path)
-        diagnostics = _lint_alone(path, tmp_path)
-        if error is not None:
-            rejected += 1
-            if not _names_the_reason(diagnostics, error):
-                wrong.append(f"{name}: DeepSpeed says {error[:300]}; zerocfg says {[d.message for d in diagnostics]}")
-        else:
-            wrong += [f"{name}: loads, but {d.code}: {d.message}" for d in diagnostics if _claims_rejection(d)]
-    count("real DeepSpeed files compared with DeepSpeedConfig", len(files))
-    count("of them rejected by DeepSpeed", rejected)
-    assert files
-    assert not wrong, "\n".join(wrong)
-
-
-@pytest.mark.libs
-def test_accelerate_files(corpus: Path, tmp_path: Path, count: Callable[[str, int], None]) -> None:
-    rejected, wrong = 0, []
-    files = list(_files("accelerate"))
-    for name, path in files:
-        error = accelerate_error(path)
-        if error is not None and ABOUT_THE_MACHINE.search(error):
+        error = real_error(path)
+        if error is not None and kind == "accelerate" and ABOUT_THE_MACHINE.search(error):
             error = None
         diagnostics = _lint_alone(path, tmp_path)
         if error is not None:
             rejected += 1
             if not _names_the_reason(diagnostics, error):
-                wrong.append(f"{name}: accelerate says {error[:300]}; zerocfg says {[d.message for d in diagnostics]}")
+                said = [d.message for d in diagnostics]
+                wrong.append(f"{name}: {library} says {error[:300]}; zerocfg says {said}")
         else:
-            wrong += [f"{name}: launches, but {d.code}: {d.message}" for d in diagnostics if _claims_rejection(d)]
-    count("real accelerate files compared with accelerate launch", len(files))
-    count("of them rejected by accelerate", rejected)
+            wrong += [f"{name}: loads, but {d.code}: {d.message}" for d in diagnostics if _claims_rejection(d)]
+    count(f"real files compared with {library}", len(files))
+    count(f"real files that {library} rejects, each with its reason found", rejected)
     assert files
     assert not wrong, "\n".join(wrong)
 
