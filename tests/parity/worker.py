@@ -10,6 +10,7 @@ of more than one rank is torch's fake process group: nothing is sent, but every 
 from __future__ import annotations
 
 import copy
+import importlib
 import json
 import os
 import sys
@@ -58,7 +59,6 @@ def prepare() -> dict[str, Any]:
     import accelerate.accelerator
     import accelerate.commands.launch as launch
     import deepspeed
-    import deepspeed.comm.torch
     import torch
     import transformers
     from deepspeed.runtime.config import DeepSpeedConfig
@@ -75,7 +75,8 @@ def prepare() -> dict[str, Any]:
     accelerate.accelerator.map_pytorch_optim_to_deepspeed = lambda optimizer: optimizer
     # Nor are the shared-memory collectives compiled, for which a fake process group has no use: a compilation that is
     # killed leaves a lock behind for which everybody waits.
-    deepspeed.comm.torch.build_shm_op = lambda: None
+    # (Not by attribute: the package deepspeed.comm has the name torch for torch itself.)
+    importlib.import_module("deepspeed.comm.torch").build_shm_op = lambda: None  # type: ignore[attr-defined]
     _ = (transformers.Trainer, transformers.TrainingArguments)
     import transformers.integrations.deepspeed
 
