@@ -96,12 +96,13 @@ def fields_beside_config_file(run: Run) -> Iterator[Finding]:
         edits = tuple(edit for fix in fixes if fix is not None for edit in fix.edits)
         complete = edits and all(fix is not None for fix in fixes)
         by = run.deepspeed.name if run.deepspeed else "a DeepSpeed config"
+        beside = [Location(run.deepspeed, label="the DeepSpeed config")] if run.deepspeed else []
         listed = ", ".join(f"`{name}`" for name in names)
         yield Finding(
             Location(file, paths[0]),
             f"{listed} may not stand beside {by}: every process stops, whatever the values",
             "say it in the DeepSpeed config only",
-            [Location(file, path) for path in paths[1:]],
+            [*(Location(file, path) for path in paths[1:]), *beside],
             Fix("remove what the DeepSpeed config decides", edits, safe=False) if complete else None,
         )
 
