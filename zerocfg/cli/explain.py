@@ -79,14 +79,12 @@ def explain_rule(rule: Rule) -> str:
     if rule.explanation:
         parts += [rule.explanation, ""]
     for title, examples in (("Example", rule.bad), ("Use instead", rule.good)):
-        parts.append(f"{title}:")
-        for example in examples:
+        for number, example in enumerate(examples, 1):
+            parts.append(f"{title}{f' {number}' if len(examples) > 1 else ''}:")
             for name, text in example.files.items():
                 parts.append(f"    # {name}")
-                parts += [
-                    f"    {line}" for line in text.encode("utf-8", "backslashreplace").decode().rstrip().splitlines()
-                ]
-        parts.append("")
+                parts += [f"    {line}" for line in text.encode("utf-8", "backslashreplace").decode().splitlines()]
+            parts.append("")
     proof = {
         "executed": "executed by zerocfg's test suite on the real libraries",
         "cited": f"read in {rule.proof.source}, not executed",

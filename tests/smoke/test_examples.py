@@ -1,0 +1,36 @@
+"""The examples, built and trained: every one whose engine a CPU can run, reduced to a size that a CPU can hold."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+pytestmark = pytest.mark.libs
+
+# quickstart is trained by the test of the README; zero3-nvme needs libaio, which not every machine has.
+TRAINED = ("ddp", "sft-zero2", "grpo-zero3", "zero2-cpu-offload")
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_example_trains_as_planned(name: str, tmp_path: Path) -> None:
+    zerocfg = [sys.executable, "-m", "zerocfg"]
+    spec = ROOT / "examples" / name / "zerocfg.yaml"
+    built = subprocess.run([*zerocfg, "build", str(spec), "-o", str(tmp_path)], capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    done = subprocess.run(
+        [*zerocfg, "smoke", str(folder), "--ranks", "2", "--device", "cpu"],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 failed" in done.stdout and "FAIL" not in done.stdout
+    assert (folder / "smoke.json").is_file()
