@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -31,7 +30,8 @@ def command(name: str | None, target: Path | None, against: Path | None) -> None
         stale = [each for each in SCHEMAS if _read(against / f"{each}.json") != schema_text(each)]
         for each in stale:
             click.echo(f"{against / each}.json is not what the models say; run: zerocfg schema --write {against}")
-        sys.exit(1 if stale else 0)
+        if stale:
+            raise click.exceptions.Exit(1)
     elif name is None:
         for entry in ENTRIES:
             click.echo(f"{entry.name}  {entry.title}")

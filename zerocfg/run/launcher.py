@@ -232,6 +232,8 @@ class _Reader:
                     self.arguments.settings[name] = Setting(value, origin)
                 else:
                     self.arguments.set(name, value, origin)
+            elif name != "mixed_precision" and name in self.arguments.flags and name in (self.file_data() or {}):
+                self.arguments.shadow(name, Setting(value, self.place(name)))
 
     def _merge_key(self, section: str, key: str, value: Any) -> None:
         name = spelled(section, key)

@@ -1,0 +1,90 @@
+"""The other commands: explain, rules, schema, probe, and what wrong use looks like."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Outcome
+from zerocfg.rules.registry import ALL
+
+Cli = Callable[..., Outcome]
+
+LAUNCH = "accelerate launch --config_file a.yaml --num_processes 4 train.py --per_device_train_batch_size 2 \\\n"
+LAUNCH += "  --num_train_epochs 1 --gradient_accumulation_steps $STEPS --max_grad_norm 0.5\n"
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    (tmp_path / "a.yaml").write_text(
+        "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n  zero_stage: 3\n  zero_stage: 2\n"
+    )
+    (tmp_path / "train.sh").write_text(LAUNCH)
+    return tmp_path
+
+
+@pytest.mark.parametrize("rule", ALL, ids=[rule.code for rule in ALL])
+def test_every_rule_is_explained(zerocfg: Cli, rule: object) -> None:
+    code, name = rule.code, rule.name  # type: ignore[attr-defined]
+    by_code, by_name = zerocfg("explain", code.lower()), zerocfg("explain", name)
+    assert by_code.code == by_name.code == 0
+    assert by_code.out == by_name.out and by_code.out.startswith(f"{code} {name}")
+    assert "Use instead" in by_code.out and "Proof: " in by_code.out
+
+
+def test_explain_a_setting(zerocfg: Cli, repository: Path) -> None:
+    flag = zerocfg("explain", "--run", "train.sh:1", "num_processes")
+    assert flag.out.startswith("num_processes = 4\n  from  train.sh:1:")
+    assert "overrides 8 from a.yaml:2:1" in flag.out
+    stage = zerocfg("explain", "--run", "train.sh:1", "zero_optimization.stage")
+    assert stage.out.startswith("zero_optimization.stage = 2\n  from  a.yaml:5:3")
+    assert "unknown" in zerocfg("explain", "--run", "train.sh:1", "gradient_accumulation_steps").out
+    assert "gradient_clipping" in zerocfg("explain", "--run", "train.sh:1").out
+    assert "train.sh:1" in zerocfg("explain").out
+
+
+def test_explain_says_what_there_is(zerocfg: Cli, repository: Path) -> None:
+    assert (
+        "did you mean zero_optimization.stage?"
+        in zerocfg("explain", "--run", "train.sh:1", "zero_optimizatoin.stage").err
+    )
+    assert "train.sh:1" in zerocfg("explain", "--run", "nowhere.sh:1", "num_processes").err
+    wrong = zerocfg("explain", "weight-not-saved")
+    assert wrong.code == 2 and "weights-not-saved" in wrong.err
+
+
+def test_rules_as_json(zerocfg: Cli) -> None:
+    table = json.loads(zerocfg("rules", "--output-format", "json").out)["rules"]
+    assert [entry["code"] for entry in table] == [rule.code for rule in ALL]
+    assert len(table) >= 30
+    executed = [entry for entry in table if entry["proof"] == "executed"]
+    assert len(executed) >= 0.8 * len(table)
+    assert all(f"{rule.code}  " in zerocfg("rules").out for rule in ALL[:3])
+
+
+def test_schema(zerocfg: Cli, tmp_path: Path) -> None:
+    names = zerocfg("schema").out.split()
+    assert "deepspeed" in names and "accelerate" in names
+    assert json.loads(zerocfg("schema", "deepspeed").out)["$schema"].endswith("2020-12/schema")
+    assert zerocfg("schema", "--write", str(tmp_path / "s")).code == 0
+    assert zerocfg("schema", "--check", str(tmp_path / "s")).code == 0
+    (tmp_path / "s" / "deepspeed.json").write_text("{}")
+    assert zerocfg("schema", "--check", str(tmp_path / "s")).code == 1
+    assert zerocfg("schema", "nothing").code == 2
+
+
+def test_probe(zerocfg: Cli, tmp_path: Path) -> None:
+    shown = json.loads(zerocfg("probe").out)
+    assert shown["accelerators_per_node"] >= 1 and shown["host"]["cpus"] >= 1
+    assert zerocfg("probe", "-o", "hw.json").code == 0
+    assert json.loads((tmp_path / "hw.json").read_text())["host"]["cpus"] == shown["host"]["cpus"]
+
+
+def test_help_lists_every_command(zerocfg: Cli) -> None:
+    text = zerocfg("--help").out
+    assert all(f"  {name} " in text for name in ("lint", "build", "smoke", "explain", "rules", "probe", "schema"))
+    for name in ("lint", "build", "smoke", "explain", "rules", "probe", "schema"):
+        assert zerocfg(name, "--help").code == 0
