@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -151,7 +152,7 @@ def test_a_killed_rank_is_named(make_run: MakeRun, tmp_path: Path, monkeypatch: 
     start = time.monotonic()
     verdict = smoke(make_run(3), ranks=2, device="cpu", steps=200)
     assert not verdict.passed
-    assert verdict.outcome.rank == 1, (verdict.outcome.failure, verdict.outcome.detail)
+    assert verdict.outcome.rank == 1, "\n".join([str(verdict.outcome.failure), *verdict.outcome.detail])
     assert "rank 1 was killed by signal 9" in (verdict.outcome.failure or "")
     assert time.monotonic() - start < 200, "well before the time limit"
 
@@ -166,7 +167,7 @@ def test_a_hang_ends_at_the_time_limit(make_run: MakeRun, tmp_path: Path, monkey
     assert time.monotonic() - start < 40
 
 
-def test_interrupted(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted(make_run: MakeRun) -> None:
     """Ctrl-C while the ranks run: no certificate, nothing left behind."""
 
     def interrupt(phase: str) -> None:
@@ -175,8 +176,13 @@ def test_interrupted(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None
             sent.append(phase)
             os.kill(os.getpid(), 2)
 
+    # A shell starts background jobs, such as a whole test run, with Ctrl-C ignored.
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
     sent: list[str] = []
     folder = make_run(3)
-    verdict = smoke(folder, ranks=2, device="cpu", progress=interrupt)
+    try:
+        verdict = smoke(folder, ranks=2, device="cpu", progress=interrupt)
+    finally:
+        signal.signal(signal.SIGINT, previous)
     assert verdict.outcome.interrupted and not verdict.passed
     assert not (folder / "smoke.json").exists()

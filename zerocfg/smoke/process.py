@@ -193,6 +193,7 @@ def _judge(outcome: Outcome, code: int, limit: float, log: str) -> None:
     if outcome.interrupted:
         outcome.failure = "interrupted"
     elif outcome.rank is not None:
+        outcome.rank = _first(outcome.rank, codes)
         outcome.failure, outcome.detail = _ended(outcome.rank, codes, outcome.reports), tail
     elif errors:
         # The other ranks then fail because they lost a partner.
@@ -209,10 +210,18 @@ def _judge(outcome: Outcome, code: int, limit: float, log: str) -> None:
     elif code != 0 or not done:
         outcome.rank = next(iter(codes), None)
         if outcome.rank is not None and outcome.rank < len(outcome.reports):
+            outcome.rank = _first(outcome.rank, codes)
             outcome.failure = _ended(outcome.rank, codes, outcome.reports)
         else:
             outcome.failure = f"the launcher ended with exit code {code}"
         outcome.detail = tail
+
+
+def _first(noticed: int, codes: dict[int, int]) -> int:
+    """The rank that went first. Between two looks torchrun may have ended the others as well, by SIGTERM."""
+    if codes.get(noticed) != -signal.SIGTERM:
+        return noticed
+    return next((rank for rank, code in codes.items() if code != -signal.SIGTERM), noticed)
 
 
 def _ended(rank: int, codes: dict[int, int], reports: list[dict[str, Any]]) -> str:
