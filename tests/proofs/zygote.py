@@ -73,10 +73,13 @@ def base_environment(scratch: Path) -> dict[str, str]:
 
 
 def operators() -> str:
-    """Where the operators that DeepSpeed compiles are kept from one zygote to the next; used by zygotes alone."""
+    """Where the operators that DeepSpeed compiles are kept from one zygote to the next; used by zygotes alone.
+
+    Beside the folder of the other tests, not in it: a smoke-run whose rank was killed clears the locks there.
+    """
     given = os.environ.get("TORCH_EXTENSIONS_DIR")
     root = Path(given) if given else Path(__file__).resolve().parents[2] / ".cache" / "torch_extensions"
-    return str(root / "proofs")
+    return str(root.with_name(f"{root.name}_proofs"))
 
 
 def prepare(scratch: Path) -> str:

@@ -13,8 +13,10 @@ from tests.conftest import ROOT
 
 pytestmark = pytest.mark.libs
 
-# quickstart is trained by the test of the README; zero3-nvme needs libaio, which not every machine has.
-TRAINED = ("ddp", "sft-zero2", "grpo-zero3", "zero2-cpu-offload")
+# quickstart is trained by the test of the README. zero3-nvme needs libaio, which not every machine has; what
+# zero2-cpu-offload needs compiled can take longer than the time limit of a smoke-run on two busy cores (the proofs
+# of the offload rules run that engine).
+TRAINED = ("ddp", "sft-zero2", "grpo-zero3")
 
 
 @pytest.mark.parametrize("name", TRAINED)
