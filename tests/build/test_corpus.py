@@ -5,7 +5,6 @@ Each file becomes the one source of a run whose recipe agrees with it where it s
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -73,7 +72,6 @@ def test_no_real_file_is_too_much(workplace: Workplace, corpus: Path, consumer: 
 
 
 @pytest.mark.libs
-@pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="needs the training libraries")
 def test_real_files_mean_the_same_after_the_build(
     workplace: Workplace, corpus: Path, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

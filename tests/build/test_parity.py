@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -16,10 +15,7 @@ import yaml
 
 from tests.build.conftest import EXAMPLES, Workplace
 
-pytestmark = [
-    pytest.mark.libs,
-    pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="needs the training libraries"),
-]
+pytestmark = pytest.mark.libs
 
 SAMPLES = 64
 NAMED_FILE = "deepspeed_config_file"
@@ -162,8 +158,6 @@ for kind, path in zip(sys.argv[1::2], sys.argv[2::2]):
 
 
 def test_recipes_are_read_by_the_real_parsers(root: Path, tmp_path: Path) -> None:
-    if importlib.util.find_spec("trl") is None:
-        pytest.skip("needs trl")
     words = []
     for example, run in EXAMPLES.items():
         shutil.copy(root / "examples" / example / "recipe.yaml", tmp_path / f"{example}.yaml")

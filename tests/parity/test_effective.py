@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import os
@@ -24,10 +23,7 @@ from zerocfg.source.launch import LaunchLine
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span
 
-pytestmark = [
-    pytest.mark.libs,
-    pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="needs the training libraries"),
-]
+pytestmark = pytest.mark.libs
 
 COUNT = 300
 

@@ -202,7 +202,7 @@ def _convert(kind: str | None, value: Any, reads: str) -> Any:
             return value
         raise RefusedError(f"is {kind_of(value)}, not a string")
     if kind == "array":
-        if isinstance(value, (list, tuple)) or (isinstance(value, str) and reads == "lax-list"):
+        if isinstance(value, (list, tuple)):
             return value
         raise RefusedError(f"is {kind_of(value)}, not a list")
     if kind == "object":

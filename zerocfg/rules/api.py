@@ -120,7 +120,6 @@ class Rule:
     since: str = "0.1"
     status: str = "stable"
     fixable: bool = False
-    per_file: bool = False
 
 
 def rule(
@@ -135,11 +134,10 @@ def rule(
     since: str = "0.1",
     status: str = "stable",
     fixable: bool = False,
-    per_file: bool = False,
 ) -> Callable[[Check], Rule]:
     """Declare a rule. The docstring is its documentation: first line the summary, then the explanation.
 
-    ``consumers`` empty: holds whoever reads the file. ``per_file``: looks at single files, whatever run they are in.
+    ``consumers`` empty: holds whoever reads the file.
     """
 
     def declare(check: Check) -> Rule:
@@ -159,7 +157,6 @@ def rule(
             since=since,
             status=status,
             fixable=fixable,
-            per_file=per_file,
         )
 
     return declare

@@ -163,8 +163,8 @@ class Run:
     the script), "engine" (the script's --deepspeed_config, read by deepspeed.initialize), or None (the file
     stands alone). ``recipe_reader`` tells who parses the recipe: TrlParser ("trl", converts strings),
     HfArgumentParser ("hf", does not). ``arguments`` are the training script's own options by name without
-    dashes, UNKNOWN where the value is not known; ``flags`` the launcher's. ``inputs`` are all files, for
-    reports. ``consumer`` None means nobody knows.
+    dashes, UNKNOWN where the value is not known; ``flags`` the launcher's.
+    ``consumer`` None means nobody knows.
     """
 
     name: str
