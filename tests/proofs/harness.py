@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-PHASES = ("read", "launch", "arguments", "parse", "init", "step", "save")
+PHASES = ("read", "launch", "arguments", "parse", "init", "step", "save", "load")
 ABSENT = "<absent>"
 LIMIT = 60.0
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-PHASES = ("read", "launch", "arguments", "parse", "init", "step", "save")
+PHASES = ("read", "launch", "arguments", "parse", "init", "step", "save", "load")
 DEEPEST = 8
 
 

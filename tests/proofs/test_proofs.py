@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.rules.examples import fixed
+from zerocfg.rules.proof import Proof
 from zerocfg.rules.registry import ALL
 
 from .claims import contradictions
@@ -28,13 +29,13 @@ def cases(kind: str) -> list[Any]:
     ]
 
 
-def play(rule: Any, files: dict[str, str], consumer: str | None) -> Observation:
-    return observe(files, consumer, rule.proof.phase, rule.proof.ranks)
+def play(proof: Proof, files: dict[str, str], consumer: str | None) -> Observation:
+    return observe(files, consumer, proof.phase, proof.ranks)
 
 
-def verdict(rule: Any, seen: Observation, good: bool) -> str:
+def verdict(rule: Any, proof: Proof, seen: Observation, good: bool) -> str:
     """Empty when the claim holds, else what contradicts it and the end of the log."""
-    found = contradictions(rule.proof, seen, good)
+    found = contradictions(proof, seen, good)
     if not found:
         return ""
     what = "good" if good else "bad"
@@ -46,7 +47,8 @@ def test_bad_example_shows_the_claim(code: str, at: int, record_property: Any) -
     record_property(PROOFS, True)
     rule = RULES[code]
     example = rule.bad[at]
-    assert not verdict(rule, play(rule, example.files, example.consumer), good=False)
+    proof = example.proof or rule.proof
+    assert not verdict(rule, proof, play(proof, example.files, example.consumer), good=False)
 
 
 @pytest.mark.parametrize(("code", "at"), cases("good"))
@@ -54,7 +56,8 @@ def test_good_example_does_not(code: str, at: int, record_property: Any) -> None
     record_property(PROOFS, True)
     rule = RULES[code]
     example = rule.good[at]
-    assert not verdict(rule, play(rule, example.files, example.consumer), good=True)
+    proof = example.proof or rule.proof
+    assert not verdict(rule, proof, play(proof, example.files, example.consumer), good=True)
 
 
 @pytest.mark.parametrize(("code", "at"), [case for case in cases("bad") if RULES[case.values[0]].fixable])
@@ -64,9 +67,10 @@ def test_fixed_example_does_not(code: str, at: int, record_property: Any, tmp_pa
     rule = RULES[code]
     files = fixed(rule.bad[at], code, tmp_path)
     assert files != rule.bad[at].files, "the fix changed nothing"
-    seen = play(rule, files, rule.bad[at].consumer)
-    if rule.proof.raises is not None:
-        assert not verdict(rule, seen, good=True)
+    proof = rule.bad[at].proof or rule.proof
+    seen = play(proof, files, rule.bad[at].consumer)
+    if proof.raises is not None:
+        assert not verdict(rule, proof, seen, good=True)
     else:
         assert seen.error is None, str(seen.error)
-        assert contradictions(rule.proof, seen, good=False), f"{code}: the fixed example still shows the claim"
+        assert contradictions(proof, seen, good=False), f"{code}: the fixed example still shows the claim"

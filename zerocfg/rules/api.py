@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Literal
 
 from zerocfg.rules.proof import Proof
 from zerocfg.run.model import Origin, Run, SourceFile
@@ -90,6 +91,9 @@ class Finding:
 
 
 Check = Callable[[Run], Iterator[Finding]]
+Status = Literal["preview", "stable", "deprecated", "removed"]
+"""preview: runs only when asked for (--preview, or selected by its code). deprecated: runs, and says what replaces it.
+removed: its code stays taken for ever."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +101,14 @@ class Example:
     """A complete small run: named files with their text.
 
     Names tell the role: ``accelerate.yaml``, ``ds.json``, ``recipe.yaml``, ``train.sh`` (launch line),
-    ``model/config.json``, ``zerocfg.yaml``. ``consumer`` says who reads it where the files do not.
+    ``model/config.json``, ``zerocfg.yaml``. ``consumer`` says who reads it where the files do not. ``proof`` replaces
+    the rule's own where this example shows something else (another phase, another error).
     """
 
     files: dict[str, str]
     consumer: str | None = None
     note: str = ""
+    proof: Proof | None = None
 
 
 @dataclass(frozen=True)
@@ -118,8 +124,11 @@ class Rule:
     proof: Proof
     consumers: frozenset[str] = frozenset()
     since: str = "0.1"
-    status: str = "stable"
+    status: Status = "stable"
     fixable: bool = False
+    references: tuple[str, ...] = ()
+    needs: frozenset[str] = frozenset()
+    versions: str = ""
 
 
 def rule(
@@ -132,12 +141,21 @@ def rule(
     proof: Proof,
     consumers: frozenset[str] | set[str] = frozenset(),
     since: str = "0.1",
-    status: str = "stable",
+    status: Status = "stable",
     fixable: bool = False,
+    references: tuple[str, ...] = (),
+    needs: frozenset[str] | set[str] = frozenset(),
+    versions: str = "",
 ) -> Callable[[Check], Rule]:
-    """Declare a rule. The docstring is its documentation: first line the summary, then the explanation.
+    """Declare a rule. The docstring is its documentation.
 
-    ``consumers`` empty: holds whoever reads the file.
+    First line: the summary ("What it does"). Paragraphs up to the first label: why it is bad. Then labelled paragraphs:
+    ``What happens:`` with the library's own words, ``Instead:``, ``Fix:`` (what a fix changes and what it assumes),
+    ``When to ignore:``.
+
+    ``consumers`` empty: holds whoever reads the file. ``needs``: what must be known for the rule to speak: "model",
+    "hardware", "versions", "launch". ``versions``: the releases for which it holds, where not for all
+    ("deepspeed>=0.19.3"). ``references``: source files at their release, threads as owner/name#number.
     """
 
     def declare(check: Check) -> Rule:
@@ -157,6 +175,9 @@ def rule(
             since=since,
             status=status,
             fixable=fixable,
+            references=references,
+            needs=frozenset(needs),
+            versions=versions,
         )
 
     return declare

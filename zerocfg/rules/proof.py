@@ -2,7 +2,8 @@
 
 An example is run up to a phase: "read" (its own reader: yaml, json, hjson), "launch" (accelerate's launcher parses,
 validates and builds the environment), "arguments" (TrainingArguments, Accelerator or its plugin), "parse"
-(DeepSpeedConfig), "init" (the engine is built), "step" (two optimizer steps), "save" (weights written and read back).
+(DeepSpeedConfig), "init" (the engine is built), "step" (two optimizer steps), "save" (weights written and read back),
+"load" (a new engine or Trainer continues from the checkpoint).
 
 Names of observed values:
     ``env.NAME``             variable the launcher exports

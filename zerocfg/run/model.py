@@ -16,7 +16,7 @@ from zerocfg.source.text import SourceText, Span
 
 Consumer = Literal["deepspeed", "accelerate", "transformers", "trl"]
 Kind = Literal["accelerate", "deepspeed", "recipe", "model", "spec", "hardware", "launch", "other"]
-Phase = Literal["read", "launch", "arguments", "parse", "init", "step", "save"]
+Phase = Literal["read", "launch", "arguments", "parse", "init", "step", "save", "load"]
 
 
 class _Unknown:

@@ -1,0 +1,7 @@
+"""ZC3xx: fp8."""
+
+from __future__ import annotations
+
+from zerocfg.rules.api import Rule
+
+RULES: tuple[Rule, ...] = ()
