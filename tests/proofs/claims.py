@@ -7,6 +7,8 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.rules.proof import Between
+
 if TYPE_CHECKING:
     from zerocfg.rules.proof import Proof
 
@@ -39,12 +41,14 @@ def contradictions(proof: Proof, seen: Observation, good: bool) -> list[str]:
 
 def same(name: str, value: Any, expected: Any) -> bool:
     """``log`` is searched for a regular expression (None: nothing is asked of it); all else is compared
-    with its type.
+    with its type, or with the bounds of a ``Between``.
 
     A bool is not a number and a string is not what it spells, but 1 and 1.0 are one number.
     """
     if name == "log":
         return expected is None or re.search(expected, value) is not None
+    if isinstance(expected, Between):
+        return value in expected
     if isinstance(expected, tuple):
         expected = list(expected)
     if isinstance(value, float) and isinstance(expected, float):

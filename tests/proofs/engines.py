@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import memory
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -21,12 +23,17 @@ def instrument(progress: Progress) -> None:
     import deepspeed
     from deepspeed.runtime import config as runtime_config
 
+    if progress.memory:
+        memory.begin(progress)
     initialize = deepspeed.initialize
     build = runtime_config.DeepSpeedConfig.__init__
     inside = False
 
     def watched_build(self: Any, *args: Any, **named: Any) -> None:
         before = progress.current
+        if before == "load":  # the second engine of an example: what it is made of was seen at the first
+            build(self, *args, **named)
+            return
         progress.begin("parse")
         build(self, *args, **named)
         if not inside:  # zero.Init parses the config too, before the engine does
@@ -38,12 +45,16 @@ def instrument(progress: Progress) -> None:
 
     def watched_initialize(*args: Any, **named: Any) -> Any:
         nonlocal inside
+        if progress.current == "load":
+            return initialize(*args, **named)
         inside = True
         progress.begin("parse")
         result = initialize(*args, **named)
         inside = False
         see_engine(progress, result[0])
         see_optimizer(progress, result[0].optimizer, result[3])
+        if progress.memory:
+            memory.watch(progress, result[0])
         progress.end("init")
         progress.begin("step")
         return result
@@ -155,3 +166,45 @@ def read_weights(folder: Path) -> dict[str, int] | None:
         found.update((name, tensor.numel()) for name, tensor in state.items())
         files.append(file)
     return found if files else None
+
+
+def see_checkpoint(progress: Progress, folder: Path) -> None:
+    """``checkpoint.files``: what lies in a checkpoint; ``.weights`` and ``.optimizer``: whether such are there."""
+    files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    names = [name.rpartition("/")[2] for name in files]
+    progress.see("checkpoint.files", files)
+    progress.see(
+        "checkpoint.weights",
+        any(name.endswith(".safetensors") or name.startswith("pytorch_model") for name in names),
+    )
+    progress.see("checkpoint.optimizer", any("optim_states" in name or "optimizer" in name for name in names))
+
+
+def whole_parameters(model: Any) -> dict[str, Any]:
+    """A copy of every parameter by name, gathered where it is partitioned. All ranks call it together."""
+    import deepspeed
+
+    found: dict[str, Any] = {}
+    for name, parameter in model.named_parameters():
+        if hasattr(parameter, "ds_id"):
+            with deepspeed.zero.GatheredParameters([parameter]):
+                found[name] = parameter.data.clone()
+        else:
+            found[name] = parameter.data.clone()
+    return found
+
+
+def blank(model: Any) -> Any:
+    """All parameters zero, so that what a checkpoint brings back is told from what was there."""
+    for parameter in model.parameters():
+        (parameter.ds_tensor if hasattr(parameter, "ds_tensor") else parameter.data).zero_()
+    return model
+
+
+def see_loaded(progress: Progress, model: Any, before: dict[str, Any], step: int | None) -> None:
+    """``load.matches``: the parameters are those of the engine that wrote; ``load.global_step``: where it goes on."""
+    after = whole_parameters(model)
+    same = after.keys() == before.keys() and all(bool((after[name] == before[name]).all()) for name in before)
+    progress.see("load.matches", same)
+    if step is not None:
+        progress.see("load.global_step", step)

@@ -33,10 +33,14 @@ class NotObservableError(Exception):
 
 
 class Progress:
-    """Phase, observed values and error of one process, kept in ``report`` (a JSON file)."""
+    """Phase, observed values and error of one process, kept in ``report`` (a JSON file).
 
-    def __init__(self, report: Path, until: str, disturb: dict[str, Any] | None = None) -> None:
+    ``memory``: what the process holds is measured, which takes time.
+    """
+
+    def __init__(self, report: Path, until: str, disturb: dict[str, Any] | None = None, memory: bool = False) -> None:
         self.report = report
+        self.memory = memory
         self.disturb = disturb or {}
         self.until = until
         self.current = "read"

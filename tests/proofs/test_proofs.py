@@ -30,7 +30,8 @@ def cases(kind: str) -> list[Any]:
 
 
 def play(proof: Proof, files: dict[str, str], consumer: str | None) -> Observation:
-    return observe(files, consumer, proof.phase, proof.ranks)
+    memory = any(name.startswith("memory.") for name in proof.shows)
+    return observe(files, consumer, proof.phase, proof.ranks, memory=memory)
 
 
 def verdict(rule: Any, proof: Proof, seen: Observation, good: bool) -> str:

@@ -15,6 +15,11 @@ Names of observed values:
     ``engine.gradient_clipping``, ``engine.dtype``, ``engine.optimizer``, ``engine.scheduler``
     ``engine.a.b``           attribute path on the parsed DeepSpeedConfig: ``engine.zero_config.overlap_comm``
     ``weights``              after "save": "complete", "empty" (tensors without elements) or "missing"
+    ``memory.MOMENT``        bytes of all live tensors of a rank, ``memory.MOMENT.bytes_per_parameter`` rounded to 0.1;
+                             moments: "init" (engine built), "forward", "backward" (the most held during the first),
+                             "update" (when the inner optimizer begins), "step" (after the first optimizer step);
+                             host and accelerator together, each storage once. Only measured where a proof names one
+    ``memory.pinned``        bytes that DeepSpeed asks its accelerator to page-lock
     ``log``                  everything printed or logged (matched as a regular expression)
 """
 
@@ -29,15 +34,35 @@ ABSENT = "<absent>"
 
 
 @dataclass(frozen=True, slots=True)
+class Between:
+    """A claimed value of which only the bounds are claimed, both included."""
+
+    low: float
+    high: float = float("inf")
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and self.low <= value <= self.high
+
+
+def at_least(low: float) -> Between:
+    return Between(low)
+
+
+def at_most(high: float) -> Between:
+    return Between(float("-inf"), high)
+
+
+@dataclass(frozen=True, slots=True)
 class Proof:
-    """``status`` "executed": run by the test suite; "cited": read in the source named; "needs_gpu": waits for a card.
+    """``status`` "executed": run by the test suite on the real libraries; "cited": read in the source named;
+    "needs_gpu": waits for a card; "self": says something about zerocfg, whose own tests show it.
 
     ``raises``: regular expression found in the error of the bad example in ``phase``; the good one passes that phase.
     ``shows``: observed name -> (value with the bad example, value with the good one).
     ``ranks``: processes that the example is run with.
     """
 
-    status: Literal["executed", "cited", "needs_gpu"]
+    status: Literal["executed", "cited", "needs_gpu", "self"]
     phase: Phase = "parse"
     raises: str | None = None
     shows: dict[str, tuple[Any, Any]] = field(default_factory=dict)
@@ -63,3 +88,8 @@ def cited(source: str) -> Proof:
 def needs_gpu(source: str = "") -> Proof:
     """Can be shown on an accelerator only."""
     return Proof("needs_gpu", source=source)
+
+
+def itself(source: str) -> Proof:
+    """What the rule says is about zerocfg and not about a training library; ``source`` is the test that shows it."""
+    return Proof("self", source=source)
