@@ -14,6 +14,7 @@ from zerocfg.rules.api import Severity
 from zerocfg.rules.engine import Result, Selection, lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
+from zerocfg.run.releases import declare_versions
 
 
 @click.command("lint")
@@ -74,8 +75,7 @@ def command(
 def lint(targets: list[Path], files: Files, settings: Settings, selection: Selection) -> Result:
     """Lint files and folders."""
     runs, asked = find_runs(targets, files)
-    for run in runs:
-        run.versions = {**settings.versions, **run.versions}
+    declare_versions(runs, settings.versions)
     if settings.exclude:
         excluded = {
             id(file) for file in files.all() if any(_matches(file.name, pattern) for pattern in settings.exclude)
@@ -85,7 +85,7 @@ def lint(targets: list[Path], files: Files, settings: Settings, selection: Selec
         from zerocfg.resolve.facts import with_facts
 
         runs = with_facts(runs, files)
-    return lint_runs(runs, selection, asked)
+    return lint_runs(runs, selection, asked, complete=True)
 
 
 def render(result: Result, output_format: str, color: str = "never") -> str:

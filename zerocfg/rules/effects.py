@@ -128,6 +128,22 @@ def effective(run: Run, name: str) -> Any:
     return run.effective.value(name)
 
 
+def admitted(run: Run, library: str) -> str:
+    """The versions of a library that the project admits, as a message says it: ``requirements.txt:3 admits >=0.17``."""
+    place = run.version_places.get(library)
+    text = run.versions.get(library, "")
+    if place is None or place.file is None or place.span is None:
+        return f"declared: {text}"
+    return f"{place.file.name}:{place.file.source.place(place.span.start).line} admits {text}"
+
+
+def admitting(run: Run, library: str) -> list[Location]:
+    """The place that states those versions, as a related place of a finding."""
+    place = run.version_places.get(library)
+    location = at(place, "the versions that the project admits") if place is not None else None
+    return [] if location is None else [location]
+
+
 def under_deepspeed_launcher(run: Run) -> bool:
     """Whether accelerate's launcher starts the job for DeepSpeed (the training arguments may still choose it)."""
     return "ACCELERATE_USE_DEEPSPEED" in run.effective.environment

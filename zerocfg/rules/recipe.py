@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
-from zerocfg.rules.effects import TRAINERS, anchor, deepspeed_data, edited, failures, recipe_data
+from zerocfg.rules.effects import TRAINERS, admitted, admitting, anchor, deepspeed_data, edited, failures, recipe_data
 from zerocfg.rules.proof import cited, crashes
-from zerocfg.rules.versions import admits
+from zerocfg.rules.versions import admits, only_from
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry, rename_key
@@ -37,7 +37,7 @@ def argument_removed(run: Run) -> Iterator[Finding]:
     names = load_schema("training-arguments").root.names
     here = VERSIONS["transformers"]
     declared = run.versions.get("transformers")
-    certain = declared is not None and not admits(declared, below=here)
+    certain = only_from(declared, here)
     for name in recipe_data(run):
         key = names.get(str(name))
         if key is None or "removed" not in key.facts:
@@ -48,8 +48,13 @@ def argument_removed(run: Run) -> Iterator[Finding]:
         yield Finding(
             Location(run.recipe, path, "key"),
             f"transformers {here} has no argument `{name}`"
-            + ("; its parsers stop at it" if certain else "; a release that still has it is needed"),
+            + (
+                f"; its parsers stop at it ({admitted(run, 'transformers')})"
+                if certain
+                else "; a release that still has it is needed"
+            ),
             instead,
+            admitting(run, "transformers") if certain else [],
             fix=edited(rename_key, run.recipe, path, new, why=f"write {new}", safe=certain)
             if new == "eval_strategy" or (new.startswith("per_device_") and new.isidentifier())
             else None,
@@ -130,9 +135,10 @@ def clipping_default_changed(run: Run) -> Iterator[Finding]:
     if admits(declared, below="0.19.3", at_least="0.19.3"):
         yield Finding(
             Location(run.deepspeed),
-            "no `gradient_clipping`: DeepSpeed clips at 1.0 from 0.19.3 on and not at all before (declared: "
-            f"{declared})",
+            "no `gradient_clipping`: DeepSpeed clips at 1.0 from 0.19.3 on and not at all before ("
+            f"{admitted(run, 'deepspeed')})",
             "write the value that you want",
+            admitting(run, "deepspeed"),
             fix=edited(
                 insert_entry,
                 run.deepspeed,

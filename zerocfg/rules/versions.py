@@ -23,28 +23,33 @@ def release(text: str) -> Release:
 def bounds(declared: str) -> tuple[Release, Release, bool] | None:
     """The lowest and the highest release that a declaration admits, and whether the highest belongs to it.
 
-    None when it is not understood.
+    None when it is not understood, or when its clauses leave no release.
     """
     low: Release = ()
     high, closed = TOP, True
     for part in declared.split(","):
         match = _CLAUSE.fullmatch(part)
-        if match is None:
+        limits = _clause(match) if match else None
+        if limits is None:
             return None
-        sign, at = match[1], release(match[2])
-        if sign in ("", "==", "===") and not match[3]:
-            low, high, closed = max(low, at), at, True
-        elif sign in ("", "==", "===", "~="):
-            parts = [int(number) for number in match[2].split(".")]
-            parts = parts if sign != "~=" else parts[:-1]
-            if not parts:
-                return None
-            low, high, closed = max(low, at), (*parts[:-1], parts[-1] + 1), False
-        elif sign in (">=", ">"):
-            low = max(low, at)
-        elif sign in ("<", "<=") and at < high:
-            high, closed = at, sign == "<="
-    return low, high, closed
+        low = max(low, limits[0])
+        if limits[1] < high or (limits[1] == high and not limits[2]):
+            high, closed = limits[1:]
+    return (low, high, closed) if low < high or (closed and low == high) else None
+
+
+def _clause(match: re.Match[str]) -> tuple[Release, Release, bool] | None:
+    """The bounds of one clause; ``!=`` leaves out single releases, which no rule asks about."""
+    sign, at = match[1], release(match[2])
+    if sign in ("", "==", "===") and not match[3]:
+        return at, at, True
+    if sign in ("", "==", "===", "~="):
+        parts = [int(number) for number in match[2].split(".")]
+        parts = parts if sign != "~=" else parts[:-1]
+        return (at, (*parts[:-1], parts[-1] + 1), False) if parts else None
+    if sign in ("<", "<="):
+        return (), at, sign == "<="
+    return at if sign in (">=", ">") else (), TOP, True
 
 
 def admits(declared: str | None, *, below: str | None = None, at_least: str | None = None) -> bool:
@@ -59,3 +64,14 @@ def admits(declared: str | None, *, below: str | None = None, at_least: str | No
         return True
     edge = release(at_least)
     return high > edge or (closed and high == edge)
+
+
+def only_from(declared: str | None, edge: str) -> bool:
+    """Whether every release that a declaration admits is at least ``edge``. False when nothing is known."""
+    found = bounds(declared) if declared else None
+    return found is not None and found[0] >= release(edge)
+
+
+def only_below(declared: str | None, edge: str) -> bool:
+    """Whether every release that a declaration admits is below ``edge``. False when nothing is known."""
+    return declared is not None and bounds(declared) is not None and not admits(declared, at_least=edge)

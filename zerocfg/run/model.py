@@ -164,7 +164,8 @@ class Run:
     stands alone). ``recipe_reader`` tells who parses the recipe: TrlParser ("trl", converts strings),
     HfArgumentParser ("hf", does not). ``arguments`` are the training script's own options by name without
     dashes, UNKNOWN where the value is not known; ``flags`` the launcher's.
-    ``consumer`` None means nobody knows.
+    ``consumer`` None means nobody knows. ``versions`` are the releases that the project admits, by library, as
+    clauses of PEP 440; ``version_places`` tells where those stand that were read from the project's own files.
     """
 
     name: str
@@ -183,6 +184,7 @@ class Run:
     model: ModelSummary | None = None
     hardware: HardwareSummary | None = None
     versions: dict[str, str] = field(default_factory=dict)
+    version_places: dict[str, Origin] = field(default_factory=dict)
     missing: list[Origin] = field(default_factory=list)
     effective: Effective = field(default_factory=Effective)
 
