@@ -89,6 +89,19 @@ def see_engine(progress: Progress, engine: Any) -> None:
     progress.see("engine.gradient_accumulation_steps", engine.gradient_accumulation_steps())
     progress.see("engine.gradient_clipping", engine.gradient_clipping())
     progress.see("engine.dtype", dtype(engine.bfloat16_enabled(), engine.fp16_enabled()))
+    progress.see("engine.processes", torch.distributed.get_world_size())
+    progress.see("engine.batch", engine.train_batch_size())
+    progress.see("engine.own_data_loader", engine.training_dataloader is not None)
+    see_zero_optimizer(progress, engine.optimizer)
+
+
+def see_zero_optimizer(progress: Progress, optimizer: Any) -> None:
+    """``optimizer.*``: what DeepSpeed's wrapper around the optimizer works with; of a list the length."""
+    for name, value in vars(optimizer).items() if optimizer is not None else ():
+        if isinstance(value, (bool, int, float, str)):
+            progress.see(f"optimizer.{name}", value)
+        elif isinstance(value, list):
+            progress.see(f"optimizer.{name}", len(value))
 
 
 def see_plain(progress: Progress, model: Any, trainer: Any) -> None:

@@ -179,6 +179,40 @@ def test_own_loops_train_and_save() -> None:
     assert "stage3_gather_16bit_weights_on_model_save" in seen.error.text
 
 
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_a_new_engine_continues(stage: int) -> None:
+    content = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": {"stage": stage}}
+    seen = observe({"ds.json": json.dumps(content)}, "deepspeed", "load", ranks=2)
+    assert (seen.error, seen.reached) == (None, "load")
+    assert (seen.value("load.matches"), seen.value("load.global_step")) == (True, 2)
+    assert seen.value("checkpoint.optimizer") is (stage > 0)
+
+
+@pytest.mark.parametrize("consumer", ["transformers", "trl", "accelerate"])
+@pytest.mark.parametrize("stage", [None, 2, 3])
+def test_a_new_trainer_continues(stage: int | None, consumer: str) -> None:
+    plain = "distributed_type: MULTI_GPU\nnum_processes: 2\n"
+    yaml = plain if stage is None else accelerate_yaml(stage, zero3_save_16bit_model="true")
+    files = {"accelerate.yaml": yaml}
+    if consumer != "accelerate":
+        files["recipe.yaml"] = RECIPE
+    seen = observe(files, consumer, "load", ranks=2)
+    assert (seen.error, seen.value("load.matches")) == (None, True)
+    expected = ABSENT if stage is None and consumer == "accelerate" else 2
+    assert seen.value("load.global_step") == expected
+
+
+def test_a_checkpoint_that_does_not_load() -> None:
+    """An error is laid to the phase, and a loading that brings nothing back is seen as such."""
+    content = {"train_micro_batch_size_per_gpu": 1, "checkpoint": {"load_universal": True}}
+    seen = observe({"ds.json": json.dumps({**content, "zero_optimization": {"stage": 1}})}, "deepspeed", "load")
+    assert seen.error is not None and seen.error.phase == "load", str(seen.error)
+    assert "latest_universal" in seen.error.text
+    files = {"accelerate.yaml": accelerate_yaml(2), "recipe.yaml": RECIPE + "save_only_model: true\n"}
+    seen = observe(files, "transformers", "load", ranks=2)
+    assert (seen.value("checkpoint.weights"), seen.value("checkpoint.optimizer")) == (True, False)
+
+
 def test_a_hang_is_reported() -> None:
     """Rank 1 is stopped before its first step; rank 0 waits for it in vain, until the time is up."""
     disturb = {"rank": 1, "phase": "step", "signal": signal.SIGSTOP}

@@ -1,4 +1,4 @@
-"""One rank of an example: arguments, parse, init, step, save, on the real libraries.
+"""One rank of an example: arguments, parse, init, step, save, load, on the real libraries.
 
 What is forced on the example, and nothing else, so that it trains on the processors of any machine:
 * ``use_cpu=True`` in TrainingArguments (``PartialState(cpu=True)`` for an own accelerate loop). Without it,
@@ -8,6 +8,9 @@ What is forced on the example, and nothing else, so that it trains on the proces
 * training ends after two optimizer steps (a callback; ``max_steps`` stays as written).
 * the model is a Llama of 2 layers and hidden size 64; of a ``model/config.json`` the hidden size, the heads
   and the type are kept, layers (to 2), vocabulary and the inner size (to 2048) are cut.
+
+The phase "load" is played only when it is asked for: a checkpoint is written, and a second engine, Trainer or
+Accelerator, whose model starts from zeros, continues from it.
 """
 
 from __future__ import annotations
@@ -94,6 +97,39 @@ def trainer(progress: Progress, consumer: str, files: list[str], script: list[st
     run.save_model("saved")
     engines.see_weights(progress, Path("saved"), run.accelerator.unwrap_model(run.model))
     progress.end("save")
+    progress.begin("load")
+    continue_trainer(progress, run, files, tiny)
+
+
+def continue_trainer(progress: Progress, first: Any, files: list[str], tiny: str) -> None:
+    """The Trainer writes its own checkpoint (``save_strategy`` or not), and a new Trainer resumes from it."""
+    import transformers
+
+    first._save_checkpoint(first.model, trial=None)
+    first.accelerator.wait_for_everyone()
+    folder = Path(first.args.output_dir) / f"checkpoint-{first.state.global_step}"
+    engines.see_checkpoint(progress, folder)
+    before = engines.whole_parameters(first.accelerator.unwrap_model(first.model))
+
+    class Watch(transformers.TrainerCallback):
+        def on_train_begin(self, args: Any, state: Any, control: Any, **seen: Any) -> None:
+            model = second.accelerator.unwrap_model(second.model)
+            engines.see_loaded(progress, model, before, state.global_step)
+            progress.end("load")
+
+    forget_accelerator()
+    model = engines.blank(make_model(files, tiny))
+    data = Tokens(model, 4 * first.args.train_batch_size * first.args.gradient_accumulation_steps)
+    second = transformers.Trainer(model=model, args=first.args, train_dataset=data, callbacks=[Watch()])
+    second.train(resume_from_checkpoint=str(folder))
+
+
+def forget_accelerator() -> None:
+    """Let a second Accelerator of this process be as the first of a new one; the process group stays."""
+    from accelerate.state import AcceleratorState, GradientState
+
+    AcceleratorState._reset_state()
+    GradientState._reset_state()
 
 
 def join_deepspeed(asked: Any) -> None:
@@ -164,13 +200,10 @@ def trl_arguments(files: list[str], script: list[str]) -> Any:
 def accelerate_loop(progress: Progress, consumer: str, files: list[str], script: list[str], tiny: str) -> None:
     """The loop of accelerate's guide. A ``recipe.yaml`` holds the script's own arguments: batch size,
     accumulation."""
-    import torch
-    import yaml
     from accelerate import Accelerator, PartialState
-    from accelerate.utils import DummyOptim, DummyScheduler
 
     progress.begin("arguments")
-    recipe = yaml.safe_load(Path("recipe.yaml").read_text(encoding="utf-8")) if "recipe.yaml" in files else {}
+    recipe = own_recipe(files)
     PartialState(cpu=True)
     join_deepspeed(False)
     named = {key: recipe[key] for key in ("gradient_accumulation_steps", "mixed_precision") if key in recipe}
@@ -185,15 +218,7 @@ def accelerate_loop(progress: Progress, consumer: str, files: list[str], script:
     progress.begin("init")
     refuse_fsdp(False)
     model = make_model(files, tiny)
-    config = plugin.deepspeed_config if plugin else {}
-    dummy = "optimizer" in config
-    optimizer = (DummyOptim if dummy else torch.optim.AdamW)(model.parameters(), lr=LEARNING_RATE)
-    loader = torch.utils.data.DataLoader(Tokens(model, 64), batch_size=recipe.get("per_device_train_batch_size", 1))
-    if "scheduler" in config:
-        scheduler: Any = DummyScheduler(optimizer, total_num_steps=100, warmup_num_steps=10)
-    else:
-        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0) if not dummy else None
-    prepared = accelerator.prepare(model, optimizer, loader, *([scheduler] if scheduler else []))
+    prepared = prepare(accelerator, model, recipe)
     engine, optimizer, loader = prepared[:3]
     if not progress.values.get("engine.kind"):
         progress.end("parse")
@@ -202,7 +227,7 @@ def accelerate_loop(progress: Progress, consumer: str, files: list[str], script:
         progress.see("engine.gradient_accumulation_steps", accelerator.gradient_accumulation_steps)
         progress.end("init")
         progress.begin("step")
-    scheduler = prepared[3] if scheduler else None
+    scheduler = prepared[3] if len(prepared) > 3 else None
     engines.see_optimizer(progress, optimizer, scheduler)
     micro_steps = STEPS * accelerator.gradient_accumulation_steps
     for _, batch in zip(range(micro_steps), loader, strict=False):
@@ -222,12 +247,43 @@ def accelerate_loop(progress: Progress, consumer: str, files: list[str], script:
     accelerator.wait_for_everyone()
     engines.see_weights(progress, Path("saved"), bare)
     progress.end("save")
+    progress.begin("load")
+    accelerator.save_state("checkpoint")
+    engines.see_checkpoint(progress, Path("checkpoint"))
+    before = engines.whole_parameters(bare)
+    forget_accelerator()
+    accelerator = Accelerator(**named)
+    engine = prepare(accelerator, engines.blank(make_model(files, tiny)), recipe)[0]
+    accelerator.load_state("checkpoint")
+    engines.see_loaded(progress, accelerator.unwrap_model(engine), before, getattr(engine, "global_steps", None))
+    progress.end("load")
+
+
+def own_recipe(files: list[str]) -> dict[str, Any]:
+    import yaml
+
+    return yaml.safe_load(Path("recipe.yaml").read_text(encoding="utf-8")) if "recipe.yaml" in files else {}
+
+
+def prepare(accelerator: Any, model: Any, recipe: dict[str, Any]) -> tuple[Any, ...]:
+    """Engine, optimizer, loader and, where the config or the script brings one, scheduler."""
+    import torch
+    from accelerate.utils import DummyOptim, DummyScheduler
+
+    plugin = accelerator.state.deepspeed_plugin
+    config = plugin.deepspeed_config if plugin else {}
+    dummy = "optimizer" in config
+    optimizer = (DummyOptim if dummy else torch.optim.AdamW)(model.parameters(), lr=LEARNING_RATE)
+    loader = torch.utils.data.DataLoader(Tokens(model, 64), batch_size=recipe.get("per_device_train_batch_size", 1))
+    if "scheduler" in config:
+        scheduler: Any = DummyScheduler(optimizer, total_num_steps=100, warmup_num_steps=10)
+    else:
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda _: 1.0) if not dummy else None
+    return tuple(accelerator.prepare(model, optimizer, loader, *([scheduler] if scheduler else [])))
 
 
 def deepspeed_loop(progress: Progress, consumer: str, files: list[str], script: list[str], tiny: str) -> None:
-    """The loop of DeepSpeed's tutorial. The script brings AdamW (its CPU twin under offload) where the JSON
-    has none."""
-    import deepspeed
+    """The loop of DeepSpeed's tutorial."""
     import torch
 
     progress.begin("arguments")
@@ -236,17 +292,7 @@ def deepspeed_loop(progress: Progress, consumer: str, files: list[str], script: 
     model = make_model(files, tiny)
     progress.end("arguments")
     progress.begin("parse")
-    written = _own_reading(path)
-    zero = written.get("zero_optimization")
-    offload = zero.get("offload_optimizer") if isinstance(zero, dict) else None
-    on_host = isinstance(offload, dict) and offload.get("device") in ("cpu", "nvme")
-    optimizer = None
-    if not written.get("optimizer"):
-        kind = deepspeed.ops.adam.DeepSpeedCPUAdam if on_host else torch.optim.AdamW
-        optimizer = kind(model.parameters(), lr=LEARNING_RATE)
-    engine, *_ = deepspeed.initialize(
-        model=model, model_parameters=list(model.parameters()), optimizer=optimizer, config=path
-    )
+    engine = start_engine(model, path)
     batch = engine.train_micro_batch_size_per_gpu()
     data = Tokens(model, batch)
     tokens = torch.stack([data[i]["input_ids"] for i in range(batch)])
@@ -262,6 +308,33 @@ def deepspeed_loop(progress: Progress, consumer: str, files: list[str], script: 
     torch.distributed.barrier()
     engines.see_weights(progress, Path("saved"), engine.module)
     progress.end("save")
+    progress.begin("load")
+    engine.save_checkpoint("checkpoint")
+    torch.distributed.barrier()
+    engines.see_checkpoint(progress, Path("checkpoint"))
+    before = engines.whole_parameters(engine.module)
+    engine = start_engine(engines.blank(make_model(files, tiny)), path)
+    engine.load_checkpoint("checkpoint")
+    engines.see_loaded(progress, engine.module, before, engine.global_steps)
+    progress.end("load")
+
+
+def start_engine(model: Any, path: str) -> Any:
+    """The script brings AdamW, or its CPU twin under offload, where the JSON has no optimizer."""
+    import deepspeed
+    import torch
+
+    written = _own_reading(path)
+    zero = written.get("zero_optimization")
+    offload = zero.get("offload_optimizer") if isinstance(zero, dict) else None
+    on_host = isinstance(offload, dict) and offload.get("device") in ("cpu", "nvme")
+    optimizer = None
+    if not written.get("optimizer"):
+        kind = deepspeed.ops.adam.DeepSpeedCPUAdam if on_host else torch.optim.AdamW
+        optimizer = kind(model.parameters(), lr=LEARNING_RATE)
+    return deepspeed.initialize(
+        model=model, model_parameters=list(model.parameters()), optimizer=optimizer, config=path
+    )[0]
 
 
 def _own_reading(path: str) -> dict[str, Any]:

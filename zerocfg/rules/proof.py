@@ -3,7 +3,7 @@
 An example is run up to a phase: "read" (its own reader: yaml, json, hjson), "launch" (accelerate's launcher parses,
 validates and builds the environment), "arguments" (TrainingArguments, Accelerator or its plugin), "parse"
 (DeepSpeedConfig), "init" (the engine is built), "step" (two optimizer steps), "save" (weights written and read back),
-"load" (a new engine or Trainer continues from the checkpoint).
+"load" (a checkpoint is written, and a new engine, Trainer or Accelerator, whose weights start at 0, continues from it).
 
 Names of observed values:
     ``env.NAME``             variable the launcher exports
@@ -15,6 +15,10 @@ Names of observed values:
     ``engine.gradient_clipping``, ``engine.dtype``, ``engine.optimizer``, ``engine.scheduler``
     ``engine.a.b``           attribute path on the parsed DeepSpeedConfig: ``engine.zero_config.overlap_comm``
     ``weights``              after "save": "complete", "empty" (tensors without elements) or "missing"
+    ``checkpoint.files``     in "load": the sorted names in the checkpoint's folder; ``checkpoint.weights`` and
+                             ``checkpoint.optimizer``: whether whole model weights and optimizer states are among them
+    ``load.matches``         the parameters after loading are those of the engine that wrote the checkpoint
+    ``load.global_step``     the optimizer step that training goes on from (2 where all is well)
     ``memory.MOMENT``        bytes of all live tensors of a rank, ``memory.MOMENT.bytes_per_parameter`` rounded to 0.1;
                              moments: "init" (engine built), "forward", "backward" (the most held during the first),
                              "update" (when the inner optimizer begins), "step" (after the first optimizer step);
