@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import memory
+import sharding
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,6 +116,7 @@ def see_plain(progress: Progress, model: Any, trainer: Any) -> None:
     progress.see("engine.kind", kind)
     progress.see("engine.stage", 0)
     progress.see("engine.world_size", torch.distributed.get_world_size() if group else 1)
+    sharding.see_units(progress, model)
     if trainer is not None:
         args = trainer.args
         progress.see("engine.micro_batch", trainer._train_batch_size)

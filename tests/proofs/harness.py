@@ -189,7 +189,7 @@ def collect(reports: Path, answer: dict[str, Any], until: str, limit: float) -> 
     steps = [report.get("reached") or launch["reached"] for report in ranks] or [launch["reached"]]
     reached = min(steps, key=lambda phase: PHASES.index(phase) if phase else -1)
     values = launch["values"] | (ranks[0].get("values", {}) if ranks else {})
-    world = values.get("engine.world_size", started)
+    world = values.get("engine.processes", values.get("engine.world_size", started))
     if failed is None and "engine.kind" in values and world != started:
         raise HarnessError(f"{started} ranks were started but the engine has a world of {world}: each trained alone")
     if failed is None and reached != until:

@@ -14,6 +14,9 @@ Names of observed values:
     ``engine.stage``, ``engine.world_size``, ``engine.micro_batch``, ``engine.gradient_accumulation_steps``,
     ``engine.gradient_clipping``, ``engine.dtype``, ``engine.optimizer``, ``engine.scheduler``
     ``engine.a.b``           attribute path on the parsed DeepSpeedConfig: ``engine.zero_config.overlap_comm``
+    ``engine.processes``     all ranks of the job; ``engine.batch``: samples of an optimizer step as the engine counts them
+    ``engine.own_data_loader``  whether the engine made a data loader
+    ``optimizer.name``       plain attribute of DeepSpeed's wrapper around the optimizer, of a list its length
     ``weights``              after "save": "complete", "empty" (tensors without elements) or "missing"
     ``checkpoint.files``     in "load": the sorted names in the checkpoint's folder; ``checkpoint.weights`` and
                              ``checkpoint.optimizer``: whether whole model weights and optimizer states are among them
