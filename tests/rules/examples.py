@@ -57,7 +57,7 @@ def lint(
                 if consumer == "deepspeed" and run.deepspeed_route is None:
                     run.deepspeed_route = "engine"
                 run.effective = compute(run)
-        return lint_runs(with_facts(runs, files), selection, asked)
+        return lint_runs(with_facts(runs, files), selection, asked, complete=True)
 
 
 def lint_example(example: Example, folder: Path, selection: Selection | None = None) -> Result:

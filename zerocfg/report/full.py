@@ -37,7 +37,7 @@ def render_concise(result: Result, colour: bool = False) -> str:
 
 
 def summary(result: Result, paint: Paint) -> str:
-    """``Found 2 errors and 1 note in 3 files (1 fixable).``"""
+    """``Found 2 errors and 1 note in 3 files, 1 fixable with --fix. 4 suppressed by comments.``"""
     counts: dict[str, int] = {}
     for diagnostic in result.diagnostics:
         counts[diagnostic.severity.value] = counts.get(diagnostic.severity.value, 0) + 1
@@ -47,13 +47,32 @@ def summary(result: Result, paint: Paint) -> str:
             for name in ("error", "warning", "note")
             if name in counts
         ]
-        text = f"Found {_join(parts)} in {_files(result.files)}"
-        fixable = sum(diagnostic.fix is not None for diagnostic in result.diagnostics)
-        text += f", {fixable} fixable with --fix." if fixable else "."
+        text = f"Found {_join(parts)} in {_files(result.files)}{_fixable(result)}."
     else:
         text = paint("All checks passed", "green") + f" in {_files(result.files)}."
-    if result.suppressed:
-        text += f" {result.suppressed} suppressed."
+    return text + _suppressed(result)
+
+
+def _fixable(result: Result) -> str:
+    fixes = [diagnostic.fix for diagnostic in result.diagnostics if diagnostic.fix is not None]
+    safe = sum(fix.safe for fix in fixes)
+    unsafe = len(fixes) - safe
+    if safe and unsafe:
+        return f", {safe} fixable with --fix ({unsafe} more with --unsafe-fixes)"
+    if safe:
+        return f", {safe} fixable with --fix"
+    return f", {unsafe} fixable with --fix --unsafe-fixes" if unsafe else ""
+
+
+def _suppressed(result: Result) -> str:
+    total = sum(result.suppressed.values())
+    text = ""
+    if total:
+        by = [f"{count} by {what}" for what, count in sorted(result.suppressed.items())]
+        text = f" {total} suppressed ({', '.join(by)})."
+    if result.stale:
+        entries = f"{result.stale} entr{'ies' if result.stale != 1 else 'y'}"
+        text += f" {entries} of the baseline no longer occur{'s' * (result.stale == 1)}: write it anew."
     return text
 
 

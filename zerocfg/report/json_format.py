@@ -14,7 +14,8 @@ def render_json(result: Result) -> str:
     document = {
         "version": 1,
         "files": result.files,
-        "suppressed": result.suppressed,
+        "suppressed": {by: result.suppressed.get(by, 0) for by in ("comments", "settings", "baseline")},
+        "stale_in_baseline": result.stale,
         "diagnostics": [_diagnostic(diagnostic) for diagnostic in result.diagnostics],
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

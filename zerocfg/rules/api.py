@@ -91,9 +91,9 @@ class Finding:
 
 
 Check = Callable[[Run], Iterator[Finding]]
-Status = Literal["preview", "stable", "deprecated", "removed"]
-"""preview: runs only when asked for (--preview, or selected by its code). deprecated: runs, and says what replaces it.
-removed: its code stays taken for ever."""
+Status = Literal["preview", "stable", "deprecated"]
+"""preview: runs only when asked for (--preview, or selected by its code). deprecated: runs, and says what replaces it
+(``replaced_by``). A rule that is removed leaves its code in `zerocfg.rules.codes` for ever."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,7 @@ class Rule:
     references: tuple[str, ...] = ()
     needs: frozenset[str] = frozenset()
     versions: str = ""
+    replaced_by: str = ""
 
 
 def rule(
@@ -146,6 +147,7 @@ def rule(
     references: tuple[str, ...] = (),
     needs: frozenset[str] | set[str] = frozenset(),
     versions: str = "",
+    replaced_by: str = "",
 ) -> Callable[[Check], Rule]:
     """Declare a rule. The docstring is its documentation.
 
@@ -178,6 +180,7 @@ def rule(
             references=references,
             needs=frozenset(needs),
             versions=versions,
+            replaced_by=replaced_by,
         )
 
     return declare

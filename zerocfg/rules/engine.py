@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
+from pathlib import Path as FilePath
 
 from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity
+from zerocfg.rules.ignores import Ignores, unused_ignore
 from zerocfg.rules.registry import ALL
 from zerocfg.run.model import Run, SourceFile
-from zerocfg.source.node import dotted
+from zerocfg.source.node import Path, dotted
 from zerocfg.source.text import Place
 
-IGNORE = re.compile(r"#\s*zerocfg:\s*(ignore-file|ignore)(?:\[([A-Za-z0-9, ]*)\])?")
-URL = "https://zerocfg.readthedocs.io/rules/"
+DOCS = "docs/rules/"
+"""Where the pages of the rules are in zerocfg's repository."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Spot:
     start: Place
     end: Place
     label: str = ""
+    keys: Path = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,34 +46,62 @@ class Diagnostic:
 
     @property
     def url(self) -> str:
-        return f"{URL}{self.code.lower()}/"
+        return f"{DOCS}{self.code}.md"
 
 
 @dataclass(frozen=True)
 class Selection:
     """Which rules count. Codes may be prefixes ("ZC2"); ``per_file`` maps file patterns, optionally with ``:key.path``,
-    to codes."""
+    to codes. The patterns are relative to ``root``, or match the end of a path. ``preview``: new rules too."""
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     per_file: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    root: FilePath | None = None
+    preview: bool = False
 
     def wants(self, rule: Rule) -> bool:
-        if rule.status == "removed":
-            return False
         chosen = _longest(rule, self.select) if self.select else 0
+        if rule.status == "preview" and not self.preview and not _exact(rule, self.select):
+            return False
         return chosen >= 0 and chosen >= _longest(rule, self.ignore)
 
     def ignores(self, diagnostic: Diagnostic) -> bool:
-        for pattern, codes in self.per_file:
-            files, _, keys = pattern.partition(":")
-            if not fnmatch(diagnostic.spot.file.name, files) and not fnmatch(diagnostic.spot.file.name, f"*/{files}"):
-                continue
-            if keys and not fnmatch(diagnostic.spot.path, keys):
-                continue
-            if any(diagnostic.code.startswith(code) or code == "ALL" for code in codes):
-                return True
-        return False
+        return any(
+            _matches(pattern, diagnostic.spot, self.root) and covers(codes, diagnostic.code, diagnostic.name)
+            for pattern, codes in self.per_file
+        )
+
+    @property
+    def everything(self) -> bool:
+        """Whether all rules but those in preview run."""
+        return not self.select and not self.ignore
+
+
+def _matches(pattern: str, spot: Spot, root: FilePath | None) -> bool:
+    files, _, keys = pattern.partition(":")
+    return any(fnmatch(name, files) or fnmatch(name, f"*/{files}") for name in names(spot.file, root)) and (
+        not keys or fnmatch(spot.path, keys)
+    )
+
+
+def names(file: SourceFile, root: FilePath | None) -> list[str]:
+    """How patterns may call a file: as messages do, and relative to the folder of the settings."""
+    found = [file.name]
+    if root is not None and file.path is not None:
+        path = file.path.resolve()
+        if path.is_relative_to(root):
+            found.append(path.relative_to(root).as_posix())
+    return found
+
+
+def covers(codes: Iterable[str], code: str, name: str) -> bool:
+    """Whether a list of codes, prefixes and names speaks of a rule."""
+    return any(word in ("ALL", name) or code.startswith(word) for word in codes)
+
+
+def _exact(rule: Rule, codes: Iterable[str]) -> bool:
+    return any(word in (rule.code, rule.name) for word in codes)
 
 
 def _longest(rule: Rule, codes: Iterable[str]) -> int:
@@ -83,43 +113,97 @@ def _longest(rule: Rule, codes: Iterable[str]) -> int:
 
 @dataclass
 class Result:
+    """``suppressed``: how many findings are not told, by what hides them ("comments", "settings", "baseline").
+    ``stale``: entries of the baseline that no longer occur.
+
+    ``together``: the files of each run by real path; what one says may depend on the others. ``ran``: the codes
+    of the rules that ran.
+    """
+
     diagnostics: list[Diagnostic] = field(default_factory=list)
-    suppressed: int = 0
+    suppressed: dict[str, int] = field(default_factory=dict)
     files: int = 0
+    stale: int = 0
+    together: list[frozenset[str]] = field(default_factory=list)
+    ran: frozenset[str] = frozenset()
 
 
-def lint_runs(runs: Sequence[Run], selection: Selection | None = None, asked: set[int] | None = None) -> Result:
+def lint_runs(
+    runs: Sequence[Run],
+    selection: Selection | None = None,
+    asked: set[int] | None = None,
+    *,
+    complete: bool = False,
+) -> Result:
     """Diagnostics of all runs, each told once, in the order of files and lines.
 
-    ``asked`` limits them to findings that touch one of these source files (by id); None means all.
+    ``asked`` limits them to findings that touch one of these source files (by id); None means all. ``complete``: the
+    runs are all that these files take part in, so that a comment which silenced nothing is known to be of no use.
     """
-    selection = selection or Selection()
-    rules = [rule for rule in ALL if selection.wants(rule)]
-    seen: set[tuple[str, str, Place, str]] = set()
-    result = Result(files=len({file.name for run in runs for file in run.files}))
-    for run in runs:
-        for rule in rules:
-            if rule.consumers and run.consumer not in rule.consumers:
-                continue
-            for finding in rule.check(run):
-                diagnostic = diagnose(rule, finding, run)
-                if asked is not None and not _touches(finding, asked):
+    return _Lint(selection or Selection(), asked).run(runs, complete)
+
+
+class _Lint:
+    def __init__(self, selection: Selection, asked: set[int] | None) -> None:
+        self.selection = selection
+        self.asked = asked
+        self.ignores = Ignores()
+        self.seen: set[tuple[str, str, Place, str]] = set()
+        self.result = Result()
+
+    def run(self, runs: Sequence[Run], complete: bool) -> Result:
+        rules = [rule for rule in ALL if self.selection.wants(rule)]
+        for run in runs:
+            for rule in rules:
+                if rule.consumers and run.consumer not in rule.consumers:
                     continue
-                key = (
-                    diagnostic.code,
-                    diagnostic.spot.file.name,
-                    diagnostic.spot.start,
-                    diagnostic.spot.path,
-                )
-                if key in seen:
-                    continue
-                seen.add(key)
-                if selection.ignores(diagnostic) or _suppressed(diagnostic):
-                    result.suppressed += 1
-                else:
-                    result.diagnostics.append(diagnostic)
-    result.diagnostics.sort(key=lambda d: (d.spot.file.name, d.spot.start, d.code))
-    return result
+                for finding in rule.check(run):
+                    self.take(rule, finding, run)
+        result = self.result
+        result.files = len({file.name for run in runs for file in run.files})
+        result.together = [frozenset(_real(file) for file in run.files) for run in runs]
+        result.ran = frozenset(rule.code for rule in rules)
+        if complete and unused_ignore in rules:
+            self.find_unused(runs, rules)
+        result.diagnostics.sort(key=lambda d: (d.spot.file.name, d.spot.start, d.code))
+        return result
+
+    def find_unused(self, runs: Sequence[Run], rules: Sequence[Rule]) -> None:
+        """The comments that silenced nothing, now that every rule has spoken."""
+        ran = {word for rule in rules for word in (rule.code, rule.name)}
+        everything = self.selection.everything
+        by_file = {id(file): (file, run) for run in runs for file in map(_original, run.files)}
+        for file, run in by_file.values():
+            for finding in self.ignores.unused([file], ran, everything):
+                self.take(unused_ignore, finding, run)
+
+    def take(self, rule: Rule, finding: Finding, run: Run) -> None:
+        """Report a finding, unless it was told before, is about files nobody asked for, or is suppressed."""
+        if self.asked is not None and not _touches(finding, self.asked):
+            return
+        diagnostic = diagnose(rule, finding, run)
+        where = diagnostic.spot
+        key = (diagnostic.code, where.file.name, where.start, where.path)
+        if key in self.seen:
+            return
+        self.seen.add(key)
+        if self.ignores.cover(where.file, where.start.line, diagnostic.code, diagnostic.name):
+            self.suppress("comments")
+        elif self.selection.ignores(diagnostic):
+            self.suppress("settings")
+        else:
+            self.result.diagnostics.append(diagnostic)
+
+    def suppress(self, by: str) -> None:
+        self.result.suppressed[by] = self.result.suppressed.get(by, 0) + 1
+
+
+def _original(file: SourceFile) -> SourceFile:
+    return file.reread_of or file
+
+
+def _real(file: SourceFile) -> str:
+    return str(file.path.resolve()) if file.path is not None else file.name
 
 
 def diagnose(rule: Rule, finding: Finding, run: Run) -> Diagnostic:
@@ -129,7 +213,7 @@ def diagnose(rule: Rule, finding: Finding, run: Run) -> Diagnostic:
         name=rule.name,
         severity=finding.severity or rule.severity,
         message=finding.message,
-        help=finding.help,
+        help=_help(rule, finding),
         spot=spot(finding.location),
         related=tuple(spot(location) for location in finding.related),
         fix=finding.fix,
@@ -137,35 +221,22 @@ def diagnose(rule: Rule, finding: Finding, run: Run) -> Diagnostic:
     )
 
 
+def _help(rule: Rule, finding: Finding) -> str:
+    if rule.status != "deprecated":
+        return finding.help
+    note = f"this rule is deprecated{f', {rule.replaced_by} replaces it' if rule.replaced_by else ''}"
+    return f"{finding.help} ({note})" if finding.help else note
+
+
 def spot(location: Location) -> Spot:
     """Line and column of a symbolic place."""
     span = location.concrete()
     source = location.file.source
     start = source.place(span.start)
-    return Spot(location.file, dotted(location.path), start, max(start, source.place(span.end)), location.label)
+    end = max(start, source.place(span.end))
+    return Spot(location.file, dotted(location.path), start, end, location.label, location.path)
 
 
 def _touches(finding: Finding, asked: set[int]) -> bool:
     locations = [finding.location, *finding.related]
-    return any(id(location.file.reread_of or location.file) in asked for location in locations)
-
-
-def _suppressed(diagnostic: Diagnostic) -> bool:
-    """True when a comment on the line, on the line above, or for the whole file names the code."""
-    source = diagnostic.spot.file.source
-    if "zerocfg:" not in source.text:
-        return False
-    line = diagnostic.spot.start.line
-    lines = [source.line(line)]
-    above = source.line(line - 1)
-    if above.lstrip().startswith("#"):
-        lines.append(above)
-    if any(_names(diagnostic, match) for text in lines for match in IGNORE.finditer(text) if match[1] == "ignore"):
-        return True
-    return any(_names(diagnostic, match) for match in IGNORE.finditer(source.text) if match[1] == "ignore-file")
-
-
-def _names(diagnostic: Diagnostic, match: re.Match[str]) -> bool:
-    if match[2] is None:
-        return True
-    return diagnostic.code in {code.strip().upper() for code in match[2].split(",")}
+    return any(id(_original(location.file)) in asked for location in locations)

@@ -17,6 +17,9 @@ Names of observed values:
     ``engine.processes``     all ranks of the job; ``engine.batch``: samples of an optimizer step as the engine counts them
     ``engine.own_data_loader``  whether the engine made a data loader
     ``optimizer.name``       plain attribute of DeepSpeed's wrapper around the optimizer, of a list its length
+    ``engine.wrapper``       class of the outermost optimizer, DeepSpeed's own around the one asked for
+    ``engine.parameters``    dtype of the parameters; ``engine.buffers`` the sorted dtypes of the buffers
+    ``step.skipped``, ``step.loss_scale``  after "step": optimizer steps skipped for overflow, the loss scale reached
     ``weights``              after "save": "complete", "empty" (tensors without elements) or "missing"
     ``checkpoint.files``     in "load": the sorted names in the checkpoint's folder; ``checkpoint.weights`` and
                              ``checkpoint.optimizer``: whether whole model weights and optimizer states are among them

@@ -14,6 +14,7 @@ from zerocfg.rules import (
     fp8,
     fsdp,
     fsdp_training,
+    ignores,
     keys,
     launch,
     machines,
@@ -41,6 +42,7 @@ from zerocfg.rules.api import Rule
 
 FAMILIES = (
     reading,
+    ignores,
     keys,
     values,
     batch,
@@ -80,9 +82,9 @@ ALL: tuple[Rule, ...] = tuple(
 )
 
 
+_BY_WORD = {word: rule for rule in ALL for word in (rule.code, rule.name)}
+
+
 def find(name: str) -> Rule | None:
     """A rule by code (any case) or name."""
-    for rule in ALL:
-        if name.upper() == rule.code or name == rule.name:
-            return rule
-    return None
+    return _BY_WORD.get(name) or _BY_WORD.get(name.upper())

@@ -1,0 +1,41 @@
+"""``--statistics``: how often each rule found something."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from zerocfg.report.full import Paint, summary
+from zerocfg.rules.engine import Result
+
+
+def render_statistics(result: Result, colour: bool = False) -> str:
+    """One line a rule, the most frequent first; ``fix`` marks those with a fix for at least one finding."""
+    paint = Paint(colour)
+    rows = _rows(result)
+    count_width = max((len(str(count)) for _, _, count, _, _ in rows), default=0)
+    lines = []
+    for code, name, count, severity, fixable in rows:
+        fix = "fix" if fixable else "   "
+        lines.append(f"{count:>{count_width}}  {code}  {paint(f'{severity:<7}', severity)}  {fix}  {name}")
+    return "\n".join([*lines, summary(result, paint)]) + "\n"
+
+
+def render_statistics_json(result: Result) -> str:
+    """The same as one JSON object."""
+    rows = [
+        {"code": code, "name": name, "count": count, "severity": severity, "fixable": fixable}
+        for code, name, count, severity, fixable in _rows(result)
+    ]
+    return json.dumps({"version": 1, "files": result.files, "statistics": rows}, indent=2) + "\n"
+
+
+def _rows(result: Result) -> list[tuple[str, str, int, str, bool]]:
+    found = result.diagnostics
+    counts = Counter(diagnostic.code for diagnostic in found)
+    last = {diagnostic.code: diagnostic for diagnostic in sorted(found, key=lambda d: d.severity.rank)}
+    fixable = {diagnostic.code for diagnostic in found if diagnostic.fix is not None}
+    return [
+        (code, last[code].name, count, last[code].severity.value, code in fixable)
+        for code, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ]

@@ -1,0 +1,375 @@
+"""ZC01x: comments that silence findings, ``# zerocfg: ignore[ZC401] reason``, and what is wrong with them.
+
+A comment counts for its own line; one that has the line to itself also for the line below the comments that it stands
+among. ``ignore-file`` counts for the whole file. In a shell command of several lines it counts for all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from zerocfg.catalog.suggest import closest
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.codes import REMOVED
+from zerocfg.rules.proof import itself
+from zerocfg.run.model import Run, SourceFile
+from zerocfg.source.edit import Edit
+from zerocfg.source.node import Scalar, walk
+from zerocfg.source.text import SourceText, Span
+
+KINDS = ("ignore", "ignore-file")
+OWN = frozenset(("ZC010", "ZC011"))
+"""The rules below. They are silenced only by name: a comment must not hide that it is useless."""
+
+_DIRECTIVE = re.compile(
+    r"(?:#|//)[ \t]*zerocfg:[ \t]*(?P<word>[A-Za-z][\w-]*)[ \t]*"
+    r"(?:\[(?P<codes>[^\]\r\n]*)(?P<close>\])?)?"
+    r"(?P<reason>(?:(?!\s(?:#|//))[^\r\n])*)"
+)
+_LEADING_CODES = re.compile(r"\s*ZC\d{3}(?:\s*,\s*ZC\d{3})*\b", re.IGNORECASE)
+_CLOSE = "put a ] behind the last code"
+_CODE = re.compile(r"[^\s,]+(?: +[^\s,]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """One entry of a list, as written."""
+
+    text: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """One comment. ``codes`` None: it names none and silences every rule. ``lines`` it counts for; empty: all."""
+
+    word: str
+    span: Span
+    codes: tuple[Code, ...] | None
+    listed: Span | None
+    closed: bool
+    reason: str
+    lines: frozenset[int]
+
+    @property
+    def valid(self) -> bool:
+        return self.word in KINDS and self.closed
+
+
+@lru_cache(maxsize=1024)
+def directives(file: SourceFile) -> tuple[Directive, ...]:
+    """The comments of a file that speak to zerocfg, wrong ones included."""
+    if "zerocfg:" not in file.source.text:
+        return ()
+    return tuple(_read(file))
+
+
+def _read(file: SourceFile) -> Iterator[Directive]:
+    text = file.source.text
+    taken = _not_comments(file)
+    blocks = _shell_blocks(file)
+    for match in _DIRECTIVE.finditer(text):
+        start = match.start()
+        if start and not text[start - 1].isspace() and text[start - 1] not in "\ufeff,{[":
+            continue
+        if match[0].startswith("//") and not _is_json(file):
+            continue
+        if any(span.start <= start < span.end for span in taken):
+            continue
+        if blocks is not None and not any(span.start <= start < span.end for span in blocks):
+            continue
+        listed = Span(*match.span("codes")) if match["codes"] is not None else None
+        codes = None
+        if listed is not None:
+            found = _CODE.finditer(match["codes"])
+            codes = tuple(Code(one[0], Span(listed.start + one.start(), listed.start + one.end())) for one in found)
+        yield Directive(
+            match["word"],
+            Span(start, start + len(match[0].rstrip())),
+            codes,
+            listed,
+            listed is None or match["close"] is not None,
+            match["reason"].strip(),
+            frozenset() if match["word"] == "ignore-file" else frozenset(_lines(file, start)),
+        )
+
+
+def _not_comments(file: SourceFile) -> list[Span]:
+    """Where a # is part of a key or a value."""
+    if file.document is None or file.document.root is None:
+        return []
+    spans = []
+    for _, node, entry in walk(file.document.root):
+        if isinstance(node, Scalar):
+            spans.append(node.span)
+        if entry is not None:
+            spans.append(entry.key_span)
+    return spans
+
+
+def _shell_blocks(file: SourceFile) -> list[Span] | None:
+    """The shell text of a Markdown page; None for a file that is shell, YAML or JSON as a whole."""
+    if not file.name.lower().endswith((".md", ".markdown", ".mdx", ".rst")):
+        return None
+    from zerocfg.source.markdown import shell_blocks
+
+    return [Span(block.at[0], block.at[-1] + 1) for block in shell_blocks(file.source.text) if len(block.at)]
+
+
+def _is_json(file: SourceFile) -> bool:
+    return file.document is not None and file.document.format == "json"
+
+
+def _lines(file: SourceFile, offset: int) -> Iterator[int]:
+    """The lines that a comment at an offset counts for."""
+    source = file.source
+    own = source.place(offset).line
+    yield own
+    if not _only_comment(source.line(own)):
+        if file.kind == "launch":
+            yield from command_lines(source, own)
+        return
+    below = own + 1
+    while below <= source.line_count and _only_comment(source.line(below)):
+        below += 1
+    yield below
+    if file.kind == "launch":
+        yield from command_lines(source, below)
+
+
+def _only_comment(line: str) -> bool:
+    return line.lstrip().startswith(("#", "//"))
+
+
+def command_lines(source: SourceText, line: int) -> range:
+    """The lines of the shell command that a line belongs to: those joined by a backslash at their end."""
+    first = last = line
+    while first > 1 and _goes_on(source.line(first - 1)):
+        first -= 1
+    while last < source.line_count and _goes_on(source.line(last)):
+        last += 1
+    return range(first, last + 1)
+
+
+def _goes_on(line: str) -> bool:
+    return line.endswith("\\") and not _only_comment(line)
+
+
+class Ignores:
+    """The comments met in a lint, and which of them silenced something."""
+
+    def __init__(self) -> None:
+        self._used: set[tuple[Directive, str]] = set()
+
+    def cover(self, file: SourceFile, line: int, code: str, name: str) -> bool:
+        """Whether a comment silences a finding; every comment that does has been of use."""
+        found = False
+        for directive in directives(file.reread_of or file):
+            if not directive.valid or (directive.lines and line not in directive.lines):
+                continue
+            if directive.codes is None:
+                if code not in OWN:
+                    self._used.add((directive, ""))
+                    found = True
+                continue
+            for entry in directive.codes:
+                if entry.text.upper() == code or entry.text == name:
+                    self._used.add((directive, entry.text))
+                    found = True
+        return found
+
+    def unused(self, files: Iterable[SourceFile], ran: Collection[str], everything: bool) -> Iterator[Finding]:
+        """What ZC010 finds: comments that silenced nothing although their rules ran.
+
+        ``ran`` holds the codes and names of those rules. A comment without codes is judged when ``everything`` ran.
+        """
+        for file in files:
+            for directive in directives(file):
+                if not directive.valid:
+                    continue
+                if directive.codes is None:
+                    if everything and (directive, "") not in self._used:
+                        yield _unused(file, directive, [])
+                    continue
+                idle = [
+                    entry
+                    for entry in directive.codes
+                    if (entry.text.upper() in ran or entry.text in ran)
+                    and entry.text.upper() not in OWN
+                    and (directive, entry.text) not in self._used
+                ]
+                if idle or not directive.codes:
+                    yield _unused(file, directive, idle)
+
+
+def _unused(file: SourceFile, directive: Directive, idle: list[Code]) -> Finding:
+    where = "in this file" if directive.word == "ignore-file" else "on the line that it is for"
+    if idle:
+        names = _and([entry.text for entry in idle])
+        message = f"unused `{directive.word}`: {names} find{'s' * (len(idle) == 1)} nothing {where}"
+    elif directive.codes is None:
+        message = f"unused `{directive.word}`: no rule finds anything {where}"
+    else:
+        message = f"`{directive.word}[]` names no rule and silences nothing"
+    if len(idle) < len(directive.codes or ()):
+        why = f"remove {_and([entry.text for entry in idle])} from the list"
+        edits = [_without(directive, idle)]
+    else:
+        why = "remove the comment"
+        edits = [removal(file.source, directive)]
+    span = idle[0].span if len(idle) == 1 else directive.span
+    return Finding(Location(file, span=span), message, why, fix=Fix(why, tuple((file, edit) for edit in edits)))
+
+
+def _without(directive: Directive, gone: list[Code]) -> Edit:
+    """The list without some of its codes."""
+    assert directive.codes is not None and directive.listed is not None
+    return Edit(directive.listed, ", ".join(entry.text for entry in directive.codes if entry not in gone))
+
+
+def removal(source: SourceText, directive: Directive) -> Edit:
+    """Takes a comment out: with its line where it has one to itself, else with the blanks before it."""
+    text = source.text
+    start, end = directive.span
+    line = source.line_span(source.place(start).line)
+    while end < line.end and text[end] in " \t":
+        end += 1
+    if text[end : line.end].strip():  # another comment follows
+        return Edit(Span(start, end), "")
+    begin = line.start + text.startswith("\ufeff", line.start)
+    if text[begin:start].strip():
+        return Edit(Span(begin + len(text[begin:start].rstrip()), end), "")
+    if line.end == len(text) and not text.endswith("\n") and begin:
+        begin -= 2 if text[begin - 2 : begin] == "\r\n" else 1
+    return Edit(Span(begin, line.end), "")
+
+
+def _and(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
+
+
+_YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
+_USED = "  # zerocfg: ignore[ZC103] our fork of accelerate reads it\n  overlap_comm: true\n"
+
+
+@rule(
+    "ZC010",
+    "unused-ignore",
+    Severity.WARNING,
+    bad=(
+        Example(
+            {"accelerate.yaml": _YAML + "  # zerocfg: ignore[ZC103] our fork reads it\n  gradient_clipping: 1.0\n"}
+        ),
+        Example({"accelerate.yaml": _YAML + _USED.replace("[ZC103]", "[ZC103, ZC005]")}),
+    ),
+    good=Example({"accelerate.yaml": _YAML + _USED}),
+    proof=itself("tests/rules/test_ignores.py"),
+    fixable=True,
+    references=("docs/ignoring.md",),
+)
+def unused_ignore(run: Run) -> Iterator[Finding]:
+    """A comment that silences a rule which finds nothing there.
+
+    The mistake that it excused is gone, or the comment slipped to another line. If the mistake comes back, nobody is
+    told.
+
+    What happens: the comment has no effect. It is reported when its rule ran and the whole repository was looked at;
+    with `--select ZC4` a comment about ZC103 is left alone, and so is one in a folder that is linted without the rest
+    of its repository.
+
+    Fix: the code is taken out of the list, or the comment with its line when no code remains.
+
+    When to ignore: the same file is also linted elsewhere, with another version of zerocfg or other settings, and needs
+    the comment there; add ZC010 to its list.
+    """
+    # Told by the engine when all other rules have run: see Ignores.unused.
+    return iter(())
+
+
+@rule(
+    "ZC011",
+    "unknown-code-in-ignore",
+    Severity.WARNING,
+    bad=(
+        Example({"accelerate.yaml": _YAML + _USED.replace("ZC103", "key-acelerate-ignores")}),
+        Example({"accelerate.yaml": _YAML + _USED.replace("[ZC103]", "[ZC103, ZC1033]")}),
+        Example({"accelerate.yaml": _YAML + _USED.replace("ignore[", "ignroe[")}),
+        Example({"accelerate.yaml": _YAML + _USED.replace("[ZC103]", "[ZC103")}),
+    ),
+    good=Example({"accelerate.yaml": _YAML + _USED}),
+    proof=itself("tests/rules/test_ignores.py"),
+    fixable=True,
+    references=("docs/ignoring.md",),
+)
+def unknown_code_in_ignore(run: Run) -> Iterator[Finding]:
+    """A comment that names a rule which does not exist, or that cannot be read.
+
+    The finding that it was written for is still reported, or was renamed since; either way the comment misleads.
+
+    What happens: what is not understood silences nothing. `ignore[ZC103` without its closing bracket is no `ignore`
+    for every rule either.
+
+    Fix: a misspelt name becomes the rule that is nearest to it, a missing bracket is closed, and a code that no rule
+    has is removed.
+
+    When to ignore: the code belongs to a newer release of zerocfg that others use.
+    """
+    for file in {id(file): file for file in (one.reread_of or one for one in run.files)}.values():
+        for directive in directives(file):
+            if not directive.valid:
+                yield from _unreadable(file, directive)
+                continue
+            for entry in directive.codes or ():
+                wrong = _unknown(file, directive, entry)
+                if wrong is not None:
+                    yield wrong
+
+
+def _unreadable(file: SourceFile, directive: Directive) -> Iterator[Finding]:
+    if directive.word in KINDS:
+        message = f"the list of `{directive.word}[` is not closed, so the comment silences nothing"
+        yield Finding(Location(file, span=directive.span), message, _CLOSE, fix=_closed(file, directive))
+        return
+    meant = closest(directive.word, KINDS)
+    if meant is None:
+        return  # a remark that happens to begin with our name
+    at = file.source.text.index(directive.word, directive.span.start)
+    span = Span(at, at + len(directive.word))
+    fix = Fix(f"write `{meant}`", ((file, Edit(span, meant)),))
+    message = f"zerocfg has no comment `{directive.word}`; did you mean `{meant}`?"
+    yield Finding(Location(file, span=span), message, f"write `{meant}`", fix=fix)
+
+
+def _closed(file: SourceFile, directive: Directive) -> Fix | None:
+    """The missing bracket, where the codes can be told from the reason."""
+    found = _LEADING_CODES.match(file.source.text, directive.listed.start) if directive.listed else None
+    return Fix(_CLOSE, ((file, Edit(Span(found.end(), found.end()), "]")),)) if found else None
+
+
+def _unknown(file: SourceFile, directive: Directive, entry: Code) -> Finding | None:
+    from zerocfg.rules.registry import ALL, find
+
+    if find(entry.text) is not None:
+        return None
+    gone = REMOVED.get(entry.text.upper())
+    meant = None if gone else closest(entry.text, [known.name for known in ALL])
+    if gone is not None:
+        message = f"{entry.text} ({gone.name}) was removed in {gone.since}: {gone.why}"
+    elif any(known.code.startswith(entry.text.upper()) for known in ALL):
+        message = f"'{entry.text}' is the beginning of several codes; a comment names whole codes"
+        return Finding(Location(file, span=entry.span), message, "name the rules that are meant")
+    else:
+        message = f"no rule is called '{entry.text}'" + (f"; did you mean {meant}?" if meant else "")
+    if meant is not None:
+        edit, why = Edit(entry.span, meant), f"write {meant}"
+    elif directive.codes is not None and len(directive.codes) > 1:
+        edit, why = _without(directive, [entry]), f"remove {entry.text} from the list"
+    else:
+        edit, why = removal(file.source, directive), "remove the comment"
+    return Finding(Location(file, span=entry.span), message, why, fix=Fix(why, ((file, edit),)))
+
+
+RULES = (unused_ignore, unknown_code_in_ignore)
