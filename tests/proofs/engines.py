@@ -90,10 +90,24 @@ def see_engine(progress: Progress, engine: Any) -> None:
     progress.see("engine.gradient_accumulation_steps", engine.gradient_accumulation_steps())
     progress.see("engine.gradient_clipping", engine.gradient_clipping())
     progress.see("engine.dtype", dtype(engine.bfloat16_enabled(), engine.fp16_enabled()))
+    progress.see("engine.wrapper", type(engine.optimizer).__name__)
+    progress.see("engine.parameters", name_of(next(engine.module.parameters()).dtype))
+    progress.see("engine.buffers", sorted({name_of(buffer.dtype) for buffer in engine.module.buffers()}))
     progress.see("engine.processes", torch.distributed.get_world_size())
     progress.see("engine.batch", engine.train_batch_size())
     progress.see("engine.own_data_loader", engine.training_dataloader is not None)
     see_zero_optimizer(progress, engine.optimizer)
+
+
+def name_of(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def see_step(progress: Progress, engine: Any) -> None:
+    """What the steps left behind; nothing for an engine that is not DeepSpeed's."""
+    if hasattr(engine, "skipped_steps"):
+        progress.see("step.skipped", engine.skipped_steps)
+        progress.see("step.loss_scale", getattr(engine.optimizer, "loss_scale", None))
 
 
 def see_zero_optimizer(progress: Progress, optimizer: Any) -> None:
