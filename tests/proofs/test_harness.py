@@ -244,12 +244,33 @@ def test_ranks_that_train_alone_are_refused(tmp_path: Path) -> None:
         collect(tmp_path, {"timed_out": False, "seconds": 1.0}, "init", 60)
 
 
-def test_fsdp_without_a_card_is_refused() -> None:
-    yaml = "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_version: 2\n"
-    for files in ({"accelerate.yaml": yaml}, {"recipe.yaml": "output_dir: o\nfsdp: full_shard\n"}):
-        assert observe(files, until="arguments").error is None
-        with pytest.raises(HarnessError, match="FSDP"):
-            observe(files, until="init")
+FSDP = "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_version: %s\n"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_fsdp_shards_on_processors(version: int) -> None:
+    """Each of two ranks holds half of the elements, in units of decoder layers, and learns."""
+    yaml = FSDP % version + "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+    for files in ({"accelerate.yaml": yaml}, {"accelerate.yaml": yaml, "recipe.yaml": RECIPE}):
+        seen = observe(files, until="step", ranks=2)
+        assert seen.error is None, str(seen.error)
+        assert seen.value("engine.kind") == "fsdp"
+        assert seen.value("plugin.fsdp_version") == version
+        assert seen.value("engine.share") == 0.5
+        assert seen.value("engine.units").count("LlamaDecoderLayer") == 2
+
+
+def test_fsdp_of_the_training_arguments_shards() -> None:
+    seen = observe({"recipe.yaml": RECIPE + "fsdp: true\n"}, until="save", ranks=2)
+    assert seen.error is None, str(seen.error)
+    assert (seen.value("engine.kind"), seen.value("engine.share")) == ("fsdp", 0.5)
+    assert seen.value("weights") == "complete"
+
+
+def test_saving_of_fsdp_1_is_refused() -> None:
+    """torch crashes there on processors: that would be an observation of something else."""
+    with pytest.raises(HarnessError, match="FSDP 1"):
+        observe({"accelerate.yaml": FSDP % 1}, until="save", ranks=2)
 
 
 def test_optimizer_and_scheduler_of_the_json() -> None:

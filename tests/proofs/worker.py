@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import engines
-from progress import NotObservableError
+import sharding
 
 if TYPE_CHECKING:
     from progress import Progress
@@ -67,6 +67,7 @@ def trainer(progress: Progress, consumer: str, files: list[str], script: list[st
     if Path(args.output_dir or "").is_absolute():
         args.output_dir = "out"
     join_deepspeed(args.deepspeed)
+    sharding.prepare(args.fsdp)
     progress.see("args", {item.name: getattr(args, item.name, None) for item in fields(args)})
     model = make_model(files, tiny)
     batch = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
@@ -82,19 +83,22 @@ def trainer(progress: Progress, consumer: str, files: list[str], script: list[st
 
         def on_step_end(self, args: Any, state: Any, control: Any, **seen: Any) -> None:
             control.should_training_stop = state.global_step >= STEPS
+            if sharding.unsavable(run.accelerator):
+                control.should_save = False
 
     run = transformers.Trainer(model=model, args=args, train_dataset=Tokens(model, 4 * batch), callbacks=[Watch()])
     progress.see("args.mixed_precision", run.accelerator.mixed_precision)
     progress.see("args.deepspeed_plugin", run.accelerator.state.deepspeed_plugin)
+    sharding.see_plugin(progress, run.accelerator)
     progress.end("arguments")
     progress.begin("init")
-    refuse_fsdp(args.fsdp)
     result = run.train()
     progress.see("engine.loss", result.training_loss)
     progress.see("engine.global_step", run.state.global_step)
     engines.see_step(progress, run.model_wrapped)
     progress.end("step")
     progress.begin("save")
+    sharding.refuse_saving(run.accelerator)
     run.save_model("saved")
     engines.see_weights(progress, Path("saved"), run.accelerator.unwrap_model(run.model))
     progress.end("save")
@@ -140,13 +144,6 @@ def join_deepspeed(asked: Any) -> None:
 
         if not comm.is_initialized() and "RANK" in os.environ:
             comm.init_distributed(auto_mpi_discovery=False)
-
-
-def refuse_fsdp(asked: Any) -> None:
-    """On a CPU accelerate makes plain DDP of FSDP: an observation of the engine would be one of something
-    else."""
-    if asked or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true":
-        raise NotObservableError("FSDP needs an accelerator; observe it up to 'arguments' at most")
 
 
 def without(words: list[str], option: str) -> tuple[list[str], str | None]:
@@ -207,6 +204,7 @@ def accelerate_loop(progress: Progress, consumer: str, files: list[str], script:
     recipe = own_recipe(files)
     PartialState(cpu=True)
     join_deepspeed(False)
+    sharding.prepare(False)
     named = {key: recipe[key] for key in ("gradient_accumulation_steps", "mixed_precision") if key in recipe}
     accelerator = Accelerator(**named)
     plugin = accelerator.state.deepspeed_plugin
@@ -214,10 +212,9 @@ def accelerate_loop(progress: Progress, consumer: str, files: list[str], script:
     progress.see("args.mixed_precision", accelerator.mixed_precision)
     progress.see("args.distributed_type", accelerator.distributed_type)
     progress.see("args.deepspeed_plugin", plugin)
-    progress.see("args.fsdp_plugin", getattr(accelerator.state, "fsdp_plugin", None))
+    sharding.see_plugin(progress, accelerator)
     progress.end("arguments")
     progress.begin("init")
-    refuse_fsdp(False)
     model = make_model(files, tiny)
     prepared = prepare(accelerator, model, recipe)
     engine, optimizer, loader = prepared[:3]
@@ -243,6 +240,7 @@ def accelerate_loop(progress: Progress, consumer: str, files: list[str], script:
     engines.see_step(progress, engine)
     progress.end("step")
     progress.begin("save")
+    sharding.refuse_saving(accelerator)
     bare = accelerator.unwrap_model(engine)
     state = accelerator.get_state_dict(engine)
     bare.save_pretrained("saved", is_main_process=accelerator.is_main_process, state_dict=state)

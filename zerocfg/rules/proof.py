@@ -13,6 +13,9 @@ Names of observed values:
     ``engine.kind``          "deepspeed", "ddp", "single"
     ``engine.stage``, ``engine.world_size``, ``engine.micro_batch``, ``engine.gradient_accumulation_steps``,
     ``engine.gradient_clipping``, ``engine.dtype``, ``engine.optimizer``, ``engine.scheduler``
+    ``plugin.name``          attribute of the FSDP plugin of the live Accelerator
+    ``engine.units``, ``engine.share``, ``engine.param_dtype``  FSDP: class names of the modules sharded as one, part
+                             of the elements that a rank holds, dtypes of the parameters
     ``engine.a.b``           attribute path on the parsed DeepSpeedConfig: ``engine.zero_config.overlap_comm``
     ``engine.processes``     all ranks of the job; ``engine.batch``: samples of an optimizer step as the engine counts them
     ``engine.own_data_loader``  whether the engine made a data loader
