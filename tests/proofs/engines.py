@@ -22,7 +22,10 @@ DTYPES = {"no": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8
 
 def instrument(progress: Progress) -> None:
     import deepspeed
+    from deepspeed.accelerator import get_accelerator
     from deepspeed.runtime import config as runtime_config
+
+    get_accelerator().is_fp16_supported = lambda: True  # asked of the processor; torch computes in it on any
 
     if progress.memory:
         memory.begin(progress)
@@ -112,9 +115,13 @@ def see_step(progress: Progress, engine: Any) -> None:
 
 def see_zero_optimizer(progress: Progress, optimizer: Any) -> None:
     """``optimizer.*``: what DeepSpeed's wrapper around the optimizer works with; of a list the length."""
+    import torch
+
     for name, value in vars(optimizer).items() if optimizer is not None else ():
         if isinstance(value, (bool, int, float, str)):
             progress.see(f"optimizer.{name}", value)
+        elif isinstance(value, torch.dtype):
+            progress.see(f"optimizer.{name}", name_of(value))
         elif isinstance(value, list):
             progress.see(f"optimizer.{name}", len(value))
 

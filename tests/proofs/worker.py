@@ -6,6 +6,7 @@ What is forced on the example, and nothing else, so that it trains on the proces
   accelerate does on a card: else zero.Init checks an explicit train_batch_size against a world of one.
 * ``report_to="none"``; an absolute ``output_dir`` becomes ``out`` in the example's folder.
 * training ends after two optimizer steps (a callback; ``max_steps`` stays as written).
+* DeepSpeed believes that the accelerator computes in fp16, which it asks of a processor only.
 * the model is a Llama of 2 layers and hidden size 64; of a ``model/config.json`` the hidden size, the heads
   and the type are kept, layers (to 2), vocabulary and the inner size (to 2048) are cut.
 
