@@ -3,7 +3,7 @@ spawning.
 
 `accelerate.commands.launch.launch_command` runs whole, in this process; only the two calls that would start
 other processes (torchrun's ``run`` and ``subprocess.Popen``) are replaced by ones that note what they were
-given.
+given. torchrun and the `deepspeed` runner are played in the same way, see :mod:`runners`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
+
+import runners
 
 if TYPE_CHECKING:
     from progress import Progress
@@ -89,10 +91,14 @@ def launch(progress: Progress, files: list[str]) -> dict[str, Any]:
     progress.begin("launch")
     environment, words = launch_line(files)
     os.environ.update(environment)
-    program = Path(words[0]).name
-    result: dict[str, Any] = {"kind": "process" if program.startswith("python") else "ranks"}
+    program, arguments = runners.program(words)
+    result: dict[str, Any] = {"kind": "process" if program == "python" else "ranks"}
     if program in ("accelerate", "accelerate-launch"):
-        result.update(accelerate_launch(progress, [program, *words[1:]]))
+        result.update(accelerate_launch(progress, [program, *arguments]))
+    elif program in ("torchrun", "torch.distributed.launch"):
+        result.update(runners.torchrun(progress, program, arguments))
+    elif program == "deepspeed":
+        result.update(runners.deepspeed(progress, arguments))
     else:
         at = next((i for i, word in enumerate(words) if word.endswith(".py")), len(words))
         result["script"] = words[at + 1 :]
@@ -103,10 +109,11 @@ def launch(progress: Progress, files: list[str]) -> dict[str, Any]:
 
 
 def accelerate_launch(progress: Progress, words: list[str]) -> dict[str, Any]:
-    """Run accelerate's launcher; seen as ``launch.<torchrun option>``, ``launch.kind`` and
-    ``launch.command``."""
+    """Run accelerate's launcher; seen as ``launch.<torchrun option>``, ``launch.kind``, ``launch.command`` and
+    ``launch.free_port`` (True: it picked a port by itself)."""
     from accelerate.commands import accelerate_cli
     from accelerate.commands import launch as launcher
+    from accelerate.utils.other import get_free_port
     from torch.distributed import run as torchrun
 
     started: list[dict[str, Any]] = []
@@ -125,9 +132,15 @@ def accelerate_launch(progress: Progress, words: list[str]) -> dict[str, Any]:
             progress.see("launch.command", command)
             kind = "ranks" if command[0] == "deepspeed" else "process"
             started.append({"kind": kind, "environment": dict(env or os.environ)})
+            if command[0] == "deepspeed":
+                runners.deepspeed(progress, command[1:])
 
         def wait(self) -> int:
             return 0
+
+    def free_port() -> int:
+        progress.see("launch.free_port", True)
+        return get_free_port()
 
     given: list[Any] = []
     real = launcher.launch_command
@@ -138,6 +151,7 @@ def accelerate_launch(progress: Progress, words: list[str]) -> dict[str, Any]:
 
     with (
         mock.patch.object(torchrun, "run", ranks),
+        mock.patch("accelerate.utils.launch.get_free_port", free_port),
         mock.patch.object(launcher.subprocess, "Popen", Process),
         mock.patch.object(launcher, "launch_command", command),
         mock.patch.object(sys, "argv", words),
