@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from zerocfg.source.edit import (
     rename_key,
     replace_value,
     unified_diff,
-    write_atomic,
 )
 from zerocfg.source.load import load_as
 from zerocfg.source.node import Document, Mapping, walk
@@ -159,18 +157,6 @@ def test_overlapping_edits_are_refused() -> None:
     with pytest.raises(ValueError, match="overlap"):
         apply_edits("abcdef", [Edit(Span(0, 3), ""), Edit(Span(2, 4), "")])
     assert apply_edits("abc", [Edit(Span(1, 1), "x"), Edit(Span(1, 2), "y")]) == "axyc"
-
-
-def test_writing_keeps_the_mode_and_follows_a_link(tmp_path: Path) -> None:
-    target, link = tmp_path / "real.yaml", tmp_path / "link.yaml"
-    target.write_bytes(b"old")
-    target.chmod(0o640)
-    link.symlink_to(target)
-    write_atomic(link, b"new\r\n")
-    assert link.is_symlink()
-    assert target.read_bytes() == b"new\r\n"
-    assert target.stat().st_mode & 0o777 == 0o640
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["link.yaml", "real.yaml"]
 
 
 def test_a_diff_says_when_the_last_line_has_no_end() -> None:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import os
 import sys
-from fnmatch import fnmatch
 from pathlib import Path
 
 import click
 
-from zerocfg.cli.settings import Settings, find_settings
+from zerocfg.cli.known import known_findings, write_known
+from zerocfg.cli.linting import Job
+from zerocfg.cli.selection import deprecated, selection_of
+from zerocfg.cli.settings import CONSUMERS, find_settings
 from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import Result, Selection, lint_runs
-from zerocfg.run.discover import Files
-from zerocfg.run.link import find_runs
-from zerocfg.run.releases import declare_versions
+from zerocfg.rules.engine import Result
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command("lint")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--select", default="", metavar="CODES", help="Only these rules: codes, prefixes or names, by comma.")
 @click.option("--ignore", default="", metavar="CODES", help="Not these rules.")
+@click.option("--preview", is_flag=True, help="Also rules that are new and may still change.")
+@click.option("--consumer", type=click.Choice(CONSUMERS), help="Who reads a config of which no file tells it.")
 @click.option("--output-format", type=click.Choice(["full", "concise", "json"]), default="full", show_default=True)
+@click.option("--statistics", is_flag=True, help="Only how often each rule found something.")
 @click.option(
     "--fail-on",
     type=click.Choice(["error", "warning", "note"]),
@@ -30,6 +34,9 @@ from zerocfg.run.releases import declare_versions
 @click.option("--fix", is_flag=True, help="Apply safe fixes to the files.")
 @click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: also fixes that make a choice for you.")
 @click.option("--diff", is_flag=True, help="Show what --fix would change; change nothing.")
+@click.option("--add-ignore", is_flag=True, help="Silence every finding where it stands, to be looked at later.")
+@click.option("--baseline", type=_FILE, help="Leave out the findings that this file knows.")
+@click.option("--write-baseline", type=_FILE, help="Write what is found to this file.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
 @click.option("--stdin-filename", metavar="NAME", help="With '-': what to call the file read from standard input.")
 @click.option("--exit-zero", is_flag=True, help="Exit 0 whatever is found.")
@@ -37,11 +44,17 @@ def command(
     paths: tuple[Path, ...],
     select: str,
     ignore: str,
+    preview: bool,
+    consumer: str | None,
     output_format: str,
+    statistics: bool,
     fail_on: str | None,
     fix: bool,
     unsafe_fixes: bool,
     diff: bool,
+    add_ignore: bool,
+    baseline: Path | None,
+    write_baseline: Path | None,
     color: str,
     stdin_filename: str | None,
     exit_zero: bool,
@@ -54,42 +67,51 @@ def command(
 
     Exit codes: 0 clean, 1 findings, 2 wrong use or unreadable input.
     """
-    files = Files()
-    targets = _targets(paths, files, stdin_filename)
+    _check_use(
+        {"--fix": fix or diff, "--add-ignore": add_ignore, "--write-baseline": write_baseline is not None}, paths
+    )
+    targets, stdin = _targets(paths, stdin_filename)
     settings = find_settings(targets[0] if targets[0].is_dir() else targets[0].parent)
-    result = lint(targets, files, settings, _selection(settings, select, ignore))
-    if fix or diff:
+    selection = selection_of(settings, select, ignore, preview)
+    for note in deprecated(selection.select):
+        click.echo(f"zerocfg: {note}", err=True)
+    known = None if write_baseline else known_findings(baseline, settings)
+    job = Job(targets, settings, selection, consumer or settings.consumer, known, stdin)
+    result = job.lint()
+    if write_baseline is not None:
+        write_known(result, write_baseline)
+        return
+    if add_ignore:
+        from zerocfg.cli.adding import add_ignores
+
+        result = add_ignores(job, result)
+    elif fix or diff:
         from zerocfg.cli.fixing import fix_files
 
-        result = fix_files(
-            result, targets, settings, _selection(settings, select, ignore), unsafe=unsafe_fixes, dry=diff
-        )
+        result = fix_files(job, result, unsafe=unsafe_fixes, dry=diff)
         if diff:
             return
-    click.echo(render(result, output_format, color), nl=False)
+    # The fixed text of standard input has standard output to itself.
+    click.echo(render(result, output_format, color, statistics), nl=False, err=bool(stdin) and fix)
     threshold = Severity(fail_on or settings.fail_on).rank
     if not exit_zero and any(diagnostic.severity.rank >= threshold for diagnostic in result.diagnostics):
         raise click.exceptions.Exit(1)
 
 
-def lint(targets: list[Path], files: Files, settings: Settings, selection: Selection) -> Result:
-    """Lint files and folders."""
-    runs, asked = find_runs(targets, files)
-    declare_versions(runs, settings.versions)
-    if settings.exclude:
-        excluded = {
-            id(file) for file in files.all() if any(_matches(file.name, pattern) for pattern in settings.exclude)
-        }
-        asked -= excluded
-    if any(run.spec is not None for run in runs):
-        from zerocfg.resolve.facts import with_facts
-
-        runs = with_facts(runs, files)
-    return lint_runs(runs, selection, asked, complete=True)
+def _check_use(modes: dict[str, bool], paths: tuple[Path, ...]) -> None:
+    asked = [name for name, given in modes.items() if given]
+    if len(asked) > 1:
+        raise click.UsageError(f"{asked[0]} and {asked[1]} cannot be used together")
+    if asked and asked[0] != "--fix" and any(str(path) == "-" for path in paths):
+        raise click.UsageError(f"{asked[0]} needs files, not standard input")
 
 
-def render(result: Result, output_format: str, color: str = "never") -> str:
+def render(result: Result, output_format: str, color: str = "never", statistics: bool = False) -> str:
     """The result as text."""
+    if statistics:
+        from zerocfg.report.statistics import render_statistics, render_statistics_json
+
+        return render_statistics_json(result) if output_format == "json" else render_statistics(result, _colour(color))
     if output_format == "json":
         from zerocfg.report.json_format import render_json
 
@@ -101,39 +123,19 @@ def render(result: Result, output_format: str, color: str = "never") -> str:
     return render_full(result, _colour(color))
 
 
-def _matches(name: str, pattern: str) -> bool:
-    return fnmatch(name, pattern) or fnmatch(name, f"{pattern.rstrip('/')}/*")
-
-
-def _selection(settings: Settings, select: str, ignore: str) -> Selection:
-    chosen = tuple(code.strip() for code in select.split(",") if code.strip())
-    dropped = tuple(code.strip() for code in ignore.split(",") if code.strip())
-    _check_codes((*chosen, *dropped))
-    base = settings.selection
-    return Selection(chosen or base.select, (*base.ignore, *dropped), base.per_file)
-
-
-def _check_codes(codes: tuple[str, ...]) -> None:
-    from zerocfg.rules.registry import ALL
-
-    for code in codes:
-        if code != "ALL" and not any(rule.code.startswith(code) or rule.name == code for rule in ALL):
-            raise click.UsageError(f"no rule is called '{code}' or begins with it; see 'zerocfg rules'")
-
-
-def _targets(paths: tuple[Path, ...], files: Files, stdin_filename: str | None) -> list[Path]:
-    targets = []
+def _targets(paths: tuple[Path, ...], stdin_filename: str | None) -> tuple[list[Path], dict[str, str]]:
+    """The files and folders to look at, and the text of standard input by its real path."""
+    targets, stdin = [], {}
     for path in paths or (Path(),):
         if str(path) == "-":
             name = Path(stdin_filename or "stdin.yaml")
-            text = sys.stdin.buffer.read().decode("utf-8", "replace")
-            files.open(name, text)
+            stdin[os.path.realpath(name)] = sys.stdin.buffer.read().decode("utf-8", "replace")
             targets.append(name)
         elif not path.exists():
             raise click.UsageError(f"there is no file or folder '{path}'")
         else:
             targets.append(path)
-    return targets
+    return targets, stdin
 
 
 def _colour(choice: str) -> bool:

@@ -19,7 +19,7 @@ def command(output: Path | None) -> None:
     """
     from zerocfg.hardware.probe import probe
     from zerocfg.hardware.profile import write_text
-    from zerocfg.source.edit import write_atomic
+    from zerocfg.source.write import write_atomic
 
     profile = probe()
     for note in profile.notes:

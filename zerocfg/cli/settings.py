@@ -17,6 +17,11 @@ else:
     import tomli as tomllib
 
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
+CONSUMERS = ("deepspeed", "accelerate", "transformers", "trl")
+KNOWN = {
+    *("select", "ignore", "preview", "exclude", "per-file-ignores", "baseline", "fail-on", "consumer"),
+    *LIBRARIES,
+}
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,14 @@ class Settings:
     fail_on: str = "warning"
     versions: dict[str, str] = field(default_factory=dict)
     exclude: tuple[str, ...] = ()
+    baseline: str | None = None
+    consumer: str | None = None
     source: Path | None = None
+
+    @property
+    def folder(self) -> Path | None:
+        """What patterns and paths in the settings are relative to."""
+        return self.source.parent if self.source is not None else None
 
 
 def find_settings(start: Path) -> Settings:
@@ -56,7 +68,17 @@ def _read(path: Path) -> dict[str, Any]:
 def _settings(table: Any, path: Path) -> Settings:
     if not isinstance(table, dict):
         raise click.UsageError(f"{path}: [tool.zerocfg] must be a table")
-    known = {"select", "ignore", "exclude", "fail-on", "per-file-ignores", *LIBRARIES}
+    known = {
+        "select",
+        "ignore",
+        "preview",
+        "exclude",
+        "fail-on",
+        "per-file-ignores",
+        "baseline",
+        "consumer",
+        *LIBRARIES,
+    }
     for name in table:
         if name not in known:
             raise click.UsageError(
@@ -65,20 +87,31 @@ def _settings(table: Any, path: Path) -> Settings:
     per_file = table.get("per-file-ignores", {})
     if not isinstance(per_file, dict):
         raise click.UsageError(f"{path}: per-file-ignores must be a table of file patterns to lists of codes")
-    fail_on = table.get("fail-on", "warning")
-    if fail_on not in ("error", "warning", "note"):
-        raise click.UsageError(f"{path}: fail-on must be error, warning or note, not {fail_on!r}")
+    if not isinstance(table.get("preview", False), bool):
+        raise click.UsageError(f"{path}: preview must be true or false")
+    if not isinstance(table.get("baseline", ""), str):
+        raise click.UsageError(f"{path}: baseline must be the path of a file")
     return Settings(
         Selection(
             _codes(table, "select", path),
             _codes(table, "ignore", path),
             tuple((str(pattern), _codes(per_file, pattern, path)) for pattern in per_file),
+            preview=table.get("preview", False),
         ),
-        fail_on,
+        _word(table, "fail-on", ("error", "warning", "note"), path) or "warning",
         {name: str(table[name]) for name in LIBRARIES if name in table},
         _codes(table, "exclude", path),
+        table.get("baseline"),
+        _word(table, "consumer", CONSUMERS, path),
         path,
     )
+
+
+def _word(table: dict[str, Any], name: str, choices: tuple[str, ...], path: Path) -> str | None:
+    word = table.get(name)
+    if word is not None and word not in choices:
+        raise click.UsageError(f"{path}: {name} must be {', '.join(choices[:-1])} or {choices[-1]}, not {word!r}")
+    return word
 
 
 def _codes(table: dict[str, Any], name: str, path: Path) -> tuple[str, ...]:

@@ -161,7 +161,7 @@ class _Lint:
                     self.take(rule, finding, run)
         result = self.result
         result.files = len({file.name for run in runs for file in run.files})
-        result.together = [frozenset(_real(file) for file in run.files) for run in runs]
+        result.together = [frozenset(real_name(file) for file in run.files) for run in runs]
         result.ran = frozenset(rule.code for rule in rules)
         if complete and unused_ignore in rules:
             self.find_unused(runs, rules)
@@ -202,7 +202,8 @@ def _original(file: SourceFile) -> SourceFile:
     return file.reread_of or file
 
 
-def _real(file: SourceFile) -> str:
+def real_name(file: SourceFile) -> str:
+    """The real path of a file; what standard input is called."""
     return str(file.path.resolve()) if file.path is not None else file.name
 
 

@@ -1,10 +1,14 @@
-"""Applying fixes: one at a time, each kept only when it removes its finding and adds none."""
+"""Applying fixes: each is kept only when it removes its finding and adds none.
+
+Files that no run joins cannot disturb each other, so each lint tries one fix in every such group of files.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from zerocfg.rules.engine import Diagnostic, Result
+from zerocfg.rules.engine import Diagnostic, Result, real_name
 from zerocfg.source.edit import Edit, apply_edits
 
 Texts = dict[str, str]
@@ -13,6 +17,8 @@ Texts = dict[str, str]
 Relint = Callable[[Mapping[str, str]], Result]
 """Lint again with these texts in place of what is on disk."""
 
+Identity = tuple[str, str, str]
+
 
 def fix_all(result: Result, relint: Relint, *, unsafe: bool = False) -> tuple[Texts, Result, int]:
     """Apply every fix that holds. Returns the changed texts, the result that remains and how many fixes were applied.
@@ -20,48 +26,98 @@ def fix_all(result: Result, relint: Relint, *, unsafe: bool = False) -> tuple[Te
     A fix that touches two files is applied to both or to neither.
     """
     texts: Texts = {}
-    tried: set[tuple[str, str, str]] = set()
+    tried: set[Identity] = set()
     applied = 0
     while True:
-        open_ones = [d for d in result.diagnostics if _fixable(d, unsafe) and _identity(d) not in tried]
-        if not open_ones:
-            return texts, result, applied
-        # By code: a misspelt key is put right before a rule about its value adds the key a second time.
-        found = min(open_ones, key=lambda d: d.code)
-        tried.add(_identity(found))
-        candidate = edited(found, texts)
-        if candidate is None:
+        chosen = _one_in_each_group(result, unsafe, tried)
+        if not chosen:
+            return texts, _without_tried(result, tried), applied
+        tried.update(map(_identity, chosen))
+        fitting = [(found, change) for found in chosen if (change := edited(found)) is not None]
+        if not fitting:
             continue
-        after = relint(candidate)
-        if _improves(result, after, found):
-            texts, result, applied = candidate, after, applied + 1
+        after = relint(_all(texts, [change for _, change in fitting]))
+        kept = _improving(result, after, [found for found, _ in fitting])
+        changes = [change for found, change in fitting if found in kept]
+        if not changes:
+            continue
+        texts = _all(texts, changes)
+        result = after if len(changes) == len(fitting) else relint(texts)
+        applied += len(changes)
 
 
-def edited(diagnostic: Diagnostic, texts: Mapping[str, str]) -> Texts | None:
+def edited(diagnostic: Diagnostic) -> Texts | None:
     """The texts after one diagnostic's fix, or None when its edits do not fit."""
     assert diagnostic.fix is not None
     by_path: dict[str, tuple[str, list[Edit]]] = {}
     for file, edit in diagnostic.fix.edits:
         if file.path is None:
             return None
-        by_path.setdefault(str(file.path.resolve()), (file.source.text, []))[1].append(edit)
+        by_path.setdefault(real_name(file), (file.source.text, []))[1].append(edit)
     try:
-        return {**texts, **{path: apply_edits(text, edits) for path, (text, edits) in by_path.items()}}
+        return {path: apply_edits(text, edits) for path, (text, edits) in by_path.items()}
     except ValueError:
         return None
 
 
-def _fixable(diagnostic: Diagnostic, unsafe: bool) -> bool:
-    return diagnostic.fix is not None and (diagnostic.fix.safe or unsafe)
+def _all(texts: Texts, changes: list[Texts]) -> Texts:
+    found = dict(texts)
+    for change in changes:
+        found.update(change)
+    return found
 
 
-def _identity(diagnostic: Diagnostic) -> tuple[str, str, str]:
-    return (diagnostic.code, diagnostic.spot.file.name, f"{diagnostic.spot.path} {diagnostic.message}")
+def _one_in_each_group(result: Result, unsafe: bool, tried: set[Identity]) -> list[Diagnostic]:
+    """The next fix of every group. By code: a misspelt key is put right before a rule about its value adds the key a
+    second time."""
+    group = Groups(result)
+    chosen: dict[str, Diagnostic] = {}
+    for diagnostic in sorted(result.diagnostics, key=lambda d: d.code):
+        fix = diagnostic.fix
+        if fix is not None and (fix.safe or unsafe) and _identity(diagnostic) not in tried:
+            chosen.setdefault(group(diagnostic), diagnostic)
+    return list(chosen.values())
 
 
-def _improves(before: Result, after: Result, fixed: Diagnostic) -> bool:
+class Groups:
+    """Which files may bear on each other: those of a run, and of every run that shares a file with it."""
+
+    def __init__(self, *results: Result) -> None:
+        self._above: dict[str, str] = {}
+        for result in results:
+            for files in result.together:
+                first, *others = sorted(files) or [""]
+                for other in others:
+                    self._above[self._top(other)] = self._top(first)
+
+    def __call__(self, diagnostic: Diagnostic) -> str:
+        return self._top(real_name(diagnostic.spot.file))
+
+    def _top(self, name: str) -> str:
+        while name in self._above and self._above[name] != name:
+            name = self._above[name]
+        return name
+
+
+def _improving(before: Result, after: Result, fixed: list[Diagnostic]) -> list[Diagnostic]:
+    """Those whose finding is gone, in groups where no finding came that was not there before."""
+    group = Groups(before, after)
     old = {_identity(diagnostic) for diagnostic in before.diagnostics}
     new = {_identity(diagnostic) for diagnostic in after.diagnostics}
     places = {(d.code, d.spot.file.name, d.spot.path) for d in before.diagnostics}
-    fresh = [d for d in after.diagnostics if _identity(d) not in old]
-    return _identity(fixed) not in new and all((d.code, d.spot.file.name, d.spot.path) in places for d in fresh)
+    spoilt = {
+        group(d)
+        for d in after.diagnostics
+        if _identity(d) not in old and (d.code, d.spot.file.name, d.spot.path) not in places
+    }
+    return [found for found in fixed if _identity(found) not in new and group(found) not in spoilt]
+
+
+def _without_tried(result: Result, tried: set[Identity]) -> Result:
+    """Fixes that did not hold are no longer offered."""
+    found = [replace(d, fix=None) if d.fix is not None and _identity(d) in tried else d for d in result.diagnostics]
+    return replace(result, diagnostics=found)
+
+
+def _identity(diagnostic: Diagnostic) -> Identity:
+    return (diagnostic.code, diagnostic.spot.file.name, f"{diagnostic.spot.path} {diagnostic.message}")

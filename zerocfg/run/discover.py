@@ -61,7 +61,15 @@ class Files:
 
     def __init__(self, overlay: Mapping[str, str] | None = None) -> None:
         self._read: dict[str, SourceFile] = {}
+        self._others: set[str] = set()
         self._overlay = overlay or {}
+
+    def with_texts(self, texts: Mapping[str, str]) -> Files:
+        """The same files as they were read, except for some, by real path, that hold these texts now."""
+        files = Files(texts)
+        files._read = {key: file for key, file in self._read.items() if key not in texts}
+        files._others = self._others - set(texts)
+        return files
 
     def open(self, path: Path, text: str | None = None) -> SourceFile:
         """Read one file; ``text`` replaces what is on disk (stdin). Never raises: problems are in the document."""
@@ -73,8 +81,11 @@ class Files:
 
     def peek(self, path: Path) -> SourceFile | None:
         """The file when it was met while walking and looks like one of ours, else None."""
-        if os.path.realpath(path) in self._read:
+        key = os.path.realpath(path)
+        if key in self._read:
             return self.open(path)
+        if key in self._others:
+            return None
         try:
             if not path.is_file() or path.stat().st_size > LARGEST_UNASKED:
                 return None
@@ -83,6 +94,7 @@ class Files:
             return None
         words = _LAUNCHERS if is_launch_file(path) else MARKERS
         if path.name not in SPEC_NAMES and not any(word in data for word in words):
+            self._others.add(key)
             return None
         return self.open(path)
 

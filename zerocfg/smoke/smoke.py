@@ -21,7 +21,7 @@ from zerocfg.smoke.checks import Check, check
 from zerocfg.smoke.device import Device, choose
 from zerocfg.smoke.folder import ACCELERATE, DEEPSPEED, RunFolder, SmokeError, read
 from zerocfg.smoke.reduce import Reduced, reduce
-from zerocfg.source.edit import write_atomic
+from zerocfg.source.write import write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable

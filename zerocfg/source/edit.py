@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
-from pathlib import Path as FilePath
 from typing import TYPE_CHECKING
 
 from zerocfg.source.node import Document, Entry, Mapping, Node, Path, Scalar, Sequence, dotted
@@ -41,32 +39,6 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
         at = end
     parts.append(text[at:])
     return "".join(parts)
-
-
-def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
-    """Replace a file's content so that a reader sees the old or the new bytes, never a part. Raises OSError.
-
-    The mode is kept; of a symbolic link the target is replaced.
-    """
-    import tempfile
-
-    target = FilePath(os.path.realpath(path))
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}.")
-    try:
-        with open(handle, "wb") as file:  # noqa: PTH123
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            FilePath(name).chmod(target.stat().st_mode & 0o7777)
-        else:
-            mask = os.umask(0)
-            os.umask(mask)
-            FilePath(name).chmod(0o666 & ~mask)
-        FilePath(name).replace(target)
-    except BaseException:
-        FilePath(name).unlink(missing_ok=True)
-        raise
 
 
 def unified_diff(name: str, before: str, after: str) -> str:

@@ -1,0 +1,36 @@
+"""``--baseline`` and ``--write-baseline``: findings that a repository lives with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from zerocfg.cli.linting import Known
+from zerocfg.cli.settings import Settings
+from zerocfg.rules.baseline import baseline_text, read_baseline
+from zerocfg.rules.engine import Result
+from zerocfg.source.write import write_atomic
+
+
+def known_findings(asked: Path | None, settings: Settings) -> Known | None:
+    """The baseline named on the command line, else the one of the settings. Raises click.UsageError."""
+    path = asked
+    if path is None and settings.baseline is not None and settings.folder is not None:
+        path = settings.folder / settings.baseline
+    if path is None:
+        return None
+    try:
+        return Known(read_baseline(path.read_bytes().decode("utf-8")), path.resolve().parent)
+    except FileNotFoundError:
+        raise click.UsageError(f"there is no baseline '{path}'; write it with --write-baseline {path}") from None
+    except (ValueError, OSError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise click.UsageError(f"the baseline '{path}' cannot be read: {reason}") from None
+
+
+def write_known(result: Result, path: Path) -> None:
+    """Write down everything found. An old baseline is replaced."""
+    write_atomic(path, baseline_text(result, path.resolve().parent).encode("utf-8"))
+    count = len(result.diagnostics)
+    click.echo(f"{count} finding{'s' * (count != 1)} written to {path}.")
