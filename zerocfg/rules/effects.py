@@ -7,22 +7,25 @@ from typing import Any
 
 from zerocfg.rules.api import Finding, Fix, Location, at
 from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, Setting, SourceFile
-from zerocfg.source.edit import Edit, replace_value
+from zerocfg.source.edit import Edit, apply_edits, delete_entry, replace_value
+from zerocfg.source.load import load_as
 from zerocfg.source.node import Path
+from zerocfg.source.text import SourceText, Span
 
 TRAINERS = frozenset(("transformers", "trl"))
 
 TOLD_BY: dict[str, str] = {
     # said by the reading and catalog rules when the value stands in a file, by ZC711 when on a launch line
     "argument-type": "ZC802",
-    "batch-type": "ZC109",
-    "ds-batch-type": "ZC109",
+    "batch-type": "ZC104",
+    "ds-batch-type": "ZC104",
     "ds-not-a-mapping": "ZC008",
     "ds-removed-key": "ZC110",
     "ds-section-type": "ZC108",
     "dead-sub-key": "ZC103",
     "distributed-type": "ZC106",
     "dynamo-backend": "ZC106",
+    "dynamo-mode-type": "ZC104",
     "fp8-override-type": "ZC104",
     "gpu-ids-type": "ZC104",
     "gradient-clipping-type": "ZC104",
@@ -37,6 +40,7 @@ TOLD_BY: dict[str, str] = {
     "sagemaker": "ZC716",
     "section-type": "ZC108",
     "unknown-top-key": "ZC101",
+    "use-cpu-type": "ZC104",
     "zero-stage-type": "ZC104",
     "zero3-init-flag-type": "ZC104",
     # batch, accumulation, what the Trainer and the engine disagree about
@@ -212,6 +216,28 @@ def edited(
     except ValueError:
         return None
     return Fix(why, tuple((file, one) for one in edits), safe)
+
+
+def without(file: SourceFile | None, paths: Iterable[Path], why: str, *, safe: bool = True) -> Fix | None:
+    """A fix that removes several keys at once. Their commas meet, so each is taken out of what the others leave."""
+    if file is None or file.document is None:
+        return None
+    text = before = file.source.text
+    for path in paths:
+        document = load_as(SourceText(file.source.name, text), file.document.format)
+        try:
+            text = apply_edits(text, delete_entry(document, path))
+        except ValueError:
+            return None
+    start = _alike(before, text)
+    end = _alike(before[start:][::-1], text[start:][::-1])
+    edit = Edit(Span(start, len(before) - end), text[start : len(text) - end])
+    return Fix(why, ((file, edit),), safe)
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters two texts begin with in common."""
+    return next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(other))
 
 
 def replace_at(origin: Origin, text: str, why: str, *, safe: bool = True) -> Fix | None:

@@ -17,9 +17,12 @@ Names of observed values:
     ``engine.units``, ``engine.share``, ``engine.param_dtype``  FSDP: class names of the modules sharded as one, part
                              of the elements that a rank holds, dtypes of the parameters
     ``engine.a.b``           attribute path on the parsed DeepSpeedConfig: ``engine.zero_config.overlap_comm``
-    ``engine.processes``     all ranks of the job; ``engine.batch``: samples of an optimizer step as the engine counts them
+    ``engine.processes``     all ranks of the job
+    ``engine.batch``         samples of an optimizer step as the engine counts them
     ``engine.own_data_loader``  whether the engine made a data loader
     ``optimizer.name``       plain attribute of DeepSpeed's wrapper around the optimizer, of a list its length
+    ``inner.name``           plain attribute of the innermost optimizer, or value of its first parameter group (lr, betas)
+    ``schedule.name``        plain attribute of the learning-rate schedule: ``schedule.max_lrs``
     ``engine.wrapper``       class of the outermost optimizer, DeepSpeed's own around the one asked for
     ``engine.parameters``    dtype of the parameters; ``engine.buffers`` the sorted dtypes of the buffers
     ``step.skipped``, ``step.loss_scale``  after "step": optimizer steps skipped for overflow, the loss scale reached
