@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Outcome
+from tests.conftest import ROOT
 from zerocfg.rules.registry import ALL
 
 Cli = Callable[..., Outcome]
@@ -59,10 +60,28 @@ def test_explain_says_what_there_is(zerocfg: Cli, repository: Path) -> None:
 def test_rules_as_json(zerocfg: Cli) -> None:
     table = json.loads(zerocfg("rules", "--output-format", "json").out)["rules"]
     assert [entry["code"] for entry in table] == [rule.code for rule in ALL]
+    gone = [entry for entry in table if not (ROOT / entry["url"]).is_file()]
+    assert gone == [], "run: zerocfg rules --write docs/rules"
+    (saved,) = [entry for entry in table if entry["code"] == "ZC401"]
+    assert saved["family"] == "ZeRO and saving" and saved["proof_phase"] == "save"
+    assert saved["fixable"] is True and saved["fix_safety"] in ("safe", "both")
+    assert all((entry["fix_safety"] != "none") is entry["fixable"] for entry in table)
     assert len(table) >= 30
     executed = [entry for entry in table if entry["proof"] == "executed"]
     assert len(executed) >= 0.8 * len(table)
     assert all(f"{rule.code}  " in zerocfg("rules").out for rule in ALL[:3])
+
+
+def test_rules_are_written(zerocfg: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "docs" / "rules"
+    assert zerocfg("rules", "--write", str(folder)).code == 0
+    assert {path.name for path in folder.iterdir()} == {"index.md", *(f"{rule.code}.md" for rule in ALL)}
+    (folder / "ZC997.md").write_text("a rule that is gone")
+    (folder / "notes.md").write_text("ours")
+    assert zerocfg("rules", "--write", str(folder)).code == 0
+    assert not (folder / "ZC997.md").exists() and (folder / "notes.md").exists()
+    (tmp_path / "file").write_text("")
+    assert zerocfg("rules", "--write", str(tmp_path / "file")).code == 2
 
 
 def test_schema(zerocfg: Cli, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import click
 
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Rule
+from zerocfg.rules.codes import REMOVED
 from zerocfg.rules.registry import ALL, find
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
@@ -36,12 +36,7 @@ def command(what: str | None, run_name: str | None, folder: Path) -> None:
     Without WHAT, --run prints every setting of the run, and without both the runs found are listed.
     """
     if run_name is None and what is not None:
-        rule = find(what)
-        if rule is None:
-            near = closest(what, [known.name for known in ALL])
-            hint = f"; did you mean {near}?" if near else "; for a setting, name the run: --run RUN"
-            raise click.UsageError(f"no rule is called '{what}'{hint}")
-        click.echo(explain_rule(rule), nl=False)
+        click.echo(explain_rule(what), nl=False)
         return
     runs = _runs(run_name, folder)
     if run_name is None:
@@ -73,27 +68,20 @@ def _files(run: Run) -> str:
     return ", ".join(dict.fromkeys(file.name for file in run.files))
 
 
-def explain_rule(rule: Rule) -> str:
-    """A rule's page as text."""
-    parts = [f"{rule.code} {rule.name} ({rule.severity.value})", "", rule.summary, ""]
-    if rule.explanation:
-        parts += [rule.explanation, ""]
-    for title, examples in (("Example", rule.bad), ("Use instead", rule.good)):
-        for number, example in enumerate(examples, 1):
-            parts.append(f"{title}{f' {number}' if len(examples) > 1 else ''}:")
-            for name, text in example.files.items():
-                parts.append(f"    # {name}")
-                parts += [f"    {line}" for line in text.encode("utf-8", "backslashreplace").decode().splitlines()]
-            parts.append("")
-    proof = {
-        "executed": "executed by zerocfg's test suite on the real libraries",
-        "cited": f"read in {rule.proof.source}, not executed",
-        "needs_gpu": "waits for a machine with an accelerator",
-    }[rule.proof.status]
-    parts.append(f"Proof: {proof}.")
-    if rule.consumers:
-        parts.append(f"Holds for: {', '.join(sorted(rule.consumers))}.")
-    return "\n".join(parts) + "\n"
+def explain_rule(what: str) -> str:
+    """A rule's page."""
+    rule = find(what)
+    if rule is None:
+        gone = REMOVED.get(what.upper())
+        if gone is not None:
+            raise click.UsageError(f"{what.upper()} ({gone.name}) was removed in {gone.since}: {gone.why}")
+        near = closest(what, [known.name for known in ALL])
+        hint = f"; did you mean {near}?" if near else "; for a setting, name the run: --run RUN"
+        raise click.UsageError(f"no rule is called '{what}'{hint}")
+    from zerocfg.cli.examples import as_shown, fix_safety
+    from zerocfg.rules.docs import as_text
+
+    return as_text(as_shown(rule), fix_safety(rule))
 
 
 def explain_run(run: Run) -> str:

@@ -29,7 +29,7 @@ class Known:
 @dataclass
 class Job:
     """``stdin`` holds what was read from standard input, by real path. ``consumer``: who reads a config of which
-    no file tells it."""
+    no file tells it. ``root``: what paths in configs are relative to, where it is not the current folder."""
 
     targets: list[Path]
     settings: Settings
@@ -37,6 +37,7 @@ class Job:
     consumer: str | None = None
     known: Known | None = None
     stdin: dict[str, str] = field(default_factory=dict)
+    root: Path | None = None
     files: Files | None = None
     """What the first lint read. Later ones see the same, except for texts that are given to them."""
 
@@ -47,7 +48,7 @@ class Job:
             files = self.files = Files(changed)
         else:
             files = self.files.with_texts(changed)
-        runs, asked = find_runs(self.targets, files)
+        runs, asked = find_runs(self.targets, files, root=self.root)
         declare_versions(runs, self.settings.versions)
         asked -= {id(file) for file in files.all() if self.excluded(file)}
         if self.consumer is not None:

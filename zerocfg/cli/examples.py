@@ -1,0 +1,66 @@
+"""Linting the examples that rules carry, in a folder that is gone afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from zerocfg.cli.linting import Job
+from zerocfg.cli.settings import Settings
+from zerocfg.rules.engine import Result, Selection
+from zerocfg.run.discover import Files
+from zerocfg.run.link import find_runs
+
+if TYPE_CHECKING:
+    from zerocfg.rules.api import Example, Rule
+    from zerocfg.rules.docs import Safety
+
+
+def fix_safety(rule: Rule) -> Safety:
+    """Whether the fixes for a rule's bad examples are safe."""
+    if not rule.fixable:
+        return "none"
+    fixes = [
+        diagnostic.fix
+        for example in rule.bad
+        for diagnostic in lint_example(example).diagnostics
+        if diagnostic.code == rule.code
+    ]
+    kinds = {fix.safe for fix in fixes if fix is not None}
+    if not kinds:
+        return "none"
+    return "both" if len(kinds) == 2 else "safe" if True in kinds else "unsafe"
+
+
+def lint_example(example: Example) -> Result:
+    """Lint an example as `zerocfg lint FOLDER` would, with its consumer."""
+    with _written(example) as folder:
+        return Job([folder], Settings(), Selection(preview=True), example.consumer, root=folder).lint()
+
+
+def as_shown(rule: Rule) -> Rule:
+    """The rule with a consumer only at those examples whose files do not tell it."""
+    return replace(rule, bad=tuple(map(_told, rule.bad)), good=tuple(map(_told, rule.good)))
+
+
+def _told(example: Example) -> Example:
+    if example.consumer is None:
+        return example
+    with _written(example) as folder:
+        runs, _ = find_runs([folder], Files(), root=folder)
+    return example if any(run.consumer is None for run in runs) else replace(example, consumer=None)
+
+
+@contextmanager
+def _written(example: Example) -> Iterator[Path]:
+    with TemporaryDirectory(prefix="zerocfg-") as name:
+        folder = Path(name).resolve()
+        for file, text in example.files.items():
+            path = folder / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text.encode("utf-8", "surrogateescape"))
+        yield folder
