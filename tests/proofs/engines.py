@@ -147,15 +147,25 @@ def see_plain(progress: Progress, model: Any, trainer: Any) -> None:
 
 
 def see_optimizer(progress: Progress, optimizer: Any, scheduler: Any) -> None:
-    """``engine.optimizer`` and ``engine.scheduler``: the innermost class names."""
+    """``engine.optimizer`` and ``engine.scheduler``: the innermost class names, with their plain values."""
     if optimizer is not None:
         while hasattr(optimizer, "optimizer"):
             optimizer = optimizer.optimizer
         progress.see("engine.optimizer", type(optimizer).__name__)
+        see_attributes(progress, "inner", {**vars(optimizer), **optimizer.param_groups[0]})
     if scheduler is not None:
         while hasattr(scheduler, "scheduler"):
             scheduler = scheduler.scheduler
         progress.see("engine.scheduler", type(scheduler).__name__)
+        see_attributes(progress, "schedule", vars(scheduler))
+
+
+def see_attributes(progress: Progress, prefix: str, values: dict[str, Any]) -> None:
+    """Numbers, words and lists of numbers."""
+    for name, value in values.items():
+        items = value if isinstance(value, (list, tuple)) else [value]
+        if all(isinstance(item, (bool, int, float, str)) for item in items):
+            progress.see(f"{prefix}.{name}", value)
 
 
 def see_weights(progress: Progress, folder: Path, model: Any) -> None:

@@ -21,7 +21,7 @@ Names of observed values:
     ``engine.batch``         samples of an optimizer step as the engine counts them
     ``engine.own_data_loader``  whether the engine made a data loader
     ``optimizer.name``       plain attribute of DeepSpeed's wrapper around the optimizer, of a list its length
-    ``inner.name``           plain attribute of the innermost optimizer, or value of its first parameter group (lr, betas)
+    ``inner.name``           plain attribute of the innermost optimizer, or of its first parameter group (lr, betas)
     ``schedule.name``        plain attribute of the learning-rate schedule: ``schedule.max_lrs``
     ``engine.wrapper``       class of the outermost optimizer, DeepSpeed's own around the one asked for
     ``engine.parameters``    dtype of the parameters; ``engine.buffers`` the sorted dtypes of the buffers
