@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import (
     accelerate_section,
     anchor,
     edited,
     ignored,
+    present,
     section,
     stage_of,
     under_deepspeed_launcher,
 )
 from zerocfg.rules.offload import PARTS, device, place
-from zerocfg.rules.proof import cited, crashes, shows
+from zerocfg.rules.proof import at_least, crashes, shows
 from zerocfg.run.model import Run
-from zerocfg.source.edit import delete_entry
+from zerocfg.source.edit import delete_entry, replace_value
+from zerocfg.source.node import Path
 
 _DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": %s}}\n'
 _YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: %s\n"
@@ -29,17 +31,34 @@ _YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zer
     "nvme-below-stage-3",
     Severity.ERROR,
     bad=Example(
-        {"ds.json": _DS % '2, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}'},
+        {"ds.json": _DS % '2, "offload_optimizer": {"device": "nvme", "nvme_path": "/proc/nvme"}'},
         consumer="deepspeed",
     ),
     good=Example({"ds.json": _DS % '2, "offload_optimizer": {"device": "cpu"}'}, consumer="deepspeed"),
-    proof=cited("deepspeed/runtime/zero/stage_1_and_2.py@0.19.8"),
+    proof=shows(
+        "step",
+        {
+            "engine.zero_config.offload_optimizer.device": ("nvme", "cpu"),
+            "engine.optimizer": ("DeepSpeedCPUAdam", "DeepSpeedCPUAdam"),
+            "memory.pinned": (at_least(10_000_000), at_least(10_000_000)),
+        },
+        source="/proc takes no files: the bad example trains with a path that cannot be written to",
+    ),
+    fixable=True,
+    references=("deepspeed/runtime/zero/stage_1_and_2.py@0.19.8",),
 )
 def nvme_below_stage_3(run: Run) -> Iterator[Finding]:
     """The optimizer is offloaded to NVMe at stage 1 or 2.
 
+    The host fills up, and the system kills the job (`exits with return code = -9`), where the drive was meant to
+    take the states.
+
     What happens: stages 1 and 2 know only host memory; the states silently go there (16 bytes and more a parameter
     over all processes), and nothing is ever written to `nvme_path`.
+
+    Fix: writes down what happens, `"device": "cpu"`, and removes the path. To use the drive, use stage 3.
+
+    When to ignore: never; where host memory is enough, say so by writing cpu.
     """
     stage = stage_of(run)
     if stage in (1, 2) and device(run, "offload_optimizer") == "nvme":
@@ -49,7 +68,23 @@ def nvme_below_stage_3(run: Run) -> Iterator[Finding]:
             f"stage {stage} does not offload to NVMe: the optimizer states silently go to host memory",
             'use stage 3, or write "cpu"',
             related,
+            fix=to_host(run, "offload_optimizer", "offload to host memory, as it does today"),
         )
+
+
+def to_host(run: Run, part: str, why: str) -> Fix | None:
+    """A fix that offloads a part to host memory, and takes away a path that nobody would look at."""
+    file, text = run.deepspeed, '"cpu"'
+    device_at: Path = ("zero_optimization", part, "device")
+    path: Path = ("zero_optimization", part, "nvme_path")
+    if not present(file, device_at):
+        file, text = run.accelerate, "cpu"
+        device_at, path = ("deepspeed_config", f"{part}_device"), ("deepspeed_config", f"{part}_nvme_path")
+    fix = edited(replace_value, file, device_at, text, why=why, safe=False)
+    if fix is None or not present(file, path):
+        return fix
+    gone = edited(delete_entry, file, path, why=why, safe=False)
+    return None if gone is None else Fix(why, fix.edits + gone.edits, safe=False)
 
 
 @rule(
@@ -59,12 +94,17 @@ def nvme_below_stage_3(run: Run) -> Iterator[Finding]:
     bad=Example({"ds.json": _DS % '3, "offload_optimizer": {"device": "nvme"}'}, consumer="deepspeed"),
     good=Example({"ds.json": _DS % '3, "offload_optimizer": {"device": "none"}'}, consumer="deepspeed"),
     proof=crashes("init", "expected str, bytes or os.PathLike object, not NoneType"),
+    fixable=True,
 )
 def nvme_without_path(run: Run) -> Iterator[Finding]:
     """Offloading to NVMe without saying where.
 
+    The job ends after the model was loaded, with words that name no key.
+
     What happens: `TypeError: expected str, bytes or os.PathLike object, not NoneType` for the optimizer, a bare
     AssertionError for the parameters.
+
+    Fix: offloads to host memory instead, since only you know where a drive is.
     """
     for part in PARTS:
         written = section(run, "zero_optimization", part)
@@ -75,6 +115,7 @@ def nvme_without_path(run: Run) -> Iterator[Finding]:
                 Location(run.deepspeed, ("zero_optimization", part)),
                 f"`{part}` to NVMe without `nvme_path`; the engine stops when it is built",
                 'write "nvme_path": a folder on a local NVMe drive',
+                fix=to_host(run, part, "offload to host memory instead"),
             )
 
 
@@ -100,13 +141,21 @@ def nvme_without_path(run: Run) -> Iterator[Finding]:
         consumer="accelerate",
     ),
     proof=shows("parse", {"config.zero_optimization.offload_optimizer.nvme_path": ("none", "/local_nvme")}),
+    fixable=True,
+    references=("accelerate/commands/launch.py@1.15.0",),
 )
 def nvme_path_in_accelerate_config(run: Run) -> Iterator[Finding]:
     """An NVMe path in the accelerate config.
 
+    The states are swapped to a network drive or a full disk, or the job ends there.
+
     What happens: the launcher exports no variable for it, so DeepSpeed gets the path "none": a folder of that name
     in the current directory, on whatever drive that is. NVMe offload needs a DeepSpeed JSON. Offloading to the CPU
     needs no path.
+
+    Fix: removes a path that nobody would use; where NVMe was asked for, it offloads to host memory instead.
+
+    When to ignore: the current directory of every rank is on a local drive, and a folder called none is welcome there.
     """
     if not under_deepspeed_launcher(run):
         return
@@ -130,6 +179,9 @@ def nvme_path_in_accelerate_config(run: Run) -> Iterator[Finding]:
             else "remove it",
             related,
             severity=None if nvme else Severity.NOTE,
+            fix=to_host(run, part, "offload to host memory instead")
+            if nvme
+            else edited(delete_entry, run.accelerate, path, why="remove what nobody reads"),
         )
     for part in PARTS:
         if run.accelerate is None or run.deepspeed is not None or part in told:
@@ -139,6 +191,7 @@ def nvme_path_in_accelerate_config(run: Run) -> Iterator[Finding]:
                 Location(run.accelerate, ("deepspeed_config", f"{part}_device")),
                 f'`{part}_device: nvme` here always gets the path "none", a folder in the current directory',
                 "put the offload section into a DeepSpeed JSON and name it in `deepspeed_config_file`",
+                fix=to_host(run, part, "offload to host memory instead"),
             )
 
 
@@ -147,17 +200,31 @@ def nvme_path_in_accelerate_config(run: Run) -> Iterator[Finding]:
     "nvme-path-unused",
     Severity.NOTE,
     bad=Example(
-        {"ds.json": _DS % '2, "offload_optimizer": {"device": "cpu", "nvme_path": "/local_nvme"}'},
+        {"ds.json": _DS % '2, "offload_optimizer": {"device": "cpu", "nvme_path": "/proc/nvme"}'},
         consumer="deepspeed",
     ),
     good=Example({"ds.json": _DS % '2, "offload_optimizer": {"device": "cpu"}'}, consumer="deepspeed"),
-    proof=cited("deepspeed/runtime/zero/stage_1_and_2.py@0.19.8, deepspeed/runtime/zero/stage3.py@0.19.8"),
+    proof=shows(
+        "step",
+        {
+            "engine.zero_config.offload_optimizer.nvme_path": ("PosixPath('/proc/nvme')", None),
+            "engine.optimizer": ("DeepSpeedCPUAdam", "DeepSpeedCPUAdam"),
+        },
+        source="/proc takes no files: the bad example trains with a path that cannot be written to",
+    ),
     fixable=True,
 )
 def nvme_path_unused(run: Run) -> Iterator[Finding]:
     """An `nvme_path` beside a device that is not NVMe.
 
-    Offloading to the CPU uses host memory only; it needs no NVMe drive and never looks at the path.
+    A reader believes that a drive is needed, or that it is used.
+
+    What happens: nothing. Offloading to the CPU uses host memory only; it needs no NVMe drive and never looks at the
+    path.
+
+    Fix: removes the path.
+
+    When to ignore: the device is switched to nvme from time to time.
     """
     for part in PARTS:
         written = section(run, "zero_optimization", part)
@@ -178,17 +245,36 @@ def nvme_path_unused(run: Run) -> Iterator[Finding]:
     "fast-init-without-nvme",
     Severity.NOTE,
     bad=Example(
-        {"ds.json": _DS % '3, "offload_optimizer": {"device": "cpu", "fast_init": true}'},
+        {
+            "ds.json": _DS
+            % '3, "reduce_bucket_size": 1000000, "offload_optimizer": {"device": "cpu", "fast_init": true}'
+        },
         consumer="deepspeed",
     ),
-    good=Example({"ds.json": _DS % '3, "offload_optimizer": {"device": "cpu"}'}, consumer="deepspeed"),
-    proof=cited("deepspeed/runtime/zero/stage3.py@0.19.8"),
+    good=Example(
+        {"ds.json": _DS % '3, "reduce_bucket_size": 1000000, "offload_optimizer": {"device": "cpu"}'},
+        consumer="deepspeed",
+    ),
+    proof=shows(
+        "init",
+        {
+            "engine.zero_config.offload_optimizer.fast_init": (True, False),
+            "memory.init.bytes_per_parameter": (23.9, 23.9),
+        },
+    ),
     fixable=True,
+    references=("deepspeed/runtime/zero/stage3.py@0.19.8",),
 )
 def fast_init_without_nvme(run: Run) -> Iterator[Finding]:
     """`fast_init` where not both optimizer states and parameters are on NVMe.
 
-    What happens: nothing; DeepSpeed asks for it only on that road.
+    Nothing becomes faster, and a reader looks for the reason of a slow start elsewhere.
+
+    What happens: nothing; DeepSpeed asks for it only where it copies parameters from one swap file to another.
+
+    Fix: removes the key.
+
+    When to ignore: parameters go to NVMe in another variant of this file.
     """
     path = ("zero_optimization", "offload_optimizer", "fast_init")
     written = section(run, *path[:2])
