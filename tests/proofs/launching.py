@@ -87,9 +87,11 @@ def launch(progress: Progress, files: list[str]) -> dict[str, Any]:
     "process"}.
 
     "process" is a launcher that starts one process without a rendezvous, whatever number was asked for.
+    The words of the line are seen as ``launch.line``.
     """
     progress.begin("launch")
     environment, words = launch_line(files)
+    progress.see("launch.line", " ".join(words))
     os.environ.update(environment)
     program, arguments = runners.program(words)
     result: dict[str, Any] = {"kind": "process" if program == "python" else "ranks"}

@@ -6,12 +6,23 @@ from collections.abc import Iterator
 from typing import Any
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
-from zerocfg.rules.effects import accelerate_data, accelerate_section, anchor, failures, told, under_deepspeed_launcher
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.effects import (
+    accelerate_data,
+    accelerate_section,
+    anchor,
+    edited,
+    failures,
+    told,
+    under_deepspeed_launcher,
+)
+from zerocfg.rules.line import at_option, line_fix, number_of, option_named, started_by, written
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import Origin, Run
+from zerocfg.source.edit import Edit, insert_entry, replace_value
 
 _YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
+_MACHINES = "distributed_type: MULTI_GPU\nnum_machines: 2\nmain_process_ip: 10.0.0.1\nmain_process_port: 29500\n"
 _LINE = "accelerate launch --config_file accelerate.yaml %strain.py\n"
 
 
@@ -32,24 +43,47 @@ _LINE = "accelerate launch --config_file accelerate.yaml %strain.py\n"
         }
     ),
     proof=shows("launch", {"launch.nproc_per_node": ("3", "4")}),
+    fixable=True,
+    references=("accelerate/utils/launch.py@1.15.0", "accelerate#2818"),
 )
 def processes_not_divisible(run: Run) -> Iterator[Finding]:
     """num_processes is no multiple of num_machines.
 
-    What happens: every machine starts num_processes // num_machines processes and the rest is dropped without a
-    word: 7 on 2 machines starts 6. num_processes counts all machines together: 1 on 2 machines starts none.
+    The number counts the processes of all machines together. Who takes it for the number on each machine trains with
+    half of his accelerators, or with none; who miscounts leaves some idle and trains with another batch size.
+
+    What happens: every machine starts `num_processes // num_machines` processes, and the rest is dropped without a
+    word: 7 on 2 machines starts 6, and 1 on 2 machines starts none.
+
+    Fix: takes the number as meant for each machine where it is smaller than `num_machines`; else rounds it up to the
+    next multiple.
+
+    When to ignore: the numbers are replaced on each machine by options of the launch line.
     """
     processes, machines = option(run, "num_processes"), option(run, "num_machines")
-    if not _count(processes, 1) or not _count(machines, 2) or processes % machines == 0:
+    if not is_count(processes, 1) or not is_count(machines, 2) or processes % machines == 0:
         return
-    location, related = _top(run, "num_processes")
+    location, related = place_of(run, "num_processes")
+    started = processes // machines * machines
+    enough = (started + machines) if started else processes * machines
     yield Finding(
         location,
-        f"num_processes {processes} on {machines} machines: each starts {processes // machines}, "
-        f"{processes // machines * machines} in all",
+        f"num_processes {processes} on {machines} machines: each starts {processes // machines}, {started} in all",
         "num_processes counts the processes of all machines: write a multiple of num_machines",
         related,
+        _number_fix(run, "num_processes", enough),
     )
+
+
+def _number_fix(run: Run, name: str, value: int) -> Fix | None:
+    """Another number under a key of the accelerate config, or under its option of the launch line."""
+    why = f"write {name} {value}"
+    given = option_named(run, name)
+    if given is not None:
+        return line_fix(run, why, [Edit(given.span, f"{given.name} {value}")] if written(run, given) else None)
+    if run.accelerate is None or name not in accelerate_data(run):
+        return None
+    return edited(replace_value, run.accelerate, (name,), str(value), why=why, safe=False)
 
 
 def option(run: Run, name: str) -> Any:
@@ -64,17 +98,19 @@ def option(run: Run, name: str) -> Any:
     return accelerate_data(run).get(name) if value is None else value
 
 
-def _count(value: Any, least: int) -> bool:
+def is_count(value: Any, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-def _top(run: Run, name: str) -> tuple[Location, list[Location]]:
+def place_of(run: Run, name: str) -> tuple[Location, list[Location]]:
+    """Where the launcher takes an option from: its flag, or the key of the accelerate config."""
     if name in run.flags:
         return anchor(run, [run.flags[name].origin])
-    return anchor(run, [Origin("file", file=run.accelerate, path=(name,))])
+    path = ("deepspeed_config", name) if name in accelerate_section(run) else (name,)
+    return anchor(run, [Origin("file", file=run.accelerate, path=path)])
 
 
-def _deepspeed_runner(run: Run) -> bool:
+def under_runner(run: Run) -> bool:
     """Several machines under the `deepspeed` program (pdsh by default) instead of torchrun on each."""
     starter = option(run, "deepspeed_multinode_launcher")
     return under_deepspeed_launcher(run) and starter != "standard"
@@ -90,25 +126,31 @@ def _deepspeed_runner(run: Run) -> bool:
     good=Example(
         {
             "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_machines: 2\n"
-            "main_process_ip: 10.0.0.1\nmain_process_port: 29500\n",
+            "machine_rank: 0\nmain_process_ip: 10.0.0.1\nmain_process_port: 29500\n",
             "train.sh": _LINE % "",
         }
     ),
     proof=shows("launch", {"launch.rdzv_endpoint": ("None:29500", "10.0.0.1:29500")}),
+    references=("accelerate/utils/launch.py@1.15.0", "accelerate#1795", "accelerate#953"),
 )
 def address_missing(run: Run) -> Iterator[Finding]:
     """Several machines without the address of the first.
 
-    What happens: the machines meet at the endpoint `None:29500`, that is, they do not: the job hangs or fails to
-    resolve the name.
+    The accelerators of all machines are reserved while each machine waits for the others.
+
+    What happens: the missing address becomes the text `None`, and the machines look for each other at `None:29500`:
+    the job hangs, or stops because no host is called None. Only the launcher of plain CPU jobs checks it: `When using
+    multiple machines, you need to specify the main process IP.`
+
+    When to ignore: each machine's launch line gives `--main_process_ip`.
     """
     failed = list(failures(run, "ZC705"))
     machines = option(run, "num_machines")
-    if not failed and (not _count(machines, 2) or option(run, "main_process_ip") is not None or not run.accelerate):
+    if not failed and (not is_count(machines, 2) or option(run, "main_process_ip") is not None or not run.accelerate):
         return
-    if not failed and (_deepspeed_runner(run) or (option(run, "same_network") is True and "same_network" in run.flags)):
+    if not failed and (under_runner(run) or (option(run, "same_network") is True and "same_network" in run.flags)):
         return
-    location, related = _top(run, "num_machines")
+    location, related = place_of(run, "num_machines")
     yield Finding(
         location,
         f"{machines} machines but no `main_process_ip`"
@@ -123,74 +165,119 @@ def address_missing(run: Run) -> Iterator[Finding]:
     "ZC709",
     "hostfile-missing",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": _YAML + "num_machines: 2\nmain_process_ip: 10.0.0.1\n", "train.sh": _LINE % ""}),
-    good=Example(
+    bad=Example(
         {
-            "accelerate.yaml": _YAML + "  deepspeed_multinode_launcher: standard\nnum_machines: 2\n"
-            "main_process_ip: 10.0.0.1\nmain_process_port: 29500\n",
+            "accelerate.yaml": _YAML + "num_machines: 2\nmachine_rank: 0\nmain_process_ip: 10.0.0.1\n",
             "train.sh": _LINE % "",
         }
     ),
-    proof=shows("launch", {"launch.kind": ("command", "ranks")}),
+    good=Example(
+        {
+            "accelerate.yaml": _YAML + "  deepspeed_multinode_launcher: standard\nnum_machines: 2\n"
+            "machine_rank: 0\nmain_process_ip: 10.0.0.1\nmain_process_port: 29500\n",
+            "train.sh": _LINE % "",
+        }
+    ),
+    proof=shows("launch", {"launch.kind": ("command", "ranks"), "log": ("Unable to find hostfile", None)}),
+    fixable=True,
+    references=("accelerate/utils/launch.py@1.15.0", "deepspeed/launcher/runner.py@0.19.8", "accelerate#2601"),
 )
 def hostfile_missing(run: Run) -> Iterator[Finding]:
     """Several machines with DeepSpeed's own runner and no hostfile.
 
-    What happens: without `deepspeed_multinode_launcher: standard` accelerate starts `deepspeed --hostfile None`,
-    which logs in to the other machines (pdsh) by a list that does not exist and falls back to this machine alone.
+    The job runs, and looks healthy, on one machine; the others were paid for nothing, and the batch is smaller than
+    it was planned.
+
+    What happens: without `deepspeed_multinode_launcher: standard` accelerate starts `deepspeed --hostfile None`. The
+    runner logs `Unable to find hostfile, will proceed with training with local resources only.` and trains on this
+    machine alone.
+
+    Fix: writes `deepspeed_multinode_launcher: standard`, with which accelerate starts torchrun; the job must then be
+    started on every machine. Name a `deepspeed_hostfile` instead to start it from one machine over ssh.
+
+    When to ignore: the launch line gives `--deepspeed_hostfile`.
     """
     machines = option(run, "num_machines")
-    if not _count(machines, 2) or run.accelerate is None or not _deepspeed_runner(run):
+    if not is_count(machines, 2) or run.accelerate is None or not under_runner(run):
         return
     if option(run, "deepspeed_hostfile") is not None:
         return
     if run.launch is not None and run.launch.launcher != "accelerate":
         return
-    location, related = _top(run, "num_machines")
+    location, related = place_of(run, "num_machines")
     yield Finding(
         location,
         f"{machines} machines under the {option(run, 'deepspeed_multinode_launcher') or 'pdsh'} launcher without a "
         "`deepspeed_hostfile`: accelerate runs `deepspeed --hostfile None`",
         "write `deepspeed_multinode_launcher: standard` and start on every machine, or name a hostfile",
         related,
+        _standard(run),
         severity=None if run.launch else Severity.WARNING,
     )
+
+
+def _standard(run: Run) -> Fix | None:
+    """torchrun on every machine."""
+    why = "start torchrun on every machine"
+    section = accelerate_section(run)
+    path = ("deepspeed_config", "deepspeed_multinode_launcher")
+    if path[1] in section:
+        return edited(replace_value, run.accelerate, path, "standard", why=why, safe=False)
+    if not section:
+        return None
+    return edited(insert_entry, run.accelerate, path[:1], path[1], "standard", why=why, safe=False)
 
 
 @rule(
     "ZC710",
     "fewer-devices-than-processes",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 4\ngpu_ids: 0,1\n"}),
-    good=Example({"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\ngpu_ids: 0,1\n"}),
+    bad=(
+        Example({"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 4\ngpu_ids: 0,1\n"}),
+        Example({"accelerate.yaml": _MACHINES + "num_processes: 8\ngpu_ids: 0,1\n"}),
+    ),
+    good=(
+        Example({"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\ngpu_ids: 0,1\n"}),
+        Example({"accelerate.yaml": _MACHINES + "num_processes: 4\ngpu_ids: 0,1\n"}),
+    ),
     proof=shows("launch", {"env.CUDA_VISIBLE_DEVICES": ("0,1", "0,1"), "launch.nproc_per_node": ("4", "2")}),
+    fixable=True,
+    references=("accelerate/utils/launch.py@1.15.0", "accelerate/state.py@1.15.0"),
 )
 def fewer_devices_than_processes(run: Run) -> Iterator[Finding]:
     """`gpu_ids` names fewer devices than there are processes.
 
+    The list was shortened to share a machine with somebody, and the number of processes forgotten, or the other way
+    round. It shows only after the model was loaded, twice onto the same card.
+
     What happens: the launcher does not compare them; processes share a device, and NCCL stops with a duplicate GPU
     error or the memory runs out. MULTI_GPU with one id stops at once: `ValueError: Less than two GPU ids were
     configured`.
+
+    Fix: lowers `num_processes` to the devices that are named.
+
+    When to ignore: the launch line gives another `--num_processes`.
     """
     for failure in failures(run, "ZC710"):
         yield told(run, failure)
         return
     ids, processes = option(run, "gpu_ids"), option(run, "num_processes")
-    if (
-        not isinstance(ids, str)
-        or ids == "all"
-        or not _count(processes, 2)
-        or option(run, "num_machines") not in (None, 1)
-    ):
+    machines = option(run, "num_machines")
+    machines = 1 if machines is None else machines
+    if not isinstance(ids, str) or ids == "all" or not is_count(processes, 2) or not is_count(machines, 1):
         return
     listed = [part for part in ids.split(",") if part.strip()]
-    if len(listed) < processes and run.accelerate is not None:
-        location, related = _top(run, "gpu_ids")
+    share = processes // machines
+    if len(listed) < share and run.accelerate is not None:
+        location, related = place_of(run, "gpu_ids")
+        where = " on each machine" if machines > 1 else ""
         yield Finding(
             location,
-            f"{len(listed)} devices in gpu_ids {show(ids)} for {processes} processes, which then share devices",
-            f"name {processes} devices, or lower num_processes",
-            [*related, _top(run, "num_processes")[0]],
+            f"{len(listed)} device{'s' * (len(listed) != 1)} in gpu_ids {show(ids)} for {share} processes{where}, "
+            "which then share devices",
+            f"name {share} devices, or lower num_processes",
+            [*related, place_of(run, "num_processes")[0]],
+            _number_fix(run, "num_processes", len(listed) * machines) if listed else None,
         )
 
 
@@ -198,11 +285,21 @@ def fewer_devices_than_processes(run: Run) -> Iterator[Finding]:
     "ZC715",
     "machine-rank-out-of-range",
     Severity.ERROR,
-    bad=Example(
-        {
-            "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_machines: 2\nmachine_rank: 2\n"
-            "main_process_ip: 10.0.0.1\nmain_process_port: 29500\n"
-        }
+    bad=(
+        Example(
+            {
+                "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_machines: 2\n"
+                "machine_rank: 2\nmain_process_ip: 10.0.0.1\nmain_process_port: 29500\n"
+            }
+        ),
+        Example(
+            {
+                "ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n',
+                "train.sh": "torchrun --nnodes 2 --node_rank 2 --nproc_per_node 2 --master_addr 10.0.0.1 train.py "
+                "--deepspeed_config ds.json\n",
+            },
+            consumer="deepspeed",
+        ),
     ),
     good=Example(
         {
@@ -215,13 +312,23 @@ def fewer_devices_than_processes(run: Run) -> Iterator[Finding]:
 def machine_rank_out_of_range(run: Run) -> Iterator[Finding]:
     """`machine_rank` is not below `num_machines`; ranks count from 0.
 
+    Who counts from 1 never starts rank 0, the machine that the others look for.
+
     What happens: nothing checks it; the machines wait for each other until the timeout.
+
+    When to ignore: the launch line gives another `--machine_rank` or `--num_machines`.
     """
+    if started_by(run, "torchrun"):
+        rank, machines, named = number_of(run, "node_rank"), number_of(run, "nnodes"), option_named(run, "node_rank")
+        if rank is not None and machines is not None and machines > 1 and rank >= machines and named is not None:
+            what = f"--node_rank {rank} with {machines} machines: ranks count from 0; the machines never meet"
+            yield Finding(at_option(run, named), what, f"write a rank from 0 to {machines - 1}")
+        return
     rank, machines = option(run, "machine_rank"), option(run, "num_machines")
     machines = 1 if machines is None else machines
-    if run.accelerate is None or not _count(rank, 1) or not _count(machines, 1) or rank < machines:
+    if run.accelerate is None or not is_count(rank, 1) or not is_count(machines, 1) or rank < machines:
         return
-    location, related = _top(run, "machine_rank")
+    location, related = place_of(run, "machine_rank")
     yield Finding(
         location,
         f"machine_rank {rank} with {machines} machine{'s' if machines > 1 else ''}: ranks count from 0; "
@@ -247,6 +354,9 @@ def machine_rank_out_of_range(run: Run) -> Iterator[Finding]:
 )
 def sagemaker_cannot_launch(run: Run) -> Iterator[Finding]:
     """A compute environment other than LOCAL_MACHINE.
+
+    Such a file came from `accelerate config` of an older release, or holds a word like AWS that was meant as a note.
+    It cannot start a job any more, and the message does not say so.
 
     What happens: accelerate takes any other word for SageMaker and reads the file as a SageMakerConfig. Its launcher
     1.15.0 cannot start one: it stops with `unknown keys (['num_processes'])`, a key it adds itself, or with

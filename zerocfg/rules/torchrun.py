@@ -1,0 +1,275 @@
+"""ZC7xx: launch lines of torchrun, of its predecessor, and of plain python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.line import (
+    all_options_seen,
+    at_line,
+    at_option,
+    flag,
+    line_fix,
+    number_of,
+    option_named,
+    plain,
+    started_by,
+    text_of,
+    without,
+    written,
+)
+from zerocfg.rules.proof import crashes, shows
+from zerocfg.run.model import Run
+from zerocfg.source.edit import Edit
+from zerocfg.source.text import Span
+
+_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n'
+_SOURCE = "torch/distributed/run.py@2.13.0"
+_LAUNCH = re.compile(r"python(?:3(?:\.\d+)?)?[ \t]+-m[ \t]+torch\.distributed\.launch(?=\s)")
+_RANK_STARTERS = re.compile(r"\b(?:mpirun|mpiexec|srun|jsrun|orterun|horovodrun)\b")
+
+
+def _example(options: str, start: str = "torchrun") -> Example:
+    line = f"{start} {options} train.py --deepspeed_config ds.json\n".replace("  ", " ")
+    return Example({"ds.json": _DS, "train.sh": line}, consumer="deepspeed")
+
+
+def _machines(run: Run) -> int | None:
+    """The number of machines of a torchrun line, when it is one number above 1 and nothing else is in the dark."""
+    machines = number_of(run, "nnodes")
+    if not started_by(run, "torchrun") or machines is None or machines < 2 or not all_options_seen(run):
+        return None
+    return None if any(name.startswith("PET_") for name in run.environment) else machines
+
+
+@rule(
+    "ZC737",
+    "torchrun-without-address",
+    Severity.ERROR,
+    bad=(
+        _example("--nnodes 2 --node_rank 1 --nproc_per_node 2"),
+        Example(
+            _example("--nnodes 2 --nproc_per_node 2 --rdzv_backend c10d").files,
+            consumer="deepspeed",
+            proof=shows("launch", {"launch.rdzv_endpoint": ("", "10.0.0.1:29500")}),
+        ),
+    ),
+    good=_example("--nnodes 2 --node_rank 1 --nproc_per_node 2 --master_addr 10.0.0.1"),
+    proof=shows("launch", {"launch.rdzv_endpoint": ("127.0.0.1:29500", "10.0.0.1:29500")}),
+    references=(_SOURCE,),
+)
+def torchrun_without_address(run: Run) -> Iterator[Finding]:
+    """torchrun on several machines without the address at which they meet.
+
+    Every machine waits for the others until the timeout, with its accelerators reserved, and no message says that
+    they look in different places.
+
+    What happens: the address defaults to 127.0.0.1, so that each machine meets only itself; with
+    `--rdzv_backend c10d` the endpoint is empty, which means localhost too.
+
+    When to ignore: the variables PET_MASTER_ADDR or PET_RDZV_ENDPOINT are set on the machines.
+    """
+    machines, option = _machines(run), option_named(run, "nnodes")
+    if machines is None or option is None or flag(run, "rdzv_endpoint", "standalone") is not None:
+        return
+    if text_of(run, "rdzv_backend") not in (None, "static", "c10d") or flag(run, "master_addr") is not None:
+        return
+    if flag(run, "rdzv_backend") is not None and text_of(run, "rdzv_backend") is None:
+        return
+    dynamic = text_of(run, "rdzv_backend") == "c10d"
+    yield Finding(
+        at_option(run, option),
+        f"{machines} machines without an address: each looks for the first one at itself, and they never meet",
+        "give --rdzv_endpoint HOST:PORT" if dynamic else "give --master_addr HOST and --master_port PORT",
+    )
+
+
+@rule(
+    "ZC738",
+    "standalone-with-machines",
+    Severity.ERROR,
+    bad=_example("--standalone --nnodes 2 --nproc_per_node 2"),
+    good=_example("--nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --rdzv_endpoint 10.0.0.1:29500"),
+    proof=shows("launch", {"launch.rdzv_endpoint": ("localhost:0", "10.0.0.1:29500")}),
+    references=(_SOURCE,),
+)
+def standalone_with_machines(run: Run) -> Iterator[Finding]:
+    """`--standalone` together with several machines.
+
+    Standalone means: meet at a free port of this computer. The other machines can never come, and the job waits for
+    them.
+
+    What happens: torchrun replaces the rendezvous by `localhost:0` with a random id, whatever address the line
+    gives, and still waits for `--nnodes` machines.
+
+    When to ignore: `--nnodes 1:N` machines may join and one is enough; then write that range.
+    """
+    machines = _machines(run)
+    option = option_named(run, "standalone")
+    nodes = option_named(run, "nnodes")
+    if machines is None or option is None or nodes is None:
+        return
+    yield Finding(
+        at_option(run, option),
+        f"--standalone meets at this computer alone, but --nnodes waits for {machines} machines",
+        "remove --standalone and give --rdzv_endpoint, or write --nnodes 1",
+        [at_option(run, nodes)],
+    )
+
+
+@rule(
+    "ZC739",
+    "master-address-not-read",
+    Severity.ERROR,
+    bad=_example("--nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --master_addr 10.0.0.1 --master_port 29500"),
+    good=_example("--nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --rdzv_endpoint 10.0.0.1:29500"),
+    proof=shows("launch", {"launch.rdzv_endpoint": ("", "10.0.0.1:29500")}),
+    fixable=True,
+    references=(_SOURCE,),
+)
+def master_address_not_read(run: Run) -> Iterator[Finding]:
+    """`--master_addr` for torchrun with a rendezvous that does not look at it.
+
+    Only the static rendezvous reads `--master_addr` and `--master_port`. With c10d the machines look for each other
+    at localhost and wait until the timeout.
+
+    What happens: torchrun logs `master_addr is only used for static rdzv_backend and when rdzv_endpoint is not
+    specified.` among its other lines and goes on with an empty endpoint.
+
+    Fix: writes the address and the port as `--rdzv_endpoint`.
+
+    When to ignore: PET_RDZV_ENDPOINT is set on the machines.
+    """
+    machines, option = _machines(run), option_named(run, "master_addr")
+    backend = text_of(run, "rdzv_backend")
+    if machines is None or option is None or backend in (None, "static"):
+        return
+    if flag(run, "rdzv_endpoint", "standalone") is not None:
+        return
+    text, port = written(run, option), option_named(run, "master_port")
+    fix = None
+    if text is not None and run.launch_file is not None and option.value is not None:
+        address = f"{option.value.text}:{port.value.text if port is not None and port.value is not None else 29500}"
+        edit = [Edit(option.span, f"--rdzv_endpoint {address}")]
+        others = without(run, port) if port is not None else []
+        fix = line_fix(run, "give the address as --rdzv_endpoint", edit, others)
+    yield Finding(
+        at_option(run, option),
+        f"--rdzv_backend {backend} does not read --master_addr: {machines} machines look for each other at localhost",
+        "give --rdzv_endpoint HOST:PORT instead",
+        fix=fix,
+    )
+
+
+@rule(
+    "ZC740",
+    "old-torch-launcher",
+    Severity.WARNING,
+    bad=_example("--nproc_per_node 2", start="python -m torch.distributed.launch"),
+    good=_example("--nproc_per_node 2"),
+    proof=shows("launch", {"log": ("torch.distributed.launch is deprecated", "^(?!.*launch is deprecated)")}),
+    fixable=True,
+    references=("torch/distributed/launch.py@2.13.0",),
+)
+def old_torch_launcher(run: Run) -> Iterator[Finding]:
+    """`python -m torch.distributed.launch`, the deprecated predecessor of torchrun.
+
+    It will go away, and until then it appends `--local-rank=N` to the script's words, which a script that does not
+    know the option refuses.
+
+    What happens: `FutureWarning: The module torch.distributed.launch is deprecated and will be removed in future.
+    Use torchrun.`
+
+    Fix: writes `torchrun` for it. The script then no longer gets `--local-rank`, only the variable LOCAL_RANK.
+
+    When to ignore: your script takes its rank from `--local-rank`.
+    """
+    if not started_by(run, "torchrun") or run.launch is None or run.launch_file is None:
+        return
+    start, end = run.launch.span
+    found = _LAUNCH.search(run.launch_file.source.text, start, end)
+    if found is None:
+        return
+    old = option_named(run, "use_env")
+    edit = [Edit(Span(*found.span()), "torchrun")]
+    fix = line_fix(run, "start with torchrun", edit, without(run, old) if old is not None else [])
+    location = Location(run.launch_file, span=Span(*found.span()))
+    yield Finding(location, "torch.distributed.launch is deprecated; torchrun takes the same options", "", fix=fix)
+
+
+@rule(
+    "ZC741",
+    "deepspeed-without-launcher",
+    Severity.ERROR,
+    bad=(
+        _example("", start="python"),
+        Example(
+            {
+                "ds.json": '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
+                '"zero_optimization": {"stage": 2}}\n',
+                "train.sh": "python train.py --deepspeed ds.json --output_dir out --per_device_train_batch_size 1\n",
+            },
+            consumer="transformers",
+        ),
+    ),
+    good=(
+        _example("--nproc_per_node 1"),
+        Example(
+            {
+                "ds.json": '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
+                '"gradient_clipping": "auto", "zero_optimization": {"stage": 2}}\n',
+                "train.sh": "torchrun --nproc_per_node 1 train.py --deepspeed ds.json --output_dir out "
+                "--per_device_train_batch_size 1 --max_steps 2\n",
+            },
+            consumer="transformers",
+        ),
+    ),
+    proof=crashes("parse", "No module named 'mpi4py'"),
+    fixable=True,
+    references=("deepspeed/comm/comm.py@0.19.8",),
+)
+def deepspeed_without_launcher(run: Run) -> Iterator[Finding]:
+    """A DeepSpeed config for a script that plain `python` starts.
+
+    DeepSpeed wants to know its rank, and only a launcher tells it, even for one process. Without one it asks MPI.
+
+    What happens: `ModuleNotFoundError: No module named 'mpi4py'` as soon as DeepSpeed starts. Where mpi4py is
+    installed the job runs, in one process and on one accelerator.
+
+    Fix: starts the line with `torchrun --nproc_per_node 1`; give more processes for more accelerators.
+
+    When to ignore: the script sets RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT itself, or starts its
+    own processes.
+    """
+    if run.launch is None or run.launch_file is None or run.deepspeed is None or not started_by(run, "python"):
+        return
+    if run.deepspeed_route not in ("trainer", "engine") or "RANK" in run.environment or run.launch.script is None:
+        return
+    text = run.launch_file.source.text
+    start = text.rfind("\n", 0, run.launch.span.start) + 1
+    head = text[start : max(run.launch.script.span.start, start)]
+    if _RANK_STARTERS.search(head) or any(plain(option.name) not in ("u", "m") for option in run.launch.options):
+        return
+    fix = None
+    words = re.search(r"python(?:3(?:\.\d+)?)?(?:[ \t]+-u)?[ \t]+$", head)
+    if words is not None and not run.launch.module:
+        span = Span(start + words.start(), start + len(head))
+        edit = Edit(span, "torchrun --nproc_per_node 1 ")
+        fix = Fix("start it with torchrun", ((run.launch_file, edit),), safe=False)
+    yield Finding(
+        at_line(run),
+        "DeepSpeed needs a launcher, also for one process; started with plain python it looks for MPI and stops",
+        "start it with torchrun, deepspeed or accelerate launch",
+        fix=fix,
+    )
+
+
+RULES = (
+    torchrun_without_address,
+    standalone_with_machines,
+    master_address_not_read,
+    old_torch_launcher,
+    deepspeed_without_launcher,
+)
