@@ -84,6 +84,7 @@ def live_bytes() -> int:
     """The storages of all tensors that the interpreter knows, and of their gradients."""
     import torch
 
+    gc.collect()  # what only cycles hold is gone at some time, and when is chance
     sizes: dict[int, int] = {}
     for item in gc.get_objects():
         if not issubclass(type(item), torch.Tensor) or item.layout is not torch.strided or item.is_meta:

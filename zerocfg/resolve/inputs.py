@@ -165,6 +165,8 @@ def _take_hardware(found: Inputs) -> None:
         accelerators_per_node=max(1, profile.accelerators_per_node),
         memory_gib=device.planning_gib if device else None,
         bf16=device.bf16 if device else None,
+        host_gib=profile.host.planning_gib if profile.host else None,
+        memlock=profile.host.memlock if profile.host and isinstance(profile.host.memlock, int) else None,
     )
     each = max(1, profile.accelerators_per_node)
     nodes = "1 node" if profile.nodes == 1 else f"{profile.nodes} nodes"
@@ -241,7 +243,12 @@ def take_memory(found: Inputs) -> None:
     if facts.parameters is None:
         return
     if run.model is not None:
-        run.model = replace(run.model, parameters=facts.parameters)
+        run.model = replace(
+            run.model,
+            parameters=facts.parameters,
+            largest_parameter=facts.largest_parameter,
+            all_trained=facts.trainable == facts.parameters,
+        )
     if run.hardware is None or profile is None:
         return
     effective = run.effective
@@ -257,3 +264,37 @@ def take_memory(found: Inputs) -> None:
         )
         states[stage] = model_states(facts, options).peak("device") / GIB
     run.hardware = replace(run.hardware, states_gib=states)
+    options_here = _options(run, profile.world_size)
+    if options_here is not None:
+        own = model_states(facts, options_here)
+        run.hardware = replace(
+            run.hardware,
+            resting_gib=own.at("device", "always") / GIB,
+            host_states_gib=own.at("host", "always") * profile.accelerators_per_node / GIB,
+        )
+
+
+def _options(run: Run, world_size: int) -> Options | None:
+    """What decides the memory of the run as it is configured; None where a part is not known or not possible."""
+    effective, prefix = run.effective, "zero_optimization."
+    half = effective.value("bf16.enabled") is True or effective.value("fp16.enabled") is True
+    given: dict[str, Any] = {
+        "offload_optimizer": effective.value(f"{prefix}offload_optimizer.device", "none"),
+        "offload_param": effective.value(f"{prefix}offload_param.device", "none"),
+        "gradient_accumulation_steps": effective.value("gradient_accumulation_steps", 1),
+    }
+    if UNKNOWN in given.values():
+        return None
+    for name in ("reduce_bucket_size", "sub_group_size"):
+        value = effective.value(prefix + name)
+        if isinstance(value, int) and value > 0:
+            given[name] = value
+    stage = effective.value(f"{prefix}stage")
+    if effective.value("engine") != "deepspeed" or not isinstance(stage, int):
+        return None
+    if not isinstance(given["gradient_accumulation_steps"], int):
+        given["gradient_accumulation_steps"] = 1
+    try:
+        return Options(stage, world_size, precision="bf16" if half else "fp32", **given)
+    except ValueError:
+        return None

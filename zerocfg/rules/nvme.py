@@ -259,7 +259,7 @@ def nvme_path_unused(run: Run) -> Iterator[Finding]:
         "init",
         {
             "engine.zero_config.offload_optimizer.fast_init": (True, False),
-            "memory.init.bytes_per_parameter": (23.9, 23.9),
+            "memory.init.bytes_per_parameter": (19.7, 19.7),
         },
     ),
     fixable=True,

@@ -97,6 +97,8 @@ def offload_not_pinned(run: Run) -> Iterator[Finding]:
     written = section(run, "zero_optimization", part)
     if run.deepspeed is None or written.get("device") not in ("cpu", "nvme"):
         return
+    if run.hardware is not None and run.hardware.memlock is not None:
+        return  # a limit is known: the author may well have chosen
     path = ("zero_optimization", part, "pin_memory")
     value = written.get("pin_memory")
     if value is False or (isinstance(value, str) and value.lower() in FALSE_WORDS):

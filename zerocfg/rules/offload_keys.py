@@ -145,7 +145,7 @@ _SWAPPING = {
         {
             "engine.zero_config.offload_param.buffer_count": (50, 5),
             "engine.zero_config.offload_param.buffer_size": (1, 100_000_000),
-            "memory.init.bytes_per_parameter": (23.9, 23.9),
+            "memory.init.bytes_per_parameter": (19.7, 19.7),
         },
     ),
     fixable=True,

@@ -136,11 +136,18 @@ class ModelSummary:
     hidden_size: int | None = None
     text_hidden_size: int | None = None
     max_hidden_sizes: int | None = None
+    largest_parameter: int | None = None
+    all_trained: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class HardwareSummary:
-    """What rules need of the hardware. ``states_gib`` maps a ZeRO stage to the GiB of states per accelerator."""
+    """What rules need of the hardware. ``states_gib`` maps a ZeRO stage to the GiB of states per accelerator.
+
+    ``resting_gib`` is what the states of the run, as it is configured, hold of each accelerator between two steps;
+    ``host_states_gib`` what they hold of the memory of a node (``host_gib``). ``memlock`` is how many bytes a process
+    may lock, None where it is not known or not limited.
+    """
 
     name: str
     nodes: int
@@ -148,6 +155,10 @@ class HardwareSummary:
     memory_gib: float | None
     bf16: bool | None = None
     states_gib: dict[int, float] = field(default_factory=dict)
+    resting_gib: float | None = None
+    host_states_gib: float | None = None
+    host_gib: float | None = None
+    memlock: int | None = None
 
     @property
     def accelerators(self) -> int:

@@ -1,0 +1,416 @@
+"""ZC8xx: values of training arguments that the Trainer refuses or reads in another way than they look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from zerocfg.catalog.schema import load_schema
+from zerocfg.catalog.suggest import closest
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.arguments import (
+    RECIPE,
+    drop_argument,
+    given,
+    key_of,
+    number,
+    reader,
+    set_argument,
+    under_deepspeed,
+    value,
+    word,
+    written,
+)
+from zerocfg.rules.effects import edited, recipe_data
+from zerocfg.rules.proof import crashes, shows
+from zerocfg.run.model import Run
+from zerocfg.source.edit import delete_entry, rename_key
+
+
+def _recipe(text: str, consumer: str = "transformers") -> Example:
+    return Example({"recipe.yaml": RECIPE + text}, consumer=consumer)
+
+
+@rule(
+    "ZC810",
+    "workers-needed",
+    Severity.ERROR,
+    bad=(
+        _recipe("dataloader_prefetch_factor: 2\n"),
+        Example(
+            {"recipe.yaml": RECIPE + "dataloader_persistent_workers: true\n"},
+            consumer="transformers",
+            proof=crashes("init", "persistent_workers option needs num_workers > 0"),
+        ),
+    ),
+    good=_recipe("dataloader_num_workers: 2\ndataloader_prefetch_factor: 2\ndataloader_persistent_workers: true\n"),
+    proof=crashes("arguments", "--dataloader_prefetch_factor can only be set when data is loaded in a different"),
+    fixable=True,
+    references=("transformers/training_args.py@5.23.0",),
+)
+def workers_needed(run: Run) -> Iterator[Finding]:
+    """Settings of data loading processes, with none of them.
+
+    `dataloader_num_workers` is 0 where nobody writes it: the training process loads the data itself, has nobody to
+    prefetch for it, and the job stops; for persistent workers only after the model was loaded.
+
+    What happens: `ValueError: --dataloader_prefetch_factor can only be set when data is loaded in a different process`
+    and `ValueError: persistent_workers option needs num_workers > 0`.
+
+    Fix: removes the setting, which leaves loading as it is; unsafe, because workers may have been wanted.
+    """
+    if reader(run) is None or number(run, "dataloader_num_workers", 0) != 0:
+        return
+    for name in ("dataloader_prefetch_factor", "dataloader_persistent_workers"):
+        setting = value(run, name)
+        if setting is not True and (number(run, name) is None):
+            continue
+        location, related = written(run, name, "dataloader_num_workers")
+        yield Finding(
+            location,
+            f"`{name}` needs `dataloader_num_workers` above 0, which is 0 here; the training stops at it",
+            "write dataloader_num_workers, or remove this",
+            related,
+            drop_argument(run, name, f"remove {name}"),
+        )
+
+
+_WORDS = ("lr_scheduler_type", "optim", "eval_strategy", "save_strategy", "logging_strategy", "hub_strategy")
+
+
+@rule(
+    "ZC811",
+    "argument-word-unknown",
+    Severity.ERROR,
+    bad=(
+        _recipe("lr_scheduler_type: cosin\n"),
+        Example(
+            {"recipe.yaml": RECIPE + "report_to: tensorbord\n"},
+            consumer="transformers",
+            proof=crashes("arguments", "tensorbord is not supported, only"),
+        ),
+    ),
+    good=_recipe("lr_scheduler_type: cosine\noptim: adamw_torch\nreport_to: none\n"),
+    proof=crashes("arguments", "cosin is not a valid SchedulerType"),
+    fixable=True,
+    references=("transformers/training_args.py@5.23.0",),
+)
+def argument_word_unknown(run: Run) -> Iterator[Finding]:
+    """A word that a training argument does not have.
+
+    Names of schedules, optimizers, strategies and trackers are exact, in small letters. The job stops before anything
+    is loaded, on every process.
+
+    What happens: `ValueError: cosin is not a valid SchedulerType, please select one of ['linear', 'cosine', ...]`; a
+    tracker is refused when the Trainer is built: `tensorbord is not supported, only azure_ml, ...`.
+
+    Fix: writes the nearest known word, where one is near.
+    """
+    if reader(run) is None:
+        return
+    for name in _WORDS:
+        key = key_of(run, name)
+        known = [str(item) for item in key.raw.get("enum", ())] if key is not None else []
+        written_word = word(run, name)
+        if written_word is None or not known or written_word in known:
+            continue
+        yield _unknown_word(run, name, written_word, known, given(run, name) is not None)
+    trackers = value(run, "report_to")
+    for tracker in trackers if isinstance(trackers, list) else [trackers]:
+        if isinstance(tracker, str) and tracker not in _TRACKERS:
+            yield _unknown_word(run, "report_to", tracker, _TRACKERS, not isinstance(trackers, list))
+
+
+_TRACKERS = (
+    "none all azure_ml comet_ml mlflow neptune tensorboard trackio wandb codecarbon clearml dagshub flyte dvclive "
+    "swanlab kubeflow".split()
+)
+
+
+def _unknown_word(run: Run, name: str, wrong: str, known: list[str], single: bool) -> Finding:
+    near = closest(wrong, known)
+    location, related = written(run, name, where="value")
+    return Finding(
+        location,
+        f"`{name}` knows no `{wrong}`; the training stops at it",
+        f"write {near}" if near else "write one of " + ", ".join(known[:12]),
+        related,
+        set_argument(run, name, near, f"write {near}", safe=True) if near and single else None,
+    )
+
+
+_LOWEST: dict[str, tuple[float, str]] = {
+    "per_device_train_batch_size": (1, "batch_size should be a positive integer value"),
+    "per_device_eval_batch_size": (1, ""),
+    "gradient_accumulation_steps": (1, ""),
+    "dataloader_num_workers": (0, ""),
+    "warmup_steps": (0, ""),
+    "torch_empty_cache_steps": (1, ""),
+    "learning_rate": (0, ""),
+    "adam_epsilon": (0, ""),
+    "neftune_noise_alpha": (0, ""),
+    "seed": (0, ""),
+}
+
+
+@rule(
+    "ZC812",
+    "argument-out-of-range",
+    Severity.ERROR,
+    bad=(
+        _recipe("warmup_steps: -1\n"),
+        Example(
+            {"recipe.yaml": "output_dir: out\nper_device_train_batch_size: 0\nmax_steps: 2\n"},
+            consumer="transformers",
+            proof=crashes("init", "batch_size should be a positive integer value, but got batch_size=0"),
+        ),
+        Example(
+            {"recipe.yaml": RECIPE + "gradient_accumulation_steps: 0\n"},
+            consumer="transformers",
+            proof=crashes("init", "ZeroDivisionError"),
+        ),
+        Example(
+            {"recipe.yaml": RECIPE + "dataloader_num_workers: -1\n"},
+            consumer="transformers",
+            proof=crashes("init", "num_workers option should be non-negative"),
+        ),
+        Example(
+            {"recipe.yaml": RECIPE + "torch_empty_cache_steps: 0\n"},
+            consumer="transformers",
+            proof=crashes("arguments", "`torch_empty_cache_steps` must be an integer bigger than 0"),
+        ),
+        Example(
+            {"recipe.yaml": RECIPE + "learning_rate: -1.0e-4\n"},
+            consumer="transformers",
+            proof=crashes("init", "Invalid learning rate"),
+        ),
+        Example(
+            {"recipe.yaml": RECIPE + "adam_epsilon: -1.0e-8\n"},
+            consumer="transformers",
+            proof=crashes("init", "Invalid epsilon value"),
+        ),
+        Example(
+            {"recipe.yaml": RECIPE + "neftune_noise_alpha: -5.0\n"},
+            consumer="transformers",
+            proof=crashes("step", "uniform_ expects to return"),
+        ),
+        Example(
+            {"recipe.yaml": RECIPE + "seed: -1\n"},
+            consumer="transformers",
+            proof=crashes("arguments", "Seed must be between 0 and"),
+        ),
+    ),
+    good=_recipe("warmup_steps: 0\ngradient_accumulation_steps: 1\nlearning_rate: 1.0e-4\n"),
+    proof=crashes("arguments", "Expected value warmup_steps >= 0"),
+    fixable=True,
+    references=("transformers/training_args.py@5.23.0",),
+)
+def argument_out_of_range(run: Run) -> Iterator[Finding]:
+    """A training argument below the least value that works.
+
+    Only a few arguments are checked when they are parsed. The others stop the job later, some after the model was
+    loaded onto every accelerator, with an error that does not name them.
+
+    What happens: `ValueError: Got warmup_steps = -1, Expected value warmup_steps >= 0`; `ValueError: batch_size should
+    be a positive integer value, but got batch_size=0`; `ZeroDivisionError: integer division or modulo by zero` for
+    `gradient_accumulation_steps: 0`; `ValueError: Invalid learning rate: -0.0001`.
+
+    Fix: writes the least value, or takes the minus sign away from a rate. A number is chosen, so it is unsafe.
+    """
+    if reader(run) is None:
+        return
+    for name, (lowest, _) in _LOWEST.items():
+        size = number(run, name)
+        if size is None or size >= lowest or given(run, name) is None:
+            continue
+        if under_deepspeed(run) and name in ("per_device_train_batch_size", "gradient_accumulation_steps"):
+            continue  # DeepSpeed stops at it first, and ZC204 says so
+        location, related = written(run, name, where="value")
+        plain = name in ("learning_rate", "adam_epsilon", "neftune_noise_alpha")
+        text = repr(abs(float(size))) if plain else f"{lowest:g}"
+        if "e" in text and "." not in text:
+            text = text.replace("e", ".0e")
+        yield Finding(
+            location,
+            f"`{name}: {size:g}` is below {lowest:g}; the training stops at it",
+            f"write {text}",
+            related,
+            set_argument(run, name, text, f"write {text}"),
+        )
+
+
+@rule(
+    "ZC813",
+    "accelerator-config-key-unknown",
+    Severity.ERROR,
+    bad=_recipe("accelerator_config: {split_batch: true, even_batches: true}\n"),
+    good=_recipe("accelerator_config: {split_batches: false, even_batches: true}\n"),
+    proof=crashes("arguments", "unexpected keyword argument 'split_batch'"),
+    fixable=True,
+    references=("transformers/trainer_pt_utils.py@5.23.0",),
+)
+def accelerator_config_key_unknown(run: Run) -> Iterator[Finding]:
+    """A key of `accelerator_config` that the Trainer does not know.
+
+    The section takes a handful of names. Settings of the launcher (`mixed_precision`, `num_processes`) do not belong
+    here; the job stops at them while it reads its arguments.
+
+    What happens: `TypeError: AcceleratorConfig.__init__() got an unexpected keyword argument 'split_batch'`.
+
+    Fix: renames the key where a known one is near; removes it otherwise, which is unsafe.
+    """
+    section = recipe_data(run).get("accelerator_config")
+    if reader(run) is None or not isinstance(section, dict) or run.recipe is None:
+        return
+    schema = load_schema("training-arguments")
+    key = schema.root.names.get("accelerator_config")
+    inner = key.section(schema) if key is not None else None
+    for name in section:
+        if inner is None or str(name) in inner.names:
+            continue
+        near = closest(str(name), [known for known in inner.names if known not in section])
+        path = ("accelerator_config", str(name))
+        fix = (
+            edited(rename_key, run.recipe, path, near, why=f"write {near}", safe=True)
+            if near
+            else edited(delete_entry, run.recipe, path, why="remove the key", safe=False)
+        )
+        yield Finding(
+            Location(run.recipe, path, "key"),
+            f"`accelerator_config` has no `{name}`; TrainingArguments stop at it",
+            f"write {near}" if near else "it takes " + ", ".join(inner.names),
+            fix=fix,
+        )
+
+
+@rule(
+    "ZC814",
+    "compiled-all-the-same",
+    Severity.ERROR,
+    bad=_recipe("torch_compile: false\ntorch_compile_backend: inductor\n"),
+    good=_recipe("torch_compile: false\n"),
+    proof=shows("arguments", {"args.torch_compile": (True, False)}),
+    fixable=True,
+    references=("transformers/training_args.py@5.23.0",),
+)
+def compiled_all_the_same(run: Run) -> Iterator[Finding]:
+    """`torch_compile: false` beside a mode or backend, which switches compilation on again.
+
+    Somebody turned compilation off, to find a bug or because it does not work with his engine, and left the backend
+    in place. The model is compiled all the same.
+
+    What happens: TrainingArguments set `torch_compile` to true when `torch_compile_backend` or `torch_compile_mode` is
+    written. Nothing is said.
+
+    Fix: removes mode and backend, so that false holds.
+
+    When to ignore: the model is meant to be compiled; then write `torch_compile: true`.
+    """
+    if reader(run) is None or value(run, "torch_compile") is not False or run.recipe is None:
+        return
+    names = [name for name in ("torch_compile_backend", "torch_compile_mode") if word(run, name)]
+    if not names:
+        return
+    location, related = written(run, "torch_compile", *names)
+    fixes = [drop_argument(run, name, "") for name in names]
+    edits = tuple(edit for fix in fixes if fix is not None for edit in fix.edits)
+    yield Finding(
+        location,
+        f"`torch_compile: false`, but `{names[0]}` is written, which turns compilation on again",
+        "remove " + " and ".join(names),
+        related,
+        Fix("remove " + " and ".join(names), edits) if all(fixes) else None,
+    )
+
+
+@rule(
+    "ZC815",
+    "checkpointing-two-names",
+    Severity.ERROR,
+    bad=_recipe("gradient_checkpointing: true\nactivation_checkpointing: false\n"),
+    good=_recipe("activation_checkpointing: true\n"),
+    proof=shows("arguments", {"args.activation_checkpointing": (False, True)}),
+    fixable=True,
+    references=("transformers/training_args.py@5.23.0",),
+)
+def checkpointing_two_names(run: Run) -> Iterator[Finding]:
+    """Activation checkpointing switched on under one of its names and off under the other.
+
+    `gradient_checkpointing` is the old name of `activation_checkpointing`. When both are written the new one counts
+    and the old one is dropped, so memory is not what the old line promises.
+
+    What happens: `gradient_checkpointing` takes the value of `activation_checkpointing`; nothing is said.
+
+    Fix: keeps the new name alone and switches it on, which needs less memory and more time; a choice, so it is unsafe.
+
+    When to ignore: never for long; the old name goes away in transformers 6.
+    """
+    old, new = value(run, "gradient_checkpointing"), value(run, "activation_checkpointing")
+    if reader(run) is None or not isinstance(old, bool) or not isinstance(new, bool) or old is new:
+        return
+    location, related = written(run, "gradient_checkpointing", "activation_checkpointing")
+    fixes = [drop_argument(run, "gradient_checkpointing", "")]
+    fixes += [] if new else [set_argument(run, "activation_checkpointing", "true", "")]
+    edits = tuple(edit for fix in fixes if fix is not None for edit in fix.edits)
+    yield Finding(
+        location,
+        f"`gradient_checkpointing: {_yaml(old)}` is not used: `activation_checkpointing: {_yaml(new)}` is the same "
+        "setting under its new name, and it counts",
+        "keep one of the two",
+        related,
+        Fix("switch it on under the new name alone", edits, safe=False) if all(fixes) else None,
+    )
+
+
+def _yaml(value: Any) -> str:
+    return str(value).lower()
+
+
+@rule(
+    "ZC816",
+    "checkpointing-options-unused",
+    Severity.WARNING,
+    bad=_recipe("gradient_checkpointing_kwargs: {use_reentrant: false}\n"),
+    good=_recipe("gradient_checkpointing: true\ngradient_checkpointing_kwargs: {use_reentrant: false}\n"),
+    proof=shows("arguments", {"args.activation_checkpointing": (False, True)}),
+    consumers={"transformers"},
+    fixable=True,
+    references=("transformers/training_args.py@5.23.0",),
+)
+def checkpointing_options_unused(run: Run) -> Iterator[Finding]:
+    """Options of activation checkpointing without the switch that turns it on.
+
+    The options look as if checkpointing were on. It is off by default in TrainingArguments, so every activation is
+    kept and the first long batch may not fit. (TRL's trainers switch it on by themselves.)
+
+    What happens: `gradient_checkpointing` stays false and the options are not used; nothing is said.
+
+    Fix: writes `gradient_checkpointing: true`. It trades time for memory, so it is unsafe.
+
+    When to ignore: the script calls `model.gradient_checkpointing_enable()` itself.
+    """
+    if reader(run) != "transformers":
+        return
+    names = [name for name in ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs") if value(run, name)]
+    switches = ("gradient_checkpointing", "activation_checkpointing")
+    if not names or any(given(run, name) is not None for name in switches):
+        return
+    location, related = written(run, names[0])
+    yield Finding(
+        location,
+        f"`{names[0]}` has no effect: checkpointing is off unless `{names[0].removesuffix('_kwargs')}` is true",
+        f"write `{names[0].removesuffix('_kwargs')}: true`, or remove this",
+        related,
+        set_argument(run, names[0].removesuffix("_kwargs"), "true", "switch checkpointing on", after=names[0]),
+    )
+
+
+RULES = (
+    workers_needed,
+    argument_word_unknown,
+    argument_out_of_range,
+    accelerator_config_key_unknown,
+    compiled_all_the_same,
+    checkpointing_two_names,
+    checkpointing_options_unused,
+)
