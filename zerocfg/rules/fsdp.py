@@ -1,4 +1,5 @@
-"""ZC6xx: FSDP, and sections of an engine that is not the one chosen."""
+"""ZC6xx: the keys of `fsdp_config`, and sections of an engine that is not the one chosen. See also
+:mod:`fsdp_wrapping` and :mod:`fsdp_training`."""
 
 from __future__ import annotations
 
@@ -6,19 +7,41 @@ from collections.abc import Iterator
 from typing import Any
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
-from zerocfg.rules.effects import TRAINERS, accelerate_section, anchor, effective, failures, ignored, told
-from zerocfg.rules.proof import cited, crashes, shows
-from zerocfg.run.model import Run, SourceFile
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.effects import (
+    TRAINERS,
+    accelerate_data,
+    accelerate_section,
+    anchor,
+    edited,
+    effective,
+    failures,
+    ignored,
+    recipe_data,
+    told,
+)
+from zerocfg.rules.proof import crashes, shows
+from zerocfg.run.model import UNKNOWN, Run, SourceFile
+from zerocfg.source.edit import delete_entry, rename_key, replace_value
 from zerocfg.source.node import Path
 
-_STRATEGIES = ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2")
+KEEPS = ("SHARD_GRAD_OP", "HYBRID_SHARD_ZERO2", "2", "5")
+"""Strategies that keep the parameters gathered after the forward pass."""
 _BOOL_WORDS = ("y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off", "0")
-_YAML = "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_version: %s\n"
+WRAPPED = (
+    "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_version: %s\n"
+    "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+)
+"""A sound accelerate config of FSDP; other keys of `fsdp_config` may follow."""
+
+
+def accelerate_example(version: int, keys: str, **more: Any) -> Example:
+    """A run of an own accelerate loop with these keys in `fsdp_config`, which wraps decoder layers."""
+    return Example({"accelerate.yaml": WRAPPED % version + keys}, consumer="accelerate", **more)
 
 
 def fsdp_key(run: Run, name: str) -> tuple[SourceFile, Path, Any] | None:
-    """A key of `fsdp_config`, with or without its prefix: (file, path, value)."""
+    """A key of `fsdp_config` of the accelerate config, with or without its prefix: (file, path, value)."""
     written = accelerate_section(run, "fsdp_config")
     for spelling in (f"fsdp_{name}", name):
         if spelling in written and run.accelerate is not None:
@@ -26,10 +49,27 @@ def fsdp_key(run: Run, name: str) -> tuple[SourceFile, Path, Any] | None:
     return None
 
 
+def fsdp_argument(run: Run) -> Any:
+    """The training argument `fsdp`, None where nothing says anything; it makes the plugin anew from `fsdp_config`."""
+    if run.consumer not in TRAINERS:
+        return None
+    if "fsdp" in run.arguments:
+        value = run.arguments["fsdp"].value
+        return True if value is None else value
+    return recipe_data(run).get("fsdp")
+
+
 def fsdp_version(run: Run) -> str | None:
-    """ "1" or "2" when the job runs under FSDP through accelerate's launcher, else None."""
+    """ "1" or "2" when the job runs under FSDP as accelerate's launcher is told, else None."""
+    if fsdp_argument(run) or fsdp_argument(run) is UNKNOWN:
+        return None
     setting = run.effective.environment.get("FSDP_VERSION")
     return str(setting.value) if setting is not None and str(setting.value) in ("1", "2") else None
+
+
+def on(value: Any) -> bool:
+    """Whether a value of the accelerate config switches something on."""
+    return str(value).lower() in ("y", "yes", "t", "true", "on", "1")
 
 
 def _is_default(value: Any) -> bool:
@@ -41,19 +81,41 @@ def _is_default(value: Any) -> bool:
     "ZC601",
     "fsdp-loading-without-sync",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": _YAML % 1 + "  fsdp_sync_module_states: false\n"}, consumer="accelerate"),
-    good=Example({"accelerate.yaml": _YAML % 1 + "  fsdp_sync_module_states: true\n"}, consumer="accelerate"),
+    bad=(
+        accelerate_example(1, "  fsdp_sync_module_states: false\n"),
+        accelerate_example(2, "  fsdp_sync_module_states: false\n"),
+    ),
+    good=(
+        accelerate_example(1, "  fsdp_sync_module_states: true\n"),
+        accelerate_example(1, "  fsdp_sync_module_states: false\n  fsdp_cpu_ram_efficient_loading: false\n"),
+    ),
     proof=crashes("launch", "set `--fsdp_sync_module_states` to `True`"),
+    fixable=True,
+    references=("accelerate/utils/launch.py@1.15.0",),
 )
 def fsdp_loading_without_sync(run: Run) -> Iterator[Finding]:
     """Only the first process loads the weights, and the others are not sent them.
 
-    What happens: with `fsdp_cpu_ram_efficient_loading`, which the launcher turns on by itself, and
-    `fsdp_sync_module_states: false` the launcher stops: `ValueError: When using --fsdp_cpu_ram_efficient_loading
-    set --fsdp_sync_module_states to True`.
+    The two keys contradict each other: with efficient loading all processes but the first start with empty weights,
+    and without synchronisation they would keep them. The launcher turns efficient loading on by itself, so that one
+    key is enough for the contradiction.
+
+    What happens: the launcher stops before a process is started: `ValueError: When using
+    --fsdp_cpu_ram_efficient_loading set --fsdp_sync_module_states to True`. It looks at these keys under FSDP 2 too,
+    where `fsdp_sync_module_states` means nothing.
+
+    Fix: under FSDP 2 the meaningless key is removed. Under FSDP 1 true is written; that is a choice, because
+    `fsdp_cpu_ram_efficient_loading: false` would be another way out.
     """
     for failure in failures(run, "ZC601"):
-        yield told(run, failure, "write true, or switch fsdp_cpu_ram_efficient_loading off as well")
+        found = told(run, failure, "write true, or switch fsdp_cpu_ram_efficient_loading off as well")
+        key = fsdp_key(run, "sync_module_states")
+        written = fsdp_key(run, "version")
+        if key is not None and written is not None and str(written[2]) == "2":
+            found.fix = edited(delete_entry, key[0], key[1], why="remove the key, which FSDP 2 does not need")
+        elif key is not None:
+            found.fix = edited(replace_value, key[0], key[1], "true", why="write true", safe=False)
+        yield found
 
 
 @rule(
@@ -61,30 +123,39 @@ def fsdp_loading_without_sync(run: Run) -> Iterator[Finding]:
     "fsdp-key-of-other-version",
     Severity.ERROR,
     bad=(
-        Example(
-            {"accelerate.yaml": _YAML % 1 + "  fsdp_reshard_after_forward: SHARD_GRAD_OP\n"},
-            consumer="accelerate",
-        ),
-        Example(
-            {"accelerate.yaml": _YAML % 2 + "  fsdp_sharding_strategy: SHARD_GRAD_OP\n"},
-            consumer="accelerate",
+        accelerate_example(1, "  fsdp_reshard_after_forward: SHARD_GRAD_OP\n"),
+        accelerate_example(
+            2,
+            "  fsdp_sharding_strategy: SHARD_GRAD_OP\n",
+            proof=shows("arguments", {"plugin.reshard_after_forward": (True, False)}),
         ),
     ),
     good=(
-        Example(
-            {"accelerate.yaml": _YAML % 1 + "  fsdp_sharding_strategy: SHARD_GRAD_OP\n"},
-            consumer="accelerate",
+        accelerate_example(1, "  fsdp_sharding_strategy: SHARD_GRAD_OP\n"),
+        accelerate_example(
+            2,
+            "  fsdp_reshard_after_forward: false\n",
+            proof=shows("arguments", {"plugin.reshard_after_forward": (True, False)}),
         ),
-        Example({"accelerate.yaml": _YAML % 2 + "  fsdp_reshard_after_forward: false\n"}, consumer="accelerate"),
     ),
-    proof=cited("accelerate/utils/dataclasses.py@1.15.0"),
+    proof=shows("arguments", {"plugin.sharding_strategy": ("FULL_SHARD", "SHARD_GRAD_OP")}),
+    fixable=True,
+    references=("accelerate/utils/dataclasses.py@1.15.0",),
 )
 def fsdp_key_of_other_version(run: Run) -> Iterator[Finding]:
     """How FSDP shards is written under the key of the other FSDP version.
 
+    The strategy decides between memory and speed, and the one that runs is not the one that was chosen: a model that
+    was meant to keep its parameters gathered gathers them again in each backward pass.
+
     What happens: FSDP 1 reads `fsdp_sharding_strategy` and never `fsdp_reshard_after_forward` (although `accelerate
-    config` writes the strategy there); FSDP 2 the other way round. The value is dropped and everything is sharded
-    as in FULL_SHARD.
+    config` writes the strategy there); FSDP 2 the other way round. The value is dropped without a word and everything
+    is sharded as in FULL_SHARD.
+
+    Fix: the value moves to the key that is read, in that key's words: SHARD_GRAD_OP is false for FSDP 2, FULL_SHARD
+    true. HYBRID_SHARD and NO_SHARD have no such word, they are left to you.
+
+    When to ignore: never; remove the key where FULL_SHARD is what you want.
     """
     version = fsdp_version(run)
     dead, alive = {
@@ -99,32 +170,73 @@ def fsdp_key_of_other_version(run: Run) -> Iterator[Finding]:
         Location(file, path),
         f"FSDP {version} never reads `{path[-1]}`: {show(value)} is dropped and everything is sharded as in FULL_SHARD",
         f"write `fsdp_{alive}`",
+        fix=_moved(file, path, f"fsdp_{alive}", _other_word(value, version)),
     )
+
+
+def _other_word(value: Any, version: str | None) -> str | None:
+    """The value in the words of the other key, None where it has none."""
+    text = str(value).upper()
+    if version == "2":
+        return "false" if text in ("SHARD_GRAD_OP", "2") else None
+    if value is False or text == "FALSE":
+        return "SHARD_GRAD_OP"
+    known = ("SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2")
+    return str(value) if text in known else None
+
+
+def _moved(file: SourceFile, path: Path, key: str, value: str | None) -> Fix | None:
+    """A fix that gives an entry another name and another value."""
+    if file.document is None or value is None:
+        return None
+    try:
+        edits = rename_key(file.document, path, key) + replace_value(file.document, path, value)
+    except ValueError:
+        return None
+    return Fix(f"write {key}: {value}", tuple((file, edit) for edit in edits))
 
 
 @rule(
     "ZC603",
     "fsdp2-strategy-name",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": _YAML % 2 + "  fsdp_reshard_after_forward: FULL_SHARD\n"}, consumer="accelerate"),
-    good=Example({"accelerate.yaml": _YAML % 2 + "  fsdp_reshard_after_forward: true\n"}, consumer="accelerate"),
+    bad=accelerate_example(2, "  fsdp_reshard_after_forward: FULL_SHARD\n"),
+    good=accelerate_example(2, "  fsdp_reshard_after_forward: true\n"),
     proof=crashes("arguments", "invalid truth value full_shard"),
+    fixable=True,
+    references=("accelerate/utils/dataclasses.py@1.15.0",),
 )
 def fsdp2_strategy_name(run: Run) -> Iterator[Finding]:
     """`fsdp_reshard_after_forward` holds the name of a strategy under FSDP 2.
 
-    What happens: FSDP 2 wants true or false there: `ValueError: invalid truth value full_shard`, in every process.
+    FSDP 1 has five strategies; of them FSDP 2 keeps one question, whether parameters are sharded again after the
+    forward pass. A config that was carried over from FSDP 1 still answers with a name.
+
+    What happens: `ValueError: invalid truth value full_shard`, in every process, when the Accelerator is made.
+
+    Fix: FULL_SHARD becomes true and SHARD_GRAD_OP false, which is what they mean. For HYBRID_SHARD (true) and
+    NO_SHARD (false) this is a choice: FSDP 2 replicates with `parallelism_config` instead, and always shards.
     """
     found = fsdp_key(run, "reshard_after_forward")
     if fsdp_version(run) != "2" or found is None or str(found[2]).lower() in _BOOL_WORDS:
         return
     file, path, value = found
-    keeps = str(value).upper() in ("SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD_ZERO2")
+    keeps = str(value).upper() in (*KEEPS, "NO_SHARD")
+    word = "false" if keeps else "true"
+    same = str(value).upper() in ("FULL_SHARD", "SHARD_GRAD_OP")
     yield Finding(
         Location(file, path, "value"),
         f"FSDP 2 reads `{path[-1]}` as true or false; {show(value)} stops every process",
-        f"write {'false' if keeps else 'true'}",
+        f"write {word}",
+        fix=edited(replace_value, file, path, word, why=f"write {word}", safe=same),
     )
+
+
+_NAMES = {
+    "deepspeed_config": "DEEPSPEED",
+    "fsdp_config": "FSDP",
+    "megatron_lm_config": "MEGATRON_LM",
+}
 
 
 @rule(
@@ -132,23 +244,30 @@ def fsdp2_strategy_name(run: Run) -> Iterator[Finding]:
     "section-of-another-engine",
     Severity.ERROR,
     bad=Example(
-        {"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 3\n"},
+        {"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"},
         consumer="accelerate",
     ),
     good=Example(
-        {
-            "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\n"
-            "deepspeed_config:\n  zero_stage: 3\n  zero3_save_16bit_model: true\n"
-        },
+        {"accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"},
         consumer="accelerate",
     ),
     proof=shows("launch", {"env.ACCELERATE_USE_DEEPSPEED": ("<absent>", "true")}),
+    fixable=True,
+    references=("accelerate/commands/launch.py@1.15.0",),
 )
 def section_of_another_engine(run: Run) -> Iterator[Finding]:
     """`deepspeed_config`, `fsdp_config` or `megatron_lm_config` under another `distributed_type`.
 
+    The file looks as if the model were sharded, and every process holds all of it: the job runs out of memory, or
+    takes several times what was planned for.
+
     What happens: the section is read and exported to nobody. `deepspeed_config` under MULTI_GPU trains with plain
     data parallelism: the whole model, gradients and optimizer in every process, without a word.
+
+    Fix: where the chosen type has its own section too, the other one is removed. Where it has none,
+    `distributed_type` is changed to the section's engine; that is a choice.
+
+    When to ignore: the file is a template, and `distributed_type` comes from elsewhere.
     """
     for item in ignored(run, "ZC604"):
         engine = effective(run, "engine")
@@ -159,112 +278,55 @@ def section_of_another_engine(run: Run) -> Iterator[Finding]:
             f"{item.message}: the job runs" + (f" with {used}" if used else " without it"),
             "correct `distributed_type`, or remove the section",
             related + ([Location(run.accelerate, ("distributed_type",))] if run.accelerate else []),
+            fix=_right_engine(run, str(location.path[0]) if location.path else ""),
         )
 
 
-@rule(
-    "ZC605",
-    "fsdp-layer-names-as-list",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "accelerate.yaml": _YAML % 1 + "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
-            "  fsdp_transformer_layer_cls_to_wrap:\n  - LlamaDecoderLayer\n"
-        },
-        consumer="accelerate",
-    ),
-    good=Example(
-        {
-            "accelerate.yaml": _YAML % 1 + "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
-            "  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer\n"
-        },
-        consumer="accelerate",
-    ),
-    proof=shows("launch", {"env.FSDP_TRANSFORMER_CLS_TO_WRAP": ("['LlamaDecoderLayer']", "LlamaDecoderLayer")}),
-)
-def fsdp_layer_names_as_list(run: Run) -> Iterator[Finding]:
-    """The layer classes to wrap are written as a list, or with spaces.
-
-    What happens: the value becomes a text that is split at commas. A list turns into names like
-    `['LlamaDecoderLayer']`, and a space after a comma becomes part of the name: `Could not find the transformer
-    layer class to wrap in the model`.
-    """
-    found = fsdp_key(run, "transformer_layer_cls_to_wrap")
-    if found is None or fsdp_version(run) is None:
-        return
-    file, path, value = found
-    if isinstance(value, list):
-        names = ",".join(str(part) for part in value)
-    elif isinstance(value, str) and ", " in value:
-        names = ",".join(part.strip() for part in value.split(","))
-    else:
-        return
-    yield Finding(
-        Location(file, path),
-        f"`{path[-1]}` becomes the text {show(str(value))}, which no layer class is called; wrapping stops at it",
-        f"write {names}",
-    )
+def _right_engine(run: Run, unused: str) -> Fix | None:
+    data = accelerate_data(run)
+    kind = data.get("distributed_type")
+    if unused not in _NAMES or not isinstance(data.get(unused), dict):
+        return None
+    own = next((section for section, name in _NAMES.items() if name == kind), None)
+    if own is not None and data.get(own):
+        return edited(delete_entry, run.accelerate, (unused,), why="remove the section that is not used")
+    others = [name for name in _NAMES if name != unused and data.get(name)]
+    if others or not isinstance(kind, str):
+        return None
+    name = _NAMES[unused]
+    return edited(replace_value, run.accelerate, ("distributed_type",), name, why=f"choose {name}", safe=False)
 
 
 @rule(
     "ZC606",
     "fsdp-local-state",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": _YAML % 2 + "  fsdp_state_dict_type: LOCAL_STATE_DICT\n"}, consumer="accelerate"),
-    good=Example({"accelerate.yaml": _YAML % 2 + "  fsdp_state_dict_type: FULL_STATE_DICT\n"}, consumer="accelerate"),
+    bad=accelerate_example(2, "  fsdp_state_dict_type: LOCAL_STATE_DICT\n"),
+    good=accelerate_example(2, "  fsdp_state_dict_type: FULL_STATE_DICT\n"),
     proof=crashes("arguments", "LOCAL_STATE_DICT"),
+    fixable=True,
+    references=("accelerate/utils/dataclasses.py@1.15.0",),
 )
 def fsdp_local_state(run: Run) -> Iterator[Finding]:
     """`LOCAL_STATE_DICT` under FSDP 2.
 
-    What happens: FSDP 2 knows full and sharded states only; a ValueError in every process.
+    FSDP 1 could save each process's flat shard as it was; FSDP 2 has no flat shards, and `accelerate to-fsdp2` leaves
+    the word standing.
+
+    What happens: `ValueError: FSDP2 does not support LOCAL_STATE_DICT`, in every process, when the Accelerator is
+    made.
+
+    Fix: SHARDED_STATE_DICT is written, which also saves shards, and with the Trainer, which then saves no model,
+    FULL_STATE_DICT; that is a choice.
     """
     found = fsdp_key(run, "state_dict_type")
     if fsdp_version(run) == "2" and found is not None and str(found[2]).upper() == "LOCAL_STATE_DICT":
+        word = "FULL_STATE_DICT" if run.consumer in TRAINERS else "SHARDED_STATE_DICT"
         yield Finding(
             Location(found[0], found[1], "value"),
             "FSDP 2 knows no LOCAL_STATE_DICT; every process stops",
             "write SHARDED_STATE_DICT or FULL_STATE_DICT",
-        )
-
-
-@rule(
-    "ZC607",
-    "fsdp-sharded-weights",
-    Severity.WARNING,
-    bad=Example(
-        {
-            "accelerate.yaml": _YAML % 1 + "  fsdp_state_dict_type: SHARDED_STATE_DICT\n",
-            "recipe.yaml": "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n",
-            "train.sh": "accelerate launch --config_file accelerate.yaml train.py --config recipe.yaml\n",
-        },
-        consumer="transformers",
-    ),
-    good=Example(
-        {
-            "accelerate.yaml": _YAML % 1 + "  fsdp_state_dict_type: FULL_STATE_DICT\n",
-            "recipe.yaml": "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n",
-            "train.sh": "accelerate launch --config_file accelerate.yaml train.py --config recipe.yaml\n",
-        },
-        consumer="transformers",
-    ),
-    proof=cited("transformers/trainer.py@5.23.0"),
-    consumers=TRAINERS,
-)
-def fsdp_sharded_weights(run: Run) -> Iterator[Finding]:
-    """The Trainer saves FSDP weights as shards only.
-
-    What happens: with SHARDED_STATE_DICT `save_model()` writes no `model.safetensors`; the checkpoints hold
-    distributed shards, which `accelerate merge-weights` turns into one file.
-
-    When to ignore: the merge is part of your pipeline.
-    """
-    found = fsdp_key(run, "state_dict_type")
-    if fsdp_version(run) is not None and found is not None and str(found[2]).upper() == "SHARDED_STATE_DICT":
-        yield Finding(
-            Location(found[0], found[1], "value"),
-            "with SHARDED_STATE_DICT the Trainer writes shards but no model.safetensors",
-            "write FULL_STATE_DICT, or run `accelerate merge-weights` afterwards",
+            fix=edited(replace_value, found[0], found[1], word, why=f"write {word}", safe=False),
         )
 
 
@@ -273,7 +335,5 @@ RULES = (
     fsdp_key_of_other_version,
     fsdp2_strategy_name,
     section_of_another_engine,
-    fsdp_layer_names_as_list,
     fsdp_local_state,
-    fsdp_sharded_weights,
 )
