@@ -7,7 +7,7 @@ from typing import Any
 
 from zerocfg.rules.api import Finding, Fix, Location, at
 from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, Setting, SourceFile
-from zerocfg.source.edit import Edit, apply_edits, delete_entry, replace_value
+from zerocfg.source.edit import Edit, apply_edits, delete_entry, insert_entry, replace_value
 from zerocfg.source.load import load_as
 from zerocfg.source.node import Path
 from zerocfg.source.text import SourceText, Span
@@ -216,6 +216,13 @@ def edited(
     except ValueError:
         return None
     return Fix(why, tuple((file, one) for one in edits), safe)
+
+
+def put(file: SourceFile | None, path: Path, text: str, *, why: str, safe: bool = False) -> Fix | None:
+    """A fix that gives a key a value, whether the key is there or not; the mapping around it has to be."""
+    if present(file, path):
+        return edited(replace_value, file, path, text, why=why, safe=safe)
+    return edited(insert_entry, file, path[:-1], str(path[-1]), text, why=why, safe=safe)
 
 
 def without(file: SourceFile | None, paths: Iterable[Path], why: str, *, safe: bool = True) -> Fix | None:
