@@ -8,9 +8,7 @@ import click
 
 from zerocfg.cli.linting import Known
 from zerocfg.cli.settings import Settings
-from zerocfg.rules.baseline import baseline_text, read_baseline
 from zerocfg.rules.engine import Result
-from zerocfg.source.write import write_atomic
 
 
 def known_findings(asked: Path | None, settings: Settings) -> Known | None:
@@ -20,6 +18,8 @@ def known_findings(asked: Path | None, settings: Settings) -> Known | None:
         path = settings.folder / settings.baseline
     if path is None:
         return None
+    from zerocfg.rules.baseline import read_baseline
+
     try:
         return Known(read_baseline(path.read_bytes().decode("utf-8")), path.resolve().parent)
     except FileNotFoundError:
@@ -31,6 +31,9 @@ def known_findings(asked: Path | None, settings: Settings) -> Known | None:
 
 def write_known(result: Result, path: Path) -> None:
     """Write down everything found. An old baseline is replaced."""
+    from zerocfg.rules.baseline import baseline_text
+    from zerocfg.source.write import write_atomic
+
     write_atomic(path, baseline_text(result, path.resolve().parent).encode("utf-8"))
     count = len(result.diagnostics)
     click.echo(f"{count} finding{'s' * (count != 1)} written to {path}.")

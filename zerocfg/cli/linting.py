@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zerocfg.cli.settings import Settings
-from zerocfg.rules.baseline import Entry, without_known
 from zerocfg.rules.engine import Result, Selection, lint_runs, names
 from zerocfg.run.discover import Files
 from zerocfg.run.effective import compute
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.releases import declare_versions
+
+if TYPE_CHECKING:
+    from zerocfg.rules.baseline import Entry
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class Job:
         result = lint_runs(runs, self.selection, asked, complete=all(map(_whole, self.targets)))
         if self.known is None:
             return result
+        from zerocfg.rules.baseline import without_known
+
         looked_at = frozenset(str(file.path.resolve()) for file in files.all() if file.path and id(file) in asked)
         return without_known(result, self.known.entries, self.known.folder, looked_at)
 

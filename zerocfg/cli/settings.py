@@ -11,11 +11,6 @@ import click
 
 from zerocfg.rules.engine import Selection
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
 CONSUMERS = ("deepspeed", "accelerate", "transformers", "trl")
 KNOWN = {
@@ -58,6 +53,10 @@ def find_settings(start: Path) -> Settings:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
     try:
         content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
         return content

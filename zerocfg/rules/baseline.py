@@ -10,7 +10,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping as Table
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +46,8 @@ def _fingerprint(diagnostic: Diagnostic) -> str:
         source = spot.file.source
         start, end = (source.offset(place.line - 1, place.column - 1) for place in (spot.start, spot.end))
         value = " ".join(source.text[start:end].split())
+    from hashlib import sha256
+
     return sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:12] if value else ""
 
 

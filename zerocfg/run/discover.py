@@ -11,7 +11,6 @@ from zerocfg.run.model import SourceFile
 from zerocfg.source.launch import LaunchLine
 from zerocfg.source.load import Format, decode, load_as, read_bytes
 from zerocfg.source.node import Document, Problem
-from zerocfg.source.shell import read_launch_lines
 from zerocfg.source.text import SourceText
 
 CONFIG_SUFFIXES = (".json", ".hjson", ".yaml", ".yml")
@@ -129,4 +128,6 @@ def _format(path: Path) -> Format:
 
 def launch_lines(file: SourceFile) -> list[LaunchLine]:
     """The launch lines of a launch file."""
+    from zerocfg.source.shell import read_launch_lines
+
     return read_launch_lines(file.source).lines

@@ -13,11 +13,6 @@ from typing import Any, NamedTuple
 
 from zerocfg.source.text import Span
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 
 class Requirement(NamedTuple):
     """``name`` as package indexes compare it. ``versions``: clauses of PEP 440, "" for any, None where nobody can tell.
@@ -118,6 +113,10 @@ def read_pyproject(text: str) -> list[Requirement]:
 
 
 def _toml(text: str) -> dict[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
     try:
         content: dict[str, Any] = tomllib.loads(text)
     except (ValueError, RecursionError):  # TOMLDecodeError is a ValueError
