@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import engines
 import sharding
+import trl_trainers
 
 if TYPE_CHECKING:
     from progress import Progress
@@ -61,16 +62,23 @@ def play(progress: Progress, consumer: str, files: list[str], script: list[str],
 
 def trainer(progress: Progress, consumer: str, files: list[str], script: list[str], tiny: str) -> None:
     import transformers
+    from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
     progress.begin("arguments")
     args = (trl_arguments if consumer == "trl" else transformers_arguments)(files, script)
-    args.report_to = []
+    args.report_to = [name for name in args.report_to if name not in INTEGRATION_TO_CALLBACK]
     if Path(args.output_dir or "").is_absolute():
         args.output_dir = "out"
     join_deepspeed(args.deepspeed)
     sharding.prepare(args.fsdp)
     progress.see("args", {item.name: getattr(args, item.name, None) for item in fields(args)})
     model = make_model(files, tiny)
+
+    def look(_: Any, __: Any, named: dict[str, Any]) -> None:
+        if "input_ids" in named and "engine.rows" not in progress.values:
+            progress.see("engine.rows", len(named["input_ids"]))
+
+    model.register_forward_pre_hook(look, with_kwargs=True)
     batch = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
 
     class Watch(transformers.TrainerCallback):
@@ -83,11 +91,24 @@ def trainer(progress: Progress, consumer: str, files: list[str], script: list[st
             engines.see_optimizer(progress, run.optimizer, run.lr_scheduler)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **seen: Any) -> None:
-            control.should_training_stop = state.global_step >= STEPS
+            control.should_training_stop = control.should_training_stop or state.global_step >= STEPS
             if sharding.unsavable(run.accelerator):
                 control.should_save = False
 
-    run = transformers.Trainer(model=model, args=args, train_dataset=Tokens(model, 4 * batch), callbacks=[Watch()])
+    kind = trl_trainers.trainer_class(files) if consumer == "trl" else None
+    if kind is not None:
+        texts = trl_trainers.data(files)
+        tokens = trl_trainers.tokenizer()
+        run = kind(model=model, args=args, train_dataset=texts, processing_class=tokens, callbacks=[Watch()])
+    else:
+        held_out = Tokens(model, 2) if args.eval_strategy != "no" else None
+        run = transformers.Trainer(
+            model=model,
+            args=args,
+            train_dataset=Tokens(model, 4 * batch),
+            eval_dataset=held_out,
+            callbacks=[Watch()],
+        )
     progress.see("args.mixed_precision", run.accelerator.mixed_precision)
     progress.see("args.deepspeed_plugin", run.accelerator.state.deepspeed_plugin)
     sharding.see_plugin(progress, run.accelerator)
@@ -96,6 +117,7 @@ def trainer(progress: Progress, consumer: str, files: list[str], script: list[st
     result = run.train()
     progress.see("engine.loss", result.training_loss)
     progress.see("engine.global_step", run.state.global_step)
+    progress.see("engine.learning_rate", run.lr_scheduler.get_last_lr()[0])
     engines.see_step(progress, run.model_wrapped)
     progress.end("step")
     progress.begin("save")
@@ -182,12 +204,13 @@ def transformers_arguments(files: list[str], script: list[str]) -> Any:
 
 
 def trl_arguments(files: list[str], script: list[str]) -> Any:
-    """TrlParser with ScriptArguments, SFTConfig and ModelConfig, as TRL's sft.py has it."""
+    """TrlParser with ScriptArguments, SFTConfig (that of the script which ``train.sh`` names) and ModelConfig,
+    as TRL's sft.py has it."""
     import trl
 
     if "recipe.yaml" in files and not any(word.startswith("--config") for word in script):
         script = ["--config", "recipe.yaml", *script]
-    parser = trl.TrlParser((trl.ScriptArguments, trl.SFTConfig, trl.ModelConfig))
+    parser = trl.TrlParser((trl.ScriptArguments, trl_trainers.config_class(files), trl.ModelConfig))
     known = {action.dest for action in parser._actions}
     needed = [] if "dataset_name" not in known else ["--dataset_name", "none"]
     return parser.parse_args_and_config([*needed, *script, "--use_cpu", "True"])[1]
