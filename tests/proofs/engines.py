@@ -84,6 +84,7 @@ def dtype(bf16: bool, fp16: bool) -> str:
 
 
 def see_engine(progress: Progress, engine: Any) -> None:
+    import deepspeed
     import torch
 
     progress.see("engine.kind", "deepspeed")
@@ -99,6 +100,8 @@ def see_engine(progress: Progress, engine: Any) -> None:
     progress.see("engine.processes", torch.distributed.get_world_size())
     progress.see("engine.batch", engine.train_batch_size())
     progress.see("engine.own_data_loader", engine.training_dataloader is not None)
+    progress.see("engine.activation_checkpointing", deepspeed.checkpointing.is_configured())
+    count_waits(progress)
     see_zero_optimizer(progress, engine.optimizer)
 
 
@@ -124,6 +127,23 @@ def see_zero_optimizer(progress: Progress, optimizer: Any) -> None:
             progress.see(f"optimizer.{name}", name_of(value))
         elif isinstance(value, list):
             progress.see(f"optimizer.{name}", len(value))
+
+
+def count_waits(progress: Progress) -> None:
+    """``engine.waits``: how often DeepSpeed has the host wait for the device from now on."""
+    from deepspeed.accelerator import get_accelerator
+
+    accelerator = get_accelerator()
+    wait, count = accelerator.synchronize, 0
+
+    def counted(*args: Any) -> Any:
+        nonlocal count
+        count += 1
+        progress.see("engine.waits", count)
+        return wait(*args)
+
+    progress.see("engine.waits", 0)
+    accelerator.synchronize = counted
 
 
 def see_plain(progress: Progress, model: Any, trainer: Any) -> None:
@@ -152,12 +172,18 @@ def see_optimizer(progress: Progress, optimizer: Any, scheduler: Any) -> None:
         while hasattr(optimizer, "optimizer"):
             optimizer = optimizer.optimizer
         progress.see("engine.optimizer", type(optimizer).__name__)
-        see_attributes(progress, "inner", {**vars(optimizer), **optimizer.param_groups[0]})
+        see_attributes(progress, "inner", {**vars(optimizer), **_first_group(optimizer)})
     if scheduler is not None:
         while hasattr(scheduler, "scheduler"):
             scheduler = scheduler.scheduler
         progress.see("engine.scheduler", type(scheduler).__name__)
         see_attributes(progress, "schedule", vars(scheduler))
+
+
+def _first_group(optimizer: Any) -> dict[str, Any]:
+    """Without an optimizer DeepSpeed's stage 3 has a stand-in without groups."""
+    group: dict[str, Any] = (getattr(optimizer, "param_groups", None) or [{}])[0]
+    return group
 
 
 def see_attributes(progress: Progress, prefix: str, values: dict[str, Any]) -> None:

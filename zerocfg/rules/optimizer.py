@@ -1,7 +1,320 @@
-"""ZC2xx: the optimizer that the DeepSpeed config names, and what DeepSpeed makes of it."""
+"""ZC2xx: the optimizer that the DeepSpeed config names, and what DeepSpeed makes of it.
+
+What it cannot be combined with is in :mod:`optimizer_fit`, its numbers in :mod:`hyperparameters`.
+"""
 
 from __future__ import annotations
 
-from zerocfg.rules.api import Rule
+from collections.abc import Iterator
+from typing import Any
 
-RULES: tuple[Rule, ...] = ()
+from zerocfg.catalog.values import show
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, effective, present, section, stage_of
+from zerocfg.rules.proof import crashes, shows
+from zerocfg.run.model import UNKNOWN, Run
+from zerocfg.source.edit import delete_entry, insert_entry, replace_value
+from zerocfg.source.node import Path
+
+NATIVE = ("adam", "adamw", "adagrad", "lamb", "lion", "muon", "muadam", "muadamw", "musgd")
+"""Optimizers that DeepSpeed builds itself, in any case."""
+
+_TORCH = (
+    "ASGD",
+    "Adadelta",
+    "Adafactor",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "LBFGS",
+    "NAdam",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+    "SGD",
+    "SparseAdam",
+)
+"""Classes of torch.optim; these only by their exact name."""
+
+_ONE_BIT = ("onebitadam", "zerooneadam", "onebitlamb")
+TYPE: Path = ("optimizer", "type")
+_ALLOW = "zero_allow_untested_optimizer"
+
+DS = '{"train_micro_batch_size_per_gpu": 1, %s"zero_optimization": {"stage": %s}}\n'
+OPTIMIZER = '"optimizer": {"type": "%s", "params": {"lr": 1e-5%s}}, '
+RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\n"
+AUTO = (
+    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": "auto", '
+    '%s"zero_optimization": {"stage": 2}}\n'
+)
+YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
+
+
+def own(optimizer: str, stage: str = "2") -> Example:
+    return Example({"ds.json": DS % (optimizer, stage)}, consumer="deepspeed")
+
+
+def trained(optimizer: str, more: str = "") -> Example:
+    return Example({"ds.json": AUTO % optimizer, "recipe.yaml": RECIPE + more}, consumer="transformers")
+
+
+def optimizer_type(run: Run) -> str | None:
+    """The type that the DeepSpeed config names, as written; None when DeepSpeed is not the engine."""
+    kind = section(run, "optimizer").get("type")
+    if run.deepspeed is None or not isinstance(kind, str) or kind == "auto":
+        return None
+    return kind if effective(run, "engine") in (None, UNKNOWN, "deepspeed") else None
+
+
+def _torch_class(kind: str) -> str | None:
+    """The class of torch.optim that a name means, whatever its case; None for one that DeepSpeed builds itself."""
+    if kind.lower() in NATIVE:
+        return None
+    return next((name for name in _TORCH if name.lower() == kind.lower()), None)
+
+
+@rule(
+    "ZC212",
+    "optimizer-unknown",
+    Severity.ERROR,
+    bad=(own(OPTIMIZER % ("sgd", ""), "0"), own(OPTIMIZER % ("OneBitAdam", ""))),
+    good=(own(OPTIMIZER % ("SGD", ""), "0"), own(OPTIMIZER % ("AdamW", ""))),
+    proof=crashes("init", "is not a supported DeepSpeed Optimizer"),
+    fixable=True,
+    references=("deepspeed/runtime/engine.py@0.19.8", "deepspeedai/DeepSpeed#8489"),
+)
+def optimizer_unknown(run: Run) -> Iterator[Finding]:
+    """`optimizer.type` is a name that neither DeepSpeed nor torch.optim knows.
+
+    The config is read without a complaint and the name is looked up only when the engine is built, so the whole
+    model was loaded, often by every rank, before the job ends.
+
+    What happens: `deepspeed.initialize` stops with `AssertionError: sgd is not a supported DeepSpeed Optimizer`.
+    DeepSpeed's own names count in any case (`adam`, `AdamW`, `LAMB`); every other name is looked up in torch.optim and
+    must be spelt exactly: `SGD`, `RMSprop`. OneBitAdam, ZeroOneAdam and OneBitLamb were removed with 0.19.7.
+
+    Fix: writes a name of torch.optim in the case that it has there. A 1-bit Adam is replaced by AdamW (unsafe:
+    gradients are no longer compressed).
+    """
+    kind = optimizer_type(run)
+    if kind is None or run.deepspeed is None or kind.lower() in NATIVE or kind in _TORCH:
+        return
+    meant = _torch_class(kind)
+    if meant is not None:
+        help_text = f"names of torch.optim are case-sensitive: write {show(meant)}"
+    elif kind.lower() in _ONE_BIT:
+        help_text = "1-bit optimizers were removed from DeepSpeed; AdamW or Lamb is what is left"
+    else:
+        help_text = "write AdamW, another of DeepSpeed's own, or the exact name of a class of torch.optim"
+    yield Finding(
+        Location(run.deepspeed, TYPE, "value"),
+        f"DeepSpeed knows no optimizer {show(kind)}; it stops when the engine is built, after the model was loaded",
+        help_text,
+        fix=_known_name(run, kind, meant),
+    )
+
+
+def _known_name(run: Run, kind: str, meant: str | None) -> Fix | None:
+    if meant is not None:
+        return edited(replace_value, run.deepspeed, TYPE, f'"{meant}"', why=f"write {meant}")
+    if kind.lower() in ("onebitadam", "zerooneadam"):
+        return edited(replace_value, run.deepspeed, TYPE, '"AdamW"', why="use AdamW instead", safe=False)
+    return None
+
+
+@rule(
+    "ZC213",
+    "optimizer-untested-with-zero",
+    Severity.ERROR,
+    bad=(own(OPTIMIZER % ("SGD", "")), trained('"optimizer": {"type": "RMSprop", "params": {"lr": "auto"}}, ')),
+    good=(
+        own(OPTIMIZER % ("SGD", "") + '"zero_allow_untested_optimizer": true, '),
+        own(OPTIMIZER % ("SGD", ""), "0"),
+    ),
+    proof=crashes("init", "You are using an untested ZeRO Optimizer"),
+    fixable=True,
+    references=("deepspeed/runtime/engine.py@0.19.8", "deepspeed/runtime/zero/utils.py@0.19.8"),
+)
+def optimizer_untested_with_zero(run: Run) -> Iterator[Finding]:
+    """The DeepSpeed config names an optimizer that ZeRO accepts only when it is told to.
+
+    ZeRO flattens and shards what an optimizer works on. DeepSpeed vouches for Adam, AdamW, Adagrad, Lion and Muon;
+    anything else needs a switch in the same file, and the job finds that out after the model was loaded.
+
+    What happens: `AssertionError: You are using an untested ZeRO Optimizer. Please add
+    <"zero_allow_untested_optimizer": true> in the configuration file to use it.` accelerate and the Trainer set the
+    switch only for an optimizer that the program brings itself, not for one of the DeepSpeed config.
+
+    Fix: adds `"zero_allow_untested_optimizer": true` (unsafe: it takes the responsibility that DeepSpeed refuses).
+    """
+    kind, stage, file = optimizer_type(run), stage_of(run), run.deepspeed
+    if kind is None or file is None or not stage or deepspeed_data(run).get(_ALLOW):
+        return
+    if kind.lower() != "lamb" and (_torch_class(kind) is None or kind.lower() in NATIVE):
+        return
+    why = f'add "{_ALLOW}": true'
+    if present(file, (_ALLOW,)):
+        fix = edited(replace_value, file, (_ALLOW,), "true", why=why, safe=False)
+    else:
+        fix = edited(insert_entry, file, (), _ALLOW, "true", why=why, safe=False, after="optimizer")
+    yield Finding(
+        Location(file, TYPE, "value"),
+        f"ZeRO stage {stage} takes {show(kind)} only with `{_ALLOW}`, which is not set; "
+        "DeepSpeed stops when the engine is built",
+        f'add `"{_ALLOW}": true` if you know that it works with sharded states, or use AdamW',
+        fix=fix,
+    )
+
+
+@rule(
+    "ZC214",
+    "optimizer-without-type",
+    Severity.ERROR,
+    bad=(
+        trained('"optimizer": {"params": {"lr": "auto"}}, '),
+        Example({"accelerate.yaml": YAML, "ds.json": AUTO % '"optimizer": {}, '}, consumer="accelerate"),
+    ),
+    good=(
+        trained('"optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, '),
+        Example({"accelerate.yaml": YAML, "ds.json": AUTO % ""}, consumer="accelerate"),
+    ),
+    proof=crashes("init", "zero stage 2 requires an optimizer"),
+    fixable=True,
+    references=("deepspeed/runtime/config.py@0.19.8", "accelerate/accelerator.py@1.15.0"),
+)
+def optimizer_without_type(run: Run) -> Iterator[Finding]:
+    """The `optimizer` section has no `type`.
+
+    accelerate and the Trainer only look whether the section is there, and leave the optimizer to DeepSpeed then;
+    DeepSpeed only looks at its `type`. Between the two nobody makes an optimizer.
+
+    What happens: `AssertionError: zero stage 2 requires an optimizer` when the engine is built; at stage 0
+    `must provide optimizer during init in order to use backward` at the first step. A loop of its own that passes an
+    optimizer to `deepspeed.initialize` never reads the section.
+
+    Fix: removes an empty section; adds `"type": "AdamW"` to one that holds parameters (unsafe: AdamW is a guess).
+    """
+    written = deepspeed_data(run).get("optimizer")
+    if not isinstance(written, dict) or written.get("type") is not None or run.deepspeed is None:
+        return
+    if effective(run, "engine") not in (None, UNKNOWN, "deepspeed"):
+        return
+    handed_over = run.consumer in (*TRAINERS, "accelerate")
+    if not handed_over and not written:
+        return
+    path: Path = ("optimizer",)
+    if written:
+        fix = edited(insert_entry, run.deepspeed, path, "type", '"AdamW"', why='add "type": "AdamW"', safe=False)
+    else:
+        fix = edited(delete_entry, run.deepspeed, path, why="remove the empty section")
+    yield Finding(
+        Location(run.deepspeed, path, "key"),
+        "`optimizer` has no `type`: "
+        + (
+            "the Trainer and accelerate leave the optimizer to DeepSpeed, which makes none and stops"
+            if handed_over
+            else "DeepSpeed makes none, and stops unless the program passes its own"
+        ),
+        "name one, or remove the section",
+        fix=fix if "type" not in written else None,
+        severity=None if handed_over else Severity.WARNING,
+    )
+
+
+def adam_params(run: Run) -> dict[str, Any] | None:
+    """The parameters of an Adam or AdamW of the DeepSpeed config."""
+    kind = optimizer_type(run)
+    return section(run, "optimizer", "params") if kind is not None and kind.lower() in ("adam", "adamw") else None
+
+
+@rule(
+    "ZC215",
+    "adam-w-mode-ignored",
+    Severity.ERROR,
+    bad=own(OPTIMIZER % ("AdamW", ', "weight_decay": 0.1, "adam_w_mode": false')),
+    good=own(OPTIMIZER % ("Adam", ', "weight_decay": 0.1, "adam_w_mode": false')),
+    proof=shows("init", {"inner.adam_w_mode": (1, 0)}),
+    fixable=True,
+    references=("deepspeed/runtime/engine.py@0.19.8",),
+)
+def adam_w_mode_ignored(run: Run) -> Iterator[Finding]:
+    """`adam_w_mode: false` with the optimizer type AdamW.
+
+    The two contradict each other, and the one that loses is the one that somebody wrote with care: weight decay stays
+    decoupled from the gradient, so a run that should repeat an L2-regularised one does not.
+
+    What happens: DeepSpeed takes the type for the answer and drops the parameter without a word; the optimizer is
+    built with `adam_w_mode` true.
+
+    Fix: writes the type Adam, which obeys the parameter (unsafe: the training changes to what the parameter says).
+
+    When to ignore: never; if decoupled weight decay is meant, remove the parameter.
+    """
+    params, kind = adam_params(run), optimizer_type(run)
+    if params is None or kind is None or kind.lower() != "adamw" or run.deepspeed is None:
+        return
+    mode = params.get("adam_w_mode")
+    if mode is not False and (mode != 0 or not isinstance(mode, int)):
+        return
+    yield Finding(
+        Location(run.deepspeed, ("optimizer", "params", "adam_w_mode")),
+        f"`adam_w_mode: {show(mode)}` is silently ignored: the type {show(kind)} always decouples weight decay",
+        'write the type "Adam" for L2 regularisation, or remove `adam_w_mode`',
+        [Location(run.deepspeed, TYPE, "value", label="this decides")],
+        edited(replace_value, run.deepspeed, TYPE, '"Adam"', why="the type that obeys adam_w_mode", safe=False),
+    )
+
+
+@rule(
+    "ZC216",
+    "adam-is-adamw",
+    Severity.WARNING,
+    bad=own(OPTIMIZER % ("Adam", ', "weight_decay": 0.1')),
+    good=(
+        own(OPTIMIZER % ("AdamW", ', "weight_decay": 0.1')),
+        Example(
+            {"ds.json": DS % (OPTIMIZER % ("Adam", ', "weight_decay": 0.1, "adam_w_mode": false'), "2")},
+            consumer="deepspeed",
+            proof=shows("init", {"inner.adam_w_mode": (1, 0)}),
+        ),
+    ),
+    proof=shows("init", {"config.optimizer.type": ("Adam", "AdamW"), "inner.adam_w_mode": (1, 1)}),
+    fixable=True,
+    references=("deepspeed/runtime/engine.py@0.19.8", "deepspeed/ops/adam/fused_adam.py@0.19.8"),
+)
+def adam_is_adamw(run: Run) -> Iterator[Finding]:
+    """The type Adam with weight decay: DeepSpeed runs AdamW.
+
+    In every other library Adam adds weight decay to the gradient and AdamW decouples it. In DeepSpeed both names are
+    AdamW, so that a paper, a log or a colleague who reads "Adam" is misled, and results of torch.optim.Adam are not
+    repeated.
+
+    What happens: `adam_w_mode` is true by default, and the optimizer is built with it.
+
+    Fix: writes AdamW, the name of what runs; nothing else changes.
+
+    When to ignore: where the name is known to be only a name.
+    """
+    params, kind = adam_params(run), optimizer_type(run)
+    if params is None or kind is None or kind.lower() != "adam" or "adam_w_mode" in params or run.deepspeed is None:
+        return
+    decay = effective(run, "optimizer.params.weight_decay")
+    if isinstance(decay, bool) or not isinstance(decay, (int, float)) or decay == 0:
+        return
+    yield Finding(
+        Location(run.deepspeed, TYPE, "value"),
+        f"the type {show(kind)} with a weight decay of {show(decay)} runs as AdamW: DeepSpeed decouples weight decay "
+        "unless `adam_w_mode` is false",
+        'write "AdamW", or add `"adam_w_mode": false` for L2 regularisation',
+        fix=edited(replace_value, run.deepspeed, TYPE, '"AdamW"', why="the name of what runs"),
+    )
+
+
+RULES = (
+    optimizer_unknown,
+    optimizer_untested_with_zero,
+    optimizer_without_type,
+    adam_w_mode_ignored,
+    adam_is_adamw,
+)
