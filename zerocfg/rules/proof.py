@@ -20,6 +20,8 @@ Names of observed values:
     ``engine.processes``     all ranks of the job
     ``engine.batch``         samples of an optimizer step as the engine counts them
     ``engine.own_data_loader``  whether the engine made a data loader
+    ``engine.activation_checkpointing``  whether DeepSpeed's own activation checkpointing was set up
+    ``engine.waits``         how often, from then on, DeepSpeed had the host wait for the device
     ``optimizer.name``       plain attribute of DeepSpeed's wrapper around the optimizer, of a list its length
     ``inner.name``           plain attribute of the innermost optimizer, or of its first parameter group (lr, betas)
     ``schedule.name``        plain attribute of the learning-rate schedule: ``schedule.max_lrs``
