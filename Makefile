@@ -1,11 +1,12 @@
 # make demo  sets up, lints, builds and smoke-runs an example
 # make test  static checks and every test (unit, property, snapshot, completeness, parity, proofs, end to end)
+# make parity  thousands of generated configs against the real libraries, other ones each time (nightly)
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check gpu schemas docs clean
+.PHONY: setup demo test parity check gpu schemas docs clean
 
 setup: $(STAMP)
 
@@ -27,6 +28,10 @@ check: setup
 
 test: check
 	$(BIN)/pytest -n 2 --dist worksteal
+
+PARITY ?= 5000
+parity: setup
+	ZEROCFG_PARITY=$(PARITY) ZEROCFG_PARITY_SEED=$$(date +%Y%m%d) $(BIN)/pytest -n 2 tests/parity
 
 schemas: setup
 	$(BIN)/python -m zerocfg schema --write schemas

@@ -28,8 +28,9 @@ def section_properties() -> list[Any]:
 def test_null_sections(name: str, field: Any) -> None:
     section = section_of(field.annotation)
     assert section is not None
-    assert parses({name: None}) == (section.null == "absent")
-    assert (type(None) in typing.get_args(field.annotation)) == (section.null == "absent")
+    assert parses({name: None}) == (section.null in ("absent", "falsy"))
+    assert parses({name: 0}) == (section.null == "falsy")
+    assert (type(None) in typing.get_args(field.annotation)) == (section.null in ("absent", "falsy"))
 
 
 @pytest.mark.parametrize("name", ["offload_param", "offload_optimizer", "zenflow", "leaf_module"])

@@ -160,7 +160,7 @@ def test_every_part_is_regular(name: str) -> None:
     for section in sections(schema):
         assert section["type"] == "object"
         assert section["x-zerocfg"]["unknown"] in ("error", "ignored", "passed")
-        assert section["x-zerocfg"]["null"] in ("absent", "error")
+        assert section["x-zerocfg"]["null"] in ("absent", "error", "falsy")
         for key, prop in section["properties"].items():
             assert prop["description"] or prop.get("x-zerocfg"), key
             if "not" in prop:

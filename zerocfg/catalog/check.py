@@ -11,7 +11,7 @@ from typing import Any
 
 from zerocfg.catalog.schema import Key, Schema, Section
 from zerocfg.catalog.suggest import closest
-from zerocfg.catalog.values import RefusedError, as_bool, as_float, as_int, env_bool, kind_of
+from zerocfg.catalog.values import RefusedError, as_bool, as_float, as_int, env_bool, kind_of, show
 from zerocfg.source.node import Entry, Mapping, Node, Path, Scalar, plain
 
 Reason = tuple[str, str]
@@ -62,6 +62,8 @@ def _entry(entry: Entry, mapping: Mapping, section: Section, schema: Schema, pat
             kind = "unknown-ignored" if section.unknown == "ignored" or dropped else "unknown-crash"
             yield Issue(kind, path, entry, value, "", None, section, suggest(entry.key, section, schema))
         return
+    if entry.key != key.name and section.unknown == "ignored" and _beaten(mapping, key):
+        return
     for fact, kind in (("removed", "removed"), ("deprecated", "deprecated"), ("inert", "inert")):
         if fact in key.facts:
             yield Issue(kind, path, entry, value, str(key.facts[fact]), key, section, key.facts.get("renamed_to"))
@@ -84,13 +86,15 @@ def _entry(entry: Entry, mapping: Mapping, section: Section, schema: Schema, pat
                 yield Issue("section-type", (*path, named.key), named, plain(named.value), reason, None, each)
         return
     if inner is not None and not _other_branch(key, value):
-        null_is_fine = value is None and (inner.facts.get("null") == "absent" or key.nullable)
-        if value != "auto" and not null_is_fine:
+        if not _absent(entry.key, value, key, inner):
             yield Issue("section-type", path, entry, value, f"is {kind_of(value)}, not a mapping", key, inner)
         return
     refused = refusal(key, value)
     if refused is not None:
-        raw = key.facts.get("reads") in ("raw", "str")
+        # What cannot be calculated with breaks at once where the library calculates ("auto" would, too).
+        words = all(branch.get("type") == "string" for branch in key.scalars)
+        breaks = key.facts.get("auto_raw") == "error" and (words or isinstance(value, (str, list, dict)))
+        raw = key.facts.get("reads") in ("raw", "str") and not breaks
         yield Issue(
             "raw-type" if raw and refused[0] == "type" else refused[0],
             path,
@@ -100,6 +104,22 @@ def _entry(entry: Entry, mapping: Mapping, section: Section, schema: Schema, pat
             key,
             section,
         )
+
+
+def _beaten(mapping: Mapping, key: Key) -> bool:
+    """Whether an untyped section finds the key under its first name, so that nobody looks at the other one."""
+    first = mapping.entry(key.name)
+    return first is not None and plain(first.value) is not None
+
+
+def _absent(name: str, value: Any, key: Key, inner: Section) -> bool:
+    """Whether a value in the place of a section counts as no section at all."""
+    if value == "auto":
+        return inner.facts.get("library") == "deepspeed" and key.facts.get("auto_raw") != "error"
+    if inner.facts.get("null") == "falsy" and not value:
+        return True
+    # Under its other name the section is taken as it is: `bfloat16: null` is passed on, `bf16: null` is not.
+    return value is None and name == key.name and (inner.facts.get("null") == "absent" or key.nullable)
 
 
 def _variant(key: Key, mapping: Mapping, schema: Schema) -> Section | None:
@@ -115,7 +135,11 @@ def _variant(key: Key, mapping: Mapping, schema: Schema) -> Section | None:
 
 def _other_branch(key: Key, value: Any) -> bool:
     """True when a section may also be written as a plain value (``zero_optimization: true``) and is."""
-    return any("properties" not in branch and _refused(branch, value, "lax") is None for branch in key.scalars)
+    plain = [branch for branch in key.scalars if "properties" not in branch]
+    return any(
+        isinstance(value, bool) if branch.get("type") == "boolean" else _refused(branch, value, "lax") is None
+        for branch in plain
+    )
 
 
 def suggest(name: str, section: Section, schema: Schema) -> str | None:
@@ -125,16 +149,27 @@ def suggest(name: str, section: Section, schema: Schema) -> str | None:
 
 
 def refusal(key: Key, value: Any) -> Reason | None:
-    """Why the library does not take a value for a key; None when it takes it. A literal "auto" is not judged here."""
-    if value == "auto":
+    """Why the library does not take a value for a key; None when it takes it.
+
+    A literal "auto" is not judged where somebody may fill it.
+    """
+    if value == "auto" and ("auto" in key.facts or "auto_raw" in key.facts):
         return None
+    if not value and any("minLength" in branch for branch in key.scalars):
+        return ("range", "is out of range: it must not be empty")
+    if "never" in key.facts:
+        return ("type", str(key.facts["never"]))
     reads = str(key.facts.get("reads", "lax"))
     if reads in ("truth", "true"):  # anything has a truth value; what counts as true is for the rules to say
         return None
     if value is None:
-        return None if key.nullable or reads != "lax" else ("null", "is null, which is not allowed here")
+        # auto_raw "error": a key of an untyped section whose value the library checks all the same.
+        checked = reads == "lax" or key.facts.get("auto_raw") == "error"
+        return ("null", "is null, which is not allowed here") if checked and not key.nullable else None
     if isinstance(value, bool) and key.facts.get("no_bool"):
         return ("type", "is true or false, not a number")
+    if not key.scalars and reads == "raw" and key.facts.get("auto_raw") == "error":
+        return ("choice", "is not null, which is all that is supported")
     first: Reason | None = None
     for branch in key.scalars:
         reason = _refused(branch, value, reads, key.facts.get("ignore_case", False))
@@ -143,6 +178,22 @@ def refusal(key: Key, value: Any) -> Reason | None:
         if first is None or first[0] == "type":
             first = reason
     return first
+
+
+def converted(key: Key, value: Any) -> Any:
+    """A value as the library keeps it; the value itself where it is refused or not converted."""
+    if value is None and key.nullable:
+        return None
+    for branch in key.scalars:
+        if _refused(branch, value, "lax") is not None:
+            continue
+        if isinstance(branch.get("type"), str) and "enum" not in branch:
+            return _convert(branch["type"], value, "lax")
+        choices = branch.get("enum", ())
+        if all(isinstance(choice, int) for choice in choices) and choices:
+            return as_int(value)
+        return value
+    return value
 
 
 def _refused(branch: dict[str, Any], value: Any, reads: str, ignore_case: bool = False) -> Reason | None:
@@ -158,9 +209,21 @@ def _refused(branch: dict[str, Any], value: Any, reads: str, ignore_case: bool =
         except RefusedError as refused:
             reason = ("type", str(refused))
             continue
+        if kind == "array" and reads == "lax" and (wrong := _refused_item(branch, number)) is not None:
+            return wrong
         out = _outside(branch, number)
         return None if out is None else ("range", out)
     return reason
+
+
+def _refused_item(branch: dict[str, Any], items: Any) -> Reason | None:
+    """Why pydantic does not take one of the items of a list."""
+    each = branch.get("items") or {}
+    for item in items if "enum" in each or "type" in each else ():
+        reason = _refused(each, item, "lax")
+        if reason is not None:
+            return (reason[0], f"holds {show(item)}, which {reason[1]}")
+    return None
 
 
 def _refused_choice(choices: list[Any], value: Any, reads: str, ignore_case: bool) -> Reason | None:

@@ -52,6 +52,7 @@ class Key:
     def nullable(self) -> bool:
         return any(
             branch.get("type") == "null"
+            or not {"type", "enum", "const", "properties", "not"} & set(branch)
             or (isinstance(branch.get("type"), list) and "null" in branch["type"])
             or (branch.get("const", 0) is None)
             for branch in self.branches

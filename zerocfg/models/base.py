@@ -22,6 +22,7 @@ on a property
                     "str", "true" (only the word true, in any case, is True), "truth" (Python's truth: any
                     text is True)
     ``default_before``  former defaults: {first release with the next default: the default until then}
+    ``never``       why no value that a file can hold is accepted
     ``no_bool``     true and false are refused although the conversion would take them for 1 and 0
     ``ignore_case`` the value is brought to one case before it is compared
     ``cli``         the launcher's option: {"flags", "type", "default", "choices", "action"}; see
@@ -31,7 +32,7 @@ on a property
 on a section (object)
     ``unknown``     what an unknown key does: "error", "ignored", or "passed" (handed on to someone else, who
                     may know it)
-    ``null``        what `section: null` does: "absent" or "error"
+    ``null``        what `section: null` does: "absent", "error", or "falsy" (null, false, 0, "" and [] are all absent)
     ``library``     the name of the library that reads the section
     ``prefix``      what the library puts before a key that lacks it, or (``prefix_optional`` false) what
                     must be written
@@ -53,7 +54,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 Consumer = Literal["deepspeed", "accelerate", "transformers", "trl"]
 Unknown = Literal["error", "ignored", "passed"]
-Null = Literal["absent", "error"]
+Null = Literal["absent", "error", "falsy"]
 AutoRaw = Literal["default", "kept", "error"]
 Reads = Literal["lax", "raw", "int", "float", "bool", "str", "true", "truth"]
 

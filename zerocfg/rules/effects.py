@@ -30,6 +30,7 @@ TOLD_BY: dict[str, str] = {
     "gpu-ids-type": "ZC104",
     "gradient-clipping-type": "ZC104",
     "machine-rank-type": "ZC104",
+    "main-process-ip-type": "ZC104",
     "main-process-port-type": "ZC104",
     "mixed-precision": "ZC106",
     "mixed-precision-type": "ZC006",

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from zerocfg.catalog.check import Issue
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import edited
-from zerocfg.rules.issues import DS, YAML, at_value, issues
+from zerocfg.rules.effects import edited, failures, told
+from zerocfg.rules.issues import DS, YAML, at_value, issues, placeholder, python_word
 from zerocfg.rules.proof import cited, crashes, shows
+from zerocfg.rules.repairs import as_section, repaired
 from zerocfg.run.model import Run, SourceFile
-from zerocfg.source.edit import replace_value
-from zerocfg.source.node import dotted
+from zerocfg.source.edit import delete_entry, replace_value
+from zerocfg.source.node import Scalar, dotted
 
 
 @rule(
@@ -23,20 +24,44 @@ from zerocfg.source.node import dotted
     bad=Example({"ds.json": DS % ', "reduce_bucket_size": "5e8"'}, consumer="deepspeed"),
     good=Example({"ds.json": DS % ', "reduce_bucket_size": 5e8'}, consumer="deepspeed"),
     proof=crashes("parse", "unable to parse string as an integer"),
+    fixable=True,
 )
 def wrong_type(run: Run) -> Iterator[Finding]:
     """A value of a type that the library refuses.
+
+    The job stops at it when its accelerators are reserved and, under the Trainer, the model is loaded.
 
     What happens: DeepSpeed's typed sections convert what pydantic converts ("500000000", 5e8 and true for a
     whole number; "yes" and 1 for true) and stop at everything else with a ValidationError. accelerate turns
     values into text for the environment and converts them back in every rank: `ValueError: invalid literal for
     int() with base 10`.
+
+    Fix: writes the number that a text spells (safe where only quotes go), the nearest whole number for a fraction,
+    "auto" in small letters, true or false for enabled or disabled.
     """
     for file, library, issue in issues(run, "type"):
+        if placeholder(issue.value) or python_word(run, file, issue.entry.value):
+            continue  # ZC013 and ZC009 know why
         yield Finding(
             at_value(file, issue),
             f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {library} stops at it",
+            fix=repaired(file, issue),
         )
+    yield from _unsaid(run, "ZC104")
+
+
+def _unsaid(run: Run, code: str) -> Iterator[Finding]:
+    """What the road to the engine stops at although the key by itself may hold the value: null where the launcher
+    divides, a text where it compares."""
+    said = {(id(file), issue.path) for file, _, issue in issues(run, *_STOPPING)}
+    for failure in failures(run, code):
+        place = failure.places[0] if failure.places else None
+        # A word of the launch line is ZC711's matter.
+        if place is None or (place.kind not in ("flag", "environment") and (id(place.file), place.path) not in said):
+            yield told(run, failure, where="value")
+
+
+_STOPPING = ("unknown-crash", "removed", "type", "range", "choice", "null", "section-type")
 
 
 @rule(
@@ -46,16 +71,26 @@ def wrong_type(run: Run) -> Iterator[Finding]:
     bad=Example({"ds.json": DS % ', "reduce_bucket_size": 0'}, consumer="deepspeed"),
     good=Example({"ds.json": DS % ', "reduce_bucket_size": 1000000'}, consumer="deepspeed"),
     proof=crashes("parse", "greater than 0"),
+    fixable=True,
 )
 def out_of_range(run: Run) -> Iterator[Finding]:
     """A number outside of what the library allows.
 
+    0 or -1 often stands for "no limit" or "choose for me" in other programs. Here it stops the job, or does something
+    else much later.
+
     What happens: DeepSpeed's typed sections stop with a ValidationError that names the bound.
+
+    Fix: removes the key, so that the default counts.
     """
     for file, library, issue in issues(run, "range"):
         raw = issue.key is not None and issue.key.facts.get("reads") == "raw"
         end = "nothing checks this before it is used" if raw else f"{library} stops at it"
-        yield Finding(at_value(file, issue), f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {end}")
+        yield Finding(
+            at_value(file, issue),
+            f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {end}",
+            fix=edited(delete_entry, file, issue.path, why="take the default", safe=False),
+        )
 
 
 @rule(
@@ -70,17 +105,27 @@ def out_of_range(run: Run) -> Iterator[Finding]:
 def not_a_choice(run: Run) -> Iterator[Finding]:
     """A word that is none of those allowed for the key. Most are case-sensitive.
 
+    `CPU` for `cpu` costs a place in the queue and the time to load the model.
+
     What happens: DeepSpeed's typed sections stop with a ValidationError; accelerate stops at launch
     (`ValueError: 'deepspeed' is not a valid DistributedType`).
+
+    Fix: writes the word that this one is most likely meant to be.
     """
     for file, library, issue in issues(run, "choice"):
-        if isinstance(issue.value, bool):
+        if isinstance(issue.entry.value, Scalar) and issue.entry.value.raw.lower() in _SWITCHES:
             continue  # an unquoted yes or no: ZC006 says so
+        if placeholder(issue.value):
+            continue  # ZC013
         yield Finding(
             at_value(file, issue),
             f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {library} stops at it",
             fix=_meant(file, issue),
         )
+    yield from _unsaid(run, "ZC106")
+
+
+_SWITCHES = ("yes", "no", "on", "off")
 
 
 def _meant(file: SourceFile, issue: Issue) -> Fix | None:
@@ -98,16 +143,23 @@ def _meant(file: SourceFile, issue: Issue) -> Fix | None:
     bad=Example({"ds.json": DS % ', "reduce_bucket_size": null'}, consumer="deepspeed"),
     good=Example({"ds.json": DS % ""}, consumer="deepspeed"),
     proof=crashes("parse", "Input should be a valid integer"),
+    fixable=True,
 )
 def null_value(run: Run) -> Iterator[Finding]:
     """null where the library needs a value.
 
-    What happens: a ValidationError; null does not mean "the default" in DeepSpeed's typed sections. Leave the
-    key out.
+    It is written to say "the default", which is what leaving the key out says.
+
+    What happens: a ValidationError; null does not mean "the default" in DeepSpeed's typed sections.
+
+    Fix: removes the key, so that the default counts.
     """
     for file, library, issue in issues(run, "null"):
         yield Finding(
-            at_value(file, issue), f"`{dotted(issue.path)}` is null; {library} stops at it", "leave the key out"
+            at_value(file, issue),
+            f"`{dotted(issue.path)}` is null; {library} stops at it",
+            "leave the key out",
+            fix=edited(delete_entry, file, issue.path, why="take the default", safe=False),
         )
 
 
@@ -118,19 +170,31 @@ def null_value(run: Run) -> Iterator[Finding]:
     bad=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: ds.json\n"}),
     good=Example({"accelerate.yaml": YAML}),
     proof=crashes("launch", "'str' object has no attribute 'keys'"),
+    fixable=True,
 )
 def section_not_a_mapping(run: Run) -> Iterator[Finding]:
     """A section that is written as a single value, a list or null.
 
+    The message of the library names neither the key nor the file.
+
     What happens: DeepSpeed stops with `TypeError: ... argument after ** must be a mapping`, accelerate with
     `AttributeError: 'str' object has no attribute 'keys'`. The path of a DeepSpeed config goes into
     `deepspeed_config: {deepspeed_config_file: PATH}`.
+
+    Fix: makes a section of it where one word says which: the path of a config, `true` for `{"enabled": true}`. null
+    is removed.
     """
     for file, library, issue in issues(run, "section-type"):
         help_text = ""
         if issue.path == ("deepspeed_config",) and isinstance(issue.value, str):
             help_text = f"write `deepspeed_config: {{deepspeed_config_file: {issue.value}}}`"
-        yield Finding(at_value(file, issue), f"`{dotted(issue.path)}` {issue.reason}; {library} stops at it", help_text)
+        yield Finding(
+            at_value(file, issue),
+            f"`{dotted(issue.path)}` {issue.reason}; {library} stops at it",
+            help_text,
+            fix=as_section(file, issue),
+        )
+    yield from _unsaid(run, "ZC108")
 
 
 @rule(
@@ -146,15 +210,24 @@ def section_not_a_mapping(run: Run) -> Iterator[Finding]:
         consumer="deepspeed",
     ),
     proof=shows("parse", {"engine.prescale_gradients": ("false", False)}),
+    fixable=True,
 )
 def unchecked_type(run: Run) -> Iterator[Finding]:
     """A value of the wrong type in a place where nothing checks types.
 
+    A switch that says "false" and is on, or a crash far away from its cause.
+
     What happens: DeepSpeed's top level and its untyped sections take any value. A string travels on until
     something breaks (`TypeError: unsupported operand type(s) for //: 'str' and 'int'`), and the string "false"
     counts as true.
+
+    Fix: takes the quotes off a number, true or false; makes a text of numbers where a text is needed (`gpu_ids`).
+
+    When to ignore: your own code is what reads the value.
     """
     for file, library, issue in issues(run, "raw-type"):
+        if placeholder(issue.value) or python_word(run, file, issue.entry.value):
+            continue  # ZC013 and ZC009 know why
         truthy = (
             " (any non-empty string counts as true)"
             if isinstance(issue.value, str) and "true nor" in issue.reason
@@ -164,6 +237,7 @@ def unchecked_type(run: Run) -> Iterator[Finding]:
             at_value(file, issue),
             f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}{truthy}; {library} does not check it",
             "write the value without quotes" if isinstance(issue.value, str) else "",
+            fix=repaired(file, issue),
         )
 
 
@@ -180,7 +254,11 @@ def unchecked_type(run: Run) -> Iterator[Finding]:
 def missing_key(run: Run) -> Iterator[Finding]:
     """A run of zerocfg.yaml without a key that every run needs.
 
+    Nothing can be built or launched from a run that names no script or no config.
+
     What happens: `zerocfg build` stops with exit code 2 before it resolves anything.
+
+    When to ignore: the file is unfinished.
     """
     for file, _, issue in issues(run, "missing"):
         yield Finding(

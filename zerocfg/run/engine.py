@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from zerocfg.catalog.check import converted
+from zerocfg.catalog.schema import Key, Section, load_schema
 from zerocfg.run.config import AUTO, Config, any_unknown, default_of, words
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
 
@@ -46,8 +48,8 @@ DEFAULTS: dict[str, Any] = {
 }
 """What the engine uses for an absent key, by dotted name; sizes count elements. See also :func:`default`."""
 
-STRICT = ("zero_optimization", "fp16", "bf16")
-"""Sections whose reader drops a literal "auto", so that the default applies without a word."""
+OFFLOADS = {"cpu_offload": "offload_optimizer.device", "cpu_offload_param": "offload_param.device"}
+"""Switches of the old format, and the key that each of them sets to "cpu"."""
 
 REMOVED = words(
     "nebula compression_training amp quantize_training sparse_gradients eigenvalue sparse_attention elasticity "
@@ -85,18 +87,25 @@ def refusals(config: Config) -> list[Failure]:
 
 def late_refusals(config: Config) -> list[Failure]:
     """What DeepSpeedConfig refuses after the batch arithmetic."""
-    found: list[Failure] = []
     zero = config.data.get("zero_optimization")
-    operation = config.data.get("gradient_allreduce_op")
-    if (
-        isinstance(operation, str)
-        and operation.lower() == "sum"
-        and isinstance(zero, dict)
-        and number(zero.get("stage")) == 3
-    ):
-        message = "gradient_allreduce_op='sum' is not supported with ZeRO stage 3"
-        found.append(Failure("ds-allreduce-sum", "parse", message, (_origin(config, "gradient_allreduce_op"),)))
-    return found + _low_precision_masters(config, zero)
+    return _summing(config, zero) + _low_precision_masters(config, zero)
+
+
+def _summing(config: Config, zero: Any) -> list[Failure]:
+    """Gradients are averaged where ZeRO 3, ZenFlow or DeepCompile reduces them; nothing there sums."""
+    operation, compiled = config.data.get("gradient_allreduce_op"), config.data.get("compile")
+    if not isinstance(operation, str) or operation.lower() != "sum":
+        return []
+    reducers = {
+        "ZeRO stage 3": isinstance(zero, dict) and number(zero.get("stage")) == 3,
+        "ZenFlow": isinstance(zero, dict) and isinstance(zero.get("zenflow"), dict),
+        "DeepCompile": isinstance(compiled, dict) and truth(compiled.get("deepcompile")),
+    }
+    for reducer, present in reducers.items():
+        if present:
+            message = f"gradient_allreduce_op='sum' is not supported with {reducer}"
+            return [Failure("ds-allreduce-sum", "parse", message, (_origin(config, "gradient_allreduce_op"),))]
+    return []
 
 
 def _low_precision_masters(config: Config, zero: Any) -> list[Failure]:
@@ -108,7 +117,7 @@ def _low_precision_masters(config: Config, zero: Any) -> list[Failure]:
         ("bf16", "bf16_master_weights_and_grads"),
         ("bf16", "bf16_optimizer_states"),
     ):
-        values = config.data.get(section)
+        values = of_section(config, section)
         if not isinstance(values, dict) or not truth(values.get(key)):
             continue
         name = f"{section}.{key}"
@@ -121,8 +130,14 @@ def _low_precision_masters(config: Config, zero: Any) -> list[Failure]:
     return found
 
 
+def of_section(config: Config, name: str) -> Any:
+    """What stands under a section's name; `bfloat16` is read where there is no `bf16`."""
+    values = config.data.get(name)
+    return config.data.get("bfloat16") if name == "bf16" and values is None else values
+
+
 def enabled(config: Config, section: str) -> Any:
-    values = config.data.get(section)
+    values = of_section(config, section)
     return values.get("enabled") if isinstance(values, dict) else None
 
 
@@ -163,13 +178,13 @@ def batch(config: Config, world_size: Setting) -> tuple[dict[str, Setting], list
     values = {name: setting.value if setting else None for name, setting in found.items()}
     settings = {name: setting for name, setting in found.items() if setting is not None and setting.value is not None}
     places = tuple(setting.origin for setting in settings.values())
+    if values[TRAIN] is None and values[MICRO] is None:
+        message = "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided"
+        return settings, [Failure("ds-batch-missing", "parse", message, places)]
     texts = [name for name, value in values.items() if isinstance(value, (str, list, dict))]
     if texts:
         message = f"{texts[0]} is {values[texts[0]]!r}; DeepSpeed calculates with it"
         return settings, [Failure("ds-batch-type", "parse", message, (settings[texts[0]].origin,))]
-    if values[TRAIN] is None and values[MICRO] is None:
-        message = "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided"
-        return settings, [Failure("ds-batch-missing", "parse", message, places)]
     try:
         filled = _fill_batch(values, world_size.value)
     except ZeroDivisionError:
@@ -223,8 +238,16 @@ def _check_batch(values: dict[str, Any], world: Any, places: tuple[Origin, ...])
 def read(config: Config, world_size: Setting) -> tuple[dict[str, Setting], list[Failure]]:
     """All settings of the engine and, in the order in which they strike, what DeepSpeedConfig refuses."""
     batches, refused = batch(config, world_of(config, world_size))
-    failures = [*refusals(config), *refused, *late_refusals(config)]
+    failures = [*refusals(config), *_sequence_parallel(config), *refused, *late_refusals(config)]
     return {**settings(config, final=True), **batches}, failures
+
+
+def _sequence_parallel(config: Config) -> list[Failure]:
+    share = config.data.get("sequence_parallel_size")
+    if not isinstance(share, (int, float)) or share:
+        return []
+    message = "sequence_parallel_size is 0; DeepSpeed divides the number of processes by it"
+    return [Failure("ds-batch-zero", "parse", message, (_origin(config, "sequence_parallel_size"),))]
 
 
 def world_of(config: Config, world_size: Setting) -> Setting:
@@ -240,34 +263,64 @@ def world_of(config: Config, world_size: Setting) -> Setting:
 def settings(config: Config, *, final: bool) -> dict[str, Setting]:
     """Every value of the config as the engine sees it.
 
-    ``final``: nobody fills an "auto" any more, so the strict sections replace it with their default; absent keys that
-    matter get their default as well.
+    ``final``: nobody fills an "auto" any more and DeepSpeed itself reads: its typed sections convert values, replace
+    "auto" by their default and take a key under any of its names; absent keys that matter get their default.
     """
-    found = config.settings()
     if not final:
-        return found
-    for name, setting in list(found.items()):
-        if name.split(".")[0] in STRICT:
-            found[name] = _strict(name, setting)
+        return config.settings()
+    found: dict[str, Setting] = {}
+    for name, setting in config.settings().items():
+        if name.startswith("bfloat16.") and config.data.get("bf16") is not None:
+            continue  # not looked at beside `bf16`
+        known, key = _known(name)
+        found[known] = setting if key is None else _read(key, setting)
+    _moved(found)
     stage = found.get("zero_optimization.stage")
     stage_value = stage.value if stage else 0
     origin = default_of("deepspeed")
     for name in (*DEFAULTS, "zero_optimization.overlap_comm"):
         current = found.get(name)
+        if current is None and any(written.startswith(f"{name}.") for written in found):
+            continue  # a mapping in the place of a value
         if current is None or (name.endswith("overlap_comm") and current.value is None):
             found[name] = Setting(default(name, stage_value), origin, (current,) if current else ())
     return found
 
 
-def _strict(name: str, setting: Setting) -> Setting:
+def _known(name: str) -> tuple[str, Key | None]:
+    """The name under which DeepSpeed keeps a key, and the key; the name as it is for one that it does not know."""
+    schema = load_schema("deepspeed")
+    section: Section | None = schema.root
+    parts: list[str] = []
+    key: Key | None = None
+    for part in name.split("."):
+        key = section.key(part) if section is not None else None
+        if key is None:
+            return name, None
+        parts.append(key.name)
+        section = key.section(schema)
+    return ".".join(parts), key
+
+
+def _moved(found: dict[str, Setting]) -> None:
+    """Keys of the old format that DeepSpeed turns into those of today."""
+    switch = found.get("zero_optimization")
+    if switch is not None and isinstance(switch.value, bool):
+        found["zero_optimization.stage"] = Setting(int(switch.value), switch.origin, (switch,))
+    for name, device in OFFLOADS.items():
+        old = found.get(f"zero_optimization.{name}")
+        if old is not None and old.value is True:
+            found[f"zero_optimization.{device}"] = Setting("cpu", old.origin, (old,))
+
+
+def _read(key: Key, setting: Setting) -> Setting:
+    """A value as a typed section of DeepSpeed reads it; refused values and those of untyped sections stay."""
     value = setting.value
-    history = (setting, *setting.overridden)
+    if value is UNKNOWN or key.facts.get("reads") != "lax":
+        return setting
     if isinstance(value, str) and value == AUTO:
-        return Setting(default(name), default_of("deepspeed"), history)
-    expected = DEFAULTS.get(name)
-    if isinstance(expected, bool) and value is not True and value is not False and value is not UNKNOWN:
-        return Setting(truth(value), setting.origin, history)
-    if isinstance(expected, int) and not isinstance(expected, bool) and not isinstance(value, int):
-        read = number(value)
-        return setting if read is None or read is value else Setting(read, setting.origin, history)
-    return setting
+        return Setting(key.default, default_of("deepspeed"), (setting, *setting.overridden))
+    read = converted(key, value)
+    if read is value or (type(read) is type(value) and read == value):
+        return setting
+    return Setting(read, setting.origin, (setting, *setting.overridden))

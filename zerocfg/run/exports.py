@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.catalog.values import RefusedError, env_bool
 from zerocfg.run.config import any_unknown, default_of, describe, words
 from zerocfg.run.model import UNKNOWN, Origin, Setting
 from zerocfg.run.namespace import ranks
@@ -70,6 +71,8 @@ def start(arguments: Namespace, launch: Launch, has_file: bool, section: Any, fa
     launch.launcher = name
     exporter = _Exporter(arguments, launch, fail)
     launch.num_processes = exporter.processes(name)
+    if not exporter.check_threads():
+        return
     if name == "tpu":
         return
     if name == "simple":
@@ -133,6 +136,18 @@ class _Exporter:
         note = f"num_processes // num_machines processes on each of {machines} machines"
         return Setting(total, Origin("computed", note), (setting, *setting.overridden))
 
+    def check_threads(self) -> bool:
+        """With use_cpu the launcher divides the machine's cores among the processes; False when it cannot calculate."""
+        if not self.arguments.get("use_cpu") or self.arguments.get("num_cpu_threads_per_process") is not None:
+            return True
+        for name in ("num_processes", "num_machines"):
+            setting = self.arguments.setting(name)
+            if setting.value is not UNKNOWN and not isinstance(setting.value, (int, float)):
+                message = f"{name} is {describe(setting.value)}; with use_cpu the launcher divides by it"
+                self.fail(f"{name.replace('_', '-')}-type", message, setting.origin)
+                return False
+        return True
+
     def check_network(self) -> None:
         arguments = self.arguments
         machines, rank = arguments.setting("num_machines"), arguments.setting("machine_rank")
@@ -142,18 +157,19 @@ class _Exporter:
             return
         several = isinstance(machines.value, int) and machines.value > 1
         processes = arguments.setting("num_processes")
-        if several and isinstance(processes.value, str):
-            message = "num_processes is a text, which cannot be divided by num_machines"
+        if several and (processes.value is None or isinstance(processes.value, (str, list, dict))):
+            message = f"num_processes is {describe(processes.value)}, which cannot be divided by num_machines"
             self.fail("num-processes-type", message, processes.origin)
         if several and rank.value is not UNKNOWN and _int(rank.value) is None:
             self.fail("machine-rank-type", f"machine_rank is {describe(rank.value)}", rank.origin)
         local = not several or _int(rank.value) == 0
-        if local and port.value not in (None, UNKNOWN) and not isinstance(port.value, int):
-            self.fail(
-                "main-process-port-type",
-                f"main_process_port is {describe(port.value)}, not a number",
-                port.origin,
-            )
+        if local and port.value not in (None, UNKNOWN):
+            if not isinstance(port.value, int):
+                message = f"main_process_port is {describe(port.value)}, not a number"
+                self.fail("main-process-port-type", message, port.origin)
+            elif not 0 <= port.value < 1 << 16:
+                message = f"main_process_port is {port.value}; ports end at 65535"
+                self.fail("main-process-port-type", message, port.origin)
 
     def check_local_size(self) -> None:
         """torchrun reads --nproc_per_node as a whole number."""
@@ -216,15 +232,25 @@ class _Exporter:
                 ("MASTER_ADDR", "main_process_ip", "127.0.0.1"),
                 ("MASTER_PORT", "main_process_port", "29500"),
             ):
-                if arguments.get(name) is None:
+                value = arguments.get(name)
+                if value is None:
                     self.launch.environment[variable] = Setting(default, default_of("accelerate"))
-                else:
-                    self.put(variable, name)
+                    continue
+                self.put(variable, name)
+                if name == "main_process_ip" and value is not UNKNOWN and not isinstance(value, str):
+                    origin = arguments.setting(name).origin
+                    self.fail("main-process-ip-type", f"main_process_ip is {describe(value)}, not a text", origin)
+        if isinstance(text, str) and not _is_truth(text):
+            self.fail("use-cpu-type", f"use_cpu is {describe(used.value)}, neither true nor false", used.origin)
         if isinstance(text, str) and text.lower() in ("y", "yes", "t", "true", "on", "1"):
             self.put_text("KMP_AFFINITY", "granularity=fine,compact,1,0", "training on CPU")
             self.put_text("KMP_BLOCKTIME", "1", "training on CPU")
         self._precision()
         self._dynamo()
+        mode = arguments.setting("dynamo_mode")
+        if mode.value is not UNKNOWN and not isinstance(mode.value, str):
+            # The other launchers make text of everything; this one hands the variables to the process as they are.
+            self.fail("dynamo-mode-type", f"dynamo_mode is {describe(mode.value)}, not a text", mode.origin)
         self._threads()
         if arguments.get("enable_cpu_affinity"):
             self.put_text("ACCELERATE_CPU_AFFINITY", "1", "enable_cpu_affinity")
@@ -232,7 +258,9 @@ class _Exporter:
     def _is_count(self, name: str) -> bool:
         """Whether the launcher can compare the value with 1."""
         setting = self.arguments.setting(name)
-        if setting.value is None or setting.value is UNKNOWN or isinstance(setting.value, (int, float)):
+        if setting.value is UNKNOWN or isinstance(setting.value, (int, float)):
+            return True
+        if setting.value is None and name == "num_processes":
             return True
         self.fail(f"{name.replace('_', '-')}-type", f"{name} is {describe(setting.value)}", setting.origin)
         return False
@@ -360,6 +388,14 @@ def _int(value: Any) -> int | None:
         return int(value)
     except (TypeError, ValueError):
         return None
+
+
+def _is_truth(text: str) -> bool:
+    try:
+        env_bool(text)
+    except RefusedError:
+        return False
+    return True
 
 
 def _is_number(value: Any) -> bool:

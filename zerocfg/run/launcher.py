@@ -218,11 +218,16 @@ class _Reader:
 
     def _merge(self, data: dict[str, Any]) -> None:
         """Every key of every section lands in the one namespace; a top-level value only where nothing is set."""
-        for name in TOP_LEVEL:
+        for name in (*TOP_LEVEL, *([] if isinstance(data["distributed_type"], str) else ["distributed_type"])):
             value = data[name]
+            if name == "use_cpu" and isinstance(value, dict):
+                self.fail("use-cpu-type", "use_cpu is a mapping, neither true nor false", self.place(name))
+                raise StopLaunchError
             if isinstance(value, dict):
                 for key, inner in value.items():
                     self._merge_key(name, key, inner)
+            elif name == "distributed_type":
+                continue
             elif name != "mixed_precision" and self.arguments.get(name) is None:
                 written = self.file is not None and self.file.document is not None and name in (self.file.data() or {})
                 origin = self.place(name) if written else default_of("accelerate")

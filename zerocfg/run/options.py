@@ -39,7 +39,9 @@ _CLI = {
 }
 OPTIONS: dict[str, Option] = {name: _option(cli) for name, cli in _CLI.items()}
 ALIASES = {flag.lstrip("-"): name for name, cli in _CLI.items() for flag in cli["flags"] if flag.lstrip("-") != name}
-DYNAMO_BACKENDS = OPTIONS["dynamo_backend"].choices
+_BACKEND = load_schema("accelerate").find(("dynamo_config", "dynamo_backend"))
+DYNAMO_BACKENDS = [name.lower() for branch in (_BACKEND.scalars if _BACKEND else []) for name in branch["enum"]]
+"""What a config file may name; the option of the launcher takes fewer."""
 PRECISIONS = OPTIONS["mixed_precision"].choices
 
 DISTRIBUTED_TYPES = words(

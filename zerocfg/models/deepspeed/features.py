@@ -127,6 +127,7 @@ class TensorParallel(Strict):
     dtype: Any = key(
         None,
         "A torch.dtype object, set by programs only: no value that JSON can hold is accepted.",
+        facts={"never": "is not the torch.dtype object that is taken here; no file can hold one"},
     )
     autotp_size: int = key(0, "Ranks of a tensor-parallel group; 0 is off.", unit="ranks")
     tp_overlap_comm: bool = key(False, "Overlap all-reduce with computation.")
@@ -239,7 +240,7 @@ class ExpertParallel(Loose):
     Ranges are checked only with enabled, so the types do not state them.
     """
 
-    null = "absent"
+    null = "falsy"
     source = "deepspeed/module_inject/auto_ep_config.py"
 
     enabled: bool = key(False, "Shard experts over ranks.")

@@ -177,11 +177,12 @@ class Optimizer(Loose):
         )
     }
 
-    type: str = key(
+    type: str | None = key(
         None,
         "adam, adamw, adagrad, lamb, lion, muon, muadam, muadamw, musgd in any case, or the exact name of a "
         "class of torch.optim. 1-bit optimizers were removed.",
         examples=["AdamW", "Adam"],
+        reads="lax",
     )
     params: OptimizerParams | None = key(None, "Arguments of the optimizer's constructor.")
     legacy_fusion: bool = key(False, "Old step of the fp16 optimizer for FusedAdam.")

@@ -80,5 +80,5 @@ class DataTypes(Loose):
     param_dtype: Dtype | None = key(None, "dtype of the parameters; must agree with fp16 / bf16.")
     buffer_dtype: Dtype | None = key(None, "dtype of the buffers; null: as loaded.")
     keep_in_fp32_modules: list[str] | Auto = key(
-        "auto", "Patterns of the names of modules that stay fp32; `auto` is DeepSpeed's own default."
+        "auto", "Patterns of the names of modules that stay fp32; `auto` is DeepSpeed's own default.", reads="lax"
     )

@@ -1,0 +1,226 @@
+"""zerocfg and the real libraries agree on configs that nobody wrote: built from the typed models, or made from real
+ones by typos, moves, wrong types, quotes, "auto", null, duplicates and removals.
+
+Compared on every config: is it refused when it is parsed or launched, is a value silently dropped, what is the
+effective value. `make parity` plays many more of them, other ones each time.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import hjson
+import pytest
+import yaml
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import corpus_folder
+from tests.parity import generated
+from tests.parity.test_effective import SAYS, environment_differs
+from tests.parity.verdicts import (
+    BY_KEY,
+    Real,
+    accelerate_run,
+    claims,
+    deepspeed_run,
+    dropped_differs,
+    lint,
+    phases,
+    real_accelerate,
+    real_deepspeed,
+)
+from zerocfg.catalog.schema import load_schema
+from zerocfg.rules.api import Severity
+from zerocfg.rules.engine import Diagnostic
+from zerocfg.rules.registry import ALL, find
+from zerocfg.run.model import Run
+
+pytestmark = pytest.mark.libs
+
+EXAMPLES = int(os.environ.get("ZEROCFG_PARITY", "500"))
+"""Configs to compare in all: three of five DeepSpeed configs, two of five accelerate configs."""
+MANY = settings(
+    deadline=None,
+    derandomize="ZEROCFG_PARITY" not in os.environ,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+LIMITS = {
+    "an empty mapping in the place of a value: the effective value shown is the default": re.compile(
+        r"effective value .*, really \{\}$"
+    ),
+    "timers as a text or a list, in which DeepSpeed looks for a word": re.compile(r"`timers` is a (string|list)"),
+    "torch_autocast.lower_precision_safe_modules with items that are no texts": re.compile("names for torch autocast"),
+}
+"""What zerocfg does not tell as the libraries do: the limit in words, and what the disagreement looks like."""
+BY_RUNNER = ("ZC728",)
+"""Rules of what DeepSpeed's own runner stops at, which accelerate has started by then."""
+
+DEEPSPEED_BASE: dict[str, Any] = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}}
+ACCELERATE_BASES: list[dict[str, Any]] = [
+    {"distributed_type": "DEEPSPEED", "num_processes": 2, "deepspeed_config": {"zero_stage": 2}},
+    {"distributed_type": "FSDP", "num_processes": 2, "fsdp_config": {}},
+    {"distributed_type": "MULTI_GPU", "num_processes": 2},
+    {"distributed_type": "NO"},
+]
+
+
+@cache
+def seeds(name: str) -> list[dict[str, Any]]:
+    """The examples of all rules and, where there is a corpus, its files: ``name`` is "ds.json" or "accelerate.yaml"."""
+    kind, read = ("deepspeed", hjson.loads) if name == "ds.json" else ("accelerate", yaml.safe_load)
+    texts = [example.files[name] for rule in ALL for example in (*rule.bad, *rule.good) if name in example.files]
+    folder = corpus_folder()
+    if folder is not None:
+        with (folder / "INDEX.tsv").open(encoding="utf-8", newline="") as index:
+            rows = [row for row in csv.DictReader(index, delimiter="\t") if row["kind"].startswith(kind)]
+        paths = [folder / row["repo"].replace("/", "__") / row["path"] for row in rows]
+        texts += [path.read_text(encoding="utf-8", errors="replace") for path in paths]
+    found = []
+    for text in texts:
+        try:
+            tree = read(text)
+            json.dumps(tree)  # dates and the like are not for JSON
+        except (ValueError, TypeError, yaml.YAMLError):
+            continue
+        if isinstance(tree, dict) and tree:
+            found.append(json.loads(json.dumps(tree)))
+    return found
+
+
+DEEPSPEED = st.one_of(
+    generated.typed(load_schema("deepspeed"), DEEPSPEED_BASE),
+    st.deferred(lambda: generated.mistaken(seeds("ds.json"))),
+)
+ACCELERATE = st.one_of(
+    st.sampled_from(ACCELERATE_BASES).flatmap(lambda base: generated.typed(load_schema("accelerate"), base)),
+    st.deferred(lambda: generated.mistaken(seeds("accelerate.yaml"))),
+)
+
+
+def agree(wrong: list[str], text: str) -> None:
+    left = [problem for problem in wrong if not any(known.search(problem) for known in LIMITS.values())]
+    assert not left, "\n".join([*left, text])
+
+
+def errors(diagnostics: list[Diagnostic]) -> list[str]:
+    return [f"{d.code} {d.message}" for d in diagnostics if d.severity is Severity.ERROR]
+
+
+# --- DeepSpeed --------------------------------------------------------------------------------------------------------
+
+
+def test_deepspeed_configs(count: Callable[[str, int], None]) -> None:
+    @settings(MANY, max_examples=EXAMPLES * 3 // 5)
+    @given(tree=DEEPSPEED, world=st.sampled_from([1, 2, 8]))
+    def compare(tree: dict[str, Any], world: int) -> None:
+        text = generated.json_text(tree)
+        real = real_deepspeed(text, world)
+        assume(not real.here)
+        run = deepspeed_run(text, world)
+        agree(deepspeed_differs(run, tree, real), text)
+        seen.append(real.error is not None)
+
+    seen: list[bool] = []
+    compare()
+    count("generated DeepSpeed configs compared with DeepSpeedConfig", len(seen))
+    count("of them refused by it", sum(seen))
+    assert 0 < sum(seen) < len(seen)
+
+
+def deepspeed_differs(run: Run, tree: dict[str, Any], real: Real) -> list[str]:
+    diagnostics = lint(run)
+    sure, maybe = claims(diagnostics, "read", "parse")
+    if real.error is not None:
+        return [] if sure or maybe else [f"refused, and no error says so: {real.error[:300]}; {errors(diagnostics)}"]
+    if sure:
+        return [f"accepted, but {d.code}: {d.message}" for d in sure]
+    return [*values_differ(run, real), *dropped_differs(tree, diagnostics, real)]
+
+
+def values_differ(run: Run, real: Real) -> list[str]:
+    wrong = []
+    for name, value in real.values.items():
+        known = run.effective.get(name) or run.effective.get(name.replace("optimization.", "optimization.stage3_"))
+        if known is None or not known.known or value is None or (isinstance(value, float) and value != value):
+            continue
+        if known.value != value:
+            wrong.append(f"{name}: effective value {known.value!r}, really {value!r}")
+    return wrong
+
+
+# --- accelerate launch ------------------------------------------------------------------------------------------------
+
+
+def test_accelerate_configs(count: Callable[[str, int], None]) -> None:
+    @settings(MANY, max_examples=EXAMPLES * 2 // 5)
+    @given(tree=ACCELERATE)
+    def compare(tree: dict[str, Any]) -> None:
+        text = generated.yaml_text(tree)
+        real = real_accelerate(text)
+        assume(not real.here)
+        agree(accelerate_differs(accelerate_run(text), text, real), text)
+        seen.append(real.error is not None)
+
+    seen: list[bool] = []
+    compare()
+    count("generated accelerate configs compared with accelerate launch", len(seen))
+    count("of them refused by it", sum(seen))
+    assert 0 < sum(seen) < len(seen)
+
+
+def accelerate_differs(run: Run, text: str, real: Real) -> list[str]:
+    diagnostics = lint(run)
+    failures = [failure for failure in run.effective.failures if failure.phase == "launch"]
+    if real.error is not None:
+        if not failures:
+            return [f"refused, and not predicted: {real.error[:300]}"]
+        if not re.search(SAYS[failures[0].kind], real.error):
+            return [f"predicted {failures[0].kind}, really: {real.error[:300]}"]
+        return [] if errors(diagnostics) else [f"{failures[0].kind} is predicted, but no rule tells it"]
+    if failures:
+        return [f"launched, but predicted {failures[0].kind}: {failures[0].message}"]
+    exported = {name: value for name, value in real.values.items() if name != "world"}
+    differs = environment_differs(run.effective, {"environment": exported, "world": real.values["world"]})
+    wrong = [problem for problem in differs if "UNKNOWN" not in problem]
+    for diagnostic in diagnostics:
+        rule = find(diagnostic.code)
+        early = phases(rule) if rule is not None and diagnostic.severity is Severity.ERROR else set()
+        if early and early <= {"read", "launch"} and diagnostic.code not in (*BY_KEY, *BY_RUNNER):
+            wrong.append(f"launched, but {diagnostic.code}: {diagnostic.message}")
+    return [*wrong, *dead_differs(diagnostics, text, real)]
+
+
+def dead_differs(diagnostics: list[Diagnostic], text: str, real: Real) -> list[str]:
+    """A key that is said to be dead can be taken away, and the same job is launched."""
+    wrong = []
+    for diagnostic in diagnostics:
+        if diagnostic.code not in ("ZC103", "ZC708"):
+            continue
+        tree = yaml.safe_load(text)
+        *parents, last = diagnostic.spot.path.split(".")
+        node = tree
+        for part in parents:
+            node = node.get(part, {}) if isinstance(node, dict) else {}
+        if not isinstance(node, dict) or last not in node:
+            continue
+        value = node.pop(last)
+        if parents:  # another key that nobody reads: an empty section means something else than one with any key
+            node["unread"] = value
+        without = real_accelerate(yaml.safe_dump(tree, sort_keys=False))
+        changed = {
+            name
+            for name in set(real.values) | set(without.values)
+            if real.values.get(name) != without.values.get(name) and name != "ACCELERATE_CONFIG_DS_FIELDS"
+        }
+        if without.error is not None or changed:
+            wrong.append(f"{diagnostic.spot.path} is said to be dead, but without it: {without.error or changed}")
+    return wrong
