@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from zerocfg.rules.adding import ignores_for
 from zerocfg.rules.api import Example
 from zerocfg.rules.codes import REMOVED, Removed
 from zerocfg.rules.engine import Result, Selection
 from zerocfg.rules.fixing import fix_all
 
 from .examples import lint, lint_example, write
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
 DEAD = "  overlap_comm: true\n"
@@ -163,3 +164,43 @@ def test_removal_leaves_the_rest(tmp_path: Path, before: str, after: str, end: s
     )
     assert codes(after_fix) == []
     assert list(texts.values()) == [wanted]
+
+
+_PIECES = st.sampled_from(
+    [
+        "# zerocfg: ignore",
+        "// zerocfg:",
+        "ignore-file",
+        "[",
+        "]",
+        ",",
+        " ",
+        "\n",
+        "ZC103",
+        "ZC005",
+        "zc",
+        "#",
+        "'",
+        '"',
+        "x",
+    ]
+)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.lists(_PIECES, max_size=14).map("".join), st.sampled_from(["a.yaml", "ds.json", "train.sh", "page.md"]))
+def test_no_comment_raises(comment: str, name: str) -> None:
+    base = {
+        "a.yaml": YAML + DEAD,
+        "ds.json": '{"train_batch_size": 8, "zero_optimization": {"stage": 2, "typo": 1}}\n',
+        "train.sh": LINE,
+        "page.md": f"```bash\n{LINE}```\n",
+    }[name]
+    for text in (base + comment, comment + "\n" + base, base.replace("\n", f"  {comment}\n")):
+        with TemporaryDirectory() as folder:
+            found = lint_example(Example({name: text}), Path(folder).resolve())
+            for diagnostic in found.diagnostics:
+                assert diagnostic.fix is None or all(
+                    edit.span.start <= edit.span.end for _, edit in diagnostic.fix.edits
+                )
+            ignores_for(found.diagnostics)
