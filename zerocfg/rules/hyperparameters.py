@@ -52,7 +52,7 @@ def optimizer_number_out_of_range(run: Run) -> Iterator[Finding]:
     """
     if optimizer_type(run) is None or run.deepspeed is None:
         return
-    for name, value in section(run, *_PARAMS).items():
+    for name, value in section(run, "optimizer", "params").items():
         wrong = ""
         if name in ("lr", "eps", "weight_decay") and number(value) and value < 0:
             wrong = f"`{name}` is {show(value)}: below 0 " + {
@@ -102,7 +102,7 @@ def schedule_sets_rate(run: Run) -> bool:
 
 def _defaults(run: Run) -> dict[str, Any]:
     kind = optimizer_type(run)
-    if kind is None or section(run, *_PARAMS).get("torch_adam"):
+    if kind is None or section(run, "optimizer", "params").get("torch_adam"):
         return {}
     return _DEFAULTS.get(kind.lower(), {})
 

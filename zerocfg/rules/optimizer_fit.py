@@ -155,7 +155,7 @@ def muon_with_reduce_scatter(run: Run) -> Iterator[Finding]:
     if present(file, path):
         fix = edited(replace_value, file, path, "false", why=why, safe=False)
     else:
-        fix = edited(insert_entry, file, path[:1], path[1], "false", why=why, safe=False)
+        fix = edited(insert_entry, file, path[:1], "reduce_scatter", "false", why=why, safe=False)
     yield Finding(
         Location(file, TYPE, "value"),
         f"{show(kind)} at ZeRO stage 3 needs whole gradients, but `reduce_scatter` is on"
