@@ -92,6 +92,7 @@ def launch(progress: Progress, files: list[str]) -> dict[str, Any]:
     progress.begin("launch")
     environment, words = launch_line(files)
     progress.see("launch.line", " ".join(words))
+    threads = os.environ.pop("OMP_NUM_THREADS", "1")  # of the harness: what the launcher makes of it is to be seen
     os.environ.update(environment)
     program, arguments = runners.program(words)
     result: dict[str, Any] = {"kind": "process" if program == "python" else "ranks"}
@@ -106,6 +107,7 @@ def launch(progress: Progress, files: list[str]) -> dict[str, Any]:
         result["script"] = words[at + 1 :]
         result["environment"] = dict(os.environ)
     progress.see("env", result["environment"])
+    result["environment"].setdefault("OMP_NUM_THREADS", threads)
     progress.end("launch")
     return result
 
