@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from zerocfg.catalog.schema import Key, load_schema
 from zerocfg.rules.api import Fix, Location
-from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, recipe_data
+from zerocfg.rules.effects import anchor, edited, effective, recipe_data
 from zerocfg.run.arguments import FALSE_WORDS, TRUE_WORDS
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
@@ -39,11 +39,12 @@ def reader(run: Run) -> Literal["transformers", "trl"] | None:
     keys = set(recipe_data(run))
     if keys & _FOREIGN:
         return None
-    if run.consumer in TRAINERS:
-        return "trl" if run.consumer == "trl" else "transformers"
-    if run.consumer is not None or not keys or run.recipe_reader is not None:
+    if run.consumer == "trl":
+        return "trl"
+    if run.consumer not in (None, "transformers") or not (keys or run.consumer):
         return None
-    return "trl" if any(_trainers_with(str(name)) for name in keys) else "transformers"
+    own = run.recipe_reader != "hf" and any(_trainers_with(str(name)) for name in keys)
+    return "trl" if own else "transformers"
 
 
 def key_of(run: Run, name: str) -> Key | None:

@@ -1,7 +1,291 @@
-"""ZC8xx: TRL's recipes."""
+"""ZC8xx: TRL's recipes: names and words that TRL does not take. See also :mod:`trl_options`."""
 
 from __future__ import annotations
 
-from zerocfg.rules.api import Rule
+from collections.abc import Iterator
 
-RULES: tuple[Rule, ...] = ()
+from zerocfg.catalog.schema import load_schema
+from zerocfg.catalog.suggest import closest
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.arguments import (
+    RECIPE,
+    given,
+    methods,
+    reader,
+    set_argument,
+    value,
+    written,
+)
+from zerocfg.rules.effects import admitted, admitting, edited, recipe_data
+from zerocfg.rules.proof import crashes
+from zerocfg.rules.versions import only_from
+from zerocfg.run.config import VERSIONS
+from zerocfg.run.model import Run
+from zerocfg.source.edit import Edit, delete_entry, rename_key
+
+
+def trl_example(method: str, text: str, processes: int = 1) -> Example:
+    """A run of one of TRL's scripts."""
+    line = f"torchrun --nproc_per_node {processes} {method}.py --config recipe.yaml\n"
+    return Example({"recipe.yaml": RECIPE + text, "train.sh": line}, consumer="trl")
+
+
+@rule(
+    "ZC840",
+    "trl-argument-removed",
+    Severity.NOTE,
+    bad=(trl_example("sft", "max_seq_length: 512\n"), trl_example("dpo", "beta: 0.1\nmax_prompt_length: 256\n")),
+    good=trl_example("sft", "max_length: 512\n"),
+    proof=crashes("arguments", "Unknown arguments from config file"),
+    fixable=True,
+    references=("trl/scripts/utils.py@1.16.0",),
+)
+def trl_argument_removed(run: Run) -> Iterator[Finding]:
+    """An argument of a TRL recipe that TRL no longer has.
+
+    TRL 1 renamed and removed many arguments of the 0.x releases. Its parser stops at the first of them, so a recipe
+    of last year does not start.
+
+    What happens: `ValueError: Unknown arguments from config file: ['--max_seq_length', '512']. Please remove them`.
+    An error when the project admits TRL 1.16 and later alone; otherwise a note, because an older release takes it.
+
+    Fix: writes the new name, or removes the line where nothing replaced it. Unsafe while an older TRL is possible.
+
+    When to ignore: the project stays on the TRL that has it, or its script declares the argument itself.
+    """
+    if run.recipe is None or reader(run) != "trl":
+        return
+    inherited = load_schema("training-arguments").root.names
+    names = load_schema("trl").root.names
+    here = VERSIONS["trl"]
+    certain = only_from(run.versions.get("trl"), here)
+    for name in (str(name) for name in recipe_data(run)):
+        key = names.get(name)
+        if key is None or "removed" not in key.facts or name in inherited:
+            continue
+        instead = str(key.facts["removed"])
+        new = instead.removeprefix("write ") if instead.startswith("write ") else ""
+        fix = None
+        if new.isidentifier() and new not in recipe_data(run):
+            fix = edited(rename_key, run.recipe, (name,), new, why=f"write {new}", safe=certain)
+        elif instead.endswith("delete the line"):
+            fix = edited(delete_entry, run.recipe, (name,), why="remove the line", safe=False)
+        yield Finding(
+            Location(run.recipe, (name,), "key"),
+            f"TRL {here} has no argument `{name}`"
+            + (f"; its parser stops at it ({admitted(run, 'trl')})" if certain else "; an older release is needed"),
+            instead,
+            admitting(run, "trl") if certain else [],
+            fix,
+            Severity.ERROR if certain else None,
+        )
+
+
+@rule(
+    "ZC841",
+    "argument-misspelled",
+    Severity.WARNING,
+    bad=(
+        trl_example("grpo", "num_generations: 2\nsteps_per_generation: 2\nlearning_rtae: 1.0e-5\n"),
+        Example(
+            {"recipe.yaml": RECIPE + "gradient_acumulation_steps: 4\n"},
+            consumer="transformers",
+            proof=crashes("arguments", "Some keys are not used by the HfArgumentParser"),
+        ),
+    ),
+    good=trl_example("grpo", "num_generations: 2\nsteps_per_generation: 2\nlearning_rate: 1.0e-5\n"),
+    proof=crashes("arguments", "Unknown arguments from config file"),
+    fixable=True,
+    references=("trl/scripts/utils.py@1.16.0", "transformers/hf_argparser.py@5.23.0"),
+)
+def argument_misspelled(run: Run) -> Iterator[Finding]:
+    """A key of a recipe that is one or two letters away from an argument, and is none.
+
+    The parsers do not guess: the job stops on every process. A script whose own parser is lenient would train with
+    the default instead.
+
+    What happens: `ValueError: Unknown arguments from config file: ['--learning_rtae', ...]` (TrlParser), `ValueError:
+    Some keys are not used by the HfArgumentParser: [...]`.
+
+    Fix: writes the argument's name.
+
+    When to ignore: the script declares an argument of this name; it is easily taken for the other.
+    """
+    if reader(run) is None or run.recipe is None:
+        return
+    known = load_schema("training-arguments").root.names
+    others = load_schema("trl").root.names
+    data = recipe_data(run)
+    for name in (str(name) for name in data):
+        if name in known or name in others or len(name) < 9 or f"{name}s" in known or name.removesuffix("s") in known:
+            continue
+        near = closest(name, [key for key, held in known.items() if "removed" not in held.facts and key not in data])
+        # short words are near each other by chance: lora_rank is no local_rank
+        if near is None or _distance(name, near) > (2 if len(name) > 11 else 1):
+            continue
+        yield Finding(
+            Location(run.recipe, (name,), "key"),
+            f"there is no argument `{name}`; `{near}` is one, and the parser stops at the other",
+            f"write {near}",
+            fix=edited(rename_key, run.recipe, (name,), near, why=f"write {near}"),
+        )
+
+
+def _distance(a: str, b: str) -> int:
+    """Letters to insert, delete or replace on the way from one word to the other."""
+    row = list(range(len(b) + 1))
+    for i, one in enumerate(a, 1):
+        last, row[0] = row[0], i
+        for j, other in enumerate(b, 1):
+            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (one != other))
+    return row[-1]
+
+
+@rule(
+    "ZC842",
+    "config-with-equals-sign",
+    Severity.ERROR,
+    bad=Example(
+        {
+            "recipe.yaml": RECIPE + "max_length: 512\npacking: true\n",
+            "train.sh": "torchrun --nproc_per_node 1 sft.py --config=recipe.yaml\n",
+        },
+        consumer="trl",
+    ),
+    good=trl_example("sft", "max_length: 512\npacking: true\n"),
+    proof=crashes("arguments", r"Some specified arguments are not used by the HfArgumentParser: \['--config=recipe"),
+    fixable=True,
+    references=("trl/scripts/utils.py@1.16.0",),
+)
+def config_with_equals_sign(run: Run) -> Iterator[Finding]:
+    """`--config=recipe.yaml`: TrlParser knows the option only with a space.
+
+    It looks for the word `--config` by itself. Written with an equals sign the recipe is not read, and what is left
+    over stops the job.
+
+    What happens: `ValueError: Some specified arguments are not used by the HfArgumentParser: ['--config=recipe.yaml']`.
+
+    Fix: writes a space.
+    """
+    option = run.arguments.get("config")
+    file = run.launch_file
+    if option is None or file is None or option.origin.span is None or option.origin.file is not file:
+        return
+    if run.recipe_reader != "trl" or not methods(run) or len(methods(run)) > 4:
+        return
+    span = option.origin.span
+    text = file.source.text[span.start : span.end]
+    if not text.startswith("--config="):
+        return
+    replaced = Edit(span, "--config " + text.removeprefix("--config="))
+    yield Finding(
+        Location(file, span=span),
+        "TrlParser does not know `--config` with an equals sign: the recipe is not read, and the parser stops",
+        "write a space instead of the equals sign",
+        fix=Fix("write a space", ((file, replaced),)),
+    )
+
+
+DPO_LOSSES = (
+    "sigmoid hinge ipo exo_pair nca_pair robust bco_pair sppo_hard aot aot_unpaired apo_zero apo_down discopop sft "
+    "sigmoid_norm".split()
+)
+_TRL_WORDS: dict[str, dict[str, tuple[str, ...]]] = {
+    "SFTConfig": {"loss_type": ("nll", "dft", "chunked_nll"), "packing_strategy": ("bfd", "bfd_split", "wrapped")},
+    "DPOConfig": {"loss_type": tuple(DPO_LOSSES)},
+}
+_FORMER = {"ffd": "bfd"}
+"""Words of older releases, and what they are called today."""
+
+
+@rule(
+    "ZC843",
+    "trl-word-unknown",
+    Severity.ERROR,
+    bad=(
+        trl_example("sft", "loss_type: df\npacking: true\n"),
+        Example(
+            trl_example("dpo", "loss_type: [sigmoid, apo_zro]\n").files,
+            consumer="trl",
+            proof=crashes("step", "Unknown loss type: apo_zro"),
+        ),
+    ),
+    good=trl_example("sft", "loss_type: dft\npacking: true\n"),
+    proof=crashes("arguments", "Invalid `loss_type` df passed"),
+    fixable=True,
+    references=("trl/trainer/sft_trainer.py@1.16.0", "trl/trainer/dpo_trainer.py@1.16.0"),
+)
+def trl_word_unknown(run: Run) -> Iterator[Finding]:
+    """A loss or a way of packing that the trainer does not have.
+
+    SFT looks at the word when the trainer is built, after the data set was tokenized; DPO only at the first step.
+
+    What happens: `ValueError: Invalid loss_type df passed. Supported values are 'nll' and 'dft'.`, or `ValueError:
+    Unknown loss type: apo_zro. Should be one of ['sigmoid', 'hinge', ...]`.
+
+    Fix: writes the nearest word; which one was meant is a guess, so it is unsafe.
+    """
+    certain = only_from(run.versions.get("trl"), VERSIONS["trl"])
+    for name, known in _only(run, _TRL_WORDS).items():
+        held = value(run, name)
+        for at, item in enumerate(held if isinstance(held, list) else [held]):
+            if not isinstance(item, str) or item in known or given(run, name) is None:
+                continue
+            near = _FORMER.get(item) or closest(item, known)
+            parts = [near if at == index else str(one) for index, one in enumerate(held)] if near else []
+            text = near if isinstance(held, str) else "[" + ", ".join(str(part) for part in parts) + "]"
+            location, related = written(run, name, where="value")
+            yield Finding(
+                location,
+                f"`{name}` knows no `{item}`; the training stops at it",
+                f"write {near}" if near else "write one of " + ", ".join(known),
+                related,
+                set_argument(run, name, str(text), f"write {near}") if near else None,
+                Severity.NOTE if item in _FORMER and not certain else None,
+            )
+
+
+def _only(run: Run, table: dict[str, dict[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    """What a table by config says for the one config that the recipe is for."""
+    found = methods(run)
+    return table.get(next(iter(found)), {}) if len(found) == 1 else {}
+
+
+@rule(
+    "ZC847",
+    "two-quantizations",
+    Severity.ERROR,
+    bad=trl_example("sft", "packing: true\nload_in_4bit: true\nload_in_8bit: true\n"),
+    good=trl_example("sft", "packing: true\nload_in_4bit: false\nload_in_8bit: false\n"),
+    proof=crashes("arguments", "You can't use 8 bit and 4 bit precision at the same time"),
+    fixable=True,
+    references=("trl/trainer/model_config.py@1.16.0",),
+)
+def two_quantizations(run: Run) -> Iterator[Finding]:
+    """Both `load_in_4bit` and `load_in_8bit`.
+
+    The weights can be loaded in one of the two only; the job stops while it reads its arguments.
+
+    What happens: `ValueError: You can't use 8 bit and 4 bit precision at the same time`.
+
+    Fix: switches 8 bit off, because 4 bit is what fits where both were tried; a choice, so it is unsafe.
+    """
+    if reader(run) != "trl" or value(run, "load_in_4bit") is not True or value(run, "load_in_8bit") is not True:
+        return
+    location, related = written(run, "load_in_8bit", "load_in_4bit")
+    yield Finding(
+        location,
+        "`load_in_4bit` and `load_in_8bit` exclude each other; TRL stops at it",
+        "keep one of the two",
+        related,
+        set_argument(run, "load_in_8bit", "false", "load in 4 bit"),
+    )
+
+
+RULES = (
+    trl_argument_removed,
+    argument_misspelled,
+    config_with_equals_sign,
+    trl_word_unknown,
+    two_quantizations,
+)
