@@ -35,6 +35,22 @@ WRAPPED = (
 """A sound accelerate config of FSDP; other keys of `fsdp_config` may follow."""
 
 
+RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
+_LINE = "accelerate launch --config_file accelerate.yaml train.py --config recipe.yaml\n"
+
+
+def recipe_example(keys: str, **more: Any) -> Example:
+    """A recipe with these keys, trained by two ranks of torchrun."""
+    files = {"recipe.yaml": RECIPE + keys, "train.sh": "torchrun --nproc_per_node 2 train.py --config recipe.yaml\n"}
+    return Example(files, consumer="transformers", **more)
+
+
+def launched(yaml: str, keys: str = "", **more: Any) -> Example:
+    """An accelerate config and a recipe with these keys."""
+    files = {"accelerate.yaml": yaml, "recipe.yaml": RECIPE + keys, "train.sh": _LINE}
+    return Example(files, consumer="transformers", **more)
+
+
 def accelerate_example(version: int, keys: str, **more: Any) -> Example:
     """A run of an own accelerate loop with these keys in `fsdp_config`, which wraps decoder layers."""
     return Example({"accelerate.yaml": WRAPPED % version + keys}, consumer="accelerate", **more)
@@ -65,6 +81,36 @@ def fsdp_version(run: Run) -> str | None:
         return None
     setting = run.effective.environment.get("FSDP_VERSION")
     return str(setting.value) if setting is not None and str(setting.value) in ("1", "2") else None
+
+
+def argument_key(run: Run, name: str) -> tuple[SourceFile, Path, Any] | None:
+    """A key of the recipe's `fsdp_config`, with or without `fsdp_`, when the Trainer reads it; the prefix wins."""
+    config = recipe_data(run).get("fsdp_config")
+    if run.recipe is None or not isinstance(config, dict):
+        return None
+    for spelling in (f"fsdp_{name}", name):
+        if spelling in config:
+            return run.recipe, ("fsdp_config", spelling), config[spelling]
+    return None
+
+
+def argument_version(run: Run) -> str | None:
+    """ "1" or "2" when the training arguments switch FSDP on, else None."""
+    asked = fsdp_argument(run)
+    if not asked or asked is UNKNOWN or isinstance(recipe_data(run).get("fsdp_config"), str):
+        return None
+    found = argument_key(run, "version")
+    version = str(found[2]) if found is not None else "2"
+    return version if version in ("1", "2") else None
+
+
+def fsdp_setting(run: Run, name: str) -> tuple[str, SourceFile, Path, Any] | None:
+    """A key where it counts, the recipe's `fsdp_config` or else that of accelerate: (version, file, path, value)."""
+    version = argument_version(run)
+    found = argument_key(run, name) if version is not None else None
+    if version is None:
+        version, found = fsdp_version(run), fsdp_key(run, name)
+    return None if version is None or found is None else (version, *found)
 
 
 def on(value: Any) -> bool:
@@ -200,8 +246,14 @@ def _moved(file: SourceFile, path: Path, key: str, value: str | None) -> Fix | N
     "ZC603",
     "fsdp2-strategy-name",
     Severity.ERROR,
-    bad=accelerate_example(2, "  fsdp_reshard_after_forward: FULL_SHARD\n"),
-    good=accelerate_example(2, "  fsdp_reshard_after_forward: true\n"),
+    bad=(
+        accelerate_example(2, "  fsdp_reshard_after_forward: FULL_SHARD\n"),
+        recipe_example("fsdp: true\nfsdp_config:\n  reshard_after_forward: full_shard\n"),
+    ),
+    good=(
+        accelerate_example(2, "  fsdp_reshard_after_forward: true\n"),
+        recipe_example("fsdp: true\nfsdp_config:\n  reshard_after_forward: true\n"),
+    ),
     proof=crashes("arguments", "invalid truth value full_shard"),
     fixable=True,
     references=("accelerate/utils/dataclasses.py@1.15.0",),
@@ -212,15 +264,16 @@ def fsdp2_strategy_name(run: Run) -> Iterator[Finding]:
     FSDP 1 has five strategies; of them FSDP 2 keeps one question, whether parameters are sharded again after the
     forward pass. A config that was carried over from FSDP 1 still answers with a name.
 
-    What happens: `ValueError: invalid truth value full_shard`, in every process, when the Accelerator is made.
+    What happens: `ValueError: invalid truth value full_shard`, in every process, when the Accelerator (or the training
+    arguments) are made.
 
     Fix: FULL_SHARD becomes true and SHARD_GRAD_OP false, which is what they mean. For HYBRID_SHARD (true) and
     NO_SHARD (false) this is a choice: FSDP 2 replicates with `parallelism_config` instead, and always shards.
     """
-    found = fsdp_key(run, "reshard_after_forward")
-    if fsdp_version(run) != "2" or found is None or str(found[2]).lower() in _BOOL_WORDS:
+    found = fsdp_setting(run, "reshard_after_forward")
+    if found is None or found[0] != "2" or str(found[3]).lower() in _BOOL_WORDS:
         return
-    file, path, value = found
+    _, file, path, value = found
     keeps = str(value).upper() in (*KEEPS, "NO_SHARD")
     word = "false" if keeps else "true"
     same = str(value).upper() in ("FULL_SHARD", "SHARD_GRAD_OP")
@@ -301,7 +354,10 @@ def _right_engine(run: Run, unused: str) -> Fix | None:
     "ZC606",
     "fsdp-local-state",
     Severity.ERROR,
-    bad=accelerate_example(2, "  fsdp_state_dict_type: LOCAL_STATE_DICT\n"),
+    bad=(
+        accelerate_example(2, "  fsdp_state_dict_type: LOCAL_STATE_DICT\n"),
+        recipe_example("fsdp: true\nfsdp_config:\n  state_dict_type: LOCAL_STATE_DICT\n"),
+    ),
     good=accelerate_example(2, "  fsdp_state_dict_type: FULL_STATE_DICT\n"),
     proof=crashes("arguments", "LOCAL_STATE_DICT"),
     fixable=True,
@@ -319,15 +375,17 @@ def fsdp_local_state(run: Run) -> Iterator[Finding]:
     Fix: SHARDED_STATE_DICT is written, which also saves shards, and with the Trainer, which then saves no model,
     FULL_STATE_DICT; that is a choice.
     """
-    found = fsdp_key(run, "state_dict_type")
-    if fsdp_version(run) == "2" and found is not None and str(found[2]).upper() == "LOCAL_STATE_DICT":
-        word = "FULL_STATE_DICT" if run.consumer in TRAINERS else "SHARDED_STATE_DICT"
-        yield Finding(
-            Location(found[0], found[1], "value"),
-            "FSDP 2 knows no LOCAL_STATE_DICT; every process stops",
-            "write SHARDED_STATE_DICT or FULL_STATE_DICT",
-            fix=edited(replace_value, found[0], found[1], word, why=f"write {word}", safe=False),
-        )
+    found = fsdp_setting(run, "state_dict_type")
+    if found is None or found[0] != "2" or str(found[3]).upper() != "LOCAL_STATE_DICT":
+        return
+    _, file, path, _ = found
+    word = "FULL_STATE_DICT" if run.consumer in TRAINERS else "SHARDED_STATE_DICT"
+    yield Finding(
+        Location(file, path, "value"),
+        "FSDP 2 knows no LOCAL_STATE_DICT; every process stops",
+        "write SHARDED_STATE_DICT or FULL_STATE_DICT",
+        fix=edited(replace_value, file, path, word, why=f"write {word}", safe=False),
+    )
 
 
 RULES = (
