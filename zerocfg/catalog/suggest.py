@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
     """The known word that ``word`` was most likely meant to be, or None when nothing is near."""
+    return _closest(word, tuple(known)) if word and len(word) <= 80 else None
+
+
+@lru_cache(maxsize=1024)
+def _closest(word: str, names: tuple[str, ...]) -> str | None:
     from difflib import get_close_matches
 
-    if not word or len(word) > 80:
-        return None
-    names = list(known)
     folded = {name.replace("-", "_").lower(): name for name in names}
     plain = word.replace("-", "_").lower()
     if plain in folded:

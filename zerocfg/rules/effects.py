@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from zerocfg.rules.api import Finding, Fix, Location, at
@@ -177,21 +178,27 @@ def section(run: Run, *path: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+@lru_cache(maxsize=64)
+def _data(file: SourceFile) -> Any:
+    """Built once, although most rules ask for it. Nobody changes it."""
+    return file.data()
+
+
 def deepspeed_data(run: Run) -> dict[str, Any]:
-    data = run.deepspeed.data() if run.deepspeed else None
+    data = _data(run.deepspeed) if run.deepspeed else None
     return data if isinstance(data, dict) else {}
 
 
 def accelerate_data(run: Run) -> dict[str, Any]:
     """The accelerate config as written, when the launcher reads it as a config of a local machine."""
-    data = run.accelerate.data() if run.accelerate else None
+    data = _data(run.accelerate) if run.accelerate else None
     if not isinstance(data, dict) or data.get("compute_environment", "LOCAL_MACHINE") != "LOCAL_MACHINE":
         return {}
     return data
 
 
 def recipe_data(run: Run) -> dict[str, Any]:
-    data = run.recipe.data() if run.recipe else None
+    data = _data(run.recipe) if run.recipe else None
     return data if isinstance(data, dict) else {}
 
 
