@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Any
 
 from zerocfg.catalog.check import Issue, check
 from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Location
 from zerocfg.run.model import Run, SourceFile
-from zerocfg.source.node import Mapping
+from zerocfg.source.node import Mapping, Scalar
 
 DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2%s}}\n'
 YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
@@ -46,6 +48,25 @@ def issues(run: Run, *kinds: str) -> Iterator[tuple[SourceFile, str, Issue]]:
 def _checked(file: SourceFile, name: str) -> tuple[Issue, ...]:
     """Checked once, however many rules and runs look at the file."""
     return tuple(check(file.document.root if file.document else None, load_schema(name)))
+
+
+_PLACEHOLDER = re.compile(r"\$\{[^}]*\}|\$[A-Za-z_]\w*|\{\{.*\}\}|<[A-Z_]+>")
+PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
+_PYTHON_WORD = re.compile(r"(True|False|None)\b")
+
+
+def placeholder(value: Any) -> str | None:
+    """The part of a value that something should have filled in: `$NAME`, `${NAME}`, `{{ name }}`, `<NAME>`."""
+    found = _PLACEHOLDER.search(value) if isinstance(value, str) else None
+    return found[0] if found else None
+
+
+def python_word(run: Run, file: SourceFile, node: Any) -> str | None:
+    """True, False or None as a bare word of a JSON that DeepSpeed alone reads, where it begins a text."""
+    if run.consumer != "deepspeed" or file is not run.deepspeed or not isinstance(node, Scalar) or node.quoted:
+        return None
+    found = _PYTHON_WORD.match(node.value) if isinstance(node.value, str) else None
+    return found[0] if found else None
 
 
 def at_key(file: SourceFile, issue: Issue) -> Location:

@@ -21,9 +21,9 @@ from zerocfg.rules.effects import (
     told,
     words,
 )
-from zerocfg.rules.proof import ABSENT, crashes, shows
+from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import Run
-from zerocfg.source.edit import delete_entry
+from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
 
 _SECTION = "deepspeed_config:\n  zero_stage: 2\n"
@@ -41,15 +41,21 @@ _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
     "ZC701",
     "number-of-processes-missing",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\n" + _SECTION, "train.sh": _LINE % ""}),
+    bad=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\ngpu_ids: 0,1\n" + _SECTION, "train.sh": _LINE % ""}),
     good=Example({"accelerate.yaml": _YAML, "train.sh": _LINE % ""}),
     proof=crashes("launch", "You need to manually pass in `--num_processes`"),
+    fixable=True,
+    references=("accelerate/commands/launch.py@1.15.0",),
 )
 def number_of_processes_missing(run: Run) -> Iterator[Finding]:
     """The accelerate config does not say how many processes to start.
 
+    Without a config accelerate counts the accelerators; with one it does not, and the job stops at once.
+
     What happens: `ValueError: You need to manually pass in --num_processes using this config yaml.` The number
     counts the processes of all machines together.
+
+    Fix: writes as many as `gpu_ids` names, or as the hardware of `zerocfg.yaml` has.
 
     When to ignore: every launch gives `--num_processes`. Where zerocfg sees such a launch line, it says nothing.
     """
@@ -61,7 +67,24 @@ def number_of_processes_missing(run: Run) -> Iterator[Finding]:
             "no `num_processes`: the launcher stops"
             + ("" if run.launch else " unless each launch line gives --num_processes"),
             "write `num_processes: N`, the number of accelerators of all machines together",
+            fix=_counted(run),
         )
+
+
+def _counted(run: Run) -> Fix | None:
+    """The number of processes, where something else tells it."""
+    data = accelerate_data(run)
+    ids, machines = data.get("gpu_ids"), data.get("num_machines", 1)
+    count = run.hardware.accelerators if run.hardware is not None else None
+    if count is None and isinstance(ids, str) and ids.replace(",", "").replace(" ", "").isdecimal():
+        named = len([part for part in ids.split(",") if part.strip()])
+        count = named * machines if isinstance(machines, int) and not isinstance(machines, bool) else None
+    if count is None or count < 1:
+        return None
+    why, name = f"write num_processes: {count}", "num_processes"
+    if name in data:
+        return edited(replace_value, run.accelerate, (name,), str(count), why=why, safe=False)
+    return edited(insert_entry, run.accelerate, (), name, str(count), why=why, safe=False, after="distributed_type")
 
 
 @rule(
@@ -76,12 +99,16 @@ def number_of_processes_missing(run: Run) -> Iterator[Finding]:
 def fields_beside_config_file(run: Run) -> Iterator[Finding]:
     """The accelerate config names a DeepSpeed file and also sets what belongs into that file.
 
+    accelerate's own template and its questionnaire lead there, and the message calls fatal what it names ignored.
+
     Nine keys may not stand beside a DeepSpeed config, whatever their value: gradient_accumulation_steps,
     gradient_clipping, zero_stage, both offload devices, both NVMe paths, zero3_save_16bit_model and mixed_precision
     (even `'no'`). The same holds when the training arguments name the DeepSpeed file.
 
     What happens: every process stops with `ValueError: When using deepspeed_config_file, the following accelerate
     config variables will be ignored: [...]`. It says "ignored", but it is fatal.
+
+    Fix: removes the keys from the accelerate config, so that the DeepSpeed config decides.
     """
     for failure in failures(run, "ZC702"):
         names = failure.message.partition("ignored: ")[2].partition(" (accelerate")[0].split(", ")
@@ -118,6 +145,8 @@ def fields_beside_config_file(run: Run) -> Iterator[Finding]:
 def file_not_found(run: Run) -> Iterator[Finding]:
     """A config file that is pointed at is nowhere to be found.
 
+    Nothing looks before the job has its accelerators, and then the message speaks of base64.
+
     Looked for from the folder that zerocfg runs in, the `cd` of the launch line, and the folders around the
     pointing file. Paths that are absolute, made of variables or plainly examples are not judged.
 
@@ -151,25 +180,6 @@ def _looks_local(path: str) -> bool:
 
 
 @rule(
-    "ZC706",
-    "cpu-not-used",
-    Severity.ERROR,
-    bad=Example({"accelerate.yaml": _YAML + "use_cpu: true\n"}),
-    good=Example({"accelerate.yaml": "distributed_type: 'NO'\nnum_processes: 1\nuse_cpu: true\n"}),
-    proof=shows("launch", {"env.ACCELERATE_USE_CPU": (ABSENT, "True")}),
-)
-def cpu_not_used(run: Run) -> Iterator[Finding]:
-    """`use_cpu: true` with a distributed type that does not look at it.
-
-    What happens: only the launcher of a single process passes it on; with DEEPSPEED, FSDP or MULTI_GPU it is
-    dropped.
-    """
-    for item in ignored(run, "ZC706"):
-        location, related = anchor(run, [item.place])
-        yield Finding(location, item.message, "remove it, or write `distributed_type: MULTI_CPU`", related)
-
-
-@rule(
     "ZC707",
     "two-deepspeed-files",
     Severity.ERROR,
@@ -192,12 +202,22 @@ def cpu_not_used(run: Run) -> Iterator[Finding]:
         },
         consumer="transformers",
     ),
-    proof=shows("parse", {"engine.stage": (2, 1)}),
+    proof=shows(
+        "parse", {"read.deepspeed_config.deepspeed_config_file": ("ds.json", "ds.json"), "engine.stage": (2, 1)}
+    ),
+    fixable=True,
+    references=("transformers/training_args.py@5.23.0",),
 )
 def two_deepspeed_files(run: Run) -> Iterator[Finding]:
     """The accelerate config names one DeepSpeed file and the training arguments another.
 
+    The one that is edited for days may be the one that nobody reads.
+
     What happens: the training arguments win without a word.
+
+    Fix: removes the name from the accelerate config.
+
+    When to ignore: never.
     """
     for item in ignored(run, "ZC707"):
         named = run.effective.environment.get("ACCELERATE_DEEPSPEED_CONFIG_FILE")
@@ -213,37 +233,9 @@ def two_deepspeed_files(run: Run) -> Iterator[Finding]:
             f"{named.value} is silently not used: `deepspeed` of the training arguments names {run.deepspeed.name}",
             "name the file in one place",
             related,
-        )
-
-
-@rule(
-    "ZC708",
-    "key-never-taken-from-file",
-    Severity.WARNING,
-    bad=Example({"accelerate.yaml": _YAML + "enable_cpu_affinity: true\n"}),
-    good=Example({"accelerate.yaml": _YAML, "train.sh": _LINE % "--enable_cpu_affinity "}),
-    proof=shows("launch", {"env.ACCELERATE_CPU_AFFINITY": (ABSENT, "1")}),
-)
-def key_never_taken_from_file(run: Run) -> Iterator[Finding]:
-    """A key of the accelerate config that the launcher never takes from a file.
-
-    What happens: rdzv_backend, same_network, enable_cpu_affinity, downcast_bf16 and tpu_use_sudo are options with a
-    default, and the file is asked only for options without one. On the command line they work. `same_network:
-    true`, which `accelerate config` writes into every file, does no harm.
-    """
-    for item in ignored(run, "ZC708"):
-        name = str(item.place.path[-1])
-        value = accelerate_data(run).get(name)
-        if name == "downcast_bf16" and str(value).lower() in ("no", "false"):
-            continue
-        location, related = anchor(run, [item.place])
-        harmless = name in ("same_network", "tpu_use_sudo", "downcast_bf16")
-        yield Finding(
-            location,
-            f"the launcher never takes `{name}` from a config file: {show(value)} has no effect",
-            "" if harmless else f"give --{name} on the command line",
-            related,
-            severity=Severity.NOTE if harmless else None,
+            edited(delete_entry, item.place.file, item.place.path, why="name it in the arguments only", safe=False)
+            if item.place.kind == "file"
+            else None,
         )
 
 
@@ -257,6 +249,8 @@ def key_never_taken_from_file(run: Run) -> Iterator[Finding]:
 )
 def launch_option_refused(run: Run) -> Iterator[Finding]:
     """An option of a launch line that its launcher does not take.
+
+    The job ends in its first second, but only after it has waited in the queue.
 
     What happens: argparse prints its usage and leaves, or the launcher stops at options that exclude each other.
     """
@@ -273,35 +267,6 @@ _CATALOG = ("ZC006", "ZC008", "ZC101", "ZC104", "ZC106", "ZC108", "ZC109", "ZC11
 
 
 @rule(
-    "ZC712",
-    "section-without-effect",
-    Severity.WARNING,
-    bad=Example({"accelerate.yaml": _YAML + "dynamo_config:\n  dynamo_backend: INDUCTOR\n"}),
-    good=Example(
-        {
-            "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\ndynamo_config:\n  dynamo_backend: "
-            "INDUCTOR\n"
-        }
-    ),
-    proof=shows("launch", {"env.ACCELERATE_DYNAMO_BACKEND": (ABSENT, "INDUCTOR")}),
-)
-def section_without_effect(run: Run) -> Iterator[Finding]:
-    """`dynamo_config` with DeepSpeed, or `fp8_config` without `mixed_precision: fp8`.
-
-    What happens: the DeepSpeed launcher exports no compile settings, and fp8 settings are exported with fp8 only.
-    The model is not compiled, nothing runs in fp8, and nothing is said.
-    """
-    for item in ignored(run, "ZC712"):
-        if item.kind == "dynamo-ignored":
-            section = accelerate_section(run, "dynamo_config")
-            backend = section.get("dynamo_backend", section.get("backend"))
-            if str(backend).lower() in ("no", "false", "none"):
-                continue
-        location, related = anchor(run, [item.place], "key")
-        yield Finding(location, item.message, "", related)
-
-
-@rule(
     "ZC713",
     "flag-beats-file",
     Severity.NOTE,
@@ -313,6 +278,10 @@ def flag_beats_file(run: Run) -> Iterator[Finding]:
     """An option of the launch line replaces a different value of the config file.
 
     That is what it is for; the note helps who reads the file alone.
+
+    What happens: the launcher takes the option and never looks at the key.
+
+    When to ignore: the line is meant to differ from the file.
     """
     for item in ignored(run, "ZC713"):
         written: Any = accelerate_data(run)
@@ -337,25 +306,38 @@ def flag_beats_file(run: Run) -> Iterator[Finding]:
     bad=Example({"accelerate.yaml": "compute_environment: LOCAL_MACHINE\nnum_processes: 2\n" + _SECTION}),
     good=Example({"accelerate.yaml": _YAML}),
     proof=crashes("launch", "A `distributed_type` must be specified in the config file"),
+    fixable=True,
+    references=("accelerate/commands/config/config_args.py@1.15.0",),
 )
 def distributed_type_missing(run: Run) -> Iterator[Finding]:
     """The accelerate config has no `distributed_type`.
 
+    It is the only key that every accelerate config needs.
+
     What happens: `ValueError: A distributed_type must be specified in the config file.`
+
+    Fix: writes DEEPSPEED where there is a `deepspeed_config`, FSDP where there is an `fsdp_config`, and nothing where
+    there are both or none.
     """
     for failure in failures(run, "ZC714"):
-        yield told(run, failure, "write `distributed_type: DEEPSPEED` (or FSDP, MULTI_GPU, NO)")
+        finding = told(run, failure, "write `distributed_type: DEEPSPEED` (or FSDP, MULTI_GPU, NO)")
+        kinds = {"deepspeed_config": "DEEPSPEED", "fsdp_config": "FSDP", "megatron_lm_config": "MEGATRON_LM"}
+        found = [kind for name, kind in kinds.items() if accelerate_section(run, name)]
+        if len(found) == 1:
+            why = f"write distributed_type: {found[0]}"
+            after = next(iter(accelerate_data(run)))
+            finding.fix = edited(
+                insert_entry, run.accelerate, (), "distributed_type", found[0], why=why, safe=False, after=after
+            )
+        yield finding
 
 
 RULES = (
     number_of_processes_missing,
     fields_beside_config_file,
     file_not_found,
-    cpu_not_used,
     two_deepspeed_files,
-    key_never_taken_from_file,
     launch_option_refused,
-    section_without_effect,
     flag_beats_file,
     distributed_type_missing,
 )

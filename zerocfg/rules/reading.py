@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.proof import crashes, shows
+from zerocfg.rules.repairs import strict_json
 from zerocfg.run.model import Run, SourceFile
-from zerocfg.source.edit import Edit
+from zerocfg.source.edit import Edit, delete_duplicate
 from zerocfg.source.node import Path, Problem, Scalar, dotted, walk
 
 _UNREADABLE = frozenset(("unreadable", "encoding", "too-large", "too-deep", "alias-cycle"))
@@ -55,7 +56,10 @@ def unreadable_file(run: Run) -> Iterator[Finding]:
     """A config file cannot be read at all.
 
     The file is missing, a folder, not readable, not UTF-8 text, larger or nested deeper than any config has reason to
-    be, or (YAML) holds an alias that contains itself. Whoever reads it stops there.
+    be, or (YAML) holds an alias that contains itself.
+
+    What happens: whoever reads it stops there, for Latin-1 text with `UnicodeDecodeError: 'utf-8' codec can't decode
+    byte 0xe9`.
     """
     for file, problem in _problems(run, _UNREADABLE):
         yield Finding(_where(file, problem), f"{file.name} cannot be read: {problem.message}")
@@ -71,6 +75,8 @@ def unreadable_file(run: Run) -> Iterator[Finding]:
 )
 def syntax_error(run: Run) -> Iterator[Finding]:
     """The file is not valid YAML or JSON.
+
+    A tab, a lost bracket or a second document is found when the job has its accelerators, not before.
 
     What happens: accelerate reads YAML with PyYAML's safe loader; DeepSpeed reads JSON with hjson, which forgives
     comments and trailing commas; accelerate and transformers read the same JSON strictly. A file that its readers
@@ -89,15 +95,23 @@ def syntax_error(run: Run) -> Iterator[Finding]:
     "ZC003",
     "duplicate-key",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": _GOOD_YAML + "  zero_stage: 3\n"}),
-    good=Example({"accelerate.yaml": _GOOD_YAML}),
-    proof=shows("launch", {"env.ACCELERATE_DEEPSPEED_ZERO_STAGE": ("3", "2")}),
+    bad=Example({"ds.json": _GOOD_DS.replace('"stage": 2', '"stage": 1, "stage": 2')}, consumer="deepspeed"),
+    good=(Example({"ds.json": _GOOD_DS}, consumer="deepspeed"), Example({"accelerate.yaml": _GOOD_YAML})),
+    proof=crashes("read", "Duplicate keys in DeepSpeed config"),
+    fixable=True,
 )
 def duplicate_key(run: Run) -> Iterator[Finding]:
     """A key is written twice in the same mapping.
 
+    Who reads the first one believes something else than what runs.
+
     What happens: in YAML, and in JSON read by accelerate or transformers, the last one wins without a word. DeepSpeed
     itself refuses the file: `ValueError: Duplicate keys in DeepSpeed config`.
+
+    Fix: removes the earlier one, which nobody reads. Not a safe one for a file that DeepSpeed reads itself, where
+    neither counts yet.
+
+    When to ignore: never; `<<: *anchor` is the way to overrule a part of a mapping.
     """
     for file, problem in _problems(run, {"duplicate-key"}):
         related = (
@@ -112,7 +126,21 @@ def duplicate_key(run: Run) -> Iterator[Finding]:
             f"'{dotted(problem.path)}' is written twice; {what}",
             "remove one of the two",
             related,
+            _without_earlier(run, file, problem),
         )
+
+
+def _without_earlier(run: Run, file: SourceFile, problem: Problem) -> Fix | None:
+    """The one that counts is left. Both may be the same, then nothing is chosen either."""
+    document, earlier = file.document, problem.related
+    if document is None or earlier is None or document.root is None:
+        return None
+    try:
+        edits = delete_duplicate(document, problem.path, earlier)
+    except ValueError:
+        return None
+    judged = document.format == "yaml" or run.consumer in ("transformers", "trl", "accelerate")
+    return Fix("remove the earlier one", tuple((file, edit) for edit in edits), safe=judged)
 
 
 @rule(
@@ -125,12 +153,18 @@ def duplicate_key(run: Run) -> Iterator[Finding]:
     ),
     good=Example({"ds.json": _GOOD_DS}, consumer="transformers"),
     proof=crashes("read", "Expecting property name"),
+    fixable=True,
+    references=("accelerate/utils/deepspeed.py@1.15.0", "DeepSpeed#653"),
 )
 def json_not_strict(run: Run) -> Iterator[Finding]:
     """The DeepSpeed JSON holds comments, trailing commas or other things that strict JSON does not have.
 
+    The same file works in one project and stops the next one, whose library reads it in another way.
+
     What happens: DeepSpeed reads its config with hjson and accepts them. accelerate and transformers open the same
     file with Python's json and stop: `json.decoder.JSONDecodeError`. A file that only DeepSpeed reads is fine.
+
+    Fix: removes comments and trailing commas, and puts double quotes around keys and texts. Removed comments are lost.
     """
     if run.consumer == "deepspeed":
         return
@@ -145,6 +179,7 @@ def json_not_strict(run: Run) -> Iterator[Finding]:
                 _where(file, found[0]),
                 f"{file.name} is not strict JSON{more}: {found[0].message}",
                 "write strict JSON, unless DeepSpeed alone reads this file",
+                fix=strict_json(file, found),
                 severity=severity,
             )
 
@@ -161,10 +196,16 @@ def json_not_strict(run: Run) -> Iterator[Finding]:
 def number_read_as_string(run: Run) -> Iterator[Finding]:
     """A number in scientific notation without a dot and a sign is a string in YAML 1.1.
 
+    `learning_rate: 5e-5` is the most written line of all recipes, and it is a text.
+
     What happens: PyYAML, which accelerate and transformers use, follows YAML 1.1, where a float needs a dot
     and, if it has an exponent, a signed one: `5e8`, `1e-5` and `5.0e8` are strings, `5.0e+8` and `1.0e-5` are
     numbers. A recipe read by HfArgumentParser keeps the string, and training stops with `TypeError: '<=' not
     supported between instances of 'float' and 'str'`. TrlParser converts it.
+
+    Fix: writes the same number with a dot and a sign.
+
+    When to ignore: your own code converts the value.
     """
     for file in (run.accelerate, run.recipe):
         if file is None or file.document is None or file.document.format != "yaml" or file.document.root is None:
@@ -216,9 +257,13 @@ def _numeric(path: Path) -> bool:
 def word_read_as_boolean(run: Run) -> Iterator[Finding]:
     """An unquoted yes, no, on or off is true or false in YAML 1.1, where a word was meant.
 
+    `no` is a word of accelerate's and of the Trainer's own, and the one that cannot be written without quotes.
+
     What happens: `mixed_precision: no` is `False`, and the launcher stops with `AttributeError: 'bool' object
     has no attribute 'lower'`. `distributed_type: NO` is `False` too and loses its default of one process.
     `eval_strategy: no` in a recipe is refused: `False is not a valid IntervalStrategy`.
+
+    Fix: puts the word in quotes.
     """
     from zerocfg.catalog.schema import load_schema
 
@@ -273,11 +318,18 @@ def _meant(raw: str, branches: list[dict[str, object]]) -> str | None:
     bad=Example({"accelerate.yaml": _GOOD_YAML + "main_process_port: 029500\n".replace("029500", "024500")}),
     good=Example({"accelerate.yaml": _GOOD_YAML + "main_process_port: 24500\n"}),
     proof=shows("read", {"read.main_process_port": (10560, 24500)}),
+    fixable=True,
 )
 def number_in_another_base(run: Run) -> Iterator[Finding]:
     """A number with a leading zero is octal in YAML 1.1, and one with colons counts in sixties.
 
+    Another number than the written one reaches the job, and it is a good number, so that nothing stops.
+
     What happens: `010` is 8 and `1:30` is 90.
+
+    Fix: drops the leading zeros; puts what has colons in quotes.
+
+    When to ignore: octal is what you mean; then write `0o10` in quotes, or the decimal number.
     """
     for file in (run.accelerate, run.recipe):
         if file is None or file.document is None or file.document.format != "yaml" or file.document.root is None:
@@ -295,6 +347,7 @@ def number_in_another_base(run: Run) -> Iterator[Finding]:
                     f"`{dotted(path)}: {node.raw}` is read as {node.value}"
                     + (" (octal)" if octal else " (base sixty)"),
                     "write the number without the leading zero, or quote it if it is a word",
+                    fix=_decimal(file, node, octal),
                 )
 
 
@@ -309,6 +362,8 @@ def number_in_another_base(run: Run) -> Iterator[Finding]:
 def not_a_mapping(run: Run) -> Iterator[Finding]:
     """The file is empty, or its top level is not a mapping of keys to values.
 
+    A script that writes its config with `>` and dies in between leaves such a file.
+
     What happens: accelerate stops with a bare `AttributeError` that names neither the file nor the cause.
     """
     for file in (run.accelerate, run.deepspeed, run.recipe):
@@ -317,7 +372,16 @@ def not_a_mapping(run: Run) -> Iterator[Finding]:
         data = file.document.data()
         if not isinstance(data, dict):
             what = "is empty" if data is None else "has no keys at its top level"
-            yield Finding(Location(file), f"{file.name} {what}; a mapping of keys to values is expected")
+            # An empty file looks like no kind of config: whoever names it is shown as well.
+            named = [Location(run.launch_file, span=run.launch.span)] if run.launch_file and run.launch else []
+            yield Finding(Location(file), f"{file.name} {what}; a mapping of keys to values is expected", related=named)
+
+
+def _decimal(file: SourceFile, node: Scalar, octal: bool) -> Fix:
+    if octal:
+        sign = node.raw[0] if node.raw[0] in "+-" else ""
+        return Fix("drop the zeros", ((file, Edit(node.span, sign + node.raw.lstrip("+-").lstrip("0"))),), safe=False)
+    return Fix("quote it", ((file, Edit(node.span, f'"{node.raw}"')),), safe=False)
 
 
 RULES = (

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from zerocfg.rules import (
+    accumulation,
     autocast,
     batch,
     buffers,
     capacity,
     checkpoint,
+    clipping,
     communication,
     dtypes,
     environment,
@@ -75,7 +77,9 @@ FAMILIES = (
     values,
     truths,
     batch,
+    accumulation,
     overridden,
+    clipping,
     optimizer,
     optimizer_fit,
     hyperparameters,

@@ -54,11 +54,15 @@ def _unsaid(run: Run, code: str) -> Iterator[Finding]:
     """What the road to the engine stops at although the key by itself may hold the value: null where the launcher
     divides, a text where it compares."""
     said = {(id(file), issue.path) for file, _, issue in issues(run, *_STOPPING)}
+    loose = {(id(file), issue.path): (file, issue) for file, _, issue in issues(run, "raw-type")}
     for failure in failures(run, code):
         place = failure.places[0] if failure.places else None
         # A word of the launch line is ZC711's matter.
         if place is None or (place.kind not in ("flag", "environment") and (id(place.file), place.path) not in said):
-            yield told(run, failure, where="value")
+            finding = told(run, failure, where="value")
+            found = loose.get((id(place.file), place.path)) if place is not None and code == "ZC104" else None
+            finding.fix = repaired(*found) if found is not None else None
+            yield finding
 
 
 _STOPPING = ("unknown-crash", "removed", "type", "range", "choice", "null", "section-type")
@@ -167,7 +171,13 @@ def null_value(run: Run) -> Iterator[Finding]:
     "ZC108",
     "section-not-a-mapping",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: ds.json\n"}),
+    bad=Example(
+        {
+            "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: ds.json\n",
+            "ds.json": '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}\n',
+        },
+        consumer="accelerate",
+    ),
     good=Example({"accelerate.yaml": YAML}),
     proof=crashes("launch", "'str' object has no attribute 'keys'"),
     fixable=True,
@@ -225,7 +235,10 @@ def unchecked_type(run: Run) -> Iterator[Finding]:
 
     When to ignore: your own code is what reads the value.
     """
+    stopping = {(id(place.file), place.path) for failure in failures(run, "ZC104") for place in failure.places}
     for file, library, issue in issues(run, "raw-type"):
+        if (id(file), issue.path) in stopping:
+            continue  # ZC104: the road to the engine breaks at it
         if placeholder(issue.value) or python_word(run, file, issue.entry.value):
             continue  # ZC013 and ZC009 know why
         truthy = (

@@ -92,6 +92,17 @@ def delete_entry(doc: Document, path: Path) -> list[Edit]:
     return _delete_flow(doc, entry, own)
 
 
+def delete_duplicate(doc: Document, path: Path, key_span: Span) -> list[Edit]:
+    """Remove the one of several equal keys that is written at ``key_span``."""
+    parent, _, own = _place(doc, path)
+    entry = next((e for e in own if e.key == path[-1] and e.key_span == key_span), None)
+    if entry is None:
+        raise ValueError(f"{dotted(path)} is not written there")
+    if doc.format == "yaml" and _is_block(doc, parent):
+        return _delete_block(doc, path, parent, entry, own)
+    return _delete_flow(doc, entry, own)
+
+
 def insert_entry(doc: Document, parent: Path, key: str, value_text: str, after: str | None = None) -> list[Edit]:
     """Add ``key: value`` to a mapping, behind the key ``after`` or at its end; ``value_text`` as it is."""
     text = doc.source.text

@@ -1,0 +1,130 @@
+"""ZC7xx: keys of the accelerate config that the launcher does not hand on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zerocfg.catalog.values import show
+from zerocfg.rules.api import Example, Finding, Severity, rule
+from zerocfg.rules.effects import accelerate_data, accelerate_section, anchor, edited, ignored
+from zerocfg.rules.proof import ABSENT, shows
+from zerocfg.run.model import Run
+from zerocfg.source.edit import delete_entry
+
+_YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
+_LINE = "accelerate launch --config_file accelerate.yaml %strain.py\n"
+
+
+@rule(
+    "ZC706",
+    "cpu-not-used",
+    Severity.ERROR,
+    bad=Example({"accelerate.yaml": _YAML + "use_cpu: true\n"}),
+    good=Example({"accelerate.yaml": "distributed_type: 'NO'\nnum_processes: 1\nuse_cpu: true\n"}),
+    proof=shows("launch", {"read.use_cpu": (True, True), "env.ACCELERATE_USE_CPU": (ABSENT, "True")}),
+    fixable=True,
+    references=("accelerate/utils/launch.py@1.15.0",),
+)
+def cpu_not_used(run: Run) -> Iterator[Finding]:
+    """`use_cpu: true` with a distributed type that does not look at it.
+
+    A trial run that was meant for the processors takes the accelerators.
+
+    What happens: only the launcher of a single process passes it on; with DEEPSPEED, FSDP or MULTI_GPU it is
+    dropped.
+
+    Fix: removes the key, which changes nothing in what runs.
+
+    When to ignore: the file is also used with `--cpu`.
+    """
+    for item in ignored(run, "ZC706"):
+        location, related = anchor(run, [item.place])
+        fix = edited(delete_entry, item.place.file, item.place.path, why="remove the key")
+        yield Finding(location, item.message, "remove it, or write `distributed_type: MULTI_CPU`", related, fix)
+
+
+@rule(
+    "ZC708",
+    "key-never-taken-from-file",
+    Severity.WARNING,
+    bad=Example({"accelerate.yaml": _YAML + "enable_cpu_affinity: true\n"}),
+    good=Example({"accelerate.yaml": _YAML, "train.sh": _LINE % "--enable_cpu_affinity "}),
+    proof=shows("launch", {"read.enable_cpu_affinity": (True, ABSENT), "env.ACCELERATE_CPU_AFFINITY": (ABSENT, "1")}),
+    fixable=True,
+    references=("accelerate/commands/launch.py@1.15.0",),
+)
+def key_never_taken_from_file(run: Run) -> Iterator[Finding]:
+    """A key of the accelerate config that the launcher never takes from a file.
+
+    The network setting or the binding to cores that somebody measured is not in effect.
+
+    What happens: rdzv_backend, same_network, enable_cpu_affinity, downcast_bf16 and tpu_use_sudo are options with a
+    default, and the file is asked only for options without one. On the command line they work. `same_network:
+    true`, which `accelerate config` writes into every file, does no harm.
+
+    Fix: removes the key, which changes nothing in what runs.
+
+    When to ignore: the file is written by `accelerate config` and the value is the default.
+    """
+    for item in ignored(run, "ZC708"):
+        name = str(item.place.path[-1])
+        value = accelerate_data(run).get(name)
+        if name == "downcast_bf16" and str(value).lower() in ("no", "false"):
+            continue
+        location, related = anchor(run, [item.place])
+        harmless = name in ("same_network", "tpu_use_sudo", "downcast_bf16")
+        yield Finding(
+            location,
+            f"the launcher never takes `{name}` from a config file: {show(value)} has no effect",
+            "" if harmless else f"give --{name} on the command line",
+            related,
+            edited(delete_entry, item.place.file, item.place.path, why="remove the key"),
+            severity=Severity.NOTE if harmless else None,
+        )
+
+
+@rule(
+    "ZC712",
+    "section-without-effect",
+    Severity.WARNING,
+    bad=Example({"accelerate.yaml": _YAML + "dynamo_config:\n  dynamo_backend: INDUCTOR\n"}),
+    good=Example(
+        {
+            "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\ndynamo_config:\n  dynamo_backend: "
+            "INDUCTOR\n"
+        }
+    ),
+    proof=shows(
+        "launch",
+        {
+            "read.dynamo_config.dynamo_backend": ("INDUCTOR", "INDUCTOR"),
+            "env.ACCELERATE_DYNAMO_BACKEND": (ABSENT, "INDUCTOR"),
+        },
+    ),
+    fixable=True,
+    references=("accelerate/utils/launch.py@1.15.0",),
+)
+def section_without_effect(run: Run) -> Iterator[Finding]:
+    """`dynamo_config` with DeepSpeed, or `fp8_config` without `mixed_precision: fp8`.
+
+    The speed that was counted on does not come.
+
+    What happens: the DeepSpeed launcher exports no compile settings, and fp8 settings are exported with fp8 only.
+    The model is not compiled, nothing runs in fp8, and nothing is said.
+
+    Fix: removes the section, which changes nothing in what runs.
+
+    When to ignore: the section waits for a launch line with `--mixed_precision fp8`, or without DeepSpeed.
+    """
+    for item in ignored(run, "ZC712"):
+        if item.kind == "dynamo-ignored":
+            section = accelerate_section(run, "dynamo_config")
+            backend = section.get("dynamo_backend", section.get("backend"))
+            if str(backend).lower() in ("no", "false", "none"):
+                continue
+        location, related = anchor(run, [item.place], "key")
+        fix = edited(delete_entry, item.place.file, item.place.path, why="remove the section")
+        yield Finding(location, item.message, "", related, fix)
+
+
+RULES = (cpu_not_used, key_never_taken_from_file, section_without_effect)

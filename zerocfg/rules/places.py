@@ -1,0 +1,313 @@
+"""ZC1xx: keys that stand in the wrong section, or in the file of another program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+from zerocfg.catalog.check import Issue
+from zerocfg.catalog.schema import load_schema
+from zerocfg.catalog.values import show
+from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.effects import accelerate_data, accelerate_section, edited, under_deepspeed_launcher
+from zerocfg.rules.issues import DS, YAML, at_key, issues
+from zerocfg.rules.moving import moved, text_at
+from zerocfg.rules.proof import crashes, shows
+from zerocfg.run.model import Run
+from zerocfg.run.namespace import spelled
+from zerocfg.run.options import OPTIONS, SECTIONS, TOP_LEVEL
+from zerocfg.source.edit import delete_entry, replace_value
+from zerocfg.source.node import Path, dotted
+
+_HOMES: tuple[Path, ...] = (
+    (),
+    ("zero_optimization",),
+    ("fp16",),
+    ("bf16",),
+    ("activation_checkpointing",),
+    ("aio",),
+    ("flops_profiler",),
+    ("comms_logger",),
+    ("checkpoint",),
+    ("data_types",),
+)
+_OPTIMIZER = frozenset("lr betas eps weight_decay momentum adam_w_mode torch_adam".split())
+_SCHEDULER = frozenset("warmup_min_lr warmup_max_lr warmup_num_steps total_num_steps warmup_type".split())
+_COMMON = frozenset("enabled verbose type params name device dtype".split())
+
+
+def home(issue: Issue) -> Path | None:
+    """The one section of the DeepSpeed config that has the key which stands in another one."""
+    name, here = str(issue.path[-1]), issue.path[:-1]
+    if here in (("optimizer",), ()) and name in _OPTIMIZER:
+        return ("optimizer", "params") if here else None
+    if here == ("scheduler",) and name in _SCHEDULER:
+        return ("scheduler", "params")
+    found = _homes(name)
+    if here in (("bf16",), ("bfloat16",)) and found == (("fp16",),):
+        return None  # bf16 has no use for the keys of loss scaling: nothing is to be moved
+    return found[0] if len(found) == 1 and found[0] != here else None
+
+
+@cache
+def _homes(name: str) -> tuple[Path, ...]:
+    if name in _COMMON:
+        return ()
+    schema = load_schema("deepspeed")
+    found = []
+    for section in _HOMES:
+        key = schema.find((*map(str, section), name))
+        if key is not None and not {"removed", "deprecated", "inert"} & set(key.facts):
+            found.append(section)
+    return tuple(found)
+
+
+@rule(
+    "ZC114",
+    "key-in-wrong-section",
+    Severity.ERROR,
+    bad=(
+        Example(
+            {
+                "ds.json": '{"train_micro_batch_size_per_gpu": 1, "overlap_comm": false, '
+                '"zero_optimization": {"stage": 2}}\n'
+            },
+            consumer="deepspeed",
+        ),
+        Example(
+            {"ds.json": DS % ', "gradient_clipping": 0.5'},
+            consumer="deepspeed",
+            proof=crashes("parse", "Extra inputs are not permitted"),
+        ),
+    ),
+    good=Example({"ds.json": DS % ', "overlap_comm": false'}, consumer="deepspeed"),
+    proof=shows(
+        "parse",
+        {"config.overlap_comm": (False, "<absent>"), "config.zero_optimization.overlap_comm": ("<absent>", False)},
+    ),
+    fixable=True,
+    references=("deepspeed/runtime/config.py@0.19.8", "deepspeed/runtime/zero/config.py@0.19.8"),
+)
+def key_in_wrong_section(run: Run) -> Iterator[Finding]:
+    """A key of DeepSpeed that stands in another section than the one it belongs to.
+
+    A setting that seems to be there is not: communication does not overlap, the gradient is not clipped at the value
+    that the file names.
+
+    What happens: at the top level and in the untyped sections DeepSpeed never looks at it. In the typed ones (ZeRO,
+    fp16, bf16, offload) it stops: `Extra inputs are not permitted`.
+
+    Fix: moves the key to its section, where it begins to count.
+
+    When to ignore: your own code reads the key from where it stands.
+    """
+    for file, library, issue in issues(run, "unknown-crash", "unknown-ignored"):
+        where = home(issue) if library == "DeepSpeed" else None
+        if where is None:
+            continue
+        name, text = str(issue.path[-1]), text_at(file, issue.path)
+        target = f"in `{dotted(where)}`" if where else "at the top level"
+        here = f"in `{dotted(issue.path[:-1])}`" if len(issue.path) > 1 else "at the top level"
+        stops = issue.kind == "unknown-crash"
+        fix = moved(file, issue.path, file, (*where, name), text, f"move it {target}") if text else None
+        yield Finding(
+            at_key(file, issue),
+            f"`{name}` belongs {target}; {here} DeepSpeed {'stops at it' if stops else 'never looks at it'}",
+            f"move it {target}",
+            fix=fix,
+        )
+
+
+_ZERO = "zero_optimization"
+TRANSLATED: dict[str, Path] = {
+    "zero_stage": (_ZERO, "stage"),
+    "offload_optimizer_device": (_ZERO, "offload_optimizer", "device"),
+    "offload_param_device": (_ZERO, "offload_param", "device"),
+    "zero3_save_16bit_model": (_ZERO, "stage3_gather_16bit_weights_on_model_save"),
+    "per_device_train_batch_size": ("train_micro_batch_size_per_gpu",),
+    "max_grad_norm": ("gradient_clipping",),
+}
+"""Names of accelerate and of the Trainer, and what DeepSpeed calls the same thing."""
+
+_FOREIGN = frozenset(
+    "mixed_precision distributed_type num_processes num_machines machine_rank main_process_ip main_process_port "
+    "zero3_init_flag deepspeed_multinode_launcher deepspeed_config_file".split()
+)
+
+
+def foreign(issue: Issue) -> bool:
+    return len(issue.path) == 1 and (issue.path[0] in TRANSLATED or issue.path[0] in _FOREIGN)
+
+
+@rule(
+    "ZC115",
+    "key-of-another-program",
+    Severity.ERROR,
+    bad=(
+        Example(
+            {
+                "ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_stage": 2, '
+                '"offload_optimizer_device": "none"}\n',
+                "train.sh": "deepspeed --num_gpus 1 train.py --deepspeed_config ds.json\n",
+            },
+        ),
+        Example(
+            {
+                "ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}, '
+                '"max_grad_norm": 0.5}\n',
+                "train.sh": "deepspeed --num_gpus 1 train.py --deepspeed_config ds.json\n",
+            },
+            proof=shows("parse", {"engine.gradient_clipping": (1.0, 0.5)}),
+        ),
+    ),
+    good=Example(
+        {
+            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n',
+            "train.sh": "deepspeed --num_gpus 1 train.py --deepspeed_config ds.json\n",
+        }
+    ),
+    proof=shows("parse", {"engine.stage": (0, 2)}),
+    fixable=True,
+    references=("deepspeed/runtime/config.py@0.19.8",),
+)
+def key_of_another_program(run: Run) -> Iterator[Finding]:
+    """The DeepSpeed config holds a key as accelerate or the Trainer calls it.
+
+    The three files say the same things in three languages. `zero_stage: 3` in a DeepSpeed JSON trains without ZeRO,
+    and a model that needs it does not fit, or is not saved as expected.
+
+    What happens: DeepSpeed looks up the names it knows and never sees the others. There is no message.
+
+    Fix: writes the value under DeepSpeed's name, where that is free; it then begins to count.
+
+    When to ignore: your own code reads the key from the JSON.
+    """
+    for file, library, issue in issues(run, "unknown-ignored"):
+        if library != "DeepSpeed" or not foreign(issue):
+            continue
+        name, text = str(issue.path[0]), text_at(file, issue.path)
+        target = TRANSLATED.get(name)
+        fix = None
+        if target is not None and text is not None and _fits(target, issue.value):
+            fix = moved(file, issue.path, file, target, text, f"write {dotted(target)}")
+        yield Finding(
+            at_key(file, issue),
+            f"DeepSpeed never looks at `{name}`"
+            + (f": its own name for it is `{dotted(target)}`" if target else ", which is a key of accelerate's config"),
+            f"write `{dotted(target)}`" if target else "say it in the accelerate config or on the launch line",
+            fix=fix,
+            severity=None if target else Severity.WARNING,
+        )
+
+
+def _fits(path: Path, value: object) -> bool:
+    from zerocfg.catalog.check import refusal
+
+    key = load_schema("deepspeed").find(tuple(map(str, path)))
+    return key is not None and refusal(key, value) is None
+
+
+@rule(
+    "ZC116",
+    "section-beats-top-level",
+    Severity.ERROR,
+    bad=Example({"accelerate.yaml": YAML + "  num_processes: 4\n"}),
+    good=Example({"accelerate.yaml": YAML}),
+    proof=shows("launch", {"launch.nproc_per_node": ("4", "2")}),
+    fixable=True,
+    references=("accelerate/commands/launch.py@1.15.0",),
+)
+def section_beats_top_level(run: Run) -> Iterator[Finding]:
+    """A key of the launcher stands inside a section of the accelerate config and at its top level, with two values.
+
+    Who reads the top of the file sees the wrong number of processes, port or precision.
+
+    What happens: the launcher pours every section into one bag of options, and a top-level value counts only where
+    nothing is in the bag yet. The section wins without a word.
+
+    Fix: removes the key from the section, so that the top level counts.
+
+    When to ignore: never; keep the key in one place.
+    """
+    data = accelerate_data(run)
+    if run.accelerate is None:
+        return
+    for section in SECTIONS:
+        for name, value in accelerate_section(run, section).items():
+            option = spelled(section, str(name))
+            if option not in OPTIONS or option not in TOP_LEVEL or data.get(option) is None or value is None:
+                continue
+            if data[option] == value or isinstance(value, (dict, list)) or option in run.flags:
+                continue
+            path: Path = (section, str(name))
+            yield Finding(
+                Location(run.accelerate, path),
+                f"`{option}: {show(value)}` inside `{section}` replaces {show(data[option])} of the top level",
+                "keep the key at the top level only",
+                [Location(run.accelerate, (option,))],
+                edited(delete_entry, run.accelerate, path, why="keep the top level", safe=False),
+            )
+
+
+@rule(
+    "ZC120",
+    "layer-names-not-one-text",
+    Severity.ERROR,
+    bad=(
+        Example({"accelerate.yaml": YAML + "  deepspeed_moe_layer_cls_names: [MixtralBlock, QwenBlock]\n"}),
+        Example(
+            {"accelerate.yaml": YAML + "  deepspeed_moe_layer_cls_names: MixtralBlock, QwenBlock\n"},
+            proof=shows(
+                "launch", {"env.ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES": ("MixtralBlock, QwenBlock", "<absent>")}
+            ),
+        ),
+    ),
+    good=Example({"accelerate.yaml": YAML + "  deepspeed_moe_layer_cls_names: MixtralBlock,QwenBlock\n"}),
+    proof=shows(
+        "launch",
+        {
+            "env.ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES": (
+                "['MixtralBlock', 'QwenBlock']",
+                "MixtralBlock,QwenBlock",
+            )
+        },
+    ),
+    fixable=True,
+    references=("accelerate/utils/dataclasses.py@1.15.0", "DeepSpeed#7461"),
+)
+def layer_names_not_one_text(run: Run) -> Iterator[Finding]:
+    """`deepspeed_moe_layer_cls_names` is a list, or has blanks between the names.
+
+    The names tell ZeRO-3 which modules to fetch whole, so that experts that a batch does not reach do not make it
+    hang. Misread, they stop the job when the model is ready.
+
+    What happens: the value becomes the text of a variable and is split at commas without removing blanks, so that the
+    names are `['MixtralBlock'` and ` 'QwenBlock']`: `Could not find a transformer layer class called` the first.
+
+    Fix: writes the names with commas and no blanks.
+
+    When to ignore: never.
+    """
+    name = "deepspeed_moe_layer_cls_names"
+    value = accelerate_section(run).get(name)
+    if run.accelerate is None or not under_deepspeed_launcher(run) or name in run.flags:
+        return
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        names = [str(item).strip() for item in value]
+    elif isinstance(value, str) and ("," in value and " " in value):
+        names = [part.strip() for part in value.split(",") if part.strip()]
+    else:
+        return
+    path: Path = ("deepspeed_config", name)
+    text = ",".join(names)
+    plain = all(part.replace("_", "").isalnum() for part in names)
+    what = "is a list" if isinstance(value, list) else "has blanks"
+    yield Finding(
+        Location(run.accelerate, path, "value"),
+        f"`{name}` {what}: accelerate finds no class of these names",
+        f"write `{name}: {text}`",
+        fix=edited(replace_value, run.accelerate, path, text, why="write the names as one text") if plain else None,
+    )
+
+
+RULES = (key_in_wrong_section, key_of_another_program, section_beats_top_level, layer_names_not_one_text)

@@ -1,0 +1,109 @@
+"""Fixes of single values: what a refused one most likely says, in the form that its key takes."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from zerocfg.catalog.check import Issue
+from zerocfg.catalog.values import show
+from zerocfg.rules.api import Fix
+from zerocfg.rules.effects import edited
+from zerocfg.run.model import SourceFile
+from zerocfg.source.edit import Edit, delete_entry, replace_value
+from zerocfg.source.node import Problem
+from zerocfg.source.text import Span
+
+_WORDS = {"true": "true", "yes": "true", "on": "true", "enabled": "true"} | dict.fromkeys(
+    ("false", "no", "off", "disabled"), "false"
+)
+_NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
+
+
+def repaired(file: SourceFile, issue: Issue) -> Fix | None:
+    """The value in the form that the key takes, where its text leaves no doubt what it is."""
+    if issue.key is None or file.document is None:
+        return None
+    text, safe = _meaning(issue)
+    if text is None:
+        return None
+    return edited(replace_value, file, issue.path, text, why=f"write {text}", safe=safe)
+
+
+def _meaning(issue: Issue) -> tuple[str | None, bool]:
+    """How a refused value should be written, and whether that is beyond doubt."""
+    value = issue.value
+    kinds = {str(branch.get("type")) for branch in issue.key.scalars} if issue.key is not None else set()
+    if kinds == {"string"}:
+        return _as_text(value), True
+    if isinstance(value, float) and "integer" in kinds and abs(value) < 1e15:
+        return str(round(value)), value == round(value)
+    if not isinstance(value, str):
+        return None, False
+    word = value.strip()
+    if word.lower() == "auto" and issue.key is not None and "auto" in issue.key.facts:
+        return '"auto"', False
+    if "boolean" in kinds and word.lower() in _WORDS:
+        return _WORDS[word.lower()], word.lower() in ("true", "false")
+    if not {"integer", "number"} & kinds:
+        return None, False
+    number = re.sub(r"[,_ ]", "", word)
+    if _NUMBER.fullmatch(number) is None:
+        return None, False
+    if "number" not in kinds and float(number) != int(float(number)):
+        return str(round(float(number))), False
+    plain = number if re.search(r"[eE.]", number) is None else _with_dot(number)
+    return plain, number == word
+
+
+def _with_dot(number: str) -> str:
+    """A number that YAML and JSON read alike: a whole one in full where it is short, else with dot and sign."""
+    value = float(number)
+    return str(int(value)) if value == int(value) and abs(value) < 1e16 else repr(value)
+
+
+def _as_text(value: object) -> str | None:
+    """Numbers as the text that a key of texts takes: 0 becomes "0", [0, 1] becomes "0,1"."""
+    items = value if isinstance(value, list) else [value]
+    if not items or not all(isinstance(item, int) and not isinstance(item, bool) for item in items):
+        return None
+    return '"' + ",".join(str(item) for item in items) + '"'
+
+
+def as_section(file: SourceFile, issue: Issue) -> Fix | None:
+    if issue.value is None:
+        return edited(delete_entry, file, issue.path, why="remove the empty section", safe=False)
+    inside = None
+    if issue.path == ("deepspeed_config",) and isinstance(issue.value, str) and issue.value.endswith(".json"):
+        inside = f"{{deepspeed_config_file: {issue.value}}}"
+    elif isinstance(issue.value, bool) and issue.section is not None and issue.section.key("enabled") is not None:
+        inside = f'{{"enabled": {show(issue.value)}}}'
+    if inside is None:
+        return None
+    return edited(replace_value, file, issue.path, inside, why="write a section", safe=False)
+
+
+def strict_json(file: SourceFile, problems: list[Problem]) -> Fix | None:
+    """The file in strict JSON; None where it holds something for which that takes a guess."""
+    edits = [_strict_edit(file, problem) for problem in problems]
+    if any(edit is None for edit in edits):
+        return None
+    comments = any(problem.message.startswith("comments") for problem in problems)
+    why = "write strict JSON" + (", without the comments" if comments else "")
+    return Fix(why, tuple((file, edit) for edit in edits if edit is not None), safe=not comments)
+
+
+def _strict_edit(file: SourceFile, problem: Problem) -> Edit | None:
+    text, (start, end) = file.source.text, problem.span
+    if problem.message.startswith("a trailing comma"):
+        return Edit(problem.span, "")
+    if problem.message.startswith("a key without"):
+        return Edit(problem.span, json.dumps(text[start:end]))
+    if problem.message.startswith("text in single quotes") and "\\" not in text[start:end]:
+        return Edit(problem.span, json.dumps(text[start + 1 : end - 1], ensure_ascii=False))
+    if not problem.message.startswith("comments"):
+        return None
+    while start and text[start - 1] in " \t":
+        start -= 1
+    alone = (start == 0 or text[start - 1] == "\n") and text[end : end + 2].lstrip("\r")[:1] == "\n"
+    return Edit(Span(start, text.index("\n", end) + 1 if alone else end), "")
