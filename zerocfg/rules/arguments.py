@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, Literal
 
 from zerocfg.catalog.schema import Key, load_schema
@@ -52,6 +53,7 @@ def key_of(run: Run, name: str) -> Key | None:
     return load_schema("trl" if reader(run) == "trl" else "training-arguments").root.names.get(name)
 
 
+@lru_cache(maxsize=1024)
 def _trainers_with(name: str) -> frozenset[str]:
     """TRL's trainer configs that have an argument of their own by this name."""
     key = load_schema("trl").root.names.get(name)
