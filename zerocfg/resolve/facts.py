@@ -5,9 +5,11 @@ Only loaded when there is a spec: everything behind this imports pydantic, and t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zerocfg.hardware.profile import load_hardware
+from zerocfg.models.layers import LAYER_CLASSES, foreign_classes
 from zerocfg.resolve.build import THIS
 from zerocfg.resolve.inputs import gather, take_memory
 from zerocfg.resolve.spec_file import read_spec
@@ -51,4 +53,12 @@ def _with_facts(run: Run, spec: SpecFile, entry: RunSpec, files: Files) -> Run:
         return run
     inputs.run.effective = compute(inputs.run)
     take_memory(inputs)
+    _take_classes(inputs.run)
     return inputs.run
+
+
+def _take_classes(run: Run) -> None:
+    """The module classes of a known architecture."""
+    if run.model is not None and run.model.model_type in LAYER_CLASSES:
+        kind = run.model.model_type
+        run.model = replace(run.model, layer_class=LAYER_CLASSES[kind], foreign_classes=foreign_classes(kind))

@@ -138,6 +138,8 @@ class ModelSummary:
     max_hidden_sizes: int | None = None
     largest_parameter: int | None = None
     all_trained: bool = True
+    layer_class: str | None = None
+    foreign_classes: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
