@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, admitted, admitting, anchor, deepspeed_data, edited, failures, recipe_data
-from zerocfg.rules.proof import cited, crashes
+from zerocfg.rules.proof import crashes, shows
 from zerocfg.rules.versions import admits, only_from
+from zerocfg.run.arguments import FALSE_WORDS
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
-from zerocfg.source.edit import insert_entry, rename_key
+from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value
+from zerocfg.source.node import Scalar
 
 _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
 
@@ -20,7 +22,24 @@ _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
     "ZC801",
     "argument-removed",
     Severity.NOTE,
-    bad=Example({"recipe.yaml": _RECIPE + "evaluation_strategy: 'no'\n"}, consumer="transformers"),
+    bad=(
+        Example({"recipe.yaml": _RECIPE + "evaluation_strategy: 'no'\n"}, consumer="transformers"),
+        Example(
+            {"recipe.yaml": _RECIPE + "warmup_ratio: 0.1\n"},
+            consumer="transformers",
+            proof=crashes("arguments", "warmup_ratio"),
+        ),
+        Example(
+            {"recipe.yaml": _RECIPE + "group_by_length: true\n"},
+            consumer="transformers",
+            proof=crashes("arguments", "group_by_length"),
+        ),
+        Example(
+            {"recipe.yaml": _RECIPE + "overwrite_output_dir: true\n"},
+            consumer="transformers",
+            proof=crashes("arguments", "overwrite_output_dir"),
+        ),
+    ),
     good=Example({"recipe.yaml": _RECIPE + "eval_strategy: 'no'\n"}, consumer="transformers"),
     proof=crashes("arguments", "evaluation_strategy"),
     fixable=True,
@@ -28,25 +47,30 @@ _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
 def argument_removed(run: Run) -> Iterator[Finding]:
     """A training argument that transformers no longer has.
 
+    transformers 5 dropped some thirty arguments of release 4. The parsers accept no name that they do not know, so a
+    recipe that ran last year stops before anything is loaded.
+
     What happens: HfArgumentParser stops with `Some keys are not used by the HfArgumentParser`, TrlParser with
-    `Unknown arguments from config file`. An error when the declared version of transformers is a release that lacks
-    it; a note otherwise, because an older release may still take it.
+    `Unknown arguments from config file`. An error when the project admits only releases that lack it; a note otherwise,
+    because an older release takes it.
+
+    Fix: writes the new name, with the value in its new form, or removes what nothing replaced. Unsafe while an older
+    transformers is possible.
+
+    When to ignore: the project stays on transformers 4.
     """
     if run.recipe is None:
         return
     names = load_schema("training-arguments").root.names
     here = VERSIONS["transformers"]
-    declared = run.versions.get("transformers")
-    certain = only_from(declared, here)
-    for name in recipe_data(run):
-        key = names.get(str(name))
+    certain = only_from(run.versions.get("transformers"), here)
+    for name in (str(name) for name in recipe_data(run)):
+        key = names.get(name)
         if key is None or "removed" not in key.facts:
             continue
         instead = str(key.facts["removed"])
-        new = instead.removeprefix("write ") if instead.startswith("write ") else ""
-        path = (str(name),)
         yield Finding(
-            Location(run.recipe, path, "key"),
+            Location(run.recipe, (name,), "key"),
             f"transformers {here} has no argument `{name}`"
             + (
                 f"; its parsers stop at it ({admitted(run, 'transformers')})"
@@ -55,49 +79,170 @@ def argument_removed(run: Run) -> Iterator[Finding]:
             ),
             instead,
             admitting(run, "transformers") if certain else [],
-            fix=edited(rename_key, run.recipe, path, new, why=f"write {new}", safe=certain)
-            if new == "eval_strategy" or (new.startswith("per_device_") and new.isidentifier())
-            else None,
-            severity=Severity.ERROR if certain else None,
+            _modernized(run, name, instead, safe=certain),
+            Severity.ERROR if certain else None,
         )
+
+
+_TURNED: dict[str, tuple[str, str]] = {
+    "group_by_length": ("train_sampling_strategy", "group_by_length"),
+    "adafactor": ("optim", "adafactor"),
+    "include_inputs_for_metrics": ("include_for_metrics", "[inputs]"),
+}
+"""Switches that became a word of another argument when they are on."""
+
+
+def _modernized(run: Run, name: str, instead: str, *, safe: bool) -> Fix | None:
+    """The line as today's release wants it; None where that takes more than one line."""
+    data, recipe = recipe_data(run), run.recipe
+    new = instead.removeprefix("write ") if instead.startswith("write ") else ""
+    if name == "warmup_ratio":
+        # a ratio of 1 would become one step
+        fits = isinstance(data[name], float) and 0 <= data[name] < 1 and "warmup_steps" not in data
+        return (
+            edited(rename_key, recipe, (name,), "warmup_steps", why="write warmup_steps", safe=safe) if fits else None
+        )
+    if name in _TURNED and isinstance(data[name], bool):
+        other, text = _TURNED[name]
+        if not data[name]:
+            return edited(delete_entry, recipe, (name,), why="remove the line", safe=safe)
+        if other in data:
+            return None
+        renamed = edited(rename_key, recipe, (name,), other, why="")
+        replaced = edited(replace_value, recipe, (name,), text, why="")
+        both = (*renamed.edits, *replaced.edits) if renamed and replaced else ()
+        return Fix(f"write {other}: {text}", both, safe) if both else None
+    if new.isidentifier() and new not in data and name not in ("sharded_ddp", "torchdynamo"):
+        return edited(rename_key, recipe, (name,), new, why=f"write {new}", safe=safe)
+    if instead.endswith("delete the line"):
+        return edited(delete_entry, recipe, (name,), why="remove the line", safe=safe)
+    return None
+
+
+def _run(text: str) -> Example:
+    line = "torchrun --nproc_per_node 1 train.py recipe.yaml\n"
+    return Example({"recipe.yaml": _RECIPE + text, "train.sh": line}, consumer="transformers")
 
 
 @rule(
     "ZC802",
     "argument-type",
     Severity.ERROR,
-    bad=Example(
-        {
-            "recipe.yaml": _RECIPE + "learning_rate: [1.0e-5]\n",
-            "train.sh": "torchrun --nproc_per_node 1 train.py recipe.yaml\n",
-        },
-        consumer="transformers",
-    ),
-    good=Example(
-        {
-            "recipe.yaml": _RECIPE + "learning_rate: 1.0e-5\n",
-            "train.sh": "torchrun --nproc_per_node 1 train.py recipe.yaml\n",
-        },
-        consumer="transformers",
-    ),
+    bad=(_run("learning_rate: [1.0e-5]\n"), _run("learning_rate: '1.0e-5'\n"), _run("warmup_steps: '10'\n")),
+    good=_run("learning_rate: 1.0e-5\nwarmup_steps: 10\n"),
     proof=crashes("init", "TypeError"),
     consumers=TRAINERS,
+    fixable=True,
+    references=("transformers/hf_argparser.py@5.23.0",),
 )
 def argument_type(run: Run) -> Iterator[Finding]:
     """A training argument whose value its reader does not convert.
 
-    What happens: HfArgumentParser hands the values of a file over as they are, and the training stops where they
-    are used; on a command line and in TrlParser a text that is no number stops the parser.
+    The value looks like a number and is a text or a list. It travels unharmed through the parser, and the training
+    stops where it is used, often after the model was loaded.
+
+    What happens: HfArgumentParser hands the values of a file over as they are: `TypeError: '<=' not supported between
+    instances of 'float' and 'str'`. On a command line and in TrlParser a text that is no number stops the parser.
+
+    Fix: takes away the quotes or the brackets.
     """
+    told = set()
     for failure in failures(run, "ZC802"):
         location, related = anchor(run, failure.places, "value")
-        if (
-            location.path
-            and isinstance(recipe_data(run).get(str(location.path[0])), str)
-            and run.recipe_reader != "trl"
-        ):
+        if location.path and isinstance(recipe_data(run).get(str(location.path[0])), str):
+            if run.recipe_reader != "trl":
+                continue  # below
+        told.add(location.path)
+        yield Finding(location, failure.message, "write a plain number", related, _plain_number(run, location))
+    if run.recipe_reader != "hf" or run.recipe is None or run.recipe.document is None:
+        return
+    names = load_schema("training-arguments").root.names
+    for name, text in recipe_data(run).items():
+        key = names.get(str(name))
+        kind = (key.facts.get("cli") or {}).get("type") if key is not None else None
+        node = run.recipe.document.get((str(name),))
+        if kind not in ("int", "float") or not isinstance(text, str) or (str(name),) in told:
+            continue
+        if not isinstance(node, Scalar) or (_number(text) and not node.quoted):
             continue  # ZC005 knows how such a number is written
-        yield Finding(location, failure.message, "write a plain number", related)
+        location = Location(run.recipe, (str(name),), "value")
+        yield Finding(
+            location,
+            f"{name} is the text {text!r}, not a number; HfArgumentParser does not convert it",
+            "write a plain number",
+            fix=_plain_number(run, location),
+        )
+
+
+def _number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _plain_number(run: Run, location: Location) -> Fix | None:
+    """A quoted number without its quotes, a list of one number without its brackets."""
+    held = recipe_data(run).get(str(location.path[0])) if location.path else None
+    if isinstance(held, list) and len(held) == 1:
+        held = held[0]
+    if isinstance(held, str) and _number(held):
+        held = float(held) if set("eE.") & set(held) else int(held, 10) if held.strip("+-").isdigit() else None
+    if isinstance(held, bool) or not isinstance(held, (int, float)):
+        return None
+    text = repr(held)
+    text = text.replace("e", ".0e") if "e" in text and "." not in text else text
+    return edited(replace_value, run.recipe, location.path, text, why=f"write {text}")
+
+
+@rule(
+    "ZC825",
+    "false-as-text",
+    Severity.ERROR,
+    bad=(
+        _run("load_best_model_at_end: 'false'\n"),
+        Example(
+            _run("gradient_checkpointing: 'no'\n").files,
+            consumer="transformers",
+            proof=shows("arguments", {"args.activation_checkpointing": ("no", False)}),
+        ),
+    ),
+    good=_run("load_best_model_at_end: false\ngradient_checkpointing: false\n"),
+    proof=crashes("arguments", "--load_best_model_at_end requires the save and eval strategy to match"),
+    consumers={"transformers"},
+    fixable=True,
+    references=("transformers/hf_argparser.py@5.23.0",),
+)
+def false_as_text(run: Run) -> Iterator[Finding]:
+    """A switch is turned off with a word in quotes, which counts as on.
+
+    `'false'` is a text, and a text that is not empty is true. What the recipe switches off is on.
+
+    What happens: HfArgumentParser hands the values of a file over as they are, and every `if args.name` takes the text
+    for true. (On a command line, and in TrlParser, the word is converted.)
+
+    Fix: writes `false` without quotes.
+
+    When to ignore: your own code converts the words of the recipe.
+    """
+    if run.recipe_reader != "hf" or run.recipe is None:
+        return
+    names = load_schema("training-arguments").root.names
+    for name, text in recipe_data(run).items():
+        key = names.get(str(name))
+        kind = (key.facts.get("cli") or {}).get("type") if key is not None else None
+        if kind != "bool" or not isinstance(text, str) or text.lower() not in FALSE_WORDS or str(name) in run.arguments:
+            continue
+        if name == "include_num_input_tokens_seen":
+            continue  # takes words
+        path = (str(name),)
+        yield Finding(
+            Location(run.recipe, path, "value"),
+            f"`{name}` is the text {text!r}, which counts as true: it is switched on",
+            "write false without quotes",
+            fix=edited(replace_value, run.recipe, path, "false", why="write false"),
+        )
 
 
 @rule(
@@ -121,13 +266,24 @@ def argument_type(run: Run) -> Iterator[Finding]:
             '"zero_optimization": {"stage": 2}}\n',
         }
     ),
-    proof=cited("deepspeed/runtime/constants.py@0.19.8, #8068"),
+    proof=shows("parse", {"config.gradient_clipping": ("<absent>", 1.0), "engine.gradient_clipping": (1.0, 1.0)}),
     fixable=True,
+    references=("deepspeed/runtime/constants.py@0.19.8", "deepspeedai/DeepSpeed#8068"),
+    needs={"versions"},
+    versions="deepspeed>=0.19.3",
 )
 def clipping_default_changed(run: Run) -> Iterator[Finding]:
     """The config leaves clipping to DeepSpeed, whose default changed within the declared versions.
 
-    Before DeepSpeed 0.19.3 a config without `gradient_clipping` did not clip; from 0.19.3 on it clips at 1.0.
+    Two machines with the same repository train differently: one clips gradients and the other does not, depending on
+    when DeepSpeed was installed. A loss curve cannot be compared across that line.
+
+    What happens: before DeepSpeed 0.19.3 a config without `gradient_clipping` did not clip; from 0.19.3 on it clips at
+    1.0. Neither says so.
+
+    Fix: writes today's default, 1.0; with an older DeepSpeed that changes the training, so it is unsafe.
+
+    When to ignore: the norm of the gradients stays below 1.
     """
     declared = run.versions.get("deepspeed")
     if run.deepspeed is None or "gradient_clipping" in deepspeed_data(run) or not deepspeed_data(run):
@@ -154,5 +310,6 @@ def clipping_default_changed(run: Run) -> Iterator[Finding]:
 RULES = (
     argument_removed,
     argument_type,
+    false_as_text,
     clipping_default_changed,
 )

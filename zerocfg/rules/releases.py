@@ -2,6 +2,200 @@
 
 from __future__ import annotations
 
-from zerocfg.rules.api import Rule
+from collections.abc import Iterator
+from typing import Any
 
-RULES: tuple[Rule, ...] = ()
+from zerocfg.catalog.schema import Section, load_schema
+from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.arguments import RECIPE, reader, set_argument
+from zerocfg.rules.effects import admitted, admitting, deepspeed_data, edited, recipe_data, section
+from zerocfg.rules.proof import cited, shows
+from zerocfg.rules.versions import admits, only_below
+from zerocfg.run.engine import truth
+from zerocfg.run.model import Run
+from zerocfg.source.edit import insert_entry
+from zerocfg.source.node import Path, dotted
+
+
+def _spec(consumer: str, versions: str, file: str, text: str) -> Example:
+    """A run that states which releases it is for."""
+    key = "recipe" if file == "recipe.yaml" else "deepspeed"
+    spec = (
+        f"version: 1\nruns:\n  sft:\n    script: train.py\n    {key}: {file}\n    consumer: {consumer}\n"
+        f"    versions: {{{versions}}}\n"
+    )
+    return Example({"zerocfg.yaml": spec, file: text}, consumer=consumer)
+
+
+_DS = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true%s}, "zero_optimization": {"stage": 2%s}}\n'
+
+_SINCE = {"eval_strategy": "4.41.0", "accelerator_config": "4.38.0", "use_liger_kernel": "4.45.0"}
+"""Training arguments by the release of transformers that brought them."""
+
+
+@rule(
+    "ZC865",
+    "key-newer-than-project",
+    Severity.ERROR,
+    bad=(
+        _spec("deepspeed", "deepspeed: '>=0.16,<0.17'", "ds.json", _DS % ("", ', "zenflow": {"topk_ratio": 0.1}')),
+        _spec("transformers", "transformers: 4.40.2", "recipe.yaml", RECIPE + "eval_strategy: epoch\n"),
+    ),
+    good=_spec("deepspeed", "deepspeed: '>=0.17.5'", "ds.json", _DS % ("", "")),
+    proof=cited("deepspeed/runtime/zero/config.py@0.17.5, transformers/training_args.py@4.41.0"),
+    references=("Roblox/FAI-RL#70", "OpenRLHF/OpenRLHF#63"),
+    needs={"versions"},
+)
+def key_newer_than_project(run: Run) -> Iterator[Finding]:
+    """A key that the releases which the project admits do not all know.
+
+    The config was written with a newer library than the one that the requirements install. On such a machine the job
+    stops, or a key at the top level of the DeepSpeed config is passed over in silence.
+
+    What happens: a key inside a section is refused (`Extra inputs are not permitted`), a training argument stops the
+    parser (`Some keys are not used by the HfArgumentParser`). An error when no admitted release knows the key, a note
+    when only some do not.
+
+    Instead: raise the lowest release in the requirements.
+
+    When to ignore: the environment is known to hold a newer release than the requirements ask for.
+    """
+    if run.deepspeed is not None:
+        for path, since, inside in _newer(deepspeed_data(run), load_schema("deepspeed").root, ()):
+            yield from _too_new(run, Location(run.deepspeed, path, "key"), dotted(path), "deepspeed", since, inside)
+    if run.recipe is None or reader(run) is None:
+        return
+    for name, since in _SINCE.items():
+        if name in recipe_data(run):
+            yield from _too_new(run, Location(run.recipe, (name,), "key"), name, "transformers", since, True)
+
+
+def _newer(data: Any, keys: Section, above: Path) -> Iterator[tuple[Path, str, bool]]:
+    """Keys whose first release is known: path, release, whether an older one refuses it."""
+    schema = load_schema("deepspeed")
+    for name, held in data.items() if isinstance(data, dict) else ():
+        key = keys.names.get(str(name))
+        if key is None:
+            continue
+        path = (*above, str(name))
+        since = key.facts.get("since")
+        if since:
+            yield path, str(since), bool(above)
+            continue
+        inner = key.section(schema)
+        if inner is not None:
+            yield from _newer(held, inner, path)
+
+
+def _too_new(run: Run, location: Location, name: str, library: str, since: str, refused: bool) -> Iterator[Finding]:
+    declared = run.versions.get(library)
+    if not admits(declared, below=since):
+        return
+    none = only_below(declared, since)
+    yield Finding(
+        location,
+        f"`{name}` exists since {library} {since} ({admitted(run, library)}); an older release "
+        + ("refuses it" if refused else "passes over it in silence"),
+        f"require {library}>={since}",
+        admitting(run, library),
+        severity=None if none else Severity.NOTE,
+    )
+
+
+@rule(
+    "ZC866",
+    "overflow-check-default-changed",
+    Severity.NOTE,
+    bad=_spec("deepspeed", "deepspeed: '>=0.18'", "ds.json", _DS % ("", "")),
+    good=_spec("deepspeed", "deepspeed: '>=0.18'", "ds.json", _DS % (', "check_grad_overflow": true', "")),
+    proof=shows(
+        "parse",
+        {
+            "config.bf16.check_grad_overflow": ("<absent>", True),
+            "engine.bfloat16_config.check_grad_overflow": (True, True),
+        },
+    ),
+    fixable=True,
+    references=("deepspeed/runtime/precision_config.py@0.19.8", "deepspeedai/DeepSpeed#8035"),
+    needs={"versions"},
+    versions="deepspeed>=0.19.3",
+)
+def overflow_check_default_changed(run: Run) -> Iterator[Finding]:
+    """bf16 leaves the check of overflowed gradients to DeepSpeed, whose default changed within the admitted releases.
+
+    One release skips a step whose gradients hold infinities, the other applies it and the weights become NaN. The same
+    repository survives a bad batch on one machine and not on the next.
+
+    What happens: from DeepSpeed 0.19.3 on `bf16.check_grad_overflow` is true where nobody writes it; before, it was
+    false. Neither says so.
+
+    Fix: writes today's default, true; an older DeepSpeed then skips steps that it used to apply, so it is unsafe.
+
+    When to ignore: every machine has the same DeepSpeed.
+    """
+    bf16 = section(run, "bf16")
+    if run.deepspeed is None or not truth(bf16.get("enabled")) or bf16.get("enabled") == "auto":
+        return
+    if "check_grad_overflow" in bf16 or not admits(run.versions.get("deepspeed"), below="0.19.3", at_least="0.19.3"):
+        return
+    yield Finding(
+        Location(run.deepspeed, ("bf16",), "key"),
+        "no `check_grad_overflow`: DeepSpeed checks bf16 gradients for infinities from 0.19.3 on and not before "
+        f"({admitted(run, 'deepspeed')})",
+        "write the value that you want",
+        admitting(run, "deepspeed"),
+        edited(
+            insert_entry,
+            run.deepspeed,
+            ("bf16",),
+            "check_grad_overflow",
+            "true",
+            why="write today's default",
+            safe=False,
+        ),
+    )
+
+
+@rule(
+    "ZC867",
+    "trackers-default-changed",
+    Severity.NOTE,
+    bad=_spec("transformers", "transformers: '>=4.50'", "recipe.yaml", RECIPE),
+    good=_spec("transformers", "transformers: '>=4.50'", "recipe.yaml", RECIPE + "report_to: none\n"),
+    proof=shows("arguments", {"read.report_to": ("<absent>", "none"), "args.report_to": ([], [])}),
+    fixable=True,
+    references=("transformers/training_args.py@5.23.0",),
+    needs={"versions"},
+    versions="transformers>=5",
+)
+def trackers_default_changed(run: Run) -> Iterator[Finding]:
+    """The recipe names no tracker, and the default changed within the admitted releases of transformers.
+
+    transformers 4 reports to every tracker that is installed; from 5 on it reports to none. After an upgrade the curves
+    of a run that took days are simply not there; before it, a run may talk to a server that nobody asked for.
+
+    What happens: `report_to` is "none" in transformers 5 and was "all" in 4. Neither says so at the level that is shown.
+
+    Fix: writes `report_to: none`, today's default; with transformers 4 that turns trackers off, so it is unsafe.
+
+    When to ignore: the script names its tracker itself.
+    """
+    if reader(run) is None or run.recipe is None or "report_to" in recipe_data(run) or "report_to" in run.arguments:
+        return
+    if not admits(run.versions.get("transformers"), below="5", at_least="5"):
+        return
+    yield Finding(
+        Location(run.recipe),
+        "no `report_to`: transformers reports to every installed tracker before release 5 and to none from 5 on "
+        f"({admitted(run, 'transformers')})",
+        "name the trackers that you want, or none",
+        admitting(run, "transformers"),
+        set_argument(run, "report_to", "none", "write today's default"),
+    )
+
+
+RULES = (
+    key_newer_than_project,
+    overflow_check_default_changed,
+    trackers_default_changed,
+)
