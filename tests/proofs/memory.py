@@ -46,9 +46,8 @@ def watch(progress: Progress, engine: Any) -> None:
         progress.see(f"memory.{moment}", size)
         progress.see(f"memory.{moment}.bytes_per_parameter", round(size / count, 1))
 
+    gc.collect()  # what only cycles hold is gone at some time, and when is chance
     see("init")
-    for module in engine.module.modules():
-        module.register_forward_hook(lambda *_: see("forward"))
     for parameter in named.values():
         if parameter.requires_grad:
             parameter.register_post_accumulate_grad_hook(lambda _: see("backward"))
@@ -56,7 +55,7 @@ def watch(progress: Progress, engine: Any) -> None:
     while hasattr(inner, "optimizer"):
         inner = inner.optimizer
     before(inner, "step", lambda: see("update"))
-    after(engine, "step", lambda: see("step") if engine.global_steps == 1 else None)
+    after(engine, "step", lambda: (gc.collect(), see("step")) if engine.global_steps == 1 else None)
 
 
 def before(owner: Any, name: str, act: Any) -> None:
@@ -84,7 +83,6 @@ def live_bytes() -> int:
     """The storages of all tensors that the interpreter knows, and of their gradients."""
     import torch
 
-    gc.collect()  # what only cycles hold is gone at some time, and when is chance
     sizes: dict[int, int] = {}
     for item in gc.get_objects():
         if not issubclass(type(item), torch.Tensor) or item.layout is not torch.strided or item.is_meta:

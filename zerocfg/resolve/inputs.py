@@ -260,7 +260,7 @@ def take_memory(found: Inputs) -> None:
             stage,
             profile.world_size,
             precision="bf16" if half else "fp32",
-            reduce_bucket_size=bucket if isinstance(bucket, int) and bucket > 0 else 500_000_000,
+            reduce_bucket_size=bucket if isinstance(bucket, int) and 0 < bucket < 10**15 else 500_000_000,
         )
         states[stage] = model_states(facts, options).peak("device") / GIB
     run.hardware = replace(run.hardware, states_gib=states)
@@ -287,7 +287,7 @@ def _options(run: Run, world_size: int) -> Options | None:
         return None
     for name in ("reduce_bucket_size", "sub_group_size"):
         value = effective.value(prefix + name)
-        if isinstance(value, int) and value > 0:
+        if isinstance(value, int) and 0 < value < 10**15:
             given[name] = value
     stage = effective.value(f"{prefix}stage")
     if effective.value("engine") != "deepspeed" or not isinstance(stage, int):

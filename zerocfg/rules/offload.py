@@ -47,8 +47,10 @@ def on_host(run: Run, part: str) -> bool:
 
 
 def number_of(value: Any) -> float | None:
-    """A plain number, else None."""
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    """A plain number of a size that a machine can hold, else None."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value if -1e18 < value < 1e18 else None
 
 
 def place(run: Run, part: str) -> tuple[Location, list[Location]]:

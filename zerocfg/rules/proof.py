@@ -34,7 +34,7 @@ Names of observed values:
     ``load.matches``         the parameters after loading are those of the engine that wrote the checkpoint
     ``load.global_step``     the optimizer step that training goes on from (2 where all is well)
     ``memory.MOMENT``        bytes of all live tensors of a rank, ``memory.MOMENT.bytes_per_parameter`` rounded to 0.1;
-                             moments: "init" (engine built), "forward", "backward" (the most held during the first),
+                             moments: "init" (engine built), "backward" (the most held during the first),
                              "update" (when the inner optimizer begins), "step" (after the first optimizer step);
                              host and accelerator together, each storage once. Only measured where a proof names one
     ``memory.pinned``        bytes that DeepSpeed asks its accelerator to page-lock
