@@ -44,12 +44,14 @@ FIELDS: dict[str, tuple[str, Any]] = {
 
 TRUE_WORDS = ("yes", "true", "t", "y", "1")
 FALSE_WORDS = ("no", "false", "f", "n", "0")
-TRAINER_WORDS = frozenset(FIELDS) | {
+TRAINER_WORDS = frozenset(FIELDS) - {"deepspeed", "fp16", "bf16"} | {
     "output_dir",
     "per_device_eval_batch_size",
     "logging_steps",
     "save_steps",
 }
+"""Options that show that the script reads its training arguments from the command line. Scripts that set them in their
+code have options of their own, and some called like these three."""
 
 
 @dataclass(slots=True)
