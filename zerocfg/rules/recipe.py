@@ -128,7 +128,15 @@ def _run(text: str) -> Example:
     "ZC802",
     "argument-type",
     Severity.ERROR,
-    bad=(_run("learning_rate: [1.0e-5]\n"), _run("learning_rate: '1.0e-5'\n"), _run("warmup_steps: '10'\n")),
+    bad=(
+        _run("learning_rate: [1.0e-5]\n"),
+        _run("learning_rate: '1.0e-5'\n"),
+        Example(
+            _run("warmup_steps: '10'\n").files,
+            consumer="transformers",
+            proof=crashes("arguments", "TypeError: '<' not supported between instances of 'str' and 'int'"),
+        ),
+    ),
     good=_run("learning_rate: 1.0e-5\nwarmup_steps: 10\n"),
     proof=crashes("init", "TypeError"),
     consumers=TRAINERS,
@@ -149,9 +157,9 @@ def argument_type(run: Run) -> Iterator[Finding]:
     told = set()
     for failure in failures(run, "ZC802"):
         location, related = anchor(run, failure.places, "value")
-        if location.path and isinstance(recipe_data(run).get(str(location.path[0])), str):
-            if run.recipe_reader != "trl":
-                continue  # below
+        held = recipe_data(run).get(str(location.path[0])) if location.path else None
+        if isinstance(held, str) and run.recipe_reader != "trl":
+            continue  # below
         told.add(location.path)
         yield Finding(location, failure.message, "write a plain number", related, _plain_number(run, location))
     if run.recipe_reader != "hf" or run.recipe is None or run.recipe.document is None:

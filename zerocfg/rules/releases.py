@@ -174,7 +174,7 @@ def trackers_default_changed(run: Run) -> Iterator[Finding]:
     transformers 4 reports to every tracker that is installed; from 5 on it reports to none. After an upgrade the curves
     of a run that took days are simply not there; before it, a run may talk to a server that nobody asked for.
 
-    What happens: `report_to` is "none" in transformers 5 and was "all" in 4. Neither says so at the level that is shown.
+    What happens: `report_to` is "none" in transformers 5 and was "all" in 4. Neither says so where one looks.
 
     Fix: writes `report_to: none`, today's default; with transformers 4 that turns trackers off, so it is unsafe.
 
