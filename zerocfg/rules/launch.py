@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -258,11 +259,16 @@ def launch_option_refused(run: Run) -> Iterator[Finding]:
         code = TOLD_BY.get(failure.kind)
         place = failure.places[0] if failure.places else None
         on_line = place is not None and place.kind in ("flag", "environment")
+        if place is not None and place.span is not None and place.file is not None and on_line:
+            words = place.file.source.text[place.span.start : place.span.end]
+            if _PLACEHOLDER.search(words):
+                continue  # a line of a manual: the reader fills it in
         if code == "ZC711" or (on_line and code in _CATALOG):
             location, related = anchor(run, failure.places)
             yield Finding(location, failure.message, related=related)
 
 
+_PLACEHOLDER = re.compile(r"\{\w+\}|<[\w -]+>|\.\.\.")
 _CATALOG = ("ZC006", "ZC008", "ZC101", "ZC104", "ZC106", "ZC108", "ZC109", "ZC110")
 
 

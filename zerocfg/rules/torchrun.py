@@ -28,6 +28,7 @@ from zerocfg.source.text import Span
 _DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n'
 _SOURCE = "torch/distributed/run.py@2.13.0"
 _LAUNCH = re.compile(r"python(?:3(?:\.\d+)?)?[ \t]+-m[ \t]+torch\.distributed\.launch(?=\s)")
+_TRAINING = frozenset(("output_dir", "per_device_train_batch_size", "num_train_epochs", "max_steps", "do_train"))
 _RANK_STARTERS = re.compile(r"\b(?:mpirun|mpiexec|srun|jsrun|orterun|horovodrun)\b")
 
 
@@ -247,6 +248,8 @@ def deepspeed_without_launcher(run: Run) -> Iterator[Finding]:
         return
     if run.deepspeed_route not in ("trainer", "engine") or "RANK" in run.environment or run.launch.script is None:
         return
+    if run.deepspeed_route == "trainer" and run.recipe is None and not _TRAINING & set(run.arguments):
+        return  # a script that infers, perhaps: it may take the option and not use it
     text = run.launch_file.source.text
     start = text.rfind("\n", 0, run.launch.span.start) + 1
     head = text[start : max(run.launch.script.span.start, start)]
