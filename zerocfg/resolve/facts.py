@@ -36,6 +36,7 @@ def with_facts(runs: list[Run], files: Files) -> list[Run]:
         spec = specs.setdefault(run.spec.name, read_spec(run.spec.path, run.spec.name))
         entry = spec.spec.runs.get(run.name) if spec.spec else None
         found.append(run if entry is None else _with_facts(run, spec, entry, files))
+        _take_classes(found[-1])
     return found
 
 
@@ -53,7 +54,6 @@ def _with_facts(run: Run, spec: SpecFile, entry: RunSpec, files: Files) -> Run:
         return run
     inputs.run.effective = compute(inputs.run)
     take_memory(inputs)
-    _take_classes(inputs.run)
     return inputs.run
 
 
