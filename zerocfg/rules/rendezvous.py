@@ -113,10 +113,13 @@ def address_of_this_machine(run: Run) -> Iterator[Finding]:
 
     What happens: the address is passed on as it is; nothing compares it with the number of machines.
 
-    When to ignore: the "machines" are several launchers on one computer.
+    When to ignore: the "machines" are several launchers on one computer, or this is the file of the first machine and
+    the others have their own.
     """
     if started_by(run, "torchrun"):
         machines = number_of(run, "nnodes")
+        if number_of(run, "node_rank") == 0:
+            return  # the first machine may call itself what it likes
         address = text_of(run, "rdzv_endpoint", "master_addr") or ""
         named = option_named(run, "rdzv_endpoint", "master_addr")
         if machines is not None and machines > 1 and address.rpartition(":")[0] in LOCAL | {""} and named is not None:
@@ -131,13 +134,16 @@ def address_of_this_machine(run: Run) -> Iterator[Finding]:
     address = option(run, "main_process_ip")
     if not _meet(run) or not isinstance(address, str) or address.strip().lower() not in LOCAL:
         return
+    if number_of(run, "machine_rank") == 0:
+        return
     location, related = place_of(run, "main_process_ip")
+    first = as_count(option(run, "machine_rank")) == 0
     yield Finding(
         location,
         f"{option(run, 'num_machines')} machines meet at {address}, which is another place on each of them",
         "write the address of the machine with rank 0 as the others reach it",
         related,
-        severity=None if run.launch else Severity.WARNING,
+        severity=None if run.launch and not first else Severity.WARNING,
     )
 
 
