@@ -1,0 +1,316 @@
+"""ZC2xx: how micro batches and steps are counted, and who decides when the job ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite
+
+from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.effects import (
+    TRAINERS,
+    deepspeed_data,
+    edited,
+    effective,
+    present,
+    section,
+    stage_of,
+)
+from zerocfg.rules.hyperparameters import number
+from zerocfg.rules.proof import crashes
+from zerocfg.run.engine import STEPS, truth
+from zerocfg.run.model import UNKNOWN, Run, SourceFile
+from zerocfg.source.edit import delete_entry, replace_value
+from zerocfg.source.node import Path, Scalar
+
+_READERS = (*TRAINERS, "accelerate")
+_DS = '{"train_micro_batch_size_per_gpu": 1, %s"zero_optimization": {"stage": %s}}\n'
+_AUTO = '{"train_micro_batch_size_per_gpu": "auto", %s"gradient_clipping": "auto", "zero_optimization": {"stage": 2}}\n'
+_STEPS = '"gradient_accumulation_steps": %s, '
+_RECIPE = "output_dir: out\nmax_steps: 4\ndeepspeed: ds.json\n"
+_YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
+
+
+def _own(more: str, stage: str = "2") -> Example:
+    return Example({"ds.json": _DS % (more, stage)}, consumer="deepspeed")
+
+
+def _trained(more: str, recipe: str = "per_device_train_batch_size: 1\n") -> Example:
+    return Example({"ds.json": _AUTO % more, "recipe.yaml": _RECIPE + recipe}, consumer="transformers")
+
+
+@rule(
+    "ZC240",
+    "accumulation-null",
+    Severity.ERROR,
+    bad=(
+        _trained(_STEPS % "null"),
+        Example({"accelerate.yaml": _YAML, "ds.json": _AUTO % (_STEPS % "null")}, consumer="accelerate"),
+    ),
+    good=(
+        _trained(_STEPS % '"auto"'),
+        Example({"accelerate.yaml": _YAML, "ds.json": _AUTO % (_STEPS % '"auto"')}, consumer="accelerate"),
+    ),
+    proof=crashes("init", "unsupported operand type.s. for .: 'int' and 'NoneType'"),
+    consumers=set(_READERS),
+    fixable=True,
+    references=("accelerate/accelerator.py@1.15.0",),
+)
+def accumulation_null(run: Run) -> Iterator[Finding]:
+    """`"gradient_accumulation_steps": null` in a DeepSpeed config that accelerate or the Trainer read.
+
+    For DeepSpeed itself null is the same as an absent key, so the file works in a loop of its own and dies here, after
+    the model was loaded.
+
+    What happens: accelerate works out the batch size before DeepSpeed sees the file: `TypeError: unsupported operand
+    type(s) for *: 'int' and 'NoneType'`.
+
+    Fix: writes "auto", which is how "not decided here" is spelt for these two.
+    """
+    data = deepspeed_data(run)
+    if run.deepspeed is None or data.get(STEPS, "") is not None or effective(run, "engine") != "deepspeed":
+        return
+    if run.deepspeed_route not in ("accelerate", "trainer"):
+        return
+    yield Finding(
+        Location(run.deepspeed, (STEPS,)),
+        f"`{STEPS}` is null; accelerate multiplies with it and stops in prepare()",
+        'write "auto"',
+        fix=edited(replace_value, run.deepspeed, (STEPS,), '"auto"', why='write "auto"'),
+    )
+
+
+_WHOLE_IN_JSON: tuple[Path, ...] = (
+    ("scheduler", "params", "warmup_num_steps"),
+    ("scheduler", "params", "lr_range_test_step_size"),
+)
+_WHOLE_IN_RECIPE = (STEPS, "per_device_train_batch_size")
+
+
+@rule(
+    "ZC241",
+    "count-with-a-dot",
+    Severity.ERROR,
+    bad=(
+        _trained(_STEPS % '"auto"', "per_device_train_batch_size: 1\ngradient_accumulation_steps: 2.0\n"),
+        Example(
+            _trained(_STEPS % '"auto"', "per_device_train_batch_size: 2.0\n").files,
+            consumer="transformers",
+            proof=crashes("init", "batch_size should be a positive integer value, but got batch_size=2.0"),
+        ),
+        Example(
+            _trained(
+                _STEPS % '"auto"' + '"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10.0}}, ',
+                "per_device_train_batch_size: 1\nwarmup_steps: 10\n",
+            ).files,
+            consumer="transformers",
+            proof=crashes("init", "warmup_num_steps must be a positive integer, got 10.0"),
+        ),
+    ),
+    good=_trained(
+        _STEPS % '"auto"' + '"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10}}, ',
+        "warmup_steps: 10\ngradient_accumulation_steps: 2\nper_device_train_batch_size: 2\n",
+    ),
+    proof=crashes("step", "'float' object cannot be interpreted as an integer"),
+    fixable=True,
+    references=("deepspeed/runtime/lr_schedules.py@0.19.8",),
+)
+def count_with_a_dot(run: Run) -> Iterator[Finding]:
+    """A number of steps or samples that is written with a dot, where a whole number is insisted on.
+
+    2.0 and 2 are the same number to a reader and to most parsers, and a config that a program wrote often holds the
+    first. Here it costs a start: model, data and engine are all there when it is noticed.
+
+    What happens: `TypeError: 'float' object cannot be interpreted as an integer` in the first step for
+    `gradient_accumulation_steps`, `batch_size should be a positive integer value, but got batch_size=2.0`,
+    `warmup_num_steps must be a positive integer, got 10.0`. deepspeed.initialize reads a 10.0 in its file as 10;
+    accelerate and the Trainer keep the dot.
+
+    Fix: writes the number without the dot.
+    """
+    places: list[tuple[SourceFile | None, Path]] = []
+    if run.consumer in TRAINERS:
+        places += [(run.recipe, (name,)) for name in _WHOLE_IN_RECIPE]
+    if run.deepspeed_route in ("accelerate", "trainer"):
+        places += [(run.deepspeed, path) for path in _WHOLE_IN_JSON]
+    for file, path in places:
+        node = file.document.get(path) if file is not None and file.document is not None else None
+        if file is None or not isinstance(node, Scalar) or not isinstance(node.value, float):
+            continue
+        value = node.value
+        if not isfinite(value) or (file is run.deepspeed and not value.is_integer()):
+            continue
+        fix = None
+        if value.is_integer():
+            fix = edited(replace_value, file, path, str(int(value)), why="write a whole number")
+        yield Finding(
+            Location(file, path, "value"),
+            f"`{path[-1]}: {node.raw}` is no whole number to its reader, which stops at it",
+            "write it without the dot" if fix else "write a whole number",
+            fix=fix,
+        )
+
+
+def _unmanaged(run: Run) -> bool:
+    data = deepspeed_data(run)
+    value = data.get("managed_gradient_accumulation", True)
+    return run.deepspeed is not None and value in (False, None) and "managed_gradient_accumulation" in data
+
+
+@rule(
+    "ZC244",
+    "unmanaged-accumulation-with-accelerate",
+    Severity.ERROR,
+    bad=_trained(_STEPS % '"auto"' + '"managed_gradient_accumulation": false, '),
+    good=_trained(_STEPS % '"auto"'),
+    proof=crashes("step", "set_gradient_accumulation_boundary.. is not supported with managed_gradient_accumulation"),
+    consumers=set(_READERS),
+    fixable=True,
+    versions="deepspeed>=0.19.4",
+    references=("deepspeed/runtime/engine.py@0.19.8", "accelerate/utils/deepspeed.py@1.15.0"),
+)
+def unmanaged_accumulation_with_accelerate(run: Run) -> Iterator[Finding]:
+    """`managed_gradient_accumulation: false` under accelerate or the Trainer.
+
+    The key is for loops that decide themselves when an optimizer step is due. accelerate does decide, but by a call
+    that the engine refuses in this mode, so the first backward pass ends the job.
+
+    What happens: `AssertionError: set_gradient_accumulation_boundary() is not supported with
+    managed_gradient_accumulation=False; the caller owns the boundary by calling step()`.
+
+    Fix: removes the key; accelerate then tells the engine where a step is due, as it always does.
+    """
+    if not _unmanaged(run) or run.deepspeed is None or effective(run, "engine") != "deepspeed":
+        return
+    path: Path = ("managed_gradient_accumulation",)
+    yield Finding(
+        Location(run.deepspeed, path),
+        "`managed_gradient_accumulation` is off, but accelerate sets the boundary by a call that the engine refuses "
+        "then; the first backward pass stops",
+        "remove it",
+        fix=edited(delete_entry, run.deepspeed, path, why="remove the key"),
+    )
+
+
+@rule(
+    "ZC245",
+    "unmanaged-accumulation-with-overlap",
+    Severity.ERROR,
+    bad=_own('"managed_gradient_accumulation": false, ', '1, "overlap_comm": true'),
+    good=(
+        _own('"managed_gradient_accumulation": false, ', '1, "overlap_comm": false'),
+        _own('"managed_gradient_accumulation": false, ', '2, "overlap_comm": true'),
+    ),
+    proof=crashes("init", "supports ZeRO overlap_comm only with ZeRO stage 2"),
+    consumers={"deepspeed"},
+    fixable=True,
+    versions="deepspeed>=0.19.4",
+    references=("deepspeed/runtime/engine.py@0.19.8",),
+)
+def unmanaged_accumulation_with_overlap(run: Run) -> Iterator[Finding]:
+    """`managed_gradient_accumulation: false` with `overlap_comm` at ZeRO stage 0 or 1.
+
+    Below stage 2 gradients are reduced when step() is called, so there is no backward pass left to overlap with.
+
+    What happens: `AssertionError: managed_gradient_accumulation=False supports ZeRO overlap_comm only with ZeRO stage
+    2` when the engine is built (stage 3 passes too).
+
+    Fix: writes `"overlap_comm": false` (unsafe: stage 2 may be what is meant).
+    """
+    stage = stage_of(run)
+    if not _unmanaged(run) or run.deepspeed is None or stage not in (0, 1):
+        return
+    path: Path = ("zero_optimization", "overlap_comm")
+    if effective(run, "zero_optimization.overlap_comm") is not True or not present(run.deepspeed, path):
+        return
+    yield Finding(
+        Location(run.deepspeed, path),
+        f"`overlap_comm` at ZeRO stage {stage} without managed accumulation; DeepSpeed stops when the engine is built",
+        "switch overlap_comm off, or use stage 2",
+        [Location(run.deepspeed, ("managed_gradient_accumulation",), label="the other key")],
+        edited(replace_value, run.deepspeed, path, "false", why="switch overlap_comm off", safe=False),
+    )
+
+
+@rule(
+    "ZC247",
+    "autotuning-left-on",
+    Severity.ERROR,
+    bad=_own('"autotuning": {"enabled": true, "start_profile_step": 1, "end_profile_step": 1}, '),
+    good=_own('"autotuning": {"enabled": false, "start_profile_step": 1, "end_profile_step": 1}, '),
+    proof=crashes("step", "SystemExit"),
+    fixable=True,
+    references=("deepspeed/runtime/engine.py@0.19.8",),
+)
+def autotuning_left_on(run: Run) -> Iterator[Finding]:
+    """`autotuning` is enabled in the config of a run that trains.
+
+    The section is made for `deepspeed --autotuning`, which starts many short trials. Left in the file it ends a real
+    run after a few steps, as if all were well: nothing is saved and the exit code is 0.
+
+    What happens: once the step after `end_profile_step` (5 by default) is done, the engine writes
+    `autotuning_metric.json` and calls exit(). The flops profiler is switched on besides.
+
+    Fix: writes `"enabled": false` (unsafe: the trials of an autotuner need it).
+
+    When to ignore: the file is used with `deepspeed --autotuning` alone.
+    """
+    if run.deepspeed is None or not truth(section(run, "autotuning").get("enabled")):
+        return
+    if effective(run, "engine") not in (None, UNKNOWN, "deepspeed"):
+        return
+    if run.launch_file is not None and "--autotuning" in run.launch_file.source.text:
+        return
+    last = section(run, "autotuning").get("end_profile_step", 5)
+    path: Path = ("autotuning", "enabled")
+    trains = run.launch is not None or run.recipe is not None
+    yield Finding(
+        Location(run.deepspeed, path),
+        "autotuning is enabled: the job ends itself"
+        + (f" after {last + 1} optimizer steps" if isinstance(last, int) else "")
+        + ", with exit code 0 and nothing saved",
+        "write false, unless `deepspeed --autotuning` starts this run",
+        fix=edited(replace_value, run.deepspeed, path, "false", why="switch autotuning off", safe=False),
+        severity=None if trains else Severity.WARNING,
+    )
+
+
+@rule(
+    "ZC248",
+    "steps-per-print-zero",
+    Severity.ERROR,
+    bad=_own('"steps_per_print": 0, '),
+    good=_own('"steps_per_print": 100, '),
+    proof=crashes("step", "ZeroDivisionError"),
+    consumers={"deepspeed"},
+    fixable=True,
+    references=("deepspeed/runtime/engine.py@0.19.8",),
+)
+def steps_per_print_zero(run: Run) -> Iterator[Finding]:
+    """`"steps_per_print": 0` in a config that deepspeed.initialize reads.
+
+    Meant as "never print", it ends the job at its first optimizer step. Under accelerate and the Trainer the same file
+    works, because they write their own number over it.
+
+    What happens: `ZeroDivisionError: integer modulo by zero` in engine.step().
+
+    Fix: removes the key; without it DeepSpeed prints nothing.
+    """
+    value = deepspeed_data(run).get("steps_per_print")
+    if run.deepspeed is None or not number(value) or value != 0:
+        return
+    yield Finding(
+        Location(run.deepspeed, ("steps_per_print",)),
+        "`steps_per_print: 0` is a divisor: the first optimizer step stops",
+        "leave it out: then nothing is printed",
+        fix=edited(delete_entry, run.deepspeed, ("steps_per_print",), why="remove the key"),
+    )
+
+
+RULES = (
+    accumulation_null,
+    count_with_a_dot,
+    unmanaged_accumulation_with_accelerate,
+    unmanaged_accumulation_with_overlap,
+    autotuning_left_on,
+    steps_per_print_zero,
+)
