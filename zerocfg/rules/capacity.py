@@ -18,8 +18,9 @@ from zerocfg.rules.effects import (
     recipe_data,
     section,
     stage_of,
+    without,
 )
-from zerocfg.rules.offload import PARTS
+from zerocfg.rules.offload import PARTS, on_host, place
 from zerocfg.rules.proof import at_least, cited, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry, replace_value
@@ -48,6 +49,8 @@ def _files(parameters: str, hardware: str, ds: str, node: str = "") -> dict[str,
 
 def whole_model_trained(run: Run) -> bool:
     """Whether the counted states are those of this run: adapters and quantised weights need far less."""
+    if run.model is not None and not run.model.all_trained:
+        return True  # the spec counts what is trained
     recipe = recipe_data(run)
     small = ("use_peft", "use_lora", "load_in_4bit", "load_in_8bit", "lora_r", "adapter", "finetuning_type")
     return not any(recipe.get(name) for name in small) and "zenflow" not in section(run, "zero_optimization")
@@ -292,10 +295,60 @@ def locked_memory_exceeded(run: Run) -> Iterator[Finding]:
     )
 
 
+@rule(
+    "ZC925",
+    "offload-not-needed",
+    Severity.NOTE,
+    bad=Example(_files("350000000", "8xA100-80GB", _DS % (2, _CPU % ""))),
+    good=Example(_files("350000000", "8xA100-80GB", _DS % (2, ""))),
+    proof=shows(
+        "init",
+        {"engine.optimizer": ("DeepSpeedCPUAdam", "AdamW"), "memory.pinned": (at_least(10_000_000), 0)},
+    ),
+    fixable=True,
+    needs={"hardware", "model"},
+    references=("deepspeed/runtime/zero/stage_1_and_2.py@0.19.8", "deepspeed/runtime/zero/stage3.py@0.19.8"),
+)
+def offload_not_needed(run: Run) -> Iterator[Finding]:
+    """States are offloaded that would take less than half of the accelerator's memory.
+
+    Each step sends gradients to the host and parameters back, and waits for the processors to update them; with small
+    batches a step can take twice as long.
+
+    What happens: DeepSpeed moves master weights and moments to the host, and replaces the optimizer by
+    DeepSpeedCPUAdam, however much memory is free.
+
+    Fix: offloads nothing.
+
+    When to ignore: long sequences or large batches need the memory for activations.
+    """
+    hardware, stage = run.hardware, stage_of(run)
+    parts = [part for part in PARTS if on_host(run, part)]
+    if hardware is None or run.model is None or not hardware.memory_gib or stage is None or not parts:
+        return
+    states = hardware.states_gib.get(stage)
+    if stage == 0 or states is None or states > hardware.memory_gib / 2:
+        return
+    if stage < 3 and "offload_optimizer" not in parts:
+        return
+    location, related = place(run, parts[0])
+    paths = [("zero_optimization", part) for part in parts]
+    all_here = all(present(run.deepspeed, path) for path in paths)
+    yield Finding(
+        location,
+        f"the states of {run.model.name} are offloaded, and at stage {stage} they would take {states:.1f} of "
+        f"{hardware.memory_gib:.0f} GiB of each accelerator on {hardware.name}",
+        "do not offload: the step waits for the host",
+        related,
+        fix=without(run.deepspeed, paths, "offload nothing", safe=False) if all_here else None,
+    )
+
+
 RULES = (
     processes_and_accelerators,
     bf16_not_in_hardware,
     states_do_not_fit,
     host_memory_exceeded,
     locked_memory_exceeded,
+    offload_not_needed,
 )

@@ -245,6 +245,14 @@ _REPLACED = (
     "adamw_bnb_8bit",
     "adamw_8bit",
     "paged_adamw_8bit",
+    "ademamix",
+    "grokadamw",
+    "rmsprop_bnb",
+    "rmsprop_bnb_8bit",
+    "schedule_free_adamw",
+    "schedule_free_radam",
+    "schedule_free_sgd",
+    "stable_adamw",
 )
 
 
