@@ -8,8 +8,8 @@ from typing import Any
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.effects import accelerate_section, edited
-from zerocfg.rules.fsdp import WRAPPED, accelerate_example, fsdp_key, fsdp_version, on
-from zerocfg.rules.proof import crashes, shows
+from zerocfg.rules.fsdp import WRAPPED, accelerate_example, fsdp_key, fsdp_setting, fsdp_version, on, recipe_example
+from zerocfg.rules.proof import ABSENT, crashes, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 
@@ -66,7 +66,7 @@ def fsdp_version_not_written(run: Run) -> Iterator[Finding]:
 
 def _nothing_lost(name: str, value: Any) -> bool:
     """Whether FSDP 2 does by itself what an FSDP 1 key asks for."""
-    if name in ("use_orig_params", "sync_module_states"):
+    if name in ("use_orig_params", "sync_module_states", "limit_all_gathers"):
         return on(value)
     return str(value).upper() in ("FALSE", "NO_PREFETCH", "NONE", "0", "NO")
 
@@ -81,6 +81,13 @@ def _nothing_lost(name: str, value: Any) -> bool:
             2,
             "  fsdp_backward_prefetch: BACKWARD_PRE\n",
             proof=shows("arguments", {"log": ("backward_prefetch is not supported in FSDP2", "^(?!.*not supported)")}),
+        ),
+        recipe_example(
+            "fsdp: true\nfsdp_config:\n  forward_prefetch: true\n",
+            proof=shows(
+                "arguments",
+                {"read.fsdp_config.forward_prefetch": (True, ABSENT), "plugin.forward_prefetch": (None, None)},
+            ),
         ),
     ),
     good=accelerate_example(2, ""),
@@ -102,13 +109,13 @@ def fsdp1_key_under_fsdp2(run: Run) -> Iterator[Finding]:
 
     When to ignore: one file serves both versions.
     """
-    if fsdp_version(run) != "2":
-        return
-    for name in ("forward_prefetch", "backward_prefetch", "use_orig_params", "sync_module_states"):
-        found = fsdp_key(run, name)
-        if found is None or found[2] is None:
+    for name in ("forward_prefetch", "backward_prefetch", "use_orig_params", "sync_module_states", "limit_all_gathers"):
+        found = fsdp_setting(run, name)
+        if found is None or found[0] != "2" or found[3] is None:
             continue
-        file, path, value = found
+        if name == "limit_all_gathers" and found[1] is run.accelerate:
+            continue  # no key of accelerate's: ZC103
+        _, file, path, value = found
         lost = not _nothing_lost(name, value)
         yield Finding(
             Location(file, path),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import edited
-from zerocfg.rules.fsdp import WRAPPED, accelerate_example, fsdp_key, fsdp_version
+from zerocfg.rules.fsdp import WRAPPED, accelerate_example, fsdp_key, fsdp_setting, fsdp_version, recipe_example
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
@@ -18,6 +18,12 @@ _WHOLE = ["LlamaForCausalLM"]
 _LAYERS = ["LlamaDecoderLayer", "LlamaDecoderLayer", "LlamaForCausalLM"]
 _TRANSFORMER = "TRANSFORMER_BASED_WRAP"
 _UNITS = shows("init", {"engine.units": (_WHOLE, _LAYERS)}, ranks=2)
+_APART = ["Embedding", "Linear"]
+_UNITS_2 = shows(
+    "init",
+    {"engine.units": ([*_APART, *_WHOLE, "LlamaRMSNorm"], [*_APART, *_LAYERS, "LlamaRMSNorm"])},
+    ranks=2,
+)
 _SIZE_UNREAD = shows(
     "arguments", {"env.FSDP_MIN_NUM_PARAMS": ("2000", "100000000"), "plugin.min_num_params": (None, None)}
 )
@@ -41,16 +47,17 @@ def _min_size(run: Run) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def _choose(run: Run, *, drop: Path = (), safe: bool = False) -> Fix | None:
+def _choose(
+    run: Run, policy: Path = (), where: SourceFile | None = None, *, drop: Path = (), safe: bool = False
+) -> Fix | None:
     """A fix that chooses the policy of transformer layers, and drops a key that it does not read."""
-    file = run.accelerate
+    file = where or run.accelerate
     if file is None or file.document is None:
         return None
-    policy = fsdp_key(run, "auto_wrap_policy")
-    why = f"write fsdp_auto_wrap_policy: {_TRANSFORMER}"
+    why = f"write {_TRANSFORMER}"
     try:
-        if policy is not None:
-            edits = replace_value(file.document, policy[1], _TRANSFORMER)
+        if policy:
+            edits = replace_value(file.document, policy, _TRANSFORMER)
         else:
             edits = insert_entry(file.document, ("fsdp_config",), "fsdp_auto_wrap_policy", _TRANSFORMER)
         if drop:
@@ -67,10 +74,12 @@ def _choose(run: Run, *, drop: Path = (), safe: bool = False) -> Fix | None:
     bad=(
         accelerate_example(1, "  fsdp_transformer_layer_cls_to_wrap:\n  - LlamaDecoderLayer\n"),
         accelerate_example(2, "  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer, LlamaMLP\n"),
+        recipe_example("fsdp: true\nfsdp_config:\n  transformer_layer_cls_to_wrap: LlamaDecoderLayer, LlamaMLP\n"),
     ),
     good=(
         accelerate_example(1, "  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer\n"),
         accelerate_example(2, "  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer,LlamaMLP\n"),
+        recipe_example("fsdp: true\nfsdp_config:\n  transformer_layer_cls_to_wrap: [LlamaDecoderLayer, LlamaMLP]\n"),
     ),
     proof=crashes("init", "Could not find the transformer layer class", ranks=2),
     fixable=True,
@@ -83,15 +92,15 @@ def fsdp_layer_names_as_list(run: Run) -> Iterator[Finding]:
 
     What happens: the value becomes a text that is split at commas. A list turns into names like
     `['LlamaDecoderLayer']`, and a space after a comma becomes part of the name: `ValueError: Could not find the
-    transformer layer class  LlamaMLP in the model`.
+    transformer layer class  LlamaMLP in the model`. In the training argument `fsdp_config` a list is fine.
 
     Fix: the names are joined by commas without spaces.
     """
-    found = fsdp_key(run, "transformer_layer_cls_to_wrap")
-    if found is None or fsdp_version(run) is None:
+    found = fsdp_setting(run, "transformer_layer_cls_to_wrap")
+    if found is None:
         return
-    file, path, value = found
-    if isinstance(value, list):
+    _, file, path, value = found
+    if isinstance(value, list) and file is run.accelerate:
         names = ",".join(str(part).strip() for part in value)
     elif isinstance(value, str) and ", " in value:
         names = ",".join(part.strip() for part in value.split(","))
@@ -148,35 +157,47 @@ def fsdp_wraps_nothing(run: Run) -> Iterator[Finding]:
     "ZC615",
     "fsdp-wrap-size-zero",
     Severity.ERROR,
-    bad=_bare(1, "  fsdp_auto_wrap_policy: SIZE_BASED_WRAP\n  fsdp_min_num_params: 0\n"),
-    good=_bare(1, "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"),
+    bad=(
+        _bare(1, "  fsdp_auto_wrap_policy: SIZE_BASED_WRAP\n  fsdp_min_num_params: 0\n"),
+        recipe_example("fsdp: true\nfsdp_config:\n  auto_wrap_policy: SIZE_BASED_WRAP\n", proof=_UNITS_2),
+    ),
+    good=(
+        _bare(1, "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"),
+        recipe_example("fsdp: true\nfsdp_config:\n  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n", proof=_UNITS_2),
+    ),
     proof=_UNITS,
     fixable=True,
     references=("accelerate/utils/dataclasses.py@1.15.0",),
 )
 def fsdp_wrap_size_zero(run: Run) -> Iterator[Finding]:
-    """`SIZE_BASED_WRAP` with `fsdp_min_num_params: 0`.
+    """`SIZE_BASED_WRAP` with `min_num_params: 0`.
 
     Read as it stands, every module would become a unit of its own. The opposite happens: the whole model is one
     unit and is gathered whole in every pass.
 
-    What happens: accelerate's comment says it, `If zero, we silently ignore it`: no policy is used at all.
+    What happens: accelerate's comment says it, `If zero, we silently ignore it`: no policy is used at all. Zero is
+    also what the training argument `fsdp_config` has where `min_num_params` is not written.
 
     Fix: TRANSFORMER_BASED_WRAP is written and the size removed; that is a choice, a number such as 100000000 would be
     another.
 
     When to ignore: the whole model is to be one unit; `fsdp_auto_wrap_policy: NO_WRAP` says so.
     """
-    if fsdp_version(run) is None or wrap_policy(run) != "SIZE_BASED_WRAP" or _min_size(run) != 0:
+    policy, size = fsdp_setting(run, "auto_wrap_policy"), fsdp_setting(run, "min_num_params")
+    if policy is None or str(policy[3]).upper() != "SIZE_BASED_WRAP":
         return
-    found = fsdp_key(run, "min_num_params")
-    if found is None:
+    _, file, path, _ = size or policy
+    if file is run.accelerate:
+        if _min_size(run) != 0 or size is None:
+            return
+    elif (size is not None and size[3] != 0) or "FSDP_MIN_NUM_PARAMS" in run.effective.environment:
         return
     yield Finding(
-        Location(found[0], found[1]),
-        f"`{found[1][-1]}: 0` switches SIZE_BASED_WRAP off: the whole model becomes one unit",
+        Location(file, path),
+        (f"`{path[-1]}: 0`" if size else "the default, 0,")
+        + " switches SIZE_BASED_WRAP off: the layers become one unit",
         f"write a number of parameters, or choose {_TRANSFORMER}",
-        fix=_choose(run, drop=found[1]),
+        fix=_choose(run, policy[2], policy[1], drop=size[2] if size else ()),
     )
 
 
@@ -184,7 +205,10 @@ def fsdp_wrap_size_zero(run: Run) -> Iterator[Finding]:
     "ZC616",
     "fsdp2-wrap-by-size",
     Severity.ERROR,
-    bad=_bare(2, "  fsdp_auto_wrap_policy: SIZE_BASED_WRAP\n  fsdp_min_num_params: 100000\n"),
+    bad=(
+        _bare(2, "  fsdp_auto_wrap_policy: SIZE_BASED_WRAP\n  fsdp_min_num_params: 100000\n"),
+        recipe_example("fsdp: true\nfsdp_config:\n  auto_wrap_policy: SIZE_BASED_WRAP\n  min_num_params: 100000\n"),
+    ),
     good=_bare(2, "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"),
     proof=crashes("init", "fully_shard does not support containers that do not implement forward", ranks=2),
     fixable=True,
@@ -205,21 +229,24 @@ def fsdp2_wrap_by_size(run: Run) -> Iterator[Finding]:
 
     When to ignore: a model of your own that keeps its layers in no ModuleList.
     """
-    policy, size = fsdp_key(run, "auto_wrap_policy"), fsdp_key(run, "min_num_params")
-    if fsdp_version(run) != "2" or wrap_policy(run) != "SIZE_BASED_WRAP" or policy is None or not _min_size(run):
+    policy, size = fsdp_setting(run, "auto_wrap_policy"), fsdp_setting(run, "min_num_params")
+    if policy is None or policy[0] != "2" or str(policy[3]).upper() != "SIZE_BASED_WRAP":
         return
-    small = run.model is not None and run.model.parameters is not None and run.model.parameters <= (_min_size(run) or 0)
+    number = size[3] if size is not None else _min_size(run)
+    if isinstance(number, bool) or not isinstance(number, int) or number <= 0:
+        return
+    small = run.model is not None and run.model.parameters is not None and run.model.parameters <= number
     yield Finding(
-        Location(policy[0], policy[1], "value"),
+        Location(policy[1], policy[2], "value"),
         "under FSDP 2 SIZE_BASED_WRAP "
         + (
-            f"wraps nothing: the model has less than {_min_size(run)} parameters"
+            f"wraps nothing: the model has less than {number} parameters"
             if small
             else "wants to make a unit of the list of all layers, and fully_shard refuses lists: the job stops"
         ),
         f"write {_TRANSFORMER}",
-        [Location(size[0], size[1])] if size else [],
-        fix=_choose(run, drop=size[1] if size else ()),
+        [Location(size[1], size[2])] if size else [],
+        fix=_choose(run, policy[2], policy[1], drop=size[2] if size else ()),
     )
 
 
