@@ -73,6 +73,7 @@ def trainer(progress: Progress, consumer: str, files: list[str], script: list[st
     sharding.prepare(args.fsdp)
     progress.see("args", {item.name: getattr(args, item.name, None) for item in fields(args)})
     model = make_model(files, tiny)
+    progress.see("model.partitioned", any(hasattr(parameter, "ds_id") for parameter in model.parameters()))
 
     def look(_: Any, __: Any, named: dict[str, Any]) -> None:
         if "input_ids" in named and "engine.rows" not in progress.values:

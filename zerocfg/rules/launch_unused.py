@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Severity, rule
-from zerocfg.rules.effects import accelerate_data, accelerate_section, anchor, edited, ignored
+from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.effects import (
+    TRAINERS,
+    accelerate_data,
+    accelerate_section,
+    anchor,
+    edited,
+    ignored,
+    stage_of,
+    under_deepspeed_launcher,
+)
 from zerocfg.rules.proof import ABSENT, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry
 
 _YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
+_STAGE_3 = (
+    "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: %s\n"
+    "  zero3_save_16bit_model: true\n"
+)
 _LINE = "accelerate launch --config_file accelerate.yaml %strain.py\n"
 
 
@@ -127,4 +140,55 @@ def section_without_effect(run: Run) -> Iterator[Finding]:
         yield Finding(location, item.message, "", related, fix)
 
 
-RULES = (cpu_not_used, key_never_taken_from_file, section_without_effect)
+@rule(
+    "ZC724",
+    "init-flag-does-not-stop-sharding",
+    Severity.NOTE,
+    consumers=TRAINERS,
+    bad=Example(
+        {
+            "accelerate.yaml": _STAGE_3 % 3 + "  zero3_init_flag: false\n",
+            "recipe.yaml": "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n",
+        },
+        consumer="transformers",
+    ),
+    good=Example(
+        {
+            "accelerate.yaml": _STAGE_3 % 2 + "  zero3_init_flag: false\n",
+            "recipe.yaml": "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n",
+        },
+        consumer="transformers",
+    ),
+    proof=shows(
+        "arguments",
+        {"read.deepspeed_config.zero3_init_flag": (False, False), "model.partitioned": (True, False)},
+    ),
+    fixable=True,
+    references=("transformers/modeling_utils.py@5.23.0", "accelerate/utils/operations.py@1.15.0"),
+)
+def init_flag_does_not_stop_sharding(run: Run) -> Iterator[Finding]:
+    """`zero3_init_flag: false` at ZeRO stage 3.
+
+    Who writes it wants whole weights while the model is built, to change or to count them, and gets empty ones.
+
+    What happens: `from_pretrained` asks only whether the stage is 3 and shards every parameter as it loads. The flag
+    only makes accelerate's own helper for gathering parameters do nothing.
+
+    Fix: removes the key; at stage 3 it is true by default.
+
+    When to ignore: the model is not loaded by `from_pretrained`.
+    """
+    if accelerate_section(run).get("zero3_init_flag") is not False or run.accelerate is None:
+        return
+    if stage_of(run) != 3 or not under_deepspeed_launcher(run):
+        return
+    path = ("deepspeed_config", "zero3_init_flag")
+    yield Finding(
+        Location(run.accelerate, path),
+        "`zero3_init_flag: false` does not keep `from_pretrained` from sharding the weights at stage 3",
+        "remove it",
+        fix=edited(delete_entry, run.accelerate, path, why="remove the key", safe=False),
+    )
+
+
+RULES = (init_flag_does_not_stop_sharding, cpu_not_used, key_never_taken_from_file, section_without_effect)
