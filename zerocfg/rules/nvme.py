@@ -23,6 +23,7 @@ from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Path
 
 _DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": %s}}\n'
+# /proc takes no files: an example that trains with a path below it has never written there.
 _YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: %s\n"
 
 
@@ -42,7 +43,6 @@ _YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zer
             "engine.optimizer": ("DeepSpeedCPUAdam", "DeepSpeedCPUAdam"),
             "memory.pinned": (at_least(10_000_000), at_least(10_000_000)),
         },
-        source="/proc takes no files: the bad example trains with a path that cannot be written to",
     ),
     fixable=True,
     references=("deepspeed/runtime/zero/stage_1_and_2.py@0.19.8",),
@@ -210,7 +210,6 @@ def nvme_path_in_accelerate_config(run: Run) -> Iterator[Finding]:
             "engine.zero_config.offload_optimizer.nvme_path": ("PosixPath('/proc/nvme')", None),
             "engine.optimizer": ("DeepSpeedCPUAdam", "DeepSpeedCPUAdam"),
         },
-        source="/proc takes no files: the bad example trains with a path that cannot be written to",
     ),
     fixable=True,
 )
