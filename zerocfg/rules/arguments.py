@@ -13,6 +13,7 @@ from zerocfg.run.arguments import FALSE_WORDS, TRUE_WORDS
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 
+_LARGEST = 10**15
 RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
 """A sound recipe that examples start from."""
 
@@ -114,9 +115,11 @@ def value(run: Run, name: str, default: Any = None) -> Any:
 
 
 def number(run: Run, name: str, default: float | None = None) -> int | float | None:
-    """The value of an argument when it is a plain number."""
+    """The value of an argument when it is a plain number, of a size that anybody means."""
     found = value(run, name, default)
-    return found if isinstance(found, (int, float)) and not isinstance(found, bool) else None
+    if isinstance(found, bool) or not isinstance(found, (int, float)):
+        return None
+    return found if abs(found) <= _LARGEST else None
 
 
 def word(run: Run, name: str, default: str | None = None) -> str | None:

@@ -1,4 +1,4 @@
-"""ZC8xx: when the Trainer evaluates, saves and logs. See also :mod:`trainer_values` and :mod:`schedule`."""
+"""ZC8xx: when the Trainer evaluates, saves and logs. See also :mod:`trainer_values` and :mod:`trainer_steps`."""
 
 from __future__ import annotations
 

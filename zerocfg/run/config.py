@@ -172,5 +172,8 @@ def product(*values: Any) -> Any:
     for value in values:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return UNKNOWN
-        total *= value
+        try:
+            total *= value
+        except OverflowError:  # an integer beyond every float
+            return UNKNOWN
     return total
