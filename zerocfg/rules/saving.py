@@ -1,4 +1,4 @@
-"""ZC401 and ZC402: model weights that are not in the checkpoint after all."""
+"""ZC401, ZC402 and ZC466: model weights that are not in the checkpoint after all, and a key that is not needed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from zerocfg.rules.effects import (
     edited,
     effective,
     section,
+    stage_of,
 )
 from zerocfg.rules.proof import shows
 from zerocfg.run.engine import truth
 from zerocfg.run.model import UNKNOWN, Run, SourceFile
-from zerocfg.source.edit import insert_entry, rename_key, replace_value
+from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value
 from zerocfg.source.node import Path, Scalar
 
 GATHER = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
@@ -92,6 +93,10 @@ def weights_not_saved(run: Run) -> Iterator[Finding]:
     checkpoint instead, use zero_to_fp32.py to recover weights`, and writes slices of the optimizer and parameters
     but no `model.safetensors`, at the end as well. `accelerator.get_state_dict()` and `save_model()` raise
     `ValueError: Cannot get 16bit model weights`; `engine.save_16bit_model()` returns False and writes nothing.
+    `save_only_model` does not help: the slices are written all the same.
+
+    Fix: sets the key to true where it stands, adds it where it is missing, or gives it the name that is read. Saving
+    then gathers 2 bytes a parameter in the memory of the first process.
 
     When to ignore: your pipeline runs `zero_to_fp32.py`, or the script gathers by itself.
     """
@@ -201,11 +206,15 @@ def _remedy(run: Run) -> str:
 def stage_in_quotes(run: Run) -> Iterator[Finding]:
     """The ZeRO stage is written as a text: `"stage": "3"`.
 
-    What happens: DeepSpeed converts it and shards the parameters, but transformers and accelerate compare it with
-    the number 3, which a text is not. The model is loaded whole in every process, and saving takes the road of
-    stage 2: it writes a `model.safetensors` whose tensors have no elements, with exit code 0.
+    DeepSpeed converts the text and divides the parameters, but transformers and accelerate compare it with the number
+    3, which a text is not. One half of the job runs at stage 3 and the other believes that it does not.
 
-    Harmless only where DeepSpeed alone reads the file.
+    What happens: the model is loaded whole in every process, and saving takes the road of stage 2: it writes a
+    `model.safetensors` whose tensors have no elements, with exit code 0.
+
+    Fix: writes the number.
+
+    When to ignore: DeepSpeed alone reads the file.
     """
     stage = quoted_stage(run)
     if stage is None or run.deepspeed is None or run.consumer == "deepspeed":
@@ -223,4 +232,49 @@ def stage_in_quotes(run: Run) -> Iterator[Finding]:
     )
 
 
-RULES = (weights_not_saved, stage_in_quotes)
+@rule(
+    "ZC466",
+    "gather-key-without-stage-3",
+    Severity.NOTE,
+    bad=Example(
+        {"accelerate.yaml": _YAML.replace("stage: 3", "stage: 2") + "  zero3_save_16bit_model: true\n"},
+        consumer="accelerate",
+    ),
+    good=Example({"accelerate.yaml": _YAML.replace("stage: 3", "stage: 2")}, consumer="accelerate"),
+    proof=shows(
+        "save",
+        {
+            "config.zero_optimization.stage3_gather_16bit_weights_on_model_save": (True, False),
+            "engine.stage": (2, 2),
+            "weights": ("complete", "complete"),
+        },
+        ranks=2,
+    ),
+    fixable=True,
+)
+def gather_key_without_stage_3(run: Run) -> Iterator[Finding]:
+    """`zero3_save_16bit_model: true` at a stage where the weights are not divided.
+
+    Below stage 3 every process holds all weights, and nothing needs to be gathered when the model is saved.
+
+    What happens: nothing; the key is passed on to DeepSpeed, which looks at it at stage 3 only.
+
+    Fix: removes the key.
+
+    When to ignore: you switch between the stages and want the key to be there at stage 3.
+    """
+    path = ("deepspeed_config", "zero3_save_16bit_model")
+    written = accelerate_section(run).get(path[1])
+    stage = stage_of(run)
+    if run.accelerate is None or written is not True or stage not in (0, 1, 2) or run.deepspeed is not None:
+        return
+    if effective(run, "engine") == "deepspeed":
+        yield Finding(
+            Location(run.accelerate, path),
+            f"`zero3_save_16bit_model` has no effect at stage {stage}, where every process holds all weights",
+            "leave it out",
+            fix=edited(delete_entry, run.accelerate, path, why="remove the key without effect"),
+        )
+
+
+RULES = (weights_not_saved, stage_in_quotes, gather_key_without_stage_3)
