@@ -149,6 +149,10 @@ _TEXT_CRASHES = (
     "steps_per_print",
     "communication_data_type",
     "gradient_allreduce_op",
+    "data_types.grad_accum_dtype",
+    "data_types.param_dtype",
+    "data_types.buffer_dtype",
+    "torch_autocast.dtype",
 )
 _TOLD = ("zero_optimization.stage", "fp16.enabled", "bf16.enabled")
 
