@@ -143,6 +143,24 @@ def test_settings(zerocfg: Cli, tmp_path: Path) -> None:
         assert outcome.code == 2 and "pyproject.toml" in outcome.err
 
 
+def test_consumer_where_no_file_tells_it(zerocfg: Cli, tmp_path: Path) -> None:
+    config = {"train_batch_size": 8, "zero_optimization": {"stage": 3}}
+    (tmp_path / "ds.json").write_text(json.dumps(config))
+
+    def severity(*words: str) -> str:
+        report = _report(zerocfg("lint", "--select", "ZC401", "--output-format", "json", *words))
+        return str(report[0]["severity"])
+
+    assert severity() == "warning"
+    assert severity("--consumer", "transformers") == "error"
+    assert severity("--consumer", "deepspeed") == "note"
+    (tmp_path / "zerocfg.toml").write_text('consumer = "transformers"\n')
+    assert severity() == "error"
+    assert severity("--consumer", "deepspeed") == "note"
+    (tmp_path / "zerocfg.toml").write_text('consumer = "nobody"\n')
+    assert zerocfg("lint").code == 2
+
+
 def test_fail_on_and_exit_zero(zerocfg: Cli, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(GOOD + "same_network: true\n")
     assert zerocfg("lint").code == 0

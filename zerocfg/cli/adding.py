@@ -31,7 +31,8 @@ def add_ignores(job: Job, result: Result) -> Result:
         changes.append(_with_patterns(settings, added))
     write_together(changes)
     if added.count:
-        where = ", ".join(display_name(change.path) for change in changes)
+        names = [display_name(change.path) for change in changes]
+        where = ", ".join(names) if len(names) <= 5 else f"{len(names)} files"
         click.echo(f"{added.count} finding{'s' * (added.count != 1)} silenced in {where}.", err=True)
     again = replace(job, settings=find_settings(_start(job)) if settings else job.settings, files=None)
     again.selection = replace(job.selection, per_file=selection_of(again.settings, "", "", False).per_file)
