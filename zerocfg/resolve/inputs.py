@@ -165,6 +165,7 @@ def _take_hardware(found: Inputs) -> None:
         accelerators_per_node=max(1, profile.accelerators_per_node),
         memory_gib=device.planning_gib if device else None,
         bf16=device.bf16 if device else None,
+        vendor=device.vendor if device else None,
         host_gib=profile.host.planning_gib if profile.host else None,
         memlock=profile.host.memlock if profile.host and isinstance(profile.host.memlock, int) else None,
     )

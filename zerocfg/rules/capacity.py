@@ -21,7 +21,7 @@ from zerocfg.rules.effects import (
     without,
 )
 from zerocfg.rules.offload import PARTS, on_host, place
-from zerocfg.rules.proof import at_least, cited, shows
+from zerocfg.rules.proof import at_least, cited, crashes, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry, replace_value
 
@@ -344,6 +344,42 @@ def offload_not_needed(run: Run) -> Iterator[Finding]:
     )
 
 
+@rule(
+    "ZC926",
+    "super-offload-without-nvidia",
+    Severity.ERROR,
+    bad=Example(_files("70000000000", "8xMI300X", _DS % (3, _GATHER + _CPU % ', "super_offload": true'))),
+    good=Example(_files("70000000000", "8xMI300X", _DS % (3, _GATHER + _CPU % ""))),
+    proof=crashes("init", "SuperOffload only supports NVIDIA CUDA GPUs"),
+    fixable=True,
+    needs={"hardware"},
+    references=("deepspeed/runtime/superoffload/superoffload_stage3.py@0.19.8",),
+)
+def super_offload_without_nvidia(run: Run) -> Iterator[Finding]:
+    """`super_offload` on accelerators that are not NVIDIA's.
+
+    The job ends after the model was loaded. SuperOffload is made for a processor and an accelerator on one fast link.
+
+    What happens: `AssertionError: SuperOffload only supports NVIDIA CUDA GPUs, but found accelerator ...` when the
+    engine is built.
+
+    Fix: removes it, so that the optimizer is offloaded as usual.
+    """
+    part = ("zero_optimization", "offload_optimizer")
+    written = section(run, *part)
+    if run.hardware is None or run.hardware.vendor in (None, "nvidia") or written.get("super_offload") is not True:
+        return
+    if run.deepspeed is None or stage_of(run) != 3 or not on_host(run, part[1]):
+        return
+    paths = [(*part, name) for name in ("super_offload", "cpuadam_cores_perc") if name in written]
+    yield Finding(
+        Location(run.deepspeed, paths[0]),
+        f"`super_offload` works on NVIDIA accelerators only; on {run.hardware.name} the engine stops when it is built",
+        "remove it",
+        fix=without(run.deepspeed, paths, "offload as usual", safe=False),
+    )
+
+
 RULES = (
     processes_and_accelerators,
     bf16_not_in_hardware,
@@ -351,4 +387,5 @@ RULES = (
     host_memory_exceeded,
     locked_memory_exceeded,
     offload_not_needed,
+    super_offload_without_nvidia,
 )

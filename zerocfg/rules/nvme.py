@@ -23,10 +23,10 @@ from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Path
 
 _DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": %s}}\n'
-# /proc takes no files: an example that trains with a path below it has never written there.
 _YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: %s\n"
 
 
+# /proc takes no files: an example that trains with a path below it has written nothing there.
 @rule(
     "ZC504",
     "nvme-below-stage-3",

@@ -161,6 +161,7 @@ class HardwareSummary:
     host_states_gib: float | None = None
     host_gib: float | None = None
     memlock: int | None = None
+    vendor: str | None = None
 
     @property
     def accelerators(self) -> int:
