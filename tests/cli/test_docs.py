@@ -1,0 +1,53 @@
+"""The hand-written pages in docs/ agree with the program and with each other."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from zerocfg.cli.settings import KNOWN, Settings, find_settings
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+PAGES = sorted(ROOT.glob("docs/**/*.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.relative_to(ROOT).as_posix() for page in PAGES])
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"^(`{3,}).*?^\1$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith("https://"):
+            continue
+        file, _, heading = target.partition("#")
+        linked = (page.parent / file).resolve() if file else page
+        assert linked.is_file(), target
+        if heading:
+            headings = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.M)
+            assert heading in [found.lower().replace(" ", "-") for found in headings], target
+
+
+def test_every_setting_is_described(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    assert {name for row in rows for name in re.findall(r"`([^`]+)`", row)} == KNOWN
+    (example,) = re.findall(r"^```toml\n(.*?)^```", text, re.M | re.S)
+    (tmp_path / "pyproject.toml").write_text(example)
+    found = find_settings(tmp_path)
+    assert found != Settings() and found.consumer == "transformers" and found.selection.per_file
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name == "docs"], ids=lambda page: page.name)
+def test_toml_examples_are_settings(page: Path, tmp_path: Path) -> None:
+    for number, example in enumerate(re.findall(r"^```toml\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)):
+        tomllib.loads(example)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "pyproject.toml").write_text(example)
+        assert find_settings(folder).source == folder / "pyproject.toml"
