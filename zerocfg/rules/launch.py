@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, at, rule
 from zerocfg.rules.effects import (
@@ -22,9 +23,11 @@ from zerocfg.rules.effects import (
     told,
     words,
 )
+from zerocfg.rules.line import line_fix, plain, written
 from zerocfg.rules.proof import crashes, shows
-from zerocfg.run.model import Run
-from zerocfg.source.edit import delete_entry, insert_entry, replace_value
+from zerocfg.run.model import Failure, Run
+from zerocfg.run.options import OPTIONS
+from zerocfg.source.edit import Edit, delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
 
 _SECTION = "deepspeed_config:\n  zero_stage: 2\n"
@@ -244,9 +247,21 @@ def two_deepspeed_files(run: Run) -> Iterator[Finding]:
     "ZC711",
     "launch-option-refused",
     Severity.ERROR,
-    bad=Example({"train.sh": "accelerate launch --zero_stage two --use_deepspeed train.py\n"}),
-    good=Example({"train.sh": "accelerate launch --zero_stage 2 --use_deepspeed train.py\n"}),
-    proof=crashes("launch", "invalid int value: 'two'"),
+    bad=(
+        Example({"train.sh": "accelerate launch --use_deepspeed --num_processes 2.0 train.py\n"}),
+        Example(
+            {"train.sh": "accelerate launch --use_deepspeed --num_processes 2 --mixed_precison bf16 train.py\n"},
+            proof=crashes("launch", "unrecognized arguments: --mixed_precison"),
+        ),
+        Example(
+            {"train.sh": "accelerate launch --use_deepspeed --num_processes 2 --mixed_precision BF16 train.py\n"},
+            proof=crashes("launch", "invalid choice: 'BF16'"),
+        ),
+    ),
+    good=Example({"train.sh": "accelerate launch --use_deepspeed --num_processes 2 --mixed_precision bf16 train.py\n"}),
+    proof=crashes("launch", "invalid int value: '2.0'"),
+    fixable=True,
+    references=("accelerate/commands/launch.py@1.15.0",),
 )
 def launch_option_refused(run: Run) -> Iterator[Finding]:
     """An option of a launch line that its launcher does not take.
@@ -254,6 +269,8 @@ def launch_option_refused(run: Run) -> Iterator[Finding]:
     The job ends in its first second, but only after it has waited in the queue.
 
     What happens: argparse prints its usage and leaves, or the launcher stops at options that exclude each other.
+
+    Fix: writes the option, the word or the whole number that the written one is most likely meant to be.
     """
     for failure in run.effective.failures:
         code = TOLD_BY.get(failure.kind)
@@ -265,7 +282,29 @@ def launch_option_refused(run: Run) -> Iterator[Finding]:
                 continue  # a line of a manual: the reader fills it in
         if code == "ZC711" or (on_line and code in _CATALOG):
             location, related = anchor(run, failure.places)
-            yield Finding(location, failure.message, related=related)
+            yield Finding(location, failure.message, related=related, fix=_meant(run, failure))
+
+
+def _meant(run: Run, failure: Failure) -> Fix | None:
+    """The refused option as the launcher takes it."""
+    span = failure.places[0].span if failure.places else None
+    given = next((one for one in run.launch.options if one.span == span), None) if run.launch is not None else None
+    text = written(run, given) if given is not None else None
+    if given is None or text is None:
+        return None
+    name, value = plain(given.name), given.value.value if given.value is not None else None
+    if failure.kind == "flag-unknown":
+        near = closest(name, OPTIONS)
+        new = text.replace(given.name, f"--{near}", 1) if near is not None else None
+    elif value is None or given.value is None or not text.endswith(value):
+        return None
+    elif failure.kind == "flag-choice":
+        near = closest(value, OPTIONS[name].choices) if name in OPTIONS else None
+        new = text[: -len(value)] + near if near is not None else None
+    else:
+        whole = re.fullmatch(r"(\d+)\.0*", value) if failure.kind == "flag-type" else None
+        new = text[: -len(value)] + whole[1] if whole is not None else None
+    return line_fix(run, f"write {new}", [Edit(given.span, new)]) if new is not None else None
 
 
 _PLACEHOLDER = re.compile(r"\{\w+\}|<[\w -]+>|\.\.\.")

@@ -71,11 +71,11 @@ def processes_not_divisible(run: Run) -> Iterator[Finding]:
         f"num_processes {processes} on {machines} machines: each starts {processes // machines}, {started} in all",
         "num_processes counts the processes of all machines: write a multiple of num_machines",
         related,
-        _number_fix(run, "num_processes", enough),
+        number_fix(run, "num_processes", enough),
     )
 
 
-def _number_fix(run: Run, name: str, value: int) -> Fix | None:
+def number_fix(run: Run, name: str, value: int) -> Fix | None:
     """Another number under a key of the accelerate config, or under its option of the launch line."""
     why = f"write {name} {value}"
     given = option_named(run, name)
@@ -277,7 +277,7 @@ def fewer_devices_than_processes(run: Run) -> Iterator[Finding]:
             "which then share devices",
             f"name {share} devices, or lower num_processes",
             [*related, place_of(run, "num_processes")[0]],
-            _number_fix(run, "num_processes", len(listed) * machines) if listed else None,
+            number_fix(run, "num_processes", len(listed) * machines) if listed else None,
         )
 
 

@@ -20,7 +20,7 @@ from zerocfg.rules.line import (
     text_of,
     without,
 )
-from zerocfg.rules.machines import is_count, option, place_of, under_runner
+from zerocfg.rules.machines import is_count, number_fix, option, place_of, under_runner
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import delete_entry
@@ -62,6 +62,7 @@ def _meet(run: Run) -> bool:
     bad=_machines("10.0.0.1", "0"),
     good=_machines("10.0.0.1"),
     proof=shows("launch", {"launch.free_port": (True, "<absent>"), "launch.nnodes": ("2", "2")}),
+    fixable=True,
     references=(_SOURCE,),
 )
 def port_picked_on_each_machine(run: Run) -> Iterator[Finding]:
@@ -71,6 +72,8 @@ def port_picked_on_each_machine(run: Run) -> Iterator[Finding]:
     wait for each other in different places until the timeout.
 
     What happens: the launcher replaces 0 by a port of its own before it writes the address to meet at.
+
+    Fix: writes 29500, the launcher's default.
 
     When to ignore: never with several machines.
     """
@@ -82,6 +85,7 @@ def port_picked_on_each_machine(run: Run) -> Iterator[Finding]:
             f"port 0 with {option(run, 'num_machines')} machines: each picks a port of its own, and they never meet",
             "name one port, free on the machine with rank 0: 29500 for instance",
             related,
+            number_fix(run, "main_process_port", 29500),
         )
 
 
@@ -388,6 +392,7 @@ def host_list_on_one_machine(run: Run) -> Iterator[Finding]:
     bad=Example({"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\ngpu_ids: 0,1,2,3\n"}),
     good=Example({"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 4\ngpu_ids: 0,1,2,3\n"}),
     proof=shows("launch", {"env.CUDA_VISIBLE_DEVICES": ("0,1,2,3", "0,1,2,3"), "launch.nproc_per_node": ("2", "4")}),
+    fixable=True,
     references=(_SOURCE,),
 )
 def more_devices_than_processes(run: Run) -> Iterator[Finding]:
@@ -397,6 +402,8 @@ def more_devices_than_processes(run: Run) -> Iterator[Finding]:
 
     What happens: the launcher exports the whole list as CUDA_VISIBLE_DEVICES and starts `num_processes` processes,
     one device each.
+
+    Fix: raises `num_processes` to the devices that are named.
 
     When to ignore: every process uses several devices by itself (`device_map`), or the rest serves something else.
     """
@@ -419,6 +426,7 @@ def more_devices_than_processes(run: Run) -> Iterator[Finding]:
             "the rest idles",
             f"name {share} devices, or raise num_processes",
             [*related, place_of(run, "num_processes")[0]],
+            number_fix(run, "num_processes", len(listed) * machines),
         )
 
 

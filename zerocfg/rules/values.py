@@ -10,7 +10,7 @@ from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import edited, failures, told
 from zerocfg.rules.issues import DS, YAML, at_value, issues, placeholder, python_word
-from zerocfg.rules.proof import cited, crashes, shows
+from zerocfg.rules.proof import crashes, itself, shows
 from zerocfg.rules.repairs import as_section, repaired
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import delete_entry, replace_value
@@ -262,7 +262,7 @@ def unchecked_type(run: Run) -> Iterator[Finding]:
     good=Example(
         {"zerocfg.yaml": "version: 1\nruns:\n  sft:\n    consumer: trl\n    script: sft.py\n    recipe: recipe.yaml\n"}
     ),
-    proof=cited("zerocfg/models/spec.py"),
+    proof=itself("tests/build/test_spec.py"),
 )
 def missing_key(run: Run) -> Iterator[Finding]:
     """A run of zerocfg.yaml without a key that every run needs.
