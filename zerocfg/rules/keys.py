@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from zerocfg.catalog.check import Issue, refusal
 from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import edited
+from zerocfg.rules.effects import admitted, admitting, edited
 from zerocfg.rules.issues import DS, YAML, at_key, issues
 from zerocfg.rules.moving import as_json, moved
 from zerocfg.rules.places import foreign, home
 from zerocfg.rules.proof import ABSENT, crashes, shows
 from zerocfg.rules.saving import misplaced_gather
+from zerocfg.rules.versions import only_below
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import Edit, delete_entry, replace_value
 from zerocfg.source.node import Mapping, dotted, plain
@@ -277,11 +278,16 @@ def removed_key(run: Run) -> Iterator[Finding]:
     Fix: removes the key, and with it what the older release did with it.
     """
     for file, library, issue in issues(run, "removed"):
+        # DeepSpeed dropped them all between 0.19.6 and 0.19.8
+        older = library == "DeepSpeed" and only_below(run.versions.get("deepspeed"), "0.19.7")
         yield Finding(
             at_key(file, issue),
-            f"{library} refuses `{dotted(issue.path)}` by its presence, whatever its value",
+            f"{library}{' 0.19.8' if older else ''} refuses `{dotted(issue.path)}` by its presence, whatever its value"
+            + (f"; the releases that the project admits take it ({admitted(run, 'deepspeed')})" if older else ""),
             issue.reason,
-            fix=edited(delete_entry, file, issue.path, why="remove the key", safe=False),
+            admitting(run, "deepspeed") if older else [],
+            edited(delete_entry, file, issue.path, why="remove the key", safe=False),
+            Severity.NOTE if older else None,
         )
 
 

@@ -27,7 +27,10 @@ def _spec(consumer: str, versions: str, file: str, text: str) -> Example:
     return Example({"zerocfg.yaml": spec, file: text}, consumer=consumer)
 
 
-_DS = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true%s}, "zero_optimization": {"stage": 2%s}}\n'
+_DS = (
+    '{"train_micro_batch_size_per_gpu": 1, "gradient_clipping": 1.0, "bf16": {"enabled": true%s}, '
+    '"zero_optimization": {"stage": 2%s}}\n'
+)
 
 _SINCE = {"eval_strategy": "4.41.0", "accelerator_config": "4.38.0", "use_liger_kernel": "4.45.0"}
 """Training arguments by the release of transformers that brought them."""
@@ -38,11 +41,13 @@ _SINCE = {"eval_strategy": "4.41.0", "accelerator_config": "4.38.0", "use_liger_
     "key-newer-than-project",
     Severity.ERROR,
     bad=(
-        _spec("deepspeed", "deepspeed: '>=0.16,<0.17'", "ds.json", _DS % ("", ', "zenflow": {"topk_ratio": 0.1}')),
+        _spec(
+            "deepspeed", "deepspeed: '>=0.16,<0.17'", "ds.json", _DS % (', "bf16_master_weights_and_grads": false', "")
+        ),
         _spec("transformers", "transformers: 4.40.2", "recipe.yaml", RECIPE + "eval_strategy: epoch\n"),
     ),
-    good=_spec("deepspeed", "deepspeed: '>=0.17.5'", "ds.json", _DS % ("", "")),
-    proof=cited("deepspeed/runtime/zero/config.py@0.17.5, transformers/training_args.py@4.41.0"),
+    good=_spec("deepspeed", "deepspeed: '>=0.18.3'", "ds.json", _DS % (', "bf16_master_weights_and_grads": false', "")),
+    proof=cited("deepspeed/runtime/precision_config.py@0.18.3, transformers/training_args.py@4.41.0"),
     references=("Roblox/FAI-RL#70", "OpenRLHF/OpenRLHF#63"),
     needs={"versions"},
 )
