@@ -114,7 +114,10 @@ def launch(progress: Progress, files: list[str]) -> dict[str, Any]:
 
 def accelerate_launch(progress: Progress, words: list[str]) -> dict[str, Any]:
     """Run accelerate's launcher; seen as ``launch.<torchrun option>``, ``launch.kind``, ``launch.command`` and
-    ``launch.free_port`` (True: it picked a port by itself)."""
+    ``launch.free_port`` (True: it picked a port by itself).
+
+    It is told that a library for fp8 is installed, which is a matter of the machine and not of the config.
+    """
     from accelerate.commands import accelerate_cli
     from accelerate.commands import launch as launcher
     from accelerate.utils.other import get_free_port
@@ -158,6 +161,7 @@ def accelerate_launch(progress: Progress, words: list[str]) -> dict[str, Any]:
         mock.patch("accelerate.utils.launch.get_free_port", free_port),
         mock.patch.object(launcher.subprocess, "Popen", Process),
         mock.patch.object(launcher, "launch_command", command),
+        mock.patch("accelerate.utils.launch.is_fp8_available", lambda: True),
         mock.patch.object(sys, "argv", words),
     ):
         accelerate_cli.main() if len(words) > 1 and words[0] == "accelerate" else launcher.main()
