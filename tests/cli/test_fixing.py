@@ -72,8 +72,13 @@ def test_how_many_more_with_unsafe_fixes(zerocfg: Cli, tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text(recipe)
     first = zerocfg("lint", "--select", "ZC102,ZC201")
     assert "1 fixable with --fix (1 more with --unsafe-fixes)." in first.out
+    shown = zerocfg("lint", "--select", "ZC102,ZC201", "--diff", "--unsafe-fixes")
+    assert shown.code == 1 and shown.err == "Would apply 2 fixes in 1 file.\n"
+    assert zerocfg("lint", "--select", "ZC102,ZC201", "--diff", "--exit-zero").code == 0
     safe = zerocfg("lint", "--select", "ZC102,ZC201", "--fix")
-    assert safe.err == "1 fix applied in 1 file.\n"
+    assert safe.err == "Applied 1 fix in 1 file.\n"
+    nothing = zerocfg("lint", "--select", "ZC102,ZC201", "--diff")
+    assert (nothing.code, nothing.out, nothing.err) == (0, "", "")
     assert "1 fixable with --fix --unsafe-fixes." in safe.out
     unsafe = zerocfg("lint", "--select", "ZC102,ZC201", "--fix", "--unsafe-fixes")
     assert "All checks passed" in unsafe.out

@@ -14,17 +14,24 @@ from zerocfg.source.edit import unified_diff
 from zerocfg.source.write import Change, write_together
 
 
-def fix_files(job: Job, result: Result, *, unsafe: bool, dry: bool) -> Result:
-    """Apply the fixes to the files on disk, or print them as a diff when ``dry``; returns what remains.
+def show_fixes(job: Job, result: Result, *, unsafe: bool) -> bool:
+    """Print what the fixes would change as a diff; returns whether there is anything."""
+    texts, _, applied = fix_all(result, job.lint, unsafe=unsafe)
+    changed = _changed(job, texts)
+    for path, text in changed.items():
+        click.echo(unified_diff(display_name(Path(path)), job.original(path), text), nl=False)
+    if applied:
+        click.echo(f"Would apply {_count(applied, 'fix')} in {_count(len(changed), 'file')}.", err=True)
+    return bool(changed)
+
+
+def fix_files(job: Job, result: Result, *, unsafe: bool) -> Result:
+    """Apply the fixes to the files on disk; returns what remains.
 
     Standard input is answered with its fixed text on standard output.
     """
     texts, remaining, applied = fix_all(result, job.lint, unsafe=unsafe)
-    changed = {path: text for path, text in sorted(texts.items()) if text != job.original(path)}
-    if dry:
-        for path, text in changed.items():
-            click.echo(unified_diff(display_name(Path(path)), job.original(path), text), nl=False)
-        return remaining
+    changed = _changed(job, texts)
     write_together(
         Change(Path(path), job.original(path).encode("utf-8"), text.encode("utf-8"))
         for path, text in changed.items()
@@ -33,6 +40,14 @@ def fix_files(job: Job, result: Result, *, unsafe: bool, dry: bool) -> Result:
     for path in job.stdin:
         click.echo(changed.get(path, job.original(path)), nl=False)
     if applied:
-        fixes, files = f"fix{'es' * (applied != 1)}", f"file{'s' * (len(changed) != 1)}"
-        click.echo(f"{applied} {fixes} applied in {len(changed)} {files}.", err=True)
+        click.echo(f"Applied {_count(applied, 'fix')} in {_count(len(changed), 'file')}.", err=True)
     return remaining
+
+
+def _changed(job: Job, texts: dict[str, str]) -> dict[str, str]:
+    return {path: text for path, text in sorted(texts.items()) if text != job.original(path)}
+
+
+def _count(number: int, what: str) -> str:
+    plural = "es" if what.endswith("x") else "s"
+    return f"{number} {what}{plural * (number != 1)}"

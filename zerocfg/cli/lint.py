@@ -33,7 +33,9 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option("--fix", is_flag=True, help="Apply safe fixes to the files.")
 @click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: also fixes that make a choice for you.")
-@click.option("--diff", is_flag=True, help="Show what --fix would change; change nothing.")
+@click.option(
+    "--diff", is_flag=True, help="Show what --fix would change, change nothing, and exit 1 if there is anything."
+)
 @click.option("--add-ignore", is_flag=True, help="Silence every finding where it stands, to be looked at later.")
 @click.option("--baseline", type=_FILE, help="Leave out the findings that this file knows.")
 @click.option("--write-baseline", type=_FILE, help="Write what is found to this file.")
@@ -85,12 +87,16 @@ def command(
         from zerocfg.cli.adding import add_ignores
 
         result = add_ignores(job, result)
-    elif fix or diff:
+    elif diff:
+        from zerocfg.cli.fixing import show_fixes
+
+        if show_fixes(job, result, unsafe=unsafe_fixes) and not exit_zero:
+            raise click.exceptions.Exit(1)
+        return
+    elif fix:
         from zerocfg.cli.fixing import fix_files
 
-        result = fix_files(job, result, unsafe=unsafe_fixes, dry=diff)
-        if diff:
-            return
+        result = fix_files(job, result, unsafe=unsafe_fixes)
     # The fixed text of standard input has standard output to itself.
     click.echo(render(result, output_format, color, statistics), nl=False, err=bool(stdin) and fix)
     threshold = Severity(fail_on or settings.fail_on).rank
