@@ -1,4 +1,4 @@
-"""ZC320, ZC321, ZC326 to ZC328: the bf16 section, and master weights and optimizer states in 16 bits."""
+"""ZC306, ZC320, ZC321, ZC326 to ZC328: the bf16 section, and master weights and optimizer states in 16 bits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.rules.api import Example, Finding, Fix, Severity, rule
 from zerocfg.rules.dtypes import about, accumulation, precision_of, without
-from zerocfg.rules.effects import TRAINERS, edited, effective, section, stage_of
+from zerocfg.rules.effects import TRAINERS, edited, effective, failures, section, stage_of, told
 from zerocfg.rules.proof import ABSENT, crashes, shows
 from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
@@ -22,6 +22,40 @@ _AUTO = (
 )
 _MASTER_STATES = '"bf16_master_weights_and_grads": true, "bf16_optimizer_states": true'
 _MASTERS = {"bf16": "bf16_master_weights_and_grads", "fp16": "fp16_master_weights_and_grads"}
+
+
+@rule(
+    "ZC306",
+    "master-weights-not-possible",
+    Severity.ERROR,
+    bad=Example(
+        {
+            "ds.json": '{"train_micro_batch_size_per_gpu": 1, '
+            '"bf16": {"enabled": true, "bf16_master_weights_and_grads": true}}\n'
+        },
+        consumer="deepspeed",
+    ),
+    good=Example({"ds.json": _DS % (2, _BF16)}, consumer="deepspeed"),
+    proof=crashes("parse", "only supported with ZeRO Stage 1, 2, or 3"),
+    fixable=True,
+    versions="deepspeed>=0.18.3",
+)
+def master_weights_not_possible(run: Run) -> Iterator[Finding]:
+    """16-bit master weights or optimizer states without what they need.
+
+    `bf16_master_weights_and_grads` and its fp16 twin need ZeRO stage 1, 2 or 3, whose optimizer keeps the master
+    weights; `bf16_optimizer_states` needs `bf16_master_weights_and_grads`.
+
+    What happens: DeepSpeed refuses the config with an AssertionError: `Bf16_master_weights_and_grads is only supported
+    with ZeRO Stage 1, 2, or 3.`
+
+    Fix: removes the key; master weights and optimizer states are then fp32.
+    """
+    for failure in failures(run, "ZC306"):
+        finding = told(run, failure)
+        place = failure.places[0]
+        finding.fix = edited(delete_entry, place.file, place.path, why="keep the states in fp32", safe=False)
+        yield finding
 
 
 @rule(
@@ -297,6 +331,7 @@ def immediate_update_unused(run: Run) -> Iterator[Finding]:
 
 
 RULES = (
+    master_weights_not_possible,
     immediate_update_unused,
     bfloat16_section_ignored,
     master_weights_without_offload,

@@ -12,11 +12,12 @@ from zerocfg.rules.effects import (
     edited,
     effective,
     failures,
+    replace_at,
     section,
     told,
     words,
 )
-from zerocfg.rules.proof import cited, crashes, shows
+from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import UNKNOWN, Origin, Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 
@@ -29,6 +30,7 @@ _AUTO_DS = (
 _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\n"
 _WITH_FILE = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
 _INLINE = "distributed_type: DEEPSPEED\nnum_processes: 1\n%sdeepspeed_config:\n  zero_stage: 2\n"
+_OWN_LINE = "accelerate launch --config_file accelerate.yaml train.py\n"
 _TRAINER_LINE = "accelerate launch --config_file accelerate.yaml train.py --config recipe.yaml\n"
 
 
@@ -39,12 +41,18 @@ _TRAINER_LINE = "accelerate launch --config_file accelerate.yaml train.py --conf
     bad=Example({"ds.json": _DS % ', "fp16": {"enabled": true}, "bf16": {"enabled": true}'}, consumer="deepspeed"),
     good=Example({"ds.json": _DS % ', "fp16": {"enabled": false}, "bf16": {"enabled": true}'}, consumer="deepspeed"),
     proof=crashes("parse", "cannot be simultaneously enabled"),
+    fixable=True,
 )
 def fp16_and_bf16(run: Run) -> Iterator[Finding]:
     """fp16 and bf16 are both switched on.
 
+    The two are different 16-bit formats, and a model is trained in one. bf16 has the range of fp32 and needs no loss
+    scale; fp16 is for devices without bf16.
+
     What happens: DeepSpeed stops with `AssertionError: bfloat16 and fp16 modes cannot be simultaneously enabled`,
     the Trainer with `At most one of fp16 and bf16 can be True, but not both`.
+
+    Fix: switches fp16 off.
     """
     conflict = any(True for _ in failures(run, "ZC303"))
     for failure in failures(run, "ZC301"):
@@ -52,7 +60,13 @@ def fp16_and_bf16(run: Run) -> Iterator[Finding]:
             continue  # accelerate stops before DeepSpeed reads its config
         location, related = anchor(run, failure.places)
         who = "DeepSpeed" if failure.kind.startswith("ds-") else "the Trainer"
-        yield Finding(location, f"fp16 and bf16 are both on; {who} stops at it", "keep one of them", related)
+        yield Finding(
+            location,
+            f"fp16 and bf16 are both on; {who} stops at it",
+            "keep one of them",
+            related,
+            replace_at(failure.places[0], "false", "keep bf16", safe=False),
+        )
 
 
 @rule(
@@ -80,9 +94,14 @@ def fp16_and_bf16(run: Run) -> Iterator[Finding]:
 def precision_disagrees_with_trainer(run: Run) -> Iterator[Finding]:
     """The DeepSpeed side asks for another precision than the training arguments.
 
+    The precision is written in two or three places, and the Trainer compares them. `mixed_precision: bf16` in the
+    accelerate config counts as the DeepSpeed side: the training arguments need `bf16: true` as well.
+
     What happens: `train()` stops, after the model was loaded, with `ds bf16.enabled=True vs hf
-    bf16|bf16_full_eval=False`. `mixed_precision: bf16` in the accelerate config counts as the DeepSpeed side: the
-    training arguments need `bf16: true` as well.
+    bf16|bf16_full_eval=False`.
+
+    Fix: writes the precision of the DeepSpeed side into the recipe. The other way out is "auto" in the DeepSpeed
+    config, which takes the word of the training arguments.
     """
     for name, written, argument, value, *places in mismatches(run):
         if name not in _NAMES.values():
@@ -129,12 +148,18 @@ def _switch_on(run: Run, kind: str, argument: Origin) -> Fix | None:
         consumer="accelerate",
     ),
     proof=crashes("arguments", "arg cannot be set to `bf16` when `fp16` is set"),
+    fixable=True,
 )
 def precision_conflict(run: Run) -> Iterator[Finding]:
     """accelerate is told one 16-bit format and the DeepSpeed config switches on the other.
 
-    What happens: `ValueError: --mixed_precision arg cannot be set to bf16 when fp16 is set in the DeepSpeed config
-    file.`, in every rank. The training arguments' bf16 and fp16 count as accelerate's word.
+    A DeepSpeed config is often taken over from another project, and its precision with it. The training arguments'
+    bf16 and fp16 count as accelerate's word.
+
+    What happens: every process stops with `ValueError: --mixed_precision arg cannot be set to bf16 when fp16 is set in
+    the DeepSpeed config file.`
+
+    Fix: switches the format of the DeepSpeed config off, so that the launcher's or the Trainer's one is used.
     """
     for failure in failures(run, "ZC303"):
         location, related = anchor(run, failure.places)
@@ -146,6 +171,7 @@ def precision_conflict(run: Run) -> Iterator[Finding]:
             f"`{enabled}` is on here but {asked} is asked for {by}; accelerate stops at the difference",
             "say one of the two in both places",
             related,
+            replace_at(failure.places[0], "false", f"train in {asked}", safe=False),
         )
 
 
@@ -162,9 +188,15 @@ def precision_conflict(run: Run) -> Iterator[Finding]:
 def precision_auto_without_filler(run: Run) -> Iterator[Finding]:
     """`"enabled": "auto"` of bf16 or fp16 reaches DeepSpeed itself.
 
+    "auto" is a word of the Trainer and of accelerate, who put a value in its place. A script that calls
+    `deepspeed.initialize` itself has nobody who does.
+
     What happens: DeepSpeed drops an "auto" in its typed sections and takes the default, which is false: the job
-    trains in fp32, with twice the memory and a fraction of the speed, and says nothing. Only the Trainer and
-    accelerate fill it in.
+    trains in fp32, with twice the memory and a fraction of the speed, and says nothing.
+
+    Fix: writes true.
+
+    When to ignore: fp32 is meant; write false then.
     """
     autos = [kind for kind in _NAMES if section(run, kind).get("enabled") == "auto"]
     others = [kind for kind in _NAMES if section(run, kind).get("enabled") is True]
@@ -211,9 +243,15 @@ def precision_auto_without_filler(run: Run) -> Iterator[Finding]:
 def precision_lost(run: Run) -> Iterator[Finding]:
     """16-bit training is asked for, but DeepSpeed is told false and trains in fp32.
 
-    What happens: nothing is said; accelerate reports bf16 while the engine keeps 4 bytes a parameter. Two ways lead
-    there: a DeepSpeed config whose section says `"enabled": false`, and, under the Trainer with its own `deepspeed`
-    argument, a precision that only the launcher was given: the Trainer fills "auto" from its arguments alone.
+    Two ways lead there: a DeepSpeed config whose section says `"enabled": false`, and, under the Trainer with its own
+    `deepspeed` argument, a precision that only the launcher was given: the Trainer fills "auto" from its arguments
+    alone. The job needs twice the memory and is slower, and its results are those of fp32.
+
+    What happens: nothing is said; accelerate reports bf16 while the engine keeps 4 bytes a parameter.
+
+    Fix: writes "auto" where the DeepSpeed config says false.
+
+    When to ignore: fp32 is meant; take the other word away then.
     """
     asked = run.effective.get("mixed_precision")
     if asked is None or asked.value not in _NAMES or effective(run, "engine") != "deepspeed":
@@ -249,58 +287,46 @@ def precision_lost(run: Run) -> Iterator[Finding]:
 
 
 @rule(
-    "ZC306",
-    "master-weights-not-possible",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "ds.json": '{"train_micro_batch_size_per_gpu": 1, '
-            '"bf16": {"enabled": true, "bf16_master_weights_and_grads": true}}\n'
-        },
-        consumer="deepspeed",
-    ),
-    good=Example({"ds.json": _DS % ', "bf16": {"enabled": true}'}, consumer="deepspeed"),
-    proof=crashes("parse", "only supported with ZeRO Stage 1, 2, or 3"),
-)
-def master_weights_not_possible(run: Run) -> Iterator[Finding]:
-    """16-bit master weights or optimizer states without what they need.
-
-    What happens: `bf16_master_weights_and_grads` and its fp16 twin need ZeRO stage 1, 2 or 3,
-    `bf16_optimizer_states` needs `bf16_master_weights_and_grads`; DeepSpeed stops with an AssertionError that says
-    so.
-    """
-    for failure in failures(run, "ZC306"):
-        yield told(run, failure)
-
-
-@rule(
     "ZC307",
     "msamp-with-zero3",
     Severity.ERROR,
     bad=Example(
         {
-            "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\nmixed_precision: fp8\n"
-            "fp8_config:\n  backend: MSAMP\ndeepspeed_config:\n  zero_stage: 3\n"
+            "accelerate.yaml": _INLINE.replace("stage: 2", "stage: 3") % "mixed_precision: bf16\n",
+            "train.sh": "export ACCELERATE_FP8_BACKEND=MSAMP\n" + _OWN_LINE,
         },
         consumer="accelerate",
+        note="Without an fp8 library on the machine `mixed_precision: fp8` is refused earlier; the variable is what it "
+        "is turned into.",
     ),
     good=Example(
         {
-            "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\nmixed_precision: fp8\n"
-            "fp8_config:\n  backend: TE\ndeepspeed_config:\n  zero_stage: 3\n  zero3_save_16bit_model: true\n"
+            "accelerate.yaml": _INLINE % "mixed_precision: bf16\n",
+            "train.sh": "export ACCELERATE_FP8_BACKEND=MSAMP\n" + _OWN_LINE,
         },
         consumer="accelerate",
     ),
-    proof=cited("accelerate/utils/dataclasses.py@1.15.0"),
+    proof=crashes("arguments", "MS-AMP is not supported for ZeRO Stage 3"),
+    fixable=True,
+    references=("accelerate/utils/dataclasses.py@1.15.0",),
 )
 def msamp_with_zero3(run: Run) -> Iterator[Finding]:
     """MS-AMP together with ZeRO stage 3.
 
-    What happens: `NotImplementedError: MS-AMP is not supported for ZeRO Stage 3. Please use ZeRO Stage 0, 1, or 2
-    instead.`
+    MS-AMP keeps weights and optimizer states in fp8 by itself, and cannot do so with weights that ZeRO divides. It is
+    chosen by `backend: MSAMP` in `fp8_config`, or by `ACCELERATE_FP8_BACKEND`.
+
+    What happens: every process stops with `NotImplementedError: MS-AMP is not supported for ZeRO Stage 3. Please use
+    ZeRO Stage 0, 1, or 2 instead.`
+
+    Fix: writes stage 2. The other way out is another fp8 backend.
     """
+    stage = run.effective.get("zero_optimization.stage")
     for failure in failures(run, "ZC307"):
-        yield told(run, failure, "use a lower stage or another fp8 backend")
+        finding = told(run, failure, "use a lower stage or another fp8 backend")
+        if stage is not None:
+            finding.fix = replace_at(stage.origin, "2", "use ZeRO stage 2", safe=False)
+        yield finding
 
 
 @rule(
@@ -330,8 +356,15 @@ def msamp_with_zero3(run: Run) -> Iterator[Finding]:
 def precision_of_launcher_beaten(run: Run) -> Iterator[Finding]:
     """The accelerate config names one 16-bit format and the training arguments the other.
 
+    The file that starts the job says one thing and the job does another. Who copies the accelerate config for a script
+    of his own gets the other format.
+
     What happens: the training arguments win without a word: `mixed_precision: fp16` with `bf16: true` trains in
     bf16.
+
+    Fix: removes the value that is not used.
+
+    When to ignore: the accelerate config is shared and cannot be changed.
     """
     used = run.effective.get("mixed_precision")
     if used is None or used.value not in _NAMES:
@@ -360,7 +393,6 @@ RULES = (
     precision_conflict,
     precision_auto_without_filler,
     precision_lost,
-    master_weights_not_possible,
     msamp_with_zero3,
     precision_of_launcher_beaten,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +19,10 @@ _DEFAULT_POWER = 16
 
 
 def _number(value: Any) -> float | None:
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    """A finite number; None for anything else, too large for a float included."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    return value if abs(value) < sys.float_info.max else None
 
 
 def _dynamic(run: Run) -> dict[str, Any]:
