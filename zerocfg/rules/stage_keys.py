@@ -254,6 +254,8 @@ def stage_missing(run: Run) -> Iterator[Finding]:
     `KeyError: 'stage'`.
 
     Fix: `"stage": 2` is written, which is also what accelerate takes by default; which stage was meant is a guess.
+
+    When to ignore: the script writes the stage into the config before it hands it over.
     """
     zero = section(run, ZERO)
     if run.deepspeed is None or not zero or "stage" in zero:
