@@ -311,7 +311,14 @@ def model_summary(name: str, config: Any) -> ModelSummary | None:
         hidden_size=_integer(config.get("hidden_size", config.get("n_embd"))),
         text_hidden_size=_integer(text.get("hidden_size")) if isinstance(text, dict) else None,
         max_hidden_sizes=max(numbers, default=None),
+        dtype=_dtype(config) or _dtype(text),
     )
+
+
+def _dtype(config: Any) -> str | None:
+    """The dtype that weights were saved in, under its name of today or the one before."""
+    found = config.get("dtype") or config.get("torch_dtype") if isinstance(config, dict) else None
+    return found if isinstance(found, str) else None
 
 
 def _integer(value: Any) -> int | None:

@@ -137,6 +137,7 @@ class ModelSummary:
     text_hidden_size: int | None = None
     max_hidden_sizes: int | None = None
     largest_parameter: int | None = None
+    dtype: str | None = None
     all_trained: bool = True
     layer_class: str | None = None
     foreign_classes: frozenset[str] = frozenset()
