@@ -44,7 +44,7 @@ def wrap_policy(run: Run) -> str | None:
 def _min_size(run: Run) -> int | None:
     setting = run.effective.environment.get("FSDP_MIN_NUM_PARAMS")
     text = str(setting.value) if setting is not None else ""
-    return int(text) if text.isdigit() else None
+    return int(text) if text.isdecimal() and len(text) < 20 else None
 
 
 def _choose(

@@ -37,7 +37,7 @@ def sizes_of(run: Run) -> dict[str, int] | None:
     for name in SIZES:
         setting = run.effective.environment.get(f"PARALLELISM_CONFIG_{name.upper()}_SIZE")
         text = str(setting.value) if setting is not None else ""
-        if not text.isdigit() or int(text) < 1:
+        if not text.isdecimal() or len(text) > 9 or int(text) < 1:
             return None
         found[name] = int(text)
     return found
