@@ -28,7 +28,9 @@ def seconds(command: tuple[str, ...], folder: Path, runs: int) -> float:
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
     for number in range(runs + 1):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(
+            command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True
+        )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if number:  # the first one writes the bytecode
             best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)

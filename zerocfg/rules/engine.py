@@ -68,7 +68,8 @@ class Selection:
 
     def ignores(self, diagnostic: Diagnostic) -> bool:
         return any(
-            _matches(pattern, diagnostic.spot, self.root) and covers(codes, diagnostic.code, diagnostic.name)
+            # Codes first: they are cheap to compare, and a pattern is compiled when it is looked at.
+            covers(codes, diagnostic.code, diagnostic.name) and _matches(pattern, diagnostic.spot, self.root)
             for pattern, codes in self.per_file
         )
 
