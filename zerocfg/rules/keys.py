@@ -141,7 +141,7 @@ def ignored_key(run: Run) -> Iterator[Finding]:
             consumer="transformers",
         ),
         Example(
-            {"accelerate.yaml": YAML + "  bf16:\n    enabled: true\n"},
+            {"accelerate.yaml": YAML + "  bf16: {enabled: true}\n"},
             consumer="accelerate",
             proof=shows("launch", {"env.ACCELERATE_MIXED_PRECISION": ("no", "no")}),
         ),

@@ -189,7 +189,7 @@ def _looks_local(path: str) -> bool:
     Severity.ERROR,
     bad=Example(
         {
-            "accelerate.yaml": _WITH_FILE,
+            "accelerate.yaml": _WITH_FILE + "  zero3_init_flag: false\n",
             "ds.json": _DS % 1,
             "other.json": _DS % 2,
             "recipe.yaml": _RECIPE + "deepspeed: other.json\n",

@@ -100,7 +100,7 @@ def key_never_taken_from_file(run: Run) -> Iterator[Finding]:
     "ZC712",
     "section-without-effect",
     Severity.WARNING,
-    bad=Example({"accelerate.yaml": _YAML + "dynamo_config:\n  dynamo_backend: INDUCTOR\n"}),
+    bad=Example({"accelerate.yaml": _YAML + "dynamo_config: {dynamo_backend: INDUCTOR}\n"}),
     good=Example(
         {
             "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\ndynamo_config:\n  dynamo_backend: "
