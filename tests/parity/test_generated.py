@@ -58,7 +58,9 @@ LIMITS = {
         r"effective value .*, really \{\}$"
     ),
     "timers as a text or a list, in which DeepSpeed looks for a word": re.compile(r"`timers` is a (string|list)"),
-    "torch_autocast.lower_precision_safe_modules with items that are no texts": re.compile("names for torch autocast"),
+    "torch_autocast.lower_precision_safe_modules without texts in a list": re.compile(
+        "names for torch autocast|'bool' object is not iterable|'int' object is not iterable"
+    ),
 }
 """What zerocfg does not tell as the libraries do: the limit in words, and what the disagreement looks like."""
 BY_RUNNER = ("ZC728",)
@@ -89,7 +91,7 @@ def seeds(name: str) -> list[dict[str, Any]]:
         try:
             tree = read(text)
             json.dumps(tree)  # dates and the like are not for JSON
-        except (ValueError, TypeError, yaml.YAMLError):
+        except (ValueError, TypeError, OverflowError, yaml.YAMLError):
             continue
         if isinstance(tree, dict) and tree:
             found.append(json.loads(json.dumps(tree)))

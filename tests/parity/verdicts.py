@@ -22,7 +22,7 @@ from zerocfg.source.launch import LaunchLine
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span
 
-BY_KEY = ("ZC003", "ZC101", "ZC104", "ZC105", "ZC106", "ZC107", "ZC108", "ZC110")
+BY_KEY = ("ZC003", "ZC101", "ZC104", "ZC105", "ZC106", "ZC107", "ZC108", "ZC110", "ZC114")
 """Rules that speak of keys of every section. Where DeepSpeed has a typed section, that is when the config is parsed;
 in an untyped one it is when the value is used, which may be later."""
 ABOUT_THE_MACHINE = "GDS currently only supported"
@@ -188,7 +188,8 @@ def flatten(prefix: str, value: Any, into: dict[str, Any]) -> None:
 def dropped_differs(tree: Any, diagnostics: list[Diagnostic], real: Real) -> list[str]:
     """Keys that DeepSpeed never looks at, against those of which zerocfg says so.
 
-    Keys that the models know are looked at later, by the engine (tests/models holds them complete).
+    Keys that the models know are looked at later, by the engine (tests/models holds them complete). `pipeline` is
+    copied as a whole.
     """
     schema = load_schema("deepspeed")
     told = {d.spot.path for d in diagnostics}
@@ -198,7 +199,7 @@ def dropped_differs(tree: Any, diagnostics: list[Diagnostic], real: Real) -> lis
     def walk(node: dict[str, Any], path: tuple[str, ...]) -> None:
         for key, value in node.items():
             name = ".".join((*path, key))
-            read = path in real.walked or key in real.looked_at.get(path, ())
+            read = (path in real.walked and path != ("pipeline",)) or key in real.looked_at.get(path, ())
             if read and name in silent and value != "auto":
                 wrong.append(f"{name}: said to be ignored, but DeepSpeed looks at it")
             known = schema.find((*path, str(key)))

@@ -168,6 +168,8 @@ def refusal(key: Key, value: Any) -> Reason | None:
         return ("null", "is null, which is not allowed here") if checked and not key.nullable else None
     if isinstance(value, bool) and key.facts.get("no_bool"):
         return ("type", "is true or false, not a number")
+    if isinstance(value, str) and key.facts.get("no_text"):
+        return ("type", "is a string, not a number")
     if not key.scalars and reads == "raw" and key.facts.get("auto_raw") == "error":
         return ("choice", "is not null, which is all that is supported")
     first: Reason | None = None

@@ -24,6 +24,7 @@ on a property
     ``default_before``  former defaults: {first release with the next default: the default until then}
     ``never``       why no value that a file can hold is accepted
     ``no_bool``     true and false are refused although the conversion would take them for 1 and 0
+    ``no_text``     a number in quotes is refused although the conversion would take it
     ``ignore_case`` the value is brought to one case before it is compared
     ``cli``         the launcher's option: {"flags", "type", "default", "choices", "action"}; see
                     accelerate/facts.py

@@ -110,7 +110,8 @@ def _summing(config: Config, zero: Any) -> list[Failure]:
 
 def _low_precision_masters(config: Config, zero: Any) -> list[Failure]:
     """16-bit master weights need a ZeRO stage; 16-bit optimizer states need 16-bit masters."""
-    stage = number(zero.get("stage", 0)) if isinstance(zero, dict) else 0
+    written = zero.get("stage", 0) if isinstance(zero, dict) else 0
+    stage = 0 if written == AUTO else number(written)
     found: list[Failure] = []
     for section, key in (
         ("fp16", "fp16_master_weights_and_grads"),

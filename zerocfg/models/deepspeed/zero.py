@@ -102,11 +102,14 @@ class ZenFlow(Strict):
         0.1, "Share of gradient columns updated at once.", unit="share"
     )
     select_strategy: Literal["auto", "step", "epoch"] = key("auto", "When the important columns are chosen anew.")
-    select_interval: NumberNotText | Auto = key("auto", "Steps or epochs between two choices.", unit="steps or epochs")
+    select_interval: NumberNotText | Auto = key(
+        "auto", "Steps or epochs between two choices.", unit="steps or epochs", facts={"no_text": True}
+    )
     update_interval: Annotated[NumberNotText, Gt(0)] | Auto = key(
         "auto",
         "Steps between two updates of the unimportant columns. It replaces gradient_accumulation_steps.",
         unit="steps",
+        facts={"no_text": True},
     )
     overlap_step: bool = key(False, "Compute the optimizer step beside forward and backward.")
     offload: bool = key(False, "Keep the states of the important columns on the CPU too.")
