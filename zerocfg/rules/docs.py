@@ -121,8 +121,10 @@ def _proof(rule: Rule) -> str:
     proof = rule.proof
     if proof.status == "executed":
         libraries = _and([f"{name} {release}" for name, release in RELEASES.items()], ordered=True)
-        ranks = f", with {proof.ranks} processes" if proof.ranks > 1 else ""
-        return f"Proof: seen {_PHASES[proof.phase]}{ranks}; zerocfg's tests run both examples on {libraries}."
+        seen = dict.fromkeys(_PHASES[one.phase] for one in (example.proof or proof for example in rule.bad))
+        ranks = max((example.proof or proof).ranks for example in rule.bad)
+        where = _and(seen, "or", ordered=True) + (f", with {ranks} processes" if ranks > 1 else "")
+        return f"Proof: seen {where}; zerocfg's tests run the examples on {libraries}."
     return {
         "cited": f"Proof: read in {proof.source}, not executed.",
         "needs_gpu": "Proof: waits for a machine with an accelerator.",
