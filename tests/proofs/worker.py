@@ -36,12 +36,14 @@ LEARNING_RATE = 1e-3
 
 @dataclass
 class ScriptArguments:
-    """What a usual script reads beside TrainingArguments; accepted and not used."""
+    """What a usual script reads beside TrainingArguments. ``device_map`` is handed to from_pretrained, the others
+    are accepted and not used."""
 
     model_name_or_path: str | None = field(default=None)
     tokenizer_name: str | None = field(default=None)
     torch_dtype: str | None = field(default=None)
     attn_implementation: str | None = field(default=None)
+    device_map: str | None = field(default=None)
     dataset_name: str | None = field(default=None)
     dataset_config_name: str | None = field(default=None)
     train_file: str | None = field(default=None)
@@ -72,7 +74,9 @@ def trainer(progress: Progress, consumer: str, files: list[str], script: list[st
     join_deepspeed(args.deepspeed)
     sharding.prepare(args.fsdp)
     progress.see("args", {item.name: getattr(args, item.name, None) for item in fields(args)})
-    model = make_model(files, tiny)
+    if consumer == "trl":
+        progress.see("args.use_peft", args.model_config.use_peft)
+    model = make_model(files, tiny, getattr(args, "device_map", None))
     progress.see("model.partitioned", any(hasattr(parameter, "ds_id") for parameter in model.parameters()))
 
     def look(_: Any, __: Any, named: dict[str, Any]) -> None:
@@ -193,7 +197,9 @@ def transformers_arguments(files: list[str], script: list[str]) -> Any:
     kinds = (ScriptArguments, transformers.TrainingArguments)
     if recipe is None:
         parser = transformers.HfArgumentParser(kinds)
-        return parser.parse_args_into_dataclasses([*words, "--use_cpu", "True"])[1]
+        own, args = parser.parse_args_into_dataclasses([*words, "--use_cpu", "True"])
+        args.device_map = own.device_map
+        return args
     options = transformers.HfArgumentParser(kinds)
     for action in options._actions:
         action.default, action.required = argparse.SUPPRESS, False
@@ -201,7 +207,9 @@ def transformers_arguments(files: list[str], script: list[str]) -> Any:
     written = yaml.safe_load(Path(recipe).read_text(encoding="utf-8"))
     if isinstance(written, dict):
         written = {**written, **given, "use_cpu": True}
-    return transformers.HfArgumentParser(kinds).parse_dict(written)[1]
+    own, args = transformers.HfArgumentParser(kinds).parse_dict(written)
+    args.device_map = own.device_map
+    return args
 
 
 def trl_arguments(files: list[str], script: list[str]) -> Any:
@@ -214,7 +222,9 @@ def trl_arguments(files: list[str], script: list[str]) -> Any:
     parser = trl.TrlParser((trl.ScriptArguments, trl_trainers.config_class(files), trl.ModelConfig))
     known = {action.dest for action in parser._actions}
     needed = [] if "dataset_name" not in known else ["--dataset_name", "none"]
-    return parser.parse_args_and_config([*needed, *script, "--use_cpu", "True"])[1]
+    _, args, model = parser.parse_args_and_config([*needed, *script, "--use_cpu", "True"])
+    args.model_config = model
+    return args
 
 
 # --- own loops --------------------------------------------------------------------------------------------
@@ -377,11 +387,11 @@ def _own_reading(path: str) -> dict[str, Any]:
 # --- model and data ---------------------------------------------------------------------------------------
 
 
-def make_model(files: list[str], tiny: str) -> Any:
+def make_model(files: list[str], tiny: str, device_map: str | None = None) -> Any:
     import transformers
 
     if "model/config.json" not in files:
-        return transformers.AutoModelForCausalLM.from_pretrained(tiny)
+        return transformers.AutoModelForCausalLM.from_pretrained(tiny, device_map=device_map)
     content = json.loads(Path("model/config.json").read_text(encoding="utf-8"))
     for part in (content, content.get("text_config")):
         if isinstance(part, dict):

@@ -7,13 +7,14 @@ from typing import Any
 
 from zerocfg.catalog.schema import Section, load_schema
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
-from zerocfg.rules.arguments import RECIPE, reader, set_argument
+from zerocfg.rules.arguments import RECIPE, key_of, reader, set_argument
 from zerocfg.rules.effects import admitted, admitting, deepspeed_data, edited, recipe_data, section
 from zerocfg.rules.proof import cited, shows
-from zerocfg.rules.versions import admits, only_below
+from zerocfg.rules.versions import admits, only_below, only_from
+from zerocfg.run.config import VERSIONS
 from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
-from zerocfg.source.edit import insert_entry
+from zerocfg.source.edit import insert_entry, rename_key
 from zerocfg.source.node import Path, dotted
 
 
@@ -199,7 +200,56 @@ def trackers_default_changed(run: Run) -> Iterator[Finding]:
     )
 
 
+@rule(
+    "ZC868",
+    "argument-deprecated",
+    Severity.NOTE,
+    bad=_spec("transformers", "transformers: 5.23.0", "recipe.yaml", RECIPE + "gradient_checkpointing: true\n"),
+    good=_spec("transformers", "transformers: 5.23.0", "recipe.yaml", RECIPE + "activation_checkpointing: true\n"),
+    proof=shows(
+        "arguments", {"log": ("`gradient_checkpointing` is deprecated", r"(?s)\A(?!.*`gradient_checkpointing` is dep)")}
+    ),
+    fixable=True,
+    references=("transformers/training_args.py@5.23.0",),
+    needs={"versions"},
+)
+def argument_deprecated(run: Run) -> Iterator[Finding]:
+    """A training argument that works, but not for long.
+
+    The next major release drops it, and the parsers stop at names that they do not know.
+
+    What happens: `FutureWarning: gradient_checkpointing is deprecated and will be removed in v6. Use
+    activation_checkpointing instead.`, once for each process, among hundreds of lines.
+
+    Fix: writes the new name.
+
+    When to ignore: the recipe also serves a release that does not know the new name. (It is told only where the
+    project's versions leave no such release.)
+    """
+    if run.recipe is None or reader(run) is None:
+        return
+    data = recipe_data(run)
+    inherited = load_schema("training-arguments").root.names
+    for name in (str(name) for name in data):
+        key = key_of(run, name)
+        if key is None or "deprecated" not in key.facts:
+            continue
+        library = "transformers" if name in inherited else "trl"
+        if not only_from(run.versions.get(library), VERSIONS[library]):
+            continue
+        new = key.facts.get("renamed_to")
+        renames = isinstance(new, str) and new.isidentifier() and new not in data
+        yield Finding(
+            Location(run.recipe, (name,), "key"),
+            f"`{name}` {key.facts['deprecated']} ({admitted(run, library)})",
+            f"write {new}" if renames else "",
+            admitting(run, library),
+            edited(rename_key, run.recipe, (name,), str(new), why=f"write {new}") if renames else None,
+        )
+
+
 RULES = (
+    argument_deprecated,
     key_newer_than_project,
     overflow_check_default_changed,
     trackers_default_changed,

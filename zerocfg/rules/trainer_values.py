@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.arguments import (
     RECIPE,
     drop_argument,
@@ -22,7 +21,7 @@ from zerocfg.rules.arguments import (
     written,
 )
 from zerocfg.rules.effects import edited, recipe_data
-from zerocfg.rules.proof import crashes, shows
+from zerocfg.rules.proof import crashes
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, rename_key
 
@@ -283,134 +282,9 @@ def accelerator_config_key_unknown(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC814",
-    "compiled-all-the-same",
-    Severity.ERROR,
-    bad=_recipe("torch_compile: false\ntorch_compile_backend: inductor\n"),
-    good=_recipe("torch_compile: false\n"),
-    proof=shows("arguments", {"args.torch_compile": (True, False)}),
-    fixable=True,
-    references=("transformers/training_args.py@5.23.0",),
-)
-def compiled_all_the_same(run: Run) -> Iterator[Finding]:
-    """`torch_compile: false` beside a mode or backend, which switches compilation on again.
-
-    Somebody turned compilation off, to find a bug or because it does not work with his engine, and left the backend
-    in place. The model is compiled all the same.
-
-    What happens: TrainingArguments set `torch_compile` to true when `torch_compile_backend` or `torch_compile_mode` is
-    written. Nothing is said.
-
-    Fix: removes mode and backend, so that false holds.
-
-    When to ignore: the model is meant to be compiled; then write `torch_compile: true`.
-    """
-    if reader(run) is None or value(run, "torch_compile") is not False or run.recipe is None:
-        return
-    names = [name for name in ("torch_compile_backend", "torch_compile_mode") if word(run, name)]
-    if not names:
-        return
-    location, related = written(run, "torch_compile", *names)
-    fixes = [drop_argument(run, name, "") for name in names]
-    edits = tuple(edit for fix in fixes if fix is not None for edit in fix.edits)
-    yield Finding(
-        location,
-        f"`torch_compile: false`, but `{names[0]}` is written, which turns compilation on again",
-        "remove " + " and ".join(names),
-        related,
-        Fix("remove " + " and ".join(names), edits) if all(fixes) else None,
-    )
-
-
-@rule(
-    "ZC815",
-    "checkpointing-two-names",
-    Severity.ERROR,
-    bad=_recipe("gradient_checkpointing: true\nactivation_checkpointing: false\n"),
-    good=_recipe("activation_checkpointing: true\n"),
-    proof=shows("arguments", {"args.activation_checkpointing": (False, True)}),
-    fixable=True,
-    references=("transformers/training_args.py@5.23.0",),
-)
-def checkpointing_two_names(run: Run) -> Iterator[Finding]:
-    """Activation checkpointing switched on under one of its names and off under the other.
-
-    `gradient_checkpointing` is the old name of `activation_checkpointing`. When both are written the new one counts
-    and the old one is dropped, so memory is not what the old line promises.
-
-    What happens: `gradient_checkpointing` takes the value of `activation_checkpointing`; nothing is said.
-
-    Fix: keeps the new name alone and switches it on, which needs less memory and more time; a choice, so it is unsafe.
-
-    When to ignore: never for long; the old name goes away in transformers 6.
-    """
-    old, new = value(run, "gradient_checkpointing"), value(run, "activation_checkpointing")
-    if reader(run) is None or not isinstance(old, bool) or not isinstance(new, bool) or old is new:
-        return
-    location, related = written(run, "gradient_checkpointing", "activation_checkpointing")
-    fixes = [drop_argument(run, "gradient_checkpointing", "")]
-    fixes += [] if new else [set_argument(run, "activation_checkpointing", "true", "")]
-    edits = tuple(edit for fix in fixes if fix is not None for edit in fix.edits)
-    yield Finding(
-        location,
-        f"`gradient_checkpointing: {_yaml(old)}` is not used: `activation_checkpointing: {_yaml(new)}` is the same "
-        "setting under its new name, and it counts",
-        "keep one of the two",
-        related,
-        Fix("switch it on under the new name alone", edits, safe=False) if all(fixes) else None,
-    )
-
-
-def _yaml(value: Any) -> str:
-    return str(value).lower()
-
-
-@rule(
-    "ZC816",
-    "checkpointing-options-unused",
-    Severity.WARNING,
-    bad=_recipe("gradient_checkpointing_kwargs: {use_reentrant: false}\n"),
-    good=_recipe("gradient_checkpointing: true\ngradient_checkpointing_kwargs: {use_reentrant: false}\n"),
-    proof=shows("arguments", {"args.activation_checkpointing": (False, True)}),
-    consumers={"transformers"},
-    fixable=True,
-    references=("transformers/training_args.py@5.23.0",),
-)
-def checkpointing_options_unused(run: Run) -> Iterator[Finding]:
-    """Options of activation checkpointing without the switch that turns it on.
-
-    The options look as if checkpointing were on. It is off by default in TrainingArguments, so every activation is
-    kept and the first long batch may not fit. (TRL's trainers switch it on by themselves.)
-
-    What happens: `gradient_checkpointing` stays false and the options are not used; nothing is said.
-
-    Fix: writes `gradient_checkpointing: true`. It trades time for memory, so it is unsafe.
-
-    When to ignore: the script calls `model.gradient_checkpointing_enable()` itself.
-    """
-    if reader(run) != "transformers":
-        return
-    names = [name for name in ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs") if value(run, name)]
-    switches = ("gradient_checkpointing", "activation_checkpointing")
-    if not names or any(given(run, name) is not None for name in switches):
-        return
-    location, related = written(run, names[0])
-    yield Finding(
-        location,
-        f"`{names[0]}` has no effect: checkpointing is off unless `{names[0].removesuffix('_kwargs')}` is true",
-        f"write `{names[0].removesuffix('_kwargs')}: true`, or remove this",
-        related,
-        set_argument(run, names[0].removesuffix("_kwargs"), "true", "switch checkpointing on", after=names[0]),
-    )
-
-
 RULES = (
     workers_needed,
     argument_word_unknown,
     argument_out_of_range,
     accelerator_config_key_unknown,
-    compiled_all_the_same,
-    checkpointing_two_names,
-    checkpointing_options_unused,
 )

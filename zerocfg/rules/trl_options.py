@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Severity, rule
+from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.arguments import (
     drop_argument,
     given,
     methods,
     number,
+    reader,
     set_argument,
     value,
     word,
     written,
 )
+from zerocfg.rules.effects import edited, recipe_data
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.rules.trl_recipe import DPO_LOSSES, trl_example
 from zerocfg.rules.versions import only_from
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
+from zerocfg.source.edit import replace_value
 
 
 @rule(
@@ -220,7 +224,8 @@ def packing_without_length(run: Run) -> Iterator[Finding]:
     bad=trl_example("dpo", "padding_free: true\nbeta: 0.1\n"),
     good=trl_example("dpo", "padding_free: false\nbeta: 0.1\n"),
     proof=shows(
-        "arguments", {"log": ("`padding_free=True` is temporarily unavailable", "^(?!.*is temporarily unavailable)")}
+        "arguments",
+        {"log": ("`padding_free=True` is temporarily unavailable", r"(?s)\A(?!.*is temporarily unavailable)")},
     ),
     fixable=True,
     references=("trl/trainer/dpo_trainer.py@1.16.0",),
@@ -252,7 +257,89 @@ def padding_free_unavailable(run: Run) -> Iterator[Finding]:
     )
 
 
+_LORA = (
+    "lora_r lora_alpha lora_dropout lora_target_modules lora_target_parameters lora_modules_to_save use_rslora "
+    "use_dora".split()
+)
+
+
+@rule(
+    "ZC851",
+    "lora-without-peft",
+    Severity.ERROR,
+    bad=trl_example("sft", "packing: true\nlora_r: 16\nlora_alpha: 32\n"),
+    good=trl_example("sft", "packing: true\nuse_peft: true\nlora_r: 16\nlora_alpha: 32\n"),
+    proof=shows("arguments", {"args.use_peft": (False, True)}),
+    fixable=True,
+    references=("trl/trainer/model_config.py@1.16.0", "trl/trainer/utils.py@1.16.0"),
+)
+def lora_without_peft(run: Run) -> Iterator[Finding]:
+    """LoRA's numbers are written, and `use_peft` is not: the whole model is trained.
+
+    Full fine-tuning takes many times the memory of LoRA, and where it fits the result is a whole new model instead of a
+    small adapter. The lines with `lora_` look as if they had taken care of it.
+
+    What happens: `use_peft` is false where nobody writes it, and TRL's `get_peft_config` returns nothing then. Nothing
+    is said.
+
+    Fix: writes `use_peft: true`. What is trained changes, so it is unsafe.
+
+    When to ignore: the script builds its LoRA config without asking `use_peft`.
+    """
+    if reader(run) != "trl" or given(run, "use_peft") is not None:
+        return
+    names = [name for name in _LORA if value(run, name) not in (None, False)]
+    if not names:
+        return
+    location, related = written(run, *names)
+    yield Finding(
+        location,
+        f"`{names[0]}` has no effect: `use_peft` is not written, so TRL trains the whole model",
+        "write `use_peft: true`, or remove the LoRA settings",
+        related,
+        set_argument(run, "use_peft", "true", "train with LoRA"),
+    )
+
+
+@rule(
+    "ZC852",
+    "recipe-env-not-mapping",
+    Severity.ERROR,
+    bad=trl_example("sft", "packing: true\nenv: [WANDB_PROJECT=sft]\n"),
+    good=trl_example("sft", "packing: true\nenv: {WANDB_PROJECT: sft}\n"),
+    proof=crashes("arguments", "`env` field should be a dict in the YAML file"),
+    fixable=True,
+    references=("trl/scripts/utils.py@1.16.0",),
+)
+def recipe_env_not_mapping(run: Run) -> Iterator[Finding]:
+    """`env` of a TRL recipe is written as a list or a text, as in a compose file.
+
+    TrlParser puts the entries into the environment before anything else, and takes a mapping only.
+
+    What happens: `ValueError: env field should be a dict in the YAML file.`
+
+    Fix: writes the same variables as a mapping.
+    """
+    data = recipe_data(run)
+    held = data.get("env")
+    if reader(run) != "trl" or "env" not in data or isinstance(held, dict) or run.recipe is None:
+        return
+    pairs = [str(item).partition("=") for item in held] if isinstance(held, list) else []
+    plain = bool(pairs) and all(_VARIABLE.fullmatch("".join(pair)) for pair in pairs)
+    text = "{" + ", ".join(f'{name}: "{held}"' for name, _, held in pairs) + "}"
+    yield Finding(
+        Location(run.recipe, ("env",), "value"),
+        "`env` must be a mapping of names to values; TrlParser stops at it",
+        "write NAME: value",
+        fix=edited(replace_value, run.recipe, ("env",), text, why="write a mapping") if plain else None,
+    )
+
+
+_VARIABLE = re.compile(r"[A-Za-z_]\w*=[\w./:-]*", re.ASCII)
+
 RULES = (
+    lora_without_peft,
+    recipe_env_not_mapping,
     loss_option_missing,
     loss_weights_length,
     reference_precomputed_and_moving,
