@@ -5,26 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import isfinite
 
+from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.batch import lacks_accumulation
 from zerocfg.rules.effects import (
     TRAINERS,
+    anchor,
     deepspeed_data,
     edited,
     effective,
+    failures,
     present,
     section,
     stage_of,
+    words,
 )
 from zerocfg.rules.hyperparameters import number
 from zerocfg.rules.proof import crashes
-from zerocfg.run.engine import STEPS, truth
-from zerocfg.run.model import UNKNOWN, Run, SourceFile
-from zerocfg.source.edit import delete_entry, replace_value
+from zerocfg.run.arguments import arguments_of
+from zerocfg.run.engine import STEPS, TRAIN, truth
+from zerocfg.run.model import UNKNOWN, Origin, Run, SourceFile
+from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path, Scalar
 
 _READERS = (*TRAINERS, "accelerate")
 _DS = '{"train_micro_batch_size_per_gpu": 1, %s"zero_optimization": {"stage": %s}}\n'
 _AUTO = '{"train_micro_batch_size_per_gpu": "auto", %s"gradient_clipping": "auto", "zero_optimization": {"stage": 2}}\n'
+_BARE = '{"train_micro_batch_size_per_gpu": "auto", %s"zero_optimization": {"stage": 2}}\n'
 _STEPS = '"gradient_accumulation_steps": %s, '
 _RECIPE = "output_dir: out\nmax_steps: 4\ndeepspeed: ds.json\n"
 _YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
@@ -36,6 +43,70 @@ def _own(more: str, stage: str = "2") -> Example:
 
 def _trained(more: str, recipe: str = "per_device_train_batch_size: 1\n") -> Example:
     return Example({"ds.json": _AUTO % more, "recipe.yaml": _RECIPE + recipe}, consumer="transformers")
+
+
+@rule(
+    "ZC206",
+    "accumulation-absent",
+    Severity.ERROR,
+    bad=Example(
+        {
+            "recipe.yaml": _RECIPE + "per_device_train_batch_size: 1\ngradient_accumulation_steps: 4\n",
+            "ds.json": _BARE % '"train_batch_size": "auto", ',
+        },
+        consumer="transformers",
+    ),
+    good=Example(
+        {
+            "recipe.yaml": _RECIPE + "per_device_train_batch_size: 1\ngradient_accumulation_steps: 4\n",
+            "ds.json": _BARE % '"train_batch_size": "auto", "gradient_accumulation_steps": "auto", ',
+        },
+        consumer="transformers",
+    ),
+    proof=crashes("parse", "Check batch related parameters"),
+    consumers=TRAINERS,
+    fixable=True,
+    references=("accelerate/utils/dataclasses.py@1.15.0", "transformers/integrations/deepspeed.py@5.23.0"),
+)
+def accumulation_absent(run: Run) -> Iterator[Finding]:
+    """The Trainer accumulates gradients but the DeepSpeed config does not mention it.
+
+    A key that is not there cannot be wrong, one would think; but accelerate puts one in, and the message that follows
+    names numbers that nobody wrote.
+
+    What happens: the Trainer fills train_batch_size with processes * micro batch * accumulation, while accelerate
+    adds an accumulation of 1 to a file without the key; DeepSpeed then refuses the product: `Check batch related
+    parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size 32 != 8 * 1 *
+    1`.
+
+    Fix: adds `"gradient_accumulation_steps": "auto"`, which the Trainer fills with its own number.
+    """
+    if not lacks_accumulation(run) or run.deepspeed is None:
+        return
+    steps = _trainer_value(run, STEPS)
+    if steps is None or steps[0] == 1:
+        return
+    if deepspeed_data(run).get(TRAIN) != "auto" and not any(True for _ in failures(run, "ZC203")):
+        return
+    value, place = steps
+    location, related = anchor(run, [place])
+    yield Finding(
+        Location(run.deepspeed),
+        f"{run.deepspeed.name} has no `{STEPS}` and counts as 1, but the Trainer's is {show(value)} "
+        f"({words(place)}); "
+        "DeepSpeed refuses the batch sizes that come of it",
+        f'add `"{STEPS}": "auto"` to {run.deepspeed.name}',
+        [location, *related],
+        edited(insert_entry, run.deepspeed, (), STEPS, '"auto"', why="let the Trainer fill it in"),
+    )
+
+
+def _trainer_value(run: Run, name: str) -> tuple[object, Origin] | None:
+    """A number that the recipe or the command line gives to the Trainer."""
+    setting = arguments_of(run).values.get(name)
+    if setting is None or not isinstance(setting.value, (int, float)):
+        return None
+    return setting.value, setting.origin
 
 
 @rule(
@@ -307,6 +378,7 @@ def steps_per_print_zero(run: Run) -> Iterator[Finding]:
 
 
 RULES = (
+    accumulation_absent,
     accumulation_null,
     count_with_a_dot,
     unmanaged_accumulation_with_accelerate,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from math import prod
 
-from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import (
     TRAINERS,
     anchor,
     deepspeed_data,
+    edited,
     failures,
     replace_at,
     words,
@@ -18,6 +19,7 @@ from zerocfg.rules.effects import (
 from zerocfg.rules.proof import crashes
 from zerocfg.run.engine import MICRO, TRAIN
 from zerocfg.run.model import Origin, Run
+from zerocfg.source.edit import delete_entry, insert_entry
 
 _LINE = re.compile(r"- ds (?P<name>\S+)=(?P<written>.*) vs hf (?P<argument>.*?)=(?P<value>.*)")
 _STEPS = "gradient_accumulation_steps"
@@ -33,6 +35,8 @@ _YAML = (
 _AS_WRITTEN = {"True": "true", "False": "false", "None": "null"}
 _SIZES = '{"train_batch_size": %s, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1}\n'
 _DS = '{"train_micro_batch_size_per_gpu": "auto", %s"zero_optimization": {"stage": 2}}\n'
+_NO_BATCH = '{%s"gradient_accumulation_steps": "auto", "zero_optimization": {"stage": 2}}\n'
+_FILE = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
 _TRAINER = {"recipe.yaml": _RECIPE + "deepspeed: ds.json\n"}
 
 
@@ -89,12 +93,15 @@ def disagreement(
 def accumulation_disagrees(run: Run) -> Iterator[Finding]:
     """Gradient accumulation differs between the DeepSpeed side and the training arguments.
 
-    What happens: neither value wins. `train()` stops, after the model was loaded and the data prepared, with
-    `ValueError: Please correct the following DeepSpeed config values that mismatch TrainingArguments values: - ds
-    gradient_accumulation_steps=4 vs hf gradient_accumulation_steps=1`. A DeepSpeed file that lacks the key counts
-    as 1 when the accelerate config names it.
+    The number stands in two files that are edited at different times, and the difference is noticed late: the queue,
+    the download and the model's load are paid for first.
 
-    Write "auto" on the DeepSpeed side and keep the number in the training arguments.
+    What happens: neither value wins. `train()` stops with `ValueError: Please correct the following DeepSpeed config
+    values that mismatch TrainingArguments values: - ds gradient_accumulation_steps=4 vs hf
+    gradient_accumulation_steps=1`. A DeepSpeed file that lacks the key counts as 1 when the accelerate config names it.
+
+    Fix: writes "auto" on the DeepSpeed side, so that the training arguments decide (unsafe: the other number may be the
+    one that is meant). A key that is absent is added as "auto".
     """
     for name, written, argument, value, *places in mismatches(run):
         if name != _STEPS:
@@ -108,6 +115,7 @@ def accumulation_disagrees(run: Run) -> Iterator[Finding]:
                 f"({words(places[1])}); train() stops at the difference"
             )
             finding.help = f'add `"{_STEPS}": "auto"` to {run.deepspeed.name}'
+            finding.fix = edited(insert_entry, run.deepspeed, (), _STEPS, '"auto"', why="let the Trainer fill it in")
         yield finding
 
 
@@ -130,14 +138,25 @@ def accumulation_disagrees(run: Run) -> Iterator[Finding]:
 def disagrees_with_trainer(run: Run) -> Iterator[Finding]:
     """A number of the DeepSpeed config differs from the training argument of the same meaning.
 
+    Two sources for one number are a trap that springs late: nothing is compared before the model was loaded and the
+    data prepared, and one of the two is often a default that nobody wrote.
+
     What happens: the Trainer compares batch sizes, clipping, learning rate, betas, epsilon, weight decay and the
-    scheduler's steps, and stops in `train()` with `Please correct the following DeepSpeed config values that
-    mismatch TrainingArguments values`, after the model was loaded. An argument that nobody wrote counts with its
-    default: `"gradient_clipping": 0.5` differs from `max_grad_norm`, which is 1.0.
+    scheduler's steps, and stops in `train()` with `Please correct the following DeepSpeed config values that mismatch
+    TrainingArguments values`. `"gradient_clipping": 0.5` differs from `max_grad_norm`, which is 1.0 by default.
+
+    Fix: writes "auto" into the DeepSpeed config, so that the training argument decides (unsafe: the number of the
+    DeepSpeed config may be the one that is meant).
     """
     for name, written, argument, value, *places in mismatches(run):
         if name not in _OWN_BATCH:
             yield disagreement(run, name, written, argument, value, (places[0], places[1]))
+
+
+def lacks_accumulation(run: Run) -> bool:
+    """Whether accelerate puts an accumulation of 1 into the Trainer's DeepSpeed config."""
+    data = deepspeed_data(run)
+    return run.consumer in TRAINERS and run.deepspeed_route == "trainer" and bool(data) and _STEPS not in data
 
 
 def _batch_help(run: Run) -> str:
@@ -165,16 +184,24 @@ def _batch_help(run: Run) -> str:
         consumer="deepspeed",
     ),
     proof=crashes("parse", "Check batch related parameters", ranks=2),
+    fixable=True,
+    references=("deepspeed/runtime/config.py@0.19.8", "deepspeedai/DeepSpeed#6914"),
 )
 def batch_product(run: Run) -> Iterator[Finding]:
     """The three batch sizes do not fit the number of processes.
 
+    Three numbers that have to agree with a fourth, which stands in another place, break whenever the job moves to
+    another machine.
+
     What happens: DeepSpeed checks train_batch_size = micro batch * accumulation * processes and stops with
     `AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu *
-    gradient_acc_step * world_size`. Such a file works on one number of GPUs only.
+    gradient_acc_step * world_size`. Of two sizes it works out the third by whole division, and checks the same product.
+
+    Fix: removes train_batch_size where the other two are numbers: it follows from them (unsafe: it may be the one that
+    is meant).
     """
     for failure in failures(run, "ZC203"):
-        if _accumulation_absent(run):
+        if lacks_accumulation(run):
             continue  # ZC206 knows the reason
         location, related = anchor(run, failure.places)
         sizes = failure.message.rpartition("world_size ")[2]
@@ -183,25 +210,42 @@ def batch_product(run: Run) -> Iterator[Finding]:
             f"train_batch_size is not micro batch * accumulation * processes: {sizes}; DeepSpeed stops at it",
             _batch_help(run),
             related,
+            _without_total(run),
         )
     if not any(True for _ in failures(run, "ZC201", "ZC203", "ZC204")):
         yield from _never_fits(run)
 
 
+def _without_total(run: Run) -> Fix | None:
+    """train_batch_size left out, where the other two are numbers and nobody compares it."""
+    data = deepspeed_data(run)
+    if run.consumer in TRAINERS or not all(_whole(data.get(name)) for name in (TRAIN, MICRO, _STEPS)):
+        return None
+    return edited(delete_entry, run.deepspeed, (TRAIN,), why="it follows from the other two", safe=False)
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
 def _never_fits(run: Run) -> Iterator[Finding]:
     """Sizes that fit no number of processes at all."""
     data = deepspeed_data(run)
-    sizes = [data.get(name) for name in (TRAIN, MICRO, _STEPS)]
-    if run.deepspeed is None or "sequence_parallel_size" in data:
+    if run.deepspeed is None or "sequence_parallel_size" in data or not _whole(data.get(TRAIN)):
         return
-    whole = [size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size > 0]
-    if len(whole) == 3 and whole[0] % (whole[1] * whole[2]):
+    others = [name for name in (MICRO, _STEPS) if data.get(name) is not None]
+    if not others or not all(_whole(data[name]) for name in others):
+        return
+    total, product = data[TRAIN], prod(data[name] for name in others)
+    if total % product and (total > product or others != [MICRO]):  # else ZC204 says it
         yield Finding(
             Location(run.deepspeed, (TRAIN,)),
-            f"train_batch_size {whole[0]} is no multiple of micro batch * accumulation, {whole[1]} * {whole[2]}: "
+            f"train_batch_size {total} is no multiple of {' * '.join(others)}, "
+            f"{' * '.join(str(data[name]) for name in others)}: "
             "DeepSpeed stops at it, whatever the number of processes",
             _batch_help(run),
-            [Location(run.deepspeed, (name,)) for name in (MICRO, _STEPS)],
+            [Location(run.deepspeed, (name,)) for name in others],
+            _without_total(run),
         )
 
 
@@ -212,16 +256,23 @@ def _never_fits(run: Run) -> Iterator[Finding]:
     bad=Example({"ds.json": '{"train_batch_size": 2, "train_micro_batch_size_per_gpu": 4}\n'}, consumer="deepspeed"),
     good=Example({"ds.json": '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 4}\n'}, consumer="deepspeed"),
     proof=crashes("parse", "Gradient accumulation steps: 0 has to be greater than 0"),
+    fixable=True,
+    references=("deepspeed/runtime/config.py@0.19.8",),
 )
 def batch_zero(run: Run) -> Iterator[Finding]:
     """A batch size is 0, or becomes 0 when DeepSpeed divides.
 
+    The 0 is nowhere in the file: it appears when a config for few GPUs meets many, and the message names a key that
+    nobody wrote.
+
     What happens: DeepSpeed fills the missing one of the three sizes by whole division; a train_batch_size below
     micro batch * processes leaves 0: `AssertionError: Gradient accumulation steps: 0 has to be greater than 0`.
+
+    Fix: removes a train_batch_size that is smaller than one micro batch (unsafe: the micro batch may be what is wrong).
     """
     for failure in failures(run, "ZC204"):
         location, related = anchor(run, failure.places)
-        yield Finding(location, f"{failure.message}; DeepSpeed stops at it", _batch_help(run), related)
+        yield Finding(location, f"{failure.message}; DeepSpeed stops at it", _batch_help(run), related, _smaller(run))
     data = deepspeed_data(run)
     total, micro = data.get("train_batch_size"), data.get("train_micro_batch_size_per_gpu")
     if any(True for _ in failures(run, "ZC204", "ZC201", "ZC203")) or run.deepspeed is None:
@@ -239,29 +290,51 @@ def batch_zero(run: Run) -> Iterator[Finding]:
             "works out is "
             "0, at which it stops, whatever the number of processes",
             _batch_help(run),
-            [Location(run.deepspeed, ("train_micro_batch_size_per_gpu",), label="the micro batch")],
+            [Location(run.deepspeed, (MICRO,), label="the micro batch")],
+            _smaller(run),
         )
+
+
+def _smaller(run: Run) -> Fix | None:
+    """train_batch_size left out where it is less than one micro batch."""
+    data = deepspeed_data(run)
+    total, micro = data.get(TRAIN), data.get(MICRO)
+    if run.consumer in TRAINERS or not isinstance(total, int) or not isinstance(micro, int) or not 0 <= total < micro:
+        return None
+    return edited(delete_entry, run.deepspeed, (TRAIN,), why="let it follow from the micro batch", safe=False)
 
 
 @rule(
     "ZC205",
     "batch-missing",
     Severity.ERROR,
-    bad=Example(
-        {"ds.json": '{"gradient_accumulation_steps": 2, "zero_optimization": {"stage": 2}}\n'},
-        consumer="deepspeed",
+    bad=(
+        Example({**_TRAINER, "ds.json": _NO_BATCH % ""}, consumer="transformers"),
+        Example({"accelerate.yaml": _FILE, "ds.json": _NO_BATCH % ""}, consumer="accelerate"),
     ),
-    good=Example(
-        {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2}\n'},
-        consumer="deepspeed",
+    good=(
+        Example(
+            {**_TRAINER, "ds.json": _NO_BATCH % '"train_micro_batch_size_per_gpu": "auto", '}, consumer="transformers"
+        ),
+        Example(
+            {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2}\n'},
+            consumer="deepspeed",
+        ),
     ),
     proof=crashes("parse", "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided"),
+    fixable=True,
+    references=("deepspeed/runtime/config.py@0.19.8",),
 )
 def batch_missing(run: Run) -> Iterator[Finding]:
     """The DeepSpeed config names neither train_batch_size nor train_micro_batch_size_per_gpu.
 
+    The batch size is in the training arguments, so the DeepSpeed config seems complete without; it is not, and the job
+    ends when the engine is built.
+
     What happens: `AssertionError: Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided`,
     also under the Trainer and accelerate, which fill in an "auto" but add no key.
+
+    Fix: adds `"train_micro_batch_size_per_gpu": "auto"` where the Trainer or accelerate fill it.
     """
     if run.consumer is None and run.deepspeed is not None:
         keys = deepspeed_data(run)
@@ -281,68 +354,8 @@ def batch_missing(run: Run) -> Iterator[Finding]:
             "neither train_batch_size nor train_micro_batch_size_per_gpu is there; DeepSpeed stops",
             f"add `train_micro_batch_size_per_gpu`: {value}",
             related,
+            edited(insert_entry, run.deepspeed, (), MICRO, '"auto"', why="let the caller fill it in") if auto else None,
         )
-
-
-def _accumulation_absent(run: Run) -> bool:
-    data = deepspeed_data(run)
-    return run.consumer in TRAINERS and run.deepspeed_route == "trainer" and bool(data) and _STEPS not in data
-
-
-@rule(
-    "ZC206",
-    "accumulation-absent",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "recipe.yaml": _RECIPE + "deepspeed: ds.json\ngradient_accumulation_steps: 4\n",
-            "ds.json": _DS % '"train_batch_size": "auto", ',
-        },
-        consumer="transformers",
-    ),
-    good=Example(
-        {
-            "recipe.yaml": _RECIPE + "deepspeed: ds.json\ngradient_accumulation_steps: 4\n",
-            "ds.json": _DS % '"train_batch_size": "auto", "gradient_accumulation_steps": "auto", ',
-        },
-        consumer="transformers",
-    ),
-    proof=crashes("parse", "Check batch related parameters"),
-    consumers=TRAINERS,
-)
-def accumulation_absent(run: Run) -> Iterator[Finding]:
-    """The Trainer accumulates gradients but the DeepSpeed config does not mention it.
-
-    What happens: the Trainer fills train_batch_size with processes * micro batch * accumulation, while accelerate
-    adds an accumulation of 1 to a file without the key; DeepSpeed then refuses the product: `Check batch related
-    parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size 32 != 8 * 1 *
-    1`.
-    """
-    if not _accumulation_absent(run) or run.deepspeed is None:
-        return
-    steps = _trainer_value(run, _STEPS)
-    if deepspeed_data(run).get("train_batch_size") != "auto" or steps is None or steps[0] == 1:
-        return
-    value, place = steps
-    location, related = anchor(run, [place])
-    yield Finding(
-        Location(run.deepspeed),
-        f"{run.deepspeed.name} has no `{_STEPS}` and counts as 1, but the Trainer's is {show(value)} "
-        f"({words(place)}); "
-        "DeepSpeed refuses the batch sizes that come of it",
-        f'add `"{_STEPS}": "auto"` to {run.deepspeed.name}',
-        [location, *related],
-    )
-
-
-def _trainer_value(run: Run, name: str) -> tuple[object, Origin] | None:
-    """A number that the recipe or the command line gives to the Trainer."""
-    from zerocfg.run.arguments import arguments_of
-
-    setting = arguments_of(run).values.get(name)
-    if setting is None or not isinstance(setting.value, (int, float)):
-        return None
-    return setting.value, setting.origin
 
 
 RULES = (
@@ -351,5 +364,4 @@ RULES = (
     batch_product,
     batch_zero,
     batch_missing,
-    accumulation_absent,
 )

@@ -101,15 +101,15 @@ def clipping_negative(run: Run) -> Iterator[Finding]:
     setting = run.effective.get(_CLIP)
     if setting is None or not number(setting.value) or setting.value >= 0 or setting.origin.file is None:
         return
+    if setting.origin.file is run.accelerate:
+        return  # there 0 counts as not set, and a negative number is the only way to say it
     location, related = anchor(run, [setting.origin])
-    # accelerate takes a 0 in its own config for "not set"
-    here = setting.origin.file in (run.deepspeed, run.recipe)
     yield Finding(
         location,
         f"a clipping of {show(setting.value)} counts as no clipping",
         "write 0 where no clipping is meant",
         related,
-        replace_at(setting.origin, "0.0", "write 0, no clipping") if here else None,
+        replace_at(setting.origin, "0.0", "write 0, no clipping"),
     )
 
 

@@ -100,8 +100,7 @@ class DeepSpeedConfig(Section):
     )
     gradient_clipping: float | Literal["auto"] | None = key(
         "auto",
-        "Largest gradient norm. 0 does not switch clipping off: the key is then left out and DeepSpeed clips at 1.0.",
-        ge=0,
+        "Largest gradient norm; below 0: no clipping. 0 counts as not set, and DeepSpeed clips at 1.0 then.",
         unit="norm",
         reads="float",
         auto={"accelerate": "1.0", "transformers": "max_grad_norm", "trl": "max_grad_norm"},
