@@ -9,6 +9,7 @@ from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, edited, recipe_data
 from zerocfg.rules.fsdp import (
+    RECIPE,
     WRAPPED,
     argument_key,
     argument_version,
@@ -291,6 +292,10 @@ def _by_trainer(run: Run) -> tuple[bool, Location | None]:
         launched(
             WRAPPED % 2 + "  fsdp_activation_checkpointing: true\n  fsdp_state_dict_type: FULL_STATE_DICT\n",
             "gradient_checkpointing: true\n",
+        ),
+        Example(
+            {"recipe.yaml": RECIPE + "max_length: 64\nfsdp: true\nfsdp_config:\n  activation_checkpointing: true\n"},
+            consumer="trl",
         ),
     ),
     good=recipe_example("fsdp: true\nfsdp_config:\n  activation_checkpointing: true\n"),

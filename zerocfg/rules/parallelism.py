@@ -1,4 +1,4 @@
-"""ZC6xx: `parallelism_config` of the accelerate config."""
+"""ZC6xx: `parallelism_config` of the accelerate config, and Megatron."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import accelerate_data, accelerate_section, edited, effective
 from zerocfg.rules.fsdp import WRAPPED
-from zerocfg.rules.proof import crashes
+from zerocfg.rules.proof import cited, crashes
 from zerocfg.run.model import Run
-from zerocfg.source.edit import delete_entry, rename_key, replace_value
+from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value
 from zerocfg.source.node import Path
 
 SECTION = "parallelism_config"
@@ -290,10 +290,55 @@ def parallelism_with_fsdp1(run: Run) -> Iterator[Finding]:
     )
 
 
+_MEGATRON = "distributed_type: MEGATRON_LM\nnum_processes: 8\nmegatron_lm_config:\n  megatron_lm_tp_degree: 2\n"
+
+
+@rule(
+    "ZC647",
+    "megatron-context-parallel-by-default",
+    Severity.WARNING,
+    bad=example(_MEGATRON),
+    good=example(_MEGATRON + "  megatron_lm_context_parallel_size: 1\n"),
+    proof=cited("accelerate/utils/dataclasses.py@1.15.0"),
+    fixable=True,
+    versions="accelerate>=1.15",
+)
+def megatron_context_parallel_by_default(run: Run) -> Iterator[Finding]:
+    """A `megatron_lm_config` without `megatron_lm_context_parallel_size`.
+
+    Half of the processes that look like data parallel ones then share sequences with the other half: a step sees half
+    the samples that the processes suggest, and a number of processes that the product of all degrees does not divide
+    stops the job.
+
+    What happens: the launcher exports the size only where it is written, and accelerate's plugin takes 2 where it is
+    not: `int(os.environ.get(prefix + "CONTEXT_PARALLEL_SIZE", 2))`. All other degrees default to 1.
+
+    Fix: 1 is written; that is a choice.
+
+    When to ignore: a context-parallel size of 2 is what you want; then write it.
+    """
+    key = "megatron_lm_context_parallel_size"
+    section = accelerate_section(run, "megatron_lm_config")
+    exported = run.effective.environment
+    if run.accelerate is None or "ACCELERATE_USE_MEGATRON_LM" not in exported or not section:
+        return
+    if key in section or "MEGATRON_LM_CONTEXT_PARALLEL_SIZE" in exported:
+        return
+    why = f"write {key}: 1"
+    yield Finding(
+        Location(run.accelerate, ("megatron_lm_config",), "key"),
+        "`megatron_lm_config` names no context-parallel size, and accelerate takes 2: pairs of processes share their "
+        "samples",
+        why,
+        fix=edited(insert_entry, run.accelerate, ("megatron_lm_config",), key, "1", why=why, safe=False),
+    )
+
+
 RULES = (
     parallel_sizes_and_processes,
     context_and_sequence_parallel,
     replicas_of_parts,
     nothing_to_shard_across,
     parallelism_with_fsdp1,
+    megatron_context_parallel_by_default,
 )
