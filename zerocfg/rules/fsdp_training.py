@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, edited, recipe_data
 from zerocfg.rules.fsdp import (
     RECIPE,
