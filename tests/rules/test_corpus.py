@@ -18,7 +18,7 @@ REVIEWED = {
     "ZC502": "three files with offload_param below stage 3",
     "ZC701": "a template for Slurm, whose launch lines are not in the corpus; on its own it does not launch",
     "ZC716": "a test file of accelerate",
-    "ZC722": "TRL's single_gpu.yaml says 8 processes under 'NO'; its command line gives --num_processes 1",
+    "ZC722": "TRL's single_gpu.yaml says 8 processes under 'NO', of which one is started",
     "ZC723": "a test file of accelerate with debug: true",
     "ZC726": "a test file of accelerate: four machines at 127.0.0.1",
     "ZC604": "a test file of accelerate with sections under distributed_type 'NO'",
