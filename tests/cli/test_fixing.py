@@ -11,6 +11,7 @@ import pytest
 from tests.cli.conftest import Outcome
 from zerocfg.cli import fixing
 from zerocfg.rules.fixing import fix_all
+from zerocfg.rules.registry import find
 
 Cli = Callable[..., Outcome]
 
@@ -82,3 +83,30 @@ def test_how_many_more_with_unsafe_fixes(zerocfg: Cli, tmp_path: Path) -> None:
     assert "1 fixable with --fix --unsafe-fixes." in safe.out
     unsafe = zerocfg("lint", "--select", "ZC102,ZC201", "--fix", "--unsafe-fixes")
     assert "All checks passed" in unsafe.out
+
+
+def test_a_fix_of_two_files_is_written_to_both_or_to_neither(
+    zerocfg: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = find("ZC456")
+    assert rule is not None
+    before = rule.bad[0].files
+    for name, text in before.items():
+        (tmp_path / name).write_text(text)
+    replace, calls = Path.replace, iter(range(99))
+
+    def fail(self: Path, target: Path) -> Path:
+        if next(calls) == 1:
+            raise OSError(28, "No space left on device", str(target))
+        return replace(self, target)
+
+    words = ("lint", "--select", "ZC456", "--consumer", "transformers", "--fix", "--unsafe-fixes")
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "replace", fail)
+        failed = zerocfg(*words)
+    assert failed.code == 2 and "No space left" in failed.err
+    assert {name: (tmp_path / name).read_text() for name in before} == before
+    assert zerocfg(*words).code == 0
+    changed = [name for name in before if (tmp_path / name).read_text() != before[name]]
+    assert len(changed) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(before)
