@@ -46,7 +46,7 @@ def schedule_of_trainer_with_zero(run: Run) -> Iterator[Finding]:
     Instead: `min_lr_rate`, a share of the learning rate, in place of `min_lr`.
     """
     asked = arguments_of(run).setting("lr_scheduler_type")
-    if asked.value not in _RATE_OF_OPTIMIZER or asked.origin.file is None:
+    if not isinstance(asked.value, str) or asked.value not in _RATE_OF_OPTIMIZER or asked.origin.file is None:
         return
     if effective(run, "engine") != "deepspeed" or not stage_of(run) or "scheduler" in deepspeed_data(run):
         return
