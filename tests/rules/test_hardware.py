@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from zerocfg.rules.api import Example
 from zerocfg.rules.zero import more_sharding_than_needed
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import HardwareSummary, ModelSummary, Run
+
+from .examples import lint_example
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,3 +53,47 @@ def test_without_hardware_nothing_is_said(tmp_path: Path) -> None:
     run = stage_3(tmp_path)
     run.hardware = None
     assert codes(run) == []
+
+
+def planned(folder: Path, zero: dict[str, Any], hardware: str, model: str, node: str = "") -> list[str]:
+    """Codes for a run of a spec."""
+    files = {
+        "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    consumer: deepspeed\n    script: train.py\n"
+        f"    deepspeed: ds.json\n    model: {model}\n    hardware: {hardware}\n",
+        "train.py": "import deepspeed\n",
+        "ds.json": json.dumps(
+            {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": zero}
+        ),
+    }
+    if node:
+        files["node.json"] = node
+    return [diagnostic.code for diagnostic in lint_example(Example(files), folder).diagnostics]
+
+
+SEVEN = "{parameters: 7000000000, hidden_size: 4096}"
+
+
+@pytest.mark.parametrize(
+    ("zero", "hardware", "model", "found"),
+    [
+        ({"stage": 0}, "8xA100-80GB", SEVEN, True),
+        ({"stage": 1}, "8xA100-80GB", SEVEN, False),
+        ({"stage": 0}, "8xA100-80GB", SEVEN.replace("}", ", trainable_parameters: 7000000}"), False),
+        ({"stage": 0}, "8xA100-80GB", "{hidden_size: 4096}", False),
+        ({"stage": 3, "offload_optimizer": {"device": "cpu"}}, "1xA100-40GB", SEVEN, False),
+        ({"stage": 3}, "1xA100-40GB", SEVEN, True),
+        ({"stage": 3, "offload_optimizer": {"device": "tape"}}, "1xA100-40GB", SEVEN, False),
+    ],
+)
+def test_states_and_memory(zero: dict[str, Any], hardware: str, model: str, found: bool, tmp_path: Path) -> None:
+    assert ("ZC922" in planned(tmp_path, zero, hardware, model)) is found
+
+
+@pytest.mark.parametrize(("ram", "found"), [(100, True), (200, False), (None, False)])
+def test_host_memory(ram: int | None, found: bool, tmp_path: Path) -> None:
+    """18 bytes for each of 7 billion parameters are 117 GiB."""
+    host = {} if ram is None else {"host": {"ram_gib": ram}}
+    card = {"name": "A100-80GB", "vendor": "nvidia", "memory_gib": 80}
+    node = json.dumps({"name": "node", "accelerators_per_node": 2, "accelerator": card, **host})
+    zero = {"stage": 2, "offload_optimizer": {"device": "cpu"}}
+    assert ("ZC923" in planned(tmp_path, zero, "node.json", SEVEN, node)) is found
