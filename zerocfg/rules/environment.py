@@ -175,7 +175,8 @@ def variable_replaced_by_launcher(run: Run) -> Iterator[Finding]:
         ours = name == "CUDA_VISIBLE_DEVICES" or name.startswith(("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_"))
         if used is None or not ours or used.value is UNKNOWN or not isinstance(given.value, str):
             continue
-        if str(used.value).lower() == given.value.lower():
+        words = {str(used.value).lower(), given.value.lower()}
+        if len(words) == 1 or words <= set(_TRUE):
             continue
         location, related = anchor(run, [given.origin, used.origin])
         by = f"{used.value} {_said(used)}"
