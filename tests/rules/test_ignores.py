@@ -36,6 +36,7 @@ def codes(found: Result) -> list[str]:
     [
         "  overlap_comm: true  # zerocfg: ignore[ZC103] our fork reads it\n",
         "  overlap_comm: true  #zerocfg:ignore[zc103]\n",
+        "  overlap_comm: true  # zerocfg: ignore[ZC103 ZC010]\n",
         "  overlap_comm: true  # zerocfg: ignore[key-accelerate-ignores]\n",
         "  overlap_comm: true  # fast # zerocfg: ignore[ZC103] # zerocfg: ignore[ZC010]\n",
         "  # zerocfg: ignore[ZC103]\n  overlap_comm: true\n",

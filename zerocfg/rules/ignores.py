@@ -31,7 +31,7 @@ _DIRECTIVE = re.compile(
 )
 _LEADING_CODES = re.compile(r"\s*ZC\d{3}(?:\s*,\s*ZC\d{3})*\b", re.IGNORECASE)
 _CLOSE = "put a ] behind the last code"
-_CODE = re.compile(r"[^\s,]+(?: +[^\s,]+)*")
+_CODE = re.compile(r"[^\s,]+")
 
 
 @dataclass(frozen=True, slots=True)
