@@ -78,11 +78,8 @@ def whole_gradients_in_fp32(run: Run) -> Iterator[Finding]:
     When to ignore: the gradients fit, and one reduction a step is worth more than the memory (stage 2 reduces after
     every micro batch).
     """
-    kinds = section(run, "data_types")
-    word = kinds.get("grad_accum_dtype")
-    if run.deepspeed is None or not isinstance(word, str) or word.lower() not in ("fp32", "float32", "float"):
-        return
-    if stage_of(run) != 1 or effective(run, "bf16.enabled") is not True or on_host(run, "offload_optimizer"):
+    word = section(run, "data_types").get("grad_accum_dtype")
+    if run.deepspeed is None or not _keeps_whole_gradients(run):
         return
     setting = run.effective.get("zero_optimization.stage")
     location, related = anchor(run, [setting.origin] if setting else [])
@@ -96,6 +93,14 @@ def whole_gradients_in_fp32(run: Run) -> Iterator[Finding]:
         [location, *related],
         fix=replaced(setting, "2", "shard the gradients"),
     )
+
+
+def _keeps_whole_gradients(run: Run) -> bool:
+    """Whether DeepSpeed takes its BF16_Optimizer, which has no buckets."""
+    word = section(run, "data_types").get("grad_accum_dtype")
+    if not isinstance(word, str) or word.lower() not in ("fp32", "float32", "float"):
+        return False
+    return stage_of(run) == 1 and effective(run, "bf16.enabled") is True and not on_host(run, "offload_optimizer")
 
 
 _ROOM = 3 * 2**30
@@ -138,7 +143,7 @@ def reduce_buckets_of_many_gib(run: Run) -> Iterator[Finding]:
     bucket = number_of(setting.value) if setting else None
     if setting is None or setting.origin.kind != "file" or not bucket or stage not in (1, 2, 3):
         return
-    if section(run, "zero_optimization").get("contiguous_gradients") is False:
+    if section(run, "zero_optimization").get("contiguous_gradients") is False or _keeps_whole_gradients(run):
         return
     parameters = run.model.parameters if run.model else None
     if parameters and bucket > parameters:

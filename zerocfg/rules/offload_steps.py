@@ -115,7 +115,7 @@ def cpu_adam_switched_off(run: Run) -> Iterator[Finding]:
     if run.deepspeed is None or data.get(key) is not False or "optimizer" in data or run.recipe is None:
         return
     name = recipe_data(run).get("optim")
-    if name not in ("adamw_torch", "adamw_torch_fused") or not on_host(run, "offload_optimizer"):
+    if name != "adamw_torch" or not on_host(run, "offload_optimizer"):
         return
     if stage_of(run) in (1, 2, 3) and effective(run, "engine") == "deepspeed":
         yield Finding(
