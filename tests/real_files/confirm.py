@@ -16,10 +16,11 @@ from typing import Any
 
 import yaml
 
+from tests.models.recording import RecordingDict
 from tests.parity.verdicts import real_accelerate
 from tests.proofs.claims import contradictions
 from tests.proofs.harness import HarnessError, Observation, observe
-from tests.real_files.oracle import accelerate_error, deepspeed_error
+from tests.real_files.oracle import accelerate_error, deepspeed_error, fill
 from zerocfg.rules.engine import Diagnostic
 from zerocfg.rules.proof import Proof, crashes
 from zerocfg.rules.registry import find
@@ -57,11 +58,20 @@ def proofs(code: str) -> list[Proof]:
     return [proof for proof in claimed if proof.status == "executed"]
 
 
-def refuted(diagnostic: Diagnostic, played: Played) -> list[str]:
-    """Empty when the real library shows what the finding says, else why nothing does."""
+@dataclass(frozen=True)
+class Verdict:
+    """``evidence``: what the real library did, in a line. ``reasons``: why nothing shows the finding; empty when
+    something does."""
+
+    evidence: str = ""
+    reasons: tuple[str, ...] = ()
+
+
+def confirmed(diagnostic: Diagnostic, played: Played) -> Verdict:
+    """Whether the real library shows what the finding says."""
     error = loader_error(diagnostic)
     if error is not None and names(diagnostic, error):
-        return []
+        return Verdict(relevant(diagnostic, error))
     check = CHECKS.get(diagnostic.code)
     if check is not None:
         return check(diagnostic, played)
@@ -69,10 +79,19 @@ def refuted(diagnostic: Diagnostic, played: Played) -> list[str]:
     for proof in proofs(diagnostic.code):
         seen = played.observation(proof)
         wrong = [seen] if isinstance(seen, str) else contradictions(proof, seen, good=False)
-        if not wrong:
-            return []
+        if not wrong and not isinstance(seen, str):
+            values = ", ".join(f"{name}: {seen.value(name)}" for name in proof.shows if name != "log")
+            return Verdict(str(seen.error) if proof.raises else f"after {proof.phase}: {values}")
         reasons += wrong
-    return reasons or ["the rule has no executed proof"]
+    return Verdict(reasons=tuple(reasons or ["the rule has no executed proof"]))
+
+
+def relevant(diagnostic: Diagnostic, error: str) -> str:
+    """The lines of a library's error that speak of the finding's key: the first and what pydantic says below it."""
+    lines = [line.strip() for line in error.splitlines()]
+    key = diagnostic.spot.path.split(".")[-1]
+    below = [index for index, line in enumerate(lines) if line == key]
+    return f"{lines[0]} {lines[below[0]]} {lines[below[0] + 1]}" if below and len(lines) > below[0] + 1 else lines[0]
 
 
 def loader_error(diagnostic: Diagnostic) -> str | None:
@@ -98,78 +117,105 @@ def names(diagnostic: Diagnostic, error: str) -> bool:
 # --- checks made for one rule -----------------------------------------------------------------------------------------
 
 
-def dead_in_accelerate(diagnostic: Diagnostic, played: Played) -> list[str]:
+def dead_in_accelerate(diagnostic: Diagnostic, played: Played) -> Verdict:
     """The same job is launched when the key has another name, which surely nobody knows."""
     text = diagnostic.spot.file.source.text
     section, _, key = diagnostic.spot.path.partition(".")
     tree: Any = yaml.safe_load(text)
     if not isinstance(tree, dict) or not isinstance(tree.get(section), dict) or key not in tree[section]:
-        return ["the key is not where the finding says"]
+        return Verdict(reasons=("the key is not where the finding says",))
     tree[section]["unread"] = tree[section].pop(key)
     before, after = real_accelerate(text), real_accelerate(yaml.safe_dump(tree, sort_keys=False))
     fields = "ACCELERATE_CONFIG_DS_FIELDS"  # the names of all keys, used to look for nine of them
     changed = [name for name in before.values if name != fields and before.values[name] != after.values.get(name)]
     if before.error or after.error:
-        return [f"is not launched: {before.error or after.error}"]
-    return [f"{name} changes with the key" for name in changed]
+        return Verdict(reasons=(f"is not launched: {before.error or after.error}",))
+    evidence = "accelerate launch exports the same variables when the key has a name that nobody knows"
+    return Verdict(evidence, tuple(f"{name} changes with the key" for name in changed))
 
 
-def parameters_stay(diagnostic: Diagnostic, played: Played) -> list[str]:
-    """Below stage 3 no parameter is partitioned, although the config asks to offload them."""
+def never_looked_at(diagnostic: Diagnostic, played: Played) -> Verdict:
+    """DeepSpeedConfig reads the file, its "auto" filled, without asking for the key."""
+    from deepspeed.runtime.config import DeepSpeedConfig
+
+    data: Any = diagnostic.spot.file.data()
+    fill(data)
+    data.pop("train_batch_size", None)
+    data["train_micro_batch_size_per_gpu"] = 1
+    data["gradient_accumulation_steps"] = 1
+    recorded = RecordingDict(data)
+    try:
+        DeepSpeedConfig(recorded)
+    except Exception as error:
+        return Verdict(reasons=(f"is not read: {error}",))
+    *parents, key = diagnostic.spot.path.split(".")
+    where = tuple(parents)
+    asked = key in recorded.seen.get(where, ()) or where in recorded.walked
+    return Verdict("DeepSpeedConfig never asks for the key", ("DeepSpeedConfig looks at the key",) if asked else ())
+
+
+def built(played: Played) -> Observation | Verdict:
     seen = played.observation(Proof("executed", "init"))
     if isinstance(seen, str):
-        return [seen]
-    if seen.error is not None:
-        return [str(seen.error)]
-    stage = seen.value("engine.stage")
-    return [] if stage in (0, 1, 2) else [f"the stage is {stage}"]
+        return Verdict(reasons=(seen,))
+    return seen if seen.error is None else Verdict(reasons=(str(seen.error),))
 
 
-def read_twice(diagnostic: Diagnostic, played: Played) -> list[str]:
-    """A reader of duplicate keys keeps the last value only."""
-    file = diagnostic.spot.file
-    lines = [line for line in file.source.text.splitlines() if line.split(":")[0].strip() == diagnostic.spot.path]
-    values = {line.split(":", 1)[1].strip() for line in lines}
-    return [] if len(lines) > 1 else [f"is written {len(lines)} times: {values}"]
+def parameters_stay(diagnostic: Diagnostic, played: Played) -> Verdict:
+    """Below stage 3 no parameter is partitioned, although the config asks to offload them."""
+    seen = built(played)
+    if isinstance(seen, Verdict):
+        return seen
+    stage, device = seen.value("engine.stage"), seen.value("engine.zero_config.offload_param.device")
+    evidence = f"the engine runs stage {stage} with offload_param.device {device}; parameters are not partitioned"
+    return Verdict(evidence, () if stage in (0, 1, 2) else (f"the stage is {stage}",))
 
 
-def word_is_false(diagnostic: Diagnostic, played: Played) -> list[str]:
+def schedule_of_json(diagnostic: Diagnostic, played: Played) -> Verdict:
+    """The engine steps the schedule, or runs the optimizer, that the DeepSpeed config names."""
+    seen = built(played)
+    if isinstance(seen, Verdict):
+        return seen
+    named = [str(seen.value(f"config.{part}.type")) for part in ("optimizer", "scheduler")]
+    runs = [str(seen.value(f"engine.{part}")) for part in ("optimizer", "scheduler")]
+    same = named[1] == runs[1] or named[0].lower() in runs[0].lower()
+    evidence = f"the engine runs the optimizer {runs[0]} and the schedule {runs[1]}"
+    return Verdict(evidence, () if same else (f"{evidence}, the file names {named}",))
+
+
+def read_twice(diagnostic: Diagnostic, played: Played) -> Verdict:
+    """A reader that takes duplicate keys keeps the last value only."""
+    text = diagnostic.spot.file.source.text
+    lines = [line for line in text.splitlines() if line.split(":")[0].strip() == diagnostic.spot.path]
+    values = [line.split(":", 1)[1].strip() for line in lines]
+    evidence = f"yaml.safe_load keeps {values[-1:]} of {values}"
+    return Verdict(evidence, () if len(lines) > 1 else (f"is written {len(lines)} times",))
+
+
+def word_is_false(diagnostic: Diagnostic, played: Played) -> Verdict:
     """yaml.safe_load reads the word as a truth value, where the Trainer's argument takes a word."""
     value: Any = yaml.safe_load(diagnostic.spot.file.source.text)
     for part in diagnostic.spot.path.split("."):
         value = value[part]
-    return [] if isinstance(value, bool) else [f"is read as {value!r}"]
+    return Verdict(f"yaml.safe_load gives {value!r}", () if isinstance(value, bool) else (f"is read as {value!r}",))
 
 
-def schedule_of_json(diagnostic: Diagnostic, played: Played) -> list[str]:
-    """The engine steps the schedule, or runs the optimizer, that the DeepSpeed config names."""
-    seen = played.observation(Proof("executed", "init"))
-    if isinstance(seen, str):
-        return [seen]
-    if seen.error is not None:
-        return [str(seen.error)]
-    named = [str(seen.value(f"config.{part}.type")) for part in ("optimizer", "scheduler")]
-    runs = [str(seen.value(f"engine.{part}")) for part in ("optimizer", "scheduler")]
-    found = [f"the engine runs {runs}, the file names {named}"]
-    return [] if named[1] == runs[1] or named[0].lower() in runs[0].lower() else found
-
-
-def mismatch(diagnostic: Diagnostic, played: Played) -> list[str]:
+def mismatch(diagnostic: Diagnostic, played: Played) -> Verdict:
     """The Trainer names the key among those that differ."""
     seen = played.observation(crashes("init", ""))
     if isinstance(seen, str):
-        return [seen]
+        return Verdict(reasons=(seen,))
     text = "" if seen.error is None else seen.error.text
     lines = [line for line in text.splitlines() if line.startswith("- ds")]
     key = diagnostic.spot.path
-    return (
-        [] if any(f" {key}=" in line or key.endswith(line.split("=")[0][5:]) for line in lines) else [str(seen.error)]
-    )
+    named = [line for line in lines if f" {key}=" in line or key.endswith(line.split("=")[0][5:])]
+    return Verdict(f"ValueError at train(): {named[0]}") if named else Verdict(reasons=(str(seen.error),))
 
 
-CHECKS: dict[str, Callable[[Diagnostic, Played], list[str]]] = {
+CHECKS: dict[str, Callable[[Diagnostic, Played], Verdict]] = {
     "ZC003": read_twice,
     "ZC006": word_is_false,
+    "ZC102": never_looked_at,
     "ZC103": dead_in_accelerate,
     "ZC202": mismatch,
     "ZC211": schedule_of_json,
