@@ -272,35 +272,34 @@ def activation_checkpointing_not_configured(run: Run) -> Iterator[Finding]:
     )
 
 
+_LOGGED = '"log_level": "info", "comms_logger": {"enabled": true, "verbose": true}, '
+_GATHER = "comm op: all_gather_into_tensor"
+
+
 @rule(
     "ZC457",
     "key-without-effect",
     Severity.WARNING,
-    bad=Example(
-        {
-            "ds.json": _DS
-            % ('"disable_allgather": true, "log_level": "info", "comms_logger": {"enabled": true, "verbose": true}, ')
-        },
-        consumer="deepspeed",
+    bad=(
+        Example({"ds.json": _DS % ('"disable_allgather": true, ' + _LOGGED)}, consumer="deepspeed"),
+        Example(
+            {"ds.json": (_DS % _LOGGED).replace("}}", ', "allgather_partitions": false}}')},
+            consumer="deepspeed",
+            proof=shows(
+                "step",
+                {"engine.zero_config.allgather_partitions": (False, True), "log": (_GATHER, _GATHER)},
+                ranks=2,
+            ),
+        ),
     ),
-    good=Example(
-        {"ds.json": _DS % '"log_level": "info", "comms_logger": {"enabled": true, "verbose": true}, '},
-        consumer="deepspeed",
-    ),
-    proof=shows(
-        "step",
-        {
-            "engine.disable_allgather": (True, False),
-            "log": ("comm op: all_gather_into_tensor", "comm op: all_gather_into_tensor"),
-        },
-        ranks=2,
-    ),
+    good=Example({"ds.json": _DS % _LOGGED}, consumer="deepspeed"),
+    proof=shows("step", {"engine.disable_allgather": (True, False), "log": (_GATHER, _GATHER)}, ranks=2),
     fixable=True,
 )
 def key_without_effect(run: Run) -> Iterator[Finding]:
     """A key that DeepSpeed accepts and never looks at again.
 
-    `disable_allgather`, `pipeline.stages`, `pipeline.partition`, `pipeline.seed_layers` and
+    `disable_allgather`, `allgather_partitions`, `pipeline.stages`, `pipeline.partition`, `pipeline.seed_layers` and
     `zenflow.steps_per_epoch` are read, stored and used by nothing. What was meant has to be done in another way.
 
     What happens: nothing. With `disable_allgather: true` the parameters are gathered after each step as before.
@@ -309,6 +308,14 @@ def key_without_effect(run: Run) -> Iterator[Finding]:
 
     When to ignore: the file is also read by another program.
     """
+    partitions: Path = ("zero_optimization", "allgather_partitions")
+    if run.deepspeed is not None and section(run, "zero_optimization").get("allgather_partitions") is False:
+        yield Finding(
+            Location(run.deepspeed, partitions, "key"),
+            "`allgather_partitions: false` has no effect in DeepSpeed: parameters are gathered all the same",
+            "remove it",
+            fix=edited(delete_entry, run.deepspeed, partitions, why="remove the key"),
+        )
     for file, library, issue in issues(run, "inert"):
         if library != "DeepSpeed" or issue.value in (None, False, "auto") or not present(file, issue.path):
             continue
