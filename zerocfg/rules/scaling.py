@@ -1,4 +1,4 @@
-"""ZC315 to ZC319: the loss scale of fp16."""
+"""ZC315 to ZC319 and ZC331: the loss scale of fp16."""
 
 from __future__ import annotations
 
@@ -250,10 +250,46 @@ def fp16_setting_without_fp16(run: Run) -> Iterator[Finding]:
             )
 
 
+@rule(
+    "ZC331",
+    "loss-scale-never-falls",
+    Severity.ERROR,
+    bad=Example({"ds.json": _DS % (2, _FP16 % ', "initial_scale_power": 20, "hysteresis": 0')}, consumer="deepspeed"),
+    good=Example({"ds.json": _DS % (2, _FP16 % ', "initial_scale_power": 20, "hysteresis": 1')}, consumer="deepspeed"),
+    proof=shows("step", {"step.skipped": (2, 2), "step.loss_scale": (1048576, 262144.0)}),
+    fixable=True,
+)
+def loss_scale_never_falls(run: Run) -> Iterator[Finding]:
+    """`hysteresis` is 0 or negative, and the dynamic loss scale can no longer fall.
+
+    Hysteresis counts how many overflows it takes to halve the scale. DeepSpeed counts it down and halves when 1 is
+    reached; from 0 on it never is.
+
+    What happens: the first overflow skips its step, as it should, but the scale stays, and so does the overflow: every
+    further step is skipped, and the model no longer learns. The log says `but hysteresis is 0. Reducing hysteresis to
+    -1`.
+
+    Fix: removes the key; the default is 2.
+
+    When to ignore: never; 1 is the number for halving at once.
+    """
+    path = ("fp16", "hysteresis")
+    value = _number(_dynamic(run).get("hysteresis"))
+    if value is not None and value < 1:
+        yield about(
+            run,
+            path,
+            f"with `hysteresis` {value:g} the loss scale never falls: after an overflow every further step is skipped",
+            "write 1 or more",
+            fix=without(run, path, "use the default of 2"),
+        )
+
+
 RULES = (
     loss_scale_fixed,
     initial_loss_scale_too_high,
     loss_scaling_bound_not_positive,
     loss_scale_starts_at_minimum,
     fp16_setting_without_fp16,
+    loss_scale_never_falls,
 )
