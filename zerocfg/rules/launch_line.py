@@ -23,7 +23,7 @@ from zerocfg.rules.machines import option, place_of
 from zerocfg.rules.proof import ABSENT, crashes, shows
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.options import OPTIONS
-from zerocfg.source.edit import delete_entry, replace_value
+from zerocfg.source.edit import replace_value
 from zerocfg.source.launch import Option
 
 _YAML = "distributed_type: DEEPSPEED\nnum_processes: %s\ndeepspeed_config:\n  zero_stage: 2\n"
@@ -381,44 +381,6 @@ def processes_not_started(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC723",
-    "debug-left-on",
-    Severity.WARNING,
-    bad=(
-        Example({"accelerate.yaml": "debug: true\n" + _YAML % 2}),
-        Example({"accelerate.yaml": _YAML % 2, "train.sh": _LINE % ("--debug ", "")}),
-    ),
-    good=Example({"accelerate.yaml": _YAML % 2}),
-    proof=shows("launch", {"env.ACCELERATE_DEBUG_MODE": ("true", ABSENT)}),
-    fixable=True,
-    references=("accelerate/utils/operations.py@1.15.0", "accelerate/state.py@1.15.0"),
-)
-def debug_left_on(run: Run) -> Iterator[Finding]:
-    """accelerate's debug mode is on.
-
-    Each gather, reduce and broadcast is preceded by another collective that compares the shapes on all processes. It
-    finds a hang's cause, and slows every step down for as long as it stays on.
-
-    What happens: the launcher exports `ACCELERATE_DEBUG_MODE=true`.
-
-    Fix: removes the key or the option.
-
-    When to ignore: you are looking for a hang right now.
-    """
-    given = option_named(run, "debug")
-    if given is not None and started_by(run, "accelerate"):
-        fix = line_fix(run, "remove --debug", without(run, given))
-        yield Finding(at_option(run, given), "--debug adds a collective to every operation", "remove it", fix=fix)
-    elif accelerate_data(run).get("debug") is True and run.accelerate is not None:
-        yield Finding(
-            Location(run.accelerate, ("debug",)),
-            "`debug: true` adds a collective to every gather, reduce and broadcast",
-            "remove it when the hang is found",
-            fix=edited(delete_entry, run.accelerate, ("debug",), why="remove the key", safe=False),
-        )
-
-
 RULES = (
     launcher_option_behind_script,
     option_given_twice,
@@ -426,5 +388,4 @@ RULES = (
     option_beaten_by_deepspeed_file,
     cpu_flag_switches_engine_off,
     processes_not_started,
-    debug_left_on,
 )

@@ -1,4 +1,4 @@
-"""ZC7xx: keys of the accelerate config that the launcher does not hand on."""
+"""ZC7xx: keys of the accelerate config that the launcher does not hand on, or hands on long after they were needed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from zerocfg.rules.effects import (
     stage_of,
     under_deepspeed_launcher,
 )
+from zerocfg.rules.line import at_option, line_fix, option_named, started_by, without
 from zerocfg.rules.proof import ABSENT, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry
@@ -191,4 +192,48 @@ def init_flag_does_not_stop_sharding(run: Run) -> Iterator[Finding]:
     )
 
 
-RULES = (init_flag_does_not_stop_sharding, cpu_not_used, key_never_taken_from_file, section_without_effect)
+@rule(
+    "ZC723",
+    "debug-left-on",
+    Severity.WARNING,
+    bad=(
+        Example({"accelerate.yaml": "debug: true\n" + _YAML}),
+        Example({"accelerate.yaml": _YAML, "train.sh": _LINE % "--debug "}),
+    ),
+    good=Example({"accelerate.yaml": _YAML}),
+    proof=shows("launch", {"env.ACCELERATE_DEBUG_MODE": ("true", ABSENT)}),
+    fixable=True,
+    references=("accelerate/utils/operations.py@1.15.0", "accelerate/state.py@1.15.0"),
+)
+def debug_left_on(run: Run) -> Iterator[Finding]:
+    """accelerate's debug mode is on.
+
+    Each gather, reduce and broadcast is preceded by another collective that compares the shapes on all processes. It
+    finds a hang's cause, and slows every step down for as long as it stays on.
+
+    What happens: the launcher exports `ACCELERATE_DEBUG_MODE=true`.
+
+    Fix: removes the key or the option.
+
+    When to ignore: you are looking for a hang right now.
+    """
+    given = option_named(run, "debug")
+    if given is not None and started_by(run, "accelerate"):
+        fix = line_fix(run, "remove --debug", without(run, given))
+        yield Finding(at_option(run, given), "--debug adds a collective to every operation", "remove it", fix=fix)
+    elif accelerate_data(run).get("debug") is True and run.accelerate is not None:
+        yield Finding(
+            Location(run.accelerate, ("debug",)),
+            "`debug: true` adds a collective to every gather, reduce and broadcast",
+            "remove it when the hang is found",
+            fix=edited(delete_entry, run.accelerate, ("debug",), why="remove the key", safe=False),
+        )
+
+
+RULES = (
+    debug_left_on,
+    init_flag_does_not_stop_sharding,
+    cpu_not_used,
+    key_never_taken_from_file,
+    section_without_effect,
+)
