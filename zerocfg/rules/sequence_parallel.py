@@ -27,6 +27,7 @@ _DEEPSPEED = (
     "distributed_type: DEEPSPEED\nnum_processes: %s\ndeepspeed_config:\n  zero_stage: 2\n"
     "  gradient_accumulation_steps: 1\nparallelism_config:\n"
 )
+_BATCH = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
 
 
 @rule(
@@ -112,7 +113,7 @@ def sequence_parallel_without_deepspeed(run: Run) -> Iterator[Finding]:
     bad=Example(
         {
             "accelerate.yaml": _DEEPSPEED % 4 + "  parallelism_config_sp_size: 2\n",
-            "recipe.yaml": "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n",
+            "recipe.yaml": _BATCH,
         },
         consumer="accelerate",
     ),
@@ -120,7 +121,7 @@ def sequence_parallel_without_deepspeed(run: Run) -> Iterator[Finding]:
         {
             "accelerate.yaml": _DEEPSPEED % 4
             + "  parallelism_config_sp_size: 2\n  parallelism_config_dp_shard_size: 2\n",
-            "recipe.yaml": "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n",
+            "recipe.yaml": _BATCH,
         },
         consumer="accelerate",
     ),
@@ -217,9 +218,59 @@ def parallel_option_without_size(run: Run) -> Iterator[Finding]:
             )
 
 
+@rule(
+    "ZC649",
+    "context-parallel-under-deepspeed",
+    Severity.ERROR,
+    bad=Example(
+        {"accelerate.yaml": _DEEPSPEED % 2 + "  parallelism_config_cp_size: 2\n", "recipe.yaml": _BATCH},
+        consumer="accelerate",
+    ),
+    good=Example(
+        {"accelerate.yaml": _DEEPSPEED % 2 + "  parallelism_config_dp_shard_size: 2\n", "recipe.yaml": _BATCH},
+        consumer="accelerate",
+    ),
+    proof=shows(
+        "init",
+        {"env.PARALLELISM_CONFIG_CP_SIZE": ("2", "1"), "config.train_batch_size": (2, 2)},
+        ranks=2,
+    ),
+    fixable=True,
+    references=("accelerate/state.py@1.15.0", "accelerate/accelerator.py@1.15.0"),
+)
+def context_parallel_under_deepspeed(run: Run) -> Iterator[Finding]:
+    """`cp_size` above 1 under DeepSpeed.
+
+    Context parallelism is FSDP 2's way to cut a sequence. Under DeepSpeed every process trains whole sequences of its
+    own: the memory of long ones is not divided, and a step sees more samples than was counted with.
+
+    What happens: the size is exported and DeepSpeed is not told of it. Two processes with `cp_size: 2` and one sample
+    each make a `train_batch_size` of 2, as two data-parallel processes do.
+
+    Fix: `cp_size` becomes `sp_size`, which DeepSpeed does (Ulysses); that is a choice.
+
+    When to ignore: never; the size has no effect.
+    """
+    sizes, place = sizes_of(run), place_of(run, "cp")
+    if sizes is None or sizes["cp"] < 2 or sizes["sp"] > 1 or place is None or impossible(sizes):
+        return
+    if effective(run, "engine") != "deepspeed":
+        return
+    new = f"{PREFIX}sp_size"
+    yield Finding(
+        place[0],
+        f"cp_size {sizes['cp']} is done by FSDP 2; under DeepSpeed every process trains whole sequences of its own",
+        "write sp_size",
+        fix=edited(rename_key, run.accelerate, size_path("cp_size"), new, why=f"write {new}", safe=False)
+        if new not in accelerate_section(run, SECTION)
+        else None,
+    )
+
+
 RULES = (
     sequence_parallel_attention,
     sequence_parallel_without_deepspeed,
     sequence_parallel_batch,
     parallel_option_without_size,
+    context_parallel_under_deepspeed,
 )
