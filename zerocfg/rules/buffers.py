@@ -13,6 +13,7 @@ from zerocfg.rules.effects import (
     deepspeed_data,
     edited,
     effective,
+    present,
     section,
     stage_of,
 )
@@ -258,8 +259,20 @@ def sharding_over_one_process(run: Run) -> Iterator[Finding]:
         "ZeRO stage 3 for one process has nobody to share with, and nothing is offloaded: more memory than stage 0",
         "use stage 0, or offload",
         related,
-        fix=replaced(setting, "0", "no ZeRO"),
+        fix=_without_zero(run, setting),
     )
+
+
+def _without_zero(run: Run, setting: Setting | None) -> Fix | None:
+    """Stage 0, and without the keys of the accelerate config that only stage 3 reads."""
+    why = "no ZeRO"
+    fix = replaced(setting, "0", why)
+    for name in ("zero3_init_flag", "zero3_save_16bit_model"):
+        path = ("deepspeed_config", name)
+        if fix is not None and present(run.accelerate, path):
+            gone = edited(delete_entry, run.accelerate, path, why=why, safe=False)
+            fix = Fix(why, fix.edits + gone.edits, safe=False) if gone else None
+    return fix
 
 
 @rule(
