@@ -9,14 +9,14 @@ from zerocfg.catalog.check import Issue
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
-from zerocfg.rules.effects import accelerate_data, accelerate_section, edited, under_deepspeed_launcher
+from zerocfg.rules.effects import accelerate_data, accelerate_section, edited
 from zerocfg.rules.issues import DS, YAML, at_key, issues
 from zerocfg.rules.moving import moved, text_at
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import Run
 from zerocfg.run.namespace import spelled
 from zerocfg.run.options import OPTIONS, SECTIONS, TOP_LEVEL
-from zerocfg.source.edit import delete_entry, replace_value
+from zerocfg.source.edit import delete_entry
 from zerocfg.source.node import Path, dotted
 
 _HOMES: tuple[Path, ...] = (
@@ -249,65 +249,4 @@ def section_beats_top_level(run: Run) -> Iterator[Finding]:
             )
 
 
-@rule(
-    "ZC120",
-    "layer-names-not-one-text",
-    Severity.ERROR,
-    bad=(
-        Example({"accelerate.yaml": YAML + "  deepspeed_moe_layer_cls_names: [MixtralBlock, QwenBlock]\n"}),
-        Example(
-            {"accelerate.yaml": YAML + "  deepspeed_moe_layer_cls_names: MixtralBlock, QwenBlock\n"},
-            proof=shows(
-                "launch", {"env.ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES": ("MixtralBlock, QwenBlock", "<absent>")}
-            ),
-        ),
-    ),
-    good=Example({"accelerate.yaml": YAML + "  deepspeed_moe_layer_cls_names: MixtralBlock,QwenBlock\n"}),
-    proof=shows(
-        "launch",
-        {
-            "env.ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES": (
-                "['MixtralBlock', 'QwenBlock']",
-                "MixtralBlock,QwenBlock",
-            )
-        },
-    ),
-    fixable=True,
-    references=("accelerate/utils/dataclasses.py@1.15.0", "DeepSpeed#7461"),
-)
-def layer_names_not_one_text(run: Run) -> Iterator[Finding]:
-    """`deepspeed_moe_layer_cls_names` is a list, or has blanks between the names.
-
-    The names tell ZeRO-3 which modules to fetch whole, so that experts that a batch does not reach do not make it
-    hang. Misread, they stop the job when the model is ready.
-
-    What happens: the value becomes the text of a variable and is split at commas without removing blanks, so that the
-    names are `['MixtralBlock'` and ` 'QwenBlock']`: `Could not find a transformer layer class called` the first.
-
-    Fix: writes the names with commas and no blanks.
-
-    When to ignore: never.
-    """
-    name = "deepspeed_moe_layer_cls_names"
-    value = accelerate_section(run).get(name)
-    if run.accelerate is None or not under_deepspeed_launcher(run) or name in run.flags:
-        return
-    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
-        names = [str(item).strip() for item in value]
-    elif isinstance(value, str) and ("," in value and " " in value):
-        names = [part.strip() for part in value.split(",") if part.strip()]
-    else:
-        return
-    path: Path = ("deepspeed_config", name)
-    text = ",".join(names)
-    plain = all(part.replace("_", "").isalnum() for part in names)
-    what = "is a list" if isinstance(value, list) else "has blanks"
-    yield Finding(
-        Location(run.accelerate, path, "value"),
-        f"`{name}` {what}: accelerate finds no class of these names",
-        f"write `{name}: {text}`",
-        fix=edited(replace_value, run.accelerate, path, text, why="write the names as one text") if plain else None,
-    )
-
-
-RULES = (key_in_wrong_section, key_of_another_program, section_beats_top_level, layer_names_not_one_text)
+RULES = (key_in_wrong_section, key_of_another_program, section_beats_top_level)
