@@ -87,6 +87,7 @@ def trl_argument_removed(run: Run) -> Iterator[Finding]:
     Severity.WARNING,
     bad=(
         trl_example("grpo", "num_generations: 2\nsteps_per_generation: 2\nlearning_rtae: 1.0e-5\n"),
+        trl_example("sft", "packing: true\nlearning-rate: 1.0e-5\n"),
         Example(
             {"recipe.yaml": RECIPE + "gradient_acumulation_steps: 4\n"},
             consumer="transformers",
@@ -101,7 +102,7 @@ def trl_argument_removed(run: Run) -> Iterator[Finding]:
 def argument_misspelled(run: Run) -> Iterator[Finding]:
     """A key of a recipe that is one or two letters away from an argument, and is none.
 
-    The parsers do not guess: the job stops on every process. A script whose own parser is lenient would train with
+    Dashes count as letters here: they belong to the command line. The parsers do not guess: the job stops on every process. A script whose own parser is lenient would train with
     the default instead.
 
     What happens: `ValueError: Unknown arguments from config file: ['--learning_rtae', ...]` (TrlParser), `ValueError:
@@ -121,7 +122,8 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
             continue
         near = closest(name, [key for key, held in known.items() if "removed" not in held.facts and key not in data])
         # short words are near each other by chance: lora_rank is no local_rank
-        if near is None or _distance(name, near) > (2 if len(name) > 11 else 1):
+        plain = name.replace("-", "_")
+        if near is None or _distance(plain, near) > (2 if len(name) > 11 else 1):
             continue
         yield Finding(
             Location(run.recipe, (name,), "key"),
