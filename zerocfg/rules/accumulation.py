@@ -22,6 +22,7 @@ from zerocfg.rules.effects import (
 )
 from zerocfg.rules.hyperparameters import number
 from zerocfg.rules.proof import crashes
+from zerocfg.rules.versions import only_below
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.engine import STEPS, TRAIN, truth
 from zerocfg.run.model import UNKNOWN, Origin, Run, SourceFile
@@ -201,7 +202,7 @@ def count_with_a_dot(run: Run) -> Iterator[Finding]:
     places: list[tuple[SourceFile | None, Path]] = []
     if run.consumer in TRAINERS:
         places += [(run.recipe, (name,)) for name in _WHOLE_IN_RECIPE]
-    if run.deepspeed_route in ("accelerate", "trainer"):
+    if run.deepspeed_route in ("accelerate", "trainer") and not only_below(run.versions.get("deepspeed"), "0.19.6"):
         places += [(run.deepspeed, path) for path in _WHOLE_IN_JSON]
     for file, path in places:
         node = file.document.get(path) if file is not None and file.document is not None else None
@@ -223,6 +224,8 @@ def count_with_a_dot(run: Run) -> Iterator[Finding]:
 
 def _unmanaged(run: Run) -> bool:
     data = deepspeed_data(run)
+    if only_below(run.versions.get("deepspeed"), "0.19.4"):
+        return False  # the key is not read there
     value = data.get("managed_gradient_accumulation", True)
     return run.deepspeed is not None and value in (False, None) and "managed_gradient_accumulation" in data
 

@@ -12,6 +12,7 @@ from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, effective, present, section, stage_of
 from zerocfg.rules.proof import crashes, shows
+from zerocfg.rules.versions import only_below
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
@@ -99,6 +100,8 @@ def optimizer_unknown(run: Run) -> Iterator[Finding]:
     """
     kind = optimizer_type(run)
     if kind is None or run.deepspeed is None or kind.lower() in NATIVE or kind in _TORCH:
+        return
+    if kind.lower() in _ONE_BIT and only_below(run.versions.get("deepspeed"), "0.19.7"):
         return
     meant = _torch_class(kind)
     if meant is not None:

@@ -95,7 +95,7 @@ def adam_parameter_of_another_build(run: Run) -> Iterator[Finding]:
     ),
     good=Example(
         {
-            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "fp16": {"enabled": true, "loss_scale": 128}, '
+            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "fp16": {"enabled": true, "loss_scale": 0}, '
             '"zero_allow_untested_optimizer": true, "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}}\n'
         },
         consumer="deepspeed",

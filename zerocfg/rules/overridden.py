@@ -17,10 +17,14 @@ from zerocfg.rules.effects import (
     words,
 )
 from zerocfg.rules.proof import crashes, shows
+from zerocfg.rules.versions import only_below
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
+
+_CLIPS_SINCE = "0.19.3"
+"""The release of DeepSpeed from which an absent `gradient_clipping` is 1.0; before, it was no clipping."""
 
 _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
 _DS = (
@@ -214,14 +218,20 @@ def clipping_not_passed_on(run: Run) -> Iterator[Finding]:
     if run.effective.value("engine") != "deepspeed":
         return
     asked = arguments_of(run).setting("max_grad_norm")
-    if asked.origin.kind in ("default", "computed") or not isinstance(asked.value, (int, float)) or asked.value == 1.0:
+    default = 0.0 if only_below(run.versions.get("deepspeed"), _CLIPS_SINCE) else 1.0
+    if asked.origin.kind in ("default", "computed") or not isinstance(asked.value, (int, float)):
+        return
+    if asked.value == default:
         return
     location, related = anchor(run, [asked.origin])
     yield Finding(
         location,
         f"max_grad_norm {asked.value} does not reach DeepSpeed: {run.deepspeed.name} has no `gradient_clipping`, "
-        "so the "
-        "engine silently clips at its default, 1.0",
+        + (
+            f"so the engine silently clips at its default, {default}"
+            if default
+            else "so the engine silently does not clip"
+        ),
         f'add "gradient_clipping": "auto" to {run.deepspeed.name}',
         [*related, Location(run.deepspeed)],
         edited(insert_entry, run.deepspeed, (), "gradient_clipping", '"auto"', why="let the Trainer pass it on"),
@@ -255,6 +265,8 @@ def clipping_cannot_be_switched_off(run: Run) -> Iterator[Finding]:
     """
     setting = run.effective.environment.get("ACCELERATE_GRADIENT_CLIPPING")
     if setting is None or run.deepspeed is not None or "ACCELERATE_DEEPSPEED_CONFIG_FILE" in run.effective.environment:
+        return
+    if only_below(run.versions.get("deepspeed"), _CLIPS_SINCE):
         return
     try:
         zero = float(setting.value) == 0
