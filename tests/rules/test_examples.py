@@ -53,6 +53,24 @@ def test_good_example_is_clean(code: str, at: int, tmp_path: Path) -> None:
     assert code not in [d.code for d in result.diagnostics]
 
 
+TWO_CAUSES = {
+    ("ZC111", "ZC520"): "the old name, and both names at once",
+    ("ZC111", "ZC523"): "the old name, and what accelerate makes of it",
+    ("ZC221", "ZC315"): "a fixed loss scale, and Lamb that refuses one",
+    ("ZC401", "ZC405"): "stage 3 without gathering, and a stage higher than needed",
+}
+"""Rules that speak of the same place, each for a reason of its own."""
+
+
+@pytest.mark.parametrize(("code", "at"), cases("bad"))
+def test_a_cause_is_told_by_one_rule(code: str, at: int, tmp_path: Path) -> None:
+    found = lint_example(RULES[code].bad[at], tmp_path).diagnostics
+    places = {(d.spot.file.name, d.spot.start) for d in found if d.code == code}
+    others = {d.code for d in found if d.code != code and (d.spot.file.name, d.spot.start) in places}
+    pairs = {(min(code, other), max(code, other)) for other in others}
+    assert pairs <= set(TWO_CAUSES), "say it once, or name the two causes in TWO_CAUSES"
+
+
 @pytest.mark.parametrize(("code", "at"), cases("bad", {code for code, rule in RULES.items() if rule.fixable}))
 def test_fix_removes_the_finding(code: str, at: int, tmp_path: Path) -> None:
     example = RULES[code].bad[at]
