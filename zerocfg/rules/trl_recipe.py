@@ -102,8 +102,8 @@ def trl_argument_removed(run: Run) -> Iterator[Finding]:
 def argument_misspelled(run: Run) -> Iterator[Finding]:
     """A key of a recipe that is one or two letters away from an argument, and is none.
 
-    Dashes count as letters here: they belong to the command line. The parsers do not guess: the job stops on every process. A script whose own parser is lenient would train with
-    the default instead.
+    Dashes count as such letters: they belong to the command line. The parsers do not guess, and the job stops on every
+    process. A script whose own parser is lenient would train with the default instead.
 
     What happens: `ValueError: Unknown arguments from config file: ['--learning_rtae', ...]` (TrlParser), `ValueError:
     Some keys are not used by the HfArgumentParser: [...]`.
