@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from zerocfg.cli.linting import assume_consumer
 from zerocfg.resolve.facts import with_facts
 from zerocfg.rules.engine import Result, Selection, lint_runs
 from zerocfg.rules.fixing import fix_all
 from zerocfg.run.discover import Files
-from zerocfg.run.effective import compute
 from zerocfg.run.link import find_runs
 
 if TYPE_CHECKING:
@@ -51,12 +51,8 @@ def lint(
         for path, text in (texts or {}).items():
             files.open(folder / path, text)
         runs, asked = find_runs([folder], files, root=folder)
-        for run in runs:
-            if run.consumer is None and consumer is not None:
-                run.consumer = consumer  # type: ignore[assignment]
-                if consumer == "deepspeed" and run.deepspeed_route is None:
-                    run.deepspeed_route = "engine"
-                run.effective = compute(run)
+        if consumer is not None:
+            assume_consumer(runs, consumer)
         return lint_runs(with_facts(runs, files), selection, asked, complete=True)
 
 
