@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 
 from zerocfg.catalog.check import Issue
@@ -48,7 +49,7 @@ def _meaning(issue: Issue) -> tuple[str | None, bool]:
     if not {"integer", "number"} & kinds:
         return None, False
     number = re.sub(r"[,_ ]", "", word)
-    if _NUMBER.fullmatch(number) is None:
+    if _NUMBER.fullmatch(number) is None or not math.isfinite(float(number)):
         return None, False
     if "number" not in kinds and float(number) != int(float(number)):
         return str(round(float(number))), False

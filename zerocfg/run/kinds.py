@@ -68,6 +68,8 @@ def sniff(data: Any, name: str = "") -> Kind:
     if "model_type" in keys and ("architectures" in keys or "hidden_size" in keys or "transformers_version" in keys):
         return "model"
     accelerate = 3 * len(keys & _ACCELERATE_SURE) + len(keys & _ACCELERATE_HINTS)
+    if "fsdp" in keys and "distributed_type" not in keys:
+        accelerate = 0  # training arguments have an fsdp_config, too, but beside `fsdp`
     recipe = 2 * len(keys & _RECIPE_SURE) + (len(keys & _RECIPE_HINTS) if keys & _RECIPE_SURE else 0)
     sections = [key for key in keys & _DEEPSPEED_SECTIONS if isinstance(data.get(key), dict)]
     deepspeed = 3 * len(keys & _DEEPSPEED_SURE) + 3 * len(sections)
