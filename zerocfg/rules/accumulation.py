@@ -1,4 +1,4 @@
-"""ZC2xx: how micro batches and steps are counted, and who decides when the job ends."""
+"""ZC2xx: how micro batches and steps are counted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from zerocfg.rules.effects import (
     effective,
     failures,
     present,
-    section,
     stage_of,
     words,
 )
@@ -24,8 +23,8 @@ from zerocfg.rules.hyperparameters import number
 from zerocfg.rules.proof import crashes
 from zerocfg.rules.versions import only_below
 from zerocfg.run.arguments import arguments_of
-from zerocfg.run.engine import STEPS, TRAIN, truth
-from zerocfg.run.model import UNKNOWN, Origin, Run, SourceFile
+from zerocfg.run.engine import STEPS, TRAIN
+from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path, Scalar
 
@@ -231,41 +230,6 @@ def _unmanaged(run: Run) -> bool:
 
 
 @rule(
-    "ZC244",
-    "unmanaged-accumulation-with-accelerate",
-    Severity.ERROR,
-    bad=_trained(_STEPS % '"auto"' + '"managed_gradient_accumulation": false, '),
-    good=_trained(_STEPS % '"auto"'),
-    proof=crashes("step", "set_gradient_accumulation_boundary.. is not supported with managed_gradient_accumulation"),
-    consumers=set(_READERS),
-    fixable=True,
-    versions="deepspeed>=0.19.4",
-    references=("deepspeed/runtime/engine.py@0.19.8", "accelerate/utils/deepspeed.py@1.15.0"),
-)
-def unmanaged_accumulation_with_accelerate(run: Run) -> Iterator[Finding]:
-    """`managed_gradient_accumulation: false` under accelerate or the Trainer.
-
-    The key is for loops that decide themselves when an optimizer step is due. accelerate does decide, but by a call
-    that the engine refuses in this mode, so the first backward pass ends the job.
-
-    What happens: `AssertionError: set_gradient_accumulation_boundary() is not supported with
-    managed_gradient_accumulation=False; the caller owns the boundary by calling step()`.
-
-    Fix: removes the key; accelerate then tells the engine where a step is due, as it always does.
-    """
-    if not _unmanaged(run) or run.deepspeed is None or effective(run, "engine") != "deepspeed":
-        return
-    path: Path = ("managed_gradient_accumulation",)
-    yield Finding(
-        Location(run.deepspeed, path),
-        "`managed_gradient_accumulation` is off, but accelerate sets the boundary by a call that the engine refuses "
-        "then; the first backward pass stops",
-        "remove it",
-        fix=edited(delete_entry, run.deepspeed, path, why="remove the key"),
-    )
-
-
-@rule(
     "ZC245",
     "unmanaged-accumulation-with-overlap",
     Severity.ERROR,
@@ -306,49 +270,6 @@ def unmanaged_accumulation_with_overlap(run: Run) -> Iterator[Finding]:
 
 
 @rule(
-    "ZC247",
-    "autotuning-left-on",
-    Severity.ERROR,
-    bad=_own('"autotuning": {"enabled": true, "start_profile_step": 1, "end_profile_step": 1}, '),
-    good=_own('"autotuning": {"enabled": false, "start_profile_step": 1, "end_profile_step": 1}, '),
-    proof=crashes("step", "SystemExit"),
-    fixable=True,
-    references=("deepspeed/runtime/engine.py@0.19.8",),
-)
-def autotuning_left_on(run: Run) -> Iterator[Finding]:
-    """`autotuning` is enabled in the config of a run that trains.
-
-    The section is made for `deepspeed --autotuning`, which starts many short trials. Left in the file it ends a real
-    run after a few steps, as if all were well: nothing is saved and the exit code is 0.
-
-    What happens: once the step after `end_profile_step` (5 by default) is done, the engine writes
-    `autotuning_metric.json` and calls exit(). The flops profiler is switched on besides.
-
-    Fix: writes `"enabled": false` (unsafe: the trials of an autotuner need it).
-
-    When to ignore: the file is used with `deepspeed --autotuning` alone.
-    """
-    if run.deepspeed is None or not truth(section(run, "autotuning").get("enabled")):
-        return
-    if effective(run, "engine") not in (None, UNKNOWN, "deepspeed"):
-        return
-    if run.launch_file is not None and "--autotuning" in run.launch_file.source.text:
-        return
-    last = section(run, "autotuning").get("end_profile_step", 5)
-    path: Path = ("autotuning", "enabled")
-    trains = run.launch is not None or run.recipe is not None
-    yield Finding(
-        Location(run.deepspeed, path),
-        "autotuning is enabled: the job ends itself"
-        + (f" after {last + 1} optimizer steps" if isinstance(last, int) else "")
-        + ", with exit code 0 and nothing saved",
-        "write false, unless `deepspeed --autotuning` starts this run",
-        fix=edited(replace_value, run.deepspeed, path, "false", why="switch autotuning off", safe=False),
-        severity=None if trains else Severity.WARNING,
-    )
-
-
-@rule(
     "ZC248",
     "steps-per-print-zero",
     Severity.ERROR,
@@ -384,8 +305,6 @@ RULES = (
     accumulation_absent,
     accumulation_null,
     count_with_a_dot,
-    unmanaged_accumulation_with_accelerate,
     unmanaged_accumulation_with_overlap,
-    autotuning_left_on,
     steps_per_print_zero,
 )

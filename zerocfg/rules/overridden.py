@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.effects import (
     TRAINERS,
     accelerate_section,
@@ -51,14 +51,7 @@ _YAML = (
     "ZC207",
     "accumulation-auto-without-trainer",
     Severity.ERROR,
-    bad=(
-        Example({"accelerate.yaml": _YAML % "auto"}, consumer="accelerate"),
-        Example(
-            {"accelerate.yaml": _YAML % "2.0"},
-            consumer="accelerate",
-            proof=crashes("arguments", "invalid literal for int.. with base 10: '2.0'"),
-        ),
-    ),
+    bad=Example({"accelerate.yaml": _YAML % "auto"}, consumer="accelerate"),
     good=Example({"accelerate.yaml": _YAML % 2}, consumer="accelerate"),
     proof=crashes("arguments", "invalid literal for int.. with base 10: 'auto'"),
     consumers={"accelerate"},
@@ -66,7 +59,7 @@ _YAML = (
     references=("accelerate/accelerator.py@1.15.0",),
 )
 def accumulation_auto_without_trainer(run: Run) -> Iterator[Finding]:
-    """`gradient_accumulation_steps: auto` (or 2.0) in the accelerate config of a script with its own loop.
+    """`gradient_accumulation_steps: auto` in the accelerate config of a script with its own loop.
 
     The same line works under the Trainer, and accelerate's own guide shows it, so it is copied into the configs of
     scripts that it stops at once.
@@ -74,9 +67,12 @@ def accumulation_auto_without_trainer(run: Run) -> Iterator[Finding]:
     What happens: `Accelerator()` calls int() on the exported text: `ValueError: invalid literal for int() with base
     10: 'auto'`. Only the Trainer understands "auto" here; a DeepSpeed JSON may hold it in both cases.
 
-    Fix: removes the key where it is "auto": the number that the script gives to `Accelerator()` then counts. Writes a
-    number such as 2.0 without its dot.
+    Fix: removes the key: the number that the script gives to `Accelerator()` then counts.
     """
+    value = accelerate_section(run).get(_STEPS)
+    auto = value == "auto"
+    if isinstance(value, float):
+        return  # ZC104 says it
     for failure in failures(run, "ZC207"):
         location, related = anchor(run, failure.places)
         yield Finding(
@@ -84,18 +80,8 @@ def accumulation_auto_without_trainer(run: Run) -> Iterator[Finding]:
             f"{failure.message} and stops: only the Trainer fills an accumulation that is no whole number",
             "write a whole number, or leave the key out: the script's own number then counts",
             related,
-            _whole_or_absent(run),
+            edited(delete_entry, run.accelerate, _IN_YAML, why="leave it to the script") if auto else None,
         )
-
-
-def _whole_or_absent(run: Run) -> Fix | None:
-    """An "auto" left out, a 2.0 as 2."""
-    value = accelerate_section(run).get(_STEPS)
-    if value == "auto":
-        return edited(delete_entry, run.accelerate, _IN_YAML, why="leave it to the script")
-    if isinstance(value, float) and value.is_integer():
-        return edited(replace_value, run.accelerate, _IN_YAML, str(int(value)), why="write a whole number")
-    return None
 
 
 @rule(
