@@ -6,14 +6,38 @@ import re
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
-from zerocfg.rules.effects import anchor, deepspeed_data, effective, failures, section, stage_of, told
-from zerocfg.rules.proof import cited, crashes
+from zerocfg.rules.effects import (
+    anchor,
+    deepspeed_data,
+    edited,
+    effective,
+    failures,
+    put,
+    section,
+    stage_of,
+    told,
+)
+from zerocfg.rules.proof import at_least, at_most, crashes, shows
 from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
+from zerocfg.source.edit import replace_value
 from zerocfg.source.text import Span
 
 _DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": %s}}\n'
-_CLAIM = re.compile(r"bucket_size\b.*?(?:#|//)(?P<note>.*?\d+(?:\.\d+)?\s*[MG]i?B\b)", re.IGNORECASE)
+_CLAIM = re.compile(
+    r"""bucket_size["']?\s*[:=]?\s*(?P<number>\d[\d.e+]*)?.*?"""
+    r"(?:#|//)(?P<note>.*?(?P<claim>\d+(?:\.\d+)?)\s*(?P<unit>[MG])i?B\b)",
+    re.IGNORECASE,
+)
+_SUM = '{"train_micro_batch_size_per_gpu": 1, "gradient_allreduce_op": "sum", %s}\n'
+_BUCKET = (
+    '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2,\n'
+    '  "reduce_bucket_size": %s\n}}\n'
+)
+_SPEC = (
+    "version: 1\nruns:\n  sft:\n    consumer: deepspeed\n    script: train.py\n    deepspeed: ds.json\n"
+    "    model: {parameters: 1073472, hidden_size: 64}\n"
+)
 
 
 @rule(
@@ -35,12 +59,18 @@ _CLAIM = re.compile(r"bucket_size\b.*?(?:#|//)(?P<note>.*?\d+(?:\.\d+)?\s*[MG]i?
         consumer="deepspeed",
     ),
     proof=crashes("init", "is not yet supported with ZeRO-2 with reduce scatter enabled"),
+    fixable=True,
 )
 def scaling_with_reduce_scatter(run: Run) -> Iterator[Finding]:
     """prescale_gradients or gradient_predivide_factor with ZeRO 2 or 3.
 
+    Both keep 16-bit sums from overflowing on many ranks. They work at stages 0 and 1, so a config stops when only its
+    stage is raised, after the model was loaded.
+
     What happens: `AssertionError: pre-scale gradients is not yet supported with ZeRO-2 with reduce scatter enabled`
     when the engine is built; the same for `gradient_predivide_factor != 1.0`. `reduce_scatter` is on by default.
+
+    Fix: `"reduce_scatter": false` keeps the scaling, at the price of all-reduces that move twice as much.
     """
     data, zero = deepspeed_data(run), section(run, "zero_optimization")
     stage, scatter = stage_of(run), zero.get("reduce_scatter", True)
@@ -57,68 +87,82 @@ def scaling_with_reduce_scatter(run: Run) -> Iterator[Finding]:
                 f"`{name}` does not work with ZeRO {stage} and reduce_scatter; DeepSpeed stops when the engine is "
                 "built",
                 'remove it, or write "reduce_scatter": false',
+                fix=put(run.deepspeed, ("zero_optimization", "reduce_scatter"), "false", why="reduce without scatter"),
             )
 
 
 @rule(
     "ZC409",
-    "sum-with-stage-3",
+    "gradient-sum-refused",
     Severity.ERROR,
-    bad=Example(
-        {
-            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "gradient_allreduce_op": "sum", '
-            '"zero_optimization": {"stage": 3}}\n'
-        },
-        consumer="deepspeed",
+    bad=(
+        Example({"ds.json": _SUM % '"zero_optimization": {"stage": 3}'}, consumer="deepspeed"),
+        Example(
+            {"ds.json": _SUM % '"compile": {"deepcompile": true}, "zero_optimization": {"stage": 2}'},
+            consumer="deepspeed",
+        ),
     ),
-    good=Example(
-        {
-            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "gradient_allreduce_op": "sum", '
-            '"zero_optimization": {"stage": 2}}\n'
-        },
-        consumer="deepspeed",
-    ),
-    proof=crashes("parse", "gradient_allreduce_op"),
+    good=Example({"ds.json": _SUM % '"zero_optimization": {"stage": 2}'}, consumer="deepspeed"),
+    proof=crashes("parse", "gradient_allreduce_op='sum' is not supported with (ZeRO stage 3|DeepCompile)"),
+    fixable=True,
 )
-def sum_with_stage_3(run: Run) -> Iterator[Finding]:
-    """`"gradient_allreduce_op": "sum"` with ZeRO 3.
+def gradient_sum_refused(run: Run) -> Iterator[Finding]:
+    """`"gradient_allreduce_op": "sum"` with ZeRO 3, ZenFlow or DeepCompile.
 
-    What happens: DeepSpeed refuses it when it reads the config: summing is not supported at stage 3.
+    Summing is for losses that are already divided by the tokens of all ranks. At these three DeepSpeed averages
+    whatever is asked for, and says so only when it reads the config.
+
+    What happens: `ValueError: gradient_allreduce_op='sum' is not supported with ZeRO stage 3` (ZenFlow, DeepCompile).
+
+    Fix: "mean". Gradients are then smaller by the number of ranks, so a loss that was scaled for a sum has to be
+    scaled back.
     """
+    path, help_text = ("gradient_allreduce_op",), 'write "mean" and scale the loss instead'
+    fix = edited(replace_value, run.deepspeed, path, '"mean"', why="average the gradients", safe=False)
+    predicted = False
     for failure in failures(run, "ZC409"):
-        yield told(run, failure, 'write "mean" and scale the loss instead')
+        predicted, finding = True, told(run, failure, help_text)
+        finding.fix = fix
+        yield finding
+    value = deepspeed_data(run).get("gradient_allreduce_op")
+    if run.deepspeed is None or predicted or not isinstance(value, str) or value.lower() != "sum":
+        return
+    others = {
+        "ZenFlow": isinstance(section(run, "zero_optimization").get("zenflow"), dict),
+        "DeepCompile": truth(section(run, "compile").get("deepcompile")),
+    }
+    for name, on in others.items():
+        if on:
+            message = f"gradient_allreduce_op='sum' is not supported with {name}"
+            yield Finding(Location(run.deepspeed, path), message, help_text, fix=fix)
+            return
 
 
 @rule(
     "ZC413",
     "bucket-counted-in-bytes",
     Severity.NOTE,
-    bad=Example(
-        {
-            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2,\n'
-            '  "reduce_bucket_size": 5e8 // 500 MB\n}}\n'
-        },
-        consumer="deepspeed",
-    ),
-    good=Example(
-        {
-            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2,\n'
-            '  "reduce_bucket_size": 5e8 // elements\n}}\n'
-        },
-        consumer="deepspeed",
-    ),
-    proof=cited("deepspeed/runtime/zero/stage_1_and_2.py@0.19.8"),
+    bad=Example({"ds.json": _BUCKET % "1e8 // 100 MB"}, consumer="deepspeed"),
+    good=Example({"ds.json": _BUCKET % "5e7 // 100 MB in 16 bit"}, consumer="deepspeed"),
+    proof=shows("step", {"memory.backward": (at_least(200_000_000), at_most(130_000_000))}),
 )
 def bucket_counted_in_bytes(run: Run) -> Iterator[Finding]:
     """A comment gives a bucket size in bytes, but DeepSpeed counts elements.
 
     `reduce_bucket_size: 5e8` is 500 million elements: 0.93 GiB in 16 bit, twice that with `overlap_comm` at stage 1
-    and 2 or in fp32. The buffer is allocated in full, however small the model is.
+    and 2 or in fp32. Who reads the comment plans with half of the memory, or a quarter. A comment that gives the bytes
+    of the elements in 16 or 32 bit is right, and not told.
+
+    What happens: the buffer is allocated in full, at 2 bytes an element in 16 bit, however small the model is.
+
+    When to ignore: the comment speaks of something else.
     """
     for file in (run.deepspeed, run.accelerate):
         if file is None or "bucket_size" not in file.source.text:
             continue
         for match in _CLAIM.finditer(file.source.text):
+            if _right(match):
+                continue
             start, end = match.span("note")
             yield Finding(
                 Location(file, span=Span(start, end)),
@@ -127,31 +171,38 @@ def bucket_counted_in_bytes(run: Run) -> Iterator[Finding]:
             )
 
 
+def _right(match: re.Match[str]) -> bool:
+    """Whether a comment gives the bytes of the elements that the number before it counts."""
+    try:
+        elements = float(match["number"] or "nan")
+        claimed = float(match["claim"]) * {"M": 1e6, "G": 1e9}[match["unit"].upper()]
+    except ValueError:
+        return False
+    return any(0.9 < claimed / (elements * size) < 1.1 for size in (2, 4, 8)) if elements > 0 else False
+
+
 @rule(
     "ZC414",
     "bucket-larger-than-model",
     Severity.NOTE,
-    bad=Example(
-        {
-            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    consumer: deepspeed\n    script: train.py\n"
-            "    deepspeed: ds.json\n    model: {parameters: 125000000, hidden_size: 768}\n",
-            "ds.json": _DS % '2, "reduce_bucket_size": 500000000',
-        },
-    ),
-    good=Example(
-        {
-            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    consumer: deepspeed\n    script: train.py\n"
-            "    deepspeed: ds.json\n    model: {parameters: 125000000, hidden_size: 768}\n",
-            "ds.json": _DS % '2, "reduce_bucket_size": 50000000',
-        },
-    ),
-    proof=cited("deepspeed/runtime/zero/stage_1_and_2.py@0.19.8"),
+    bad=Example({"zerocfg.yaml": _SPEC, "ds.json": _BUCKET % "100000000"}),
+    good=Example({"zerocfg.yaml": _SPEC, "ds.json": _BUCKET % "1000000"}),
+    proof=shows("step", {"memory.backward": (at_least(200_000_000), at_most(12_000_000))}),
+    needs={"model"},
+    fixable=True,
 )
 def bucket_larger_than_model(run: Run) -> Iterator[Finding]:
     """The reduce bucket holds more elements than the model has parameters.
 
+    What lies beyond the model's size is memory that nothing is ever written to. For small models the default bucket
+    takes more than all their states.
+
     What happens: stages 1 and 2 allocate the bucket in full at each backward pass (twice with overlap_comm), stage
     3 once and for good, whatever the size of the model. The default is 500 million elements.
+
+    Fix: as many elements as the model has parameters. Fewer still let communication overlap with computation.
+
+    When to ignore: the same file is used for larger models.
     """
     bucket = run.effective.get("zero_optimization.reduce_bucket_size")
     parameters = run.model.parameters if run.model else None
@@ -171,7 +222,8 @@ def bucket_larger_than_model(run: Run) -> Iterator[Finding]:
         f"the {gib:.2f} GiB (at 16 bit) are allocated all the same",
         "a tenth of the model's parameters is plenty",
         related,
+        put(run.deepspeed, ("zero_optimization", "reduce_bucket_size"), str(parameters), why=f"write {parameters}"),
     )
 
 
-RULES = (scaling_with_reduce_scatter, sum_with_stage_3, bucket_counted_in_bytes, bucket_larger_than_model)
+RULES = (scaling_with_reduce_scatter, gradient_sum_refused, bucket_counted_in_bytes, bucket_larger_than_model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from zerocfg.rules import (
     accumulation,
     autocast,
+    autos,
     batch,
     buffers,
     capacity,
@@ -104,6 +105,7 @@ FAMILIES = (
     autocast,
     fp8,
     zero,
+    autos,
     stage_keys,
     persistence,
     gradients,

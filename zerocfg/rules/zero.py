@@ -1,34 +1,37 @@
-"""ZC4xx: ZeRO stages, values left to "auto". See also :mod:`saving` and :mod:`communication`."""
+"""ZC4xx: ZeRO stages. See also :mod:`autos`, :mod:`saving` and :mod:`communication`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.effects import (
-    TRAINERS,
     accelerate_section,
     anchor,
     edited,
     effective,
     failures,
+    replace_at,
     section,
     stage_of,
     told,
     under_deepspeed_launcher,
 )
-from zerocfg.rules.proof import cited, crashes, shows
-from zerocfg.run.engine import DEFAULTS, truth
+from zerocfg.rules.proof import crashes, shows
+from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
-from zerocfg.source.edit import delete_entry
-from zerocfg.source.node import Path, Scalar, dotted, walk
+from zerocfg.source.edit import delete_entry, insert_entry, replace_value
+from zerocfg.source.node import Path
 
 _STAGE: Path = ("zero_optimization", "stage")
 _DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": %s}}\n'
 _AUTO_DS = (
     '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
     '"zero_optimization": {"stage": %s}}\n'
+)
+_LOGGED = (
+    '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "log_level": "info", '
+    '"comms_logger": {"enabled": true, "verbose": true}, "zero_optimization": {"stage": %s}}\n'
 )
 _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\n%s"
 _YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: %s\n"
@@ -41,12 +44,20 @@ _YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zer
     bad=Example({"ds.json": _DS % '"auto"'}, consumer="deepspeed"),
     good=Example({"ds.json": _DS % "2"}, consumer="deepspeed"),
     proof=shows("parse", {"engine.stage": (0, 2)}),
+    fixable=True,
 )
 def stage_auto(run: Run) -> Iterator[Finding]:
     """`"stage": "auto"` in the DeepSpeed config.
 
+    The stage decides what is sharded, and whether the model fits. Who starts the job changes it: the same file trains
+    with ZeRO 2 under the Trainer and without ZeRO in a loop of one's own.
+
     What happens: DeepSpeed drops it and takes 0: no ZeRO at all, without a word. accelerate and the Trainer replace
     it by the stage that the launcher was told, or by 2.
+
+    Fix: stage 2 is written, which accelerate and the Trainer take; which stage was meant is a guess.
+
+    When to ignore: the file is always launched by accelerate with `--zero_stage`.
     """
     if section(run, "zero_optimization").get("stage") != "auto" or run.deepspeed is None:
         return
@@ -65,6 +76,7 @@ def stage_auto(run: Run) -> Iterator[Finding]:
         Location(run.deepspeed, _STAGE, "value"),
         f'the stage is "auto": {becomes}',
         "write the stage as a number",
+        fix=edited(replace_value, run.deepspeed, _STAGE, "2", why="write stage 2", safe=False),
         severity=severity,
     )
 
@@ -81,8 +93,15 @@ def stage_auto(run: Run) -> Iterator[Finding]:
 def init_flag_without_stage_3(run: Run) -> Iterator[Finding]:
     """`zero3_init_flag: true` with another stage than 3.
 
-    What happens: accelerate warns and resets it. (At stage 3 it is true by default, and `from_pretrained` shards on
-    load whatever it says.)
+    It asks for a model that is sharded while it is built, so that it never has to fit on one machine. Below stage 3
+    every rank builds the whole model, and needs the memory for it.
+
+    What happens: `DeepSpeed Zero3 Init flag is only applicable for ZeRO Stage 3. Setting it to False.` At stage 3 it is
+    true by default, and `from_pretrained` shards on load whatever it says.
+
+    Fix: the key is removed.
+
+    When to ignore: the file is a template in which only the stage is changed.
     """
     if accelerate_section(run).get("zero3_init_flag") is not True or run.accelerate is None:
         return
@@ -108,12 +127,22 @@ def init_flag_without_stage_3(run: Run) -> Iterator[Finding]:
             "    deepspeed: ds.json\n    model: {parameters: 350000000, hidden_size: 1024}\n"
             "    hardware: 8xA100-80GB\n",
             "train.py": "import deepspeed\n",
-            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, '
-            '"zero_optimization": {"stage": 3}}\n',
+            "ds.json": _LOGGED % 3,
         }
     ),
-    good=Example({"ds.json": _DS % "2"}, consumer="deepspeed"),
-    proof=cited("deepspeed/runtime/zero/stage3.py@0.19.8"),
+    good=Example({"ds.json": _LOGGED % 2}, consumer="deepspeed"),
+    proof=shows(
+        "step",
+        {
+            "log": (
+                r"(?s)(?:comm op: all_gather_into_tensor.*?){40}",
+                r"(?s)\A(?!(?:.*?comm op: all_gather_into_tensor){4})",
+            )
+        },
+        ranks=2,
+    ),
+    needs={"model", "hardware"},
+    fixable=True,
 )
 def more_sharding_than_needed(run: Run) -> Iterator[Finding]:
     """ZeRO stage 3 where the states fit at stage 2.
@@ -121,6 +150,10 @@ def more_sharding_than_needed(run: Run) -> Iterator[Finding]:
     Stage 3 gathers every parameter before each use, forward and backward: about half as many bytes again on the
     wire as stage 2. When the states of stage 2 take less than half of the accelerator's memory, that buys nothing
     but memory that is free.
+
+    What happens: in two steps of a small model stage 2 gathers twice, once after each step, and stage 3 ninety times.
+
+    Fix: stage 2.
 
     When to ignore: long sequences or large batches need the memory for activations.
     """
@@ -138,93 +171,8 @@ def more_sharding_than_needed(run: Run) -> Iterator[Finding]:
         f"{run.hardware.memory_gib:.0f} GiB an accelerator on {run.hardware.name}",
         "stage 2 moves a third fewer bytes",
         related,
+        replace_at(place.origin, "2", "use stage 2", safe=False) if place else None,
     )
-
-
-_TEXT_CRASHES = (
-    "train_batch_size",
-    "train_micro_batch_size_per_gpu",
-    "gradient_accumulation_steps",
-    "gradient_clipping",
-    "steps_per_print",
-    "communication_data_type",
-    "gradient_allreduce_op",
-    "data_types.grad_accum_dtype",
-    "data_types.param_dtype",
-    "data_types.buffer_dtype",
-    "torch_autocast.dtype",
-)
-_TOLD = ("zero_optimization.stage", "fp16.enabled", "bf16.enabled")
-
-
-def _autos(run: Run) -> Iterator[Path]:
-    """Every literal "auto" of the DeepSpeed config."""
-    if run.deepspeed is not None and run.deepspeed.document is not None and run.deepspeed.document.root is not None:
-        for path, node, entry in walk(run.deepspeed.document.root):
-            if entry is not None and isinstance(node, Scalar) and node.value == "auto":
-                yield path
-
-
-@rule(
-    "ZC406",
-    "auto-that-nobody-fills",
-    Severity.ERROR,
-    bad=Example(
-        {"ds.json": _AUTO_DS % '2, "overlap_comm": "auto"', "recipe.yaml": _RECIPE % ""}, consumer="transformers"
-    ),
-    good=Example(
-        {"ds.json": _AUTO_DS % '2, "overlap_comm": true', "recipe.yaml": _RECIPE % ""}, consumer="transformers"
-    ),
-    proof=crashes("init", "`zero_optimization.overlap_comm` not found in kwargs"),
-    consumers={"accelerate", "transformers", "trl"},
-)
-def auto_that_nobody_fills(run: Run) -> Iterator[Finding]:
-    """A literal "auto" that neither the Trainer nor accelerate fills.
-
-    What happens: each of them fills its own list of keys; accelerate stops at any other "auto": `ValueError:
-    overlap_comm not found in kwargs. Please specify overlap_comm without auto (set to correct value)`, after the
-    model was loaded.
-    """
-    for failure in failures(run, "ZC406"):
-        name = failure.message.split("`")[1]
-        who = "neither the Trainer nor accelerate fills" if run.consumer in TRAINERS else "accelerate does not fill"
-        location, related = anchor(run, failure.places)
-        yield Finding(location, f'`{name}` is "auto", which {who}; prepare() stops at it', "write a value", related)
-
-
-@rule(
-    "ZC407",
-    "hidden-size-missing",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    script: train.py\n    deepspeed: ds.json\n"
-            "    recipe: recipe.yaml\n"
-            "    consumer: transformers\n    model: {parameters: 350000000}\n",
-            "ds.json": _AUTO_DS % '2, "reduce_bucket_size": "auto"',
-            "recipe.yaml": _RECIPE % "",
-        },
-    ),
-    good=Example(
-        {
-            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    script: train.py\n    deepspeed: ds.json\n"
-            "    recipe: recipe.yaml\n"
-            "    consumer: transformers\n    model: {parameters: 350000000, hidden_size: 1024}\n",
-            "ds.json": _AUTO_DS % '2, "reduce_bucket_size": "auto"',
-            "recipe.yaml": _RECIPE % "",
-        },
-    ),
-    proof=cited("transformers/integrations/deepspeed.py@5.23.0, accelerate/accelerator.py@1.15.0"),
-)
-def hidden_size_missing(run: Run) -> Iterator[Finding]:
-    """Bucket sizes are "auto", and the model's config has no hidden size to work them out from.
-
-    What happens: `ValueError: The model's config file has neither hidden_size nor hidden_sizes entry, therefore
-    it's not possible to automatically fill out the following auto entries`. The Trainer also looks into
-    text_config, accelerate does not; and below stage 3 the Trainer leaves the stage-3 sizes to accelerate.
-    """
-    for failure in failures(run, "ZC407"):
-        yield told(run, failure, "write numbers of elements, or leave the keys out")
 
 
 @rule(
@@ -239,7 +187,12 @@ def hidden_size_missing(run: Run) -> Iterator[Finding]:
 def legacy_stage_1(run: Run) -> Iterator[Finding]:
     """`"legacy_stage1": true`.
 
-    What happens: `Exception: The deprecated version of ZeRO Stage 1 is not supported in deepspeed >= 0.5.9`.
+    The old stage 1 is gone since 2021; the key still stands in copied files. The job stops after the model was loaded.
+
+    What happens: `Exception: The deprecated version of ZeRO Stage 1 is not supported in deepspeed >= 0.5.9` when the
+    engine is built.
+
+    Fix: the key is removed.
     """
     path: Path = ("zero_optimization", "legacy_stage1")
     stage = stage_of(run)
@@ -270,12 +223,18 @@ def legacy_stage_1(run: Run) -> Iterator[Finding]:
     ),
     good=Example({"ds.json": _AUTO_DS % "0", "recipe.yaml": _RECIPE % ""}, consumer="transformers"),
     proof=crashes("arguments", "Please specify the ZeRO optimization config in the DeepSpeed config"),
+    fixable=True,
 )
 def zero_section_missing(run: Run) -> Iterator[Finding]:
     """A DeepSpeed config without `zero_optimization`, read by accelerate or the Trainer.
 
+    The same file works where the script calls deepspeed.initialize itself, so it looks sound.
+
     What happens: `ValueError: Please specify the ZeRO optimization config in the DeepSpeed config.` DeepSpeed
     itself would take stage 0.
+
+    Fix: `"zero_optimization": {"stage": 0}` is added, which is what DeepSpeed would have taken. Whoever needs ZeRO
+    writes another stage.
     """
     for failure in failures(run, "ZC411"):
         location, related = anchor(run, failure.places)
@@ -286,6 +245,15 @@ def zero_section_missing(run: Run) -> Iterator[Finding]:
             "no `zero_optimization` section; accelerate, also under the Trainer, refuses such a DeepSpeed config",
             'add "zero_optimization": {"stage": 0}, or the stage that you want',
             related,
+            edited(
+                insert_entry,
+                run.deepspeed,
+                (),
+                "zero_optimization",
+                '{"stage": 0}',
+                why="write the section",
+                safe=False,
+            ),
         )
 
 
@@ -305,77 +273,30 @@ def zero_section_missing(run: Run) -> Iterator[Finding]:
         consumer="transformers",
     ),
     proof=crashes("arguments", "isn't supported yet with DeepSpeed Zero-3"),
+    fixable=True,
 )
 def refused_with_deepspeed(run: Run) -> Iterator[Finding]:
     """Training arguments that the Trainer refuses together with DeepSpeed.
 
+    Both work without DeepSpeed, so a recipe stops when a DeepSpeed config is added to it. To load the best checkpoint
+    its optimizer states are needed, and another batch size would need the stage 3 engine to be built again.
+
     What happens: `ValueError: DeepSpeed can't be used with save_only_model along with load_best_model_at_end.` and
     `auto_find_batch_size isn't supported yet with DeepSpeed Zero-3.`
+
+    Fix: `save_only_model`, or `auto_find_batch_size`, becomes false.
     """
     for failure in failures(run, "ZC412"):
-        yield told(run, failure)
-
-
-@rule(
-    "ZC415",
-    "auto-without-filler",
-    Severity.ERROR,
-    bad=Example({"ds.json": _AUTO_DS % "2"}, consumer="deepspeed"),
-    good=Example({"ds.json": _DS % "2"}, consumer="deepspeed"),
-    proof=crashes("parse", "non-int of type 'str'"),
-    consumers={"deepspeed"},
-)
-def auto_without_filler(run: Run) -> Iterator[Finding]:
-    """A literal "auto" in a config that deepspeed.initialize reads itself.
-
-    What happens: DeepSpeed fills none. At its top level, and in the parameters of optimizer and scheduler, it stops
-    at the text (`TypeError: '>' not supported between instances of 'str' and 'int'`; for gradient_clipping only at
-    the first step); in its typed sections it silently takes the default.
-    """
-    if run.deepspeed is None:
-        return
-    stopping: list[Path] = []
-    dropped: list[Path] = []
-    for path in _autos(run):
-        name = dotted(path)
-        if name in _TOLD or "gather" in name:
-            continue
-        if name in _TEXT_CRASHES or path[:2] in (("optimizer", "params"), ("scheduler", "params")):
-            stopping.append(path)
-        elif path[0] in ("zero_optimization", "fp16", "bf16") and "zenflow" not in path:
-            dropped.append(path)
-    if stopping:
-        yield Finding(
-            Location(run.deepspeed, stopping[0]),
-            f'{_named(stopping)} "auto", which deepspeed.initialize does not fill; it stops at the text',
-            "write a value, or let accelerate or the Trainer read this file",
-            [Location(run.deepspeed, path) for path in stopping[1:]],
-        )
-    if dropped:
-        default = DEFAULTS.get(dotted(dropped[0])) if len(dropped) == 1 else None
-        yield Finding(
-            Location(run.deepspeed, dropped[0]),
-            f'{_named(dropped)} "auto", which nobody fills here: DeepSpeed silently takes its default'
-            + (f" ({show(default)})" if default is not None else ""),
-            "write a value or leave the key out",
-            [Location(run.deepspeed, path) for path in dropped[1:]],
-            severity=Severity.WARNING,
-        )
-
-
-def _named(paths: list[Path]) -> str:
-    """ "`a` is", "`a` and 3 more are"."""
-    more = f" and {len(paths) - 1} more are" if len(paths) > 1 else " is"
-    return f"`{dotted(paths[0])}`{more}"
+        finding = told(run, failure, "write false")
+        if failure.places:
+            finding.fix = replace_at(failure.places[0], "false", "switch it off", safe=False)
+        yield finding
 
 
 RULES = (
     stage_auto,
     init_flag_without_stage_3,
     more_sharding_than_needed,
-    auto_that_nobody_fills,
-    auto_without_filler,
-    hidden_size_missing,
     legacy_stage_1,
     zero_section_missing,
     refused_with_deepspeed,
