@@ -99,7 +99,7 @@ def clipping_negative(run: Run) -> Iterator[Finding]:
     When to ignore: a house style that writes -1 for off.
     """
     setting = run.effective.get(_CLIP)
-    if setting is None or not number(setting.value) or setting.value >= 0 or setting.origin.file is None:
+    if setting is None or not number(setting.value) or not setting.value < 0 or setting.origin.file is None:
         return
     if setting.origin.file is run.accelerate:
         return  # there 0 counts as not set, and a negative number is the only way to say it
