@@ -358,27 +358,30 @@ def two_spellings(run: Run) -> Iterator[Finding]:
     file = run.deepspeed
     if file is None or file.document is None:
         return
-    section = file.document.get(("zero_optimization",))
-    schema = load_schema("deepspeed").find(("zero_optimization",))
-    keys = schema.section(load_schema("deepspeed")) if schema else None
-    if not isinstance(section, Mapping) or keys is None:
-        return
-    for name, key in keys.names.items():
-        if name == key.name or section.entry(name) is None or section.entry(key.name) is None:
+    for top in ("zero_optimization", "tensor_parallel"):
+        section = file.document.get((top,))
+        schema = load_schema("deepspeed").find((top,))
+        keys = schema.section(load_schema("deepspeed")) if schema else None
+        if not isinstance(section, Mapping) or keys is None:
             continue
-        yield Finding(
-            Location(file, ("zero_optimization", name), "key"),
-            f"`{name}` and `{key.name}` are the same setting; DeepSpeed stops when both are written",
-            "remove one of the two",
-            [Location(file, ("zero_optimization", key.name), "key", label="the other spelling")],
-            edited(
-                delete_entry,
-                file,
-                ("zero_optimization", name),
-                why=f"keep {key.name}",
-                safe=plain(section).get(name) == plain(section).get(key.name),
-            ),
-        )
+        values = plain(section)
+        for name, key in keys.names.items():
+            # DeepSpeed drops whatever is "auto" before it looks at the names.
+            if name == key.name or "auto" in (values.get(name, "auto"), values.get(key.name, "auto")):
+                continue
+            yield Finding(
+                Location(file, (top, name), "key"),
+                f"`{name}` and `{key.name}` are the same setting; DeepSpeed stops when both are written",
+                "remove one of the two",
+                [Location(file, (top, key.name), "key", label="the other spelling")],
+                edited(
+                    delete_entry,
+                    file,
+                    (top, name),
+                    why=f"keep {key.name}",
+                    safe=values[name] == values[key.name],
+                ),
+            )
 
 
 RULES = (

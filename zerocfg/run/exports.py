@@ -155,7 +155,7 @@ class _Exporter:
         if machines.value is not UNKNOWN and not isinstance(machines.value, (int, float)):
             self.fail("num-machines-type", f"num_machines is {describe(machines.value)}", machines.origin)
             return
-        several = isinstance(machines.value, int) and machines.value > 1
+        several = isinstance(machines.value, (int, float)) and machines.value > 1
         processes = arguments.setting("num_processes")
         if several and (processes.value is None or isinstance(processes.value, (str, list, dict))):
             message = f"num_processes is {describe(processes.value)}, which cannot be divided by num_machines"
