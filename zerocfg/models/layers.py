@@ -48,4 +48,4 @@ def foreign_classes(model_type: str) -> frozenset[str]:
     """Decoder layers and expert blocks of the other architectures: classes that this model does not hold."""
     experts = {name: family.experts.block for name, family in FAMILIES.items() if family.experts is not None}
     own = {LAYER_CLASSES.get(model_type), experts.get(model_type)}
-    return frozenset((set(LAYER_CLASSES.values()) | set(experts.values())) - own)  # type: ignore[arg-type]
+    return frozenset((set(LAYER_CLASSES.values()) | set(experts.values())) - own)

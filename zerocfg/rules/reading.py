@@ -10,7 +10,7 @@ from zerocfg.rules.proof import crashes, shows
 from zerocfg.rules.repairs import strict_json
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import Edit, delete_duplicate
-from zerocfg.source.node import Path, Problem, Scalar, dotted, walk
+from zerocfg.source.node import Mapping, Path, Problem, Scalar, dotted, plain, walk
 
 _UNREADABLE = frozenset(("unreadable", "encoding", "too-large", "too-deep", "alias-cycle"))
 _TOLD_ELSEWHERE = frozenset(("duplicate-key", "hjson-only", "readers-differ", "non-string-key", "empty"))
@@ -117,8 +117,11 @@ def duplicate_key(run: Run) -> Iterator[Finding]:
         related = (
             [Location(file, problem.path, span=problem.related, label="first written here")] if problem.related else []
         )
+        severity = None
         if file.document is not None and file.document.format == "json":
             what = "DeepSpeed refuses the file, accelerate and transformers silently take this one"
+        elif _alike(file, problem.path):
+            what, severity = "both say the same", Severity.NOTE
         else:
             what = "this one silently replaces the first"
         yield Finding(
@@ -127,7 +130,17 @@ def duplicate_key(run: Run) -> Iterator[Finding]:
             "remove one of the two",
             related,
             _without_earlier(run, file, problem),
+            severity,
         )
+
+
+def _alike(file: SourceFile, path: Path) -> bool:
+    """Whether a key that is written twice has the same value each time."""
+    holder = file.document.get(path[:-1]) if file.document is not None else None
+    if not isinstance(holder, Mapping):
+        return False
+    values = [plain(entry.value) for entry in holder.entries if entry.key == path[-1]]
+    return len(values) > 1 and all(value == values[0] for value in values)
 
 
 def _without_earlier(run: Run, file: SourceFile, problem: Problem) -> Fix | None:
