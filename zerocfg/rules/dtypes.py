@@ -219,59 +219,6 @@ def accumulation_narrower_than_model(run: Run) -> Iterator[Finding]:
 
 
 @rule(
-    "ZC312",
-    "all-gradients-in-fp32",
-    Severity.WARNING,
-    bad=Example(
-        {"ds.json": _DS % (1, _BF16 + ', "data_types": {"grad_accum_dtype": "fp32"}')},
-        consumer="deepspeed",
-    ),
-    good=Example(
-        {"ds.json": _DS % (2, _BF16 + ', "data_types": {"grad_accum_dtype": "fp32"}')},
-        consumer="deepspeed",
-    ),
-    proof=shows(
-        "init",
-        {
-            "engine.wrapper": ("BF16_Optimizer", "DeepSpeedZeroOptimizer"),
-            "memory.init.bytes_per_parameter": (8.0, 4.0),
-        },
-        ranks=2,
-    ),
-    fixable=True,
-    references=("deepspeed/runtime/bf16_optimizer.py@0.19.8",),
-)
-def all_gradients_in_fp32(run: Run) -> Iterator[Finding]:
-    """ZeRO 1 in bf16 with fp32 accumulation holds every gradient in fp32 on every process.
-
-    This combination does not run in the usual ZeRO optimizer but in DeepSpeed's older `BF16_Optimizer`. It keeps 4
-    bytes a parameter for gradients, not divided by the number of processes, from the start and for good: 28 GB for
-    7 billion parameters. Bucket sizes, `overlap_comm` and `round_robin_gradients` are not looked at.
-
-    What happens: no message; the memory is taken when the engine is built. Stage 2 accumulates in fp32 as well, and
-    divides that buffer among the processes.
-
-    Fix: writes stage 2.
-
-    When to ignore: the memory is there, and pipeline parallelism or the script needs stage 1.
-    """
-    if stage_of(run) != 1 or precision_of(run) != "bf16" or accumulation(run) != "fp32":
-        return
-    if effective(run, "zero_optimization.offload_optimizer.device") != "none" or section(run, "pipeline"):
-        return
-    stage = ("zero_optimization", "stage")
-    fix = edited(replace_value, run.deepspeed, stage, "2", why="use ZeRO stage 2", safe=False)
-    yield about(
-        run,
-        _ACCUMULATION,
-        "ZeRO stage 1, bf16 and fp32 accumulation: every process holds all gradients in fp32, 4 bytes a parameter "
-        "that are not divided among the processes",
-        "use stage 2, which divides them",
-        fix=fix if isinstance(section(run, "zero_optimization").get("stage"), (int, str)) else None,
-    )
-
-
-@rule(
     "ZC313",
     "parameter-dtype-of-another-mode",
     Severity.ERROR,
@@ -349,7 +296,6 @@ RULES = (
     accumulation_dtype_at_stage_0,
     integers_for_gradients,
     accumulation_narrower_than_model,
-    all_gradients_in_fp32,
     parameter_dtype_of_another_mode,
     gradients_sent_in_fp16,
 )
