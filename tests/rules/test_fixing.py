@@ -134,6 +134,7 @@ def check_kept(name: str, before: str, after: str) -> None:
 @settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(FIXABLE), st.frozensets(st.sampled_from([*SAME, *BYTES])), st.booleans())
 @example(("ZC506", 0), frozenset(("comments", "CRLF")), True)
+@example(("ZC609", 2), frozenset(("comments",)), False)
 def test_fixes_keep_the_rest(which: tuple[str, int], ways: frozenset[str], unsafe: bool) -> None:
     rule = find(which[0])
     assert rule is not None

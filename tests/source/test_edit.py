@@ -162,3 +162,19 @@ def test_overlapping_edits_are_refused() -> None:
 def test_a_diff_says_when_the_last_line_has_no_end() -> None:
     diff = unified_diff("f", "a\nb", "a\nc\n")
     assert diff == "--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+c\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a:\n  b: 1\nc: 2\n", "a: {}\nc: 2\n"),
+        ("a:  # why\n  # about b\n  b: 1\n  # the end\nc: 2\n", "a: {}  # why\n  # about b\n  # the end\nc: 2\n"),
+        ("a:\n  b: 1", "a: {}"),
+        ("a:\r\n  b:\r\n    - 1\r\nc: 2\r\n", "a: {}\r\nc: 2\r\n"),
+    ],
+)
+def test_the_last_entry_leaves_an_empty_mapping(before: str, after: str) -> None:
+    document = load_as(SourceText("f.yaml", before), "yaml")
+    found = apply_edits(before, delete_entry(document, ("a", "b")))
+    assert load_as(SourceText("f.yaml", found), "yaml").data()["a"] == {}
+    assert found == after

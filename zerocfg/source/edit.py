@@ -183,7 +183,7 @@ def _delete_flow(doc: Document, entry: Entry, own: list[Entry]) -> list[Edit]:
 def _delete_block(doc: Document, path: Path, parent: Mapping, entry: Entry, own: list[Entry]) -> list[Edit]:
     text = doc.source.text
     if len(own) == 1 and len(parent.entries) == 1:
-        return replace_value(doc, path[:-1], "{}")
+        return _empty_block(doc, path, entry)
     index = own.index(entry)
     start = entry.key_span.start
     line = _line_start(text, start)
@@ -192,6 +192,22 @@ def _delete_block(doc: Document, path: Path, parent: Mapping, entry: Entry, own:
             return [Edit(Span(start, own[index + 1].key_span.start), "")]
         raise ValueError(f"{dotted(path)} does not start a line")
     return [Edit(_lines(text, line, _end_of_line(text, _entry_end(text, entry, doc))), "")]
+
+
+def _empty_block(doc: Document, path: Path, last: Entry) -> list[Edit]:
+    """``{}`` in place of the last entry; comments around it stay."""
+    text = doc.source.text
+    holder = doc.entry(path[:-1]) if len(path) > 1 else None
+    colon = _colon(text, holder) if holder is not None else 0
+    line = _line_start(text, last.key_span.start)
+    head = text[colon : _end_of_line(text, colon)].strip()
+    own_lines = holder is not None and line > colon and not text[line : last.key_span.start].strip()
+    if not own_lines or (head and not head.startswith("#")):  # what stands there is an anchor or a tag
+        return replace_value(doc, path[:-1], "{}")
+    return [
+        Edit(Span(colon, colon), " {}"),
+        Edit(_lines(text, line, _end_of_line(text, _entry_end(text, last, doc))), ""),
+    ]
 
 
 def _lines(text: str, start: int, end: int) -> Span:
