@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -116,6 +117,12 @@ def fixed(files: Example, folder: Path, unsafe: bool) -> tuple[dict[str, str], R
     return {**files.files, **{names[path]: text for path, text in texts.items()}}, after, count
 
 
+def remarks(text: str) -> Iterator[tuple[str, str]]:
+    """Each comment that was put in, and the line below it."""
+    lines = text.splitlines()
+    return ((line.strip(), below) for line, below in pairwise(lines) if re.fullmatch(rf" *# {KEPT} \d+", line))
+
+
 def check_kept(name: str, before: str, after: str) -> None:
     """What no fix may touch."""
     assert before.startswith(BOM) == after.startswith(BOM)
@@ -124,8 +131,8 @@ def check_kept(name: str, before: str, after: str) -> None:
     if "\r" not in before:
         assert "\r" not in after
     assert before.endswith("\n") == after.endswith("\n") or not after.strip(), "the end of the last line"
-    comments = re.compile(rf"^[ ]*# {KEPT} \d+", re.MULTILINE)
-    assert [c.strip() for c in comments.findall(after)] == [c.strip() for c in comments.findall(before)]
+    lost = [remark for remark, line in remarks(before) if line in after.splitlines() and remark not in after]
+    assert lost == [], "a comment above a line that stays"
     was, now = parsed(name, before), parsed(name, after)
     if was is not None and now is not None and was.root is not None and not any(p.fatal for p in was.problems):
         assert now.root is not None and not any(problem.fatal for problem in now.problems), "no longer parses"
