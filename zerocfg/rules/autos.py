@@ -159,7 +159,14 @@ def hidden_size_missing(run: Run) -> Iterator[Finding]:
     "ZC415",
     "auto-without-filler",
     Severity.ERROR,
-    bad=Example({"ds.json": _AUTO_DS % "2"}, consumer="deepspeed"),
+    bad=(
+        Example({"ds.json": _AUTO_DS % "2"}, consumer="deepspeed"),
+        Example(
+            {"ds.json": (_DS % "2").replace("{", '{"gradient_clipping": "auto", ', 1)},
+            consumer="deepspeed",
+            proof=crashes("step", "'>' not supported between instances of 'str' and 'float'"),
+        ),
+    ),
     good=Example({"ds.json": _DS % "2"}, consumer="deepspeed"),
     proof=crashes("parse", "non-int of type 'str'"),
     consumers={"deepspeed"},
