@@ -36,6 +36,9 @@ parity: setup
 schemas: setup
 	$(BIN)/python -m zerocfg schema --write schemas
 
+docs: setup
+	$(BIN)/python -m zerocfg rules --write docs/rules
+
 gpu: setup
 	$(BIN)/python benchmarks/gpu/run.py
 

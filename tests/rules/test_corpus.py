@@ -24,6 +24,12 @@ REVIEWED = {
     "ZC723": "a test file of accelerate with debug: true",
     "ZC726": "a test file of accelerate: four machines at 127.0.0.1",
     "ZC604": "a test file of accelerate with sections under distributed_type 'NO'",
+    "ZC457": "three test files of DeepSpeed with disable_allgather, which DeepSpeed parses and never uses",
+    "ZC512": "torch_adam beside offloading in a template and two test files of accelerate",
+    "ZC614": "two FSDP 2 test files without a wrapping policy",
+    "ZC850": "a DPO recipe with padding_free, which today's DPOTrainer does not use",
+    "ZC902": "buckets of 1e9 elements with overlap_comm at stages 1 and 2",
+    "ZC903": "a test file of accelerate whose threshold keeps every parameter whole",
 }
 """Rules of ZC2xx to ZC8xx that report warnings or errors in the corpus, and what was found there."""
 
