@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from zerocfg.rules.trainer_steps import SCHEDULE_ARGUMENTS
+from zerocfg.rules.recipes.trainer_steps import SCHEDULE_ARGUMENTS
 
 GIVEN = {"optimizer", "num_warmup_steps", "num_training_steps", "last_epoch"}
 OTHERS = {"constant", "constant_with_warmup", "reduce_lr_on_plateau", "greedy"}

@@ -1,0 +1,29 @@
+"""ZC2xx: batch sizes, accumulation, clipping, optimizer and schedule."""
+
+from __future__ import annotations
+
+from zerocfg.rules.batch import (
+    accumulation,
+    clipping,
+    hyperparameters,
+    optimizer,
+    optimizer_fit,
+    overridden,
+    processes,
+    scheduler,
+    sizes,
+    warmup,
+)
+
+MODULES = (
+    sizes,
+    accumulation,
+    processes,
+    overridden,
+    clipping,
+    optimizer,
+    optimizer_fit,
+    hyperparameters,
+    scheduler,
+    warmup,
+)

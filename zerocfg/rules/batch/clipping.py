@@ -1,0 +1,175 @@
+"""ZC2xx: gradient clipping, by whoever asks for it. See also :mod:`overridden`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zerocfg.catalog.values import show
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.batch.hyperparameters import number
+from zerocfg.rules.effects import TRAINERS, accelerate_section, anchor, deepspeed_data, edited, replace_at, words
+from zerocfg.rules.proof import crashes, shows
+from zerocfg.run.model import Run
+from zerocfg.source.edit import insert_entry, replace_value
+from zerocfg.source.node import Path
+
+_CLIP = "gradient_clipping"
+_DS = '{"train_micro_batch_size_per_gpu": 1, "gradient_clipping": %s, "zero_optimization": {"stage": 2}}\n'
+_AUTO = (
+    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": %s, '
+    '"zero_optimization": {"stage": 2}}\n'
+)
+_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\n"
+_YAML = (
+    "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: 2\n"
+    "  gradient_accumulation_steps: 1\n"
+)
+_LAUNCH = "accelerate launch --config_file accelerate.yaml train.py --max_grad_norm 0.5\n"
+
+
+@rule(
+    "ZC237",
+    "clipping-null",
+    Severity.ERROR,
+    bad=(
+        Example({"ds.json": _DS % "null"}, consumer="deepspeed"),
+        Example({"ds.json": _AUTO % "null", "recipe.yaml": _RECIPE}, consumer="transformers"),
+    ),
+    good=(
+        Example({"ds.json": _DS % "0"}, consumer="deepspeed"),
+        Example({"ds.json": _AUTO % '"auto"', "recipe.yaml": _RECIPE}, consumer="transformers"),
+    ),
+    proof=crashes("step", "'>' not supported between instances of 'NoneType' and 'float'"),
+    fixable=True,
+    references=("deepspeed/runtime/engine.py@0.19.8",),
+)
+def clipping_null(run: Run) -> Iterator[Finding]:
+    """`"gradient_clipping": null`.
+
+    Where people mean "no clipping", or "not decided here", the first optimizer step dies: after the model was loaded,
+    the engine built and the first batches computed.
+
+    What happens: `TypeError: '>' not supported between instances of 'NoneType' and 'float'` in the first step. null is
+    not the default either; the default (1.0) applies only where the key is absent.
+
+    Fix: writes "auto" under the Trainer, which passes `max_grad_norm` on, else 0, no clipping (unsafe: 1.0, the default
+    of an absent key, may be meant).
+    """
+    if run.deepspeed is None or deepspeed_data(run).get(_CLIP, "") is not None:
+        return
+    text = '"auto"' if run.consumer in TRAINERS else "0"
+    yield Finding(
+        Location(run.deepspeed, (_CLIP,)),
+        "`gradient_clipping` is null; DeepSpeed compares it with a number in the first step and stops",
+        'write "auto" and set max_grad_norm' if run.consumer in TRAINERS else "write 0 for no clipping, or a number",
+        fix=edited(replace_value, run.deepspeed, (_CLIP,), text, why=f"write {text}", safe=False),
+    )
+
+
+@rule(
+    "ZC238",
+    "clipping-negative",
+    Severity.NOTE,
+    bad=(
+        Example({"ds.json": _DS % "-1"}, consumer="deepspeed"),
+        Example(
+            {"ds.json": _AUTO % '"auto"', "recipe.yaml": _RECIPE + "max_grad_norm: -1.0\n"}, consumer="transformers"
+        ),
+    ),
+    good=(
+        Example({"ds.json": _DS % "0"}, consumer="deepspeed"),
+        Example(
+            {"ds.json": _AUTO % '"auto"', "recipe.yaml": _RECIPE + "max_grad_norm: 0.0\n"}, consumer="transformers"
+        ),
+    ),
+    proof=shows("init", {"optimizer.clip_grad": (-1, 0)}),
+    fixable=True,
+    references=("deepspeed/runtime/engine.py@0.19.8",),
+)
+def clipping_negative(run: Run) -> Iterator[Finding]:
+    """A negative number for gradient clipping.
+
+    It switches clipping off, by chance of how the comparison is written. A minus too much does the same as a word
+    written on purpose, and the next reader cannot tell which it was.
+
+    What happens: DeepSpeed clips where the number is above 0; nothing checks it, and nothing is logged.
+
+    Fix: writes 0, which means no clipping in so many words.
+
+    When to ignore: a house style that writes -1 for off.
+    """
+    setting = run.effective.get(_CLIP)
+    if setting is None or not number(setting.value) or not setting.value < 0 or setting.origin.file is None:
+        return
+    if setting.origin.file is run.accelerate:
+        return  # there 0 counts as not set, and a negative number is the only way to say it
+    location, related = anchor(run, [setting.origin])
+    yield Finding(
+        location,
+        f"a clipping of {show(setting.value)} counts as no clipping",
+        "write 0 where no clipping is meant",
+        related,
+        replace_at(setting.origin, "0.0", "write 0, no clipping"),
+    )
+
+
+@rule(
+    "ZC239",
+    "clipping-of-script-without-effect",
+    Severity.WARNING,
+    bad=Example({"accelerate.yaml": _YAML, "train.sh": _LAUNCH}, consumer="accelerate"),
+    good=Example({"accelerate.yaml": _YAML + "  gradient_clipping: 0.5\n", "train.sh": _LAUNCH}, consumer="accelerate"),
+    proof=shows("parse", {"engine.gradient_clipping": (1.0, 0.5)}),
+    consumers={"accelerate"},
+    fixable=True,
+    references=("accelerate/accelerator.py@1.15.0", "axolotl-ai-cloud/axolotl#1381"),
+)
+def clipping_of_script_without_effect(run: Run) -> Iterator[Finding]:
+    """The script's `--max_grad_norm` under DeepSpeed, whose config clips at another number.
+
+    The same script clips as its option says on one GPU and with DDP, and at another norm with DeepSpeed. The loss tells
+    nobody.
+
+    What happens: `accelerator.clip_grad_norm_()` does nothing under DeepSpeed; the engine clips, at the
+    `gradient_clipping` of its config. Where nobody names one accelerate fills in 1.0.
+
+    Fix: writes the option's number into the config (unsafe: the training changes).
+
+    When to ignore: the script passes its option on to the DeepSpeed plugin.
+    """
+    given, setting = run.arguments.get("max_grad_norm"), run.effective.get(_CLIP)
+    if given is None or setting is None or not number(setting.value) or run.effective.value("engine") != "deepspeed":
+        return
+    try:
+        asked = float(given.value)
+    except (TypeError, ValueError):
+        return
+    if asked == setting.value:
+        return
+    location, related = anchor(run, [given.origin, setting.origin])
+    yield Finding(
+        location,
+        f"`--max_grad_norm {show(given.value).strip(chr(34))}` has no effect under DeepSpeed, which clips at "
+        f"{show(setting.value)} ({words(setting.origin)})",
+        "write the number as `gradient_clipping` into the config",
+        related,
+        _told(run, str(given.value)) if asked > 0 else None,
+    )
+
+
+def _told(run: Run, text: str) -> Fix | None:
+    """The script's number in the file that DeepSpeed's config comes from."""
+    why = f"clip at {text}"
+    in_json = run.deepspeed is not None
+    file = run.deepspeed if in_json else run.accelerate
+    parent: Path = () if in_json else ("deepspeed_config",)
+    if _CLIP in (deepspeed_data(run) if in_json else accelerate_section(run)):
+        return edited(replace_value, file, (*parent, _CLIP), text, why=why, safe=False)
+    return edited(insert_entry, file, parent, _CLIP, text, why=why, safe=False)
+
+
+RULES = (
+    clipping_null,
+    clipping_negative,
+    clipping_of_script_without_effect,
+)

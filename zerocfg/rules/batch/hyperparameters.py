@@ -1,0 +1,239 @@
+"""ZC2xx: learning rate, betas and weight decay of an optimizer that the DeepSpeed config names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from zerocfg.catalog.values import show
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.batch.optimizer import AUTO, DS, OPTIMIZER, YAML, optimizer_type, own, trained
+from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, section, words
+from zerocfg.rules.proof import ABSENT, at_least, crashes, shows
+from zerocfg.run.arguments import arguments_of
+from zerocfg.run.model import UNKNOWN, Run, Setting
+from zerocfg.source.edit import insert_entry
+from zerocfg.source.node import Path
+
+_PARAMS: Path = ("optimizer", "params")
+
+
+def number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+@rule(
+    "ZC218",
+    "optimizer-number-out-of-range",
+    Severity.ERROR,
+    bad=(
+        own(OPTIMIZER % ("AdamW", ', "betas": [0.9, 0.999, 0.999]')),
+        Example(
+            {"ds.json": DS % ('"optimizer": {"type": "AdamW", "params": {"lr": -1e-2}}, ', "2")},
+            consumer="deepspeed",
+            note="a sign too much: the loss grows",
+            proof=shows("step", {"engine.loss": (at_least(8.0), None)}),
+        ),
+    ),
+    good=own(OPTIMIZER % ("AdamW", ', "betas": [0.9, 0.999]')),
+    proof=crashes("step", "too many values to unpack"),
+    references=("deepspeed/ops/adam/fused_adam.py@0.19.8",),
+)
+def optimizer_number_out_of_range(run: Run) -> Iterator[Finding]:
+    """A learning rate, beta, epsilon or weight decay that no optimizer can work with.
+
+    torch.optim checks these numbers when it is built; DeepSpeed's own optimizers do not. A slip of the pen then trains
+    for hours in the wrong direction or with a loss of NaN.
+
+    What happens: with a negative learning rate FusedAdam and DeepSpeedCPUAdam climb the loss instead of descending; a
+    beta of 1 divides by zero, and the loss is NaN from the second step on; three betas stop the first step with
+    `ValueError: too many values to unpack (expected 2)`. Optimizers of torch.optim stop at once: `ValueError: Invalid
+    learning rate`.
+    """
+    if optimizer_type(run) is None or run.deepspeed is None:
+        return
+    for name, value in section(run, "optimizer", "params").items():
+        wrong = ""
+        if name in ("lr", "eps", "weight_decay") and number(value) and value < 0:
+            wrong = f"`{name}` is {show(value)}: below 0 " + {
+                "lr": "the loss is climbed instead of descended",
+                "eps": "the update can divide by zero",
+                "weight_decay": "weights grow instead of shrinking",
+            }.get(name, "")
+        elif name == "betas" and isinstance(value, list):
+            if len(value) != 2:
+                wrong = f"`betas` has {len(value)} entries; the first step stops, because it takes two"
+            elif any(number(beta) and not 0 <= beta < 1 for beta in value):
+                wrong = f"`betas` is {show(value)}: with a beta outside of 0 to 1 (1 excluded) the loss becomes NaN"
+        if wrong:
+            yield Finding(
+                Location(run.deepspeed, (*_PARAMS, name)),
+                f"{wrong}; DeepSpeed's own optimizers do not check it",
+                "usual values are `betas: [0.9, 0.999]`, `eps: 1e-8`, and a learning rate and weight decay from 0 on",
+            )
+
+
+_ADAM = {"lr": 1e-3, "weight_decay": 0.0, "betas": [0.9, 0.999], "eps": 1e-8}
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "adam": _ADAM,
+    "adamw": _ADAM,
+    "lamb": _ADAM,
+    "lion": {"lr": 1e-3, "weight_decay": 0.0, "betas": [0.9, 0.999]},
+    "adagrad": {"lr": 1e-2, "weight_decay": 0.0, "eps": 1e-10},
+    "sgd": {"lr": 1e-3, "weight_decay": 0.0},
+}
+"""What the constructors take for an absent parameter. A type that is not here is left alone."""
+
+_ARGUMENTS = {
+    "lr": ("learning_rate",),
+    "weight_decay": ("weight_decay",),
+    "betas": ("adam_beta1", "adam_beta2"),
+    "eps": ("adam_epsilon",),
+}
+
+
+def schedule_sets_rate(run: Run) -> bool:
+    """Whether a schedule of the DeepSpeed config replaces the optimizer's learning rate by numbers of its own."""
+    kind, params = section(run, "scheduler").get("type"), section(run, "scheduler", "params")
+    if kind in ("OneCycle", "LRRangeTest", "WarmupDecayLR"):
+        return kind != "WarmupDecayLR" or params.get("warmup_max_lr", "") is not None
+    return kind == "WarmupLR" and params.get("warmup_max_lr") is not None
+
+
+def _defaults(run: Run) -> dict[str, Any]:
+    kind = optimizer_type(run)
+    if kind is None or section(run, "optimizer", "params").get("torch_adam"):
+        return {}
+    return _DEFAULTS.get(kind.lower(), {})
+
+
+def _filled(run: Run, name: str) -> Fix | None:
+    """The parameter as "auto", in a section of parameters that may be absent."""
+    why = f'add "{name}": "auto"'
+    if "params" not in section(run, "optimizer"):
+        return edited(insert_entry, run.deepspeed, _PARAMS[:1], "params", f'{{"{name}": "auto"}}', why=why)
+    return edited(insert_entry, run.deepspeed, _PARAMS, name, '"auto"', why=why)
+
+
+@rule(
+    "ZC219",
+    "argument-not-passed-to-optimizer",
+    Severity.ERROR,
+    bad=(
+        trained('"optimizer": {"type": "AdamW"}, ', "learning_rate: 0.00002\n"),
+        Example(
+            trained('"optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, ', "weight_decay: 0.1\n").files,
+            consumer="transformers",
+            proof=shows("init", {"inner.weight_decay": (0.0, 0.1)}),
+        ),
+    ),
+    good=trained(
+        '"optimizer": {"type": "AdamW", "params": {"lr": "auto", "weight_decay": "auto"}}, ',
+        "learning_rate: 0.00002\nweight_decay: 0.1\n",
+    ),
+    proof=shows("init", {"inner.lr": (1e-3, 2e-5)}),
+    consumers=TRAINERS,
+    fixable=True,
+    references=("transformers/integrations/deepspeed.py@5.23.0",),
+)
+def argument_not_passed_to_optimizer(run: Run) -> Iterator[Finding]:
+    """A training argument that the optimizer of the DeepSpeed config never gets.
+
+    With an `optimizer` in the DeepSpeed config the Trainer makes none of its own, and passes its numbers on only where
+    the section holds the key. A recipe with a careful learning rate then trains at DeepSpeed's default, 1e-3, which is
+    enough to ruin a pretrained model, and logs nothing unusual.
+
+    What happens: FusedAdam is built with its own defaults (lr 1e-3, weight decay 0, betas 0.9 and 0.999), whatever
+    `learning_rate`, `weight_decay`, `adam_beta2` and `adam_epsilon` say, without a message.
+
+    Fix: adds the key to `optimizer.params` as "auto", which the Trainer fills with its own value.
+
+    When to ignore: where the default of the optimizer is what you want; write it down then.
+    """
+    params = section(run, "optimizer").get("params", {})
+    if run.deepspeed is None or not isinstance(params, dict):
+        return
+    arguments = arguments_of(run)
+    for name, default in _defaults(run).items():
+        if name in params or (name == "lr" and schedule_sets_rate(run)):
+            continue
+        asked = [arguments.setting(argument) for argument in _ARGUMENTS[name]]
+        value = [item.value for item in asked] if name == "betas" else asked[0].value
+        if not _asked_for(asked, name) or value == default:
+            continue
+        location, related = anchor(run, [item.origin for item in asked if item.origin.kind != "default"])
+        argument = _ARGUMENTS[name][0] if asked[0].origin.kind != "default" else _ARGUMENTS[name][-1]
+        shown = asked[_ARGUMENTS[name].index(argument)]
+        yield Finding(
+            location,
+            f"`{argument}: {show(shown.value)}` ({words(shown.origin)}) does not reach the optimizer of "
+            f"{run.deepspeed.name}, which has no `{name}` and silently takes its default, {show(default)}",
+            f'add `"{name}": "auto"` to `optimizer.params`',
+            [*related, Location(run.deepspeed, _PARAMS, label="no such key here")],
+            _filled(run, name),
+        )
+
+
+def _asked_for(asked: list[Setting], name: str) -> bool:
+    """Known numbers, of which somebody wrote one; the Trainer's own learning rate counts as asked for."""
+    if not all(number(item.value) for item in asked):
+        return False
+    return name == "lr" or any(item.origin.kind in ("file", "flag", "environment") for item in asked)
+
+
+@rule(
+    "ZC220",
+    "learning-rate-missing",
+    Severity.WARNING,
+    bad=Example(
+        {
+            "accelerate.yaml": YAML,
+            "ds.json": AUTO % '"optimizer": {"type": "AdamW", "params": {"betas": [0.9, 0.95]}}, ',
+        },
+        consumer="accelerate",
+    ),
+    good=Example(
+        {
+            "accelerate.yaml": YAML,
+            "ds.json": AUTO % '"optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": [0.9, 0.95]}}, ',
+        },
+        consumer="accelerate",
+    ),
+    proof=shows("init", {"config.optimizer.params.lr": (ABSENT, 1e-3)}),
+    fixable=True,
+    references=("accelerate/accelerator.py@1.15.0", "deepspeed/ops/adam/fused_adam.py@0.19.8"),
+)
+def learning_rate_missing(run: Run) -> Iterator[Finding]:
+    """An optimizer of the DeepSpeed config without a learning rate.
+
+    Nobody chose the number that decides most about a training run. In a loop with accelerate the one of the script's
+    `DummyOptim` looks chosen and is not used.
+
+    What happens: DeepSpeed builds the optimizer with its constructor's default, 1e-3 for Adam, Lamb, Lion and SGD. The
+    `lr` of `DummyOptim` reaches only a key that is there as "auto".
+
+    Fix: adds `"lr": "auto"` where accelerate reads the file: the script's number then counts.
+
+    When to ignore: the script sets the learning rate itself after the engine was built.
+    """
+    defaults = _defaults(run)
+    params = section(run, "optimizer").get("params", {})
+    if run.deepspeed is None or run.consumer in TRAINERS or "lr" not in defaults or not isinstance(params, dict):
+        return
+    if "lr" in params or schedule_sets_rate(run) or effective(run, "engine") not in (None, UNKNOWN, "deepspeed"):
+        return
+    own_script = run.consumer == "accelerate"
+    yield Finding(
+        Location(run.deepspeed, ("optimizer",), "key"),
+        f"the optimizer has no `lr`: DeepSpeed takes its default, {show(defaults['lr'])}"
+        + (", whatever the script's DummyOptim says" if own_script else ""),
+        'add `"lr": "auto"`, which accelerate fills from DummyOptim' if own_script else "write the learning rate",
+        fix=_filled(run, "lr") if own_script else None,
+    )
+
+
+RULES = (
+    optimizer_number_out_of_range,
+    argument_not_passed_to_optimizer,
+    learning_rate_missing,
+)

@@ -1,0 +1,326 @@
+"""ZC2xx: the learning-rate schedule of the DeepSpeed config: its name and the parameters that it needs.
+
+What it makes of the learning rate is in :mod:`warmup`, the Trainer's own schedules are in
+:mod:`zerocfg.rules.recipes.trainer_schedule`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from zerocfg.catalog.values import show
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, effective, section, stage_of
+from zerocfg.rules.proof import ABSENT, crashes, shows
+from zerocfg.run.model import UNKNOWN, Run
+from zerocfg.source.edit import delete_entry, insert_entry, replace_value
+from zerocfg.source.node import Path
+
+NEEDED: dict[str, tuple[str, ...]] = {
+    "WarmupLR": (),
+    "WarmupDecayLR": ("total_num_steps",),
+    "WarmupCosineLR": ("total_num_steps",),
+    "OneCycle": ("cycle_min_lr", "cycle_max_lr"),
+    "LRRangeTest": (),
+}
+"""DeepSpeed's own schedules, with the parameters that have no default."""
+
+_TORCH = frozenset(
+    (
+        "ChainedScheduler",
+        "ConstantLR",
+        "CosineAnnealingLR",
+        "CosineAnnealingWarmRestarts",
+        "CyclicLR",
+        "ExponentialLR",
+        "LambdaLR",
+        "LinearLR",
+        "MultiStepLR",
+        "MultiplicativeLR",
+        "OneCycleLR",
+        "PolynomialLR",
+        "ReduceLROnPlateau",
+        "SequentialLR",
+        "StepLR",
+    )
+)
+"""Classes of torch.optim.lr_scheduler."""
+
+PARAMS: Path = ("scheduler", "params")
+_TYPE: Path = ("scheduler", "type")
+
+_DS = (
+    '{"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, '
+    '"scheduler": %s, "zero_optimization": {"stage": %s}}\n'
+)
+AUTO = (
+    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": "auto", '
+    '%s"zero_optimization": {"stage": 2}}\n'
+)
+_OPTIMIZER = '"optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, '
+RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 4\ndeepspeed: ds.json\n"
+
+
+def own(scheduler: str, stage: int = 2) -> Example:
+    return Example({"ds.json": _DS % (scheduler, stage)}, consumer="deepspeed")
+
+
+def trained(scheduler: str, more: str = "") -> Example:
+    text = _OPTIMIZER + (f'"scheduler": {scheduler}, ' if scheduler else "")
+    return Example({"ds.json": AUTO % text, "recipe.yaml": RECIPE + more}, consumer="transformers")
+
+
+def scheduler_type(run: Run) -> str | None:
+    """The type that the DeepSpeed config names, as written; None when DeepSpeed is not the engine."""
+    kind = section(run, "scheduler").get("type")
+    if run.deepspeed is None or not isinstance(kind, str) or kind == "auto":
+        return None
+    return kind if effective(run, "engine") in (None, UNKNOWN, "deepspeed") else None
+
+
+def parameters(run: Run) -> dict[str, Any] | None:
+    """The schedule's parameters; None where there is no mapping of them."""
+    written = section(run, "scheduler").get("params")
+    return written if isinstance(written, dict) else None
+
+
+@rule(
+    "ZC224",
+    "schedule-unknown",
+    Severity.ERROR,
+    bad=(own('{"type": "warmuplr", "params": {}}'), trained('{"type": "warmupLR", "params": {}}')),
+    good=(own('{"type": "WarmupLR", "params": {}}'), trained("", "lr_scheduler_type: cosine\n")),
+    proof=crashes("init", "DeepSpeed does not recognize LR scheduler"),
+    fixable=True,
+    references=("deepspeed/runtime/engine.py@0.19.8",),
+)
+def schedule_unknown(run: Run) -> Iterator[Finding]:
+    """`scheduler.type` is a name that neither DeepSpeed nor torch knows.
+
+    Names of other libraries (`cosine`, `linear`) look right here and are looked up only when the engine is built, after
+    every rank loaded the model.
+
+    What happens: `AssertionError: DeepSpeed does not recognize LR scheduler warmuplr`. DeepSpeed's own are LRRangeTest,
+    OneCycle, WarmupLR, WarmupDecayLR and WarmupCosineLR, in exactly this case.
+
+    Fix: writes one of DeepSpeed's names in the case that it has.
+    """
+    kind = scheduler_type(run)
+    if kind is None or run.deepspeed is None or kind in NEEDED or kind in _TORCH or kind == "LRScheduler":
+        return
+    meant = next((name for name in NEEDED if name.lower() == kind.lower()), None)
+    trainer = ", or remove the section and set lr_scheduler_type" if run.consumer in TRAINERS else ""
+    yield Finding(
+        Location(run.deepspeed, _TYPE, "value"),
+        f"DeepSpeed knows no schedule {show(kind)}; it stops when the engine is built, after the model was loaded",
+        f"did you mean {meant}?" if meant else f"write one of {', '.join(NEEDED)}{trainer}",
+        fix=edited(replace_value, run.deepspeed, _TYPE, f'"{meant}"', why=f"write {meant}") if meant else None,
+    )
+
+
+@rule(
+    "ZC225",
+    "schedule-of-torch-with-zero",
+    Severity.ERROR,
+    bad=trained('{"type": "CosineAnnealingLR", "params": {"T_max": 100}}'),
+    good=(
+        trained("", "lr_scheduler_type: cosine\n"),
+        own('{"type": "StepLR", "params": {"step_size": 10}}', 0),
+    ),
+    proof=crashes("init", "TypeError: DeepSpeedZeroOptimizer is not an Optimizer"),
+    fixable=True,
+    references=("deepspeed/runtime/engine.py@0.19.8",),
+)
+def schedule_of_torch_with_zero(run: Run) -> Iterator[Finding]:
+    """A schedule of torch.optim.lr_scheduler in the DeepSpeed config, with ZeRO or 16-bit training.
+
+    DeepSpeed hands its own wrapper of the optimizer to the schedule, and torch's classes accept real optimizers only.
+    The name is one that DeepSpeed accepts, so the config looks right until the engine is built.
+
+    What happens: `TypeError: DeepSpeedZeroOptimizer is not an Optimizer` (`FP16_Optimizer` at stage 0 in 16 bits).
+
+    Fix: removes the section under the Trainer, whose own `lr_scheduler_type` then counts (unsafe: another schedule).
+    """
+    kind, stage = scheduler_type(run), stage_of(run)
+    if kind not in _TORCH or run.deepspeed is None:
+        return
+    if not stage and not any(effective(run, f"{name}.enabled") is True for name in ("fp16", "bf16")):
+        return
+    fix = None
+    if run.consumer in TRAINERS:
+        fix = edited(delete_entry, run.deepspeed, ("scheduler",), why="leave it to the Trainer", safe=False)
+    wrapper = f"at ZeRO stage {stage}" if stage else "in 16 bits"
+    yield Finding(
+        Location(run.deepspeed, _TYPE, "value"),
+        f"{show(kind)} is a schedule of torch, which {wrapper} refuses DeepSpeed's wrapper of the optimizer; the job "
+        "stops when the engine is built",
+        "use WarmupLR, WarmupDecayLR or WarmupCosineLR"
+        + (", or remove the section and set lr_scheduler_type" if run.consumer in TRAINERS else ""),
+        fix=fix,
+    )
+
+
+_FILLED = {
+    "WarmupLR": '{"warmup_max_lr": "auto", "warmup_num_steps": "auto"}',
+    "WarmupDecayLR": '{"warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": "auto"}',
+    "WarmupCosineLR": '{"warmup_num_steps": "auto", "total_num_steps": "auto"}',
+}
+
+
+@rule(
+    "ZC226",
+    "schedule-without-params",
+    Severity.ERROR,
+    bad=(own('{"type": "WarmupLR"}'), trained('{"type": "WarmupDecayLR"}')),
+    good=(own('{"type": "WarmupLR", "params": {}}'), trained('{"type": "WarmupLR", "params": {}}')),
+    proof=crashes("init", "argument after .. must be a mapping, not NoneType"),
+    fixable=True,
+    references=("deepspeed/runtime/engine.py@0.19.8",),
+)
+def schedule_without_params(run: Run) -> Iterator[Finding]:
+    """The `scheduler` section has a `type` and no `params`.
+
+    Every parameter of WarmupLR has a default, so leaving them all out looks like taking the defaults.
+
+    What happens: `TypeError: deepspeed.runtime.lr_schedules.WarmupLR() argument after ** must be a mapping, not
+    NoneType` when the engine is built. An `optimizer` without `params` is fine, a `scheduler` is not.
+
+    Fix: adds `"params"`, under the Trainer with its own numbers as "auto", else empty where defaults exist (unsafe:
+    DeepSpeed's defaults warm up for 1000 steps).
+    """
+    kind = scheduler_type(run)
+    if kind is None or run.deepspeed is None or "params" in section(run, "scheduler"):
+        return
+    text = _FILLED.get(kind) if run.consumer in TRAINERS else "{}" if NEEDED.get(kind) == () else None
+    yield Finding(
+        Location(run.deepspeed, ("scheduler",), "key"),
+        f"the schedule {show(kind)} has no `params`, which DeepSpeed needs even when it is empty; it stops when the "
+        "engine is built",
+        'add `"params": {}` or the parameters that you want',
+        fix=edited(insert_entry, run.deepspeed, ("scheduler",), "params", text, why="add params", safe=False)
+        if text
+        else None,
+    )
+
+
+@rule(
+    "ZC227",
+    "schedule-parameter-missing",
+    Severity.ERROR,
+    bad=trained('{"type": "WarmupDecayLR", "params": {"warmup_max_lr": "auto", "warmup_num_steps": "auto"}}'),
+    good=(
+        trained(
+            '{"type": "WarmupDecayLR", "params": {"warmup_max_lr": "auto", "warmup_num_steps": "auto", '
+            '"total_num_steps": "auto"}}'
+        ),
+        own('{"type": "OneCycle", "params": {"cycle_min_lr": 1e-6, "cycle_max_lr": 1e-5}}'),
+    ),
+    proof=crashes("init", "missing 1 required positional argument: 'total_num_steps'"),
+    fixable=True,
+    references=("deepspeed/runtime/lr_schedules.py@0.19.8",),
+)
+def schedule_parameter_missing(run: Run) -> Iterator[Finding]:
+    """A schedule of DeepSpeed without a parameter that it cannot do without.
+
+    A schedule that decays has to know when training ends; DeepSpeed does not know, and does not ask before the model
+    was loaded.
+
+    What happens: `TypeError: WarmupDecayLR.__init__() missing 1 required positional argument: 'total_num_steps'`;
+    WarmupCosineLR needs it too, OneCycle needs `cycle_min_lr` and `cycle_max_lr`. The Trainer and accelerate fill an
+    "auto" but add no key.
+
+    Fix: adds `"total_num_steps": "auto"` under the Trainer, which knows the number of steps.
+    """
+    kind, params = scheduler_type(run), parameters(run)
+    if kind is None or params is None or run.deepspeed is None:
+        return
+    for name in NEEDED.get(kind, ()):
+        if name in params:
+            continue
+        fix = None
+        if name == "total_num_steps" and run.consumer in TRAINERS:
+            fix = edited(insert_entry, run.deepspeed, PARAMS, name, '"auto"', why="let the Trainer fill it in")
+        yield Finding(
+            Location(run.deepspeed, PARAMS, "key"),
+            f"{kind} has no `{name}`, for which there is no default; DeepSpeed stops when the engine is built",
+            f'add `"{name}"`'
+            + (': the number of optimizer steps, or "auto" under the Trainer' if name.startswith("total") else ""),
+            fix=fix,
+        )
+
+
+@rule(
+    "ZC228",
+    "schedule-without-type",
+    Severity.ERROR,
+    bad=(
+        trained("{}"),
+        Example(
+            own('{"params": {"warmup_num_steps": 100}}').files,
+            consumer="deepspeed",
+            proof=shows("init", {"engine.scheduler": (ABSENT, "WarmupLR")}),
+        ),
+    ),
+    good=(
+        trained("", "lr_scheduler_type: cosine\n"),
+        Example(
+            own('{"type": "WarmupLR", "params": {"warmup_num_steps": 100}}').files,
+            consumer="deepspeed",
+            proof=shows("init", {"engine.scheduler": (ABSENT, "WarmupLR")}),
+        ),
+    ),
+    proof=crashes("step", "'DummyScheduler' object has no attribute"),
+    fixable=True,
+    references=("deepspeed/runtime/config.py@0.19.8", "transformers/integrations/deepspeed.py@5.23.0"),
+)
+def schedule_without_type(run: Run) -> Iterator[Finding]:
+    """The `scheduler` section has no `type`.
+
+    DeepSpeed makes no schedule then. In a loop of one's own the learning rate stays where it is although a schedule is
+    written down; under the Trainer the job dies after its first step.
+
+    What happens: deepspeed.initialize returns None for the schedule, without a word. The Trainer and accelerate see the
+    section, leave the schedule to DeepSpeed and keep a stand-in: `AttributeError: 'DummyScheduler' object has no
+    attribute 'get_last_lr'`.
+
+    Fix: removes an empty section, so that the program's own schedule counts; adds `"type"` to one with parameters
+    (unsafe: WarmupDecayLR where `total_num_steps` is given, else WarmupLR).
+    """
+    written = deepspeed_data(run).get("scheduler")
+    if not isinstance(written, dict) or written.get("type") is not None or run.deepspeed is None:
+        return
+    if effective(run, "engine") not in (None, UNKNOWN, "deepspeed"):
+        return
+    handed_over = run.consumer in (*TRAINERS, "accelerate")
+    if not written and not handed_over:
+        return
+    yield Finding(
+        Location(run.deepspeed, ("scheduler",), "key"),
+        "`scheduler` has no `type`: DeepSpeed makes no schedule, "
+        + (
+            "and the stand-in that the Trainer and accelerate keep fails at the first step"
+            if handed_over
+            else "and silently leaves the learning rate as it is"
+        ),
+        'add `"type"`, or remove the section',
+        fix=_typed(run, written),
+    )
+
+
+def _typed(run: Run, written: dict[str, Any]) -> Fix | None:
+    if not written:
+        return edited(delete_entry, run.deepspeed, ("scheduler",), why="remove the empty section")
+    kind = "WarmupDecayLR" if "total_num_steps" in (parameters(run) or {}) else "WarmupLR"
+    if "type" in written:
+        return None
+    return edited(insert_entry, run.deepspeed, ("scheduler",), "type", f'"{kind}"', why=f"use {kind}", safe=False)
+
+
+RULES = (
+    schedule_unknown,
+    schedule_of_torch_with_zero,
+    schedule_without_params,
+    schedule_parameter_missing,
+    schedule_without_type,
+)

@@ -1,0 +1,7 @@
+"""ZC0xx: what the text of a file does to its reader."""
+
+from __future__ import annotations
+
+from zerocfg.rules.files import misread, reading
+
+MODULES = (reading, misread)

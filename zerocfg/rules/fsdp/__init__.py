@@ -1,0 +1,17 @@
+"""ZC6xx: FSDP and the other ways to be parallel."""
+
+from __future__ import annotations
+
+from zerocfg.rules.fsdp import (
+    arguments,
+    keys,
+    layer_names,
+    parallelism,
+    plugin,
+    sequence_parallel,
+    training,
+    values,
+    wrapping,
+)
+
+MODULES = (plugin, keys, wrapping, training, arguments, values, layer_names, parallelism, sequence_parallel)

@@ -1,0 +1,397 @@
+"""ZC6xx: the keys of `fsdp_config`, and sections of an engine that is not the one chosen. See also
+:mod:`wrapping` and :mod:`training`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from zerocfg.catalog.values import show
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.effects import (
+    TRAINERS,
+    accelerate_data,
+    accelerate_section,
+    anchor,
+    edited,
+    effective,
+    failures,
+    ignored,
+    recipe_data,
+    told,
+)
+from zerocfg.rules.proof import crashes, shows
+from zerocfg.run.model import UNKNOWN, Run, SourceFile
+from zerocfg.source.edit import delete_entry, rename_key, replace_value
+from zerocfg.source.node import Path
+
+KEEPS = ("SHARD_GRAD_OP", "HYBRID_SHARD_ZERO2", "2", "5")
+"""Strategies that keep the parameters gathered after the forward pass."""
+_BOOL_WORDS = ("y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off", "0")
+WRAPPED = (
+    "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_version: %s\n"
+    "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+)
+"""A sound accelerate config of FSDP; other keys of `fsdp_config` may follow."""
+
+
+RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
+_LINE = "accelerate launch --config_file accelerate.yaml train.py --config recipe.yaml\n"
+
+
+def recipe_example(keys: str, **more: Any) -> Example:
+    """A recipe with these keys, trained by two ranks of torchrun."""
+    files = {"recipe.yaml": RECIPE + keys, "train.sh": "torchrun --nproc_per_node 2 train.py --config recipe.yaml\n"}
+    return Example(files, consumer="transformers", **more)
+
+
+def launched(yaml: str, keys: str = "", **more: Any) -> Example:
+    """An accelerate config and a recipe with these keys."""
+    files = {"accelerate.yaml": yaml, "recipe.yaml": RECIPE + keys, "train.sh": _LINE}
+    return Example(files, consumer="transformers", **more)
+
+
+def accelerate_example(version: int, keys: str, **more: Any) -> Example:
+    """A run of an own accelerate loop with these keys in `fsdp_config`, which wraps decoder layers."""
+    return Example({"accelerate.yaml": WRAPPED % version + keys}, consumer="accelerate", **more)
+
+
+def fsdp_key(run: Run, name: str) -> tuple[SourceFile, Path, Any] | None:
+    """A key of `fsdp_config` of the accelerate config, with or without its prefix: (file, path, value)."""
+    written = accelerate_section(run, "fsdp_config")
+    for spelling in (f"fsdp_{name}", name):
+        if spelling in written and run.accelerate is not None:
+            return run.accelerate, ("fsdp_config", spelling), written[spelling]
+    return None
+
+
+def fsdp_argument(run: Run) -> Any:
+    """The training argument `fsdp`, None where nothing says anything; it makes the plugin anew from `fsdp_config`."""
+    if run.consumer not in TRAINERS:
+        return None
+    if "fsdp" in run.arguments:
+        value = run.arguments["fsdp"].value
+        return True if value is None else value
+    return recipe_data(run).get("fsdp")
+
+
+def fsdp_version(run: Run) -> str | None:
+    """ "1" or "2" when the job runs under FSDP as accelerate's launcher is told, else None."""
+    if fsdp_argument(run) or fsdp_argument(run) is UNKNOWN:
+        return None
+    setting = run.effective.environment.get("FSDP_VERSION")
+    return str(setting.value) if setting is not None and str(setting.value) in ("1", "2") else None
+
+
+def argument_key(run: Run, name: str) -> tuple[SourceFile, Path, Any] | None:
+    """A key of the recipe's `fsdp_config`, with or without `fsdp_`, when the Trainer reads it; the prefix wins."""
+    config = recipe_data(run).get("fsdp_config")
+    if run.recipe is None or not isinstance(config, dict):
+        return None
+    for spelling in (f"fsdp_{name}", name):
+        if spelling in config:
+            return run.recipe, ("fsdp_config", spelling), config[spelling]
+    return None
+
+
+def argument_version(run: Run) -> str | None:
+    """ "1" or "2" when the training arguments switch FSDP on, else None."""
+    asked = fsdp_argument(run)
+    if not asked or asked is UNKNOWN or isinstance(recipe_data(run).get("fsdp_config"), str):
+        return None
+    found = argument_key(run, "version")
+    version = str(found[2]) if found is not None else "2"
+    return version if version in ("1", "2") else None
+
+
+def fsdp_setting(run: Run, name: str) -> tuple[str, SourceFile, Path, Any] | None:
+    """A key where it counts, the recipe's `fsdp_config` or else that of accelerate: (version, file, path, value)."""
+    version = argument_version(run)
+    found = argument_key(run, name) if version is not None else None
+    if version is None:
+        version, found = fsdp_version(run), fsdp_key(run, name)
+    return None if version is None or found is None else (version, *found)
+
+
+def on(value: Any) -> bool:
+    """Whether a value of the accelerate config switches something on."""
+    return str(value).lower() in ("y", "yes", "t", "true", "on", "1")
+
+
+def _is_default(value: Any) -> bool:
+    """FULL_SHARD in one of its spellings: what applies anyway."""
+    return value in (True, 1) or str(value).upper() in ("FULL_SHARD", "1", "TRUE")
+
+
+@rule(
+    "ZC601",
+    "fsdp-loading-without-sync",
+    Severity.ERROR,
+    bad=(
+        accelerate_example(1, "  fsdp_sync_module_states: false\n"),
+        accelerate_example(2, "  fsdp_sync_module_states: false\n"),
+    ),
+    good=(
+        accelerate_example(1, "  fsdp_sync_module_states: true\n"),
+        accelerate_example(1, "  fsdp_sync_module_states: false\n  fsdp_cpu_ram_efficient_loading: false\n"),
+    ),
+    proof=crashes("launch", "set `--fsdp_sync_module_states` to `True`"),
+    fixable=True,
+    references=("accelerate/utils/launch.py@1.15.0",),
+)
+def fsdp_loading_without_sync(run: Run) -> Iterator[Finding]:
+    """Only the first process loads the weights, and the others are not sent them.
+
+    The two keys contradict each other: with efficient loading all processes but the first start with empty weights,
+    and without synchronisation they would keep them. The launcher turns efficient loading on by itself, so that one
+    key is enough for the contradiction.
+
+    What happens: the launcher stops before a process is started: `ValueError: When using
+    --fsdp_cpu_ram_efficient_loading set --fsdp_sync_module_states to True`. It looks at these keys under FSDP 2 too,
+    where `fsdp_sync_module_states` means nothing.
+
+    Fix: under FSDP 2 the meaningless key is removed. Under FSDP 1 true is written; that is a choice, because
+    `fsdp_cpu_ram_efficient_loading: false` would be another way out.
+    """
+    for failure in failures(run, "ZC601"):
+        found = told(run, failure, "write true, or switch fsdp_cpu_ram_efficient_loading off as well")
+        key = fsdp_key(run, "sync_module_states")
+        written = fsdp_key(run, "version")
+        if key is not None and written is not None and str(written[2]) == "2":
+            found.fix = edited(delete_entry, key[0], key[1], why="remove the key, which FSDP 2 does not need")
+        elif key is not None:
+            found.fix = edited(replace_value, key[0], key[1], "true", why="write true", safe=False)
+        yield found
+
+
+@rule(
+    "ZC602",
+    "fsdp-key-of-other-version",
+    Severity.ERROR,
+    bad=(
+        accelerate_example(1, "  fsdp_reshard_after_forward: SHARD_GRAD_OP\n"),
+        accelerate_example(
+            2,
+            "  fsdp_sharding_strategy: SHARD_GRAD_OP\n",
+            proof=shows("arguments", {"plugin.reshard_after_forward": (True, False)}),
+        ),
+    ),
+    good=(
+        accelerate_example(1, "  fsdp_sharding_strategy: SHARD_GRAD_OP\n"),
+        accelerate_example(
+            2,
+            "  fsdp_reshard_after_forward: false\n",
+            proof=shows("arguments", {"plugin.reshard_after_forward": (True, False)}),
+        ),
+    ),
+    proof=shows("arguments", {"plugin.sharding_strategy": ("FULL_SHARD", "SHARD_GRAD_OP")}),
+    fixable=True,
+    references=("accelerate/utils/dataclasses.py@1.15.0",),
+)
+def fsdp_key_of_other_version(run: Run) -> Iterator[Finding]:
+    """How FSDP shards is written under the key of the other FSDP version.
+
+    The strategy decides between memory and speed, and the one that runs is not the one that was chosen: a model that
+    was meant to keep its parameters gathered gathers them again in each backward pass.
+
+    What happens: FSDP 1 reads `fsdp_sharding_strategy` and never `fsdp_reshard_after_forward` (although `accelerate
+    config` writes the strategy there); FSDP 2 the other way round. The value is dropped without a word and everything
+    is sharded as in FULL_SHARD.
+
+    Fix: the value moves to the key that is read, in that key's words: SHARD_GRAD_OP is false for FSDP 2, FULL_SHARD
+    true. HYBRID_SHARD and NO_SHARD have no such word, they are left to you.
+
+    When to ignore: never; remove the key where FULL_SHARD is what you want.
+    """
+    version = fsdp_version(run)
+    dead, alive = {
+        "1": ("reshard_after_forward", "sharding_strategy"),
+        "2": ("sharding_strategy", "reshard_after_forward"),
+    }.get(version or "", ("", ""))
+    found = fsdp_key(run, dead) if dead else None
+    if found is None or _is_default(found[2]) or fsdp_key(run, alive) is not None:
+        return
+    file, path, value = found
+    yield Finding(
+        Location(file, path),
+        f"FSDP {version} never reads `{path[-1]}`: {show(value)} is dropped and everything is sharded as in FULL_SHARD",
+        f"write `fsdp_{alive}`",
+        fix=_moved(file, path, f"fsdp_{alive}", _other_word(value, version)),
+    )
+
+
+def _other_word(value: Any, version: str | None) -> str | None:
+    """The value in the words of the other key, None where it has none."""
+    text = str(value).upper()
+    if version == "2":
+        return "false" if text in ("SHARD_GRAD_OP", "2") else None
+    if value is False or text == "FALSE":
+        return "SHARD_GRAD_OP"
+    known = ("SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2")
+    return str(value) if text in known else None
+
+
+def _moved(file: SourceFile, path: Path, key: str, value: str | None) -> Fix | None:
+    """A fix that gives an entry another name and another value."""
+    if file.document is None or value is None:
+        return None
+    try:
+        edits = rename_key(file.document, path, key) + replace_value(file.document, path, value)
+    except ValueError:
+        return None
+    return Fix(f"write {key}: {value}", tuple((file, edit) for edit in edits))
+
+
+@rule(
+    "ZC603",
+    "fsdp2-strategy-name",
+    Severity.ERROR,
+    bad=(
+        accelerate_example(2, "  fsdp_reshard_after_forward: FULL_SHARD\n"),
+        recipe_example("fsdp: true\nfsdp_config:\n  reshard_after_forward: full_shard\n"),
+    ),
+    good=(
+        accelerate_example(2, "  fsdp_reshard_after_forward: true\n"),
+        recipe_example("fsdp: true\nfsdp_config:\n  reshard_after_forward: true\n"),
+    ),
+    proof=crashes("arguments", "invalid truth value full_shard"),
+    fixable=True,
+    references=("accelerate/utils/dataclasses.py@1.15.0",),
+)
+def fsdp2_strategy_name(run: Run) -> Iterator[Finding]:
+    """`fsdp_reshard_after_forward` holds the name of a strategy under FSDP 2.
+
+    FSDP 1 has five strategies; of them FSDP 2 keeps one question, whether parameters are sharded again after the
+    forward pass. A config that was carried over from FSDP 1 still answers with a name.
+
+    What happens: `ValueError: invalid truth value full_shard`, in every process, when the Accelerator (or the training
+    arguments) are made.
+
+    Fix: FULL_SHARD becomes true and SHARD_GRAD_OP false, which is what they mean. For HYBRID_SHARD (true) and
+    NO_SHARD (false) this is a choice: FSDP 2 replicates with `parallelism_config` instead, and always shards.
+    """
+    found = fsdp_setting(run, "reshard_after_forward")
+    if found is None or found[0] != "2" or str(found[3]).lower() in _BOOL_WORDS:
+        return
+    _, file, path, value = found
+    keeps = str(value).upper() in (*KEEPS, "NO_SHARD")
+    word = "false" if keeps else "true"
+    same = str(value).upper() in ("FULL_SHARD", "SHARD_GRAD_OP")
+    yield Finding(
+        Location(file, path, "value"),
+        f"FSDP 2 reads `{path[-1]}` as true or false; {show(value)} stops every process",
+        f"write {word}",
+        fix=edited(replace_value, file, path, word, why=f"write {word}", safe=same),
+    )
+
+
+_NAMES = {
+    "deepspeed_config": "DEEPSPEED",
+    "fsdp_config": "FSDP",
+    "megatron_lm_config": "MEGATRON_LM",
+}
+
+
+@rule(
+    "ZC604",
+    "section-of-another-engine",
+    Severity.ERROR,
+    bad=Example(
+        {"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"},
+        consumer="accelerate",
+    ),
+    good=Example(
+        {"accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"},
+        consumer="accelerate",
+    ),
+    proof=shows("launch", {"env.ACCELERATE_USE_DEEPSPEED": ("<absent>", "true")}),
+    fixable=True,
+    references=("accelerate/commands/launch.py@1.15.0",),
+)
+def section_of_another_engine(run: Run) -> Iterator[Finding]:
+    """`deepspeed_config`, `fsdp_config` or `megatron_lm_config` under another `distributed_type`.
+
+    The file looks as if the model were sharded, and every process holds all of it: the job runs out of memory, or
+    takes several times what was planned for.
+
+    What happens: the section is read and exported to nobody. `deepspeed_config` under MULTI_GPU trains with plain
+    data parallelism: the whole model, gradients and optimizer in every process, without a word.
+
+    Fix: where the chosen type has its own section too, the other one is removed. Where it has none,
+    `distributed_type` is changed to the section's engine; that is a choice.
+
+    When to ignore: the file is a template, and `distributed_type` comes from elsewhere.
+    """
+    for item in ignored(run, "ZC604"):
+        engine = effective(run, "engine")
+        used = {"ddp": "plain data parallelism", "single": "one plain process"}.get(str(engine), "")
+        location, related = anchor(run, [item.place], "key")
+        yield Finding(
+            location,
+            f"{item.message}: the job runs" + (f" with {used}" if used else " without it"),
+            "correct `distributed_type`, or remove the section",
+            related + ([Location(run.accelerate, ("distributed_type",))] if run.accelerate else []),
+            fix=_right_engine(run, str(location.path[0]) if location.path else ""),
+        )
+
+
+def _right_engine(run: Run, unused: str) -> Fix | None:
+    data = accelerate_data(run)
+    kind = data.get("distributed_type")
+    if unused not in _NAMES or not isinstance(data.get(unused), dict):
+        return None
+    own = next((section for section, name in _NAMES.items() if name == kind), None)
+    if own is not None and data.get(own):
+        return edited(delete_entry, run.accelerate, (unused,), why="remove the section that is not used")
+    others = [name for name in _NAMES if name != unused and data.get(name)]
+    if others or not isinstance(kind, str):
+        return None
+    name = _NAMES[unused]
+    return edited(replace_value, run.accelerate, ("distributed_type",), name, why=f"choose {name}", safe=False)
+
+
+@rule(
+    "ZC606",
+    "fsdp-local-state",
+    Severity.ERROR,
+    bad=(
+        accelerate_example(2, "  fsdp_state_dict_type: LOCAL_STATE_DICT\n"),
+        recipe_example("fsdp: true\nfsdp_config:\n  state_dict_type: LOCAL_STATE_DICT\n"),
+    ),
+    good=accelerate_example(2, "  fsdp_state_dict_type: FULL_STATE_DICT\n"),
+    proof=crashes("arguments", "LOCAL_STATE_DICT"),
+    fixable=True,
+    references=("accelerate/utils/dataclasses.py@1.15.0",),
+)
+def fsdp_local_state(run: Run) -> Iterator[Finding]:
+    """`LOCAL_STATE_DICT` under FSDP 2.
+
+    FSDP 1 could save each process's flat shard as it was; FSDP 2 has no flat shards, and `accelerate to-fsdp2` leaves
+    the word standing.
+
+    What happens: `ValueError: FSDP2 does not support LOCAL_STATE_DICT`, in every process, when the Accelerator is
+    made.
+
+    Fix: SHARDED_STATE_DICT is written, which also saves shards, and with the Trainer, which then saves no model,
+    FULL_STATE_DICT; that is a choice.
+    """
+    found = fsdp_setting(run, "state_dict_type")
+    if found is None or found[0] != "2" or str(found[3]).upper() != "LOCAL_STATE_DICT":
+        return
+    _, file, path, _ = found
+    word = "FULL_STATE_DICT" if run.consumer in TRAINERS else "SHARDED_STATE_DICT"
+    yield Finding(
+        Location(file, path, "value"),
+        "FSDP 2 knows no LOCAL_STATE_DICT; every process stops",
+        "write SHARDED_STATE_DICT or FULL_STATE_DICT",
+        fix=edited(replace_value, file, path, word, why=f"write {word}", safe=False),
+    )
+
+
+RULES = (
+    fsdp_loading_without_sync,
+    fsdp_key_of_other_version,
+    fsdp2_strategy_name,
+    section_of_another_engine,
+    fsdp_local_state,
+)

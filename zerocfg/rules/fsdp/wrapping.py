@@ -1,0 +1,334 @@
+"""ZC6xx: which modules FSDP shards as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zerocfg.catalog.values import show
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.effects import edited
+from zerocfg.rules.fsdp.plugin import WRAPPED, accelerate_example, fsdp_key, fsdp_setting, fsdp_version, recipe_example
+from zerocfg.rules.proof import crashes, shows
+from zerocfg.run.model import Run, SourceFile
+from zerocfg.source.edit import delete_entry, insert_entry, replace_value
+from zerocfg.source.node import Path
+
+_BARE = "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_version: %s\n"
+_WHOLE = ["LlamaForCausalLM"]
+_LAYERS = ["LlamaDecoderLayer", "LlamaDecoderLayer", "LlamaForCausalLM"]
+_TRANSFORMER = "TRANSFORMER_BASED_WRAP"
+_UNITS = shows("init", {"engine.units": (_WHOLE, _LAYERS)}, ranks=2)
+_APART = ["Embedding", "Linear"]
+_UNITS_2 = shows(
+    "init",
+    {"engine.units": ([*_APART, *_WHOLE, "LlamaRMSNorm"], [*_APART, *_LAYERS, "LlamaRMSNorm"])},
+    ranks=2,
+)
+_SIZE_UNREAD = shows(
+    "arguments", {"env.FSDP_MIN_NUM_PARAMS": ("2000", "100000000"), "plugin.min_num_params": (None, None)}
+)
+
+
+def _bare(version: int, keys: str) -> Example:
+    return Example({"accelerate.yaml": _BARE % version + keys}, consumer="accelerate")
+
+
+def wrap_policy(run: Run) -> str | None:
+    """The policy in capitals, "" where none is written, None where it cannot be told."""
+    setting = run.effective.environment.get("FSDP_AUTO_WRAP_POLICY")
+    if setting is None:
+        return ""
+    return setting.value.upper() if isinstance(setting.value, str) else None
+
+
+def _min_size(run: Run) -> int | None:
+    setting = run.effective.environment.get("FSDP_MIN_NUM_PARAMS")
+    text = str(setting.value) if setting is not None else ""
+    return int(text) if text.isdecimal() and len(text) < 20 else None
+
+
+def _choose(
+    run: Run, policy: Path = (), where: SourceFile | None = None, *, drop: Path = (), safe: bool = False
+) -> Fix | None:
+    """A fix that chooses the policy of transformer layers, and drops a key that it does not read."""
+    file = where or run.accelerate
+    if file is None or file.document is None:
+        return None
+    why = f"write {_TRANSFORMER}"
+    try:
+        if policy:
+            edits = replace_value(file.document, policy, _TRANSFORMER)
+        else:
+            edits = insert_entry(file.document, ("fsdp_config",), "fsdp_auto_wrap_policy", _TRANSFORMER)
+        if drop:
+            edits = edits + delete_entry(file.document, drop)
+    except ValueError:
+        return None
+    return Fix(why, tuple((file, edit) for edit in edits), safe)
+
+
+@rule(
+    "ZC605",
+    "fsdp-layer-names-as-list",
+    Severity.ERROR,
+    bad=(
+        accelerate_example(1, "  fsdp_transformer_layer_cls_to_wrap:\n  - LlamaDecoderLayer\n"),
+        accelerate_example(2, "  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer, LlamaMLP\n"),
+        recipe_example("fsdp: true\nfsdp_config:\n  transformer_layer_cls_to_wrap: LlamaDecoderLayer, LlamaMLP\n"),
+    ),
+    good=(
+        accelerate_example(1, "  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer\n"),
+        accelerate_example(2, "  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer,LlamaMLP\n"),
+        recipe_example("fsdp: true\nfsdp_config:\n  transformer_layer_cls_to_wrap: [LlamaDecoderLayer, LlamaMLP]\n"),
+    ),
+    proof=crashes("init", "Could not find the transformer layer class", ranks=2),
+    fixable=True,
+    references=("accelerate/utils/dataclasses.py@1.15.0",),
+)
+def fsdp_layer_names_as_list(run: Run) -> Iterator[Finding]:
+    """The layer classes to wrap are written as a list, or with spaces.
+
+    The names are right and the job stops all the same, after the model was loaded.
+
+    What happens: the value becomes a text that is split at commas. A list turns into names like
+    `['LlamaDecoderLayer']`, and a space after a comma becomes part of the name: `ValueError: Could not find the
+    transformer layer class  LlamaMLP in the model`. In the training argument `fsdp_config` a list is fine.
+
+    Fix: the names are joined by commas without spaces.
+    """
+    found = fsdp_setting(run, "transformer_layer_cls_to_wrap")
+    if found is None:
+        return
+    _, file, path, value = found
+    if isinstance(value, list) and file is run.accelerate:
+        names = ",".join(str(part).strip() for part in value)
+    elif isinstance(value, str) and ", " in value:
+        names = ",".join(part.strip() for part in value.split(","))
+    else:
+        return
+    yield Finding(
+        Location(file, path),
+        f"`{path[-1]}` becomes the text {show(str(value))}, which no layer class is called; wrapping stops at it",
+        f"write {names}",
+        fix=edited(replace_value, file, path, names, why="join the names by commas")
+        if names.replace(",", "").replace("_", "").isalnum()
+        else None,
+    )
+
+
+@rule(
+    "ZC614",
+    "fsdp-wraps-nothing",
+    Severity.WARNING,
+    bad=_bare(1, "  fsdp_sharding_strategy: FULL_SHARD\n"),
+    good=accelerate_example(1, "  fsdp_sharding_strategy: FULL_SHARD\n"),
+    proof=_UNITS,
+    fixable=True,
+    references=("accelerate/utils/dataclasses.py@1.15.0", "huggingface/accelerate/docs/source/usage_guides/fsdp.md"),
+)
+def fsdp_wraps_nothing(run: Run) -> Iterator[Finding]:
+    """An `fsdp_config` without `fsdp_auto_wrap_policy`: the model is sharded as one piece.
+
+    Sharding pays because only the layer at work is gathered. Where the whole model is one piece, every forward and
+    backward pass gathers all of it on every process: the memory that sharding should save is needed again, and no
+    gathering overlaps with work.
+
+    What happens: the policy is NO_WRAP. FSDP 1 makes one unit of the whole model; FSDP 2 sets the embeddings and the
+    output layer apart, and keeps all decoder layers in one unit.
+
+    Fix: TRANSFORMER_BASED_WRAP is written, which takes the layers that a transformers model names itself; that is a
+    choice.
+
+    When to ignore: the script wraps the model itself, or the model is small; `fsdp_auto_wrap_policy: NO_WRAP` says so.
+    """
+    if fsdp_version(run) is None or run.accelerate is None or wrap_policy(run) != "":
+        return
+    if any(fsdp_key(run, name) for name in ("transformer_layer_cls_to_wrap", "min_num_params", "auto_wrap_policy")):
+        return
+    yield Finding(
+        Location(run.accelerate, ("fsdp_config",), "key"),
+        "no fsdp_auto_wrap_policy: all layers are one unit, which is gathered whole in every pass",
+        f"write `fsdp_auto_wrap_policy: {_TRANSFORMER}`",
+        fix=_choose(run),
+    )
+
+
+@rule(
+    "ZC615",
+    "fsdp-wrap-size-zero",
+    Severity.ERROR,
+    bad=(
+        _bare(1, "  fsdp_auto_wrap_policy: SIZE_BASED_WRAP\n  fsdp_min_num_params: 0\n"),
+        recipe_example("fsdp: true\nfsdp_config:\n  auto_wrap_policy: SIZE_BASED_WRAP\n", proof=_UNITS_2),
+    ),
+    good=(
+        _bare(1, "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"),
+        recipe_example("fsdp: true\nfsdp_config:\n  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n", proof=_UNITS_2),
+    ),
+    proof=_UNITS,
+    fixable=True,
+    references=("accelerate/utils/dataclasses.py@1.15.0",),
+)
+def fsdp_wrap_size_zero(run: Run) -> Iterator[Finding]:
+    """`SIZE_BASED_WRAP` with `min_num_params: 0`.
+
+    Read as it stands, every module would become a unit of its own. The opposite happens: the whole model is one
+    unit and is gathered whole in every pass.
+
+    What happens: accelerate's comment says it, `If zero, we silently ignore it`: no policy is used at all. Zero is
+    also what the training argument `fsdp_config` has where `min_num_params` is not written.
+
+    Fix: TRANSFORMER_BASED_WRAP is written and the size removed; that is a choice, a number such as 100000000 would be
+    another.
+
+    When to ignore: the whole model is to be one unit; `fsdp_auto_wrap_policy: NO_WRAP` says so.
+    """
+    policy, size = fsdp_setting(run, "auto_wrap_policy"), fsdp_setting(run, "min_num_params")
+    if policy is None or str(policy[3]).upper() != "SIZE_BASED_WRAP":
+        return
+    _, file, path, _ = size or policy
+    if file is run.accelerate:
+        if _min_size(run) != 0 or size is None:
+            return
+    elif (size is not None and size[3] != 0) or "FSDP_MIN_NUM_PARAMS" in run.effective.environment:
+        return
+    yield Finding(
+        Location(file, path),
+        (f"`{path[-1]}: 0`" if size else "the default, 0,")
+        + " switches SIZE_BASED_WRAP off: the layers become one unit",
+        f"write a number of parameters, or choose {_TRANSFORMER}",
+        fix=_choose(run, policy[2], policy[1], drop=size[2] if size else ()),
+    )
+
+
+@rule(
+    "ZC616",
+    "fsdp2-wrap-by-size",
+    Severity.ERROR,
+    bad=(
+        _bare(2, "  fsdp_auto_wrap_policy: SIZE_BASED_WRAP\n  fsdp_min_num_params: 100000\n"),
+        recipe_example("fsdp: true\nfsdp_config:\n  auto_wrap_policy: SIZE_BASED_WRAP\n  min_num_params: 100000\n"),
+    ),
+    good=_bare(2, "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"),
+    proof=crashes("init", "fully_shard does not support containers that do not implement forward", ranks=2),
+    fixable=True,
+    references=("accelerate/utils/fsdp_utils.py@1.15.0",),
+    versions="accelerate>=1.15",
+)
+def fsdp2_wrap_by_size(run: Run) -> Iterator[Finding]:
+    """`SIZE_BASED_WRAP` under FSDP 2.
+
+    It either stops the job or does nothing. Every module with more parameters than `fsdp_min_num_params` is to
+    become a unit, and in the models of transformers the list of all decoder layers is the first that has so many; a
+    list cannot be a unit.
+
+    What happens: `ValueError: fully_shard does not support containers that do not implement forward: ModuleList`,
+    after the model was loaded. With a number that not even the list of layers reaches, no layer becomes a unit.
+
+    Fix: TRANSFORMER_BASED_WRAP is written and the size removed; that is a choice.
+
+    When to ignore: a model of your own that keeps its layers in no ModuleList.
+    """
+    policy, size = fsdp_setting(run, "auto_wrap_policy"), fsdp_setting(run, "min_num_params")
+    if policy is None or policy[0] != "2" or str(policy[3]).upper() != "SIZE_BASED_WRAP":
+        return
+    number = size[3] if size is not None else _min_size(run)
+    if isinstance(number, bool) or not isinstance(number, int) or number <= 0:
+        return
+    small = run.model is not None and run.model.parameters is not None and run.model.parameters <= number
+    yield Finding(
+        Location(policy[1], policy[2], "value"),
+        "under FSDP 2 SIZE_BASED_WRAP "
+        + (
+            f"wraps nothing: the model has less than {number} parameters"
+            if small
+            else "wants to make a unit of the list of all layers, and fully_shard refuses lists: the job stops"
+        ),
+        f"write {_TRANSFORMER}",
+        [Location(size[1], size[2])] if size else [],
+        fix=_choose(run, policy[2], policy[1], drop=size[2] if size else ()),
+    )
+
+
+@rule(
+    "ZC617",
+    "fsdp-wrap-key-not-read",
+    Severity.ERROR,
+    bad=(
+        _bare(1, "  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer\n"),
+        Example(
+            {"accelerate.yaml": WRAPPED % 1 + "  fsdp_min_num_params: 2000\n"},
+            consumer="accelerate",
+            proof=_SIZE_UNREAD,
+        ),
+    ),
+    good=(
+        accelerate_example(1, "  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer\n"),
+        Example(
+            {"accelerate.yaml": WRAPPED % 1},
+            consumer="accelerate",
+            proof=_SIZE_UNREAD,
+        ),
+    ),
+    proof=_UNITS,
+    fixable=True,
+    references=("accelerate/utils/dataclasses.py@1.15.0",),
+)
+def fsdp_wrap_key_not_read(run: Run) -> Iterator[Finding]:
+    """Layer classes or a minimal size are named, and the wrap policy reads something else.
+
+    Naming the layer to wrap does not choose the policy that reads it. Without the policy the whole model is one
+    unit, which is gathered whole in every pass.
+
+    What happens: `fsdp_transformer_layer_cls_to_wrap` is read by TRANSFORMER_BASED_WRAP only,
+    `fsdp_min_num_params` by SIZE_BASED_WRAP only; without a policy (NO_WRAP) neither is. A note where only a size
+    stands beside the other policy.
+
+    Fix: without a policy the one that reads the layer classes is written, which is what they ask for. A key that the
+    chosen policy does not read is removed; nothing changes by that.
+
+    When to ignore: one template serves several policies.
+    """
+    policy = wrap_policy(run)
+    if fsdp_version(run) is None or policy is None:
+        return
+    for name, reader in (("transformer_layer_cls_to_wrap", _TRANSFORMER), ("min_num_params", "SIZE_BASED_WRAP")):
+        found = fsdp_key(run, name)
+        if found is None or found[2] is None or policy == reader or _named_with(run, name, policy):
+            continue
+        yield _not_read(run, found, policy, reader)
+
+
+def _named_with(run: Run, name: str, policy: str) -> bool:
+    """A size beside layer classes without a policy: told with the classes."""
+    return name == "min_num_params" and policy == "" and fsdp_key(run, "transformer_layer_cls_to_wrap") is not None
+
+
+def _not_read(run: Run, found: tuple[SourceFile, Path, object], policy: str, reader: str) -> Finding:
+    file, path, _ = found
+    if policy in ("", "NO_WRAP"):
+        name = "no fsdp_auto_wrap_policy is written" if not policy else "the policy is NO_WRAP"
+        layers = policy == "" and reader == _TRANSFORMER
+        return Finding(
+            Location(file, path),
+            f"`{path[-1]}` is not read: {name}, and all layers are one unit",
+            f"write `fsdp_auto_wrap_policy: {reader if fsdp_version(run) == '1' else _TRANSFORMER}`",
+            fix=_choose(run, safe=True) if layers else None,
+            severity=Severity.WARNING if policy else None,
+        )
+    return Finding(
+        Location(file, path),
+        f"`{path[-1]}` is not read: {policy} is chosen, and {reader} reads it",
+        "remove the key",
+        fix=edited(delete_entry, file, path, why="remove a key that has no effect"),
+        severity=Severity.NOTE,
+    )
+
+
+RULES = (
+    fsdp_layer_names_as_list,
+    fsdp_wraps_nothing,
+    fsdp_wrap_size_zero,
+    fsdp2_wrap_by_size,
+    fsdp_wrap_key_not_read,
+)

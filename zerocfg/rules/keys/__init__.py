@@ -1,0 +1,7 @@
+"""ZC1xx: keys, types and values of one key."""
+
+from __future__ import annotations
+
+from zerocfg.rules.keys import names, places, truths, values
+
+MODULES = (names, places, values, truths)

@@ -1,0 +1,394 @@
+"""ZC1xx: keys. What the catalog found in one file, in the words of its reader."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from zerocfg.catalog.check import Issue, refusal
+from zerocfg.catalog.schema import load_schema
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.effects import admitted, admitting, edited
+from zerocfg.rules.issues import DS, YAML, at_key, issues
+from zerocfg.rules.keys.places import foreign, home
+from zerocfg.rules.moving import as_json, moved
+from zerocfg.rules.proof import ABSENT, crashes, shows
+from zerocfg.rules.versions import only_below
+from zerocfg.rules.zero.saving import misplaced_gather
+from zerocfg.run.model import Run, SourceFile
+from zerocfg.source.edit import Edit, delete_entry, replace_value
+from zerocfg.source.node import Mapping, dotted, plain
+
+SCIENTIFIC = re.compile(r"[-+]?\d+(?:\.\d*)?[eE][-+]?\d+")
+_POINTS = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
+_POINTED = (
+    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
+    '"gradient_clipping": "auto", "zero_optimization": {"stage": 2%s}}\n'
+)
+
+# Spellings of DeepSpeed's own keys inside an accelerate config, and what accelerate reads instead.
+ACCELERATE_SPELLING = {
+    "stage3_gather_16bit_weights_on_model_save": "zero3_save_16bit_model",
+    "gather_16bit_weights_on_model_save": "zero3_save_16bit_model",
+    "stage": "zero_stage",
+    "offload_optimizer": "offload_optimizer_device",
+    "offload_param": "offload_param_device",
+}
+
+
+def _rename(file: SourceFile, issue: Issue, new: str) -> Fix | None:
+    parent = file.document.get(issue.path[:-1]) if file.document else None
+    if not isinstance(parent, Mapping) or parent.entry(new) is not None or "." in new:
+        return None
+    span = issue.entry.key_span
+    raw = file.source.text[span.start : span.end]
+    quote = raw[0] if raw[:1] in "\"'" else ""
+    return Fix(f"rename the key to {new}", ((file, Edit(span, f"{quote}{new}{quote}")),))
+
+
+def _section(issue: Issue) -> str:
+    return dotted(issue.path[:-1])
+
+
+@rule(
+    "ZC101",
+    "unknown-key",
+    Severity.ERROR,
+    bad=Example({"ds.json": DS % ', "allreduce_bucket_size": 500000000'}, consumer="deepspeed"),
+    good=Example({"ds.json": DS % ', "reduce_bucket_size": 500000000'}, consumer="deepspeed"),
+    proof=crashes("parse", "Extra inputs are not permitted"),
+    fixable=True,
+)
+def unknown_key(run: Run) -> Iterator[Finding]:
+    """A key that the library does not know, where unknown keys stop it.
+
+    The job dies of one word, after it waited for its accelerators and, under the Trainer, after the model was loaded.
+
+    What happens: DeepSpeed's sections for ZeRO, offload, fp16, bf16, monitors and compile refuse unknown keys,
+    also when the section is switched off: `pydantic ValidationError: Extra inputs are not permitted`.
+    accelerate refuses unknown keys at the top level of its file: `ValueError: The config file at ... had
+    unknown keys`.
+
+    Fix: writes the key that this one is most likely meant to be, or removes it where no key is near.
+    """
+    for file, library, issue in issues(run, "unknown-crash"):
+        if library == "DeepSpeed" and home(issue) is not None:
+            continue  # ZC114 says where it belongs
+        where = f"in `{_section(issue)}`" if len(issue.path) > 1 else "at the top level"
+        help_text = f"did you mean `{issue.suggestion}`?" if issue.suggestion else "remove it"
+        if library == "DeepSpeed" and issue.path[0] == "bf16":
+            help_text = "bf16 needs no loss scaling: remove it (fp16 has this key)"
+        fix = _rename(file, issue, issue.suggestion) if issue.suggestion else None
+        if fix is None and library != "zerocfg":
+            fix = edited(delete_entry, file, issue.path, why="remove the key", safe=issue.path[0] == "bf16")
+        yield Finding(
+            at_key(file, issue),
+            f"{library} knows no key `{issue.path[-1]}` {where} and stops at it",
+            help_text,
+            fix=fix,
+        )
+
+
+@rule(
+    "ZC102",
+    "ignored-key",
+    Severity.ERROR,
+    bad=Example(
+        {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimisation": {"stage": 2}}\n'},
+        consumer="deepspeed",
+    ),
+    good=Example({"ds.json": DS % ""}, consumer="deepspeed"),
+    proof=shows("parse", {"engine.zero_config.stage": (0, 2)}),
+    fixable=True,
+)
+def ignored_key(run: Run) -> Iterator[Finding]:
+    """A key that nobody reads: DeepSpeed looks up the keys it knows and never looks at the others.
+
+    `zero_optimisation` trains without ZeRO, and the file that says so looks right to everybody who reviews it.
+
+    What happens: nothing, and that is the trouble. The top level, optimizer, scheduler,
+    activation_checkpointing, aio, checkpoint, data_types, flops_profiler and others are read key by key, so a
+    misspelt key has no effect and no message. A warning only where no known key is close: your own code may
+    read it.
+
+    Fix: writes the key that this one is most likely meant to be.
+
+    When to ignore: your training script reads the key itself.
+    """
+    for file, library, issue in issues(run, "unknown-ignored"):
+        name = str(issue.path[-1])
+        if library != "DeepSpeed" or name.startswith(("_", "//", "#", "$")) or name in ("comment", "comments"):
+            continue
+        if home(issue) is not None or foreign(issue):
+            continue  # ZC114 and ZC115 say more
+        where = f"in `{_section(issue)}`" if len(issue.path) > 1 else "at the top level"
+        yield Finding(
+            at_key(file, issue),
+            f"DeepSpeed reads no key `{name}` {where}; it is silently ignored",
+            f"did you mean `{issue.suggestion}`?" if issue.suggestion else "remove it, unless your own code reads it",
+            fix=_rename(file, issue, issue.suggestion) if issue.suggestion else None,
+            severity=None if issue.suggestion else Severity.WARNING,
+        )
+
+
+@rule(
+    "ZC103",
+    "key-accelerate-ignores",
+    Severity.ERROR,
+    bad=(
+        Example(
+            {"accelerate.yaml": _POINTS + "  reduce_bucket_size: 200000000\n", "ds.json": _POINTED % ""},
+            consumer="transformers",
+        ),
+        Example(
+            {"accelerate.yaml": YAML + "  bf16: {enabled: true}\n"},
+            consumer="accelerate",
+            proof=shows("launch", {"env.ACCELERATE_MIXED_PRECISION": ("no", "no")}),
+        ),
+        Example(
+            {"accelerate.yaml": YAML.replace("zero_stage", "stage")},
+            consumer="accelerate",
+            proof=shows("launch", {"env.ACCELERATE_DEEPSPEED_ZERO_STAGE": (ABSENT, ABSENT)}),
+        ),
+    ),
+    good=Example(
+        {"accelerate.yaml": _POINTS, "ds.json": _POINTED % ', "reduce_bucket_size": 200000000'},
+        consumer="transformers",
+    ),
+    proof=shows("init", {"config.zero_optimization.reduce_bucket_size": (ABSENT, 200000000)}),
+    fixable=True,
+    references=("accelerate/commands/launch.py@1.15.0", "accelerate#2298", "LlamaFactory#253"),
+)
+def key_accelerate_ignores(run: Run) -> Iterator[Finding]:
+    """A key in a section of the accelerate config that accelerate never reads.
+
+    The file says what its author wants, and the job does something else: other bucket sizes, no bf16, no weights in
+    the checkpoint.
+
+    What happens: the launcher copies every key of every section into its arguments without a check and exports
+    only those it knows. DeepSpeed's own keys (`overlap_comm`, bucket sizes, `bf16`,
+    `stage3_gather_16bit_weights_on_model_save`) have no effect there, without a message; DeepSpeed's defaults
+    apply. They belong in a DeepSpeed JSON that `deepspeed_config_file` points to.
+
+    Fix: takes the value to where it counts. A key that accelerate has under another name gets that name (`bf16` becomes
+    `mixed_precision`); where `deepspeed_config_file` names a JSON without the key, it moves there: both files change,
+    or neither. A key that nobody has is removed.
+
+    When to ignore: your own code reads the file.
+    """
+    for file, library, issue in issues(run, "unknown-ignored"):
+        if library != "accelerate":
+            continue
+        name, section = str(issue.path[-1]), _section(issue)
+        if misplaced_gather(run) == issue.path and run.effective.value("zero_optimization.stage") == 3:
+            continue  # ZC401 says what that costs
+        spelling = ACCELERATE_SPELLING.get(name) if section == "deepspeed_config" else None
+        deepspeed = load_schema("deepspeed")
+        native = section == "deepspeed_config" and (
+            deepspeed.find((name,)) is not None or deepspeed.find(("zero_optimization", name)) is not None
+        )
+        fix = _into_json(run, file, issue) if native or spelling else None
+        if fix is not None and run.deepspeed is not None:
+            help_text = f"move it to {run.deepspeed.name}"
+        elif spelling:
+            help_text = f"the spelling that works here is `{spelling}`"
+            fix = _respelt(file, issue, spelling)
+        elif native and name in ("bf16", "fp16"):
+            help_text = f"write `mixed_precision: {name}` at the top level"
+            fix = _as_precision(run, file, issue)
+        elif native:
+            help_text = "put it in a DeepSpeed JSON and point `deepspeed_config_file` to it"
+        elif issue.suggestion:
+            help_text = f"did you mean `{issue.suggestion}`?"
+            fix = _rename(file, issue, issue.suggestion)
+        else:
+            help_text = "remove it"
+            fix = edited(delete_entry, file, issue.path, why="remove the key")
+        why = "it is a key of DeepSpeed's own JSON and has no effect here" if native else "it has no effect"
+        yield Finding(
+            at_key(file, issue),
+            f"accelerate ignores `{name}` in `{section}`: {why}",
+            help_text,
+            fix=fix,
+        )
+
+
+def _into_json(run: Run, file: SourceFile, issue: Issue) -> Fix | None:
+    """The key in the DeepSpeed JSON that the accelerate config names, and no longer here."""
+    to = run.deepspeed
+    if to is None or run.deepspeed_route != "accelerate" or issue.path[0] != "deepspeed_config":
+        return None
+    name, schema = str(issue.path[-1]), load_schema("deepspeed")
+    target: tuple[str, ...] = (name,) if schema.find((name,)) is not None else ("zero_optimization", name)
+    key = schema.find(target)
+    value = issue.value
+    if isinstance(value, str) and SCIENTIFIC.fullmatch(value):
+        value = float(value)
+    if key is None or len(issue.path) != 2 or (key.section(schema) is None and refusal(key, value) is not None):
+        return None
+    if key.section(schema) is not None and not isinstance(value, dict):
+        return None
+    text = as_json(value)
+    return moved(file, issue.path, to, target, text, f"move it to {to.name}") if text is not None else None
+
+
+def _respelt(file: SourceFile, issue: Issue, new: str) -> Fix | None:
+    """The key under accelerate's own name, its value in accelerate's form."""
+    rename = _rename(file, issue, new)
+    if rename is None:
+        return None
+    value = issue.value
+    if isinstance(value, dict):
+        device = value.get("device")
+        change = edited(replace_value, file, issue.path, str(device), why="") if isinstance(device, str) else None
+        return Fix(f"write {new}", (*rename.edits, *change.edits), safe=False) if change else None
+    fits = {"zero_stage": int, "zero3_save_16bit_model": bool}.get(new, str)
+    return Fix(rename.description, rename.edits, safe=False) if type(value) is fits else None
+
+
+def _as_precision(run: Run, file: SourceFile, issue: Issue) -> Fix | None:
+    value = issue.value
+    on = value is True or (isinstance(value, dict) and value.get("enabled") is True)
+    if not on or run.deepspeed is not None:
+        return None
+    return moved(file, issue.path, file, ("mixed_precision",), str(issue.path[-1]), "write mixed_precision")
+
+
+@rule(
+    "ZC110",
+    "removed-key",
+    Severity.ERROR,
+    bad=Example(
+        {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "amp": {"enabled": false}}\n'},
+        consumer="deepspeed",
+    ),
+    good=Example({"ds.json": '{"train_micro_batch_size_per_gpu": 1}\n'}, consumer="deepspeed"),
+    proof=crashes("parse", "Apex AMP integration|removed"),
+    fixable=True,
+)
+def removed_key(run: Run) -> Iterator[Finding]:
+    """A key of a feature that was removed; its presence alone is refused.
+
+    Such keys come with a file from an older release or a template, and the release that drops them stops every job
+    that used to run.
+
+    What happens: DeepSpeed 0.19.8 raises `DeepSpeedConfigError` for each of these keys, whatever its value, even
+    `{"enabled": false}`. accelerate refuses the ones it dropped as unknown keys.
+
+    Fix: removes the key, and with it what the older release did with it.
+    """
+    for file, library, issue in issues(run, "removed"):
+        # DeepSpeed dropped them all between 0.19.6 and 0.19.8
+        older = library == "DeepSpeed" and only_below(run.versions.get("deepspeed"), "0.19.7")
+        yield Finding(
+            at_key(file, issue),
+            f"{library}{' 0.19.8' if older else ''} refuses `{dotted(issue.path)}` by its presence, whatever its value"
+            + (f"; the releases that the project admits take it ({admitted(run, 'deepspeed')})" if older else ""),
+            issue.reason,
+            admitting(run, "deepspeed") if older else [],
+            edited(delete_entry, file, issue.path, why="remove the key", safe=False),
+            Severity.NOTE if older else None,
+        )
+
+
+@rule(
+    "ZC111",
+    "deprecated-key",
+    Severity.WARNING,
+    bad=Example({"ds.json": DS % ', "cpu_offload": true'}, consumer="deepspeed"),
+    good=Example({"ds.json": DS % ', "offload_optimizer": {"device": "cpu"}'}, consumer="deepspeed"),
+    proof=shows("parse", {"log": ("deprecated", "^(?!.*cpu_offload.*deprecated)")}),
+    fixable=True,
+)
+def deprecated_key(run: Run) -> Iterator[Finding]:
+    """A key that still works under an old name.
+
+    It is refused one day, as the keys of ZC110 were, and until then it hides from everybody who searches for the new
+    name.
+
+    What happens: DeepSpeed maps it to the new name and prints a warning among hundreds of lines.
+
+    Fix: writes the new name, with the value in its new form.
+
+    When to ignore: the file also serves a release that does not know the new name.
+    """
+    for file, library, issue in issues(run, "deprecated"):
+        new = issue.suggestion
+        yield Finding(
+            at_key(file, issue),
+            f"`{dotted(issue.path)}` is deprecated in {library}",
+            issue.reason if issue.reason != "renamed" else f"it is called `{new}` now",
+            fix=_rename(file, issue, new) if new and issue.reason == "renamed" else _old_offload(file, issue),
+        )
+
+
+def _old_offload(file: SourceFile, issue: Issue) -> Fix | None:
+    """`cpu_offload: true` in today's words."""
+    new = {"cpu_offload": "offload_optimizer", "cpu_offload_param": "offload_param"}.get(str(issue.path[-1]))
+    if new is None or not isinstance(issue.value, bool):
+        return None
+    rename = _rename(file, issue, new)
+    device = "cpu" if issue.value else "none"
+    value = edited(replace_value, file, issue.path, f'{{"device": "{device}"}}', why=f"write {new}")
+    return Fix(f"write {new}", (*rename.edits, *value.edits)) if rename and value else None
+
+
+@rule(
+    "ZC112",
+    "two-spellings",
+    Severity.ERROR,
+    bad=Example(
+        {"ds.json": DS % ', "stage3_prefetch_bucket_size": 10, "prefetch_bucket_size": 10'},
+        consumer="deepspeed",
+    ),
+    good=Example({"ds.json": DS % ', "stage3_prefetch_bucket_size": 10'}, consumer="deepspeed"),
+    proof=crashes("parse", "Extra inputs are not permitted"),
+    fixable=True,
+)
+def two_spellings(run: Run) -> Iterator[Finding]:
+    """One setting under both of its names.
+
+    Both names are right, and each alone works, so that the message points at a key that every example has.
+
+    What happens: DeepSpeed's ZeRO section takes `stage3_prefetch_bucket_size` and `prefetch_bucket_size`, but
+    not both: `Extra inputs are not permitted` on the plain name.
+
+    Fix: removes the second name, where both say the same it is a safe one.
+    """
+    file = run.deepspeed
+    if file is None or file.document is None:
+        return
+    for top in ("zero_optimization", "tensor_parallel"):
+        section = file.document.get((top,))
+        schema = load_schema("deepspeed").find((top,))
+        keys = schema.section(load_schema("deepspeed")) if schema else None
+        if not isinstance(section, Mapping) or keys is None:
+            continue
+        values = plain(section)
+        for name, key in keys.names.items():
+            # DeepSpeed drops whatever is "auto" before it looks at the names.
+            if name == key.name or "auto" in (values.get(name, "auto"), values.get(key.name, "auto")):
+                continue
+            yield Finding(
+                Location(file, (top, name), "key"),
+                f"`{name}` and `{key.name}` are the same setting; DeepSpeed stops when both are written",
+                "remove one of the two",
+                [Location(file, (top, key.name), "key", label="the other spelling")],
+                edited(
+                    delete_entry,
+                    file,
+                    (top, name),
+                    why=f"keep {key.name}",
+                    safe=values[name] == values[key.name],
+                ),
+            )
+
+
+RULES = (
+    unknown_key,
+    ignored_key,
+    key_accelerate_ignores,
+    removed_key,
+    deprecated_key,
+    two_spellings,
+)

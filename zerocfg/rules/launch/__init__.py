@@ -1,0 +1,7 @@
+"""ZC7xx: launch lines, machines, variables."""
+
+from __future__ import annotations
+
+from zerocfg.rules.launch import config, environment, hosts, line, machines, rendezvous, runner, torchrun, unused
+
+MODULES = (config, line, unused, machines, rendezvous, hosts, runner, torchrun, environment)

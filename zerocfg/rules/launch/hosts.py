@@ -1,0 +1,255 @@
+"""ZC7xx: which hosts and devices take part in a job, and who starts it on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zerocfg.catalog.values import show
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.effects import accelerate_data, accelerate_section, edited, under_deepspeed_launcher
+from zerocfg.rules.launch.machines import is_count, number_fix, option, place_of, under_runner
+from zerocfg.rules.line import (
+    as_count,
+    at_option,
+    line_fix,
+    option_named,
+    started_by,
+    text_of,
+    without,
+)
+from zerocfg.rules.proof import crashes, shows
+from zerocfg.run.model import UNKNOWN, Run
+from zerocfg.source.edit import delete_entry, replace_value
+
+_YAML = "distributed_type: DEEPSPEED\nnum_processes: 16\nnum_machines: 2\nmachine_rank: 0\nmain_process_ip: 10.0.0.1\n"
+_SECTION = "deepspeed_config:\n  zero_stage: 2\n"
+_LINE = "accelerate launch --config_file accelerate.yaml %strain.py\n"
+_HOSTS = "worker-0 slots=8\nworker-1 slots=8\n"
+_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n'
+_SOURCE = "accelerate/utils/launch.py@1.15.0"
+_EIGHT = [*range(8)]
+_RUNNERS = ("pdsh", "openmpi", "mvapich", "mpich", "impi", "slurm")
+
+
+def _cluster(section: str) -> Example:
+    return Example({"accelerate.yaml": _YAML + _SECTION + section, "hostfile": _HOSTS, "train.sh": _LINE % ""})
+
+
+@rule(
+    "ZC728",
+    "unknown-multinode-launcher",
+    Severity.ERROR,
+    bad=(
+        _cluster("  deepspeed_hostfile: hostfile\n  deepspeed_multinode_launcher: torchrun\n"),
+        Example(
+            {
+                "ds.json": _DS,
+                "hostfile": _HOSTS,
+                "train.sh": "deepspeed --hostfile hostfile --launcher ssh train.py --deepspeed_config ds.json\n",
+            },
+            consumer="deepspeed",
+        ),
+    ),
+    good=_cluster("  deepspeed_hostfile: hostfile\n  deepspeed_multinode_launcher: pdsh\n"),
+    proof=crashes("launch", "Unknown launcher"),
+    fixable=True,
+    references=("deepspeed/launcher/runner.py@0.19.8",),
+)
+def unknown_multinode_launcher(run: Run) -> Iterator[Finding]:
+    """A launcher for several machines that DeepSpeed's runner does not have.
+
+    accelerate passes the word on without a look; only the runner, on the first machine, knows its own list.
+
+    What happens: `NotImplementedError: Unknown launcher torchrun`. With one machine the word is never read.
+
+    Fix: writes `standard` for torchrun and its other names: accelerate then starts torchrun itself, on each machine.
+    On a line of the runner the option is removed, which leaves pdsh, the default.
+    """
+    if started_by(run, "deepspeed"):
+        word, named = text_of(run, "launcher"), option_named(run, "launcher")
+        if word is None or named is None or word.lower() in _RUNNERS or option_named(run, "no_ssh") is not None:
+            return
+        if option_named(run, "hostfile", "H") is None:
+            return
+        yield Finding(
+            at_option(run, named),
+            f"the deepspeed runner has no launcher {word}: it stops as soon as there are several machines",
+            f"write one of {', '.join(_RUNNERS)}",
+            fix=line_fix(run, "start over pdsh, the default", without(run, named)),
+        )
+        return
+    word = option(run, "deepspeed_multinode_launcher")
+    if not isinstance(word, str) or word.lower() in (*_RUNNERS, "standard", "nossh"):
+        return
+    if not under_deepspeed_launcher(run) or not is_count(option(run, "num_machines"), 2):
+        return
+    location, related = place_of(run, "deepspeed_multinode_launcher")
+    fix = None
+    if word.lower() in ("torchrun", "torch", "static", "default", "c10d"):
+        fix = _section_fix(run, "deepspeed_multinode_launcher", "standard")
+    yield Finding(
+        location,
+        f"DeepSpeed has no launcher {show(word)}: the job stops before it starts",
+        f"write one of {', '.join(_RUNNERS)}, or standard (torchrun on each machine) or nossh",
+        related,
+        fix,
+    )
+
+
+def _section_fix(run: Run, name: str, text: str) -> Fix | None:
+    if name not in accelerate_section(run):
+        return None
+    path = ("deepspeed_config", name)
+    return edited(replace_value, run.accelerate, path, text, why=f"write {text}", safe=False)
+
+
+@rule(
+    "ZC729",
+    "inclusion-filter-dropped",
+    Severity.ERROR,
+    bad=_cluster(
+        "  deepspeed_hostfile: hostfile\n  deepspeed_exclusion_filter: worker-0:0\n"
+        "  deepspeed_inclusion_filter: worker-1\n"
+    ),
+    good=_cluster("  deepspeed_hostfile: hostfile\n  deepspeed_inclusion_filter: worker-1\n"),
+    proof=shows(
+        "launch",
+        {
+            "read.deepspeed_config.deepspeed_inclusion_filter": ("worker-1", "worker-1"),
+            "launch.world": ({"worker-0": [*range(1, 8)], "worker-1": _EIGHT}, {"worker-1": _EIGHT}),
+        },
+    ),
+    fixable=True,
+    references=(_SOURCE,),
+)
+def inclusion_filter_dropped(run: Run) -> Iterator[Finding]:
+    """`deepspeed_inclusion_filter` beside `deepspeed_exclusion_filter`.
+
+    The job runs on hosts that were meant to be left out.
+
+    What happens: accelerate passes the exclusion on and drops the inclusion without a word. (DeepSpeed's own command
+    line refuses the two together.)
+
+    Fix: removes the filter that has no effect; what runs stays as it is. Keep the other one if that is what you meant.
+
+    When to ignore: the exclusion already leaves exactly the hosts that the inclusion names.
+    """
+    section = accelerate_section(run)
+    include, exclude = section.get("deepspeed_inclusion_filter"), section.get("deepspeed_exclusion_filter")
+    if run.accelerate is None or include is None or exclude is None or not under_deepspeed_launcher(run):
+        return
+    if not is_count(option(run, "num_machines"), 2) or not under_runner(run):
+        return
+    path = ("deepspeed_config", "deepspeed_inclusion_filter")
+    yield Finding(
+        Location(run.accelerate, path),
+        f"the inclusion filter {show(include)} is dropped because there is an exclusion filter",
+        "write one of the two",
+        [Location(run.accelerate, ("deepspeed_config", "deepspeed_exclusion_filter"))],
+        edited(delete_entry, run.accelerate, path, why="remove the filter that is not used", safe=False),
+    )
+
+
+@rule(
+    "ZC730",
+    "host-list-on-one-machine",
+    Severity.WARNING,
+    bad=Example(
+        {
+            "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\n"
+            + _SECTION
+            + "  deepspeed_exclusion_filter: localhost:0\n"
+        }
+    ),
+    good=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\ngpu_ids: 1,2\n" + _SECTION}),
+    proof=shows(
+        "launch",
+        {
+            "read.deepspeed_config.deepspeed_exclusion_filter": ("localhost:0", "<absent>"),
+            "env.CUDA_VISIBLE_DEVICES": ("", "1,2"),
+        },
+    ),
+    fixable=True,
+    references=(_SOURCE,),
+)
+def host_list_on_one_machine(run: Run) -> Iterator[Finding]:
+    """A hostfile or a filter of hosts for DeepSpeed, in a config for one machine.
+
+    A filter that should keep a device free does not, and a hostfile does not make the job run on its hosts.
+
+    What happens: accelerate starts DeepSpeed's runner, which reads them, only for more than one machine; with one it
+    starts torchrun and drops them without a word.
+
+    Fix: removes the key. Write `gpu_ids` to choose devices, `num_machines` for more machines.
+
+    When to ignore: `--num_machines` is given when the job is started.
+    """
+    if run.accelerate is None or not under_deepspeed_launcher(run):
+        return
+    machines = option(run, "num_machines")
+    if machines is UNKNOWN or (machines is not None and as_count(machines) != 1):
+        return
+    for name in ("deepspeed_hostfile", "deepspeed_inclusion_filter", "deepspeed_exclusion_filter"):
+        value = accelerate_section(run).get(name)
+        if value is None or value == "":
+            continue
+        path = ("deepspeed_config", name)
+        yield Finding(
+            Location(run.accelerate, path),
+            f"`{name}: {show(value)}` is not read with one machine",
+            "choose devices with `gpu_ids`" if "filter" in name else "write `num_machines`, or remove it",
+            fix=edited(delete_entry, run.accelerate, path, why="remove the key", safe=False),
+        )
+
+
+@rule(
+    "ZC731",
+    "more-devices-than-processes",
+    Severity.WARNING,
+    bad=Example({"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\ngpu_ids: 0,1,2,3\n"}),
+    good=Example({"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 4\ngpu_ids: 0,1,2,3\n"}),
+    proof=shows("launch", {"env.CUDA_VISIBLE_DEVICES": ("0,1,2,3", "0,1,2,3"), "launch.nproc_per_node": ("2", "4")}),
+    fixable=True,
+    references=(_SOURCE,),
+)
+def more_devices_than_processes(run: Run) -> Iterator[Finding]:
+    """`gpu_ids` reserves more devices than processes are started.
+
+    The devices beyond the number of processes are listed, paid for and idle.
+
+    What happens: the launcher exports the whole list as CUDA_VISIBLE_DEVICES and starts `num_processes` processes,
+    one device each.
+
+    Fix: raises `num_processes` to the devices that are named.
+
+    When to ignore: every process uses several devices by itself (`device_map`), or the rest serves something else.
+    """
+    ids, processes = option(run, "gpu_ids"), as_count(option(run, "num_processes"))
+    machines = option(run, "num_machines")
+    machines = 1 if machines is None else as_count(machines)
+    if not isinstance(ids, str) or ids == "all" or processes is None or processes < 1 or machines is None:
+        return
+    if run.effective.value("engine") not in ("deepspeed", "fsdp", "ddp", "megatron") or machines < 1:
+        return
+    if "gpu_ids" not in accelerate_data(run) and "gpu_ids" not in run.flags:
+        return
+    listed = [part for part in ids.split(",") if part.strip()]
+    share = processes // machines
+    if 1 <= share < len(listed):
+        location, related = place_of(run, "gpu_ids")
+        yield Finding(
+            location,
+            f"{len(listed)} devices in gpu_ids {show(ids)} for {share} process{'es' * (share > 1)} on each machine: "
+            "the rest idles",
+            f"name {share} devices, or raise num_processes",
+            [*related, place_of(run, "num_processes")[0]],
+            number_fix(run, "num_processes", len(listed) * machines),
+        )
+
+
+RULES = (
+    unknown_multinode_launcher,
+    inclusion_filter_dropped,
+    host_list_on_one_machine,
+    more_devices_than_processes,
+)

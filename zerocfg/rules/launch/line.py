@@ -1,0 +1,391 @@
+"""ZC7xx: options of an `accelerate launch` line that reach nobody, or somebody else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zerocfg.catalog.values import show
+from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.effects import TRAINERS, accelerate_data, anchor, edited, effective
+from zerocfg.rules.launch.machines import option, place_of
+from zerocfg.rules.line import (
+    all_options_seen,
+    as_count,
+    at_option,
+    before_script,
+    line_fix,
+    option_named,
+    plain,
+    started_by,
+    without,
+    written,
+)
+from zerocfg.rules.proof import ABSENT, crashes, shows
+from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.options import OPTIONS
+from zerocfg.source.edit import replace_value
+from zerocfg.source.launch import Option
+
+_YAML = "distributed_type: DEEPSPEED\nnum_processes: %s\ndeepspeed_config:\n  zero_stage: 2\n"
+_LINE = "accelerate launch --config_file accelerate.yaml %strain.py%s\n"
+_AUTO_DS = (
+    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": 1.0, '
+    '"zero_optimization": {"stage": 2}}\n'
+)
+_TRAIN = " --output_dir out --per_device_train_batch_size 1 --num_train_epochs 1"
+_SOURCE = "accelerate/commands/launch.py@1.15.0"
+
+_LAUNCHER_WORDS = frozenset(
+    "num_processes num_machines machine_rank main_process_ip main_process_port config_file use_deepspeed use_fsdp "
+    "multi_gpu zero_stage deepspeed_config_file zero3_init_flag zero3_save_16bit_model deepspeed_multinode_launcher "
+    "deepspeed_hostfile offload_optimizer_device offload_param_device gpu_ids nproc_per_node nnodes node_rank "
+    "rdzv_endpoint rdzv_backend num_gpus num_nodes hostfile master_port master_addr".split()
+)
+"""Options of the launchers that no training argument is called like."""
+
+_OWN = {
+    "accelerate": frozenset(OPTIONS),
+    "torchrun": frozenset(("nproc_per_node", "nnodes", "node_rank", "rdzv_endpoint", "rdzv_backend", "master_port")),
+    "deepspeed": frozenset(("num_gpus", "num_nodes", "hostfile", "master_port", "master_addr", "node_rank")),
+}
+
+
+@rule(
+    "ZC717",
+    "launcher-option-behind-script",
+    Severity.ERROR,
+    consumers=TRAINERS,
+    bad=Example(
+        {"accelerate.yaml": _YAML % 1, "train.sh": _LINE % ("", _TRAIN + " --main_process_port 29501")},
+        consumer="transformers",
+    ),
+    good=Example(
+        {"accelerate.yaml": _YAML % 1, "train.sh": _LINE % ("--main_process_port 29501 ", _TRAIN)},
+        consumer="transformers",
+    ),
+    proof=crashes("arguments", "unrecognized|not used by the HfArgumentParser|--main_process_port"),
+    fixable=True,
+    references=("transformers/hf_argparser.py@5.23.0",),
+)
+def launcher_option_behind_script(run: Run) -> Iterator[Finding]:
+    """An option of the launcher stands behind the training script.
+
+    Everything behind the script belongs to the script. The launcher never sees the option, and a script of the
+    Trainer's kind refuses words that it does not know, after every process has imported its libraries.
+
+    What happens: `ValueError: Some specified arguments are not used by the HfArgumentParser`, or argparse's
+    `unrecognized arguments`.
+
+    Fix: moves the option in front of the script.
+
+    When to ignore: the script declares an argument of this name itself.
+    """
+    line = run.launch
+    if line is None or line.launcher not in _OWN:
+        return
+    for given in line.script_options:
+        name = plain(given.name)
+        if name not in _LAUNCHER_WORDS or name not in _OWN[line.launcher] or not given.name.startswith("--"):
+            continue
+        if option_named(run, name) is not None:
+            continue
+        text = written(run, given)
+        moved = before_script(run, text) if text is not None else None
+        yield Finding(
+            at_option(run, given),
+            f"{given.name} stands behind the script and goes to it, not to the launcher",
+            "write it before the script",
+            fix=line_fix(run, "move it before the script", moved, without(run, given)),
+        )
+
+
+@rule(
+    "ZC718",
+    "option-given-twice",
+    Severity.WARNING,
+    bad=Example({"accelerate.yaml": _YAML % 2, "train.sh": _LINE % ("--num_processes 4 --num_processes 8 ", "")}),
+    good=Example({"accelerate.yaml": _YAML % 2, "train.sh": _LINE % ("--num_processes 4 ", "")}),
+    proof=shows(
+        "launch",
+        {
+            "launch.nproc_per_node": ("8", "4"),
+            "launch.line": (
+                "accelerate launch --config_file accelerate.yaml --num_processes 4 --num_processes 8 train.py",
+                "accelerate launch --config_file accelerate.yaml --num_processes 4 train.py",
+            ),
+        },
+    ),
+    fixable=True,
+    references=(_SOURCE,),
+)
+def option_given_twice(run: Run) -> Iterator[Finding]:
+    """An option of the launcher stands on the line twice, with two values.
+
+    The reader believes the first one that he sees; the job follows the last.
+
+    What happens: argparse takes the last without a word.
+
+    Fix: removes the earlier one, which changes nothing in what runs.
+
+    When to ignore: the line ends in `"$@"` or the like on purpose, so that later words may overrule earlier ones.
+    """
+    line = run.launch
+    if line is None or line.launcher == "python":
+        return
+    last: dict[str, Option] = {plain(given.name): given for given in line.options}
+    for given in line.options:
+        counts = last[plain(given.name)]
+        if given is counts or given.value is None or counts.value is None:
+            continue
+        if given.value.value is None or counts.value.value is None or given.value.value == counts.value.value:
+            continue
+        yield Finding(
+            at_option(run, given),
+            f"{given.name} {given.value.value} is replaced by {counts.value.value} further on",
+            "keep one of the two",
+            [at_option(run, counts, "the one that counts")],
+            line_fix(run, "remove the one that does not count", without(run, given), safe=True),
+        )
+
+
+_ENGINES = {
+    "use_deepspeed": (
+        "zero_stage",
+        "deepspeed_config_file",
+        "offload_optimizer_device",
+        "offload_param_device",
+        "zero3_init_flag",
+        "zero3_save_16bit_model",
+        "deepspeed_multinode_launcher",
+        "deepspeed_hostfile",
+    ),
+    "use_fsdp": tuple(name for name in OPTIONS if name.startswith("fsdp_")),
+    "use_megatron_lm": tuple(name for name in OPTIONS if name.startswith("megatron_lm_")),
+}
+
+
+@rule(
+    "ZC719",
+    "engine-options-without-engine",
+    Severity.ERROR,
+    bad=Example(
+        {"train.sh": "accelerate launch --num_processes 2 --mixed_precision bf16 --zero_stage 2 train.py\n"},
+        consumer="accelerate",
+    ),
+    good=Example(
+        {
+            "train.sh": "accelerate launch --use_deepspeed --num_processes 2 --mixed_precision bf16 --zero_stage 2 "
+            "train.py\n"
+        },
+        consumer="accelerate",
+    ),
+    proof=shows("launch", {"env.ACCELERATE_DEEPSPEED_ZERO_STAGE": (ABSENT, "2")}),
+    fixable=True,
+    references=(_SOURCE,),
+)
+def engine_options_without_engine(run: Run) -> Iterator[Finding]:
+    """Options of DeepSpeed or FSDP for `accelerate launch`, which is not told to use that engine.
+
+    A model that was to be sharded is copied whole to every device: the job runs out of memory, or trains with far
+    smaller batches than it could.
+
+    What happens: `--zero_stage 3` without `--use_deepspeed` is accepted and has no effect; the job trains under
+    DistributedDataParallel, or in one process.
+
+    Fix: adds the switch in front of the script.
+
+    When to ignore: the default config of accelerate on that machine (`default_config.yaml`) chooses the engine.
+    """
+    if not started_by(run, "accelerate") or not all_options_seen(run):
+        return
+    if run.accelerate is None and option_named(run, "config_file") is not None:
+        return
+    data = accelerate_data(run)
+    if run.accelerate is not None and "distributed_type" not in data:
+        return
+    kind = {"use_deepspeed": "DEEPSPEED", "use_fsdp": "FSDP", "use_megatron_lm": "MEGATRON_LM"}
+    chosen = [switch for switch in kind if option_named(run, switch) is not None]
+    for switch, names in _ENGINES.items():
+        given = next((found for name in names if (found := option_named(run, name)) is not None), None)
+        if given is None or switch in chosen or (not chosen and data.get("distributed_type") == kind[switch]):
+            continue
+        if any(option_named(run, name) for name in ("cpu", "tpu", "tpu_use_cluster")):
+            continue
+        others = chosen or option_named(run, "multi_gpu")
+        yield Finding(
+            at_option(run, given),
+            f"{given.name} has no effect without --{switch}: the job runs without the engine",
+            f"add --{switch}",
+            fix=None if others else line_fix(run, f"add --{switch}", before_script(run, f"--{switch}")),
+            severity=None if run.accelerate is not None else Severity.WARNING,
+        )
+
+
+_IN_FILE = {
+    "zero_stage": ("zero_optimization", "stage"),
+    "offload_optimizer_device": ("zero_optimization", "offload_optimizer", "device"),
+    "offload_param_device": ("zero_optimization", "offload_param", "device"),
+    "gradient_clipping": ("gradient_clipping",),
+    "zero3_save_16bit_model": ("zero_optimization", "stage3_gather_16bit_weights_on_model_save"),
+}
+
+
+@rule(
+    "ZC720",
+    "option-beaten-by-deepspeed-file",
+    Severity.ERROR,
+    bad=Example(
+        {
+            "ds.json": _AUTO_DS,
+            "train.sh": "accelerate launch --use_deepspeed --num_processes 1 --zero_stage 1 "
+            "--deepspeed_config_file ds.json train.py\n",
+        },
+        consumer="accelerate",
+    ),
+    good=Example(
+        {
+            "ds.json": _AUTO_DS.replace('"stage": 2', '"stage": "auto"'),
+            "train.sh": "accelerate launch --use_deepspeed --num_processes 1 --zero_stage 1 "
+            "--deepspeed_config_file ds.json train.py\n",
+        },
+        consumer="accelerate",
+    ),
+    proof=shows("parse", {"engine.stage": (2, 1)}),
+    fixable=True,
+    references=("accelerate/utils/dataclasses.py@1.15.0",),
+)
+def option_beaten_by_deepspeed_file(run: Run) -> Iterator[Finding]:
+    """An option of the launch line and the DeepSpeed config that it names say different things.
+
+    The same pair in the accelerate config stops every process. On the line it passes, and the option is lost.
+
+    What happens: accelerate fills only what the file leaves to "auto"; every value that stands there replaces the
+    option, without a message.
+
+    Fix: writes "auto" into the file, so that the option counts.
+
+    When to ignore: never; take the option off the line where the file is right.
+    """
+    if not started_by(run, "accelerate") or run.deepspeed is None or run.deepspeed_route != "accelerate":
+        return
+    if run.consumer == "deepspeed":
+        return
+    for name, path in _IN_FILE.items():
+        given = run.flags.get(name)
+        text = given.value if given is not None else None
+        in_file = _value_at(run.deepspeed, path)
+        if given is None or not isinstance(text, str) or in_file is None or in_file == "auto":
+            continue
+        if isinstance(in_file, (dict, list)) or _same(text, in_file):
+            continue
+        location, related = anchor(run, [given.origin])
+        yield Finding(
+            location,
+            f"--{name} {text} has no effect: {run.deepspeed.name} says {show(in_file)}, and the file wins",
+            'say it in one place, or write "auto" in the file',
+            [*related, Location(run.deepspeed, path)],
+            edited(replace_value, run.deepspeed, path, '"auto"', why="leave it to the launch line", safe=False),
+        )
+
+
+def _value_at(file: SourceFile, path: tuple[str, ...]) -> object:
+    value: object = file.data()
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def _same(text: str, value: object) -> bool:
+    if str(value).lower() == text.lower():
+        return True
+    try:
+        return isinstance(value, (int, float)) and float(text) == value
+    except ValueError:
+        return False
+
+
+@rule(
+    "ZC721",
+    "cpu-flag-switches-engine-off",
+    Severity.ERROR,
+    bad=Example({"accelerate.yaml": _YAML % 2, "train.sh": _LINE % ("--cpu ", "")}),
+    good=Example({"accelerate.yaml": _YAML % 2, "train.sh": _LINE % ("", "")}),
+    proof=shows("launch", {"launch.kind": ("process", "ranks"), "env.ACCELERATE_USE_DEEPSPEED": (ABSENT, "true")}),
+    fixable=True,
+    references=(_SOURCE,),
+)
+def cpu_flag_switches_engine_off(run: Run) -> Iterator[Finding]:
+    """`--cpu` for `accelerate launch` with a config that chooses DeepSpeed, FSDP or several devices.
+
+    A cluster's accelerators stay idle while one process trains on the CPU.
+
+    What happens: `--cpu` takes precedence over everything that the config says about engines: one plain process is
+    started, `num_processes` and the engine are dropped, without a message.
+
+    Fix: removes the flag.
+
+    When to ignore: a dry run on the CPU is what you want.
+    """
+    given = option_named(run, "cpu")
+    kind = accelerate_data(run).get("distributed_type")
+    if not started_by(run, "accelerate") or given is None or run.accelerate is None or not isinstance(kind, str):
+        return
+    if kind in ("NO", "MULTI_CPU"):
+        return
+    yield Finding(
+        at_option(run, given),
+        f"--cpu replaces distributed_type {kind}: one process on the CPU, without the engine",
+        "remove --cpu",
+        [Location(run.accelerate, ("distributed_type",))],
+        line_fix(run, "remove --cpu", without(run, given)),
+    )
+
+
+@rule(
+    "ZC722",
+    "processes-not-started",
+    Severity.ERROR,
+    bad=(
+        Example({"accelerate.yaml": "distributed_type: 'NO'\nnum_processes: 4\n"}),
+        Example({"accelerate.yaml": "distributed_type: MULTI_CPU\nnum_processes: 4\nuse_cpu: true\n"}),
+    ),
+    good=Example({"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 4\n"}),
+    proof=shows("launch", {"launch.kind": ("process", "ranks")}),
+    references=(_SOURCE, "accelerate/utils/launch.py@1.15.0"),
+)
+def processes_not_started(run: Run) -> Iterator[Finding]:
+    """`num_processes` above 1 with a distributed type for which accelerate starts one process.
+
+    The job takes as many times longer as there are accelerators that it leaves idle.
+
+    What happens: with `'NO'` and MULTI_CPU the script is started once; the number has no effect. MULTI_CPU starts
+    more processes only through an `mpirun_hostfile`.
+
+    When to ignore: mpirun starts `accelerate launch` itself, once for each process.
+    """
+    kind, processes = accelerate_data(run).get("distributed_type"), as_count(option(run, "num_processes"))
+    if run.accelerate is None or kind not in ("NO", "MULTI_CPU") or processes is None or processes < 2:
+        return
+    if effective(run, "engine") not in ("single", "ddp", None) or option(run, "mpirun_hostfile") is not None:
+        return
+    if option(run, "mpirun_config") or any(option_named(run, name) for name in ("multi_gpu", *_ENGINES, "tpu")):
+        return
+    location, related = place_of(run, "num_processes")
+    better = "MULTI_GPU, FSDP or DEEPSPEED" if kind == "NO" else "an `mpirun_hostfile` in `mpirun_config`"
+    yield Finding(
+        location,
+        f"num_processes {processes} with distributed_type {kind}: accelerate starts one process",
+        f"choose {better} to start {processes}",
+        [*related, Location(run.accelerate, ("distributed_type",))],
+        severity=None if kind == "NO" else Severity.WARNING,
+    )
+
+
+RULES = (
+    launcher_option_behind_script,
+    option_given_twice,
+    engine_options_without_engine,
+    option_beaten_by_deepspeed_file,
+    cpu_flag_switches_engine_off,
+    processes_not_started,
+)

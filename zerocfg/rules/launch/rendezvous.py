@@ -1,0 +1,209 @@
+"""ZC7xx: how several machines find each other. Which hosts take part is in :mod:`zerocfg.rules.launch.hosts`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zerocfg.rules.api import Example, Finding, Severity, rule
+from zerocfg.rules.launch.machines import is_count, number_fix, option, place_of, under_runner
+from zerocfg.rules.line import (
+    LOCAL,
+    all_options_seen,
+    as_count,
+    at_line,
+    at_option,
+    number_of,
+    option_named,
+    started_by,
+    text_of,
+)
+from zerocfg.rules.proof import shows
+from zerocfg.run.model import Run
+
+_MACHINES = (
+    "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_machines: 2\nmain_process_ip: %s\nmain_process_port: %s\n"
+)
+_LINE = "accelerate launch --config_file accelerate.yaml %strain.py\n"
+_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n'
+_SOURCE = "accelerate/utils/launch.py@1.15.0"
+
+
+def _machines(address: str, port: str = "29500", rank: str = "--machine_rank 1 ") -> Example:
+    return Example({"accelerate.yaml": _MACHINES % (address, port), "train.sh": _LINE % rank})
+
+
+def _meet(run: Run) -> bool:
+    """Whether the run is several machines that meet at an address: torchrun on each of them."""
+    if run.accelerate is None and not started_by(run, "accelerate"):
+        return False
+    if run.effective.value("engine") not in ("deepspeed", "fsdp", "ddp", "megatron"):
+        return False
+    return is_count(option(run, "num_machines"), 2) and not under_runner(run)
+
+
+@rule(
+    "ZC725",
+    "port-picked-on-each-machine",
+    Severity.ERROR,
+    bad=_machines("10.0.0.1", "0"),
+    good=_machines("10.0.0.1"),
+    proof=shows("launch", {"launch.free_port": (True, "<absent>"), "launch.nnodes": ("2", "2")}),
+    fixable=True,
+    references=(_SOURCE,),
+)
+def port_picked_on_each_machine(run: Run) -> Iterator[Finding]:
+    """`main_process_port: 0` with several machines.
+
+    0 asks for any free port, which is handy on one computer. Of several machines each picks another one, and they
+    wait for each other in different places until the timeout.
+
+    What happens: the launcher replaces 0 by a port of its own before it writes the address to meet at.
+
+    Fix: writes 29500, the launcher's default.
+
+    When to ignore: never with several machines.
+    """
+    port = option(run, "main_process_port")
+    if _meet(run) and as_count(port) == 0:
+        location, related = place_of(run, "main_process_port")
+        yield Finding(
+            location,
+            f"port 0 with {option(run, 'num_machines')} machines: each picks a port of its own, and they never meet",
+            "name one port, free on the machine with rank 0: 29500 for instance",
+            related,
+            number_fix(run, "main_process_port", 29500),
+        )
+
+
+@rule(
+    "ZC726",
+    "address-of-this-machine",
+    Severity.ERROR,
+    bad=(
+        _machines("127.0.0.1"),
+        Example(
+            {
+                "ds.json": _DS,
+                "train.sh": "torchrun --nnodes 2 --nproc_per_node 2 --node_rank 1 --master_addr localhost train.py "
+                "--deepspeed_config ds.json\n",
+            },
+            consumer="deepspeed",
+            proof=shows("launch", {"launch.rdzv_endpoint": ("localhost:29500", "10.0.0.1:29500")}),
+        ),
+    ),
+    good=_machines("10.0.0.1"),
+    proof=shows("launch", {"launch.rdzv_endpoint": ("127.0.0.1:29500", "10.0.0.1:29500")}),
+    references=(_SOURCE,),
+)
+def address_of_this_machine(run: Run) -> Iterator[Finding]:
+    """Several machines are told to meet at localhost.
+
+    On every machine that name means itself. The first one opens the port, the others look for it at home and wait
+    until the timeout, with their accelerators reserved.
+
+    What happens: the address is passed on as it is; nothing compares it with the number of machines.
+
+    When to ignore: the "machines" are several launchers on one computer, or this is the file of the first machine and
+    the others have their own.
+    """
+    if started_by(run, "torchrun"):
+        machines = number_of(run, "nnodes")
+        if number_of(run, "node_rank") == 0:
+            return  # the first machine may call itself what it likes
+        address = text_of(run, "rdzv_endpoint", "master_addr") or ""
+        named = option_named(run, "rdzv_endpoint", "master_addr")
+        if machines is not None and machines > 1 and address.rpartition(":")[0] in LOCAL | {""} and named is not None:
+            host = address if address in LOCAL else address.rpartition(":")[0]
+            if host in LOCAL and all_options_seen(run):
+                yield Finding(
+                    at_option(run, named),
+                    f"{machines} machines meet at {host}, which is another place on each of them",
+                    "give the address of the first machine",
+                )
+        return
+    address = option(run, "main_process_ip")
+    if not _meet(run) or not isinstance(address, str) or address.strip().lower() not in LOCAL:
+        return
+    if number_of(run, "machine_rank") == 0:
+        return
+    location, related = place_of(run, "main_process_ip")
+    first = as_count(option(run, "machine_rank")) == 0
+    yield Finding(
+        location,
+        f"{option(run, 'num_machines')} machines meet at {address}, which is another place on each of them",
+        "write the address of the machine with rank 0 as the others reach it",
+        related,
+        severity=None if run.launch and not first else Severity.WARNING,
+    )
+
+
+@rule(
+    "ZC727",
+    "every-machine-has-rank-0",
+    Severity.WARNING,
+    bad=(
+        _machines("10.0.0.1", rank=""),
+        Example(
+            {
+                "ds.json": _DS,
+                "train.sh": "torchrun --nnodes 2 --nproc_per_node 2 --master_addr 10.0.0.1 train.py "
+                "--deepspeed_config ds.json\n",
+            },
+            consumer="deepspeed",
+        ),
+    ),
+    good=(
+        _machines("10.0.0.1"),
+        Example(
+            {
+                "ds.json": _DS,
+                "train.sh": "torchrun --nnodes 2 --nproc_per_node 2 --node_rank 1 --master_addr 10.0.0.1 train.py "
+                "--deepspeed_config ds.json\n",
+            },
+            consumer="deepspeed",
+        ),
+    ),
+    proof=shows("launch", {"launch.node_rank": (0, 1)}),
+    references=(_SOURCE, "torch/distributed/run.py@2.13.0"),
+)
+def every_machine_has_rank_0(run: Run) -> Iterator[Finding]:
+    """Several machines, and neither the launch line nor the config says which one this is.
+
+    The rank defaults to 0. Started in this form on each machine, all of them take themselves for the first, and the
+    job waits for a second one.
+
+    What happens: the static rendezvous takes `node_rank` 0 from every machine; nothing is printed until the timeout.
+
+    When to ignore: this line is the first machine's own, and the others have one each.
+    """
+    if started_by(run, "torchrun"):
+        machines, named = number_of(run, "nnodes"), option_named(run, "nnodes")
+        static = text_of(run, "rdzv_backend") in (None, "static") and option_named(run, "rdzv_backend") is None
+        address = text_of(run, "master_addr", "rdzv_endpoint")
+        unset = option_named(run, "node_rank", "standalone") is None and "PET_NODE_RANK" not in run.environment
+        elsewhere = address is not None and address.partition(":")[0] not in LOCAL
+        if machines is not None and machines > 1 and named and static and unset and elsewhere and all_options_seen(run):
+            yield Finding(
+                at_option(run, named),
+                f"{machines} machines but no --node_rank: started like this, each takes itself for the first",
+                "give --node_rank on each machine, counting from 0, or use --rdzv_backend c10d",
+            )
+        return
+    if run.launch is None or not _meet(run) or not all_options_seen(run):
+        return
+    if option(run, "machine_rank") is not None or text_of(run, "rdzv_backend") not in (None, "static"):
+        return
+    yield Finding(
+        at_line(run),
+        f"{option(run, 'num_machines')} machines but no machine_rank: started like this, each takes itself for the "
+        "first",
+        "give --machine_rank on each machine, counting from 0",
+        [place_of(run, "num_machines")[0]],
+    )
+
+
+RULES = (
+    port_picked_on_each_machine,
+    address_of_this_machine,
+    every_machine_has_rank_0,
+)

@@ -1,0 +1,7 @@
+"""ZC9xx: memory and what the hardware holds."""
+
+from __future__ import annotations
+
+from zerocfg.rules.memory import buffers, capacity
+
+MODULES = (buffers, capacity)

@@ -1,0 +1,391 @@
+"""ZC9xx: what the hardware holds: devices, accelerator memory, host memory.
+
+These rules speak about the runs of a zerocfg.yaml that names its hardware. Memory is that of the model states alone
+(parameters, gradients, optimizer), between two steps: what exceeds the machine with nothing else counted cannot run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.effects import (
+    accelerate_data,
+    anchor,
+    edited,
+    effective,
+    present,
+    recipe_data,
+    section,
+    stage_of,
+    without,
+)
+from zerocfg.rules.offload.devices import PARTS, on_host, place
+from zerocfg.rules.proof import at_least, cited, crashes, shows
+from zerocfg.run.model import Run
+from zerocfg.source.edit import insert_entry, replace_value
+
+_SPEC = (
+    "version: 1\nruns:\n  sft:\n    consumer: deepspeed\n    script: train.py\n    deepspeed: ds.json\n"
+    "    model: {parameters: %s, largest_parameter: 131072000, hidden_size: 4096}\n    hardware: %s\n"
+)
+_DS = (
+    '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": %s, '
+    '"reduce_bucket_size": 1000000%s}}\n'
+)
+_GATHER = ', "stage3_gather_16bit_weights_on_model_save": true'
+_SCRIPT = "import deepspeed\n"
+_CPU = ', "offload_optimizer": {"device": "cpu"%s}'
+_NODE = (
+    '{"version": 1, "name": "node", "accelerators_per_node": 2, "accelerator": {"name": "A100-80GB", "vendor": '
+    '"nvidia", "memory_gib": 80}, "host": {"ram_gib": %s, "memlock": %s}}\n'
+)
+
+
+def _files(parameters: str, hardware: str, ds: str, node: str = "") -> dict[str, str]:
+    files = {"zerocfg.yaml": _SPEC % (parameters, hardware), "train.py": _SCRIPT, "ds.json": ds}
+    return {**files, "node.json": node} if node else files
+
+
+def whole_model_trained(run: Run) -> bool:
+    """Whether the counted states are those of this run: adapters and quantised weights need far less."""
+    if run.model is not None and not run.model.all_trained:
+        return True  # the spec counts what is trained
+    recipe = recipe_data(run)
+    small = ("use_peft", "use_lora", "load_in_4bit", "load_in_8bit", "lora_r", "adapter", "finetuning_type")
+    return not any(recipe.get(name) for name in small) and "zenflow" not in section(run, "zero_optimization")
+
+
+def _stage_place(run: Run) -> tuple[Location, list[Location]]:
+    setting = run.effective.get("zero_optimization.stage")
+    return anchor(run, [setting.origin] if setting else [])
+
+
+@rule(
+    "ZC920",
+    "processes-and-accelerators",
+    Severity.ERROR,
+    bad=Example(
+        {
+            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    consumer: accelerate\n    script: train.py\n"
+            "    accelerate: accelerate.yaml\n    hardware: 4xA100-80GB\n",
+            "train.py": "import accelerate\n",
+            "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n  zero_stage: 2\n",
+        }
+    ),
+    good=Example(
+        {
+            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    consumer: accelerate\n    script: train.py\n"
+            "    accelerate: accelerate.yaml\n    hardware: 4xA100-80GB\n",
+            "train.py": "import accelerate\n",
+            "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 4\ndeepspeed_config:\n  zero_stage: 2\n",
+        }
+    ),
+    proof=cited("accelerate/state.py@1.15.0"),
+    fixable=True,
+    needs={"hardware"},
+    references=("accelerate/state.py@1.15.0", "huggingface/accelerate#2818", "hiyouga/LLaMA-Factory#4315"),
+)
+def processes_and_accelerators(run: Run) -> Iterator[Finding]:
+    """`num_processes` or `num_machines` of the accelerate config is not what the named hardware has.
+
+    A config that was copied from another machine costs a place in the queue, or leaves devices idle. `num_processes`
+    counts the processes of all machines together.
+
+    What happens: with more processes than devices, the ones left over stop with `CUDA error: invalid device ordinal`,
+    or share a device with another process. With fewer, devices stay idle. (`zerocfg build` writes the number of the
+    hardware.)
+
+    Fix: writes the number that the hardware has.
+
+    When to ignore: some of the devices are meant to stay free.
+    """
+    if run.hardware is None or run.accelerate is None:
+        return
+    has = {"num_processes": run.hardware.accelerators, "num_machines": run.hardware.nodes}
+    for name, available in has.items():
+        said = accelerate_data(run).get(name)
+        if not isinstance(said, int) or isinstance(said, bool) or said < 1 or said == available:
+            continue
+        unit = "accelerators" if name == "num_processes" else "machines"
+        end = "some find no device" if said > available else f"{available - said} stay idle"
+        yield Finding(
+            Location(run.accelerate, (name,)),
+            f"`{name}: {said}`, but {run.hardware.name} has {available} {unit}: {end}",
+            f"write {available}",
+            fix=edited(replace_value, run.accelerate, (name,), str(available), why="as the hardware has", safe=False),
+            severity=None if said > available else Severity.NOTE,
+        )
+
+
+@rule(
+    "ZC921",
+    "bf16-not-in-hardware",
+    Severity.ERROR,
+    bad=Example(_files("7000000000", "8xV100-SXM2-32GB", _DS % (3, _GATHER))),
+    good=Example(
+        _files("7000000000", "8xA100-80GB", _DS % (3, _GATHER)),
+    ),
+    proof=cited("deepspeed/runtime/engine.py@0.19.8"),
+    needs={"hardware"},
+    references=("deepspeed/runtime/engine.py@0.19.8", "accelerate/accelerator.py@1.15.0"),
+)
+def bf16_not_in_hardware(run: Run) -> Iterator[Finding]:
+    """bf16 training on an accelerator that does not compute in bfloat16.
+
+    The job ends when it starts, or runs many times slower where the library emulates the format.
+
+    What happens: `Type bf16 is not supported on your device.` from DeepSpeed, `bf16 mixed precision requires PyTorch
+    >= 1.10 and a supported device.` from accelerate; newer releases of torch emulate bfloat16 on cards from before
+    Ampere, and the checks pass.
+
+    When to ignore: an emulated run is what you want to try.
+    """
+    if run.hardware is None or run.hardware.bf16 is not False:
+        return
+    for name in ("bf16.enabled", "mixed_precision"):
+        setting = run.effective.get(name)
+        if setting is None or setting.value not in (True, "bf16") or setting.origin.kind == "default":
+            continue
+        location, related = anchor(run, [setting.origin])
+        yield Finding(
+            location,
+            f"bf16 on {run.hardware.name}, whose accelerators do not compute in bfloat16",
+            "use fp16",
+            related,
+        )
+        return
+
+
+@rule(
+    "ZC922",
+    "states-do-not-fit",
+    Severity.ERROR,
+    bad=Example(_files("7000000000", "8xA100-80GB", _DS % (0, ""))),
+    good=Example(_files("7000000000", "8xA100-80GB", _DS % (2, ""))),
+    proof=shows("step", {"memory.step.bytes_per_parameter": (14.0, 8.0)}, ranks=2),
+    fixable=True,
+    needs={"hardware", "model"},
+    references=("deepspeed/runtime/zero/stage_1_and_2.py@0.19.8", "deepspeed/runtime/zero/stage3.py@0.19.8"),
+)
+def states_do_not_fit(run: Run) -> Iterator[Finding]:
+    """The model states alone are larger than the memory of the accelerator.
+
+    The job waits in the queue, loads the model, and runs out of memory at the latest in the first optimizer step.
+
+    What happens: `torch.OutOfMemoryError: CUDA out of memory.` The count is that of parameters, master weights and
+    Adam's moments between two steps, when all parameters are trained; gradients, activations and buffers come on top.
+    In 16-bit training stage 0 holds 14 bytes a parameter on every accelerator, stages 1 and 2 hold 2 and a share of
+    12, stage 3 a share of 16.
+
+    Fix: the lowest stage whose states, with gradients and buffers, fit.
+
+    When to ignore: only some of the parameters are trained, and the spec does not say so (`trainable_parameters`).
+    """
+    hardware, stage = run.hardware, stage_of(run)
+    if hardware is None or run.model is None or hardware.memory_gib is None or hardware.resting_gib is None:
+        return
+    if hardware.resting_gib <= hardware.memory_gib or not whole_model_trained(run) or stage is None:
+        return
+    enough = [other for other in (1, 2, 3) if other > stage and _fits(run, other)]
+    location, related = _stage_place(run)
+    setting = run.effective.get("zero_optimization.stage")
+    origin = setting.origin if setting else None
+    fix = None
+    if enough and origin is not None and origin.kind == "file":
+        fix = edited(replace_value, origin.file, origin.path, str(enough[0]), why=f"stage {enough[0]}", safe=False)
+    yield Finding(
+        location,
+        f"the states of {run.model.name} take {hardware.resting_gib:.1f} GiB of each accelerator at stage {stage}, "
+        f"and {hardware.name} has {hardware.memory_gib:.1f} GiB",
+        f"stage {enough[0]} fits" if enough else "use more accelerators, or offload",
+        related,
+        fix=fix,
+    )
+
+
+def _fits(run: Run, stage: int) -> bool:
+    assert run.hardware is not None and run.hardware.memory_gib is not None
+    return run.hardware.states_gib.get(stage, float("inf")) < run.hardware.memory_gib
+
+
+@rule(
+    "ZC923",
+    "host-memory-exceeded",
+    Severity.ERROR,
+    bad=Example(_files("13000000000", "node.json", _DS % (2, _CPU % ""), _NODE % (128, '"unlimited"'))),
+    good=Example(_files("13000000000", "8xH200-141GB", _DS % (2, ""))),
+    proof=shows("step", {"memory.step.bytes_per_parameter": (20.5, 14.0)}),
+    needs={"hardware", "model"},
+    references=("deepspeedai/DeepSpeed#4239", "deepspeedai/DeepSpeed#4571", "hiyouga/LLaMA-Factory#9116"),
+)
+def host_memory_exceeded(run: Run) -> Iterator[Finding]:
+    """What is offloaded to the host is larger than its memory.
+
+    The system ends the job without a traceback, mostly after the model was loaded.
+
+    What happens: `exits with return code = -9`. Offloading an Adam in 16-bit training holds 18 bytes a parameter in
+    host memory over all ranks of a node (4 master weights, 8 moments, 4 gradients, 2 for the way), and more with
+    gradient accumulation; loading the model takes more for a while.
+
+    When to ignore: only some of the parameters are trained, and the spec does not say so (`trainable_parameters`).
+    """
+    hardware = run.hardware
+    if hardware is None or run.model is None or hardware.host_gib is None or hardware.host_states_gib is None:
+        return
+    if hardware.host_states_gib <= hardware.host_gib or not whole_model_trained(run):
+        return
+    settings = [run.effective.get(f"zero_optimization.{part}.device") for part in PARTS]
+    location, related = anchor(run, [one.origin for one in settings if one and one.value in ("cpu", "nvme")])
+    yield Finding(
+        location,
+        f"offloading {run.model.name} takes {hardware.host_states_gib:.0f} GiB of the host's memory, and a node of "
+        f"{hardware.name} has {hardware.host_gib:.0f} GiB",
+        "shard over more nodes, offload less, or use NVMe at stage 3",
+        related,
+    )
+
+
+@rule(
+    "ZC924",
+    "locked-memory-exceeded",
+    Severity.NOTE,
+    bad=Example(_files("7000000000", "node.json", _DS % (2, _CPU % ""), _NODE % (512, 67108864))),
+    good=Example(_files("7000000000", "node.json", _DS % (2, _CPU % ', "pin_memory": false'), _NODE % (512, 67108864))),
+    proof=shows("init", {"memory.pinned": (at_least(10_000_000), 0)}),
+    fixable=True,
+    needs={"hardware", "model"},
+    references=("deepspeed/runtime/zero/offload_config.py@0.19.8",),
+)
+def locked_memory_exceeded(run: Run) -> Iterator[Finding]:
+    """More memory is to be page-locked than a process of this host may lock.
+
+    Where the limit counts, the job ends as soon as the engine is built.
+
+    What happens: with `pin_memory`, true by default, DeepSpeed page-locks what it offloads: 10 bytes a parameter of a
+    rank's share in 16-bit training. It advises to switch it off "on hosts with tight memlock limits (ulimit -l)".
+    Memory that CUDA pins is mostly not counted against the limit; that of DeepSpeed's native backend is.
+
+    Fix: `"pin_memory": false`, which makes copies slower. The other way out is a higher limit.
+
+    When to ignore: CUDA does the pinning (the default), or the job starts with another limit than the probed one.
+    """
+    hardware, model = run.hardware, run.model
+    if hardware is None or model is None or not model.parameters or hardware.memlock is None:
+        return
+    path = ("zero_optimization", "offload_optimizer", "pin_memory")
+    pinned = effective(run, ".".join(path))
+    if effective(run, "zero_optimization.offload_optimizer.device") != "cpu" or stage_of(run) not in (1, 2, 3):
+        return
+    if pinned not in (None, True) or not present(run.deepspeed, path[:2]) or not whole_model_trained(run):
+        return
+    need = 10 * model.parameters // hardware.accelerators
+    if need <= hardware.memlock:
+        return
+    insert = not present(run.deepspeed, path)
+    why = "do not pin"
+    yield Finding(
+        Location(run.deepspeed or _stage_place(run)[0].file, path[:2], "key"),
+        f"a rank locks about {need / 2**30:.1f} GiB of host memory, and a process of {hardware.name} may lock "
+        f"{hardware.memlock / 2**30:.2f} GiB",
+        'raise the limit (`ulimit -l`), or write "pin_memory": false',
+        fix=edited(insert_entry, run.deepspeed, path[:2], path[2], "false", why=why, safe=False)
+        if insert
+        else edited(replace_value, run.deepspeed, path, "false", why=why, safe=False),
+    )
+
+
+@rule(
+    "ZC925",
+    "offload-not-needed",
+    Severity.NOTE,
+    bad=Example(_files("350000000", "8xA100-80GB", _DS % (2, _CPU % ""))),
+    good=Example(_files("350000000", "8xA100-80GB", _DS % (2, ""))),
+    proof=shows(
+        "init",
+        {"engine.optimizer": ("DeepSpeedCPUAdam", "AdamW"), "memory.pinned": (at_least(10_000_000), 0)},
+    ),
+    fixable=True,
+    needs={"hardware", "model"},
+    references=("deepspeed/runtime/zero/stage_1_and_2.py@0.19.8", "deepspeed/runtime/zero/stage3.py@0.19.8"),
+)
+def offload_not_needed(run: Run) -> Iterator[Finding]:
+    """States are offloaded that would take less than half of the accelerator's memory.
+
+    Each step sends gradients to the host and parameters back, and waits for the processors to update them; with small
+    batches a step can take twice as long.
+
+    What happens: DeepSpeed moves master weights and moments to the host, and replaces the optimizer by
+    DeepSpeedCPUAdam, however much memory is free.
+
+    Fix: offloads nothing.
+
+    When to ignore: long sequences or large batches need the memory for activations.
+    """
+    hardware, stage = run.hardware, stage_of(run)
+    parts = [part for part in PARTS if on_host(run, part)]
+    if hardware is None or run.model is None or not hardware.memory_gib or stage is None or not parts:
+        return
+    states = hardware.states_gib.get(stage)
+    if stage == 0 or states is None or states > hardware.memory_gib / 2:
+        return
+    if stage < 3 and "offload_optimizer" not in parts:
+        return
+    location, related = place(run, parts[0])
+    paths = [("zero_optimization", part) for part in parts]
+    all_here = all(present(run.deepspeed, path) for path in paths)
+    yield Finding(
+        location,
+        f"the states of {run.model.name} are offloaded, and at stage {stage} they would take {states:.1f} of "
+        f"{hardware.memory_gib:.0f} GiB of each accelerator on {hardware.name}",
+        "do not offload: the step waits for the host",
+        related,
+        fix=without(run.deepspeed, paths, "offload nothing", safe=False) if all_here else None,
+    )
+
+
+@rule(
+    "ZC926",
+    "super-offload-without-nvidia",
+    Severity.ERROR,
+    bad=Example(_files("70000000000", "8xMI300X", _DS % (3, _GATHER + _CPU % ', "super_offload": true'))),
+    good=Example(_files("70000000000", "8xMI300X", _DS % (3, _GATHER + _CPU % ""))),
+    proof=crashes("init", "SuperOffload only supports NVIDIA CUDA GPUs"),
+    fixable=True,
+    needs={"hardware"},
+    references=("deepspeed/runtime/superoffload/superoffload_stage3.py@0.19.8",),
+)
+def super_offload_without_nvidia(run: Run) -> Iterator[Finding]:
+    """`super_offload` on accelerators that are not NVIDIA's.
+
+    The job ends after the model was loaded. SuperOffload is made for a processor and an accelerator on one fast link.
+
+    What happens: `AssertionError: SuperOffload only supports NVIDIA CUDA GPUs, but found accelerator ...` when the
+    engine is built.
+
+    Fix: removes it, so that the optimizer is offloaded as usual.
+    """
+    part = ("zero_optimization", "offload_optimizer")
+    written = section(run, *part)
+    if run.hardware is None or run.hardware.vendor in (None, "nvidia") or written.get("super_offload") is not True:
+        return
+    if run.deepspeed is None or stage_of(run) != 3 or not on_host(run, part[1]):
+        return
+    paths = [(*part, name) for name in ("super_offload", "cpuadam_cores_perc") if name in written]
+    yield Finding(
+        Location(run.deepspeed, paths[0]),
+        f"`super_offload` works on NVIDIA accelerators only; on {run.hardware.name} the engine stops when it is built",
+        "remove it",
+        fix=without(run.deepspeed, paths, "offload as usual", safe=False),
+    )
+
+
+RULES = (
+    processes_and_accelerators,
+    bf16_not_in_hardware,
+    states_do_not_fit,
+    host_memory_exceeded,
+    locked_memory_exceeded,
+    offload_not_needed,
+    super_offload_without_nvidia,
+)

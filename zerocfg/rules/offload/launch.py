@@ -1,0 +1,215 @@
+"""ZC5xx: offloading as accelerate and the launch line see it: the old key, and the threads that the step gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.effects import (
+    TRAINERS,
+    deepspeed_data,
+    edited,
+    effective,
+    section,
+    stage_of,
+    under_deepspeed_launcher,
+)
+from zerocfg.rules.line import (
+    all_options_seen,
+    at_line,
+    at_option,
+    line_fix,
+    mentions,
+    option_named,
+    started_by,
+    without,
+    written,
+)
+from zerocfg.rules.offload.devices import number_of, on_host, place
+from zerocfg.rules.proof import crashes, shows
+from zerocfg.run.model import Run
+from zerocfg.source.edit import Edit, rename_key, replace_value
+from zerocfg.source.text import Span
+
+_YAML = (
+    "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
+    "  offload_optimizer_device: cpu\n"
+)
+_LINE = "%saccelerate launch --config_file accelerate.yaml%s train.py\n"
+_DS = (
+    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
+    '"zero_optimization": {"stage": 2, %s}}\n'
+)
+_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\n"
+
+
+@rule(
+    "ZC523",
+    "old-offload-key-with-accelerate",
+    Severity.ERROR,
+    bad=Example({"ds.json": _DS % '"cpu_offload": true', "recipe.yaml": _RECIPE}, consumer="transformers"),
+    good=Example(
+        {"ds.json": _DS % '"offload_optimizer": {"device": "cpu"}', "recipe.yaml": _RECIPE}, consumer="transformers"
+    ),
+    proof=crashes("init", "You are using ZeRO-Offload with a client provided optimizer"),
+    consumers={"accelerate", *TRAINERS},
+    fixable=True,
+    references=("accelerate/accelerator.py@1.15.0", "deepspeed/runtime/engine.py@0.19.8"),
+)
+def old_offload_key_with_accelerate(run: Run) -> Iterator[Finding]:
+    """`cpu_offload: true` in a DeepSpeed config that accelerate or the Trainer reads.
+
+    The job ends after the model was loaded, with advice that does not fit: the optimizer is not the author's choice.
+
+    What happens: DeepSpeed still takes the old key for `offload_optimizer`, but accelerate looks for the new one
+    before it replaces the optimizer by DeepSpeedCPUAdam. DeepSpeed gets torch's AdamW and refuses it: `You are using
+    ZeRO-Offload with a client provided optimizer (...) which in most cases will yield poor performance.`
+
+    Fix: `"offload_optimizer": {"device": "cpu"}`, which means the same.
+    """
+    path = ("zero_optimization", "cpu_offload")
+    zero, data = section(run, path[0]), deepspeed_data(run)
+    if run.deepspeed is None or zero.get("cpu_offload") is not True or zero.get("offload_optimizer") is not None:
+        return
+    if "optimizer" in data or data.get("zero_force_ds_cpu_optimizer") is False or stage_of(run) not in (1, 2, 3):
+        return
+    if effective(run, "engine") != "deepspeed":
+        return
+    yield Finding(
+        Location(run.deepspeed, path),
+        "accelerate does not know `cpu_offload`, so DeepSpeed gets torch's AdamW for an offloaded optimizer and "
+        "refuses it",
+        'write "offload_optimizer": {"device": "cpu"}',
+        fix=_new_name(run),
+    )
+
+
+def _new_name(run: Run) -> Fix | None:
+    path, why = ("zero_optimization", "cpu_offload"), "the name of today"
+    name = edited(rename_key, run.deepspeed, path, "offload_optimizer", why=why)
+    value = edited(replace_value, run.deepspeed, path, '{"device": "cpu"}', why=why)
+    return Fix(why, name.edits + value.edits) if name and value else None
+
+
+def _steps_on_host(run: Run) -> bool:
+    """Whether an optimizer steps on the processors of the host."""
+    return stage_of(run) in (1, 2, 3) and on_host(run, "offload_optimizer") and effective(run, "engine") == "deepspeed"
+
+
+def _set_threads(run: Run, count: str) -> list[Edit] | None:
+    """An edit that puts the variable before the command."""
+    if run.launch is None or run.launch_file is None:
+        return None
+    start = run.launch.span.start
+    word = run.launch_file.source.text[start : run.launch.span.end].split(maxsplit=1)
+    if not word or word[0].rpartition("/")[2] not in ("accelerate", "torchrun"):
+        return None
+    return [Edit(Span(start, start), f"OMP_NUM_THREADS={count} ")]
+
+
+@rule(
+    "ZC524",
+    "threads-option-not-passed-on",
+    Severity.WARNING,
+    bad=Example(
+        {
+            "accelerate.yaml": _YAML,
+            "train.sh": _LINE % ("", " --num_cpu_threads_per_process 8"),
+            "train.py": "import accelerate\n",
+        }
+    ),
+    good=Example(
+        {
+            "accelerate.yaml": _YAML,
+            "train.sh": _LINE % ("OMP_NUM_THREADS=8 ", ""),
+            "train.py": "import accelerate\n",
+        }
+    ),
+    proof=shows("launch", {"env.OMP_NUM_THREADS": ("1", "8")}),
+    fixable=True,
+    needs={"launch"},
+    references=("accelerate/utils/launch.py@1.15.0", "torch/distributed/run.py@2.13.0"),
+)
+def threads_option_not_passed_on(run: Run) -> Iterator[Finding]:
+    """`--num_cpu_threads_per_process` of accelerate launch, with DeepSpeed.
+
+    Tokenizing, loading and above all an optimizer step on the host run on one thread of each process.
+
+    What happens: accelerate exports the number as OMP_NUM_THREADS for its other launchers, but not for DeepSpeed.
+    torchrun then sets 1 where there are several processes on a machine: `Setting OMP_NUM_THREADS environment variable
+    for each process to be 1 in default`.
+
+    Fix: sets OMP_NUM_THREADS before the command, to the number that was asked for.
+
+    When to ignore: never; the option does nothing here.
+    """
+    option = option_named(run, "num_cpu_threads_per_process")
+    if option is None or option.value is None or not started_by(run, "accelerate") or run.launch_file is None:
+        return
+    if not under_deepspeed_launcher(run) or "OMP_NUM_THREADS" in run.environment:
+        return
+    count = option.value.value
+    fix = None
+    if count is not None and count.isdecimal() and written(run, option):
+        fix = line_fix(run, "pass the number on", without(run, option), _set_threads(run, count), safe=True)
+    yield Finding(
+        at_option(run, option),
+        f"accelerate does not pass `{option.name}` on to DeepSpeed's processes",
+        f"write OMP_NUM_THREADS={count or 8} before the command",
+        fix=fix,
+    )
+
+
+@rule(
+    "ZC525",
+    "host-step-on-one-thread",
+    Severity.NOTE,
+    bad=Example(
+        {"accelerate.yaml": _YAML, "train.sh": _LINE % ("", ""), "train.py": "import accelerate\n"},
+    ),
+    good=Example(
+        {
+            "accelerate.yaml": _YAML,
+            "train.sh": _LINE % ("OMP_NUM_THREADS=8 ", ""),
+            "train.py": "import accelerate\n",
+        }
+    ),
+    proof=shows("launch", {"env.OMP_NUM_THREADS": ("1", "8")}),
+    fixable=True,
+    needs={"launch"},
+    references=("torch/distributed/run.py@2.13.0",),
+)
+def host_step_on_one_thread(run: Run) -> Iterator[Finding]:
+    """An offloaded optimizer, and a launch line that leaves each process one thread.
+
+    DeepSpeedCPUAdam is made to use all processors of the host; with one thread a process the step takes many times as
+    long, while most of them idle.
+
+    What happens: torchrun, also under accelerate, sets OMP_NUM_THREADS to 1 where it is not set and a machine runs
+    several processes: `Setting OMP_NUM_THREADS environment variable for each process to be 1 in default, to avoid
+    your system being overloaded`.
+
+    Fix: 8 threads a process. The number to aim at is the processors of the host divided by its processes.
+
+    When to ignore: the variable is set where zerocfg cannot see it (an image, a scheduler).
+    """
+    if run.launch_file is None or not started_by(run, "accelerate", "torchrun") or not _steps_on_host(run):
+        return
+    if "OMP_NUM_THREADS" in run.environment or mentions(run, "OMP_NUM_THREADS") or not all_options_seen(run):
+        return
+    processes, machines = number_of(effective(run, "num_processes")), number_of(effective(run, "num_machines")) or 1
+    if not processes or processes // max(machines, 1) < 2 or option_named(run, "num_cpu_threads_per_process"):
+        return
+    if machines > 1 and started_by(run, "accelerate"):
+        return  # another runner may start the processes
+    location, related = place(run, "offload_optimizer")
+    yield Finding(
+        at_line(run),
+        "the optimizer steps on the host, and torchrun gives each process one thread: OMP_NUM_THREADS is not set",
+        "set OMP_NUM_THREADS to the processors of the host divided by its processes",
+        [location, *related],
+        fix=line_fix(run, "8 threads a process", _set_threads(run, "8")),
+    )
+
+
+RULES = (old_offload_key_with_accelerate, threads_option_not_passed_on, host_step_on_one_thread)

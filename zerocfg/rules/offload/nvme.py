@@ -1,0 +1,297 @@
+"""ZC5xx: optimizer states and parameters on NVMe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zerocfg.catalog.values import show
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.effects import (
+    accelerate_section,
+    anchor,
+    edited,
+    ignored,
+    present,
+    section,
+    stage_of,
+    under_deepspeed_launcher,
+)
+from zerocfg.rules.offload.devices import PARTS, device, place
+from zerocfg.rules.proof import at_least, crashes, shows
+from zerocfg.run.model import Run
+from zerocfg.source.edit import delete_entry, replace_value
+from zerocfg.source.node import Path
+
+_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": %s}}\n'
+_YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: %s\n"
+
+
+# /proc takes no files: an example that trains with a path below it has written nothing there.
+@rule(
+    "ZC504",
+    "nvme-below-stage-3",
+    Severity.ERROR,
+    bad=Example(
+        {"ds.json": _DS % '2, "offload_optimizer": {"device": "nvme", "nvme_path": "/proc/nvme"}'},
+        consumer="deepspeed",
+    ),
+    good=Example({"ds.json": _DS % '2, "offload_optimizer": {"device": "cpu"}'}, consumer="deepspeed"),
+    proof=shows(
+        "step",
+        {
+            "engine.zero_config.offload_optimizer.device": ("nvme", "cpu"),
+            "engine.optimizer": ("DeepSpeedCPUAdam", "DeepSpeedCPUAdam"),
+            "memory.pinned": (at_least(10_000_000), at_least(10_000_000)),
+        },
+    ),
+    fixable=True,
+    references=("deepspeed/runtime/zero/stage_1_and_2.py@0.19.8",),
+)
+def nvme_below_stage_3(run: Run) -> Iterator[Finding]:
+    """The optimizer is offloaded to NVMe at stage 1 or 2.
+
+    The host fills up, and the system kills the job (`exits with return code = -9`), where the drive was meant to
+    take the states.
+
+    What happens: stages 1 and 2 know only host memory; the states silently go there (16 bytes and more a parameter
+    over all processes), and nothing is ever written to `nvme_path`.
+
+    Fix: writes down what happens, `"device": "cpu"`, and removes the path. To use the drive, use stage 3.
+
+    When to ignore: never; where host memory is enough, say so by writing cpu.
+    """
+    stage = stage_of(run)
+    if stage in (1, 2) and device(run, "offload_optimizer") == "nvme":
+        location, related = place(run, "offload_optimizer")
+        yield Finding(
+            location,
+            f"stage {stage} does not offload to NVMe: the optimizer states silently go to host memory",
+            'use stage 3, or write "cpu"',
+            related,
+            fix=to_host(run, "offload_optimizer", "offload to host memory, as it does today"),
+        )
+
+
+def to_host(run: Run, part: str, why: str) -> Fix | None:
+    """A fix that offloads a part to host memory, and takes away a path that nobody would look at."""
+    file, text = run.deepspeed, '"cpu"'
+    device_at: Path = ("zero_optimization", part, "device")
+    path: Path = ("zero_optimization", part, "nvme_path")
+    if not present(file, device_at):
+        file, text = run.accelerate, "cpu"
+        device_at, path = ("deepspeed_config", f"{part}_device"), ("deepspeed_config", f"{part}_nvme_path")
+    fix = edited(replace_value, file, device_at, text, why=why, safe=False)
+    if fix is None or not present(file, path):
+        return fix
+    gone = edited(delete_entry, file, path, why=why, safe=False)
+    return None if gone is None else Fix(why, fix.edits + gone.edits, safe=False)
+
+
+@rule(
+    "ZC505",
+    "nvme-without-path",
+    Severity.ERROR,
+    bad=Example({"ds.json": _DS % '3, "offload_optimizer": {"device": "nvme"}'}, consumer="deepspeed"),
+    good=Example({"ds.json": _DS % '3, "offload_optimizer": {"device": "none"}'}, consumer="deepspeed"),
+    proof=crashes("init", "expected str, bytes or os.PathLike object, not NoneType"),
+    fixable=True,
+)
+def nvme_without_path(run: Run) -> Iterator[Finding]:
+    """Offloading to NVMe without saying where.
+
+    The job ends after the model was loaded, with words that name no key.
+
+    What happens: `TypeError: expected str, bytes or os.PathLike object, not NoneType` for the optimizer, a bare
+    AssertionError for the parameters.
+
+    Fix: offloads to host memory instead, since only you know where a drive is.
+    """
+    for part in PARTS:
+        written = section(run, "zero_optimization", part)
+        if run.deepspeed is None or written.get("device") != "nvme" or stage_of(run) != 3:
+            continue
+        if written.get("nvme_path") is None:
+            yield Finding(
+                Location(run.deepspeed, ("zero_optimization", part)),
+                f"`{part}` to NVMe without `nvme_path`; the engine stops when it is built",
+                'write "nvme_path": a folder on a local NVMe drive',
+                fix=to_host(run, part, "offload to host memory instead"),
+            )
+
+
+@rule(
+    "ZC506",
+    "nvme-path-in-accelerate-config",
+    Severity.ERROR,
+    bad=Example(
+        {
+            "accelerate.yaml": _YAML % 3 + "  zero3_save_16bit_model: true\n  offload_optimizer_device: nvme\n"
+            "  offload_optimizer_nvme_path: /local_nvme\n"
+        },
+        consumer="accelerate",
+    ),
+    good=Example(
+        {
+            "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 1\n"
+            "deepspeed_config:\n  deepspeed_config_file: ds.json\n",
+            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3, '
+            '"stage3_gather_16bit_weights_on_model_save": true, '
+            '"offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}}}\n',
+        },
+        consumer="accelerate",
+    ),
+    proof=shows("parse", {"config.zero_optimization.offload_optimizer.nvme_path": ("none", "/local_nvme")}),
+    fixable=True,
+    references=("accelerate/commands/launch.py@1.15.0",),
+)
+def nvme_path_in_accelerate_config(run: Run) -> Iterator[Finding]:
+    """An NVMe path in the accelerate config.
+
+    The states are swapped to a network drive or a full disk, or the job ends there.
+
+    What happens: the launcher exports no variable for it, so DeepSpeed gets the path "none": a folder of that name
+    in the current directory, on whatever drive that is. NVMe offload needs a DeepSpeed JSON. Offloading to the CPU
+    needs no path.
+
+    Fix: removes a path that nobody would use; where NVMe was asked for, it offloads to host memory instead.
+
+    When to ignore: the current directory of every rank is on a local drive, and a folder called none is welcome there.
+    """
+    if not under_deepspeed_launcher(run):
+        return
+    told = set()
+    for item in ignored(run, "ZC506"):
+        path = item.place.path
+        value = accelerate_section(run).get(str(path[-1]))
+        if value in (None, "none", ""):
+            continue
+        part = "offload_optimizer" if "optimizer" in str(path[-1]) else "offload_param"
+        told.add(part)
+        nvme = accelerate_section(run).get(f"{part}_device") == "nvme"
+        location, related = anchor(run, [item.place])
+        yield Finding(
+            location,
+            f'accelerate never passes `{path[-1]}` on; DeepSpeed gets the path "none" instead of {show(value)}'
+            if nvme
+            else f"`{path[-1]}` is never used: {part}_device is not nvme, and offloading to the CPU needs no path",
+            "put the offload section into a DeepSpeed JSON and name it in `deepspeed_config_file`"
+            if nvme
+            else "remove it",
+            related,
+            severity=None if nvme else Severity.NOTE,
+            fix=to_host(run, part, "offload to host memory instead")
+            if nvme
+            else edited(delete_entry, run.accelerate, path, why="remove what nobody reads"),
+        )
+    for part in PARTS:
+        if run.accelerate is None or run.deepspeed is not None or part in told:
+            continue
+        if accelerate_section(run).get(f"{part}_device") == "nvme" and stage_of(run) == 3:
+            yield Finding(
+                Location(run.accelerate, ("deepspeed_config", f"{part}_device")),
+                f'`{part}_device: nvme` here always gets the path "none", a folder in the current directory',
+                "put the offload section into a DeepSpeed JSON and name it in `deepspeed_config_file`",
+                fix=to_host(run, part, "offload to host memory instead"),
+            )
+
+
+@rule(
+    "ZC507",
+    "nvme-path-unused",
+    Severity.NOTE,
+    bad=Example(
+        {"ds.json": _DS % '2, "offload_optimizer": {"device": "cpu", "nvme_path": "/proc/nvme"}'},
+        consumer="deepspeed",
+    ),
+    good=Example({"ds.json": _DS % '2, "offload_optimizer": {"device": "cpu"}'}, consumer="deepspeed"),
+    proof=shows(
+        "step",
+        {
+            "engine.zero_config.offload_optimizer.nvme_path": ("PosixPath('/proc/nvme')", None),
+            "engine.optimizer": ("DeepSpeedCPUAdam", "DeepSpeedCPUAdam"),
+        },
+    ),
+    fixable=True,
+)
+def nvme_path_unused(run: Run) -> Iterator[Finding]:
+    """An `nvme_path` beside a device that is not NVMe.
+
+    A reader believes that a drive is needed, or that it is used.
+
+    What happens: nothing. Offloading to the CPU uses host memory only; it needs no NVMe drive and never looks at the
+    path.
+
+    Fix: removes the path.
+
+    When to ignore: the device is switched to nvme from time to time.
+    """
+    for part in PARTS:
+        written = section(run, "zero_optimization", part)
+        path = ("zero_optimization", part, "nvme_path")
+        if run.deepspeed is None or written.get("nvme_path") in (None, "none", "", "auto"):
+            continue
+        if written.get("device") in ("cpu", "none"):
+            yield Finding(
+                Location(run.deepspeed, path),
+                f"`nvme_path` is not used: `{part}` goes to {written['device']}, which needs no NVMe drive",
+                'remove it, or write "device": "nvme"',
+                fix=edited(delete_entry, run.deepspeed, path, why="remove the path"),
+            )
+
+
+@rule(
+    "ZC508",
+    "fast-init-without-nvme",
+    Severity.NOTE,
+    bad=Example(
+        {
+            "ds.json": _DS
+            % '3, "reduce_bucket_size": 1000000, "offload_optimizer": {"device": "cpu", "fast_init": true}'
+        },
+        consumer="deepspeed",
+    ),
+    good=Example(
+        {"ds.json": _DS % '3, "reduce_bucket_size": 1000000, "offload_optimizer": {"device": "cpu"}'},
+        consumer="deepspeed",
+    ),
+    proof=shows(
+        "init",
+        {
+            "engine.zero_config.offload_optimizer.fast_init": (True, False),
+            "memory.init.bytes_per_parameter": (19.7, 19.7),
+        },
+    ),
+    fixable=True,
+    references=("deepspeed/runtime/zero/stage3.py@0.19.8",),
+)
+def fast_init_without_nvme(run: Run) -> Iterator[Finding]:
+    """`fast_init` where not both optimizer states and parameters are on NVMe.
+
+    Nothing becomes faster, and a reader looks for the reason of a slow start elsewhere.
+
+    What happens: nothing; DeepSpeed asks for it only where it copies parameters from one swap file to another.
+
+    Fix: removes the key.
+
+    When to ignore: parameters go to NVMe in another variant of this file.
+    """
+    path = ("zero_optimization", "offload_optimizer", "fast_init")
+    written = section(run, *path[:2])
+    if run.deepspeed is None or written.get("fast_init") is not True:
+        return
+    if any(device(run, part) != "nvme" for part in PARTS):
+        yield Finding(
+            Location(run.deepspeed, path),
+            "`fast_init` has no effect unless optimizer states and parameters are both on NVMe",
+            "remove it",
+            fix=edited(delete_entry, run.deepspeed, path, why="remove the key"),
+        )
+
+
+RULES = (
+    nvme_below_stage_3,
+    nvme_without_path,
+    nvme_path_in_accelerate_config,
+    nvme_path_unused,
+    fast_init_without_nvme,
+)

@@ -1,0 +1,127 @@
+"""ZC5xx: how data goes to and from NVMe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.effects import deepspeed_data, edited, effective, present, section, stage_of
+from zerocfg.rules.offload.devices import PARTS, device, number_of
+from zerocfg.rules.proof import cited, shows
+from zerocfg.run.model import Run
+from zerocfg.source.edit import delete_entry, insert_entry, replace_value
+
+_AIO = '"aio": {"block_size": 262144, "queue_depth": 32}, '
+_DS = '{"train_micro_batch_size_per_gpu": 1, %s"zero_optimization": {"stage": %s}}\n'
+_CPU = '2, "offload_optimizer": {"device": "cpu"}'
+_SPEC = (
+    "version: 1\nruns:\n  sft:\n    consumer: deepspeed\n    script: train.py\n    deepspeed: ds.json\n"
+    "    model: {parameters: 8030261248, largest_parameter: 525336576, hidden_size: 4096}\n    hardware: 4xA100-80GB\n"
+)
+_NVME = (
+    '3, "stage3_gather_16bit_weights_on_model_save": true, '
+    '"offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}, '
+    '"offload_param": {"device": "nvme", "nvme_path": "/local_nvme"%s}'
+)
+
+
+@rule(
+    "ZC526",
+    "aio-without-nvme",
+    Severity.NOTE,
+    bad=Example({"ds.json": _DS % (_AIO, _CPU)}, consumer="deepspeed"),
+    good=Example({"ds.json": _DS % ("", _CPU)}, consumer="deepspeed"),
+    proof=shows(
+        "init",
+        {"engine.aio_config.block_size": (262144, 1048576), "engine.wrapper": ("DeepSpeedZeroOptimizer",) * 2},
+    ),
+    fixable=True,
+    references=("deepspeed/runtime/zero/stage3.py@0.19.8",),
+)
+def aio_without_nvme(run: Run) -> Iterator[Finding]:
+    """An `aio` section where nothing goes to NVMe.
+
+    A reader believes that the section makes offloading faster, and tunes it.
+
+    What happens: nothing. Block size, queue depth and threads are those of reads and writes on a drive; offloading to
+    the CPU is a copy in memory.
+
+    Fix: removes the section.
+
+    When to ignore: the device is switched to nvme from time to time.
+    """
+    data = deepspeed_data(run)
+    written = data.get("aio")
+    if run.deepspeed is None or not isinstance(written, dict) or not written:
+        return
+    if "writer" in section(run, "checkpoint") or any(device(run, part) not in (None, "none", "cpu") for part in PARTS):
+        return
+    if stage_of(run) is None or any(section(run, "zero_optimization", part).get("device") == "nvme" for part in PARTS):
+        return
+    yield Finding(
+        Location(run.deepspeed, ("aio",), "key"),
+        "`aio` has no effect: nothing is offloaded to NVMe",
+        "remove it",
+        fix=edited(delete_entry, run.deepspeed, ("aio",), why="remove what has no effect"),
+    )
+
+
+@rule(
+    "ZC527",
+    "nvme-buffer-smaller-than-a-parameter",
+    Severity.ERROR,
+    bad=Example({"zerocfg.yaml": _SPEC, "train.py": "import deepspeed\n", "ds.json": _DS % ("", _NVME % "")}),
+    good=Example(
+        {
+            "zerocfg.yaml": _SPEC,
+            "train.py": "import deepspeed\n",
+            "ds.json": _DS % ("", _NVME % ', "buffer_size": 140000000'),
+        }
+    ),
+    proof=cited("deepspeed/runtime/swap_tensor/partitioned_param_swapper.py@0.19.8"),
+    fixable=True,
+    needs={"model"},
+    references=("deepspeedai/DeepSpeed#1627", "deepspeedai/DeepSpeed#3062"),
+)
+def nvme_buffer_smaller_than_a_parameter(run: Run) -> Iterator[Finding]:
+    """The buffers for parameters on NVMe are smaller than a rank's part of the largest parameter.
+
+    The job ends while the model is loaded: embeddings and output heads of today's vocabularies are larger than the
+    default of 100 million elements.
+
+    What happens: `AssertionError: More elements 131334144 than buffer size 100000000`. `buffer_size` counts elements;
+    a parameter is divided by the number of processes before it goes through a buffer.
+
+    Fix: a `buffer_size` that the largest part fits into. Every buffer takes two bytes an element of locked host memory,
+    and there are `buffer_count` (5) of them.
+
+    When to ignore: `largest_parameter` of the spec is a guess.
+    """
+    path = ("zero_optimization", "offload_param", "buffer_size")
+    written = section(run, *path[:2])
+    largest = run.model.largest_parameter if run.model else None
+    ranks = number_of(effective(run, "num_processes"))
+    size = number_of(written.get("buffer_size", 100_000_000))
+    if run.deepspeed is None or written.get("device") != "nvme" or stage_of(run) != 3 or not largest or not ranks:
+        return
+    part = int(-(-largest // max(ranks, 1)))
+    if size is None or part <= size:
+        return
+    enough = str(-(-part // 1_000_000) * 1_000_000)
+    yield Finding(
+        Location(run.deepspeed, path),
+        f"`buffer_size` {size:,.0f} elements{'' if 'buffer_size' in written else ' (the default)'} is less than a "
+        f"rank's {part:,} elements of the largest parameter",
+        f"write {enough}",
+        fix=_buffer_size(run, enough),
+    )
+
+
+def _buffer_size(run: Run, size: str) -> Fix | None:
+    path, why = ("zero_optimization", "offload_param", "buffer_size"), "room for the largest part"
+    if present(run.deepspeed, path):
+        return edited(replace_value, run.deepspeed, path, size, why=why, safe=False)
+    return edited(insert_entry, run.deepspeed, path[:2], path[2], size, why=why, safe=False)
+
+
+RULES = (aio_without_nvme, nvme_buffer_smaller_than_a_parameter)

@@ -1,0 +1,7 @@
+"""ZC3xx: 16 bits, 8 bits, and the dtypes of everything."""
+
+from __future__ import annotations
+
+from zerocfg.rules.precision import arguments, autocast, dtypes, formats, fp8, masters, scaling
+
+MODULES = (formats, arguments, dtypes, masters, scaling, autocast, fp8)

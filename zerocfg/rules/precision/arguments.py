@@ -1,0 +1,145 @@
+"""ZC329 and ZC330: what training arguments and the model say about precision, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.arguments import given
+from zerocfg.rules.effects import TRAINERS, accelerate_data, anchor, edited, recipe_data, section
+from zerocfg.rules.precision.dtypes import precision_of
+from zerocfg.rules.proof import shows
+from zerocfg.run.model import Run
+from zerocfg.source.edit import insert_entry, rename_key
+
+_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\n"
+_DS = (
+    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": "auto", '
+    '"zero_optimization": {"stage": 2}%s}\n'
+)
+_MODEL = (
+    '{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, '
+    '"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 2048, "dtype": "%s"}\n'
+)
+_SPEC = (
+    "version: 1\nruns:\n  sft:\n    consumer: transformers\n    script: train.py\n    recipe: recipe.yaml\n"
+    "    deepspeed: ds.json\n    model: model/config.json\n"
+)
+
+
+@rule(
+    "ZC329",
+    "evaluation-precision-trains",
+    Severity.WARNING,
+    bad=Example(
+        {"recipe.yaml": _RECIPE + "bf16_full_eval: true\n", "ds.json": _DS % ', "bf16": {"enabled": "auto"}'},
+        consumer="transformers",
+    ),
+    good=Example(
+        {
+            "recipe.yaml": _RECIPE + "bf16: true\nbf16_full_eval: true\n",
+            "ds.json": _DS % ', "bf16": {"enabled": "auto"}',
+        },
+        consumer="transformers",
+    ),
+    proof=shows("parse", {"args.bf16": (False, True), "engine.dtype": ("bfloat16", "bfloat16")}),
+    consumers=TRAINERS,
+    fixable=True,
+    references=("transformers/integrations/deepspeed.py@5.23.0",),
+)
+def evaluation_precision_trains(run: Run) -> Iterator[Finding]:
+    """An argument for evaluation alone decides in which precision the model is trained.
+
+    `bf16_full_eval` and `fp16_full_eval` are meant for evaluation, and training without `bf16` or `fp16` is in fp32.
+    With DeepSpeed there is one engine for both, whose "auto" is filled from either argument.
+
+    What happens: no message. `bf16.enabled: "auto"` becomes true and the weights are trained in 16 bits, which the
+    training arguments do not ask for; without DeepSpeed the same arguments train in fp32.
+
+    Fix: writes `bf16: true` (or fp16) as well, which says what happens already.
+
+    When to ignore: you know it and want it.
+    """
+    for kind in ("bf16", "fp16"):
+        asked, plain = given(run, f"{kind}_full_eval"), given(run, kind)
+        if asked is None or asked.value is not True or (plain is not None and plain.value is not False):
+            continue
+        if section(run, kind).get("enabled") != "auto" or run.deepspeed is None or precision_of(run) != kind:
+            continue
+        if accelerate_data(run).get("mixed_precision") or "mixed_precision" in run.flags:
+            continue
+        location, _ = anchor(run, [asked.origin])
+        fix = None
+        if plain is None and asked.origin.kind == "file":
+            fix = edited(insert_entry, run.recipe, (), kind, "true", why=f"say that training is in {kind}", safe=False)
+        yield Finding(
+            location,
+            f"with DeepSpeed `{kind}_full_eval` switches {kind} on for training too, which nothing else asks for",
+            f"write `{kind}: true` if that is wanted, or take this argument out",
+            [Location(run.deepspeed, (kind, "enabled"))],
+            fix,
+        )
+
+
+@rule(
+    "ZC330",
+    "fp16-of-bf16-model",
+    Severity.WARNING,
+    bad=Example(
+        {
+            "zerocfg.yaml": _SPEC,
+            "recipe.yaml": _RECIPE + "fp16: true\n",
+            "ds.json": _DS % "",
+            "model/config.json": _MODEL % "bfloat16",
+        },
+        consumer="transformers",
+    ),
+    good=Example(
+        {
+            "zerocfg.yaml": _SPEC,
+            "recipe.yaml": _RECIPE + "bf16: true\n",
+            "ds.json": _DS % "",
+            "model/config.json": _MODEL % "bfloat16",
+        },
+        consumer="transformers",
+    ),
+    proof=shows("init", {"engine.parameters": ("float16", "bfloat16")}),
+    fixable=True,
+    references=("huggingface/transformers#10956",),
+    needs={"model"},
+)
+def fp16_of_bf16_model(run: Run) -> Iterator[Finding]:
+    """A model that was trained in bf16 is trained on in fp16.
+
+    fp16 ends at 65504. A model that grew up in bf16 never had to stay below that, and inner values of large ones do
+    not: they become infinite in fp16, and the loss NaN.
+
+    What happens: the weights are converted without a message. Then steps are skipped for overflow, the loss scale falls
+    to its minimum, or the loss is NaN from the start.
+
+    Fix: asks for bf16 in the recipe, where fp16 stands there.
+
+    When to ignore: the devices have no bf16 and this model is known to work in fp16.
+    """
+    if run.model is None or run.model.dtype not in ("bfloat16", "bf16") or precision_of(run) != "fp16":
+        return
+    setting = run.effective.get("fp16.enabled")
+    asked = given(run, "fp16")
+    place = asked.origin if asked is not None and asked.value is True else setting.origin if setting else None
+    if place is None:
+        return
+    location, _ = anchor(run, [place])
+    fix = None
+    sections = section(run, "fp16").get("enabled") is True or section(run, "bf16").get("enabled") is False
+    written = recipe_data(run)
+    if written.get("fp16") is True and "bf16" not in written and "fp16" not in run.arguments and not sections:
+        fix = edited(rename_key, run.recipe, ("fp16",), "bf16", why="train in bf16", safe=False)
+    yield Finding(
+        location,
+        f"{run.model.name} was saved in bf16, whose range fp16 does not have; its inner values can become infinite",
+        "train in bf16",
+        fix=fix,
+    )
+
+
+RULES = (evaluation_precision_trains, fp16_of_bf16_model)

@@ -1,0 +1,231 @@
+"""ZC34x: fp8 and compiling, as the accelerate config asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zerocfg.catalog.values import show
+from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.effects import accelerate_section, edited
+from zerocfg.rules.fsdp.plugin import fsdp_key, on
+from zerocfg.rules.proof import cited, shows
+from zerocfg.run.model import Run
+from zerocfg.source.edit import insert_entry, rename_key, replace_value
+
+_FP8 = "distributed_type: MULTI_GPU\nnum_processes: 2\nmixed_precision: fp8\nfp8_config:\n"
+_FSDP_FP8 = (
+    "distributed_type: FSDP\nnum_processes: 2\nmixed_precision: fp8\nfsdp_config:\n  fsdp_version: 2\n"
+    "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
+)
+_DEAD = {
+    "amax_history_length": "amax_history_len",
+    "amax_compute_algorithm": "amax_compute_algo",
+    "optimization_level": "opt_level",
+}
+
+
+def _example(text: str) -> Example:
+    return Example({"accelerate.yaml": text}, consumer="accelerate")
+
+
+def _backend(run: Run) -> str | None:
+    """The backend that the launcher exports, in capitals; None where it exports none or nobody knows."""
+    setting = run.effective.environment.get("ACCELERATE_FP8_BACKEND")
+    return setting.value.upper() if setting is not None and isinstance(setting.value, str) else None
+
+
+def _exported(run: Run) -> bool:
+    return "ACCELERATE_FP8_FORMAT" in run.effective.environment
+
+
+@rule(
+    "ZC340",
+    "fp8-names-of-the-questionnaire",
+    Severity.ERROR,
+    bad=_example(_FP8 + "  backend: TE\n  amax_history_length: 16\n  amax_compute_algorithm: max\n"),
+    good=_example(_FP8 + "  backend: TE\n  amax_history_len: 16\n  amax_compute_algo: max\n"),
+    proof=shows(
+        "launch",
+        {
+            "env.ACCELERATE_FP8_AMAX_HISTORY_LEN": ("1024", "16"),
+            "env.ACCELERATE_FP8_AMAX_COMPUTE_ALGO": ("most_recent", "max"),
+        },
+    ),
+    fixable=True,
+    references=("accelerate/commands/config/cluster.py@1.15.0", "accelerate/utils/dataclasses.py@1.15.0"),
+)
+def fp8_names_of_the_questionnaire(run: Run) -> Iterator[Finding]:
+    """A key of `fp8_config` under the name that `accelerate config` writes and nobody reads.
+
+    Whoever answers the questions of `accelerate config` gets `amax_history_length`, `amax_compute_algorithm` and
+    `optimization_level` in the file, and trains with the defaults all the same: the scaling of fp8 is not the one
+    that was chosen.
+
+    What happens: the launcher exports `ACCELERATE_FP8_AMAX_HISTORY_LENGTH` and its like; the recipes read
+    `ACCELERATE_FP8_AMAX_HISTORY_LEN`, `..._AMAX_COMPUTE_ALGO` and `..._OPT_LEVEL`, which hold the defaults.
+
+    Fix: the key gets the name that is read.
+
+    When to ignore: the value is the default.
+    """
+    section = accelerate_section(run, "fp8_config")
+    if run.accelerate is None or not _exported(run):
+        return
+    for dead, alive in _DEAD.items():
+        for prefix in ("", "fp8_"):
+            if prefix + dead not in section:
+                continue
+            path = ("fp8_config", prefix + dead)
+            both = alive in section or f"fp8_{alive}" in section
+            yield Finding(
+                Location(run.accelerate, path),
+                f"`{prefix}{dead}` is read by nobody (accelerate's own questionnaire writes it): "
+                f"{show(section[prefix + dead])} is lost",
+                f"write `{prefix}{alive}`",
+                fix=None
+                if both
+                else edited(rename_key, run.accelerate, path, prefix + alive, why=f"write {prefix}{alive}"),
+            )
+
+
+@rule(
+    "ZC341",
+    "fp8-torchao-and-efficient-loading",
+    Severity.ERROR,
+    bad=_example(_FSDP_FP8 + "fp8_config:\n  backend: AO\n"),
+    good=_example(_FSDP_FP8 + "  fsdp_cpu_ram_efficient_loading: false\nfp8_config:\n  backend: AO\n"),
+    proof=cited("accelerate/accelerator.py@1.15.0"),
+    fixable=True,
+)
+def fp8_torchao_and_efficient_loading(run: Run) -> Iterator[Finding]:
+    """fp8 by torchao together with `fsdp_cpu_ram_efficient_loading`.
+
+    Efficient loading is on unless it is switched off, so that naming the backend is enough to stop the job.
+
+    What happens: `ValueError: torchao with FSDP2 and cpu_ram_efficient_loading is not supported, setting
+    cpu_ram_efficient_loading to False will fix the issue`, in every process, when the Accelerator is made. The check
+    does not look at the version of FSDP.
+
+    Fix: `fsdp_cpu_ram_efficient_loading: false` is written, as accelerate advises; that is a choice, for every process
+    then loads the whole model into host memory.
+
+    When to ignore: never; the job does not start.
+    """
+    efficient = run.effective.environment.get("FSDP_CPU_RAM_EFFICIENT_LOADING")
+    if _backend(run) != "AO" or efficient is None or not on(efficient.value) or run.accelerate is None:
+        return
+    section = accelerate_section(run, "fp8_config")
+    name = next((key for key in ("backend", "fp8_backend") if key in section), None)
+    if name is None:
+        return
+    loading = fsdp_key(run, "cpu_ram_efficient_loading")
+    why, key = "write fsdp_cpu_ram_efficient_loading: false", "fsdp_cpu_ram_efficient_loading"
+    yield Finding(
+        Location(run.accelerate, ("fp8_config", name)),
+        "torchao cannot do fp8 with fsdp_cpu_ram_efficient_loading (on by default): every process stops",
+        why,
+        [Location(loading[0], loading[1])] if loading else [],
+        fix=edited(replace_value, loading[0], loading[1], "false", why=why, safe=False)
+        if loading
+        else edited(insert_entry, run.accelerate, ("fsdp_config",), key, "false", why=why, safe=False),
+    )
+
+
+@rule(
+    "ZC342",
+    "fp8-backend-not-chosen",
+    Severity.NOTE,
+    bad=_example(_FP8 + "  amax_history_len: 16\n"),
+    good=_example(_FP8 + "  backend: TE\n  amax_history_len: 16\n"),
+    proof=shows("launch", {"env.ACCELERATE_FP8_BACKEND": ("<absent>", "TE")}),
+    fixable=True,
+    references=("accelerate/accelerator.py@1.15.0",),
+)
+def fp8_backend_not_chosen(run: Run) -> Iterator[Finding]:
+    """`fp8_config` without a backend.
+
+    Three libraries can do fp8, each with settings that the others do not read. Without a backend the machine decides
+    which one runs, so that the same file trains differently on two machines.
+
+    What happens: no `ACCELERATE_FP8_BACKEND` is exported; accelerate takes torchao where it is installed, else
+    Transformer Engine, else MS-AMP.
+
+    Fix: `backend: TE` is written where the section holds settings that only Transformer Engine reads; that is a
+    choice.
+
+    When to ignore: all machines have the same library.
+    """
+    section = accelerate_section(run, "fp8_config")
+    if run.accelerate is None or not section or not _exported(run):
+        return
+    if "backend" in section or "fp8_backend" in section or "ACCELERATE_FP8_BACKEND" in run.effective.environment:
+        return
+    names = {str(key).removeprefix("fp8_") for key in section}
+    engine = {"margin", "interval", "format", "amax_history_len", "amax_compute_algo", "override_linear_precision"}
+    yield Finding(
+        Location(run.accelerate, ("fp8_config",), "key"),
+        "`fp8_config` names no backend: the library that happens to be installed does fp8, torchao before "
+        "Transformer Engine",
+        "write `backend: TE` (or AO, MSAMP)",
+        fix=edited(insert_entry, run.accelerate, ("fp8_config",), "backend", "TE", why="write backend: TE", safe=False)
+        if names & engine
+        else None,
+    )
+
+
+@rule(
+    "ZC658",
+    "compile-options-without-backend",
+    Severity.WARNING,
+    bad=_example("distributed_type: MULTI_GPU\nnum_processes: 2\ndynamo_config:\n  dynamo_mode: max-autotune\n"),
+    good=_example(
+        "distributed_type: MULTI_GPU\nnum_processes: 2\ndynamo_config:\n  dynamo_backend: INDUCTOR\n"
+        "  dynamo_mode: max-autotune\n"
+    ),
+    proof=shows("launch", {"env.ACCELERATE_DYNAMO_BACKEND": ("NO", "INDUCTOR")}),
+    fixable=True,
+    references=("accelerate/commands/launch.py@1.15.0",),
+)
+def compile_options_without_backend(run: Run) -> Iterator[Finding]:
+    """`dynamo_config` with options and without a backend.
+
+    Somebody asked for a way of compiling, and nothing is compiled: the training runs at its plain speed.
+
+    What happens: the launcher exports `ACCELERATE_DYNAMO_BACKEND=NO`, and with that accelerate looks at none of the
+    other options.
+
+    Fix: `dynamo_backend: INDUCTOR` is written, torch's own compiler; that is a choice.
+
+    When to ignore: the backend comes from the launch line or from the training arguments at other times.
+    """
+    section = accelerate_section(run, "dynamo_config")
+    backend = run.effective.environment.get("ACCELERATE_DYNAMO_BACKEND")
+    if run.accelerate is None or backend is None or backend.value != "NO":
+        return
+    if "backend" in section or "dynamo_backend" in section or "dynamo_backend" in run.flags:
+        return
+    asked = [str(key) for key, value in section.items() if value not in (None, False, "default")]
+    if not asked:
+        return
+    yield Finding(
+        Location(run.accelerate, ("dynamo_config", asked[0])),
+        f"`{asked[0]}` has no effect: without dynamo_backend nothing is compiled",
+        "write `dynamo_backend: INDUCTOR`",
+        fix=edited(
+            insert_entry,
+            run.accelerate,
+            ("dynamo_config",),
+            "dynamo_backend",
+            "INDUCTOR",
+            why="write dynamo_backend: INDUCTOR",
+            safe=False,
+        ),
+    )
+
+
+RULES = (
+    fp8_names_of_the_questionnaire,
+    fp8_torchao_and_efficient_loading,
+    fp8_backend_not_chosen,
+    compile_options_without_backend,
+)

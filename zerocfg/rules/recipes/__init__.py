@@ -1,0 +1,29 @@
+"""ZC8xx: training arguments, recipes, releases."""
+
+from __future__ import annotations
+
+from zerocfg.rules.recipes import (
+    recipe,
+    releases,
+    trainer_arguments,
+    trainer_model,
+    trainer_schedule,
+    trainer_steps,
+    trainer_values,
+    trl_batches,
+    trl_options,
+    trl_recipe,
+)
+
+MODULES = (
+    recipe,
+    trainer_arguments,
+    trainer_model,
+    trainer_schedule,
+    trainer_steps,
+    trainer_values,
+    trl_batches,
+    trl_options,
+    trl_recipe,
+    releases,
+)

@@ -1,0 +1,33 @@
+"""ZC4xx: ZeRO, the other sections of the DeepSpeed config, saving."""
+
+from __future__ import annotations
+
+from zerocfg.rules.zero import (
+    autos,
+    checkpoint,
+    communication,
+    compiling,
+    features,
+    gradients,
+    instruments,
+    saving,
+    stage_keys,
+    stages,
+    zenflow,
+    zeropp,
+)
+
+MODULES = (
+    stages,
+    autos,
+    stage_keys,
+    gradients,
+    communication,
+    zeropp,
+    zenflow,
+    compiling,
+    features,
+    instruments,
+    saving,
+    checkpoint,
+)

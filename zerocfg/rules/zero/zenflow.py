@@ -1,0 +1,351 @@
+"""ZC4xx: ZenFlow, the optimizer offload that updates important gradients first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, effective, put, section, stage_of
+from zerocfg.rules.offload.devices import device
+from zerocfg.rules.proof import crashes, shows
+from zerocfg.run.engine import number, truth
+from zerocfg.run.model import Run
+from zerocfg.source.edit import insert_entry, replace_value
+from zerocfg.source.node import Path
+
+_ZENFLOW: Path = ("zero_optimization", "zenflow")
+_CPU = '"offload_optimizer": {"device": "cpu"}, '
+_ADAM = '"optimizer": {"type": "AdamW", "params": {"lr": 0.001}}, '
+_DS = '{"train_micro_batch_size_per_gpu": 1, %s"zero_optimization": {"stage": %s}}\n'
+_STEPS = '"zenflow": {"select_strategy": "step", "select_interval": 8, "update_interval": 4}'
+_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\nlearning_rate: 0.001\ndeepspeed: ds.json\n"
+_AUTO_DS = '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", %s}\n'
+
+
+def _zenflow(run: Run) -> dict[str, Any] | None:
+    """The section, also where it is empty: its presence switches ZenFlow on."""
+    value = section(run, "zero_optimization").get("zenflow")
+    return value if isinstance(value, dict) and run.deepspeed is not None else None
+
+
+def _written(run: Run, key: str) -> Path:
+    """The place of a key of the section, or the section where the key is absent."""
+    return (*_ZENFLOW, key) if key in (_zenflow(run) or {}) else _ZENFLOW
+
+
+def _set(run: Run, key: str, text: str, why: str) -> Fix | None:
+    return put(run.deepspeed, (*_ZENFLOW, key), text, why=why)
+
+
+@rule(
+    "ZC431",
+    "zenflow-without-offload",
+    Severity.ERROR,
+    bad=Example({"ds.json": _DS % (_ADAM, "2, " + _STEPS)}, consumer="deepspeed"),
+    good=Example({"ds.json": _DS % (_ADAM, "2, " + _CPU + _STEPS)}, consumer="deepspeed"),
+    proof=crashes("init", "Zenflow must be used with cpu offload"),
+    fixable=True,
+)
+def zenflow_without_offload(run: Run) -> Iterator[Finding]:
+    """ZenFlow at stage 1 or 2 without `offload_optimizer`.
+
+    ZenFlow hides the cost of an offloaded optimizer; without the offload there is nothing to hide. The error comes
+    after the model was loaded.
+
+    What happens: `ValueError: Zenflow must be used with cpu offload` when the engine is built.
+
+    Fix: `"offload_optimizer": {"device": "cpu"}` is added; the other way out is to remove `zenflow`.
+    """
+    if _zenflow(run) is None or stage_of(run) not in (1, 2) or run.deepspeed is None:
+        return
+    where = device(run, "offload_optimizer")
+    if where != "none":
+        return
+    path = ("zero_optimization", "offload_optimizer")
+    written = isinstance(section(run, path[0]).get(path[1]), dict)
+    yield Finding(
+        Location(run.deepspeed, _ZENFLOW, "key"),
+        "`zenflow` needs the optimizer on the CPU; DeepSpeed stops when the engine is built",
+        'add "offload_optimizer": {"device": "cpu"}, or remove `zenflow`',
+        fix=put(
+            run.deepspeed,
+            (*path, "device") if written else path,
+            '"cpu"' if written else '{"device": "cpu"}',
+            why="offload the optimizer",
+        ),
+    )
+
+
+@rule(
+    "ZC432",
+    "zenflow-interval-and-strategy",
+    Severity.ERROR,
+    bad=(
+        Example({"ds.json": _DS % (_ADAM, "2, " + _CPU + '"zenflow": {"select_interval": 4}')}, consumer="deepspeed"),
+        Example(
+            {"ds.json": _DS % (_ADAM, "2, " + _CPU + '"zenflow": {"select_strategy": "step", "update_interval": 2}')},
+            consumer="deepspeed",
+            proof=crashes("init", "select_interval must be a number"),
+        ),
+    ),
+    good=Example({"ds.json": _DS % (_ADAM, "2, " + _CPU + _STEPS)}, consumer="deepspeed"),
+    proof=crashes("init", "select_interval would be overwritten"),
+    fixable=True,
+)
+def zenflow_interval_and_strategy(run: Run) -> Iterator[Finding]:
+    """ZenFlow's `select_interval` is a number under the strategy "auto", or "auto" under another one.
+
+    Both keys are "auto" by default and have to be changed together. One alone stops the job after the model was
+    loaded.
+
+    What happens: DeepSpeed raises its warning: `If use auto select strategy, select_interval will be set to 1`, or
+    `ValueError: If don't use auto select strategy, select_interval must be a number.`
+
+    Fix: a number gets the strategy "step"; a missing number makes the strategy "auto", which chooses once an epoch.
+    """
+    zenflow = _zenflow(run)
+    if zenflow is None or run.deepspeed is None:
+        return
+    strategy, interval = zenflow.get("select_strategy", "auto"), zenflow.get("select_interval", "auto")
+    if strategy == "auto" and isinstance(interval, int) and not isinstance(interval, bool):
+        yield Finding(
+            Location(run.deepspeed, _written(run, "select_interval")),
+            f'`select_interval` {interval} needs a `select_strategy`: under "auto" DeepSpeed refuses a number',
+            'write "select_strategy": "step" or "epoch", or remove the interval',
+            fix=_set(run, "select_strategy", '"step"', "count the interval in steps"),
+        )
+    elif strategy in ("step", "epoch") and interval == "auto":
+        yield Finding(
+            Location(run.deepspeed, _written(run, "select_strategy")),
+            f'`select_strategy: "{strategy}"` needs a number as `select_interval`; DeepSpeed stops at "auto"',
+            "write the interval as a number",
+            fix=_set(run, "select_strategy", '"auto"', "leave the choice to ZenFlow"),
+        )
+
+
+@rule(
+    "ZC433",
+    "zenflow-selects-too-often",
+    Severity.ERROR,
+    bad=Example(
+        {
+            "ds.json": _DS
+            % (
+                _ADAM,
+                "2, " + _CPU + '"zenflow": {"select_strategy": "step", "select_interval": 2, "update_interval": 4}',
+            )
+        },
+        consumer="deepspeed",
+    ),
+    good=Example({"ds.json": _DS % (_ADAM, "2, " + _CPU + _STEPS)}, consumer="deepspeed"),
+    proof=crashes("init", "Select interval must be greater or equal to update interval"),
+    fixable=True,
+)
+def zenflow_selects_too_often(run: Run) -> Iterator[Finding]:
+    """ZenFlow's `select_interval` is shorter than its `update_interval`.
+
+    The important columns cannot be chosen anew before the other gradients were used once. The error comes after the
+    model was loaded.
+
+    What happens: `ValueError: Select interval must be greater or equal to update interval` when the engine is built.
+
+    Fix: `select_interval` becomes as long as `update_interval`.
+    """
+    zenflow = _zenflow(run)
+    if zenflow is None or run.deepspeed is None or zenflow.get("select_strategy") != "step":
+        return
+    select, update = zenflow.get("select_interval"), zenflow.get("update_interval")
+    if isinstance(select, int) and isinstance(update, int) and 0 < select < update:
+        path = (*_ZENFLOW, "select_interval")
+        yield Finding(
+            Location(run.deepspeed, path),
+            f"`select_interval` {select} is shorter than `update_interval` {update}; DeepSpeed refuses that",
+            f"write at least {update}",
+            [Location(run.deepspeed, (*_ZENFLOW, "update_interval"), label="the update interval")],
+            edited(replace_value, run.deepspeed, path, str(update), why=f"select every {update} steps", safe=False),
+        )
+
+
+@rule(
+    "ZC434",
+    "zenflow-replaces-accumulation",
+    Severity.ERROR,
+    bad=(
+        Example(
+            {
+                "ds.json": _DS
+                % (
+                    '"gradient_accumulation_steps": 4, ' + _ADAM,
+                    "2, " + _CPU + '"zenflow": {"select_strategy": "step", "select_interval": 8, "update_interval": 2}',
+                )
+            },
+            consumer="deepspeed",
+        ),
+        Example(
+            {"ds.json": _DS % ('"gradient_accumulation_steps": 4, ' + _ADAM, "2, " + _CPU + '"zenflow": {}')},
+            consumer="deepspeed",
+            proof=shows("init", {"engine.gradient_accumulation_steps": (0, 4)}),
+        ),
+    ),
+    good=Example(
+        {"ds.json": _DS % ('"gradient_accumulation_steps": 4, ' + _ADAM, "2, " + _CPU + _STEPS)},
+        consumer="deepspeed",
+    ),
+    proof=shows("init", {"engine.gradient_accumulation_steps": (2, 4)}),
+    fixable=True,
+)
+def zenflow_replaces_accumulation(run: Run) -> Iterator[Finding]:
+    """ZenFlow's `update_interval` takes the place of `gradient_accumulation_steps`.
+
+    The batch of an optimizer step is another one than the files say, and the learning rate no longer fits it. Logged
+    batch sizes still show the old number.
+
+    What happens: DeepSpeed overwrites the setting while the engine is built, without a message. `"auto"`, the default
+    of `update_interval`, makes it 0: a loop over `engine.gradient_accumulation_steps()` runs no step at all.
+
+    Fix: `update_interval` is given the number of accumulation steps.
+
+    When to ignore: the training script does not accumulate and leaves that to ZenFlow.
+    """
+    zenflow, steps = _zenflow(run), effective(run, "gradient_accumulation_steps")
+    if zenflow is None or run.deepspeed is None or stage_of(run) not in (1, 2, 3):
+        return
+    update = zenflow.get("update_interval", "auto")
+    if isinstance(steps, bool) or not isinstance(steps, (int, float)) or steps <= 1 or update == steps:
+        return
+    if update != "auto" and not isinstance(number(update), int):
+        return
+    becomes = "0 (its default, auto)" if "update_interval" not in zenflow else 0 if update == "auto" else update
+    setting = run.effective.get("gradient_accumulation_steps")
+    other = setting.origin if setting else None
+    related = [Location(other.file, other.path, label="the accumulation")] if other and other.file else []
+    yield Finding(
+        Location(run.deepspeed, _written(run, "update_interval")),
+        f"gradients are accumulated over {steps:g} steps, but ZenFlow's `update_interval` makes that {becomes}",
+        f'write "update_interval": {steps:g}',
+        related,
+        _set(run, "update_interval", f"{steps:g}", "update as often as gradients are accumulated"),
+    )
+
+
+@rule(
+    "ZC435",
+    "zenflow-without-optimizer",
+    Severity.ERROR,
+    bad=Example(
+        {"ds.json": _AUTO_DS % ('"zero_optimization": {"stage": 2, ' + _CPU + _STEPS + "}"), "recipe.yaml": _RECIPE},
+        consumer="transformers",
+    ),
+    good=Example(
+        {
+            "ds.json": _AUTO_DS % (_ADAM + '"zero_optimization": {"stage": 2, ' + _CPU + _STEPS + "}"),
+            "recipe.yaml": _RECIPE,
+        },
+        consumer="transformers",
+    ),
+    proof=crashes("init", r"ZenFlowSelectiveAdamW\(\) argument after \*\* must be a mapping, not NoneType"),
+    fixable=True,
+)
+def zenflow_without_optimizer(run: Run) -> Iterator[Finding]:
+    """ZenFlow without an `optimizer` section in the DeepSpeed config.
+
+    ZenFlow builds its own selective AdamW out of the parameters of that section. An optimizer that the script or the
+    Trainer brings is not enough, and the error does not say so.
+
+    What happens: `TypeError: ...ZenFlowSelectiveAdamW() argument after ** must be a mapping, not NoneType` when the
+    engine is built.
+
+    Fix: under the Trainer an AdamW is added whose learning rate, betas, eps and weight decay the Trainer fills.
+    """
+    optimizer = deepspeed_data(run).get("optimizer")
+    if _zenflow(run) is None or run.deepspeed is None or stage_of(run) not in (1, 2):
+        return
+    if device(run, "offload_optimizer") not in ("cpu", "nvme"):
+        return
+    if optimizer is None or (isinstance(optimizer, dict) and optimizer.get("params") is None):
+        names = ("lr", "betas", "eps", "weight_decay")
+        text = '{"type": "AdamW", "params": {%s}}' % ", ".join(f'"{name}": "auto"' for name in names)  # noqa: UP031
+        fix = None
+        if run.consumer in TRAINERS and "optimizer" not in deepspeed_data(run):
+            fix = edited(insert_entry, run.deepspeed, (), "optimizer", text, why="let ZenFlow build AdamW", safe=False)
+        yield Finding(
+            Location(run.deepspeed, _ZENFLOW, "key"),
+            "`zenflow` takes its optimizer from `optimizer.params`, which is not there; the engine cannot be built",
+            'add an "optimizer" of type AdamW with its "params"',
+            fix=fix,
+        )
+
+
+@rule(
+    "ZC436",
+    "zenflow-at-stage-0",
+    Severity.ERROR,
+    bad=Example({"ds.json": _DS % (_ADAM, "0, " + _STEPS)}, consumer="deepspeed"),
+    good=Example({"ds.json": _DS % (_ADAM, "2, " + _CPU + _STEPS)}, consumer="deepspeed"),
+    proof=crashes("step", "has no attribute 'reduce_gradients'"),
+)
+def zenflow_at_stage_0(run: Run) -> Iterator[Finding]:
+    """ZenFlow while ZeRO is off.
+
+    ZenFlow is a part of ZeRO's optimizer. At stage 0 there is none, and the job dies only after the first backward
+    pass.
+
+    What happens: `AttributeError: ... object has no attribute 'reduce_gradients'` in the first step.
+    """
+    if _zenflow(run) is not None and stage_of(run) == 0 and run.deepspeed is not None:
+        yield Finding(
+            Location(run.deepspeed, _ZENFLOW, "key"),
+            "`zenflow` needs ZeRO, which is off at stage 0; the first step stops with an AttributeError",
+            "use stage 1 or 2 with optimizer offload, or remove `zenflow`",
+        )
+
+
+@rule(
+    "ZC437",
+    "zenflow-offload-without-overlap",
+    Severity.ERROR,
+    bad=Example(
+        {"ds.json": _DS % (_ADAM, "2, " + _CPU + _STEPS.replace("4}", '4, "offload": true}'))}, consumer="deepspeed"
+    ),
+    good=Example(
+        {"ds.json": _DS % (_ADAM, '2, "overlap_comm": true, ' + _CPU + _STEPS.replace("4}", '4, "offload": true}'))},
+        consumer="deepspeed",
+    ),
+    proof=crashes("init", "offload selective optimizer should be used with overlap_comm"),
+    fixable=True,
+)
+def zenflow_offload_without_overlap(run: Run) -> Iterator[Finding]:
+    """ZenFlow's `offload: true` without `overlap_comm`.
+
+    `overlap_comm` is off by default at stage 1 and 2, so the key alone stops the job, after the model was loaded.
+
+    What happens: `AssertionError: offload selective optimizer should be used with overlap_comm` when the engine is
+    built.
+
+    Fix: `"overlap_comm": true` is written, which doubles the reduce bucket in memory.
+    """
+    zenflow, stage = _zenflow(run), stage_of(run)
+    if zenflow is None or run.deepspeed is None or stage not in (1, 2) or not truth(zenflow.get("offload")):
+        return
+    if device(run, "offload_optimizer") not in ("cpu", "nvme"):
+        return
+    if effective(run, "zero_optimization.overlap_comm") is not False:
+        return
+    yield Finding(
+        Location(run.deepspeed, (*_ZENFLOW, "offload")),
+        "`zenflow.offload` needs `overlap_comm`, which is off; DeepSpeed stops when the engine is built",
+        'write "overlap_comm": true, or remove `offload`',
+        fix=put(run.deepspeed, ("zero_optimization", "overlap_comm"), "true", why="overlap the communication"),
+    )
+
+
+RULES = (
+    zenflow_without_offload,
+    zenflow_interval_and_strategy,
+    zenflow_selects_too_often,
+    zenflow_replaces_accumulation,
+    zenflow_without_optimizer,
+    zenflow_at_stage_0,
+    zenflow_offload_without_overlap,
+)
