@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 import traceback
+from pathlib import Path
 from typing import Any
 
 WIDTH, LAYERS = 512, 3
@@ -85,9 +86,13 @@ if __name__ == "__main__":
     os.dup2(2, 1)  # DeepSpeed's own messages
     os.environ |= {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     cases = json.load(sys.stdin)
-    import deepspeed  # noqa: F401  (once, before the forks)
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    from tests.proofs.zygote import load_operators, operators
+
+    os.environ["TORCH_EXTENSIONS_DIR"] = operators()
     import torch
 
+    load_operators()  # once, before the forks
     torch.set_num_threads(1)
     for case in cases:
         output.write(json.dumps(run_case(case)) + "\n")

@@ -73,7 +73,7 @@ def base_environment(scratch: Path) -> dict[str, str]:
 
 
 def operators() -> str:
-    """Where the operators that DeepSpeed compiles are kept from one zygote to the next; used by zygotes alone.
+    """Where the operators that DeepSpeed compiles are kept from one zygote to the next; used under a lock alone.
 
     Beside the folder of the other tests, not in it: a smoke-run whose rank was killed clears the locks there.
     """
@@ -89,12 +89,9 @@ def prepare(scratch: Path) -> str:
     import torch
     import transformers
     import trl
-    from deepspeed.accelerator import get_accelerator
 
     torch.set_num_threads(1)
-    with one_at_a_time():
-        for builder in OPERATORS:
-            get_accelerator().create_op_builder(builder).load(verbose=False)
+    load_operators()
     # trl and transformers import lazily: touch here what every rank would otherwise import for itself
     _ = (trl.SFTConfig, trl.TrlParser, trl.ModelConfig, trl.ScriptArguments, transformers.Trainer)
     _ = (transformers.HfArgumentParser, accelerate.Accelerator, deepspeed.zero.Init)
@@ -120,11 +117,20 @@ def prepare(scratch: Path) -> str:
     return str(folder)
 
 
+def load_operators() -> None:
+    """Compile DeepSpeed's CPU operators where they are missing; never two processes at once."""
+    from deepspeed.accelerator import get_accelerator
+
+    with one_at_a_time():
+        for builder in OPERATORS:
+            get_accelerator().create_op_builder(builder).load(verbose=False)
+
+
 @contextlib.contextmanager
 def one_at_a_time() -> Iterator[None]:
     """Hold the lock of the folder of compiled operators and clear what killed compilations left in it.
 
-    torch waits for ever for a lock file whose maker was killed. Only zygotes use this folder, each of them under
+    torch waits for ever for a lock file whose maker was killed. Whoever uses this folder does so under
     this lock, so that a lock file found in it has nobody behind it.
     """
     root = Path(os.environ["TORCH_EXTENSIONS_DIR"])

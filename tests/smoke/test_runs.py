@@ -26,12 +26,16 @@ def seen(verdict: Verdict) -> dict[str, tuple[str, str, bool | None]]:
     return {one.name: (one.planned, one.seen, one.ok) for one in verdict.checks}
 
 
-def left_over() -> list[str]:
-    """Processes of a smoke-run that are still there."""
+TEST = "ZEROCFG_TEST_FOLDER"
+
+
+def left_over(test: str) -> list[str]:
+    """Processes of a smoke-run of this test that are still there; other tests smoke at the same time."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/environ"):
         try:
-            if b"ZEROCFG_SMOKE_RUN=" in entry.read_bytes():
+            environment = entry.read_bytes()
+            if b"ZEROCFG_SMOKE_RUN=" in environment and f"{TEST}={test}\0".encode() in environment:
                 found.append(entry.parent.name)
         except OSError:
             continue
@@ -44,9 +48,10 @@ def clean_up_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    monkeypatch.setenv(TEST, str(tmp_path))
     yield
     assert not list(scratch.glob("zerocfg-smoke-*"))
-    assert not left_over()
+    assert not left_over(str(tmp_path))
 
 
 def test_zero3_on_two_ranks(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
