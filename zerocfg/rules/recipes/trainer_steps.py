@@ -276,8 +276,9 @@ def epochs_not_used(run: Run) -> Iterator[Finding]:
     steps, epochs = number(run, "max_steps"), number(run, "num_train_epochs")
     if reader(run) is None or steps is None or epochs is None or steps < 1 or epochs <= 0:
         return
-    if given(run, "num_train_epochs") is None:
-        return
+    ending = given(run, "max_steps")
+    if given(run, "num_train_epochs") is None or ending is None or ending.origin.kind == "computed":
+        return  # a spec with train_samples works the steps out from the epochs
     location, related = written(run, "num_train_epochs", "max_steps")
     yield Finding(
         location,
