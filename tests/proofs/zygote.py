@@ -223,7 +223,22 @@ def run_rank(request: dict[str, Any], rank: int, script: list[str], tiny: str) -
     )
     with progress.watched():
         worker.play(progress, request["consumer"], request["files"], script, tiny)
+    if not progress.error and request["ranks"] > 1:
+        see_the_others_off(request)
     return 1 if progress.error else 0
+
+
+def see_the_others_off(request: dict[str, Any]) -> None:
+    """Stay until every rank has come as far or failed: one that still connects would lose its partner."""
+    reports = [Path(request["reports"]) / f"rank{rank}.json" for rank in range(request["ranks"])]
+    deadline = time.monotonic() + GRACE
+    while reports and time.monotonic() < deadline:
+        with contextlib.suppress(OSError, ValueError):
+            seen = json.loads(reports[-1].read_text())
+            if seen.get("error") or seen.get("reached") == request["until"]:
+                reports.pop()
+                continue
+        time.sleep(0.01)
 
 
 def rendezvous(rank: int, ranks: int, port: int) -> dict[str, str]:
