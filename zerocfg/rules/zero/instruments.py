@@ -288,7 +288,7 @@ def autotuning_left_on(run: Run) -> Iterator[Finding]:
     end = tuning.get("end_profile_step", 5)
     yield Finding(
         Location(run.deepspeed, path),
-        f"autotuning is on: outside of `deepspeed --autotuning` the training silently ends after step {end}",
+        f"autotuning is on: outside of `deepspeed --autotuning` the training silently ends soon after step {end}",
         "write false in the config that you train with",
         fix=edited(replace_value, run.deepspeed, path, "false", why="switch it off", safe=False),
     )
