@@ -57,6 +57,8 @@ LIMITS = {
     "an empty mapping in the place of a value: the effective value shown is the default": re.compile(
         r"effective value .*, really \{\}$"
     ),
+    "leaf_module with one name as a text, which DeepSpeed makes a list of": re.compile(r"leaf_module\.\w+: effective"),
+    "a text in the place of a switch of data_efficiency, which counts as on": re.compile("is enabled, .* must be spec"),
     "timers as a text or a list, in which DeepSpeed looks for a word": re.compile(r"`timers` is a (string|list)"),
     "torch_autocast.lower_precision_safe_modules without texts in a list": re.compile(
         "names for torch autocast|'(bool|int|NoneType)' object is not iterable"

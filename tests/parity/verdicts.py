@@ -61,7 +61,8 @@ def claims(diagnostics: list[Diagnostic], *early: Phase) -> tuple[list[Diagnosti
         if diagnostic.severity is not Severity.ERROR:
             continue
         if diagnostic.code in BY_KEY:
-            (sure if in_typed_section(diagnostic.spot.path) else maybe).append(diagnostic)
+            refused = in_typed_section(diagnostic.spot.path) and "never looks at" not in diagnostic.message
+            (sure if refused else maybe).append(diagnostic)
         elif found & set(early):
             (sure if found <= set(early) else maybe).append(diagnostic)
     return sure, maybe

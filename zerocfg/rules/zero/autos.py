@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.effects import (
@@ -40,19 +41,14 @@ _NESTED = (
 )
 
 
-_TEXT_CRASHES = (
-    "train_batch_size",
-    "train_micro_batch_size_per_gpu",
-    "gradient_accumulation_steps",
+_BREAKS_LATER = (
     "gradient_clipping",
     "steps_per_print",
-    "communication_data_type",
-    "gradient_allreduce_op",
     "data_types.grad_accum_dtype",
     "data_types.param_dtype",
     "data_types.buffer_dtype",
-    "torch_autocast.dtype",
 )
+"""Keys at whose "auto" the engine stops after the config was parsed."""
 _TOLD = ("zero_optimization.stage", "fp16.enabled", "bf16.enabled")
 
 
@@ -189,7 +185,11 @@ def auto_without_filler(run: Run) -> Iterator[Finding]:
         name = dotted(path)
         if name in _TOLD or "gather" in name:
             continue
-        if name in _TEXT_CRASHES or path[:2] in (("optimizer", "params"), ("scheduler", "params")):
+        if (
+            name in _BREAKS_LATER
+            or _stops_parsing(path)
+            or path[:2] in (("optimizer", "params"), ("scheduler", "params"))
+        ):
             stopping.append(path)
         elif path[0] in ("zero_optimization", "fp16", "bf16") and "zenflow" not in path:
             dropped.append(path)
@@ -210,6 +210,13 @@ def auto_without_filler(run: Run) -> Iterator[Finding]:
             [Location(run.deepspeed, path) for path in dropped[1:]],
             severity=Severity.WARNING,
         )
+
+
+def _stops_parsing(path: Path) -> bool:
+    """Whether DeepSpeed stops at "auto" there as it parses; in the place of a section ZC108 says so."""
+    schema = load_schema("deepspeed")
+    key = schema.find(tuple(str(part) for part in path))
+    return key is not None and key.facts.get("auto_raw") == "error" and key.section(schema) is None
 
 
 def _named(paths: list[Path]) -> str:
