@@ -55,7 +55,7 @@ SAYS = {
     "dynamo-backend": "Unknown dynamo backend|has no attribute 'upper'",
     "ds-conflict-fields": "the following accelerate config variables will be ignored",
     "ds-zero-missing": "Please specify the ZeRO optimization config",
-    "ds-section-type": "has no attribute 'get'",
+    "ds-section-type": "has no attribute 'get'|must be a mapping",
     "ds-precision-conflict": "arg cannot be set to",
     "zero-stage-type": "invalid literal for int",
     "zero3-init-flag-type": "invalid truth value",

@@ -10,7 +10,7 @@ from typing import Any
 
 from zerocfg.catalog.check import converted
 from zerocfg.catalog.schema import Key, Section, load_schema
-from zerocfg.run.config import AUTO, Config, any_unknown, default_of, words
+from zerocfg.run.config import AUTO, Config, any_unknown, default_of, describe, words
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
 
 TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
@@ -78,6 +78,9 @@ def refusals(config: Config) -> list[Failure]:
     for name in names:
         message = f"`{name}` has been removed; DeepSpeed refuses a config that holds it"
         found.append(Failure("ds-removed-key", "parse", message, (_origin(config, name),)))
+    if "zero_optimization" in config.data and not isinstance(zero, (dict, bool)):
+        message = f"zero_optimization is {describe(zero)}, not a mapping"
+        found.append(Failure("ds-section-type", "parse", message, (_origin(config, "zero_optimization"),)))
     if all(truth(enabled(config, section)) for section in ("fp16", "bf16")):
         message = "bfloat16 and fp16 modes cannot be simultaneously enabled"
         places = (_origin(config, "fp16.enabled"), _origin(config, "bf16.enabled"))
