@@ -1,0 +1,115 @@
+"""What decides how much memory a rank takes. Bucket sizes are elements, as in DeepSpeed's config."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Device = Literal["none", "cpu", "nvme"]
+Precision = Literal["fp32", "bf16", "fp16"]
+Attention = Literal["eager", "sdpa", "flash_attention_2"]
+OptimizerName = Literal[
+    "adamw", "adamw_fused", "adamw_foreach", "adamw_for_loop", "adamw_8bit", "adafactor", "sgd", "sgd_momentum", "lion"
+]
+
+BYTES: dict[Precision, int] = {"fp32": 4, "bf16": 2, "fp16": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One micro batch of one rank, and how its activations are kept.
+
+    ``micro_batch`` samples of ``sequence_length`` tokens. ``fused_loss``: logits never exist as a whole (Liger kernels,
+    cut cross entropy). ``autocast``: parameters are fp32 and computed with in 16 bit by torch.autocast (accelerate and
+    the Trainer without DeepSpeed); else the parameters have the dtype of the computation.
+    """
+
+    micro_batch: int
+    sequence_length: int
+    gradient_checkpointing: bool = False
+    attention: Attention = "sdpa"
+    fused_loss: bool = False
+    autocast: bool = False
+
+    def __post_init__(self) -> None:
+        if self.micro_batch < 1 or self.sequence_length < 1:
+            raise ValueError("a micro batch has at least one sample of one token")
+
+
+@dataclass(frozen=True)
+class Options:
+    """A DeepSpeed engine; defaults are those of DeepSpeed 0.19.8. Raises ValueError for what it refuses."""
+
+    stage: int
+    world_size: int
+    precision: Precision = "bf16"
+    accumulation: Precision | None = None  # data_types.grad_accum_dtype
+    optimizer: OptimizerName = "adamw"
+    gradient_accumulation_steps: int = 1
+    offload_optimizer: Device = "none"
+    offload_param: Device = "none"
+    pin_optimizer: bool = True  # offload_optimizer.pin_memory
+    pin_param: bool = True  # offload_param.pin_memory
+    overlap_comm: bool | None = None
+    contiguous_gradients: bool = True
+    reduce_bucket_size: int = 500_000_000  # elements
+    allgather_bucket_size: int = 500_000_000  # elements
+    prefetch_bucket_size: int = 50_000_000  # elements
+    param_persistence_threshold: int = 100_000  # elements
+    model_persistence_threshold: int | None = None  # elements
+    max_live_parameters: int = 1_000_000_000  # elements
+    max_reuse_distance: int = 1_000_000_000  # elements
+    sub_group_size: int = 1_000_000_000  # elements
+    secondary_partition_size: int = 1  # zero_hpz_partition_size; 1: no hpZ
+    zero_init: bool = True  # the model is built under deepspeed.zero.Init (stage 3)
+    gather_on_save: bool = False  # stage3_gather_16bit_weights_on_model_save
+    nvme_optimizer_buffers: int = 4  # offload_optimizer.buffer_count
+    nvme_param_buffers: int = 5  # offload_param.buffer_count
+    nvme_param_buffer_size: int = 100_000_000  # offload_param.buffer_size, elements
+    nvme_max_in_cpu: int = 1_000_000_000  # offload_param.max_in_cpu, elements
+
+    def __post_init__(self) -> None:
+        if self.stage not in (0, 1, 2, 3):
+            raise ValueError(f"ZeRO stage {self.stage} does not exist")
+        if self.world_size < 1:
+            raise ValueError("a job has at least one rank")
+        if self.stage == 0 and self.offload_optimizer != "none":
+            raise ValueError("the optimizer is offloaded only with ZeRO 1 to 3")
+        if self.stage < 3 and (self.offload_param != "none" or self.offload_optimizer == "nvme"):
+            raise ValueError("parameters, and anything to NVMe, are offloaded only with ZeRO-3")
+
+    @property
+    def overlaps(self) -> bool:
+        """``overlap_comm`` with its default, which depends on the stage (deepspeed/runtime/zero/config.py)."""
+        return self.stage == 3 if self.overlap_comm is None else self.overlap_comm
+
+
+@dataclass(frozen=True)
+class TorchOptions:
+    """Training without DeepSpeed: one process, DDP, FSDP 1 or FSDP 2.
+
+    ``precision`` is that of the computation. ``master`` tells whether parameters and moments are kept in fp32 (what
+    accelerate and the Trainer do with mixed precision) or in the dtype of the computation (a model loaded in bf16 and
+    trained so). ``reshard_after_forward`` false is SHARD_GRAD_OP / ZeRO-2 of FSDP; ``hybrid`` shards over
+    ``shard_ranks`` of ``world_size`` ranks and replicates over the rest.
+    """
+
+    kind: Literal["single", "ddp", "fsdp1", "fsdp2"]
+    world_size: int
+    precision: Precision = "bf16"
+    master: bool = True
+    optimizer: OptimizerName = "adamw"
+    gradient_accumulation_steps: int = 1
+    reshard_after_forward: bool = True
+    shard_ranks: int | None = None
+    cpu_offload: bool = False
+    backward_prefetch: Literal["pre", "post", "none"] = "pre"
+    forward_prefetch: bool = False
+    ddp_bucket_mib: float = 25.0
+    gradient_as_bucket_view: bool = False
+
+    def __post_init__(self) -> None:
+        if self.world_size < 1:
+            raise ValueError("a job has at least one rank")
+        if self.shard_ranks is not None and self.world_size % self.shard_ranks:
+            raise ValueError(f"{self.world_size} ranks cannot be divided into groups of {self.shard_ranks}")

@@ -1,0 +1,143 @@
+"""The words of a memory prediction: terms, the moments of a training step at which they are held, and their peak.
+
+All sizes are bytes of one rank. A step goes through seven moments, always in this order; what a user reads are the
+four phases that they belong to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+Place = Literal["device", "host", "nvme"]
+Moment = Literal["init", "forward", "loss", "head backward", "backward", "step", "save"]
+Phase = Literal["init", "forward+backward", "step", "save"]
+Kind = Literal["parameters", "gradients", "optimizer", "buffers", "activations", "logits", "temporaries", "outside"]
+
+MOMENTS: tuple[Moment, ...] = ("init", "forward", "loss", "head backward", "backward", "step", "save")
+"""init: until the engine is built. forward: the blocks. loss: output head and loss. head backward: their backward, from
+its first kernel to the last gradient of the head. backward: that of the blocks and the embedding. step: optimizer.
+save: a checkpoint."""
+
+PHASE_OF: dict[Moment, Phase] = {
+    "init": "init",
+    "forward": "forward+backward",
+    "loss": "forward+backward",
+    "head backward": "forward+backward",
+    "backward": "forward+backward",
+    "step": "step",
+    "save": "save",
+}
+ALWAYS: frozenset[Moment] = frozenset(MOMENTS)
+TRAINING: frozenset[Moment] = frozenset(MOMENTS) - {"init"}
+"""From the first optimizer step on: where Adam's moments are, for example."""
+BACKWARD: frozenset[Moment] = frozenset({"head backward", "backward"})
+WORK: frozenset[Moment] = frozenset({"forward", "loss", "head backward", "backward"})
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """``size`` bytes of one rank at ``place``, held during ``moments``.
+
+    ``grows``: gradients that are kept as backward produces them; ``size`` is what they are when all exist.
+    ``source`` is where the library allocates it ("stage3.py: _setup_for_real_optimizer"), ``holds_for`` the releases
+    that this was checked with, as a clause of PEP 440.
+    """
+
+    name: str
+    size: int
+    place: Place
+    moments: frozenset[Moment]
+    kind: Kind
+    source: str = ""
+    holds_for: str = ""
+    grows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of a micro batch: the most bytes of activations and temporaries in it.
+
+    Parameters are not counted, and gradients only until they are handed to their parameter. ``produced`` is the number
+    of trainable elements whose gradients had been handed over before.
+    """
+
+    moment: Moment
+    size: int
+    produced: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What the activations of one micro batch take as it goes forward and backward.
+
+    ``origin`` says in words how it was found (traced, or by the closed formula), ``error`` is the share by which it may
+    be wrong either way, ``logits`` what of the largest segment is logits and loss (bytes; None: not known),
+    ``elements`` the trainable elements whose gradients exist in the end.
+    """
+
+    segments: tuple[Segment, ...]
+    elements: int
+    origin: str
+    error: float
+    logits: int | None = None
+
+    @property
+    def peak(self) -> int:
+        return max((segment.size for segment in self.segments), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one place holds at the worst point of one moment: (term, bytes) pairs, largest first."""
+
+    place: Place
+    moment: Moment
+    parts: tuple[tuple[Term, int], ...]
+
+    @property
+    def size(self) -> int:
+        return sum(size for _, size in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The terms of one rank and the activations of its micro batch."""
+
+    terms: tuple[Term, ...]
+    timeline: Timeline | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    def held(self, place: Place, moment: Moment) -> Held:
+        """The worst point of ``moment``."""
+        here = [term for term in self.terms if term.place == place and moment in term.moments and term.size > 0]
+        segments = [one for one in self.timeline.segments if one.moment == moment] if self.timeline else []
+        if place != "device" or not segments:
+            # Without activations to set against them, all gradients that moment ends with.
+            return _sorted(place, moment, ((term, term.size) for term in here))
+        total = max(1, self.timeline.elements if self.timeline else 1)
+        growing = sum(term.size for term in here if term.grows)
+        worst = max(segments, key=lambda one: one.size + growing * one.produced // total)
+        parts = [(term, term.size * worst.produced // total if term.grows else term.size) for term in here]
+        source = self.timeline.origin if self.timeline else ""
+        activations = Term("activations and temporaries", worst.size, "device", WORK, "activations", source)
+        return _sorted(place, moment, [*parts, (activations, worst.size)])
+
+    def peak(self, place: Place, moments: Iterable[Moment] = MOMENTS) -> Held:
+        """The worst moment of a place."""
+        return max((self.held(place, moment) for moment in moments), key=lambda held: held.size)
+
+    def phases(self, place: Place) -> dict[Phase, Held]:
+        """The worst moment of each phase."""
+        found: dict[Phase, Held] = {}
+        for moment in MOMENTS:
+            held = self.held(place, moment)
+            phase = PHASE_OF[moment]
+            if phase not in found or held.size > found[phase].size:
+                found[phase] = held
+        return found
+
+
+def _sorted(place: Place, moment: Moment, parts: Iterable[tuple[Term, int]]) -> Held:
+    return Held(place, moment, tuple(sorted((part for part in parts if part[1] > 0), key=lambda part: -part[1])))
