@@ -99,6 +99,22 @@ class RunSpec(Section):
         unit="samples",
         gt=0,
     )
+    sequence_length: Count | None = key(
+        None, "Tokens of one sample, padded or packed; memory and time are predicted for it.", unit="tokens", gt=0
+    )
+    gradient_checkpointing: bool | None = key(
+        None, "Whether the script recomputes activations; a Trainer's recipe says it itself."
+    )
+    attention: Literal["eager", "sdpa", "flash_attention_2"] | None = key(
+        None,
+        "How attention is computed, where the recipe does not say it (`attn_implementation`); sdpa if nobody does.",
+    )
+    fused_loss: bool | None = key(
+        None, "Whether the loss is computed without holding all logits (Liger kernels, cut cross entropy)."
+    )
+    price_per_hour: float | None = key(
+        None, "Price of one accelerator for an hour; with it, the cost of a step is predicted.", ge=0
+    )
     versions: dict[str, str] = key({}, 'Library releases to build for, e.g. `deepspeed: "0.19.8"`.')
 
     @field_validator("script", "recipe", "accelerate", "deepspeed", "hardware")

@@ -1,0 +1,206 @@
+"""What decides the memory and the time of a run, read off its resolved settings: the engine's options and the workload.
+
+Nothing is guessed silently: what no file says is assumed as its reader would, and listed in ``assumed``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, get_args
+
+from zerocfg.memory.options import Attention, OptimizerName, Options, Precision, TorchOptions, Workload
+from zerocfg.run.model import UNKNOWN
+
+if TYPE_CHECKING:
+    from zerocfg.models.spec import RunSpec
+
+ZERO = "zero_optimization."
+LARGEST = 10**15
+TRUE_WORDS = ("yes", "true", "t", "y", "1")
+
+# The option and the key of DeepSpeed's config that sets it (below zero_optimization); sizes count elements.
+SIZES = {
+    "reduce_bucket_size": "reduce_bucket_size",
+    "allgather_bucket_size": "allgather_bucket_size",
+    "prefetch_bucket_size": "stage3_prefetch_bucket_size",
+    "param_persistence_threshold": "stage3_param_persistence_threshold",
+    "max_live_parameters": "stage3_max_live_parameters",
+    "max_reuse_distance": "stage3_max_reuse_distance",
+    "sub_group_size": "sub_group_size",
+    "secondary_partition_size": "zero_hpz_partition_size",
+    "nvme_optimizer_buffers": "offload_optimizer.buffer_count",
+    "nvme_param_buffers": "offload_param.buffer_count",
+    "nvme_param_buffer_size": "offload_param.buffer_size",
+    "nvme_max_in_cpu": "offload_param.max_in_cpu",
+}
+SWITCHES = {
+    "overlap_comm": "overlap_comm",
+    "contiguous_gradients": "contiguous_gradients",
+    "pin_optimizer": "offload_optimizer.pin_memory",
+    "pin_param": "offload_param.pin_memory",
+    "gather_on_save": "stage3_gather_16bit_weights_on_model_save",
+}
+# `optim` of TrainingArguments, and the types of DeepSpeed's own optimizers, as this model knows them.
+OPTIMIZERS: dict[str, OptimizerName] = {
+    "adamw_torch": "adamw_foreach",
+    "adamw_torch_fused": "adamw_fused",
+    "adamw_bnb_8bit": "adamw_8bit",
+    "adamw_8bit": "adamw_8bit",
+    "paged_adamw_8bit": "adamw_8bit",
+    "adafactor": "adafactor",
+    "sgd": "sgd",
+    "lion_32bit": "lion",
+    "adam": "adamw_fused",
+    "adamw": "adamw_fused",
+    "lion": "lion",
+}
+# Arguments of TRL's other trainers: they hold more than one model or batch, which is not modelled.
+NOT_SFT = ("num_generations", "max_completion_length", "ref_model", "reward_model_path", "max_prompt_length", "beta")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """``workload`` None: the activations of this run are not known, and ``unknown`` says why."""
+
+    options: Options | TorchOptions
+    workload: Workload | None
+    precision: Precision
+    assumed: tuple[str, ...] = ()
+    unknown: str = ""
+
+
+class _Reader:
+    """Values of a run by name: the engine's settings, and the trainer's arguments."""
+
+    def __init__(self, value: Callable[[str], Any], recipe: Mapping[str, Any], spec: RunSpec) -> None:
+        self.setting, self.recipe, self.spec = value, recipe, spec
+        self.assumed: list[str] = []
+
+    def argument(self, name: str) -> Any:
+        """As the recipe or the command line says it; None where they do not."""
+        value = self.recipe.get(name)
+        return None if value is UNKNOWN else value
+
+    def flag(self, name: str, otherwise: bool) -> bool:
+        value = self.argument(name)
+        if isinstance(value, str):
+            return value.lower() in TRUE_WORDS
+        return value if isinstance(value, bool) else otherwise
+
+    def count(self, name: str, otherwise: int) -> int:
+        value = self.setting(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else otherwise
+
+
+def setup_of(
+    value: Callable[[str], Any],
+    recipe: Mapping[str, Any],
+    spec: RunSpec,
+    world_size: int,
+    model_dtype: str | None = None,
+) -> Setup:
+    """The options of a run from ``value`` (effective settings by dotted name, None where there is none).
+
+    ``recipe`` holds the trainer's arguments as they are written, ``model_dtype`` the dtype of the model's config.json.
+    Raises ValueError with one line for an engine that cannot be built so.
+    """
+    read = _Reader(value, recipe, spec)
+    precision = _precision(read)
+    if value("engine") == "deepspeed":
+        options: Options | TorchOptions = _deepspeed(read, world_size, precision)
+        autocast = False
+    else:
+        half = model_dtype in ("bfloat16", "float16")
+        if precision != "fp32" and model_dtype is None:
+            read.assumed.append("parameters are loaded in fp32 (the model's config.json names no dtype)")
+        options = TorchOptions(
+            "single" if world_size == 1 else "ddp",
+            world_size,
+            precision,
+            master=not half,
+            optimizer=_optimizer(read),
+            gradient_accumulation_steps=read.count("gradient_accumulation_steps", 1),
+        )
+        autocast = precision != "fp32" and not half
+    workload, unknown = _workload(read, autocast)
+    return Setup(options, workload, precision, tuple(read.assumed), unknown)
+
+
+def _precision(read: _Reader) -> Precision:
+    if read.setting("bf16.enabled") is True or read.setting("mixed_precision") == "bf16":
+        return "bf16"
+    if read.setting("fp16.enabled") is True or read.setting("mixed_precision") == "fp16":
+        return "fp16"
+    return "fp32"
+
+
+def _deepspeed(read: _Reader, world_size: int, precision: Precision) -> Options:
+    given: dict[str, Any] = {}
+    for name, key in SIZES.items():
+        value = read.setting(ZERO + key)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST:
+            given[name] = value
+    for name, key in SWITCHES.items():
+        value = read.setting(ZERO + key)
+        if isinstance(value, bool):
+            given[name] = value
+    for part in ("offload_optimizer", "offload_param"):
+        device = read.setting(f"{ZERO}{part}.device")
+        given[part] = device if device in ("cpu", "nvme") else "none"
+    cap = read.setting(ZERO + "stage3_model_persistence_threshold")
+    if isinstance(cap, int) and 0 < cap < LARGEST:
+        given["model_persistence_threshold"] = cap
+    accumulation = read.setting("data_types.grad_accum_dtype")
+    if accumulation in get_args(Precision):
+        given["accumulation"] = accumulation
+    stage = read.setting(ZERO + "stage")
+    return Options(
+        stage if isinstance(stage, int) else 0,
+        world_size,
+        precision,
+        optimizer=_optimizer(read),
+        gradient_accumulation_steps=read.count("gradient_accumulation_steps", 1),
+        **given,
+    )
+
+
+def _optimizer(read: _Reader) -> OptimizerName:
+    named = read.setting("optimizer.type")
+    if named is None:
+        named = read.argument("optim")
+    if named is None and read.spec.consumer in ("transformers", "trl"):
+        return "adamw_fused"  # the Trainer's default since transformers 5
+    known = OPTIMIZERS.get(named.lower()) if isinstance(named, str) else None
+    if known is None:
+        read.assumed.append(f"the optimizer {named or 'of the script'} is counted as torch's AdamW")
+    return known or "adamw"
+
+
+def _workload(read: _Reader, autocast: bool) -> tuple[Workload | None, str]:
+    spec = read.spec
+    micro = read.count("train_micro_batch_size_per_gpu", 0)
+    if not micro:
+        return None, "nothing says how large the micro batch is"
+    if spec.consumer == "trl" and any(name in read.recipe for name in NOT_SFT):
+        return None, "only supervised fine-tuning is modelled, and the recipe is that of another TRL trainer"
+    sequence = spec.sequence_length
+    if sequence is None and spec.consumer == "trl":
+        length = read.argument("max_length")
+        sequence = length if isinstance(length, int) and length > 0 else 1024
+        if not isinstance(length, int):
+            read.assumed.append("sequences of 1024 tokens, the default of SFTConfig's max_length")
+    if sequence is None:
+        return None, "nothing says how long the sequences are; add `sequence_length:` to the run in the spec"
+    trainer = spec.consumer in ("transformers", "trl")
+    checkpointing = read.flag("gradient_checkpointing", spec.consumer == "trl") if trainer else None
+    if spec.gradient_checkpointing is not None and not (trainer and "gradient_checkpointing" in read.recipe):
+        checkpointing = spec.gradient_checkpointing
+    if checkpointing is None:
+        read.assumed.append("no gradient checkpointing (the script decides; say `gradient_checkpointing:` in the spec)")
+    attention = read.argument("attn_implementation") or spec.attention or "sdpa"
+    known: Attention = attention if attention in get_args(Attention) else "sdpa"
+    if known != attention:
+        read.assumed.append(f"attention {attention} is counted as sdpa")
+    fused = read.flag("use_liger_kernel", bool(spec.fused_loss))
+    return Workload(micro, sequence, bool(checkpointing), known, fused, autocast), ""
