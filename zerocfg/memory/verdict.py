@@ -91,7 +91,7 @@ def _together(setting: Setting, evaluate: Evaluate, capacity: int) -> tuple[Rung
         else:
             return ()
         word = judge(evaluate(now), capacity)
-    for what in list(wanted):
+    for what in reversed(wanted.copy()):  # the dearest first
         rest = list(wanted)
         rest.remove(what)
         climbed = _climb(setting, rest)
@@ -137,7 +137,7 @@ def _changes(setting: Setting) -> Iterator[tuple[str, str, Setting]]:
             _with(setting, replace(work, gradient_checkpointing=True)),
         )
     if work is not None and work.micro_batch > 1:
-        half = work.micro_batch // 2
+        half = max(size for size in range(1, work.micro_batch) if work.micro_batch % size == 0)
         steps = options.gradient_accumulation_steps * work.micro_batch // half
         yield (
             f"micro batch {half}, {steps} accumulation steps",
