@@ -11,7 +11,7 @@ from zerocfg.rules.api import Example
 from zerocfg.rules.zero.stages import more_sharding_than_needed
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
-from zerocfg.run.model import HardwareSummary, ModelSummary, Run
+from zerocfg.run.model import HardwareSummary, MemorySummary, ModelSummary, Origin, Run, Setting
 
 from .examples import lint_example
 
@@ -25,7 +25,8 @@ def stage_3(folder: Path, **zero: Any) -> Run:
     path.write_text(json.dumps(config))
     (run,), _ = find_runs([path], Files(), root=folder)
     run.model = ModelSummary("tiny", parameters=350_000_000)
-    run.hardware = HardwareSummary("8xA100-80GB", 1, 8, 80.0, True, {2: 6.0, 3: 4.0})
+    run.hardware = HardwareSummary("8xA100-80GB", 1, 8, 80.0, True)
+    run.memory = MemorySummary({2: 6.0, 3: 4.0})
     return run
 
 
@@ -41,8 +42,34 @@ def test_small_states_need_no_stage_3(tmp_path: Path) -> None:
 @pytest.mark.parametrize("states", [{2: 41.0, 3: 10.0}, {}])
 def test_large_or_unknown_states_are_left_alone(tmp_path: Path, states: dict[int, float]) -> None:
     run = stage_3(tmp_path)
-    run.hardware = HardwareSummary("8xA100-80GB", 1, 8, 80.0, True, states)
+    run.memory = MemorySummary(states)
     assert codes(run) == []
+
+
+@pytest.mark.parametrize(("most", "told"), [(79.0, True), (81.0, False)])
+def test_stage_3_that_the_activations_need_is_left_alone(tmp_path: Path, most: float, told: bool) -> None:
+    run = stage_3(tmp_path)
+    run.memory = MemorySummary({2: 6.0, 3: 4.0}, stage_peaks_gib={2: (60.0, most)})
+    assert bool(codes(run)) is told
+
+
+@pytest.mark.parametrize(("block", "said"), [(7_000_000, True), (None, False)])
+def test_stage_3_that_saves_nothing(tmp_path: Path, block: int | None, said: bool) -> None:
+    """Without the sizes of the blocks, how much stage 3 gathers at a time is only bounded."""
+    run = stage_3(tmp_path)
+    run.model = ModelSummary("tiny", parameters=124_000_000, largest_block=block)
+    run.memory = MemorySummary({2: 2.0, 3: 2.1})
+    (message,) = codes(run)
+    assert ("at stage 3 2.1" in message) is said
+
+
+@pytest.mark.parametrize(("steps", "fewer"), [(1, "a third"), (8, "62%")])
+def test_accumulation_makes_stage_3_dearer(tmp_path: Path, steps: int, fewer: str) -> None:
+    """3 messages a micro batch against 1, and 1 a step: 24 against 9."""
+    run = stage_3(tmp_path)
+    run.effective.settings["gradient_accumulation_steps"] = Setting(steps, Origin("default"))
+    (finding,) = more_sharding_than_needed.check(run)
+    assert fewer in finding.help
 
 
 def test_offloaded_parameters_are_left_alone(tmp_path: Path) -> None:

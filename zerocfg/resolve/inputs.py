@@ -10,12 +10,15 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from zerocfg.memory.fit import GIB
-from zerocfg.memory.states import Options, model_states
+from zerocfg.memory.options import Options
+from zerocfg.memory.outside import GIB
+from zerocfg.memory.terms import TRAINING, Estimate, Place, Term
+from zerocfg.memory.zero import zero_terms
 from zerocfg.models.model_facts import ModelFacts, from_config
 from zerocfg.resolve.plan import Problem
+from zerocfg.resolve.setup import Setup, setup_of
 from zerocfg.run.arguments import arguments_of
-from zerocfg.run.model import UNKNOWN, HardwareSummary, Origin, Run, Setting, SourceFile
+from zerocfg.run.model import UNKNOWN, HardwareSummary, MemorySummary, Origin, Run, Setting, SourceFile
 from zerocfg.source.launch import LaunchLine
 from zerocfg.source.text import Span
 
@@ -168,6 +171,7 @@ def _take_hardware(found: Inputs) -> None:
         vendor=device.vendor if device else None,
         host_gib=profile.host.planning_gib if profile.host else None,
         memlock=profile.host.memlock if profile.host and isinstance(profile.host.memlock, int) else None,
+        nvme_free_gib={mount.path: mount.free_gib for mount in profile.host.nvme} if profile.host else {},
     )
     each = max(1, profile.accelerators_per_node)
     nodes = "1 node" if profile.nodes == 1 else f"{profile.nodes} nodes"
@@ -239,63 +243,74 @@ def _take_steps(found: Inputs) -> None:
 
 
 def take_memory(found: Inputs) -> None:
-    """What the memory rules need of a computed run: the model's parameters, and the states of each ZeRO stage."""
+    """What the memory rules need of a computed run: the model's sizes, and what is predicted of its memory."""
     run, facts, profile = found.run, found.facts, found.profile
-    if facts.parameters is None:
-        return
     if run.model is not None:
         run.model = replace(
             run.model,
+            vocab_size=facts.vocab_size,
             parameters=facts.parameters,
             largest_parameter=facts.largest_parameter,
+            largest_block=facts.largest_block,
             all_trained=facts.trainable == facts.parameters,
         )
-    if run.hardware is None or profile is None:
-        return
-    effective = run.effective
-    half = effective.value("bf16.enabled") is True or effective.value("fp16.enabled") is True
-    bucket = effective.value("zero_optimization.reduce_bucket_size")
-    states: dict[int, float] = {}
-    for stage in (0, 1, 2, 3):
-        options = Options(
-            stage,
-            profile.world_size,
-            precision="bf16" if half else "fp32",
-            reduce_bucket_size=bucket if isinstance(bucket, int) and 0 < bucket < 10**15 else 500_000_000,
-        )
-        states[stage] = model_states(facts, options).peak("device") / GIB
-    run.hardware = replace(run.hardware, states_gib=states)
-    options_here = _options(run, profile.world_size)
-    if options_here is not None:
-        own = model_states(facts, options_here)
-        run.hardware = replace(
-            run.hardware,
-            resting_gib=own.at("device", "always") / GIB,
-            host_states_gib=own.at("host", "always") * profile.accelerators_per_node / GIB,
-        )
+    setup = _setup(found, profile.world_size if profile else 1)
+    run.memory = _of_workload(found, setup)
+    if profile is not None and facts.parameters is not None:
+        run.memory = _of_states(found, profile, setup, run.memory)
 
 
-def _options(run: Run, world_size: int) -> Options | None:
+def _setup(found: Inputs, world_size: int) -> Setup | None:
     """What decides the memory of the run as it is configured; None where a part is not known or not possible."""
-    effective, prefix = run.effective, "zero_optimization."
-    half = effective.value("bf16.enabled") is True or effective.value("fp16.enabled") is True
-    given: dict[str, Any] = {
-        "offload_optimizer": effective.value(f"{prefix}offload_optimizer.device", "none"),
-        "offload_param": effective.value(f"{prefix}offload_param.device", "none"),
-        "gradient_accumulation_steps": effective.value("gradient_accumulation_steps", 1),
-    }
-    if UNKNOWN in given.values():
+    run, effective = found.run, found.run.effective
+    devices = [effective.value(f"zero_optimization.{part}.device") for part in ("offload_optimizer", "offload_param")]
+    halves = [effective.value(f"{name}.enabled") for name in ("bf16", "fp16")]
+    if any(device not in (None, "none", "cpu", "nvme") for device in devices) or UNKNOWN in halves:
         return None
-    for name in ("reduce_bucket_size", "sub_group_size"):
-        value = effective.value(prefix + name)
-        if isinstance(value, int) and 0 < value < 10**15:
-            given[name] = value
-    stage = effective.value(f"{prefix}stage")
-    if effective.value("engine") != "deepspeed" or not isinstance(stage, int):
+    if effective.value("engine") == "deepspeed" and not isinstance(effective.value("zero_optimization.stage"), int):
         return None
-    if not isinstance(given["gradient_accumulation_steps"], int):
-        given["gradient_accumulation_steps"] = 1
+    recipe = run.recipe.data() if run.recipe else None
+    written = {name: setting.value for name, setting in run.arguments.items()}
+    arguments = {**(recipe if isinstance(recipe, dict) else {}), **written}
     try:
-        return Options(stage, world_size, precision="bf16" if half else "fp32", **given)
+        return setup_of(effective.value, arguments, found.spec, world_size, run.model.dtype if run.model else None)
     except ValueError:
         return None
+
+
+def _of_workload(found: Inputs, setup: Setup | None) -> MemorySummary:
+    work, vocabulary = setup.workload if setup else None, found.facts.vocab_size
+    if work is None:
+        return MemorySummary()
+    logits = None
+    if vocabulary is not None:
+        # Logits in 16 bit, their fp32 copy, and log softmax in fp32 (transformers/loss/loss_utils.py).
+        whole = not (work.fused_loss or found.run.consumer == "trl")
+        logits = work.micro_batch * work.sequence_length * vocabulary * 10 * whole / GIB
+    return MemorySummary(logits_gib=logits, micro_batch=work.micro_batch, sequence_length=work.sequence_length)
+
+
+def _of_states(found: Inputs, profile: HardwareProfile, setup: Setup | None, memory: MemorySummary) -> MemorySummary:
+    facts, options = found.facts, setup.options if setup else None
+    own = options if isinstance(options, Options) else None
+    plain = replace(own or Options(0, profile.world_size), offload_optimizer="none", offload_param="none")
+    states = {
+        stage: Estimate(zero_terms(facts, replace(plain, stage=stage))).peak("device").size / GIB
+        for stage in (0, 1, 2, 3)
+    }
+    if own is None:
+        return replace(memory, states_gib=states)
+    terms, ranks = zero_terms(facts, own), profile.accelerators_per_node
+    return replace(
+        memory,
+        states_gib=states,
+        resting_gib=_resting(terms, "device"),
+        step_gib=Estimate(terms).held("device", "step").size / GIB,
+        host_states_gib=_resting(terms, "host") * ranks,
+        nvme_gib=_resting(terms, "nvme") * ranks,
+    )
+
+
+def _resting(terms: tuple[Term, ...], place: Place) -> float:
+    """GiB of one rank between two steps."""
+    return sum(term.size for term in terms if term.place == place and term.moments >= TRAINING) / GIB

@@ -170,6 +170,16 @@ def stage_of(run: Run) -> int | None:
     return int(value) if isinstance(value, (int, float)) and value in (0, 1, 2, 3) else None
 
 
+def fits_at(run: Run, stage: int) -> bool:
+    """Whether a stage with nothing offloaded leaves plenty of room: its states and buffers take less than half of an
+    accelerator, and where the activations of the run are known too, the most that is predicted is less than all."""
+    room, memory = run.hardware.memory_gib if run.hardware else None, run.memory
+    if room is None or memory is None or memory.states_gib.get(stage, room) > room / 2:
+        return False
+    peak = memory.stage_peaks_gib.get(stage)
+    return peak is None or peak[1] <= room
+
+
 def section(run: Run, *path: str) -> dict[str, Any]:
     """A mapping of the DeepSpeed config as written; empty when it is absent or no mapping."""
     value: Any = deepspeed_data(run)

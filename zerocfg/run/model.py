@@ -141,15 +141,16 @@ class ModelSummary:
     all_trained: bool = True
     layer_class: str | None = None
     foreign_classes: frozenset[str] = frozenset()
+    largest_block: int | None = None
+    vocab_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HardwareSummary:
-    """What rules need of the hardware. ``states_gib`` maps a ZeRO stage to the GiB of states per accelerator.
+    """What rules need of the hardware. ``memory_gib`` is that of one accelerator, ``host_gib`` that of one node.
 
-    ``resting_gib`` is what the states of the run, as it is configured, hold of each accelerator between two steps;
-    ``host_states_gib`` what they hold of the memory of a node (``host_gib``). ``memlock`` is how many bytes a process
-    may lock, None where it is not known or not limited.
+    ``memlock`` is how many bytes a process may lock, None where it is not known or not limited. ``nvme_free_gib`` tells
+    how much is free on the NVMe file systems of a node, by where they are mounted.
     """
 
     name: str
@@ -157,16 +158,52 @@ class HardwareSummary:
     accelerators_per_node: int
     memory_gib: float | None
     bf16: bool | None = None
-    states_gib: dict[int, float] = field(default_factory=dict)
-    resting_gib: float | None = None
-    host_states_gib: float | None = None
     host_gib: float | None = None
     memlock: int | None = None
     vendor: str | None = None
+    nvme_free_gib: dict[str, float] = field(default_factory=dict)
 
     @property
     def accelerators(self) -> int:
         return self.nodes * self.accelerators_per_node
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySummary:
+    """What is predicted of the memory of a run, in GiB. None, or a missing stage: not known.
+
+    Of one accelerator, model states and DeepSpeed's buffers only:
+    ``states_gib``         by ZeRO stage, the most with that stage and nothing offloaded
+    ``resting_gib``        as the run is configured, between two steps
+    ``step_gib``           the same during the optimizer step, with what it needs for a moment
+
+    Of one accelerator, as its driver will show it (activations, context, communication and the allocator's reserve
+    included), the least and the most:
+    ``peak_gib``           as the run is configured
+    ``stage_peaks_gib``    by ZeRO stage, with that stage and nothing offloaded
+    ``doubled_peak_gib``   with twice the micro batch
+
+    ``logits_gib`` is what logits and loss of a micro batch of ``micro_batch`` samples of ``sequence_length`` tokens
+    take at most at one time; 0 where the loss is computed without all logits.
+
+    Of one node, for all its ranks:
+    ``host_states_gib``    host memory for what is offloaded, as torch allocates it
+    ``pinned_rounding_gib``  what of it is lost because torch rounds pinned blocks up to powers of two
+    ``nvme_gib``           files on the drive
+    """
+
+    states_gib: dict[int, float] = field(default_factory=dict)
+    resting_gib: float | None = None
+    step_gib: float | None = None
+    peak_gib: tuple[float, float] | None = None
+    stage_peaks_gib: dict[int, tuple[float, float]] = field(default_factory=dict)
+    doubled_peak_gib: tuple[float, float] | None = None
+    logits_gib: float | None = None
+    micro_batch: int | None = None
+    sequence_length: int | None = None
+    host_states_gib: float | None = None
+    pinned_rounding_gib: float = 0.0
+    nvme_gib: float | None = None
 
 
 @dataclass(slots=True)
@@ -198,6 +235,7 @@ class Run:
     environment: dict[str, Setting] = field(default_factory=dict)
     model: ModelSummary | None = None
     hardware: HardwareSummary | None = None
+    memory: MemorySummary | None = None
     versions: dict[str, str] = field(default_factory=dict)
     version_places: dict[str, Origin] = field(default_factory=dict)
     missing: list[Origin] = field(default_factory=list)

@@ -14,6 +14,7 @@ from zerocfg.rules.effects import (
     edited,
     effective,
     present,
+    put,
     section,
     stage_of,
 )
@@ -104,7 +105,19 @@ def _keeps_whole_gradients(run: Run) -> bool:
     return stage_of(run) == 1 and effective(run, "bf16.enabled") is True and not on_host(run, "offload_optimizer")
 
 
+def without_buckets(run: Run) -> bool:
+    """Whether gradients are sent as they are, so that no bucket is allocated."""
+    off = section(run, "zero_optimization").get("contiguous_gradients") is False
+    return (off and (stage_of(run) == 3 or not on_host(run, "offload_optimizer"))) or _keeps_whole_gradients(run)
+
+
 _ROOM = 3 * 2**30
+_SPEC = (
+    "version: 1\nruns:\n  sft:\n    consumer: deepspeed\n    script: train.py\n    deepspeed: ds.json\n"
+    "    model: {parameters: 1300000000, hidden_size: 2048}\n    hardware: 8xRTX2080Ti\n"
+)
+_SCRIPT = "import deepspeed\n"
+_HALF = '"fp16": {"enabled": true}, '
 
 
 @rule(
@@ -121,48 +134,76 @@ _ROOM = 3 * 2**30
             consumer="deepspeed",
             proof=shows("init", {"memory.init": (at_least(4_000_000_000), at_most(1_000_000_000))}),
         ),
+        Example(
+            {
+                "zerocfg.yaml": _SPEC,
+                "train.py": _SCRIPT,
+                "ds.json": _DS % (_HALF, '2, "overlap_comm": true, "reduce_bucket_size": 500000000'),
+            },
+            proof=shows("step", {"memory.backward": (at_least(2_000_000_000), at_most(1_000_000_000))}),
+        ),
     ),
-    good=Example({"ds.json": _DS % (_BF16, '2, "overlap_comm": true, "reduce_bucket_size": 200000000')}),
+    good=(
+        Example({"ds.json": _DS % (_BF16, '2, "overlap_comm": true, "reduce_bucket_size": 200000000')}),
+        Example(
+            {
+                "zerocfg.yaml": _SPEC,
+                "train.py": _SCRIPT,
+                "ds.json": _DS % (_HALF, '2, "overlap_comm": true, "reduce_bucket_size": 200000000'),
+            },
+        ),
+    ),
     proof=shows("step", {"memory.backward": (at_least(4_000_000_000), at_most(1_000_000_000))}),
     fixable=True,
     references=("deepspeed/runtime/zero/stage_1_and_2.py@0.19.8", "deepspeed/runtime/zero/stage3.py@0.19.8"),
 )
 def reduce_buckets_of_many_gib(run: Run) -> Iterator[Finding]:
-    """The buffers that gradients are sent through take more than 3 GiB of each accelerator.
+    """The buffers that gradients are sent through take more than 3 GiB of each accelerator, or a tenth of a small one.
 
     That memory is missing for activations, and a bucket of 200 million elements keeps a network as busy as one of a
-    billion.
+    billion. Whoever switches `overlap_comm` on doubles it without having asked for memory.
 
     What happens: `reduce_bucket_size` counts elements. Stages 1 and 2 allocate it in full at each backward pass,
-    twice with `overlap_comm`; stage 3 once and for good. Nobody looks at the size of the model.
+    twice with `overlap_comm`; stage 3 once and for good. Nobody looks at the size of the model. On an accelerator whose
+    memory is known (a run of a spec), a tenth of it is told, also where the size is the default of 500 million.
 
-    Fix: 200 million elements.
+    Fix: 200 million elements, or half of what is written.
 
     When to ignore: there is memory to spare.
     """
     setting, stage = run.effective.get("zero_optimization.reduce_bucket_size"), stage_of(run)
     bucket = number_of(setting.value) if setting else None
-    if setting is None or setting.origin.kind != "file" or not bucket or stage not in (1, 2, 3):
+    room = run.hardware.memory_gib if run.hardware else None
+    if setting is None or not bucket or stage not in (1, 2, 3) or without_buckets(run):
         return
-    if section(run, "zero_optimization").get("contiguous_gradients") is False or _keeps_whole_gradients(run):
+    if setting.origin.kind != "file" and room is None:
         return
     parameters = run.model.parameters if run.model else None
     if parameters and bucket > parameters:
         return  # larger than the model: a rule of its own
-    twice = stage < 3 and effective(run, "zero_optimization.overlap_comm") is True
+    overlap = run.effective.get("zero_optimization.overlap_comm")
+    twice = stage < 3 and overlap is not None and overlap.value is True
     width = 4 if half(run) is False else 2
     size = bucket * width * (2 if twice else 1)
-    if size < _ROOM:
+    if size < min(_ROOM, (room or float("inf")) * 2**30 / 10):
         return
-    location, related = anchor(run, [setting.origin])
+    enough = str(min(200_000_000, int(bucket) // 2))
+    location, related = anchor(run, [setting.origin, *([overlap.origin] if twice and overlap else [])])
     yield Finding(
         location,
         f"`reduce_bucket_size` {show(setting.value)} elements of {width} bytes"
         + (", twice because of overlap_comm," if twice else "")
-        + f" take {size / 2**30:.1f} GiB of each accelerator",
-        "200000000 is plenty",
+        + f" take {size / 2**30:.1f}"
+        + (f" of the {room:.1f}" if room else "")
+        + " GiB of each accelerator",
+        f"{enough} is plenty",
         related,
-        fix=replaced(setting, "200000000", "a smaller bucket"),
+        fix=put(
+            setting.origin.file or run.deepspeed,
+            setting.origin.path if setting.origin.kind == "file" else ("zero_optimization", "reduce_bucket_size"),
+            enough,
+            why="a smaller bucket",
+        ),
     )
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import (
     accelerate_data,
     anchor,
     edited,
     effective,
+    fits_at,
     present,
     recipe_data,
     section,
@@ -182,31 +183,41 @@ def states_do_not_fit(run: Run) -> Iterator[Finding]:
 
     When to ignore: only some of the parameters are trained, and the spec does not say so (`trainable_parameters`).
     """
-    hardware, stage = run.hardware, stage_of(run)
-    if hardware is None or run.model is None or hardware.memory_gib is None or hardware.resting_gib is None:
+    hardware, memory, stage = run.hardware, run.memory, stage_of(run)
+    if hardware is None or run.model is None or hardware.memory_gib is None:
         return
-    if hardware.resting_gib <= hardware.memory_gib or not whole_model_trained(run) or stage is None:
+    if memory is None or memory.resting_gib is None:
         return
-    enough = [other for other in (1, 2, 3) if other > stage and _fits(run, other)]
+    if memory.resting_gib <= hardware.memory_gib or not whole_model_trained(run) or stage is None:
+        return
+    enough = _enough(run, stage)
     location, related = _stage_place(run)
-    setting = run.effective.get("zero_optimization.stage")
-    origin = setting.origin if setting else None
-    fix = None
-    if enough and origin is not None and origin.kind == "file":
-        fix = edited(replace_value, origin.file, origin.path, str(enough[0]), why=f"stage {enough[0]}", safe=False)
     yield Finding(
         location,
-        f"the states of {run.model.name} take {hardware.resting_gib:.1f} GiB of each accelerator at stage {stage}, "
+        f"the states of {run.model.name} take {memory.resting_gib:.1f} GiB of each accelerator at stage {stage}, "
         f"and {hardware.name} has {hardware.memory_gib:.1f} GiB",
-        f"stage {enough[0]} fits" if enough else "use more accelerators, or offload",
+        f"the states fit at stage {enough}" if enough else "use more accelerators, or offload",
         related,
-        fix=fix,
+        fix=_to_stage(run, enough),
     )
 
 
-def _fits(run: Run, stage: int) -> bool:
-    assert run.hardware is not None and run.hardware.memory_gib is not None
-    return run.hardware.states_gib.get(stage, float("inf")) < run.hardware.memory_gib
+def _enough(run: Run, stage: int) -> int | None:
+    """The first stage above this one that the run would fit at, as far as that is known."""
+    assert run.hardware is not None and run.hardware.memory_gib is not None and run.memory is not None
+    room, memory = run.hardware.memory_gib, run.memory
+    for other in range(stage + 1, 4):
+        if memory.states_gib.get(other, float("inf")) < room and memory.stage_peaks_gib.get(other, (0, 0))[0] < room:
+            return other
+    return None
+
+
+def _to_stage(run: Run, stage: int | None) -> Fix | None:
+    setting = run.effective.get("zero_optimization.stage")
+    if stage is None or setting is None or setting.origin.kind != "file":
+        return None
+    origin = setting.origin
+    return edited(replace_value, origin.file, origin.path, str(stage), why=f"stage {stage}", safe=False)
 
 
 @rule(
@@ -230,19 +241,27 @@ def host_memory_exceeded(run: Run) -> Iterator[Finding]:
 
     When to ignore: only some of the parameters are trained, and the spec does not say so (`trainable_parameters`).
     """
-    hardware = run.hardware
-    if hardware is None or run.model is None or hardware.host_gib is None or hardware.host_states_gib is None:
+    hardware, memory = run.hardware, run.memory
+    if hardware is None or run.model is None or hardware.host_gib is None:
         return
-    if hardware.host_states_gib <= hardware.host_gib or not whole_model_trained(run):
+    if memory is None or memory.host_states_gib is None:
         return
+    need, rounding = memory.host_states_gib, memory.pinned_rounding_gib
+    if need <= hardware.host_gib or not whole_model_trained(run):
+        return
+    only_rounding = need - rounding <= hardware.host_gib
     settings = [run.effective.get(f"zero_optimization.{part}.device") for part in PARTS]
     location, related = anchor(run, [one.origin for one in settings if one and one.value in ("cpu", "nvme")])
     yield Finding(
         location,
-        f"offloading {run.model.name} takes {hardware.host_states_gib:.0f} GiB of the host's memory, and a node of "
-        f"{hardware.name} has {hardware.host_gib:.0f} GiB",
-        "shard over more nodes, offload less, or use NVMe at stage 3",
+        f"offloading {run.model.name} takes {need:.0f} GiB of the host's memory"
+        + (f" ({rounding:.0f} of them because torch rounds pinned blocks up)" if rounding >= 1 else "")
+        + f", and a node of {hardware.name} has {hardware.host_gib:.0f} GiB",
+        "pin no memory, or let DeepSpeed pin it (`DS_PIN_MEMORY_BACKEND=native`), which does not round"
+        if only_rounding
+        else "shard over more nodes, offload less, or use NVMe at stage 3",
         related,
+        severity=Severity.WARNING if only_rounding else None,
     )
 
 
@@ -310,7 +329,7 @@ def locked_memory_exceeded(run: Run) -> Iterator[Finding]:
     references=("deepspeed/runtime/zero/stage_1_and_2.py@0.19.8", "deepspeed/runtime/zero/stage3.py@0.19.8"),
 )
 def offload_not_needed(run: Run) -> Iterator[Finding]:
-    """States are offloaded that would take less than half of the accelerator's memory.
+    """States are offloaded that would take less than half of the accelerator's memory, in a run that fits without it.
 
     Each step sends gradients to the host and parameters back, and waits for the processors to update them; with small
     batches a step can take twice as long.
@@ -320,15 +339,16 @@ def offload_not_needed(run: Run) -> Iterator[Finding]:
 
     Fix: offloads nothing.
 
-    When to ignore: long sequences or large batches need the memory for activations.
+    When to ignore: long sequences or large batches need the memory for activations, and the spec does not say how long
+    they are (`sequence_length`).
     """
     hardware, stage = run.hardware, stage_of(run)
     parts = [part for part in PARTS if on_host(run, part)]
     if hardware is None or run.model is None or not hardware.memory_gib or stage is None or not parts:
         return
-    states = hardware.states_gib.get(stage)
-    if stage == 0 or states is None or states > hardware.memory_gib / 2:
+    if stage == 0 or run.memory is None or not fits_at(run, stage):
         return
+    states = run.memory.states_gib[stage]
     if stage < 3 and "offload_optimizer" not in parts:
         return
     location, related = place(run, parts[0])

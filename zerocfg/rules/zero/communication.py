@@ -17,6 +17,7 @@ from zerocfg.rules.effects import (
     stage_of,
     told,
 )
+from zerocfg.rules.memory.buffers import half, without_buckets
 from zerocfg.rules.proof import at_least, at_most, crashes, shows
 from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
@@ -209,17 +210,18 @@ def bucket_larger_than_model(run: Run) -> Iterator[Finding]:
     stage = stage_of(run)
     if bucket is None or not isinstance(bucket.value, int) or not parameters or stage not in (1, 2, 3):
         return
-    if bucket.value <= parameters:
+    if bucket.value <= parameters or without_buckets(run):
         return
     copies = 2 if stage < 3 and effective(run, "zero_optimization.overlap_comm") is True else 1
-    gib = bucket.value * 2 * copies / 2**30
+    width = 4 if half(run) is False else 2
+    gib = bucket.value * width * copies / 2**30
     location, related = anchor(run, [bucket.origin])
     default = " (the default)" if bucket.origin.kind == "default" else ""
     yield Finding(
         location,
         f"reduce_bucket_size is {bucket.value:,} elements{default}, more than the {parameters:,} parameters of "
-        "the model; "
-        f"the {gib:.2f} GiB (at 16 bit) are allocated all the same",
+        f"the model; the {gib:.2f} GiB (at {8 * width} bit{', twice for overlap_comm' if copies == 2 else ''}) are "
+        "allocated all the same",
         "a tenth of the model's parameters is plenty",
         related,
         put(run.deepspeed, ("zero_optimization", "reduce_bucket_size"), str(parameters), why=f"write {parameters}"),

@@ -11,6 +11,7 @@ from zerocfg.rules.effects import (
     edited,
     effective,
     failures,
+    fits_at,
     replace_at,
     section,
     stage_of,
@@ -147,32 +148,46 @@ def init_flag_without_stage_3(run: Run) -> Iterator[Finding]:
 def more_sharding_than_needed(run: Run) -> Iterator[Finding]:
     """ZeRO stage 3 where the states fit at stage 2.
 
-    Stage 3 gathers every parameter before each use, forward and backward: about half as many bytes again on the
-    wire as stage 2. When the states of stage 2 take less than half of the accelerator's memory, that buys nothing
-    but memory that is free.
+    Stage 3 gathers every parameter before each use, forward and backward: half as many bytes again on the wire as
+    stage 2, and with many accumulation steps three times as many. When the states of stage 2 take less than half of
+    the accelerator's memory, and the whole run fits there as far as it can be predicted, that buys nothing but memory
+    that is free. Of a very small model stage 3 even holds more: its bucket stays allocated, and nearly all parameters
+    are gathered at a time.
 
     What happens: in two steps of a small model stage 2 gathers twice, once after each step, and stage 3 ninety times.
 
     Fix: stage 2.
 
-    When to ignore: long sequences or large batches need the memory for activations.
+    When to ignore: long sequences or large batches need the memory for activations, and the spec does not say how long
+    they are (`sequence_length`).
     """
-    if run.hardware is None or run.model is None or run.hardware.memory_gib is None or stage_of(run) != 3:
+    hardware, memory = run.hardware, run.memory
+    if hardware is None or memory is None or run.model is None or stage_of(run) != 3 or not fits_at(run, 2):
         return
-    states = run.hardware.states_gib.get(2)
-    offload = effective(run, "zero_optimization.offload_param.device")
-    if states is None or states > run.hardware.memory_gib / 2 or offload in ("cpu", "nvme"):
+    if effective(run, "zero_optimization.offload_param.device") in ("cpu", "nvme"):
         return
     place = run.effective.get("zero_optimization.stage")
     location, related = anchor(run, [place.origin] if place else [])
+    states, more = memory.states_gib[2], memory.states_gib.get(3, 0.0)
+    no_less = run.model.largest_block is not None and more >= states
     yield Finding(
         location,
         f"ZeRO stage 3, but at stage 2 the states of {run.model.name} take {states:.1f} of "
-        f"{run.hardware.memory_gib:.0f} GiB an accelerator on {run.hardware.name}",
-        "stage 2 moves a third fewer bytes",
+        f"{hardware.memory_gib:.0f} GiB an accelerator on {hardware.name}"
+        + (f", and at stage 3 {more:.1f}" if no_less else ""),
+        f"stage 2 moves {_fewer(run)} fewer bytes",
         related,
         replace_at(place.origin, "2", "use stage 2", safe=False) if place else None,
     )
+
+
+def _fewer(run: Run) -> str:
+    """How much less stage 2 sends in a step: parameters once after it and gradients in every micro batch, where stage 3
+    sends parameters twice and gradients once in every micro batch."""
+    steps = effective(run, "gradient_accumulation_steps")
+    if not isinstance(steps, int) or steps < 2:
+        return "a third"
+    return f"{1 - (steps + 1) / (3 * steps):.0%} (with {steps} accumulation steps)"
 
 
 @rule(
