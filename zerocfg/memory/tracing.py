@@ -1,0 +1,371 @@
+"""Activations of a micro batch, from a run of the real model class on tensors without content.
+
+``python -m zerocfg.tracer`` does the run in a process of its own: no GPU, no weights, no data. A model of equal layers
+is run at two small depths and continued to its own depth; every step of that is checked, and where a check fails all
+layers are run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, cast
+
+from zerocfg.memory.options import Precision, Workload
+from zerocfg.memory.terms import Moment, Segment, Timeline
+
+ERROR = 0.03
+"""Against ``torch.cuda.max_memory_allocated``; what a trace on CPU tensors does not see: workspaces inside kernels
+other than flash attention's, and blocks of the allocator that are up to 1 MiB larger than asked for. Bytes of the
+tensors themselves are exact."""
+ERROR_ROUTED = 0.1
+"""With experts: the trace routes tokens evenly, real routers do not."""
+FORMAT = 1
+_TRACER = Path(__file__).parents[1] / "tracer"
+# Loads the package from its folder: the Python that has torch may be one without zerocfg.
+_START = (
+    "import importlib.util as u, runpy, sys\n"
+    "sys.path[:] = [p for p in sys.path if p]\n"
+    "s = u.spec_from_file_location('zerocfg_tracer', sys.argv[1] + '/__init__.py', "
+    "submodule_search_locations=[sys.argv[1]])\n"
+    "m = sys.modules['zerocfg_tracer'] = u.module_from_spec(s)\n"
+    "s.loader.exec_module(m)\n"
+    "runpy.run_module('zerocfg_tracer.__main__', run_name='__main__')\n"
+)
+
+Stretch = Sequence[Any]
+"""(moment, block or -1, bytes, trainable elements whose gradients end it), as ``zerocfg.tracer.record`` writes it."""
+
+
+class TraceError(Exception):
+    """Why there is no trace, in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adapters:
+    """Low-rank adapters on a frozen model, as PEFT puts them on the linear layers whose last name is in ``targets``.
+
+    ``all-linear`` among them stands for every linear layer but the output head. ``precision`` is that of their weights:
+    PEFT makes them fp32 (``autocast_adapter_dtype``); DeepSpeed casts them to the dtype of the computation.
+    """
+
+    rank: int
+    targets: tuple[str, ...] = ("all-linear",)
+    dropout: float = 0.0
+    precision: Precision = "bf16"
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A timeline, and what the model turned out to be. Counts are elements; ``buffers`` is bytes."""
+
+    timeline: Timeline
+    parameters: int
+    trainable: int
+    tensors: tuple[tuple[int, int], ...]
+    """(elements, how many in a row), in the order of ``model.parameters()``."""
+    largest_module: int
+    largest_block: int
+    tied: bool
+    buffers: int
+    hidden: int | None
+    layers: int | None
+    vocabulary: int | None
+    model_class: str
+    versions: Mapping[str, str]
+
+
+def trace(
+    config: Mapping[str, Any],
+    workload: Workload,
+    precision: Precision,
+    *,
+    lora: Adapters | None = None,
+    python: str = sys.executable,
+    use_reentrant: bool = False,
+    keeps_outputs: bool = False,
+    full: bool = False,
+    cache: bool = True,
+    timeout: float = 300.0,
+) -> Traced:
+    """Runs ``config`` (the content of a config.json) with ``workload`` in ``python``, an interpreter with torch.
+
+    ``use_reentrant`` is that of ``gradient_checkpointing_kwargs``; ``keeps_outputs`` a loop of one's own that keeps the
+    model's outputs, and so the logits, until after backward (the Trainer does not). ``full`` runs all layers in any case;
+    ``timeout`` is in seconds. Raises TraceError.
+    """
+    batch = {
+        "micro_batch": workload.micro_batch,
+        "sequence_length": workload.sequence_length,
+        "gradient_checkpointing": workload.gradient_checkpointing,
+        "use_reentrant": use_reentrant,
+        "keeps_outputs": keeps_outputs,
+        "fused_loss": workload.fused_loss,
+        "autocast": precision if workload.autocast and precision != "fp32" else None,
+    }
+    request: dict[str, Any] = {
+        "config": dict(config),
+        "dtype": "fp32" if workload.autocast else precision,
+        "attention": workload.attention,
+        "batch": batch,
+        "adapters": lora
+        and {"targets": lora.targets, "rank": lora.rank, "dropout": lora.dropout, "dtype": lora.precision},
+        "full": full,
+    }
+    found = _ask(request, python, timeout, cache)
+    try:
+        run = continued(found)
+    except NotUniformError:
+        found = _ask({**request, "full": True}, python, timeout, cache)
+        run = continued(found)
+    segments = _segments(run)
+    facts = found["facts"]
+    experts = any("expert" in key for key in _keys(config))
+    return Traced(
+        timeline=Timeline(
+            segments=segments,
+            elements=facts["trainable"],
+            origin=_origin(found, workload),
+            error=ERROR_ROUTED if experts else ERROR,
+            logits=_logits(segments, found["logits"]),
+        ),
+        parameters=facts["parameters"],
+        trainable=facts["trainable"],
+        tensors=tuple((size, count) for size, count in facts["tensors"]),
+        largest_module=facts["largest_module"],
+        largest_block=facts["largest_block"],
+        tied=facts["tied"],
+        buffers=facts["buffers"],
+        hidden=facts["hidden"],
+        layers=facts["layers"],
+        vocabulary=facts["vocabulary"],
+        model_class=facts["class"],
+        versions=found["versions"],
+    )
+
+
+def _origin(found: Mapping[str, Any], workload: Workload) -> str:
+    versions, depths = found["versions"], found["depths"]
+    how = f"traced at {depths[0]} and {depths[1]} of {found['layers']} layers" if len(depths) > 1 else "traced"
+    name = workload.attention
+    attention = "flash_attention_2 as sdpa, which saves the same tensors" if name == "flash_attention_2" else name
+    return (
+        f"{how}: {found['facts']['class']} of transformers {versions['transformers']}, torch {versions['torch']}, "
+        f"attention {attention}"
+    )
+
+
+def _logits(segments: tuple[Segment, ...], size: int) -> int | None:
+    worst = max(segments, key=lambda one: one.size, default=None)
+    return size if worst and worst.moment in ("loss", "head backward") else 0
+
+
+def _segments(run: Iterable[Stretch]) -> tuple[Segment, ...]:
+    produced, segments = 0, []
+    for moment, _, size, elements in run:
+        segments.append(Segment(cast(Moment, moment), size, produced))
+        produced += elements
+    return tuple(segments)
+
+
+# -- from two depths to the real one ----------------------------------------------------------------------------------
+
+
+class NotUniformError(Exception):
+    """The two runs do not follow from one another."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Neighbouring stretches of one block (-1: of none)."""
+
+    moment: str
+    block: int
+    stretches: list[Stretch]
+
+
+def continued(found: Mapping[str, Any]) -> list[Stretch]:
+    """All stretches of the model at its real depth, from an answer of the tracer.
+
+    An answer with two runs is continued. Its blocks, from the bottom: those of the lower run but its topmost period and
+    what is no full period, which must be the same in both; one period that is repeated; and the topmost ones. From one
+    depth to the next every stretch of a moment must grow by the same number of bytes. Raises NotUniformError.
+    """
+    runs = found["runs"]
+    if len(runs) == 1:
+        return list(runs[0])
+    prefix, period = found["prefix"], found["period"]
+    steps = (found["layers"] - found["depths"][1]) // period
+    small, large = _pieces(runs[0]), _pieces(runs[1])
+    in_small = {(piece.moment, piece.block): piece for piece in small if piece.block >= 0}
+    loose = [piece for piece in small if piece.block < 0]
+    growth: dict[str, int] = {}
+    middle: dict[str, list[_Piece]] = {}
+    result: list[_Piece | str] = []  # a moment stands for the blocks that are repeated in it
+    for piece in large:
+        if piece.block < 0:
+            result.append(_grown(piece, loose.pop(0) if loose else None, steps, -1, {}))
+        elif piece.block < prefix + period:
+            if in_small.pop((piece.moment, piece.block), None) != piece:
+                raise NotUniformError
+            result.append(piece)
+        elif piece.block < prefix + 2 * period:
+            if piece.moment not in middle:
+                result.append(piece.moment)
+            middle.setdefault(piece.moment, []).append(piece)
+        else:
+            before = in_small.pop((piece.moment, piece.block - period), None)
+            result.append(_grown(piece, before, steps, piece.block + steps * period, growth))
+    if in_small or loose:
+        raise NotUniformError
+    whole: list[Stretch] = []
+    for entry in result:
+        if isinstance(entry, _Piece):
+            whole += entry.stretches
+            continue
+        ascending = entry == "forward"
+        for step in range(steps + 1) if ascending else range(steps, -1, -1):
+            for piece in middle[entry]:
+                more, block = step * growth.get(entry, 0), piece.block + step * period
+                whole += [(entry, block, size + more, elements) for _, _, size, elements in piece.stretches]
+    return whole
+
+
+def _pieces(run: Iterable[Stretch]) -> list[_Piece]:
+    pieces: list[_Piece] = []
+    seen = set()
+    for stretch in run:
+        moment, block = stretch[0], stretch[1]
+        if not pieces or (pieces[-1].moment, pieces[-1].block) != (moment, block):
+            if block >= 0 and (moment, block) in seen:
+                raise NotUniformError
+            seen.add((moment, block))
+            pieces.append(_Piece(moment, block, []))
+        pieces[-1].stretches.append(stretch)
+    return pieces
+
+
+def _grown(piece: _Piece, before: _Piece | None, steps: int, block: int, growth: dict[str, int]) -> _Piece:
+    """``piece`` after ``steps`` more periods; ``growth`` keeps what all blocks of a moment have to grow by."""
+    if before is None or before.moment != piece.moment or len(before.stretches) != len(piece.stretches):
+        raise NotUniformError
+    grown: list[Stretch] = []
+    for (moment, _, size, elements), (_, _, earlier, same) in zip(piece.stretches, before.stretches, strict=True):
+        more = size - earlier
+        if elements != same or (block >= 0 and growth.setdefault(moment, more) != more):
+            raise NotUniformError
+        grown.append((moment, block, size + steps * more, elements))
+    return _Piece(piece.moment, block, grown)
+
+
+# -- the process and its cache ----------------------------------------------------------------------------------------
+
+
+def _ask(request: Mapping[str, Any], python: str, timeout: float, cache: bool) -> dict[str, Any]:
+    try:
+        text = json.dumps(request, sort_keys=True)
+    except (TypeError, ValueError) as error:
+        raise TraceError(f"the model's config is no JSON: {error}") from None
+    place = _place(text, python) if cache else None
+    if place is not None and (kept := _kept(place)) is not None:
+        return kept
+    answer = _run(text, python, timeout)
+    if place is not None:
+        _keep(place, answer)
+    return answer
+
+
+def _run(text: str, python: str, timeout: float) -> dict[str, Any]:
+    command = [python, "-c", _START, str(_TRACER)]
+    try:
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        raise TraceError(f"the trace took longer than {timeout:g} seconds") from None
+    except OSError as error:
+        raise TraceError(f"{python} cannot be started: {error.strerror or error}") from None
+    try:
+        answer = json.loads(done.stdout)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        killed = " (killed: out of memory?)" if done.returncode in (-9, 137) else ""
+        raise TraceError(f"the tracer ended with exit code {done.returncode}{killed} and no answer")
+    if "error" in answer:
+        raise TraceError(str(answer["error"]))
+    if not _is_answer(answer):
+        raise TraceError("the tracer's answer is not one that this zerocfg understands")
+    return answer
+
+
+def _is_answer(answer: object) -> bool:
+    wanted = {"facts", "layers", "prefix", "period", "depths", "runs", "logits", "versions", "format"}
+    return isinstance(answer, dict) and wanted <= answer.keys() and answer["format"] == FORMAT
+
+
+def _place(text: str, python: str) -> Path | None:
+    """Where the answer to ``text`` is kept: under the hash of all that decides it."""
+    digest = hashlib.sha256(text.encode())
+    for module in sorted(_TRACER.glob("*.py")):
+        digest.update(module.read_bytes())
+    for part in _libraries(python):
+        digest.update(part.encode())
+    home = os.environ.get("XDG_CACHE_HOME")
+    try:
+        root = Path(home) if home else Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    return root / "zerocfg" / "traces" / f"{digest.hexdigest()}.json"
+
+
+def _libraries(python: str) -> Iterator[str]:
+    """The interpreter, and the installed torch and transformers, without starting it."""
+    yield f"{FORMAT} {python}"
+    if python == sys.executable:
+        for name in ("torch", "transformers"):
+            with contextlib.suppress(PackageNotFoundError):
+                yield f"{name} {version(name)}"
+        return
+    try:
+        lib = Path(python).parent.parent / "lib"
+        yield from sorted(
+            path.name for name in ("torch", "transformers") for path in lib.glob(f"*/site-packages/{name}-*.dist-info")
+        )
+    except OSError:
+        return
+
+
+def _kept(place: Path) -> dict[str, Any] | None:
+    try:
+        answer = json.loads(place.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return answer if _is_answer(answer) else None
+
+
+def _keep(place: Path, answer: Mapping[str, Any]) -> None:
+    """Writes atomically; a cache that cannot be written is done without."""
+    with contextlib.suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=place.parent, suffix=".tmp")
+        try:
+            with os.fdopen(handle, "w") as file:
+                json.dump(answer, file)
+            Path(name).replace(place)
+        except OSError:
+            Path(name).unlink(missing_ok=True)
+
+
+def _keys(config: Any) -> Iterator[str]:
+    if isinstance(config, Mapping):
+        for key, value in config.items():
+            yield str(key)
+            yield from _keys(value)

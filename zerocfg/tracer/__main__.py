@@ -1,0 +1,93 @@
+"""``python -m zerocfg.tracer``: reads one JSON request, writes one JSON answer.
+
+Request: ``config`` (the content of a config.json), ``dtype`` of the parameters, ``attention``, ``batch`` (the fields
+of ``record.Batch``), ``adapters`` (null, or ``targets``, ``rank``, ``dropout``, ``dtype``) and ``full`` (every layer,
+though fewer would do). Answer: ``facts``, ``depths`` with one run of stretches each, ``prefix`` and ``period`` of the
+layer pattern, ``logits`` (bytes), ``versions``; or ``error``, one line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+FORMAT = 1
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """What the request asks for; raises what torch and transformers raise."""
+    import torch
+    import transformers
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from .adapters import adapt
+    from .model import DTYPES, build, depth_of, facts_of, kinds_of, period_of, read_config, with_depth
+    from .record import Batch, record
+
+    config = read_config(request["config"])
+    batch = Batch(**request["batch"])
+    adapters = request.get("adapters")
+    # Its package works on CUDA only; SDPA's flash kernel saves the same tensors.
+    attention = "sdpa" if request["attention"] == "flash_attention_2" else request["attention"]
+    architectures = request["config"].get("architectures") or ()
+
+    def model_of(config: Any) -> Any:
+        model = build(config, architectures, attention, DTYPES[request["dtype"]])
+        if adapters:
+            dtype = DTYPES[adapters["dtype"]]
+            adapt(model, adapters["targets"], adapters["rank"], adapters["dropout"], dtype)
+        return model
+
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        model = model_of(config)
+        facts = facts_of(model)
+        kinds = kinds_of(model)
+        prefix, period = period_of(kinds)
+        layers = depth_of(config) or 0
+        depths = [layers]
+        if kinds and not request.get("full"):
+            small = prefix + (layers - prefix) % period + 2 * period
+            if 2 * small + period < layers:
+                depths = [small, small + period]
+        runs, logits = [], 0
+        for depth in depths:
+            if depth != layers or len(depths) > 1:
+                model = model_of(with_depth(config, depth))
+                if kinds_of(model) != kinds[:depth]:
+                    # Layers depend on how many there are.
+                    return answer({**request, "full": True})
+            recorder = record(model, batch)
+            runs.append(recorder.stretches)
+            logits = recorder.logits
+    return {
+        "format": FORMAT,
+        "facts": facts,
+        "layers": layers,
+        "prefix": prefix,
+        "period": period,
+        "depths": depths,
+        "runs": runs,
+        "logits": logits,
+        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
+    }
+
+
+def main() -> None:
+    """Everything that libraries print goes to standard error."""
+    out, sys.stdout = sys.stdout, sys.stderr
+    os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false"}
+    try:
+        result = answer(json.load(sys.stdin))
+    except ImportError as error:
+        result = {"error": f"{error.name or error} cannot be imported"}
+    except Exception as error:
+        lines = str(error).strip().splitlines()
+        result = {"error": f"{type(error).__name__}: {lines[0] if lines else ''}"[:500]}
+    json.dump(result, out)
+    out.flush()
+
+
+if __name__ == "__main__":
+    main()

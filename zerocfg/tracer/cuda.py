@@ -1,0 +1,83 @@
+"""Makes a trace on CPU tensors do what CUDA would do, where the two differ in what they keep in memory.
+
+Read in PyTorch 2.13: ``sdp_utils.cpp`` (which attention kernel), ``flash_api.cpp`` (``mha_bwd``, its workspace),
+``Dropout.cpp`` (``native_dropout`` is used on accelerators only).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from .storages import rounded
+
+_FLASH_BACKWARD = "aten::_scaled_dot_product_flash_attention_for_cpu_backward"
+_LARGEST_FLASH_HEAD = 256
+
+
+def workspace(operator: Any, arguments: tuple[Any, ...], result: Any) -> int:
+    """Bytes that CUDA's flash attention takes inside its backward, beyond its results.
+
+    ``mha_bwd``: fp32 ``softmax_d`` [b, heads, S to 128] and ``dq_accum`` [b, S to 128, heads, d to 32 or 64], and, when
+    keys have fewer heads than queries, ``dk`` and ``dv`` of every query head before they are summed. Its
+    memory-efficient cousin (fp32, or with a mask) has other workspaces, which are not counted.
+    """
+    if operator.name() != _FLASH_BACKWARD:
+        return 0
+    query, key = arguments[1], arguments[2]
+    masked = len(arguments) > 8 and arguments[8] is not None
+    if masked or query.dtype == torch.float32:
+        return 0
+    batch, heads, length, width = query.shape
+    rows = _up(length, 128)
+    size = rounded(batch * heads * rows * 4)
+    size += rounded(batch * rows * heads * _up(width, 32 if width <= 128 else 64) * 4)
+    if key.shape[1] != heads:
+        size += 2 * rounded(batch * key.shape[2] * heads * width * query.element_size())
+    return size
+
+
+@contextmanager
+def behaviour() -> Iterator[None]:
+    """While it lasts, attention and dropout keep in memory what they keep on CUDA."""
+    attention: Any = functional.scaled_dot_product_attention
+    dropout: Any = functional.dropout
+
+    def attend(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, **rest: Any) -> Any:
+        if _is_math(query, key, value, attn_mask, rest.get("enable_gqa", False)):
+            with sdpa_kernel(SDPBackend.MATH):
+                return attention(query, key, value, attn_mask, dropout_p, **rest)
+        # A fused kernel keeps the state of its random numbers, not a mask; the one for CPU refuses dropout.
+        return attention(query, key, value, attn_mask, 0.0, **rest)
+
+    def drop(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+        if not training or not 0 < p < 1 or inplace:
+            return dropout(input, p, training, inplace)
+        return torch.native_dropout(input, p, True)[0]
+
+    patched: Any = functional
+    patched.scaled_dot_product_attention, patched.dropout = attend, drop
+    try:
+        yield
+    finally:
+        patched.scaled_dot_product_attention, patched.dropout = attention, dropout
+
+
+def _is_math(query: Any, key: Any, value: Any, mask: Any, grouped: bool) -> bool:
+    """Whether CUDA has no fused kernel for it and keeps the whole [S, S] matrix.
+
+    Flash takes 16 bit, no mask and one head width of at most 256. The memory-efficient one takes the rest, but no
+    grouped heads.
+    """
+    grouped = grouped and key.shape[-3] != query.shape[-3]
+    flash = mask is None and query.dtype != torch.float32 and query.shape[-1] == value.shape[-1] <= _LARGEST_FLASH_HEAD
+    return grouped and not flash
+
+
+def _up(value: int, multiple: int) -> int:
+    return int(-(-value // multiple) * multiple)
