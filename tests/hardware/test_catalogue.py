@@ -9,6 +9,7 @@ import pytest
 
 from zerocfg.hardware.catalogue import _ALIASES, CATALOGUE, find_accelerator, parse_hardware
 from zerocfg.hardware.profile import load_hardware, write_text
+from zerocfg.models.hardware import Host, Link, Mount
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,6 +67,8 @@ def test_the_catalogue_is_complete_and_plausible() -> None:
     for device in devices:
         assert find_accelerator(device.name.upper()) == CATALOGUE[device.name]
         assert device.memory_gib and device.memory_gb_s and device.architecture and device.origin
+        assert device.host_gb_s in (32, 64, 128, 450, 900), "PCIe 3 to 5, or C2C"
+        assert not device.measured_tflops and device.measured_memory_gb_s is None, "a catalogue measures nothing"
         assert device.planning_gib and 0.9 * device.memory_gib < device.planning_gib <= device.memory_gib
         assert (device.bf16_tflops is not None) == device.bf16
         if device.vendor == "nvidia":
@@ -82,6 +85,28 @@ def test_a_profile_survives_the_disk(tmp_path: Path) -> None:
     path = tmp_path / "hw.json"
     path.write_text(write_text(profile))
     assert load_hardware(str(path)) == profile
+
+
+def test_measured_rates_survive_the_disk(tmp_path: Path) -> None:
+    profile = parse_hardware("2x8xH100")
+    measured = profile.model_copy(
+        update={
+            "accelerator": profile.accelerator.model_copy(
+                update={"measured_tflops": {"bf16": 700.0}, "measured_memory_gb_s": 3000.0}
+            ),
+            "link_within_node": Link(kind="nvlink", gb_s=900, busbw_gb_s=360, latency_us=20),
+            "link_between_nodes": Link(kind="infiniband", busbw_gb_s=45),
+            "host": Host(
+                memory_gb_s=300, pinned_gb_s=50, nvme=[Mount(path="/x", free_gib=1, read_gb_s=6, write_gb_s=3)]
+            ),
+        }
+    )
+    path = tmp_path / "hw.json"
+    path.write_text(write_text(measured))
+    assert load_hardware(str(path)) == measured
+    with pytest.raises(ValueError, match="measured_tflops"):
+        path.write_text(path.read_text().replace('"bf16": 700.0', '"int4": 700.0'))
+        load_hardware(str(path))
 
 
 BAD_PROFILES = ["", "{", "[]", '{"version": 2}', '{"name": "x", "nodes": "many"}', "\x00"]

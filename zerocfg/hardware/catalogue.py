@@ -67,6 +67,15 @@ Gaudi3                | 128 | -     | gaudi3 | 1835 |     - |     - | 1835 | 370
 Max1550               | 128 | -     | xe-hpc |  839 |   839 |    52 |    - | 3277 | -
 """
 
+# Links to the host by architecture, GB/s of both directions: 16 lanes of PCIe 3, 4 or 5.
+_HOST_LINKS = {
+    **dict.fromkeys(("6.0", "7.0", "7.5"), 32.0),
+    **dict.fromkeys(("8.0", "8.6", "8.9", "gfx90a", "gaudi2"), 64.0),
+    **dict.fromkeys(("9.0", "10.0", "10.3", "12.0", "gfx942", "gfx950", "gaudi3", "xe-hpc"), 128.0),
+}
+# Joined to a CPU by NVLink-C2C (data sheets of Grace Hopper and Grace Blackwell; a GB200 holds two devices).
+_C2C = {"GH200-96GB": 900.0, "GH200-144GB": 900.0, "GB200": 450.0}
+
 # Short names that people write, and the variant that they most often mean.
 _ALIASES = {
     "P100": "P100-SXM2-16GB",
@@ -138,6 +147,7 @@ def _read(table: str, vendor: str) -> dict[str, tuple[Accelerator, Link | None]]
                 "fp32_tflops": number(fp32),
                 "fp8_tflops": number(fp8),
                 "memory_gb_s": number(bandwidth),
+                "host_gb_s": _C2C.get(name, _HOST_LINKS.get(architecture)),
                 "origin": f"{vendor} {name} data sheet",
             }
         )

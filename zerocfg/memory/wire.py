@@ -179,7 +179,7 @@ def _zero_0_to_2(facts: ModelFacts, options: Options, per_node: int, wire: WireO
 
 
 def _padded(facts: ModelFacts, ranks: int, threshold: int, cap: int | None) -> tuple[int, int]:
-    """Elements of all tensors above ``threshold`` and of the others (``cap`` at most), padded to a multiple of the ranks.
+    """Elements of the tensors above ``threshold`` and of the others (``cap`` at most), padded to a multiple of ranks.
 
     Tensors up to the threshold persist: every rank keeps them (parameter_offload.py: mark_persistent_parameters).
     """

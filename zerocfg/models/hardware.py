@@ -1,7 +1,8 @@
 """A hardware profile: what a job runs on. Written by ``zerocfg probe``, or made from the built-in catalogue.
 
 Units are in every name: ``_gib`` is 2^30 bytes, ``_gb_s`` is 1e9 bytes per second, ``_tflops`` is 1e12
-operations per second without sparsity. None means "not known"; a count of zero is written as 0.
+operations per second without sparsity. None means "not known"; a count of zero is written as 0. What vendors print and
+what was measured on a machine stand in different fields; predictions of time take the measured one where there is one.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from zerocfg.models.base import Section, key
 
 # Boards with error correction report as little as 0.919 of the printed size (A10G and L4: 22.06 of 24).
 SMALLEST_USABLE_SHARE = 0.91
+Precision = Literal["bf16", "fp16", "fp32", "fp8"]
 
 
 class Accelerator(Section):
@@ -31,6 +33,15 @@ class Accelerator(Section):
     fp32_tflops: float | None = key(None, "Peak fp32 rate without TF32.", unit="TFLOP/s", gt=0)
     fp8_tflops: float | None = key(None, "Peak dense 8-bit rate.", unit="TFLOP/s", gt=0)
     memory_gb_s: float | None = key(None, "Memory bandwidth.", unit="GB/s", gt=0)
+    host_gb_s: float | None = key(
+        None, "Link to the host's memory (PCIe, C2C), both directions together.", unit="GB/s", gt=0
+    )
+    measured_tflops: dict[Precision, float] = key(
+        {}, "Rates of large matrix products, measured on this device.", unit="TFLOP/s"
+    )
+    measured_memory_gb_s: float | None = key(
+        None, "Memory bandwidth, measured: bytes read and written by a large copy.", unit="GB/s", gt=0
+    )
     origin: str = key("", "Where the figures come from.")
 
     @property
@@ -42,10 +53,15 @@ class Accelerator(Section):
 
 
 class Link(Section):
-    """A connection between devices. ``gb_s`` sums both directions of one device, as vendors print it."""
+    """A connection between devices. ``gb_s`` sums both directions of one device, as vendors print it; ``busbw_gb_s`` is
+    one direction, as nccl-tests prints it."""
 
     kind: str = key(..., "nvlink, pcie, infinity-fabric, ethernet, infiniband, ...")
     gb_s: float | None = key(None, "Bandwidth of one device, both directions together.", unit="GB/s", gt=0)
+    busbw_gb_s: float | None = key(
+        None, "Bus bandwidth of a large all-reduce, measured (nccl-tests: busbw).", unit="GB/s", gt=0
+    )
+    latency_us: float | None = key(None, "Time of the smallest collective, measured.", unit="microseconds", ge=0)
 
 
 class Mount(Section):
@@ -53,6 +69,8 @@ class Mount(Section):
 
     path: str = key(..., "Where it is mounted.")
     free_gib: float = key(..., "Free for this user.", unit="GiB", ge=0)
+    read_gb_s: float | None = key(None, "Reading large blocks, measured.", unit="GB/s", gt=0)
+    write_gb_s: float | None = key(None, "Writing large blocks, measured.", unit="GB/s", gt=0)
 
 
 class Host(Section):
@@ -64,6 +82,10 @@ class Host(Section):
     ram_limit_gib: float | None = key(None, "Limit of the control group; null: none.", unit="GiB", ge=0)
     memlock: int | Literal["unlimited"] | None = key(
         None, "Most memory that a process may lock (soft RLIMIT_MEMLOCK).", unit="bytes"
+    )
+    memory_gb_s: float | None = key(None, "Memory bandwidth of the node: bytes read and written.", unit="GB/s", gt=0)
+    pinned_gb_s: float | None = key(
+        None, "Copies between page-locked memory and one device, one direction, measured.", unit="GB/s", gt=0
     )
     nvme: list[Mount] = key([], "File systems on NVMe drives that this user can write to.")
 
@@ -85,7 +107,7 @@ class HardwareProfile(Section):
     )
     accelerator: Accelerator = key(..., "The device; vendor cpu when there is none.")
     link_within_node: Link | None = key(None, "Between the devices of one node.")
-    link_between_nodes: Link | None = key(None, "Between nodes, for each device.")
+    link_between_nodes: Link | None = key(None, "Between nodes, for each device; no catalogue knows it.")
     host: Host | None = key(None, "CPU side of one node; null when not known.")
     origin: str = key("", "Who says so: probe or catalogue.")
     date: str | None = key(None, "When it was measured or published (ISO date).")
