@@ -7,16 +7,22 @@ for longer on a card cannot be seen here.
 from __future__ import annotations
 
 import gc
+import json
+import os
+import socket
 import sys
+import tempfile
+import traceback
 import weakref
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-_HIDDEN = ("/torch/utils/", "/torch/_ops.py", "/torch/autograd/", "/torch/nn/modules/", "/torch/_tensor.py", __file__)
+_HIDDEN = ("/torch/utils/", "/torch/_", "/torch/autograd/", "/torch/nn/modules/module.py", "/contextlib.py", __file__)
 
 
 class Tracker(TorchDispatchMode):
@@ -52,6 +58,8 @@ class Tracker(TorchDispatchMode):
         super().__exit__(*error)
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(kind.__name__ == "DTensor" for kind in types):
+            return NotImplemented  # its own dispatch first, the tensors inside it come here after that
         result = function(*args, **(kwargs or {}))
         for leaf in tree_leaves(result):
             if isinstance(leaf, torch.Tensor):
@@ -114,6 +122,212 @@ def _site() -> str:
     while frame is not None and len(names) < 2:  # type: ignore[redundant-expr]
         code = frame.f_code
         if not any(part in code.co_filename for part in _HIDDEN):
-            names.append(f"{code.co_filename.rsplit('/', 1)[-1]}:{code.co_name}")
+            names.append(f"{code.co_filename.rsplit('/', 1)[-1]}: {code.co_name}")
         frame = frame.f_back  # type: ignore[assignment]
     return " < ".join(names)
+
+
+# --- ranks
+
+
+def build_model(name: str) -> Any:
+    """``llama``: untied; ``tied``: embedding and head share their weight. Blocks are much larger than activations."""
+    import transformers
+
+    config = transformers.LlamaConfig(
+        hidden_size=64,
+        intermediate_size=176,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=384,
+        max_position_embeddings=16,
+        tie_word_embeddings=name == "tied",
+        use_cache=False,
+    )
+    torch.manual_seed(0)
+    return transformers.AutoModelForCausalLM.from_config(config)
+
+
+def wrap(model: Any, case: dict[str, Any]) -> Any:
+    """What accelerate 1.15 makes of a model, in its words for torch (accelerator.py: prepare_model; fsdp_utils.py:
+    fsdp2_prepare_model)."""
+    import functools
+
+    from torch.distributed import fsdp
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+    from torch.nn.parallel import DistributedDataParallel
+
+    ranks, shards = case["world_size"], case.get("shard_ranks")
+    low = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(case["precision"]) if case["master"] else None
+    block = type(model.model.layers[0])
+    if case["kind"] == "ddp":
+        return DistributedDataParallel(
+            model,
+            bucket_cap_mb=case.get("ddp_bucket_mib", 25),
+            gradient_as_bucket_view=case.get("gradient_as_bucket_view", False),
+        )
+    if case["kind"] == "fsdp1":
+        strategy = fsdp.ShardingStrategy
+        reshard = case.get("reshard_after_forward", True)
+        mesh = None
+        if shards:
+            mesh = init_device_mesh("cpu", (ranks // shards, shards), mesh_dim_names=("replicate", "shard"))
+        chosen = (
+            (strategy.HYBRID_SHARD if reshard else strategy._HYBRID_SHARD_ZERO2)
+            if shards
+            else (strategy.FULL_SHARD if reshard else strategy.SHARD_GRAD_OP)
+        )
+        prefetch = {"pre": fsdp.BackwardPrefetch.BACKWARD_PRE, "post": fsdp.BackwardPrefetch.BACKWARD_POST}
+        return fsdp.FullyShardedDataParallel(
+            model,
+            device_mesh=mesh,
+            device_id=torch.device("cpu"),
+            sharding_strategy=chosen,
+            mixed_precision=fsdp.MixedPrecision(low, low, low) if low else None,
+            auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={block}),
+            backward_prefetch=prefetch.get(case.get("backward_prefetch", "pre")),
+            forward_prefetch=case.get("forward_prefetch", False),
+            use_orig_params=True,
+        )
+    if case["kind"] == "fsdp2":
+        if shards:
+            mesh = init_device_mesh("cpu", (ranks // shards, shards), mesh_dim_names=("replicate", "shard"))
+        else:
+            mesh = init_device_mesh("cpu", (ranks,))
+        reshard = case.get("reshard_after_forward", True)
+        policy = fsdp.MixedPrecisionPolicy(low, low, low) if low else fsdp.MixedPrecisionPolicy()
+        settings = {"mesh": mesh, "mp_policy": policy}
+        if case.get("cpu_offload"):
+            settings["offload_policy"] = fsdp.CPUOffloadPolicy(pin_memory=False)
+        for layer in model.model.layers:
+            fsdp.fully_shard(layer, reshard_after_forward=reshard, **settings)
+        tail = [model.model.norm, model.lm_head]
+        if model.config.tie_word_embeddings:
+            tail = [model.model.norm, model.model.embed_tokens, model.lm_head]
+        else:
+            fsdp.fully_shard(model.model.embed_tokens, reshard_after_forward=reshard, **settings)
+        fsdp.fully_shard(tail, reshard_after_forward=False, **settings)
+        return fsdp.fully_shard(model, **settings)
+    return model
+
+
+def no_sync(model: Any, case: dict[str, Any], quiet: bool) -> Any:
+    """Gradients are not reduced within, as accelerate does it in all but the last micro batch."""
+    import contextlib
+
+    if case["kind"] == "fsdp2":
+        model.set_requires_gradient_sync(not quiet)
+    if quiet and case["kind"] in ("ddp", "fsdp1"):
+        return model.no_sync()
+    return contextlib.nullcontext()
+
+
+def train(case: dict[str, Any]) -> dict[str, Any]:
+    """Three optimizer steps; what is held at rest and at most in the moments of the last one."""
+    found: dict[str, Any] = {}
+    with Tracker() as tracker:
+        gc.collect()
+        tracker.follow_all()
+        base = tracker.now
+
+        def report(moment: str) -> None:
+            tracker.settle()
+            found[moment] = {
+                "peak": tracker.peak - base,
+                "at_peak": dict(tracker.at_peak.most_common()),
+                "rest": tracker.now - base,
+                "sites": dict(tracker.sites().most_common()),
+            }
+            tracker.start()
+
+        tracker.start()
+        dtype = torch.float32 if case["master"] else {"bf16": torch.bfloat16, "fp32": torch.float32}[case["precision"]]
+        raw = build_model(case.get("model", "llama")).to(dtype)
+        names = {id(p): n for n, p in raw.named_parameters()}
+        del names
+        model = wrap(raw, case)
+        del raw
+        form = {
+            "adamw_fused": {"fused": True},
+            "adamw_foreach": {"foreach": True},
+            "adamw_for_loop": {"foreach": False},
+        }
+        optimizer = torch.optim.AdamW(model.parameters(), **form[case.get("optimizer", "adamw_foreach")])
+        gc.collect()
+        report("init")
+        tokens = torch.zeros((1, 2), dtype=torch.long)
+        steps, micro = 3, case.get("gradient_accumulation_steps", 1)
+        for step in range(steps):
+            for index in range(micro):
+                last = step == steps - 1
+                with no_sync(model, case, index < micro - 1):
+                    gc.collect()
+                    tracker.start()
+                    loss = model(input_ids=tokens, labels=tokens).loss
+                    if last:
+                        report(f"forward {index}")
+                    loss.backward()
+                    del loss
+                    if last:
+                        report(f"backward {index}")
+            clip = model.clip_grad_norm_ if case["kind"] == "fsdp1" else None
+            if clip:
+                clip(1.0)
+            else:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            if last:
+                report("clip")
+            optimizer.step()
+            if last:
+                report("step")
+            model.zero_grad()
+        gc.collect()
+        report("rest")
+    return found
+
+
+def rank_main(rank: int, case: dict[str, Any], port: int, answer: str) -> None:
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(case["world_size"])}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
+    try:
+        if case["kind"] != "single":
+            torch.distributed.init_process_group("gloo")
+        result = train(case)
+    except Exception:
+        result = {"error": traceback.format_exc()}
+    if rank == 0:
+        Path(answer).write_text(json.dumps(result))
+    os._exit(0)
+
+
+def run_case(case: dict[str, Any]) -> dict[str, Any]:
+    """What rank 0 holds; shards are padded to the same size on every rank."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with tempfile.NamedTemporaryFile("r") as answer:
+        children = []
+        for rank in range(case["world_size"]):
+            child = os.fork()
+            if child == 0:
+                rank_main(rank, case, port, answer.name)
+            children.append(child)
+        for child in children:
+            os.waitpid(child, 0)
+        text = answer.read()
+    result: dict[str, Any] = json.loads(text) if text else {"error": "rank 0 died"}
+    return result
+
+
+if __name__ == "__main__":
+    output = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    import transformers
+
+    _ = (transformers.LlamaConfig, transformers.LlamaForCausalLM, transformers.AutoModelForCausalLM)
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        output.write(json.dumps(run_case(json.loads(line))) + "\n")
+        output.flush()
