@@ -99,8 +99,8 @@ def trace(
 ) -> Traced:
     """Runs ``config`` (the content of a config.json) with ``workload`` in ``python``, an interpreter with torch.
 
-    ``use_reentrant`` is that of ``gradient_checkpointing_kwargs``; ``keeps_outputs`` a loop of one's own that keeps the
-    model's outputs, and so the logits, until after backward (the Trainer does not). ``full`` runs all layers in any case;
+    ``use_reentrant`` is that of ``gradient_checkpointing_kwargs``. ``keeps_outputs``: a loop of one's own that keeps the
+    outputs, and so the logits, until after backward (the Trainer does not). ``full`` runs all layers in any case;
     ``timeout`` is in seconds. Raises TraceError.
     """
     batch = {

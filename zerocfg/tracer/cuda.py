@@ -1,4 +1,4 @@
-"""Makes a trace on CPU tensors do what CUDA would do, where the two differ in what they keep in memory.
+"""Makes a trace on CPU tensors without content do what CUDA would do with real ones, where memory differs.
 
 Read in PyTorch 2.13: ``sdp_utils.cpp`` (which attention kernel), ``flash_api.cpp`` (``mha_bwd``, its workspace),
 ``Dropout.cpp`` (``native_dropout`` is used on accelerators only).
@@ -7,7 +7,7 @@ Read in PyTorch 2.13: ``sdp_utils.cpp`` (which attention kernel), ``flash_api.cp
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -15,6 +15,11 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .storages import rounded
+
+try:
+    from transformers import masking_utils
+except ImportError:  # before 4.53
+    masking_utils = None
 
 _FLASH_BACKWARD = "aten::_scaled_dot_product_flash_attention_for_cpu_backward"
 _LARGEST_FLASH_HEAD = 256
@@ -60,12 +65,26 @@ def behaviour() -> Iterator[None]:
             return dropout(input, p, training, inplace)
         return torch.native_dropout(input, p, True)[0]
 
-    patched: Any = functional
-    patched.scaled_dot_product_attention, patched.dropout = attend, drop
+    with ExitStack() as stack:
+        stack.enter_context(_replaced(functional, "scaled_dot_product_attention", attend))
+        stack.enter_context(_replaced(functional, "dropout", drop))
+        # A batch without packed samples and without padding has no mask. transformers would look into the positions
+        # to see that, which fake tensors do not have; it would then make a mask of [S, S] for every layer.
+        stack.enter_context(_replaced(masking_utils, "find_packed_sequence_indices", lambda *_, **__: None))
+        yield
+
+
+@contextmanager
+def _replaced(module: Any, name: str, by: Any) -> Iterator[None]:
+    before = getattr(module, name, None)
+    if before is None:
+        yield  # an older transformers
+        return
+    setattr(module, name, by)
     try:
         yield
     finally:
-        patched.scaled_dot_product_attention, patched.dropout = attention, dropout
+        setattr(module, name, before)
 
 
 def _is_math(query: Any, key: Any, value: Any, mask: Any, grouped: bool) -> bool:
