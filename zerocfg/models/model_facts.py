@@ -7,7 +7,7 @@ nothing is guessed.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -35,6 +35,15 @@ _FLAT_COMPOSITES = {"qwen2_vl", "qwen2_5_vl"}
 _TIED_COMPOSITES = {"gemma3", "mistral3"}
 
 
+class Part(Section):
+    """Modules that follow each other in a model; the same decoder layer many times is one part."""
+
+    modules: list[list[int]] = key(..., "Sizes of the tensors that each module owns directly.", unit="elements")
+    times: int = key(1, "How often these modules follow each other.", ge=1)
+    block: bool = key(False, "They are a decoder layer.")
+    frozen: bool = key(False, "Their parameters get no gradients.")
+
+
 class ModelFacts(Section):
     """Facts about one model; each may be stated inline: ``model: {parameters: 7e9, hidden_size: 4096}``."""
 
@@ -56,6 +65,7 @@ class ModelFacts(Section):
     tensor_sizes: list[tuple[int, int]] = key(
         [], "Sizes of all parameter tensors as (elements, how many tensors), largest first.", unit="elements"
     )
+    layout: list[Part] = key([], "The modules of the model from its embedding to its head.")
     hidden_size: int | None = key(None, "Width of the residual stream.", unit="elements", ge=1)
     num_hidden_layers: int | None = key(None, "Decoder layers.", ge=1)
     num_attention_heads: int | None = key(None, "Query heads.", ge=1)
@@ -196,22 +206,33 @@ def _from_family(model_type: str, family_name: str, config: Mapping[str, Any]) -
     )
 
 
-def _summary(tensors: Any) -> dict[str, Any]:
+def _summary(tensors: Iterable[Tensor]) -> dict[str, Any]:
     sizes: Counter[int] = Counter()
-    modules: defaultdict[tuple[int | None, str], int] = defaultdict(int)
-    blocks: defaultdict[int, int] = defaultdict(int)
-    tensor: Tensor
+    owned: defaultdict[int | None, dict[str, list[int]]] = defaultdict(dict)
+    parts: list[tuple[int | None, list[list[int]]]] = []
     for tensor in tensors:
         sizes[tensor.size] += 1
-        modules[tensor.block, tensor.module] += tensor.size
-        if tensor.block is not None:
-            blocks[tensor.block] += tensor.size
+        block = owned[tensor.block]
+        if tensor.module not in block:
+            block[tensor.module] = []
+            if not parts or parts[-1][0] != tensor.block:
+                parts.append((tensor.block, []))
+            parts[-1][1].append(block[tensor.module])
+        block[tensor.module].append(tensor.size)
+    layout: list[Part] = []
+    for index, modules in parts:
+        part = Part(modules=modules, block=index is not None)
+        if layout and part.block and layout[-1].block and layout[-1].modules == modules:
+            layout[-1].times += 1
+        else:
+            layout.append(part)
     return {
         "parameters": sum(size * count for size, count in sizes.items()),
         "largest_parameter": max(sizes),
-        "largest_module": max(modules.values()),
-        "largest_block": max(blocks.values()),
+        "largest_module": max(sum(module) for part in layout for module in part.modules),
+        "largest_block": max(sum(map(sum, part.modules)) for part in layout if part.block),
         "tensor_sizes": sorted(sizes.items(), reverse=True),
+        "layout": layout,
     }
 
 
