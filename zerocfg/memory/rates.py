@@ -1,0 +1,73 @@
+"""How much of a printed rate is reached: shares with their band, and where each comes from.
+
+The shares of matrix products are calibrated in ``benchmarks/time`` on one half of published throughput rows and judged
+on the other half; none is tuned by hand. Where the profile holds a measured rate, that is used instead of a share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Low, expected and high value of one quantity."""
+
+    low: float
+    expected: float
+    high: float
+
+    def __mul__(self, factor: float) -> Band:
+        return Band(self.low * factor, self.expected * factor, self.high * factor)
+
+    def __add__(self, other: Band) -> Band:
+        return Band(self.low + other.low, self.expected + other.expected, self.high + other.high)
+
+
+def exactly(value: float) -> Band:
+    """A quantity without a band, such as a measured one."""
+    return Band(value, value, value)
+
+
+def taken_by(amount: float, rate: Band) -> Band:
+    """Time for ``amount`` at ``rate``: the lowest rate gives the highest time."""
+    return Band(amount / rate.high, amount / rate.expected, amount / rate.low)
+
+
+def longer(one: Band, other: Band) -> Band:
+    """Of two times that pass beside each other the longer one."""
+    return Band(max(one.low, other.low), max(one.expected, other.expected), max(one.high, other.high))
+
+
+# Share of the peak that matrix products of a training step reach, by architecture: tenth, fiftieth and ninetieth
+# percentile of the calibration rows (llm-foundry, FSDP, 8 to 512 devices). What such a table cannot tell apart (stalls
+# of the host, kernels that are neither product nor bound by memory) is in it.
+MATMUL: dict[str, Band] = {}
+MATMUL_ELSEWHERE = Band(0.4, 0.6, 0.8)  # until calibrated
+MATMUL_OF_MEASURED = Band(0.6, 0.75, 0.95)  # of a measured rate of large products: assumed, not validated
+
+# Share of the printed memory bandwidth that element-wise kernels and optimizers reach: assumed.
+MEMORY = Band(0.7, 0.8, 0.9)
+
+# Share of one direction of the printed link that NCCL's ring reaches. NVLink: 370 of 450 GB/s is what NCCL's authors
+# expect on H100 (NVIDIA/nccl-tests issue 212), 200 to 208 of 300 is what users see on A100 (149, 178). Networks: 85 to
+# 96 of 100 GB/s (119). The others are assumed; PCIe depends on the topology.
+LINK = {
+    "nvlink": Band(0.65, 0.75, 0.82),
+    "infinity-fabric": Band(0.5, 0.65, 0.8),
+    "pcie": Band(0.25, 0.45, 0.7),
+    "infiniband": Band(0.75, 0.85, 0.95),
+    "ethernet": Band(0.6, 0.8, 0.92),
+}
+LINK_ELSEWHERE = Band(0.4, 0.6, 0.85)
+LATENCY_WITHIN_US = Band(10, 20, 50)  # of one collective in a node and between nodes: assumed
+LATENCY_BETWEEN_US = Band(20, 50, 150)
+
+# The host. Where a profile says nothing: assumed.
+PINNED = Band(0.6, 0.8, 0.9)  # share of one direction of the printed link to the host
+HOST_LINK_GB_S = 32.0  # both directions, PCIe 3
+HOST_MEMORY_GB_S = Band(80, 200, 400)  # of a node
+ADAM_NS = Band(2.5, 3.5, 5.0)  # of one thread of DeepSpeedCPUAdam for one parameter
+ADAM_THREADS = Band(1, 8, 16)  # of one rank; launchers that set OMP_NUM_THREADS set it to 1
+NVME_READ_GB_S = Band(1.5, 3, 6)  # of a node
+NVME_WRITE_GB_S = Band(0.7, 1.5, 4)
