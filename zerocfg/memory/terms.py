@@ -33,6 +33,7 @@ ALWAYS: frozenset[Moment] = frozenset(MOMENTS)
 TRAINING: frozenset[Moment] = frozenset(MOMENTS) - {"init"}
 """From the first optimizer step on: where Adam's moments are, for example."""
 BACKWARD: frozenset[Moment] = frozenset({"head backward", "backward"})
+LOSS: frozenset[Moment] = frozenset({"loss", "head backward"})
 WORK: frozenset[Moment] = frozenset({"forward", "loss", "head backward", "backward"})
 
 
@@ -121,8 +122,11 @@ class Estimate:
         worst = max(segments, key=lambda one: one.size + growing * one.produced // total)
         parts = [(term, term.size * worst.produced // total if term.grows else term.size) for term in here]
         source = self.timeline.origin if self.timeline else ""
-        activations = Term("activations and temporaries", worst.size, "device", WORK, "activations", source)
-        return _sorted(place, moment, [*parts, (activations, worst.size)])
+        logits = min(self.timeline.logits or 0, worst.size) if self.timeline and moment in LOSS else 0
+        parts.append((Term("logits and loss", logits, "device", LOSS, "logits", source), logits))
+        rest = worst.size - logits
+        parts.append((Term("activations and temporaries", rest, "device", WORK, "activations", source), rest))
+        return _sorted(place, moment, parts)
 
     def peak(self, place: Place, moments: Iterable[Moment] = MOMENTS) -> Held:
         """The worst moment of a place."""

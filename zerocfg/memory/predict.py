@@ -1,0 +1,54 @@
+"""From what a run is to what it takes: the terms of one rank, three figures for the device, host memory and NVMe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from zerocfg.memory.options import Options, TorchOptions
+from zerocfg.memory.outside import Band, device_total, reserved, workspaces
+from zerocfg.memory.sharding import torch_terms
+from zerocfg.memory.terms import Estimate, Held
+from zerocfg.memory.zero import zero_terms
+
+if TYPE_CHECKING:
+    from zerocfg.memory.terms import Timeline
+    from zerocfg.models.hardware import Accelerator
+    from zerocfg.models.model_facts import ModelFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The memory of one rank, in bytes.
+
+    ``worst``      the moment of the device's peak with its parts
+    ``allocated``  ``torch.cuda.max_memory_allocated``; the ends follow from the error of the activations
+    ``reserved``   ``torch.cuda.max_memory_reserved``
+    ``device``     what the driver shows for the process
+    ``complete``   False: activations are not known, so everything is a lower bound
+    """
+
+    estimate: Estimate
+    worst: Held
+    allocated: Band
+    reserved: Band
+    device: Band
+    complete: bool
+
+
+def predict(
+    facts: ModelFacts,
+    options: Options | TorchOptions,
+    timeline: Timeline | None,
+    accelerator: Accelerator | None = None,
+) -> Prediction:
+    """The memory of one rank. Raises ValueError when the number of parameters is not known."""
+    terms = zero_terms(facts, options) if isinstance(options, Options) else torch_terms(facts, options)
+    estimate = Estimate((*terms, *workspaces(accelerator)), timeline)
+    worst = estimate.peak("device")
+    traced = sum(size for term, size in worst.parts if term.kind in ("activations", "logits"))
+    doubt = traced * (timeline.error if timeline else 0)
+    allocated = Band(int(worst.size - doubt), worst.size, int(worst.size + doubt))
+    kept = reserved(allocated)
+    device = device_total(kept, accelerator, options.world_size)
+    return Prediction(estimate, worst, allocated, kept, device, timeline is not None)
