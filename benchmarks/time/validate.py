@@ -157,20 +157,25 @@ def read(path: Path) -> list[Row]:
     return [READERS[line["id"][0]](line) for line in lines]
 
 
-def share_that_fits(row: Row) -> float:
-    """The share of the peak at which the prediction equals the measurement; bounds: 0.02 and 3."""
+def share_that_fits(row: Row, shares: dict[str, Band]) -> float:
+    """The value of ``shares`` at which the prediction equals the measurement; bounds: 0.02 and 3."""
     architecture = row.profile.accelerator.architecture or ""
-    kept, low, high = rates.MATMUL.get(architecture), 0.02, 3.0
+    kept, low, high = shares[architecture], 0.02, 3.0
     try:
         for _ in range(50):
             middle = (low * high) ** 0.5
-            rates.MATMUL[architecture] = exactly(middle)
+            shares[architecture] = exactly(middle)
             low, high = (middle, high) if row.predict().seconds.expected > row.measured else (low, middle)
     finally:
-        rates.MATMUL.pop(architecture)
-        if kept is not None:
-            rates.MATMUL[architecture] = kept
+        shares[architecture] = kept
     return low
+
+
+def attention_part(row: Row) -> float:
+    """Share of attention in the operations that the device executes."""
+    done = row.predict().work
+    passes = (done.forward, done.backward, done.recomputed)
+    return sum(one.attention for one in passes) / sum(one.flops for one in passes)
 
 
 def is_bf16(row: Row) -> bool:
@@ -183,14 +188,17 @@ def band(values: Iterable[float]) -> Band:
     return Band(cuts[0], cuts[4], cuts[8])
 
 
-def calibrated(rows: Iterable[Row]) -> dict[str, Band]:
-    """Shares by architecture, and of all rows under the empty name."""
-    found: dict[str, list[float]] = defaultdict(list)
-    for row in rows:
-        share = share_that_fits(row)
-        found[row.profile.accelerator.architecture or ""].append(share)
-        found[""].append(share)
-    return {architecture: band(shares) for architecture, shares in found.items()}
+def calibrate_rates(rows: list[Row]) -> None:
+    """Sets the shares in :mod:`zerocfg.memory.rates`: of products on rows with little attention (below 10% of the
+    operations), of attention on rows with much (above 25%), in turn until they no longer move."""
+    little = [row for row in rows if attention_part(row) < 0.10]
+    much = [row for row in rows if attention_part(row) > 0.25]
+    for _ in range(8):
+        for shares, chosen in ((rates.MATMUL, little), (rates.ATTENTION, much)):
+            found: dict[str, list[float]] = defaultdict(list)
+            for row in chosen:
+                found[row.profile.accelerator.architecture or ""].append(share_that_fits(row, shares))
+            shares.update({architecture: band(values) for architecture, values in found.items()})
 
 
 def constant_mfu(rows: Iterable[Row]) -> dict[str, float]:
@@ -248,20 +256,21 @@ def judged(rows: list[Row], mfu: dict[str, float] | None = None) -> list[dict[st
 
 def leave_models_out(rows: list[Row]) -> list[dict[str, Any]]:
     """Every bf16 row of the tables, predicted with constants from the rows of the other models."""
-    kept, found = dict(rates.MATMUL), []
+    kept, found = (dict(rates.MATMUL), dict(rates.ATTENTION)), []
     for model in sorted({row.model for row in rows}):
         others = [row for row in rows if row.model != model]
-        shares = calibrated(others)
-        rates.MATMUL.update({name: value for name, value in shares.items() if name})
+        calibrate_rates(others)
         found += judged([row for row in rows if row.model == model], constant_mfu(others))
-    rates.MATMUL.clear()
-    rates.MATMUL.update(kept)
+    rates.MATMUL.update(kept[0])
+    rates.ATTENTION.update(kept[1])
     return found
 
 
 def calibrate(rows: list[Row]) -> None:
-    for architecture, value in sorted(calibrated([row for row in rows if is_bf16(row) and row.odd]).items()):
-        print(f"{architecture or 'elsewhere'}: Band({value.low:.3f}, {value.expected:.3f}, {value.high:.3f})")
+    calibrate_rates([row for row in rows if is_bf16(row) and row.odd])
+    for name, shares in (("MATMUL", rates.MATMUL), ("ATTENTION", rates.ATTENTION)):
+        for architecture, value in sorted(shares.items()):
+            print(f"{name} {architecture}: Band({value.low:.3f}, {value.expected:.3f}, {value.high:.3f})")
 
 
 def lines_of(title: str, found: list[dict[str, Any]]) -> list[str]:

@@ -5,7 +5,8 @@ activation functions, residuals, rotary embeddings, the loss) at the speed of th
 reach a smaller share of the peak. Bytes are counted from what each operation reads and writes, for kernels as Hugging
 Face models launch them one by one ("eager") or with one kernel for each norm, activation and rotation ("fused").
 
-Left out: position tables, routers, biases, dropout, what adapters add to the forward pass.
+``tests/memory/test_time_real.py`` counts the operations of a real model. Left out: position tables, routers, biases,
+dropout, what adapters add to the forward pass.
 """
 
 from __future__ import annotations
@@ -20,17 +21,24 @@ if TYPE_CHECKING:
 Kernels = Literal["eager", "fused"]
 CAUSAL = 0.5  # of the score matrix: what kernels that know the mask compute
 FLASH_BACKWARD = 2.5  # five products where the forward pass has two; the plain backward pass has four
+# Kernels that a Llama layer of transformers 5.23 launches, and what comes before and after the layers; counted at the
+# dispatcher, views left out. The recomputation of a layer leaves out its last kernels.
+LAYER_KERNELS = {"forward": 42, "backward": 82, "recomputed": 34}
+OTHER_KERNELS = 26
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass: operations in matrix products, and bytes that everything else moves."""
+    """One pass: operations in products with weights and in attention, bytes that everything else moves, kernels."""
 
-    flops: float
+    products: float
+    attention: float
     bytes: float
+    kernels: int
 
-    def __add__(self, other: Pass) -> Pass:
-        return Pass(self.flops + other.flops, self.bytes + other.bytes)
+    @property
+    def flops(self) -> float:
+        return self.products + self.attention
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +94,9 @@ def work(facts: ModelFacts, workload: Workload, kernels: Kernels = "eager", *, w
     tokens = workload.micro_batch * workload.sequence_length
     sequence = workload.sequence_length
     head = (facts.vocab_size or 0) * hidden
-    # A lookup is no product: of the two tables of an untied model only the head multiplies.
-    products = max(0, active - (0 if facts.tied_embeddings else head))
+    # A lookup is no product: of the two tables of an untied model only the head multiplies. Nor does a vector.
+    vectors = facts.elements_up_to(hidden) or 0
+    products = max(0, active - vectors - (0 if facts.tied_embeddings else head))
     blocks = max(0, products - head)
 
     flash = workload.attention != "eager"
@@ -96,24 +105,34 @@ def work(facts: ModelFacts, workload: Workload, kernels: Kernels = "eager", *, w
     # Logits: written, converted to fp32, their softmax read and written; a fused loss reads and writes them once.
     logits = (facts.vocab_size or 0) * (4.0 if workload.fused_loss else 16.0)
 
-    body = Pass(tokens * (2.0 * blocks + scores), tokens * moved)
-    forward = body + Pass(tokens * 2.0 * head, tokens * logits)
+    forward = Pass(
+        tokens * 2.0 * products,
+        tokens * scores,
+        tokens * (moved + logits),
+        layers * LAYER_KERNELS["forward"] + OTHER_KERNELS,
+    )
     # Gradients of activations go through every product, gradients of weights only where they are trained.
     weights = 2.0 * products * (trained / every if trained < every else 1.0)
     backward = Pass(
-        tokens * (2.0 * products + weights + scores * (FLASH_BACKWARD if flash else 2.0)),
+        tokens * (2.0 * products + weights),
+        tokens * scores * (FLASH_BACKWARD if flash else 2.0),
         2 * forward.bytes,
+        layers * LAYER_KERNELS["backward"] + OTHER_KERNELS,
     )
-    recomputed = body if workload.gradient_checkpointing else Pass(0.0, 0.0)
+    recomputed = Pass(0.0, 0.0, 0.0, 0)
+    if workload.gradient_checkpointing:
+        # It stops at the last tensor that backward needs: the input of the layer's last product, which is not repeated
+        # (torch/utils/checkpoint.py, early stop; what transformers 5 asks for). Reentrant checkpointing repeats it.
+        last = layers * hidden * _inner(facts, hidden)
+        kernels_again = layers * LAYER_KERNELS["recomputed"]
+        recomputed = Pass(tokens * 2.0 * max(0, blocks - last), tokens * scores, tokens * moved, kernels_again)
     model_flops = tokens * (6.0 * active + 12.0 * layers * hidden * sequence)
     return Work(tokens, forward, backward, recomputed, model_flops, tuple(notes))
 
 
 def _block_bytes(facts: ModelFacts, hidden: int, sequence: int, kernels: Kernels, flash: bool, width: int) -> float:
     """Bytes that one decoder layer reads and writes for one token in its forward pass, matrix products left out."""
-    inner = facts.intermediate_size or 4 * hidden
-    if (facts.num_experts or 0) > 1:
-        inner *= facts.experts_per_token or 1
+    inner = _inner(facts, hidden)
     passes = 4 + 6 + 4  # two norms and two residual sums over the width; attention reads q, k, v and writes one
     activation = 4  # between one kernel (2) and a gate of two kernels (5)
     total = float(width * (hidden * passes + inner * activation))
@@ -124,3 +143,9 @@ def _block_bytes(facts: ModelFacts, hidden: int, sequence: int, kernels: Kernels
         # Scores are written, masked, normalised in fp32, rounded and read again, for each head.
         total += 16.0 * sequence * (facts.num_attention_heads or max(1, hidden // 128))
     return total
+
+
+def _inner(facts: ModelFacts, hidden: int) -> int:
+    """Inner width of the feed-forward part that one token meets."""
+    inner = facts.intermediate_size or 4 * hidden
+    return inner * (facts.experts_per_token or 1) if (facts.num_experts or 0) > 1 else inner

@@ -39,11 +39,14 @@ def longer(one: Band, other: Band) -> Band:
     return Band(max(one.low, other.low), max(one.expected, other.expected), max(one.high, other.high))
 
 
-# Share of the peak that matrix products of a training step reach, by architecture: tenth, fiftieth and ninetieth
-# percentile of the calibration rows (llm-foundry, FSDP, 8 to 512 devices). What such a table cannot tell apart (stalls
-# of the host, kernels that are neither product nor bound by memory) is in it.
-MATMUL: dict[str, Band] = {}
-MATMUL_ELSEWHERE = Band(0.4, 0.6, 0.8)  # until calibrated
+# Share of the peak that products with weights, and attention kernels, reach in a training step, by architecture: tenth,
+# fiftieth and ninetieth percentile of the calibration rows (llm-foundry, FSDP, 8 to 512 devices). What such a table
+# cannot tell apart (stalls of the host, waiting for the network) is in it. Attention is that of kernels of 2023.
+MATMUL = {"8.0": Band(0.596, 0.708, 0.763), "9.0": Band(0.485, 0.560, 0.603)}
+ATTENTION = {"8.0": Band(0.309, 0.327, 0.372), "9.0": Band(0.177, 0.186, 0.193)}
+# Devices without calibration rows: from the lowest to the highest of the others, the middle between them.
+MATMUL_ELSEWHERE = Band(0.485, 0.63, 0.763)
+ATTENTION_ELSEWHERE = Band(0.177, 0.25, 0.372)
 MATMUL_OF_MEASURED = Band(0.6, 0.75, 0.95)  # of a measured rate of large products: assumed, not validated
 
 # Share of the printed memory bandwidth that element-wise kernels and optimizers reach: assumed.
@@ -67,7 +70,10 @@ LATENCY_BETWEEN_US = Band(20, 50, 150)
 PINNED = Band(0.6, 0.8, 0.9)  # share of one direction of the printed link to the host
 HOST_LINK_GB_S = 32.0  # both directions, PCIe 3
 HOST_MEMORY_GB_S = Band(80, 200, 400)  # of a node
-ADAM_NS = Band(2.5, 3.5, 5.0)  # of one thread of DeepSpeedCPUAdam for one parameter
-ADAM_THREADS = Band(1, 8, 16)  # of one rank; launchers that set OMP_NUM_THREADS set it to 1
+# One thread, one parameter, the whole step of an offloaded engine (Adam, clipping, copies): 1.4 measured with DeepSpeed
+# 0.19.8 and bf16 on an AMD EPYC, stages 2 and 3. The upper end is assumed.
+HOST_STEP_NS = Band(1.0, 1.4, 5.0)
+HOST_THREADS = Band(1, 1, 8)  # of one rank; accelerate and torchrun set OMP_NUM_THREADS to 1 unless told otherwise
+LAUNCH_US = Band(5, 10, 20)  # of Python and torch for one kernel: assumed
 NVME_READ_GB_S = Band(1.5, 3, 6)  # of a node
 NVME_WRITE_GB_S = Band(0.7, 1.5, 4)

@@ -5,8 +5,7 @@ total's is the sum of the parts' and so rather wide. Assumed about overlap: ZeRO
 computation of the same phase and only what is longer costs time (in the high value half of the computation hides it);
 ZeRO 1 and 2 do so when ``overlap_comm`` is on, ZeRO-0 and the optimizer step never do.
 
-Not modelled: input pipelines, launches of kernels (small models and small batches are slower than said here), pipeline
-bubbles, stragglers, throttling, saving of checkpoints.
+Not modelled: input pipelines, pipeline bubbles, stragglers, throttling, saving of checkpoints.
 """
 
 from __future__ import annotations
@@ -108,14 +107,14 @@ def step_time(
     notes += done.notes
     sent = traffic(facts, options, workload, profile, wire)
     micro = options.gradient_accumulation_steps
-    peak, rate = _product_rate(options, profile)
+    peak, products, attention = _rates(options, profile)
     memory = _memory_rate(profile)
 
-    forward = _compute("forward", done.forward, micro, rate, memory)
-    backward = _compute("backward", done.backward, micro, rate, memory)
-    recomputed = _compute("recomputation", done.recomputed, micro, rate, memory)
+    forward = _compute("forward", done.forward, micro, products, attention, memory)
+    backward = _compute("backward", done.backward, micro, products, attention, memory)
+    recomputed = _compute("recomputation", done.recomputed, micro, products, attention, memory)
     behind = backward.seconds + recomputed.seconds
-    parts = [forward, backward, recomputed]
+    parts = [forward, backward, recomputed, _launches(done, forward.seconds + behind, micro)]
     links = _Links(profile, notes)
     parts += _communication(sent, options, links, forward.seconds, behind, micro)
     parts += _optimizer(facts, options, profile, memory, micro, notes)
@@ -133,16 +132,19 @@ def step_time(
     )
 
 
-def _product_rate(options: Options | TorchOptions, profile: HardwareProfile) -> tuple[float, Band]:
-    """Peak (TFLOP/s) and rate (FLOP/s) of matrix products in the precision of the computation."""
+def _rates(options: Options | TorchOptions, profile: HardwareProfile) -> tuple[float, Band, Band]:
+    """Peak (TFLOP/s), and the rates (FLOP/s) of products with weights and of attention."""
     device, precision = profile.accelerator, options.precision
     printed = {"bf16": device.bf16_tflops, "fp16": device.fp16_tflops, "fp32": device.fp32_tflops}[precision]
     measured = device.measured_tflops.get(precision)
-    if measured is not None:
-        return printed or measured, rates.MATMUL_OF_MEASURED * (measured * TERA)
-    if printed is None:
+    peak = printed or measured
+    if peak is None:
         raise ValueError(f"the {precision} rate of {device.name} is not known")
-    return printed, rates.MATMUL.get(device.architecture or "", rates.MATMUL_ELSEWHERE) * (printed * TERA)
+    architecture = device.architecture or ""
+    attention = rates.ATTENTION.get(architecture, rates.ATTENTION_ELSEWHERE) * (peak * TERA)
+    if measured is not None:
+        return peak, rates.MATMUL_OF_MEASURED * (measured * TERA), attention
+    return peak, rates.MATMUL.get(architecture, rates.MATMUL_ELSEWHERE) * (peak * TERA), attention
 
 
 def _memory_rate(profile: HardwareProfile) -> Band:
@@ -155,19 +157,37 @@ def _memory_rate(profile: HardwareProfile) -> Band:
     return rates.MEMORY * (device.memory_gb_s * GB)
 
 
-def _compute(name: str, one: Pass, micro: int, rate: Band, memory: Band) -> Part:
-    seconds = (taken_by(one.flops, rate) + taken_by(one.bytes, memory)) * micro
+def _compute(name: str, one: Pass, micro: int, products: Band, attention: Band, memory: Band) -> Part:
+    once = taken_by(one.products, products) + taken_by(one.attention, attention) + taken_by(one.bytes, memory)
     return Part(
         name,
-        seconds,
-        "micro steps x (operations / rate of products + other bytes / memory bandwidth)",
+        once * micro,
+        "micro steps x (products / their rate + attention / its rate + other bytes / memory bandwidth)",
         (
             ("micro steps", micro),
-            ("operations", one.flops),
-            ("rate of products", rate.expected),
+            ("operations in products", one.products),
+            ("their rate", products.expected),
+            ("operations in attention", one.attention),
+            ("its rate", attention.expected),
             ("other bytes", one.bytes),
             ("memory bandwidth", memory.expected),
         ),
+    )
+
+
+def _launches(done: Work, computation: Band, micro: int) -> Part:
+    """A device that is faster than Python launches its kernels waits for them."""
+    kernels = (done.forward.kernels + done.backward.kernels + done.recomputed.kernels) * micro
+    needed = rates.LAUNCH_US * (kernels * 1e-6)
+    return Part(
+        "waiting for launches",
+        Band(
+            max(0.0, needed.low - computation.expected),
+            max(0.0, needed.expected - computation.expected),
+            max(0.0, needed.high - computation.expected),
+        ),
+        "what kernels x time of a launch takes longer than the computation",
+        (("kernels", kernels), ("seconds of computation", computation.expected)),
     )
 
 
@@ -305,18 +325,14 @@ def _host_optimizer(
     else:
         memory = rates.HOST_MEMORY_GB_S * GB
         notes.append("the memory bandwidth of the host is not known: assumed")
-    threads = rates.ADAM_THREADS
-    if host is not None and host.cpus is not None:
-        share = max(1.0, host.cpus / ranks)
-        threads = Band(1, share, share)
     yield Part(
         "gradients to the host",
         taken_by(own * width * copies, link),
         "parameters x bytes x copies / link to the host",
         (("parameters", own), ("copies", copies), ("link to the host", link.expected)),
     )
-    adam = rates.ADAM_NS
-    computed = Band(adam.low / threads.high, adam.expected / threads.expected, adam.high / threads.low) * (own * 1e-9)
+    threads, once = rates.HOST_THREADS, rates.HOST_STEP_NS
+    computed = Band(once.low / threads.high, once.expected / threads.expected, once.high / threads.low) * (own * 1e-9)
     yield Part(
         "optimizer on the host",
         longer(taken_by(own * ranks * ADAM_BYTES, memory), computed),
@@ -326,7 +342,7 @@ def _host_optimizer(
             ("ranks of the node", ranks),
             ("memory bandwidth of the host", memory.expected),
             ("threads of a rank", threads.expected),
-            ("nanoseconds of one thread for one parameter", adam.expected),
+            ("nanoseconds of one thread for one parameter", once.expected),
         ),
     )
     yield Part(
