@@ -55,8 +55,7 @@ class Coordinator:
     def __post_init__(self) -> None:
         self.width = BYTES[self.options.precision]
         self.small = self._persistent()
-        modules = range(len(self.model.modules))
-        self.order = [*modules, *reversed(modules)]
+        self.order = [*self.model.forward, *self.model.backward]
         # One rank holds everything: what is gathered is the partition itself, unless that is on the host.
         self.copies = self.options.world_size > 1 or (self.options.offload_param != "none" and not self.ledger.cpu)
 

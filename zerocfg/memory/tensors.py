@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from zerocfg.models.model_facts import Part
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -29,16 +31,17 @@ class Module:
 
 @dataclass(frozen=True)
 class Model:
-    """All parameters, the modules in the order of a forward pass, and the order in which gradients come.
+    """All parameters, the modules, and the order in which gradients come.
 
-    ``known`` is False when only sums are known: then the tensors stand for the model, no tensor being larger than the
-    largest.
+    ``forward`` and ``backward`` are the orders in which modules are entered, as indices. Modules that only contain
+    others are among them: ZeRO-3 looks ahead at each.
     """
 
     tensors: tuple[Tensor, ...]
     modules: tuple[Module, ...]
     gradients: tuple[int, ...]
-    known: bool = True
+    forward: tuple[int, ...]
+    backward: tuple[int, ...]
 
     @property
     def trained(self) -> tuple[int, ...]:
@@ -57,44 +60,64 @@ def model_of(facts: ModelFacts) -> Model:
     """
     if facts.parameters is None or facts.trainable is None:
         raise ValueError(facts.unknown_because or "the number of parameters is not known")
-    modules = list(_modules(facts))
-    total, trained = facts.parameters, facts.trainable
-    share_known = any(frozen for _, _, frozen in modules) or trained == total
-    tensors: list[Tensor] = []
-    found: list[Module] = []
-    for sizes, head, frozen in modules:
-        own: list[int] = []
-        for size in sizes:
-            parts = [Tensor(size, not frozen)] if share_known else _split(size, size * trained // max(1, total))
-            own += range(len(tensors), len(tensors) + len(parts))
-            tensors += parts
-        found.append(Module(tuple(own), head))
-    if facts.tied_embeddings and found and any(module.head for module in found):
-        # The head works with the matrix of the embedding.
-        found.append(Module((0,), head=True))
-    gradients = tuple(index for index in reversed(range(len(tensors))) if tensors[index].trained)
-    return Model(tuple(tensors), tuple(found), gradients, bool(facts.layout))
+    walk = _Walk(facts)
+    for part, head in _parts(facts):
+        for _ in range(part.times):
+            walk.enter([[], []] if part.block else [], part.modules, head, part.frozen)
+    if facts.tied_embeddings and walk.modules[-1].head:
+        walk.enter([], [[]], True, False, again=(0,))  # the head works with the matrix of the embedding
+    # The model and its base model contain everything.
+    count = len(walk.modules)
+    outer = (count, count + 1)
+    modules = (*walk.modules, Module(()), Module((), walk.modules[-1].head))
+    gradients = tuple(index for index in reversed(range(len(walk.tensors))) if walk.tensors[index].trained)
+    forward, backward = (*outer, *walk.forward), (*outer[::-1], *reversed(walk.leaving))
+    return Model(tuple(walk.tensors), modules, gradients, forward, backward)
+
+
+class _Walk:
+    """Collects modules in the order in which they are entered and left."""
+
+    def __init__(self, facts: ModelFacts) -> None:
+        self.total, self.trained = facts.parameters or 1, facts.trainable or 0
+        self.told = any(part.frozen for part in facts.layout) or self.trained == facts.parameters
+        self.tensors: list[Tensor] = []
+        self.modules: list[Module] = []
+        self.forward: list[int] = []
+        self.leaving: list[int] = []
+
+    def enter(
+        self, outer: list[list[int]], inner: list[list[int]], head: bool, frozen: bool, again: tuple[int, ...] = ()
+    ) -> None:
+        """Modules that contain others, and the others, which are the ones with tensors."""
+        first = len(self.modules)
+        for sizes in (*outer, *inner):
+            own = list(again)
+            for size in sizes:
+                share = size * self.trained // self.total
+                parts = [Tensor(size, not frozen)] if self.told else _split(size, share)
+                own += range(len(self.tensors), len(self.tensors) + len(parts))
+                self.tensors += parts
+            self.modules.append(Module(tuple(own), head))
+        last = len(self.modules)
+        self.forward += range(first, last)
+        self.leaving += [*range(first + len(outer), last), *range(first + len(outer) - 1, first - 1, -1)]
 
 
 def _split(size: int, trained: int) -> list[Tensor]:
     return [part for part in (Tensor(size - trained, False), Tensor(trained, True)) if part.size]
 
 
-def _modules(facts: ModelFacts) -> Iterator[tuple[list[int], bool, bool]]:
-    """(sizes, is it part of the head, is it frozen) of each module."""
+def _parts(facts: ModelFacts) -> Iterator[tuple[Part, bool]]:
+    """Parts of the model, and whether they belong to its head; made up as well as the facts allow."""
     if facts.layout:
         last = max((index for index, part in enumerate(facts.layout) if part.block), default=len(facts.layout))
-        for index, part in enumerate(facts.layout):
-            for _ in range(part.times):
-                for module in part.modules:
-                    yield module, index > last, part.frozen
-        return
-    if sum(size * count for size, count in facts.tensor_sizes) == facts.parameters:
-        for size, count in facts.tensor_sizes:
-            for _ in range(count):
-                yield [size], False, False
-        return
-    rest, largest = facts.parameters or 0, facts.largest_parameter or facts.parameters or 1
-    while rest > 0:
-        yield [min(largest, rest)], False, False
-        rest -= largest
+        yield from ((part, index > last) for index, part in enumerate(facts.layout))
+    elif sum(size * count for size, count in facts.tensor_sizes) == facts.parameters:
+        yield from ((Part(modules=[[size]], times=count), False) for size, count in facts.tensor_sizes)
+    else:
+        rest = facts.parameters or 1
+        largest = min(facts.largest_parameter or rest, rest)
+        yield Part(modules=[[largest]], times=rest // largest), False
+        if rest % largest:
+            yield Part(modules=[[rest % largest]]), False

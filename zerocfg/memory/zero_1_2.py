@@ -256,7 +256,7 @@ class Partitioned:
 
     def _keep(self, index: int, micro: int, boundary: bool) -> None:
         """copy_grads_in_partition."""
-        book, part, size = self.ledger, self.mine[index], self.model.tensors[index].size
+        book, part = self.ledger, self.mine[index]
         if self.offloads:
             if not self.compact and (micro > 0 or not boundary) and micro == 0 and not self._accumulated:
                 book.hold(ON_HOST, self.width * sum(self.model.tensors[one].size for one in self.mine), "host")
@@ -273,7 +273,6 @@ class Partitioned:
                 book.hold(PARTITION, self.width * sum(self.model.tensors[one].size for one in self.mine))
                 self._filling = True
             self._leave(index)
-        del size
 
     _accumulated: bool = False
     _filling: bool = False
@@ -281,7 +280,7 @@ class Partitioned:
     def _epilogue(self, micro: int, boundary: bool) -> None:
         book = self.ledger
         self._reduce(micro, boundary)
-        if micro > 0 and self._filling:
+        if micro > 0 and self._filling and self.options.stage == 2:
             # Added to what the first micro batch left.
             book.free(PARTITION, self._size(PARTITION) // 2)
         self._filling = False

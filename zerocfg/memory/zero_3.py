@@ -135,43 +135,42 @@ class Sharded:
         if options.secondary_partition_size > 1:
             for index in self.parts:
                 self.coordinator._keep_secondary(index)
-        self.coordinator.persist()
 
     def pass_through(self, boundary: bool) -> None:
         """One micro batch, forward and backward."""
         book, modules, plan = self.ledger, self.model.modules, self.coordinator
         book.enter("forward")
         plan.begin()
-        for index, module in enumerate(modules):
-            if module.head and book.moment == "forward":
+        for index in self.model.forward:
+            if modules[index].head and modules[index].tensors and book.moment == "forward":
                 book.enter("loss")
             plan.fetch(index)
             plan.release(index)
         if book.moment == "forward":
             book.enter("loss")
         book.enter("head backward")
-        produced = set()
-        for index in reversed(range(len(modules))):
-            if not modules[index].head and book.moment == "head backward":
+        first = self._first_users()
+        arriving: dict[int, list[int]] = {}
+        for one in self.model.gradients:
+            arriving.setdefault(first[one], []).append(one)
+        for index in self.model.backward:
+            if modules[index].tensors and not modules[index].head and book.moment == "head backward":
                 book.enter("backward")
             plan.fetch(index)
-            for one in self._gradients_of(index):
-                if one not in produced:
-                    produced.add(one)
-                    self._gradient(one, boundary)
-            plan.release(index)
-        for one in self.model.gradients:
-            if one not in produced:
+            for one in arriving.get(index, ()):
                 self._gradient(one, boundary)
+            plan.release(index)
         plan.release_all()
         book.enter("step: reduction")
         self._reduce(boundary)
 
-    def _gradients_of(self, module: int) -> list[int]:
-        """Gradients that come with this module's backward: not those that an earlier module adds to (tied)."""
-        used_before = {index for one in self.model.modules[:module] for index in one.tensors}
-        own = set(self.model.modules[module].tensors) - used_before
-        return [index for index in self.model.gradients if index in own]
+    def _first_users(self) -> dict[int, int]:
+        """The module whose backward completes the gradient of a tensor: the first that used it."""
+        found: dict[int, int] = {}
+        for module in self.model.forward:
+            for tensor in self.model.modules[module].tensors:
+                found.setdefault(tensor, module)
+        return found
 
     def _gradient(self, index: int, boundary: bool) -> None:
         """reduce_independent_p_g_buckets_and_remove_grads."""
@@ -213,8 +212,8 @@ class Sharded:
 
     def step(self) -> None:
         book, options, name = self.ledger, self.options, self.options.optimizer
-        self.coordinator.forget_persistent()
         book.enter("step")
+        self.coordinator.forget_persistent()
         if options.precision == "fp16":
             book.hold(INFINITE, self.wide * self.own, self.place)
             book.hold(INFINITE, self.own, self.place)
