@@ -11,6 +11,7 @@ import click
 
 COMMANDS = {
     "lint": "Find what will crash, be silently ignored, or lose the weights.",
+    "plan": "Predict memory and time of the runs of a spec, and say what would make them fit.",
     "build": "Resolve every auto and emit runnable configs with the reason for every value.",
     "smoke": "Train a few steps with the emitted configs and check what really runs.",
     "explain": "Explain a rule, or a setting of a run.",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zerocfg.hardware.profile import load_hardware
-from zerocfg.resolve.inputs import gather
+from zerocfg.resolve.inputs import Inputs, gather
 from zerocfg.resolve.resolve import resolve
 from zerocfg.run.discover import Files
 from zerocfg.run.link import runs_from_spec
@@ -29,6 +29,7 @@ class Built:
 
     name: str
     run: Run
+    inputs: Inputs
     plan: Plan | None = None
     problems: list[Problem] = field(default_factory=list)
 
@@ -46,7 +47,7 @@ def build_plans(spec: SpecFile, only: str | None = None, hardware: str | None = 
         model = files.open(spec.folder / entry.model) if isinstance(entry.model, str) else None
         inputs = gather(run, entry, spec.folder, profile, model)
         plan, problems = resolve(inputs)
-        built.append(Built(run.name, inputs.run, plan, problems))
+        built.append(Built(run.name, inputs.run, inputs, plan, problems))
     return built
 
 

@@ -1,0 +1,218 @@
+"""What ``zerocfg plan`` prints."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from zerocfg.memory.options import Options, TorchOptions
+from zerocfg.memory.outside import GIB, Band
+from zerocfg.resolve.forecast import Forecast
+
+if TYPE_CHECKING:
+    from zerocfg.memory import rates
+    from zerocfg.memory.terms import Held, Phase
+    from zerocfg.memory.verdict import Rung
+    from zerocfg.resolve.build import Built
+
+Found = list[tuple["Built", "Forecast | str"]]
+
+
+def as_text(found: Found) -> str:
+    return "\n".join(_run(built, one) for built, one in found)
+
+
+def _run(built: Built, one: Forecast | str) -> str:
+    assert built.plan is not None
+    title = f"{built.name}: {built.plan.consumer} on {built.plan.hardware}"
+    if isinstance(one, str):
+        return f"{title}\n  nothing can be predicted: {one}\n"
+    text = f"{title}, {_engine(one.setup.options)}, {one.setup.precision}\n"
+    work = one.setup.workload
+    if work is not None:
+        kept = "gradient checkpointing" if work.gradient_checkpointing else "all activations kept"
+        loss = ", loss without all logits" if work.fused_loss else ""
+        batch = f"micro batch {work.micro_batch} x {work.sequence_length} tokens"
+        text += f"  {batch}, {kept}, {work.attention} attention{loss}\n"
+    text += "\n" + _phases(one) + "\n" + _figures(one)
+    text += _time(one)
+    text += "".join(f"  note       {note}\n" for note in one.notes)
+    return text + _ladder(one)
+
+
+def _engine(options: Options | TorchOptions) -> str:
+    if isinstance(options, TorchOptions):
+        return {"single": "one process", "ddp": "DDP", "fsdp1": "FSDP", "fsdp2": "FSDP 2"}[options.kind]
+    words = [f"ZeRO-{options.stage}"]
+    for part, device in (("optimizer", options.offload_optimizer), ("parameters", options.offload_param)):
+        if device != "none":
+            words.append(f"{part} on {'the host' if device == 'cpu' else 'NVMe'}")
+    return ", ".join(words)
+
+
+def _phases(one: Forecast) -> str:
+    """A row for each term, a column for each phase: what is held at the phase's worst moment, in GiB."""
+    phases = one.prediction.estimate.phases("device")
+    rows: dict[str, dict[Phase, int]] = {}
+    for phase, held in phases.items():
+        for term, size in held.parts:
+            row = rows.setdefault(term.name, {})
+            row[phase] = row.get(phase, 0) + size
+    order = sorted(rows, key=lambda name: -max(rows[name].values()))
+    shown = [name for name in order if max(rows[name].values()) >= 0.005 * GIB]
+    rest: dict[Phase, int] = {phase: sum(rows[n].get(phase, 0) for n in order if n not in shown) for phase in phases}
+    if any(rest.values()):
+        rows["the rest"] = rest
+        shown.append("the rest")
+    width = max(len(name) for name in [*shown, "on each device, GiB"])
+    columns = {phase: max(len(phase), 6) for phase in phases}
+    text = f"  {'on each device, GiB':<{width}}" + "".join(f"  {phase:>{columns[phase]}}" for phase in phases) + "\n"
+    for name in shown:
+        cells = "".join(f"  {_gib(rows[name].get(phase, 0)):>{columns[phase]}}" for phase in phases)
+        text += f"  {name:<{width}}{cells}\n"
+    return (
+        text
+        + f"  {'allocated':<{width}}"
+        + "".join(f"  {_gib(held.size):>{columns[phase]}}" for phase, held in phases.items())
+        + "\n"
+    )
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.2f}" if size else "-"
+
+
+def _band(band: Band) -> str:
+    low, high = f"{band.low / GIB:.1f}", f"{band.high / GIB:.1f}"
+    return f"{low} GiB" if low == high else f"{low} to {high} GiB"
+
+
+def _figures(one: Forecast) -> str:
+    prediction = one.prediction
+    least = "" if prediction.complete else "at least "
+    text = f"  allocated  {least}{prediction.allocated.expected / GIB:.1f} GiB"
+    if prediction.allocated.low != prediction.allocated.high:
+        text += f" ({_band(prediction.allocated)})"
+    text += " at the peak: torch.cuda.max_memory_allocated\n"
+    text += f"  reserved   {least}{_band(prediction.reserved)}: torch.cuda.max_memory_reserved\n"
+    text += f"  device     {least}{_band(prediction.device)}: what nvidia-smi shows for the process\n"
+    if one.capacity is not None:
+        text += f"  verdict    {_verdict(one)} of {one.capacity / GIB:.1f} GiB\n"
+    return text
+
+
+def _time(one: Forecast) -> str:
+    if one.time is None:
+        return ""
+    time, seconds = one.time, one.time.seconds
+    text = f"  step       {_seconds(seconds.expected)} ({_seconds(seconds.low)} to {_seconds(seconds.high)})"
+    text += f", {time.tokens_per_second:,.0f} tokens/s, MFU {time.mfu:.0%}\n"
+    parts = sorted(time.parts, key=lambda part: -part.seconds.expected)
+    text += "             " + ", ".join(f"{part.name} {_seconds(part.seconds.expected)}" for part in parts) + "\n"
+    if one.price is not None:
+        step, billion = time.cost_per_step(one.price), time.cost_per_billion_tokens(one.price)
+        text += f"  cost       {step.expected:.3g} a step, {billion.expected:,.0f} for 1e9 tokens "
+        text += f"({billion.low:,.0f} to {billion.high:,.0f})\n"
+    return text
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.1f} s" if value >= 1 else f"{value * 1000:.0f} ms"
+
+
+def _verdict(one: Forecast) -> str:
+    if one.word == "unknown":
+        return "not known, activations are missing;"
+    return one.word
+
+
+def _ladder(one: Forecast) -> str:
+    if one.ladder is None:
+        return ""
+    text = "\n"
+    if one.ladder.together:
+        text += "  the cheapest way to make it fit:\n"
+        text += "".join(_rung(rung) for rung in one.ladder.together)
+    else:
+        text += "  no change that zerocfg knows makes it fit on this hardware\n"
+    text += "  each change alone:\n"
+    return text + "".join(_rung(rung) for rung in one.ladder.single)
+
+
+def _rung(rung: Rung) -> str:
+    slower = f", {rung.slower:.2f} x the time" if rung.slower else ""
+    return f"    {_band(rung.prediction.device):>18}  {rung.word:<12}  {rung.what} (costs {rung.cost}{slower})\n"
+
+
+def as_data(found: Found) -> str:
+    runs = [_data(built, one) for built, one in found]
+    return json.dumps({"version": 1, "unit": "bytes", "runs": runs}, indent=2) + "\n"
+
+
+def _data(built: Built, one: Forecast | str) -> dict[str, Any]:
+    if isinstance(one, str):
+        return {"run": built.name, "error": one}
+    prediction = one.prediction
+    return {
+        "run": built.name,
+        "verdict": one.word,
+        "capacity": one.capacity,
+        "complete": prediction.complete,
+        "allocated": _ends(prediction.allocated),
+        "reserved": _ends(prediction.reserved),
+        "device": _ends(prediction.device),
+        "phases": {phase: _held(held) for phase, held in prediction.estimate.phases("device").items()},
+        "host": _held(prediction.estimate.peak("host")),
+        "nvme": _held(prediction.estimate.peak("nvme")),
+        "time": _time_data(one),
+        "notes": list(one.notes),
+        "changes": [_rung_data(rung) for rung in one.ladder.single] if one.ladder else [],
+        "cheapest": [_rung_data(rung) for rung in one.ladder.together] if one.ladder else [],
+    }
+
+
+def _time_data(one: Forecast) -> dict[str, Any] | None:
+    time = one.time
+    if time is None:
+        return None
+    data: dict[str, Any] = {
+        "seconds": _times(time.seconds),
+        "tokens_per_second": time.tokens_per_second,
+        "samples_per_second": time.samples_per_second,
+        "tflops_per_device": time.tflops,
+        "mfu": time.mfu,
+        "parts": [
+            {"name": part.name, "seconds": _times(part.seconds), "formula": part.formula, "inputs": dict(part.inputs)}
+            for part in time.parts
+        ],
+    }
+    if one.price is not None:
+        data["cost_per_step"] = _times(time.cost_per_step(one.price))
+        data["cost_per_billion_tokens"] = _times(time.cost_per_billion_tokens(one.price))
+    return data
+
+
+def _times(band: rates.Band) -> dict[str, float]:
+    return {"low": band.low, "expected": band.expected, "high": band.high}
+
+
+def _ends(band: Band) -> dict[str, int]:
+    return {"low": band.low, "expected": band.expected, "high": band.high}
+
+
+def _held(held: Held) -> dict[str, Any]:
+    parts = [
+        {"name": term.name, "kind": term.kind, "size": size, "source": term.source, "holds_for": term.holds_for}
+        for term, size in held.parts
+    ]
+    return {"moment": held.moment, "size": held.size, "terms": parts}
+
+
+def _rung_data(rung: Rung) -> dict[str, Any]:
+    return {
+        "change": rung.what,
+        "cost": rung.cost,
+        "slower": rung.slower,
+        "verdict": rung.word,
+        "device": _ends(rung.prediction.device),
+    }

@@ -1,0 +1,146 @@
+"""What a resolved run will take: memory of a rank by phase, host memory, time of a step, and what would save memory."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from zerocfg.memory.formula import by_formula
+from zerocfg.memory.outside import GIB
+from zerocfg.memory.predict import predict
+from zerocfg.memory.time import StepTime, step_time
+from zerocfg.memory.tracing import Traced, TraceError, trace
+from zerocfg.memory.verdict import Ladder, Setting, Word, judge, ladder
+from zerocfg.resolve.setup import Setup, setup_of
+
+if TYPE_CHECKING:
+    from zerocfg.memory.options import Workload
+    from zerocfg.memory.predict import Prediction
+    from zerocfg.memory.terms import Timeline
+    from zerocfg.models.hardware import HardwareProfile
+    from zerocfg.models.model_facts import ModelFacts
+    from zerocfg.resolve.build import Built
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """One run. ``capacity`` is what the driver reports as the device's total, in bytes; ``ladder`` None: not needed or
+    not possible; ``time`` None: not known. ``price`` is that of one device for an hour. ``notes`` are assumptions and
+    what could not be predicted."""
+
+    setup: Setup
+    facts: ModelFacts
+    prediction: Prediction
+    capacity: int | None
+    word: Word
+    ladder: Ladder | None
+    time: StepTime | None
+    price: float | None
+    notes: tuple[str, ...]
+
+
+class Activations:
+    """Timelines of one model's micro batches, each found once: traced where torch is, else by the closed formula."""
+
+    def __init__(self, facts: ModelFacts, config: dict[str, Any] | None, *, tracing: bool, python: str | None) -> None:
+        self.facts, self.config, self.tracing, self.python = facts, config, tracing, python
+        self.notes: list[str] = []
+        self.built: Traced | None = None
+        self._found: dict[tuple[Workload, str], Timeline | None] = {}
+
+    def of(self, setup: Setup, workload: Workload | None) -> Timeline | None:
+        """The timeline of a micro batch; None where it is not known (the notes say why)."""
+        if workload is None:
+            return None
+        asked = (workload, setup.precision)
+        if asked not in self._found:
+            self._found[asked] = self._traced(setup, workload) or self._formula(setup, workload)
+        return self._found[asked]
+
+    def _traced(self, setup: Setup, workload: Workload) -> Timeline | None:
+        if not self.tracing or not isinstance(self.config, dict):
+            return None
+        try:
+            found = trace(self.config, workload, setup.precision, python=self.python or sys.executable)
+        except TraceError as error:
+            self.tracing = False
+            self.notes.append(f"activations are not traced: {error}")
+            return None
+        self.built = found
+        return found.timeline
+
+    def _formula(self, setup: Setup, workload: Workload) -> Timeline | None:
+        try:
+            return by_formula(self.facts, workload, setup.precision, self.config)
+        except ValueError as error:
+            self._note(f"activations are not known: {error}")
+            return None
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def forecast(built: Built, *, tracing: bool = True, python: str | None = None, changes: bool = True) -> Forecast:
+    """The forecast of a run that resolved. Raises ValueError with one line when nothing can be said about it."""
+    assert built.plan is not None
+    plan, inputs = built.plan, built.inputs
+    profile = inputs.profile
+    device = profile.accelerator if profile else None
+    values = {name: decision.value for name, decision in plan.settings.items()}
+    dtype = built.run.model.dtype if built.run.model else None
+    setup = setup_of(values.get, plan.recipe, inputs.spec, plan.num_processes, dtype)
+    activations = Activations(inputs.facts, plan.model_config, tracing=tracing, python=python)
+    timeline = activations.of(setup, setup.workload)
+    facts = inputs.facts
+    if facts.parameters is None and activations.built is not None:
+        facts = _counted(facts, activations.built)
+
+    def evaluate(setting: Setting) -> Prediction:
+        return predict(facts, setting.options, activations.of(setup, setting.workload), device)
+
+    def slowness(setting: Setting) -> float | None:
+        time = _time(facts, setting, profile)
+        return time.seconds.expected / time.tokens if isinstance(time, StepTime) else None
+
+    own = Setting(setup.options, setup.workload)
+    prediction = predict(facts, setup.options, timeline, device)
+    memory = device.planning_gib if device else None
+    capacity = int(memory * GIB) if memory else None
+    word = judge(prediction, capacity)
+    steps = None
+    if changes and capacity and timeline and word != "fits":
+        steps = ladder(own, evaluate, capacity, slowness)
+    time = _time(facts, own, profile)
+    notes = [*setup.assumed, *([setup.unknown] if setup.unknown else []), *activations.notes]
+    if isinstance(time, StepTime):
+        notes += time.notes
+    elif time:
+        notes.append(f"no time is predicted: {time}")
+    known = time if isinstance(time, StepTime) else None
+    price = inputs.spec.price_per_hour
+    return Forecast(setup, facts, prediction, capacity, word, steps, known, price, tuple(notes))
+
+
+def _time(facts: ModelFacts, setting: Setting, profile: HardwareProfile | None) -> StepTime | str:
+    """The time of a step, or why there is none ("" where that is said elsewhere)."""
+    if setting.workload is None or profile is None:
+        return ""
+    try:
+        return step_time(facts, setting.options, setting.workload, profile)
+    except ValueError as error:
+        return str(error)
+
+
+def _counted(facts: ModelFacts, built: Traced) -> ModelFacts:
+    """The facts of a model type that zerocfg does not know, as the model turned out when it was built."""
+    counts = {
+        "parameters": built.parameters,
+        "largest_parameter": max(size for size, _ in built.tensors),
+        "largest_module": built.largest_module,
+        "largest_block": built.largest_block or None,
+        "tensor_sizes": sorted(built.tensors, reverse=True),
+        "unknown_because": None,
+    }
+    return facts.model_copy(update=counts)
