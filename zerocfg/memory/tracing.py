@@ -99,8 +99,8 @@ def trace(
 ) -> Traced:
     """Runs ``config`` (the content of a config.json) with ``workload`` in ``python``, an interpreter with torch.
 
-    ``use_reentrant`` is that of ``gradient_checkpointing_kwargs``. ``keeps_outputs``: a loop of one's own that keeps the
-    outputs, and so the logits, until after backward (the Trainer does not). ``full`` runs all layers in any case;
+    ``use_reentrant`` is that of ``gradient_checkpointing_kwargs``. ``keeps_outputs``: a loop of one's own that keeps
+    the outputs, and so the logits, until after backward (the Trainer does not). ``full`` runs all layers in any case;
     ``timeout`` is in seconds. Raises TraceError.
     """
     batch = {
@@ -156,8 +156,11 @@ def trace(
 def _origin(found: Mapping[str, Any], workload: Workload) -> str:
     versions, depths = found["versions"], found["depths"]
     how = f"traced at {depths[0]} and {depths[1]} of {found['layers']} layers" if len(depths) > 1 else "traced"
-    name = workload.attention
-    attention = "flash_attention_2 as sdpa, which saves the same tensors" if name == "flash_attention_2" else name
+    attention = found["attention"]
+    if attention != workload.attention:
+        attention = f"{attention} (the class has no {workload.attention})"
+    if attention == "flash_attention_2":
+        attention = "flash_attention_2 by way of PyTorch's own, which saves the same tensors"
     return (
         f"{how}: {found['facts']['class']} of transformers {versions['transformers']}, torch {versions['torch']}, "
         f"attention {attention}"
@@ -307,7 +310,7 @@ def _run(text: str, python: str, timeout: float) -> dict[str, Any]:
 
 
 def _is_answer(answer: object) -> bool:
-    wanted = {"facts", "layers", "prefix", "period", "depths", "runs", "logits", "versions", "format"}
+    wanted = {"facts", "layers", "prefix", "period", "depths", "runs", "logits", "versions", "format", "attention"}
     return isinstance(answer, dict) and wanted <= answer.keys() and answer["format"] == FORMAT
 
 

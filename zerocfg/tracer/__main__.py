@@ -23,15 +23,14 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     from .adapters import adapt
-    from .model import DTYPES, build, depth_of, facts_of, kinds_of, period_of, read_config, with_depth
+    from .model import DTYPES, attention_of, build, depth_of, facts_of, kinds_of, period_of, read_config, with_depth
     from .record import Batch, record
 
     config = read_config(request["config"])
     batch = Batch(**request["batch"])
     adapters = request.get("adapters")
-    # Its package works on CUDA only; SDPA's flash kernel saves the same tensors.
-    attention = "sdpa" if request["attention"] == "flash_attention_2" else request["attention"]
     architectures = request["config"].get("architectures") or ()
+    attention = attention_of(config, architectures, request["attention"])
 
     def model_of(config: Any) -> Any:
         model = build(config, architectures, attention, DTYPES[request["dtype"]])
@@ -47,11 +46,11 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         prefix, period = period_of(kinds)
         layers = depth_of(config) or 0
         depths = [layers]
-        if kinds and not request.get("full"):
+        if kinds and not request.get("full") and not getattr(config, "is_encoder_decoder", False):
             small = prefix + (layers - prefix) % period + 2 * period
             if 2 * small + period < layers:
                 depths = [small, small + period]
-        runs, logits = [], 0
+        runs, counts, logits = [], [], 0
         for depth in depths:
             if depth != layers or len(depths) > 1:
                 model = model_of(with_depth(config, depth))
@@ -60,7 +59,11 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
                     return answer({**request, "full": True})
             recorder = record(model, batch)
             runs.append(recorder.stretches)
+            counts.append(sum(parameter.numel() for parameter in model.parameters()))
             logits = recorder.logits
+    steps = (layers - depths[-1]) // period
+    if counts[-1] + steps * (counts[-1] - counts[0]) != facts["parameters"]:
+        return answer({**request, "full": True})
     return {
         "format": FORMAT,
         "facts": facts,
@@ -70,6 +73,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         "depths": depths,
         "runs": runs,
         "logits": logits,
+        "attention": attention,
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
     }
 

@@ -17,9 +17,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from .storages import rounded
 
 try:
-    from transformers import masking_utils
+    from transformers import AttentionInterface, AttentionMaskInterface, masking_utils
 except ImportError:  # before 4.53
     masking_utils = None
+
+FLASH = "zerocfg_stand_in"
+"""The name of an attention that keeps what the flash-attn package keeps (a name with "flash" would be looked for)."""
 
 _FLASH_BACKWARD = "aten::_scaled_dot_product_flash_attention_for_cpu_backward"
 _LARGEST_FLASH_HEAD = 256
@@ -47,6 +50,36 @@ def workspace(operator: Any, arguments: tuple[Any, ...], result: Any) -> int:
     return size
 
 
+class _Fused(torch.autograd.Function):  # type: ignore[misc]
+    """What a fused kernel keeps, for shapes that the one for CPU does not take: its result and a fp32 number a row."""
+
+    @staticmethod
+    def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        batch, heads, length, _ = query.shape
+        result = query.new_empty((batch, length, heads, value.shape[-1])).transpose(1, 2)
+        ctx.save_for_backward(query, key, value, result, query.new_empty((batch, heads, length), dtype=torch.float32))
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, _gradient: torch.Tensor) -> Any:
+        return tuple(torch.empty_like(tensor) for tensor in ctx.saved_tensors[:3])
+
+
+def _flash(
+    module: Any, query: Any, key: Any, value: Any, attention_mask: Any, dropout: float = 0.0, **_: Any
+) -> tuple[Any, None]:
+    """As ``transformers.integrations.flash_attention``: grouped heads, windows, soft caps are the kernel's matter."""
+    causal = bool(getattr(module, "is_causal", True))
+    grouped = key.shape[1] != query.shape[1]
+    result = functional.scaled_dot_product_attention(query, key, value, is_causal=causal, enable_gqa=grouped)
+    return result.transpose(1, 2).contiguous(), None
+
+
+if masking_utils is not None:
+    AttentionInterface.register(FLASH, _flash)
+    AttentionMaskInterface.register(FLASH, masking_utils.flash_attention_mask)
+
+
 @contextmanager
 def behaviour() -> Iterator[None]:
     """While it lasts, attention and dropout keep in memory what they keep on CUDA."""
@@ -57,6 +90,8 @@ def behaviour() -> Iterator[None]:
         if _is_math(query, key, value, attn_mask, rest.get("enable_gqa", False)):
             with sdpa_kernel(SDPBackend.MATH):
                 return attention(query, key, value, attn_mask, dropout_p, **rest)
+        if query.shape[-1] != value.shape[-1] and attn_mask is None:
+            return _Fused.apply(query, key, value)
         # A fused kernel keeps the state of its random numbers, not a mask; the one for CPU refuses dropout.
         return attention(query, key, value, attn_mask, 0.0, **rest)
 

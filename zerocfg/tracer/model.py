@@ -12,6 +12,8 @@ import torch
 import transformers
 from torch import nn
 
+from . import cuda
+
 MOST_LAYERS = 2000
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _CLASSES = (
@@ -32,6 +34,8 @@ def read_config(raw: Mapping[str, Any]) -> Any:
         raise ValueError(f"transformers {transformers.__version__} has no model type {name!r}")
     ignored = ("auto_map", "quantization_config", "torch_dtype", "dtype", "transformers_version")
     config = known[name].from_dict({key: value for key, value in raw.items() if key not in ignored})
+    if getattr(config, "is_encoder_decoder", False) and getattr(config, "decoder_start_token_id", None) is None:
+        config.decoder_start_token_id = 0
     layers = depth_of(config)
     if layers is not None and layers > MOST_LAYERS:
         raise ValueError(f"{layers} layers are more than the {MOST_LAYERS} that are traced")
@@ -69,25 +73,38 @@ def with_depth(config: Any, depth: int) -> Any:
 
 def build(config: Any, architectures: Iterable[str], attention: str, dtype: torch.dtype) -> Any:
     """The model with empty weights, in training mode. To be called under FakeTensorMode for anything large."""
-    names = [auto for name in architectures for end, auto in _CLASSES if name.endswith(end)]
-    failure: Exception | None = None
-    for name in [*names, "AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoModelForMaskedLM"]:
-        auto = getattr(transformers, name, None)
-        if auto is None or type(config) not in auto._model_mapping:
-            continue
-        model = _construct(auto, config, attention, dtype)
-        # Building without initialisation leaves tied weights apart.
-        model.tie_weights()
-        model.train()
-        return model
-    raise failure or ValueError(f"transformers has no language model for model type {config.model_type!r}")
-
-
-def _construct(auto: Any, config: Any, attention: str, dtype: torch.dtype) -> Any:
+    # A stand-in for the package, which works on CUDA only.
+    implementation = cuda.FLASH if attention == "flash_attention_2" else attention
     with ExitStack() as stack:
         stack.enter_context(_without_initialisation())
         stack.enter_context(torch.device("cpu"))
-        return auto.from_config(config, attn_implementation=attention, dtype=dtype)
+        auto = _class_of(config, architectures)
+        model = auto.from_config(config, attn_implementation=implementation, dtype=dtype)
+    # Building without initialisation leaves tied weights apart.
+    model.tie_weights()
+    model.train()
+    return model
+
+
+def attention_of(config: Any, architectures: Iterable[str], wished: str) -> str:
+    """The attention that the class runs: the one wished for, or eager, as when none is named and it has no sdpa."""
+    own = _class_of(config, architectures)._model_mapping[type(config)]
+    has = {
+        "sdpa": getattr(own, "_supports_sdpa", False),
+        "flash_attention_2": getattr(own, "_supports_flash_attn", getattr(own, "_supports_flash_attn_2", False)),
+    }
+    if wished == "flash_attention_2" and not has[wished]:
+        raise ValueError(f"{own.__name__} does not run with flash_attention_2")
+    return wished if has.get(wished, True) else "eager"
+
+
+def _class_of(config: Any, architectures: Iterable[str]) -> Any:
+    names = [auto for name in architectures for end, auto in _CLASSES if name.endswith(end)]
+    for name in [*names, "AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoModelForMaskedLM"]:
+        auto = getattr(transformers, name, None)
+        if auto is not None and type(config) in auto._model_mapping:
+            return auto
+    raise ValueError(f"transformers has no language model for model type {config.model_type!r}")
 
 
 def _without_initialisation() -> AbstractContextManager[Any]:
