@@ -386,7 +386,7 @@ def launch(name: str, arguments: argparse.Namespace, path: Path, log: Path) -> i
         os.dup2(output, 2)
         child(name, arguments.device, arguments.tiny, path)
     except BaseException:
-        traceback.print_exc()
+        os.write(2, traceback.format_exc().encode())
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

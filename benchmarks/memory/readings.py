@@ -125,7 +125,8 @@ class Reading:
     """One row as we read it.
 
     ``parts``: the printed figure is the sum over so many ranks. ``release``: transformers 4.40 upcasts logits to fp32
-    and copies the shifted ones. ``adapters``: LoRA. ``card``: name in zerocfg's catalogue.
+    and copies the shifted ones. ``adapters``: LoRA. ``card``: name in zerocfg's catalogue. ``keeps_logits``: the
+    training script holds the model's output, with fp32 logits, until the next one ("Changes" in README.md).
     """
 
     row: str
@@ -140,6 +141,7 @@ class Reading:
     release: str = "5"
     parts: int = 1
     adapters: Adapters | None = None
+    keeps_logits: bool = False
 
 
 def _gist() -> Iterator[Reading]:
@@ -191,7 +193,9 @@ def _gist() -> Iterator[Reading]:
             offload_param=param,  # type: ignore[arg-type]
         )
         workload = Workload(batch, 4096, checkpointing)
-        yield Reading(row, "llama-7b", options, workload, group, reason, card="A800-SXM-80GB", release="4.40")
+        yield Reading(
+            row, "llama-7b", options, workload, group, reason, card="A800-SXM-80GB", release="4.40", keeps_logits=True
+        )
 
 
 LITGPT_LORA = Adapters(8, ("q_proj", "v_proj"), 0.05)

@@ -1,0 +1,120 @@
+"""zerocfg's prediction of a reading or a case: the one place of the harness that calls the model."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.memory.old_release import DATA, LENGTH
+from zerocfg.hardware.catalogue import find_accelerator
+from zerocfg.memory.outside import Band, device_total, reserved
+from zerocfg.memory.predict import Prediction, predict
+from zerocfg.memory.terms import TRAINING, Segment, Term, Timeline
+from zerocfg.memory.tracing import Adapters, Traced, trace
+from zerocfg.models.model_facts import ModelFacts, from_config
+
+if TYPE_CHECKING:
+    from benchmarks.memory.readings import Reading
+    from zerocfg.memory.options import Options, TorchOptions, Workload
+    from zerocfg.models.hardware import Accelerator
+
+
+def card(name: str) -> Accelerator:
+    """The accelerator of zerocfg's catalogue."""
+    found = find_accelerator(name)
+    if found is None:
+        raise ValueError(f"no accelerator {name}")
+    return found[0]
+
+
+def of_reading(reading: Reading, shape: dict[str, Any]) -> tuple[ModelFacts, Prediction]:
+    """Facts and prediction of a published row."""
+    facts, prediction = _predicted(
+        shape, reading.options, reading.workload, reading.card, reading.adapters, reading.release
+    )
+    if not reading.keeps_logits:
+        return facts, prediction
+    size = 4 * reading.workload.micro_batch * reading.workload.sequence_length * (facts.vocab_size or 0)
+    return facts, _with(prediction, Term("kept logits", size, "device", TRAINING, "logits", "the script"), reading)
+
+
+def _with(prediction: Prediction, term: Term, reading: Reading) -> Prediction:
+    """``prediction`` with one more term, from outside of the model."""
+    estimate = replace(prediction.estimate, terms=(*prediction.estimate.terms, term))
+    worst = estimate.peak("device")
+    more = worst.size - prediction.worst.size
+    allocated = Band(*(getattr(prediction.allocated, end) + more for end in ("low", "expected", "high")))
+    kept = reserved(allocated)
+    device = device_total(kept, card(reading.card), reading.options.world_size)
+    return replace(prediction, estimate=estimate, worst=worst, allocated=allocated, reserved=kept, device=device)
+
+
+def of_case(
+    shape: dict[str, Any], options: Options | TorchOptions, workload: Workload, accelerator: str
+) -> tuple[ModelFacts, Prediction]:
+    """Facts and prediction of one of our own runs."""
+    return _predicted(shape, options, workload, accelerator, None, "5")
+
+
+def _predicted(
+    shape: dict[str, Any],
+    options: Options | TorchOptions,
+    workload: Workload,
+    accelerator: str,
+    adapters: Adapters | None,
+    release: str,
+) -> tuple[ModelFacts, Prediction]:
+    facts = from_config(shape)
+    if release == "4.40":
+        timeline = _old(workload)
+    else:
+        traced = trace(shape, workload, options.precision, lora=adapters)
+        timeline = traced.timeline
+        facts = _facts(facts, traced, adapters)
+    return facts, predict(facts, options, timeline, card(accelerator))
+
+
+def _facts(facts: ModelFacts, traced: Traced, adapters: Adapters | None) -> ModelFacts:
+    """``facts``, with the counts of the traced model where zerocfg does not know the type or adapters were added."""
+    if facts.parameters is None:
+        return ModelFacts(
+            model_type=facts.model_type,
+            parameters=traced.parameters,
+            trainable_parameters=traced.trainable,
+            largest_parameter=max(size for size, _ in traced.tensors),
+            largest_module=traced.largest_module,
+            largest_block=traced.largest_block or None,
+            tensor_sizes=sorted(traced.tensors, reverse=True),
+            hidden_size=traced.hidden,
+            num_hidden_layers=traced.layers,
+            vocab_size=traced.vocabulary,
+        )
+    if adapters is None and facts.parameters != traced.parameters:
+        raise ValueError(f"{facts.parameters} parameters counted, {traced.parameters} in the built model")
+    if adapters is not None:
+        return facts.model_copy(update={"parameters": traced.parameters, "trainable_parameters": traced.trainable})
+    return facts
+
+
+@cache
+def _old_rows() -> dict[tuple[int, bool], Timeline]:
+    content = json.loads(DATA.read_text())
+    origin = f"traced with transformers {content['transformers']}, torch {content['torch']}"
+    return {
+        (row["micro_batch"], row["gradient_checkpointing"]): Timeline(
+            tuple(Segment(moment, size, produced) for moment, size, produced in row["segments"]),
+            row["elements"],
+            origin,
+            0.03,
+        )
+        for row in content["rows"]
+    }
+
+
+def _old(workload: Workload) -> Timeline:
+    """LLaMA-7B as transformers 4.40 computed it (``old_release.py``)."""
+    if workload.sequence_length != LENGTH:
+        raise ValueError(f"traced for {LENGTH} tokens only")
+    return _old_rows()[workload.micro_batch, workload.gradient_checkpointing]
