@@ -39,8 +39,10 @@ schemas: setup
 docs: setup
 	$(BIN)/python -m zerocfg rules --write docs/rules
 
+# CHECK=memory runs that one alone
+CHECK ?=
 gpu: setup
-	$(BIN)/python benchmarks/gpu/run.py
+	$(BIN)/python benchmarks/gpu/run.py $(CHECK)
 
 clean:
 	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis

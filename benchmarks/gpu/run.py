@@ -16,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,8 @@ SMOKE = {
     "zero3-nvme": ("examples/zero3-nvme/zerocfg.yaml", "nvme"),
 }
 LIMIT = 900
+MEMORY = ROOT / "benchmarks" / "memory"
+MEMORY_BUDGET = 540  # seconds; with the start of the libraries less than ten minutes
 
 
 def cards() -> list[dict[str, str]]:
@@ -67,25 +71,60 @@ def smoke_run(spec: str, run: str) -> dict[str, Any]:
         return {"passed": certificate["passed"], "commands": commands, "certificate": certificate}
 
 
+def memory_run() -> dict[str, Any]:
+    """Measure the memory of the cases in benchmarks/memory/cases.py and compare it with the committed predictions.
+
+    Passed: the program came to its end and at least one case ran. How good the predictions are is in the comparison.
+    """
+    commands = [
+        f"python benchmarks/memory/gpu.py --budget-s {MEMORY_BUDGET} --out F",
+        "compare_gpu.py F --write RESULTS",
+    ]
+    with tempfile.TemporaryDirectory(prefix="zerocfg-gpu-") as folder:
+        out = Path(folder) / "memory.jsonl"
+        measure = [sys.executable, str(MEMORY / "gpu.py"), "--budget-s", str(MEMORY_BUDGET), "--out", str(out)]
+        try:
+            done = subprocess.run(measure, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            return {"passed": False, "commands": commands, "error": f"no end within {LIMIT} s", "lines": lines_of(out)}
+        found = lines_of(out)
+        if done.returncode != 0 or not found:
+            return {"passed": False, "commands": commands, "error": done.stderr.strip()[-4000:], "lines": found}
+        compare = [sys.executable, str(MEMORY / "compare_gpu.py"), str(out), "--write", str(MEMORY / "results")]
+        print(subprocess.run(compare, cwd=ROOT, env=environment(), capture_output=True, text=True).stdout)
+        ran = [line["case"] for line in found if line["case"] != "machine" and line["status"] == "ok"]
+        return {"passed": bool(ran), "commands": commands, "ran": len(ran), "lines": found}
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+
+
 def environment() -> dict[str, str]:
     """The current environment, with this interpreter's programs (ninja, accelerate) found first."""
     paths = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
     return {**os.environ, "PATH": os.pathsep.join(path for path in paths if path)}
 
 
+CHECKS: dict[str, Callable[[], dict[str, Any]]] = {
+    **{name: partial(smoke_run, *case) for name, case in SMOKE.items()},
+    "memory": memory_run,
+}
+
+
 def main(names: list[str]) -> int:
-    unknown = [name for name in names if name not in SMOKE]
+    unknown = [name for name in names if name not in CHECKS]
     if unknown:
-        print(f"no check {', '.join(unknown)}; there are {', '.join(SMOKE)}", file=sys.stderr)
+        print(f"no check {', '.join(unknown)}; there are {', '.join(CHECKS)}", file=sys.stderr)
         return 2
     found = cards()
     failed = 0
-    for name in names or SMOKE:
+    for name in names or CHECKS:
         if not found:
             print(f"{name}: not run: no NVIDIA card here")
             continue
         start = time.monotonic()
-        result = smoke_run(*SMOKE[name])
+        result = CHECKS[name]()
         content = {
             "check": name,
             "date": datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0).isoformat(),

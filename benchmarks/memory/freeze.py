@@ -19,6 +19,7 @@ STATE = HERE / "results" / "state.json"
 RESULTS = {
     "published": HERE / "results" / "published.json",
     "predictions": HERE / "predictions.json",
+    "gpu": HERE / "results" / "gpu.json",
 }
 
 
