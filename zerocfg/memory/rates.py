@@ -47,8 +47,9 @@ ATTENTION = {"8.0": Band(0.309, 0.327, 0.372), "9.0": Band(0.177, 0.186, 0.193)}
 # Devices without calibration rows: from the lowest to the highest of the others, the middle between them.
 MATMUL_ELSEWHERE = Band(0.485, 0.63, 0.763)
 ATTENTION_ELSEWHERE = Band(0.177, 0.25, 0.372)
-# Ordinary training code (Hugging Face models, kernel by kernel) takes that much longer than the tuned code of the tables
-# above: tenth (at least 1), fiftieth and ninetieth percentile of Qwen's rows with at least 2048 tokens in a micro batch.
+# Ordinary training code (Hugging Face models, kernel by kernel) takes that much longer than the tuned code of the
+# tables above: tenth (at least 1), fiftieth and ninetieth percentile of Qwen's rows with at least 2048 tokens in a
+# micro batch.
 ORDINARY = Band(1.0, 1.14, 1.51)
 MATMUL_OF_MEASURED = Band(0.6, 0.75, 0.95)  # of a measured rate of large products: assumed, not validated
 

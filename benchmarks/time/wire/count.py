@@ -1,15 +1,16 @@
 """Counts what real DeepSpeed, DDP and FSDP put on the wire: every collective of one optimizer step, on CPU ranks.
 
-Run as a program: reads a JSON list of cases from standard input and prints one JSON line for each, in order. A case is
+Run as a program: reads a JSON list of cases from standard input, prints one JSON line for each, in order. A case is
 
-    {"kind": "deepspeed" | "ddp" | "fsdp1" | "fsdp2", "world_size": 2, "accumulation": 1, "checkpointing": false, "config": {...}}
+    {"kind": "deepspeed" | "ddp" | "fsdp1" | "fsdp2", "world_size": 2, "accumulation": 1, "checkpointing": false,
+     "model": {...}, "config": {...}}
 
-and the answer ``{"collectives": [[operator, dtype, elements, group size, times], ...]}`` of rank 0, or ``{"error": ...}``.
-``elements`` are those of the whole buffer: what is reduced, the gathered output, the input that is scattered.
+and the answer ``{"collectives": [[operator, dtype, elements, group size, times], ...]}`` of rank 0, or ``{"error":
+...}``. ``elements`` are those of the whole buffer: what is reduced, the gathered output, the input that is scattered.
 
 The operators are seen where torch dispatches them (``c10d::allreduce_`` and its siblings), below every library, so that
-nothing can be missed and nothing of a library has to be replaced. Counted is the fourth optimizer step: ZeRO-3 has recorded
-its trace by then, and moments exist.
+nothing can be missed and nothing of a library has to be replaced. Counted is the fourth optimizer step: ZeRO-3 has
+recorded its trace by then, and moments exist.
 """
 
 from __future__ import annotations
@@ -105,7 +106,9 @@ def run(case: dict[str, Any]) -> Counter[tuple[str, str, int, int]]:
 
     ids = torch.zeros(1, 8, dtype=torch.long)
     accumulation = case.get("accumulation", 1)
-    micro_step = {"deepspeed": deepspeed_steps, "ddp": ddp_steps, "fsdp1": fsdp1_steps, "fsdp2": fsdp2_steps}[case["kind"]](case)
+    micro_step = {"deepspeed": deepspeed_steps, "ddp": ddp_steps, "fsdp1": fsdp1_steps, "fsdp2": fsdp2_steps}[
+        case["kind"]
+    ](case)
     counter = recorder()
     for step in range(STEPS):
         with counter if step == STEPS - 1 else contextlib.nullcontext():
