@@ -8,7 +8,7 @@ accelerate 1.15 by ``tests/memory/test_sharding_real.py``. Sizes are bytes of on
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,8 @@ STEP: frozenset[Moment] = frozenset({"step"})
 # What FSDP holds for a while: (kind, source of FSDP 1, source of FSDP 2).
 GATHERED, OUTPUT, COPY = "gathered parameters", "all-gather output", "copy of a shard"
 UNIT, FLAT, INPUT = "gradients of a unit", "flat gradient of a unit", "reduce-scatter input"
-REDUCED, ALL_REDUCED, SHARDS = "reduced shard", "all-reduce inputs", "gradients"
+REDUCED, ALL_REDUCED = "reduced shard", "all-reduce inputs"
+WAITING, SHARDS = "gradients not yet reduced", "gradients"
 _BUFFERS: dict[str, tuple[Kind, str, str]] = {
     GATHERED: (
         "parameters",
@@ -39,6 +40,8 @@ _BUFFERS: dict[str, tuple[Kind, str, str]] = {
     INPUT: ("buffers", "", "_fsdp_collectives.py: foreach_reduce"),
     REDUCED: ("buffers", "_runtime_utils.py: _get_reduce_scatter_tensors", "_fsdp_collectives.py: foreach_reduce"),
     ALL_REDUCED: ("buffers", "", "_fsdp_param_group.py: AllReduceState"),
+    WAITING: ("gradients", "no_sync: autograd", "set_requires_gradient_sync: autograd"),
+    SHARDS: ("gradients", "_runtime_utils.py: _accumulate_sharded_grad", "_fsdp_collectives.py: foreach_reduce"),
 }
 
 
@@ -110,8 +113,7 @@ class _Units:
     """Elements of what is sharded as one: an embedding on its own (0: it is part of the tail), blocks, and the tail."""
 
     embedding: int
-    block: int
-    blocks: int
+    blocks: tuple[int, ...]
     tail: int
     head: int  # of the tail, what has its gradient before the blocks go backward
 
@@ -119,42 +121,72 @@ class _Units:
 def _units(facts: ModelFacts, fsdp1: bool) -> _Units:
     """FSDP 1 keeps all that is outside of blocks in its root; accelerate gives FSDP 2 an embedding that is not tied on
     its own, and final norm and head as one (accelerate/utils/fsdp_utils.py: fsdp2_prepare_model)."""
-    if not facts.largest_block or not facts.num_hidden_layers:
+    blocks = tuple(sum(map(sum, part.modules)) for part in facts.layout if part.block for _ in range(part.times))
+    if not blocks and facts.largest_block and facts.num_hidden_layers:
+        blocks = (facts.largest_block,) * facts.num_hidden_layers
+    if not blocks:
         raise ValueError("FSDP wraps block by block, and the size of this model's blocks is not known")
-    every = facts.parameters or 0
-    table = (facts.vocab_size or 0) * (facts.hidden_size or 0)
-    tables = table if facts.tied_embeddings else 2 * table
-    outside = max(every - facts.largest_block * facts.num_hidden_layers, min(tables, every))
-    embedding = 0 if fsdp1 or facts.tied_embeddings else min(table, outside)
+    outside = max((facts.parameters or 0) - sum(blocks), 0)
+    table = min((facts.vocab_size or 0) * (facts.hidden_size or 0), outside)
+    embedding = 0 if fsdp1 or facts.tied_embeddings else table
     tail = outside - embedding
-    head = tail if facts.tied_embeddings else max(tail - table, 0) if fsdp1 else tail
-    return _Units(embedding, facts.largest_block, facts.num_hidden_layers, tail, head)
+    head = tail - table if fsdp1 and not facts.tied_embeddings else tail
+    return _Units(embedding, blocks, tail, head)
 
 
 class _Walk:
-    """What is held for a while as units come and go, and the worst point of each moment of it."""
+    """What is held for a while as units come and go in one optimizer step.
 
-    def __init__(self, units: _Units, options: TorchOptions, trained: int) -> None:
-        self.units, self.options = units, options
+    ``worst`` is what is held at the worst point of each moment, ``peak`` the most bytes in each with sharded gradients.
+    """
+
+    def __init__(self, facts: ModelFacts, options: TorchOptions) -> None:
+        self.units, self.options = _units(facts, options.kind == "fsdp1"), options
         self.kept, self.low = _widths(options)
         self.mixed = self.kept != self.low
         self.ranks = options.shard_ranks or options.world_size
-        self.trained = trained
-        self.accumulates = options.gradient_accumulation_steps > 1
+        self.every, self.trained = facts.parameters or 0, facts.trainable or 0
+        self.largest = facts.largest_parameter or 0
         self.held: defaultdict[str, int] = defaultdict(int)
         self.worst: dict[Moment, dict[str, int]] = {}
+        self.peak: dict[Moment, int] = {}
         self.moment: Moment = "forward"
+        self.quiet = self.again = False
+        steps = options.gradient_accumulation_steps
+        # Micro batches that differ: the first, one between, the last, which alone reduces.
+        waiting = [(True, False), (True, True)][: steps - 1]
+        for self.quiet, self.again in [*waiting, (False, steps > 1)]:
+            self.at("forward")
+            self.forward()
+            self.at("head backward")
+            self.backward()
+
+    def forward(self) -> None:
+        raise NotImplementedError
+
+    def backward(self) -> None:
+        raise NotImplementedError
 
     def at(self, moment: Moment) -> None:
         self.moment = moment
-        self.hold("", 0)
+        self.hold(GATHERED, 0)
 
     def hold(self, name: str, size: int) -> None:
         """``size`` bytes more of it; less when negative."""
         self.held[name] += size
+        total = sum(self.held.values())
+        self.peak[self.moment] = max(total, self.peak.get(self.moment, 0))
         worst = self.worst.get(self.moment)
-        if worst is None or sum(self.held.values()) > sum(worst.values()):
+        if worst is None or total - self.growing(self.held) > sum(worst.values()) - self.growing(worst):
             self.worst[self.moment] = dict(self.held)
+
+    def growing(self, held: Mapping[str, int]) -> int:
+        """Sharded gradients that grow with the elements that are through, which an estimate follows by itself."""
+        return 0 if self.options.gradient_accumulation_steps > 1 else held.get(SHARDS, 0)
+
+    def rename(self, name: str, other: str, size: int) -> None:
+        self.held[name] -= size
+        self.held[other] += size
 
     def share(self, elements: int) -> int:
         return -(-elements // self.ranks)
@@ -164,19 +196,23 @@ class _Walk:
         return self.low * self.share(unit) if self.mixed or self.options.cpu_offload else 0
 
     def terms(self) -> Iterator[Term]:
+        """One term for each size; gradients that only grow are left to the caller."""
         found: defaultdict[tuple[str, int], set[Moment]] = defaultdict(set)
         for moment, held in self.worst.items():
             for name, size in held.items():
-                if name in _BUFFERS:
+                if name != SHARDS or self.options.gradient_accumulation_steps > 1:
                     found[name, size].add(moment)
-        second = self.options.kind == "fsdp2"
         for (name, size), moments in found.items():
             kind, *sources = _BUFFERS[name]
-            yield _term(name, size, frozenset(moments), kind, sources[second])
+            yield _term(name, size, frozenset(moments), kind, sources[self.options.kind == "fsdp2"])
 
 
 class _Walk1(_Walk):
     """FSDP 1 (torch/distributed/fsdp/_runtime_utils.py). One rank to a group is NO_SHARD."""
+
+    @property
+    def reshards(self) -> bool:
+        return self.options.reshard_after_forward or self.ranks == 1
 
     def gather(self, unit: int) -> None:
         if self.ranks == 1:
@@ -187,61 +223,70 @@ class _Walk1(_Walk):
         self.hold(COPY, -self.copied(unit))
 
     def release(self, unit: int) -> None:
-        self.hold(GATHERED, -self.low * unit if self.ranks > 1 or self.mixed else 0)
+        if self.reshards or not self.quiet:
+            self.hold(GATHERED, -self.low * unit if self.ranks > 1 or self.mixed else 0)
 
-    def flatten(self, unit: int) -> None:
-        """The gradients of a flat parameter's views are joined, and only then freed."""
-        self.hold(FLAT, self.low * unit)
-        self.hold(UNIT, -self.low * unit)
-
-    def reduce(self, unit: int) -> None:
-        own = self.share(unit)
-        if self.ranks > 1 and self.mixed:
-            self.hold(REDUCED, self.low * own)
-        if self.ranks > 1 or self.mixed:
-            self.hold(SHARDS, self.kept * own)
+    def finish(self, unit: int) -> None:
+        """The gradients of a flat parameter's views are joined, only then freed; the parameter goes; they are reduced
+        and cast."""
+        flat, own = self.low * unit, self.share(unit)
+        self.hold(FLAT, flat)
+        self.hold(UNIT, -flat)
+        if self.again:
+            self.hold(FLAT, -flat)  # added to what waited
         else:
-            self.held[SHARDS] += self.kept * own  # the flat gradient stays as it is
-        self.held[REDUCED] = 0
-        self.hold(FLAT, -self.low * unit)
+            self.rename(FLAT, WAITING, flat)
+        self.release(unit)
+        if self.quiet:
+            return
+        if self.ranks == 1 and not self.mixed:
+            self.rename(WAITING, SHARDS, flat)
+            return
+        reduced = self.low * own if self.ranks > 1 and self.mixed else 0
+        self.hold(REDUCED, reduced)
+        self.hold(SHARDS, self.kept * own)
+        self.hold(REDUCED, -reduced)
+        self.hold(WAITING, -flat)
 
-    def walk(self) -> None:
-        units, options = self.units, self.options
-        reshard = options.reshard_after_forward or self.ranks == 1
-        self.at("forward")
-        self.gather(units.tail)
-        for index in range(units.blocks):
-            ahead = options.forward_prefetch and self.ranks > 1
-            if not ahead or not index:
-                self.gather(units.block)
-            if ahead and index < units.blocks - 1:
-                self.gather(units.block)
-            if reshard:
-                self.release(units.block)
+    def forward(self) -> None:
+        units = self.units
+        if self.reshards or not self.again:
+            self.gather(units.tail)
+            ahead = self.options.forward_prefetch and self.ranks > 1
+            coming = list(units.blocks)
+            if ahead:
+                self.gather(coming.pop(0))
+            for block in units.blocks:
+                if coming:
+                    self.gather(coming.pop(0))
+                if self.reshards:
+                    self.release(block)
         self.at("loss")
-        self.at("head backward")
-        early = reshard and options.backward_prefetch == "pre" and self.ranks > 1
+
+    def backward(self) -> None:
+        units, gathers = self.units, self.reshards
+        early = gathers and self.options.backward_prefetch == "pre" and self.ranks > 1
+        # Views that were made ahead of time are also older for autograd: it turns to them one block later.
+        late = [0] if self.options.forward_prefetch and self.ranks > 1 else []
+        coming = list(units.blocks[::-1])
         if early:
-            self.gather(units.block)
+            self.gather(coming.pop(0))
         self.hold(UNIT, self.low * units.head)
         self.at("backward")
-        for index in reversed(range(units.blocks)):
-            if reshard and not early:
-                self.gather(units.block)
-            if early and index:
-                self.gather(units.block)
-            self.hold(UNIT, self.low * units.block)
-            self.flatten(units.block)
-            self.release(units.block)
-            self.reduce(units.block)
+        for block in reversed(units.blocks):
+            if gathers and coming:
+                self.gather(coming.pop(0))
+            self.hold(UNIT, self.low * block)
+            late.append(block)
+            self.finish(late.pop(0))
         # With tied weights the gradient of the head waits for that of the embedding.
         rest = units.tail - units.head or units.tail
         self.hold(UNIT, self.low * rest)
         if rest == units.tail:
             self.hold(UNIT, -self.low * rest)
-        self.flatten(units.tail)
-        self.release(units.tail)
-        self.reduce(units.tail)
+        for block in late:
+            self.finish(block)
+        self.finish(units.tail)
 
 
 class _Walk2(_Walk):
@@ -249,91 +294,95 @@ class _Walk2(_Walk):
 
     def gradients(self, unit: int) -> int:
         """Bytes of the gradients of a unit. Of a model trained in part it is the blocks that hold what is trained."""
-        units = self.units
-        whole = units.embedding + units.block * units.blocks + units.tail
-        if self.trained >= whole:
+        if self.trained >= self.every:
             return self.low * unit
-        return self.low * self.trained // units.blocks if unit == units.block else 0
+        return self.low * self.trained // len(self.units.blocks) if unit in self.units.blocks else 0
 
     def send(self, unit: int) -> None:
         """The all-gather, into a buffer of its own."""
-        self.hold(COPY, self.copied(unit) if self.ranks > 1 else 0)
-        self.hold(OUTPUT, self.low * unit if self.ranks > 1 else 0)
-        self.held[COPY] = 0
+        if self.ranks > 1:
+            self.hold(COPY, self.copied(unit))
+            self.hold(OUTPUT, self.low * unit)
+            self.hold(COPY, -self.copied(unit))
 
     def receive(self, unit: int) -> None:
         self.hold(GATHERED, self.low * unit)
+        if self.ranks == 1:  # no all-gather: parameter by parameter
+            copy = min(self.copied(unit), self.low * self.largest)
+            self.hold(COPY, copy)
+            self.hold(COPY, -copy)
 
     def drop(self, unit: int) -> None:
-        self.hold(OUTPUT, -self.low * unit if self.ranks > 1 else 0)
+        if self.ranks > 1:
+            self.hold(OUTPUT, -self.low * unit)
 
-    def release(self, unit: int) -> None:
-        self.hold(GATHERED, -self.low * unit)
-
-    def produce(self, unit: int) -> None:
-        if not self.accumulates:
-            self.hold(UNIT, self.gradients(unit))
-
-    def reduce(self, unit: int) -> None:
+    def finish(self, unit: int) -> None:
+        """The parameter goes; the input of the reduce-scatter before this one is freed, and this one's is filled."""
         gradient = self.gradients(unit)
+        self.hold(GATHERED, -self.low * unit)
+        if not self.again:
+            self.rename(UNIT, WAITING, gradient)
+        if self.quiet:
+            return
         own = -(-gradient // self.ranks)
         self.held[INPUT] = 0
         self.hold(INPUT, gradient)
-        if not self.accumulates:
-            self.hold(UNIT, -gradient)
+        self.hold(WAITING, -gradient)
         if not self.mixed:
             self.hold(SHARDS, own)
             return
         self.hold(REDUCED, own)
         self.hold(SHARDS, own // self.low * self.kept)
-        self.held[REDUCED] = 0
-        if self.ranks < self.options.world_size:
-            self.held[ALL_REDUCED] += own
+        # Of a hybrid group every shard is all-reduced, and what was reduced is kept until backward is over.
+        hybrid = self.ranks < self.options.world_size
+        self.rename(REDUCED, ALL_REDUCED if hybrid else COPY, own)
+        self.hold(COPY, 0 if hybrid else -own)
 
-    def walk(self) -> None:
-        units, reshard = self.units, self.options.reshard_after_forward
-        tied = not units.embedding
-        self.at("forward")
-        order = [units.tail] if tied else [units.embedding]
-        order += [units.block] * units.blocks + ([] if tied else [units.tail])
-        before = 0
+    def produce(self, unit: int) -> None:
+        if not self.again:
+            self.hold(UNIT, self.gradients(unit))
+
+    def forward(self) -> None:
+        units, before = self.units, 0
+        order = [units.embedding, *units.blocks, units.tail] if units.embedding else [units.tail, *units.blocks]
         for place, unit in enumerate(order):
-            if not tied and place == len(order) - 1:
-                self.moment = "loss"
-            # The output of an all-gather is kept until the next one has begun.
+            if units.embedding and place == len(order) - 1:
+                self.at("loss")
+            # The output of an all-gather is kept until that of the next one has been copied out.
             self.send(unit)
-            self.drop(before)
             self.receive(unit)
-            if reshard and unit is not units.tail:
-                self.release(unit)
+            self.drop(before)
             before = unit
+            tail = place == (len(order) - 1 if units.embedding else 0)
+            if self.options.reshard_after_forward and not tail:
+                self.hold(GATHERED, -self.low * unit)
         self.at("loss")
         self.drop(before)
-        self.at("head backward")
-        if reshard:
-            self.send(units.block)
+
+    def backward(self) -> None:
+        units, gathers = self.units, self.options.reshard_after_forward
+        order = [*reversed(units.blocks), *filter(None, [units.embedding])]
+        if gathers:
+            self.send(order[0])
         self.produce(units.tail)
-        if not tied:
-            self.release(units.tail)
-            self.reduce(units.tail)
+        if units.embedding:
+            self.finish(units.tail)
         self.at("backward")
-        following = [units.block] * (units.blocks - 1) + ([units.embedding] if units.embedding else [])
-        backward = [units.block, *following]
-        for place, unit in enumerate(backward):
-            if reshard:
+        for place, unit in enumerate(order):
+            if gathers:
                 self.receive(unit)
                 self.drop(unit)
-                if place < len(following):
-                    self.send(following[place])
+                for following in order[place + 1 : place + 2]:
+                    self.send(following)
             self.produce(unit)
-            self.release(unit)
-            self.reduce(unit)
-        if tied:
-            if not self.accumulates:  # the embedding's own, beside that of the head
-                self.hold(UNIT, self.gradients(units.tail))
-                self.hold(UNIT, -self.gradients(units.tail))
-            self.release(units.tail)
-            self.reduce(units.tail)
+            self.finish(unit)
+        if not units.embedding:
+            # The tied weight's gradient as an embedding, beside that as a head.
+            more = 0 if self.again else self.gradients(units.tail)
+            self.hold(UNIT, more)
+            self.hold(UNIT, -more)
+            self.finish(units.tail)
+        self.held[INPUT] = self.held[ALL_REDUCED] = 0
 
 
 def _sharded(facts: ModelFacts, options: TorchOptions) -> Iterator[Term]:
@@ -341,9 +390,7 @@ def _sharded(facts: ModelFacts, options: TorchOptions) -> Iterator[Term]:
     kept, low = _widths(options)
     first = options.kind == "fsdp1"
     accumulates = options.gradient_accumulation_steps > 1
-    units = _units(facts, first)
-    walk = _Walk1(units, options, trained) if first else _Walk2(units, options, trained)
-    walk.walk()
+    walk = (_Walk1 if first else _Walk2)(facts, options)
     place: Place = "host" if options.cpu_offload else "device"
     file = "_flat_param.py: shard" if first else "_fsdp_param.py: _init_sharded_param"
     # A flat parameter has one dtype and one gradient, whatever part of it is trained.
@@ -352,18 +399,13 @@ def _sharded(facts: ModelFacts, options: TorchOptions) -> Iterator[Term]:
     yield _term("parameters", parameters, ALWAYS, "parameters", file, place)
     yield from walk.terms()
     shards = kept * walk.share(wide)
-    source = "_runtime_utils.py: _accumulate_sharded_grad" if first else "_fsdp_collectives.py: foreach_reduce"
-    if accumulates and not (first and options.cpu_offload):
-        yield _term("gradients not yet reduced", low * wide, WORK, "gradients", "no_sync: autograd")
-        yield _term("gradients", shards, STEP, "gradients", source, place)
-    else:
-        # FSDP 1 keeps on the card what it has copied to the host until backward is over.
-        on_card = BACKWARD if options.cpu_offload else BACKWARD | STEP
-        if first or not options.cpu_offload:
-            yield _term("gradients", shards, on_card, "gradients", source, grows=True)
-        if options.cpu_offload:
-            moments = ALWAYS if first else BACKWARD | STEP
-            yield _term("gradients on the host", shards, moments, "gradients", source, "host")
+    source = _BUFFERS[SHARDS][1 if first else 2]
+    # FSDP 1 keeps on the card what it has copied to the host until backward is over.
+    on_card = STEP if accumulates else BACKWARD | STEP
+    if options.cpu_offload:
+        on_card = BACKWARD if first else frozenset()
+        yield _term(SHARDS, shards, ALWAYS if first else BACKWARD | STEP, "gradients", source, "host")
+    yield _term(SHARDS, shards, on_card, "gradients", source, grows=not accumulates)
     share = walk.share(trained)
     sizes = [] if first or trained < every else [(walk.share(size), count) for size, count in facts.tensor_sizes]
     largest = min(facts.largest_parameter or trained, trained)

@@ -1,0 +1,109 @@
+"""Adapters and 4-bit bases: shapes from the config against the real classes on the meta device."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from zerocfg.memory import lora
+
+SMALL = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 99}
+CONFIGS: dict[str, dict[str, Any]] = {
+    name: SMALL | {"num_key_value_heads": 2} | ({"head_dim": 32} if "gemma" in name or name == "qwen3" else {})
+    for name in lora._BLOCKS
+    if name not in ("gpt2", "opt", "gpt_neox")
+}
+CONFIGS["phi3"]["pad_token_id"] = 0
+CONFIGS["smollm3"]["pad_token_id"] = 0
+CONFIGS["gpt_neox"] = SMALL
+CONFIGS["gpt2"] = {"n_embd": 64, "n_layer": 3, "n_head": 4, "vocab_size": 99, "n_positions": 32}
+CONFIGS["opt"] = {
+    "hidden_size": 64,
+    "word_embed_proj_dim": 64,
+    "ffn_dim": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "vocab_size": 99,
+}
+
+
+def real(model_type: str) -> Any:
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.for_model(model_type, **CONFIGS[model_type])
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(config)
+
+
+def linears(model: Any) -> dict[str, tuple[int, int]]:
+    """What PEFT takes for linear: torch's and GPT-2's class, without the output head."""
+    import torch
+    from transformers.pytorch_utils import Conv1D
+
+    found = {}
+    for name, module in model.named_modules():
+        if module is model.get_output_embeddings():
+            continue
+        if isinstance(module, torch.nn.Linear):
+            found[name] = (module.in_features, module.out_features)
+        elif isinstance(module, Conv1D):
+            found[name] = tuple(module.weight.shape)
+    return found
+
+
+@pytest.mark.libs
+@pytest.mark.parametrize("model_type", CONFIGS)
+def test_shapes_are_those_of_the_real_class(model_type: str) -> None:
+    model = real(model_type)
+    config = CONFIGS[model_type] | {"model_type": model_type}
+    expected = Counter(8 * width for shape in linears(model).values() for width in shape)
+    sizes, total = lora.adapters(config, 8, ["all-linear"])
+    assert dict(sizes) == dict(expected)
+    assert total == sum(size * count for size, count in expected.items())
+
+    paths = lora._read(config)[2]
+    for path, shape in paths.items():  # each by the end of its path, as PEFT matches it
+        matching = [real for name, real in linears(model).items() if name.endswith(f".{path}")]
+        assert matching == [shape] * 3
+    weights = sum(a * b for a, b in linears(model).values())
+    every = sum(parameter.numel() for parameter in model.parameters())
+    packed = sum(a * b // 2 + 64 + 4 * -(-a * b // 64) for a, b in linears(model).values())
+    assert lora.quantized_bytes(config) == packed + 2 * (every - weights)
+
+
+def test_seven_billion() -> None:
+    """r = 8 on the queries and values of Llama-2-7B: the 4.2 million of the LoRA recipes."""
+    llama = {"model_type": "llama", "num_hidden_layers": 32}
+    sizes, total = lora.adapters(llama, 8)
+    assert total == 4_194_304 and sizes == [(32768, 128)]
+    assert lora.adapters(llama, 64, ["all-linear"])[1] == 159_907_840
+    once, twice = lora.quantized_bytes(llama), lora.quantized_bytes(llama, double=True)
+    linear, outside = 32 * (4 * 4096**2 + 3 * 4096 * 11008), 2 * 32000 * 4096 + 65 * 4096
+    assert once == pytest.approx(linear * (0.5 + 4 / 64) + 2 * outside, rel=1e-5)
+    assert twice == pytest.approx(linear * (0.5 + 1 / 64 + 4 / 64 / 256) + 2 * outside, rel=1e-4)
+    assert lora.quantized_bytes(llama, width=4) - once == 2 * outside
+
+
+def test_paths_choose_between_modules_of_one_name() -> None:
+    gpt2 = CONFIGS["gpt2"] | {"model_type": "gpt2"}
+    both, one = lora.adapters(gpt2, 4, ["c_proj"])[1], lora.adapters(gpt2, 4, ["mlp.c_proj"])[1]
+    assert both == 3 * 4 * (64 + 64 + 256 + 64) and one == 3 * 4 * (256 + 64)
+
+
+@pytest.mark.parametrize(
+    ("config", "rank", "targets", "says"),
+    [
+        ({"model_type": "mixtral"}, 8, None, "not known"),
+        ({}, 8, None, "not known"),
+        ({"model_type": "llama"}, 0, None, "rank"),
+        ({"model_type": "llama"}, 8, ["c_attn"], "none of c_attn"),
+        ({"model_type": "phi3"}, 8, None, "state them"),
+        ({"model_type": "llama", "hidden_size": "wide"}, 8, None, "hidden_size"),
+    ],
+)
+def test_what_is_not_known_is_refused(config: dict[str, Any], rank: int, targets: list[str] | None, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        lora.adapters(config, rank, targets)
