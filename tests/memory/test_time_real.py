@@ -38,21 +38,22 @@ def test_operations_of_a_real_llama(checkpointing: bool, attention: str) -> None
     import transformers
     from torch.utils.flop_counter import FlopCounterMode
 
-    model = transformers.AutoModelForCausalLM.from_config(
+    model: Any = transformers.AutoModelForCausalLM.from_config(
         transformers.LlamaConfig(**SHAPE), attn_implementation=attention
     )
     if checkpointing:
         model.gradient_checkpointing_enable()
     model.train()
     ids = torch.zeros(2, 32, dtype=torch.long)
-    counter: Any = FlopCounterMode
-    with counter(display=False) as forward:
+    forward: Any = FlopCounterMode(display=False)
+    with forward:
         loss = model(input_ids=ids, labels=ids).loss
-    with counter(display=False) as backward:
+    backward: Any = FlopCounterMode(display=False)
+    with backward:
         loss.backward()
     workload = Workload(2, 32, checkpointing, "eager" if attention == "eager" else "sdpa")
     done = work(from_config({"model_type": "llama", **SHAPE}), workload)
-    seen = (lambda one: one.flops) if attention == "eager" else (lambda one: one.products)
+    seen: Any = (lambda one: one.flops) if attention == "eager" else (lambda one: one.products)
     assert seen(done.forward) == forward.get_total_flops()
     assert seen(done.backward) + seen(done.recomputed) == backward.get_total_flops()
 

@@ -143,7 +143,7 @@ def matrix() -> Iterator[Case]:
                 shape = f"{ranks} ranks, accumulation {accumulation}{', checkpointing' if checkpointing else ''}"
                 for stage in (0, 1, 2):
                     yield deepspeed(f"ZeRO-{stage}, {shape}", stage, ranks, accumulation, checkpointing)
-                kept = {"reuse": HUGE, "prefetch": 50_000_000}
+                kept: dict[str, Any] = {"reuse": HUGE, "prefetch": 50_000_000}
                 yield deepspeed(f"ZeRO-3, {shape}, all kept", 3, ranks, accumulation, checkpointing, **kept)
                 label = f"ZeRO-3, {shape}, nothing kept"
                 yield deepspeed(label, 3, ranks, accumulation, checkpointing, exact=not checkpointing)
@@ -154,7 +154,7 @@ def settings() -> Iterator[Case]:
     full = WireOptions(communication="fp32")
     for stage in (1, 2, 3):
         yield deepspeed(f"ZeRO-{stage}, widths that nothing divides", stage, 4, 2, model=ODD)
-        more = {"communication_data_type": "fp32"}
+        more: dict[str, Any] = {"communication_data_type": "fp32"}
         yield deepspeed(f"ZeRO-{stage}, communication_data_type fp32", stage, 2, 2, more=more, wire=full)
         more = {"data_types": {"grad_accum_dtype": "fp32"}}
         yield deepspeed(f"ZeRO-{stage}, grad_accum_dtype fp32", stage, 2, 2, more=more, accumulation_dtype="fp32")
@@ -184,7 +184,7 @@ def settings() -> Iterator[Case]:
         for checkpointing in (False, True):
             label = f"ZeRO-3, 24 layers, reuse {reuse}, live {live}, prefetch {prefetch}"
             label += ", checkpointing" if checkpointing else ""
-            limits = {"reuse": reuse, "live": live, "prefetch": prefetch}
+            limits: dict[str, Any] = {"reuse": reuse, "live": live, "prefetch": prefetch}
             yield deepspeed(label, 3, 2, 1, checkpointing, model=deep, exact=False, **limits)
 
 

@@ -45,7 +45,7 @@ def recorder() -> Any:
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Recorder(TorchDispatchMode):
+    class Recorder(TorchDispatchMode):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.seen: Counter[tuple[str, str, int, int]] = Counter()
@@ -114,7 +114,8 @@ def run(case: dict[str, Any]) -> Counter[tuple[str, str, int, int]]:
         with counter if step == STEPS - 1 else contextlib.nullcontext():
             for micro in range(accumulation):
                 micro_step(ids, micro == accumulation - 1)
-    return counter.seen
+    seen: Counter[tuple[str, str, int, int]] = counter.seen
+    return seen
 
 
 def deepspeed_steps(case: dict[str, Any]) -> Any:
