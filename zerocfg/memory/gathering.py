@@ -168,11 +168,13 @@ class Coordinator:
         for index in tensors:
             if index in self.available and index not in self.gathers:
                 size = self.available.pop(index)
-                self.ledger.free(GATHERED, size) if size else None
+                self.keep_secondary(index)
+                if size:
+                    self.ledger.free(GATHERED, size)
                 self.elements -= self.model.tensors[index].size
-                self._keep_secondary(index)
 
-    def _keep_secondary(self, index: int) -> None:
+    def keep_secondary(self, index: int) -> None:
+        """With hpZ, what is released leaves a partition among the ranks of the node."""
         ranks = self.options.secondary_partition_size
         if ranks > 1 and index not in self.secondary:
             self.secondary.add(index)
@@ -186,9 +188,19 @@ class Coordinator:
         self._drop(list(self.available))
 
     def persist(self) -> None:
-        """The small parameters are gathered one by one after every step."""
+        """End of a step: the small parameters are gathered, one by one."""
         if self.copies:
             self.ledger.hold(PERSISTENT, self.width * sum(map(self.aligned, self.small)))
 
-    def forget_persistent(self) -> None:
+    def partition_all(self) -> None:
+        """Start of a step: the small parameters are released too."""
+        for index in self.small:
+            self.keep_secondary(index)
         self.ledger.free(PERSISTENT)
+
+    def forget_secondary(self, trained: set[int]) -> None:
+        """End of a step: the secondary partitions of what was trained are out of date."""
+        self.secondary -= trained
+        self.ledger.free(SECONDARY)
+        ranks = self.options.secondary_partition_size
+        self.ledger.hold(SECONDARY, self.width * sum(map(self.aligned, self.secondary)) // ranks)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from zerocfg.memory.gathering import SECONDARY, Coordinator
+from zerocfg.memory.gathering import Coordinator
 from zerocfg.memory.ledger import Entry, Ledger
 from zerocfg.memory.optimizers import moment_bytes, step_temporaries
 from zerocfg.memory.options import BYTES, Options
@@ -108,6 +108,8 @@ class Sharded:
             book.hold(ON_CPU, width * min(every, options.nvme_max_in_cpu), "host")
         else:
             book.hold(PARAMETERS, width * every, "host" if options.offload_param == "cpu" else "device")
+        for index in self.parts:
+            self.coordinator.keep_secondary(index)
         book.brief(WHOLE, width * max((one.size for one in self.model.tensors), default=0))
         rest: Place = "nvme" if options.offload_optimizer == "nvme" else self.place
         for group in self.groups:
@@ -132,9 +134,6 @@ class Sharded:
         book.hold(GRADIENTS, self.wide * self.own, self.place)
         if self.coordinator.copies:
             book.brief(HOOKED, width * max(map(self.coordinator.aligned, self.trained), default=0))
-        if options.secondary_partition_size > 1:
-            for index in self.parts:
-                self.coordinator._keep_secondary(index)
 
     def pass_through(self, boundary: bool) -> None:
         """One micro batch, forward and backward."""
@@ -213,7 +212,7 @@ class Sharded:
     def step(self) -> None:
         book, options, name = self.ledger, self.options, self.options.optimizer
         book.enter("step")
-        self.coordinator.forget_persistent()
+        self.coordinator.partition_all()
         if options.precision == "fp16":
             book.hold(INFINITE, self.wide * self.own, self.place)
             book.hold(INFINITE, self.own, self.place)
@@ -237,10 +236,7 @@ class Sharded:
             book.free(STEP_FP32)
             book.free(STEP_FLAT)
         self.coordinator.persist()
-        book.free(SECONDARY)
-        self.coordinator.secondary -= set(self.trained)
-        for index in self.coordinator.secondary:
-            book.hold(SECONDARY, self.width * self.coordinator.aligned(index) // options.secondary_partition_size)
+        self.coordinator.forget_secondary(set(self.trained))
 
     def save(self) -> None:
         book = self.ledger

@@ -1,7 +1,13 @@
-"""Predicted against allocated bytes of ZeRO 0 to 3 on CPU ranks, moment by moment and rank by rank."""
+"""Predicted against allocated bytes of ZeRO 0 to 3 on CPU ranks, moment by moment and rank by rank.
+
+    python -m benchmarks.memory.cpu.compare
+
+runs every case and writes results.json and results.md. Exit code 1: bytes that nothing explains.
+"""
 
 from __future__ import annotations
 
+import datetime
 import json
 import subprocess
 import sys
@@ -9,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.memory.cpu.cases import CASES, Case
 from zerocfg.memory.ledger import Ledger
 from zerocfg.memory.options import Options
 from zerocfg.memory.tensors import Model, Module, Tensor
@@ -24,24 +31,17 @@ PARTS = {
 }
 
 
-@dataclass(frozen=True)
-class Case:
-    """One run: ``model`` is a name of measure.py; ``frozen`` a part of the names of parameters without gradients."""
-
-    name: str
-    options: Options
-    model: str = "odd"
-    frozen: str = ""
-
-    def request(self) -> dict[str, Any]:
-        return {
-            "model": self.model,
-            "frozen": self.frozen,
-            "world_size": self.options.world_size,
-            "zero_init": self.options.stage == 3 and self.options.zero_init,
-            "optimizer": self.options.optimizer,
-            "config": config_of(self.options),
-        }
+def request_of(case: Case) -> dict[str, Any]:
+    """What measure.py is asked."""
+    options = case.options
+    return {
+        "model": case.model,
+        "frozen": case.frozen,
+        "world_size": options.world_size,
+        "zero_init": options.stage == 3 and options.zero_init,
+        "optimizer": options.optimizer,
+        "config": config_of(options),
+    }
 
 
 def config_of(options: Options) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def config_of(options: Options) -> dict[str, Any]:
 def measure(cases: list[Case], timeout: float = 580.0) -> list[dict[str, Any]]:
     """What measure.py answers for each case."""
     program = Path(__file__).with_name("measure.py")
-    text = json.dumps([case.request() for case in cases])
+    text = json.dumps([request_of(case) for case in cases])
     done = subprocess.run([sys.executable, str(program)], input=text, capture_output=True, text=True, timeout=timeout)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     if len(answers) != len(cases):
@@ -102,7 +102,7 @@ def model_of(shape: dict[str, Any]) -> Model:
     return Model(tensors, modules, *(tuple(shape[name]) for name in ("gradients", "forward", "backward")))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Row:
     """One moment of one rank: bytes at its worst point and at its end."""
 
@@ -157,3 +157,63 @@ def row_of(ledger: Ledger, seen: dict[str, Any], moment: str) -> Row:
     predicted = max(ledger.peak(part) for part in PARTS[moment])
     last = sum(ledger.ends["device", PARTS[moment][-1]].values())
     return Row(moment, predicted, total_of(peak), last, total_of(end), small_of(peak), small_of(end))
+
+
+def main() -> int:
+    """Run all cases and write both tables."""
+    import deepspeed
+    import torch
+
+    rows: list[dict[str, Any]] = []
+    for case, answer in zip(CASES, measure(CASES, timeout=3600), strict=True):
+        if "error" in answer:
+            print(case.name, answer["error"])
+            return 1
+        for rank, found in enumerate(compare(case, answer)):
+            about = {"case": case.name, "stage": case.options.stage, "ranks": case.options.world_size, "rank": rank}
+            rows += [about | vars_of(row) for row in found]
+        worst = max(row["unexplained"] for row in rows if row["case"] == case.name)
+        print(f"{case.name}, {case.options.world_size} ranks: {worst} bytes unexplained", flush=True)
+    versions = {"deepspeed": deepspeed.__version__, "torch": torch.__version__}
+    record = {"date": datetime.date.today().isoformat(), "versions": versions, "rows": rows}
+    here = Path(__file__).parent
+    (here / "results.json").write_text(json.dumps(record, indent=0) + "\n")
+    (here / "results.md").write_text(table(record))
+    return int(any(row["unexplained"] for row in rows))
+
+
+def vars_of(row: Row) -> dict[str, Any]:
+    return {**{name: getattr(row, name) for name in Row.__slots__}, "unexplained": row.unexplained}
+
+
+def table(record: dict[str, Any]) -> str:
+    """The worst point of all moments but init, and the end of the last step: one line for each case."""
+    rows = record["rows"]
+    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+    lines = [
+        "# Predicted and allocated bytes on CPU ranks",
+        "",
+        f"{record['date']}, {versions}. {len({row['case'] for row in rows})} configurations, {len(rows)} comparisons "
+        "of a worst point and of what is held at the end of a moment (init, forward, backward, step; every rank). "
+        f"Bytes that nothing explains: {sum(row['unexplained'] for row in rows)}.",
+        "",
+        "The columns show the rank with the highest worst point of a step. *Scalars* are norms, loss scales, step "
+        "counters and flags, which are not predicted.",
+        "",
+        "| ZeRO | ranks | predicted peak | allocated peak | scalars | predicted rest | allocated rest | scalars "
+        "| unexplained, all moments and ranks |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for case in dict.fromkeys(row["case"] for row in rows):
+        own = [row for row in rows if row["case"] == case]
+        top = max((row for row in own if row["moment"] != "init"), key=lambda row: row["allocated_peak"])
+        rest = next(row for row in own if row["moment"] == "step" and row["rank"] == top["rank"])
+        cells = [top["predicted_peak"], top["allocated_peak"], top["small"]]
+        cells += [rest["predicted_end"], rest["allocated_end"], rest["small_end"]]
+        cells.append(sum(row["unexplained"] for row in own))
+        lines.append(f"| {case} | {own[0]['ranks']} | " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -207,7 +207,7 @@ def main() -> None:
     os.environ["TORCH_EXTENSIONS_DIR"] = operators()
     import deepspeed  # noqa: F401  (once, before the forks)
     import torch
-    import torch._dynamo  # noqa: F401  (zero.Init gets in the way of importing it later)
+    import torch._dynamo  # (zero.Init gets in the way of importing it later)
     import transformers  # noqa: F401
 
     load_operators()
