@@ -1,0 +1,124 @@
+"""``zerocfg plan``: what a user sees of a prediction."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Outcome
+from tests.conftest import ROOT
+
+Cli = Callable[..., Outcome]
+EXAMPLES = ROOT / "examples"
+
+SPEC = (
+    "version: 1\nruns:\n  sft:\n    consumer: deepspeed\n    script: train.py\n    deepspeed: ds.json\n"
+    "    model: {model}\n    hardware: {hardware}\n{more}"
+)
+DS = '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}, "zero_optimization": {"stage": %d}}'
+INLINE = (
+    "{parameters: 6738415616, hidden_size: 4096, num_hidden_layers: 32, num_attention_heads: 32, "
+    "num_key_value_heads: 32, intermediate_size: 11008, vocab_size: 32000, largest_parameter: 131072000}"
+)
+
+
+def job(folder: Path, stage: int = 2, hardware: str = "8xA100-80GB", model: str = INLINE, more: str = "") -> None:
+    (folder / "train.py").write_text("")
+    (folder / "ds.json").write_text(DS % stage)
+    (folder / "zerocfg.yaml").write_text(SPEC.format(model=model, hardware=hardware, more=more))
+
+
+def test_terms_figures_and_a_verdict(zerocfg: Cli, tmp_path: Path) -> None:
+    job(tmp_path, more="    sequence_length: 4096\n    gradient_checkpointing: true\n    price_per_hour: 2\n")
+    found = zerocfg("plan", ".", "--no-trace")
+    assert found.code == 0, found.err
+    for text in (
+        "sft: deepspeed on 8xA100-80GB, ZeRO-2, bf16",
+        "micro batch 4 x 4096 tokens, gradient checkpointing, sdpa attention",
+        "forward+backward",
+        "master weights",
+        "torch.cuda.max_memory_allocated",
+        "nvidia-smi",
+        "verdict    fits of 79.1 GiB",
+        "tokens/s",
+        "for 1e9 tokens",
+    ):
+        assert text in found.out, found.out
+
+
+def test_what_does_not_fit_gets_the_cheapest_way_out(zerocfg: Cli, tmp_path: Path) -> None:
+    job(tmp_path, stage=0, hardware="8xA100-40GB", more="    sequence_length: 4096\n")
+    found = zerocfg("plan", ".", "--no-trace")
+    assert found.code == 1
+    assert "verdict    does not fit" in found.out
+    assert "the cheapest way to make it fit:" in found.out
+    assert re.search(r"fits +\S.*\(costs ", found.out)
+
+
+def test_json_holds_every_term_with_its_source(zerocfg: Cli, tmp_path: Path) -> None:
+    job(tmp_path, stage=3, more="    sequence_length: 2048\n")
+    data = json.loads(zerocfg("plan", ".", "--no-trace", "--output-format", "json").out)
+    assert data["unit"] == "bytes"
+    run = data["runs"][0]
+    assert run["verdict"] in ("fits", "tight") and run["complete"]
+    assert run["allocated"]["low"] <= run["allocated"]["expected"] <= run["allocated"]["high"]
+    phases = run["phases"]
+    assert list(phases) == ["init", "forward+backward", "step", "save"]
+    assert run["allocated"]["expected"] == max(phase["size"] for phase in phases.values())
+    for phase in phases.values():
+        assert phase["size"] == sum(term["size"] for term in phase["terms"])
+        assert all(term["source"] for term in phase["terms"])
+    assert run["time"]["seconds"]["low"] <= run["time"]["seconds"]["high"]
+
+
+def test_an_unknown_length_leaves_activations_out_and_says_so(zerocfg: Cli, tmp_path: Path) -> None:
+    job(tmp_path)
+    found = zerocfg("plan", ".", "--no-trace")
+    assert found.code == 0
+    assert "sequence_length" in found.out and "at least" in found.out and "activations are missing" in found.out
+
+
+def test_an_unknown_model_is_told_in_words(zerocfg: Cli, tmp_path: Path) -> None:
+    job(tmp_path, model="{hidden_size: 64}", more="    sequence_length: 128\n")
+    found = zerocfg("plan", ".", "--no-trace")
+    assert "nothing can be predicted: the number of parameters is not known" in found.out
+    assert "Traceback" not in found.out + found.err
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["nowhere"], "there is no file"),
+        ([".", "--run", "other"], "no run 'other'"),
+        ([".", "--hardware", "8xNope"], "unknown accelerator"),
+    ],
+)
+def test_wrong_use(zerocfg: Cli, tmp_path: Path, words: list[str], text: str) -> None:
+    job(tmp_path)
+    found = zerocfg("plan", *words)
+    assert found.code == 2 and text in found.err
+
+
+def test_a_python_without_torch_falls_back_to_the_formula(zerocfg: Cli, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "num_hidden_layers": 4}')
+    job(tmp_path, model="config.json", more="    sequence_length: 512\n")
+    found = zerocfg("plan", ".", "--python", "/nowhere/python")
+    assert found.code == 0
+    assert "activations are not traced: /nowhere/python cannot be started" in found.out
+    assert "verdict    fits" in found.out
+
+
+@pytest.mark.libs
+def test_a_traced_run(zerocfg: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "hidden_size": 256, "num_hidden_layers": 40}')
+    job(tmp_path, model="config.json", more="    sequence_length: 512\n")
+    data = json.loads(zerocfg("plan", ".", "--output-format", "json").out)
+    sources = {term["source"] for term in data["runs"][0]["phases"]["forward+backward"]["terms"]}
+    assert any(source.startswith("traced at ") for source in sources)
+    assert list((tmp_path / "cache" / "zerocfg" / "traces").iterdir())
