@@ -152,6 +152,15 @@ class TestStep:
         gathered = predict(Options(3, 8, offload_param="cpu", offload_optimizer="cpu"), Workload(1, 16))
         assert seconds(gathered) > seconds(predict(Options(3, 8, offload_optimizer="cpu"), Workload(1, 16)))
 
+    def test_parameters_on_the_host_come_back_twice_in_a_micro_step(self) -> None:
+        alone = parse_hardware("A100")
+        options = Options(3, 1, offload_param="cpu", offload_optimizer="cpu", overlap_comm=False)
+        found = parts(predict(options, profile=alone))
+        copied = 2 * (LLAMA.parameters or 0) / (64e9 / 2 * 0.8)
+        assert found["communication, forward"] == found["communication, backward"] == pytest.approx(copied)
+        hidden = predict(replace(options, overlap_comm=True), Workload(8, 4096), alone)
+        assert "communication, forward" not in parts(hidden), "beside a longer computation"
+
     def test_small_batches_wait_for_python(self) -> None:
         short = predict(Options(0, 1), Workload(1, 16), parse_hardware("A100"))
         assert parts(short)["waiting for launches"] > parts(short)["forward"]

@@ -123,7 +123,8 @@ def step_time(
     if kernels == "eager":
         parts.append(_ordinary(forward.seconds + behind))
     links = _Links(profile, notes)
-    parts += _communication(sent, options, links, forward.seconds, behind, micro)
+    fetched = _from_host(facts, options, links) * micro
+    parts += _communication(sent, options, links, fetched, (forward.seconds, behind), micro)
     parts += _optimizer(facts, options, profile, memory, micro, notes)
     samples = workload.micro_batch * micro * options.world_size
     return StepTime(
@@ -253,35 +254,49 @@ class _Links:
 
 
 def _communication(
-    sent: Traffic, options: Options | TorchOptions, links: _Links, forward: Band, backward: Band, micro: int
+    sent: Traffic,
+    options: Options | TorchOptions,
+    links: _Links,
+    fetched: Band,
+    computation: tuple[Band, Band],
+    micro: int,
 ) -> Iterator[Part]:
+    """``fetched``: seconds in which a phase gets its parameters from the host; ``computation``: forward, backward."""
     overlaps = options.overlaps if isinstance(options, Options) else True
-    for phase, computation in (("forward", forward), ("backward", backward), ("step", None)):
+    for phase, beside in (("forward", computation[0]), ("backward", computation[1]), ("step", None)):
         here = [one for one in sent.collectives if one.phase == phase]
-        total = exactly(0.0)
+        total = exactly(0.0) if beside is None else fetched
         for one in here:
-            total = total + links.seconds(one) + _from_host(one, options, links)
+            total = total + links.seconds(one)
         inputs = [(f"bytes sent, {one.name}", one.sent) for one in here]
         formula = "bytes sent by a rank / bus bandwidth + calls x latency"
-        if computation is not None and overlaps and here:
+        if beside is not None and fetched.expected:
+            formula += " + seconds of parameters from the host"
+            inputs.append(("seconds of parameters from the host", fetched.expected))
+        if beside is not None and overlaps and total.high > 0:
             # What happens once in an accumulated step has one micro step to hide behind.
-            room = computation.expected * min(1.0, max(one.times for one in here) / micro)
+            often = max((one.times for one in here), default=micro)
+            room = beside.expected * min(1.0, often / micro)
             total = Band(max(0.0, total.low - room), max(0.0, total.expected - room), max(0.0, total.high - room / 2))
             formula = f"what is left of ({formula}) beside the computation"
             inputs.append(("seconds of computation beside it", room))
         yield Part(f"communication, {phase}", total, formula, tuple(inputs))
 
 
-def _from_host(one: Collective, options: Options | TorchOptions, links: _Links) -> Band:
-    """Before a gather: the rank's own part comes from the host (or from NVMe) where parameters are kept there."""
-    offloaded = options.offload_param if isinstance(options, Options) else ("cpu" if options.cpu_offload else "none")
-    if offloaded == "none" or one.operation != "all_gather":
+def _from_host(facts: ModelFacts, options: Options | TorchOptions, links: _Links) -> Band:
+    """Seconds of one pass in which a rank's own parameters come from the host (or NVMe) where they are kept there."""
+    if isinstance(options, Options):
+        place, ranks = options.offload_param, options.world_size
+    else:
+        place, ranks = ("cpu" if options.cpu_offload else "none"), options.shard_ranks or options.world_size
+    if place == "none":
         return exactly(0.0)
-    own = one.payload / one.ranks
+    own = (facts.parameters or 0) * BYTES[options.precision] / ranks
     copied = taken_by(own, links.host)
-    if offloaded == "cpu":
+    if place == "cpu":
         return copied
-    return longer(copied, taken_by(own * links.profile.accelerators_per_node, _nvme(links.profile)[0]))
+    beside = min(options.world_size, links.profile.accelerators_per_node)
+    return longer(copied, taken_by(own * beside, _nvme(links.profile)[0]))
 
 
 def _nvme(profile: HardwareProfile) -> tuple[Band, Band]:
