@@ -29,6 +29,10 @@ def card(name: str) -> Accelerator:
     return found[0]
 
 
+DURING_STEPS = TRAINING - {"save"}
+"""The counter is read in optimizer steps: neither while the engine is made nor while a checkpoint is written."""
+
+
 def of_reading(reading: Reading, shape: dict[str, Any]) -> tuple[ModelFacts, Prediction]:
     """Facts and prediction of a published row."""
     facts, prediction = _predicted(
@@ -37,18 +41,21 @@ def of_reading(reading: Reading, shape: dict[str, Any]) -> tuple[ModelFacts, Pre
     if not reading.keeps_logits:
         return facts, prediction
     size = 4 * reading.workload.micro_batch * reading.workload.sequence_length * (facts.vocab_size or 0)
-    return facts, _with(prediction, Term("kept logits", size, "device", TRAINING, "logits", "the script"), reading)
+    more = Term("kept logits", size, "device", TRAINING, "logits", "the script")
+    estimate = replace(prediction.estimate, terms=(*prediction.estimate.terms, more))
+    return facts, _figures(replace(prediction, estimate=estimate), reading.card, reading.options.world_size)
 
 
-def _with(prediction: Prediction, term: Term, reading: Reading) -> Prediction:
-    """``prediction`` with one more term, from outside of the model."""
-    estimate = replace(prediction.estimate, terms=(*prediction.estimate.terms, term))
-    worst = estimate.peak("device")
-    more = worst.size - prediction.worst.size
-    allocated = Band(*(getattr(prediction.allocated, end) + more for end in ("low", "expected", "high")))
+def _figures(prediction: Prediction, accelerator: str, ranks: int) -> Prediction:
+    """The figures of ``prediction`` for the optimizer steps alone."""
+    estimate = prediction.estimate
+    worst = estimate.peak("device", DURING_STEPS)
+    activations = sum(size for term, size in worst.parts if term.kind == "activations")
+    doubt = activations * (estimate.timeline.error if estimate.timeline else 0)
+    allocated = Band(int(worst.size - doubt), worst.size, int(worst.size + doubt))
     kept = reserved(allocated)
-    device = device_total(kept, card(reading.card), reading.options.world_size)
-    return replace(prediction, estimate=estimate, worst=worst, allocated=allocated, reserved=kept, device=device)
+    device = device_total(kept, card(accelerator), ranks)
+    return replace(prediction, worst=worst, allocated=allocated, reserved=kept, device=device)
 
 
 def of_case(
@@ -73,7 +80,7 @@ def _predicted(
         traced = trace(shape, workload, options.precision, lora=adapters)
         timeline = traced.timeline
         facts = _facts(facts, traced, adapters)
-    return facts, predict(facts, options, timeline, card(accelerator))
+    return facts, _figures(predict(facts, options, timeline, card(accelerator)), accelerator, options.world_size)
 
 
 def _facts(facts: ModelFacts, traced: Traced, adapters: Adapters | None) -> ModelFacts:

@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.memory.cases import CASES, Case  # noqa: E402
 from benchmarks.memory.freeze import formula_hash, write_state  # noqa: E402
 from benchmarks.memory.ours import card, of_case  # noqa: E402
-from zerocfg.memory.terms import BACKWARD, MOMENTS, Moment  # noqa: E402
+from zerocfg.memory.terms import BACKWARD, Moment  # noqa: E402
 from zerocfg.memory.verdict import judge  # noqa: E402
 
 FILE = Path(__file__).resolve().parent / "predictions.json"
@@ -35,8 +35,7 @@ PHASES: dict[str, frozenset[Moment]] = {
 def prediction_of(case: Case, capacity: int) -> dict[str, Any]:
     """What one case is predicted to take, in bytes."""
     facts, found = of_case(case.config, case.options, case.workload, CARD)
-    during = [moment for moment in MOMENTS if any(moment in moments for moments in PHASES.values())]
-    worst = found.estimate.peak("device", during)
+    worst = found.worst
     bands = {name: getattr(found, name) for name in ("allocated", "reserved", "device")}
     return {
         "parameters": facts.parameters,
