@@ -213,6 +213,41 @@ def wrap(model: Any, case: dict[str, Any]) -> Any:
     return model
 
 
+def prepare(model: Any, optimizer: Any, case: dict[str, Any]) -> Any:
+    """The same by accelerate itself, which makes plain DDP of FSDP on processors unless it is told of a card."""
+    from unittest import mock
+
+    import accelerate
+    from accelerate import PartialState
+    from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
+    from torch.distributed.fsdp import _init_utils
+
+    PartialState(cpu=True)
+    PartialState._shared_state.update(
+        distributed_type=DistributedType.MULTI_GPU, backend="gloo", device=torch.device("cpu")
+    )
+    _init_utils._check_module_states_for_sync_module_states = lambda *_: None  # type: ignore[assignment]
+    settings: dict[str, Any] = {"auto_wrap_policy": "transformer_based_wrap", "cpu_ram_efficient_loading": False}
+    reshard = case.get("reshard_after_forward", True)
+    if case["kind"] == "fsdp1":
+        settings |= {
+            "fsdp_version": 1,
+            "use_orig_params": True,
+            "sharding_strategy": "FULL_SHARD" if reshard else "SHARD_GRAD_OP",
+            "backward_prefetch": {"pre": "BACKWARD_PRE", "post": "BACKWARD_POST", "none": "NO_PREFETCH"}[
+                case.get("backward_prefetch", "pre")
+            ],
+        }
+    else:
+        settings |= {"fsdp_version": 2, "reshard_after_forward": reshard}
+    with mock.patch.object(torch.cuda, "current_device", lambda: torch.device("cpu")):
+        accelerator = accelerate.Accelerator(
+            mixed_precision=case["precision"] if case["master"] else "no",
+            fsdp_plugin=FullyShardedDataParallelPlugin(**settings),
+        )
+        return accelerator.prepare(model, optimizer)
+
+
 def no_sync(model: Any, case: dict[str, Any], quiet: bool) -> Any:
     """Gradients are not reduced within, as accelerate does it in all but the last micro batch."""
     import contextlib
@@ -248,14 +283,22 @@ def train(case: dict[str, Any]) -> dict[str, Any]:
         dtype = torch.float32 if case["master"] else {"bf16": torch.bfloat16, "fp32": torch.float32}[case["precision"]]
         raw = build_model(case.get("model", "llama")).to(dtype)
         embedding = raw.model.embed_tokens
-        model = wrap(raw, case)
+        for name, parameter in raw.named_parameters():
+            parameter.requires_grad_(case.get("trained", "") in name)
+        del parameter  # would keep the head whole
+        by_accelerate = case.get("accelerate", False)
+        model = raw.to(torch.bfloat16) if by_accelerate else wrap(raw, case)
         del raw
         form = {
             "adamw_fused": {"fused": True},
             "adamw_foreach": {"foreach": True},
             "adamw_for_loop": {"foreach": False},
         }
-        optimizer = torch.optim.AdamW(model.parameters(), **form[case.get("optimizer", "adamw_foreach")])
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        optimizer = torch.optim.AdamW(trained, **form[case.get("optimizer", "adamw_foreach")])
+        del trained
+        if by_accelerate:
+            model, optimizer = prepare(model, optimizer, case)
         gc.collect()
         report("init")
         tokens = torch.zeros((1, 2), dtype=torch.long)

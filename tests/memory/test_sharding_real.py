@@ -42,6 +42,9 @@ CASES: dict[str, dict[str, Any]] = {
     "fsdp2": {"kind": "fsdp2"},
     "fsdp2, three micro batches": {"kind": "fsdp2", "gradient_accumulation_steps": 3},
     "fsdp2, tied": {"kind": "fsdp2", "tied": True},
+    "fsdp1 by accelerate, trained in part": {"kind": "fsdp1", "accelerate": True, "trained": "q_proj"},
+    "fsdp2 by accelerate": {"kind": "fsdp2", "accelerate": True},
+    "fsdp2 by accelerate, trained in part": {"kind": "fsdp2", "accelerate": True, "trained": "q_proj"},
     "fsdp2, hybrid": {"kind": "fsdp2", "world_size": 4, "shard_ranks": 2},
 }
 # Of the model run here: what activations and their gradients take at most with two tokens, in fp32 twice as much.
@@ -71,6 +74,9 @@ def test_ranks_hold_what_is_predicted(name: str, measured: dict[str, Any]) -> No
     case, found = BASE | CASES[name], measured[name]
     assert "error" not in found, found["error"]
     facts = from_config(CONFIG | {"tie_word_embeddings": case.pop("tied", False)})
+    if case.pop("trained", None):
+        facts = facts.model_copy(update={"trainable_parameters": 4 * 128 * 128})
+    case.pop("accelerate", None)
     options = TorchOptions(**case)
     terms = sharding.torch_terms(facts, options)
     resting = sum(term.size for term in terms if term.name in ("parameters", "optimizer moments", "gradient buckets"))

@@ -191,9 +191,23 @@ class _Walk:
     def share(self, elements: int) -> int:
         return -(-elements // self.ranks)
 
+    @property
+    def whole(self) -> bool:
+        return self.trained >= self.every
+
+    def gradients(self, unit: int) -> int:
+        """Bytes of the gradients of a unit. Of a model trained in part it is the blocks that hold what is trained."""
+        if self.whole:
+            return self.low * unit
+        return self.low * self.trained // len(self.units.blocks) if unit in self.units.blocks else 0
+
     def copied(self, unit: int) -> int:
         """Bytes of the copy that is gathered in place of the shard: cast, or brought from the host."""
-        return self.low * self.share(unit) if self.mixed or self.options.cpu_offload else 0
+        if self.options.cpu_offload:
+            return self.low * self.share(unit)
+        # What is frozen has the dtype of the computation; in a flat parameter all follows what is trained.
+        gradients = self.gradients(unit) if self.mixed else 0
+        return self.share(self.low * unit if gradients and self.options.kind == "fsdp1" else gradients)
 
     def terms(self) -> Iterator[Term]:
         """One term for each size; gradients that only grow are left to the caller."""
@@ -229,7 +243,7 @@ class _Walk1(_Walk):
     def finish(self, unit: int) -> None:
         """The gradients of a flat parameter's views are joined, only then freed; the parameter goes; they are reduced
         and cast."""
-        flat, own = self.low * unit, self.share(unit)
+        flat, own = (self.low * unit, self.share(unit)) if self.gradients(unit) else (0, 0)
         self.hold(FLAT, flat)
         self.hold(UNIT, -flat)
         if self.again:
@@ -271,16 +285,17 @@ class _Walk1(_Walk):
         coming = list(units.blocks[::-1])
         if early:
             self.gather(coming.pop(0))
-        self.hold(UNIT, self.low * units.head)
+        head = units.head if self.whole else 0
+        self.hold(UNIT, self.low * head)
         self.at("backward")
         for block in reversed(units.blocks):
             if gathers and coming:
                 self.gather(coming.pop(0))
-            self.hold(UNIT, self.low * block)
+            self.hold(UNIT, self.low * block)  # of frozen parameters too: zeros
             late.append(block)
             self.finish(late.pop(0))
         # With tied weights the gradient of the head waits for that of the embedding.
-        rest = units.tail - units.head or units.tail
+        rest = (units.tail - units.head or units.tail) if self.whole else 0
         self.hold(UNIT, self.low * rest)
         if rest == units.tail:
             self.hold(UNIT, -self.low * rest)
@@ -291,12 +306,6 @@ class _Walk1(_Walk):
 
 class _Walk2(_Walk):
     """FSDP 2 (torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py)."""
-
-    def gradients(self, unit: int) -> int:
-        """Bytes of the gradients of a unit. Of a model trained in part it is the blocks that hold what is trained."""
-        if self.trained >= self.every:
-            return self.low * unit
-        return self.low * self.trained // len(self.units.blocks) if unit in self.units.blocks else 0
 
     def send(self, unit: int) -> None:
         """The all-gather, into a buffer of its own."""
@@ -362,13 +371,15 @@ class _Walk2(_Walk):
     def backward(self) -> None:
         units, gathers = self.units, self.options.reshard_after_forward
         order = [*reversed(units.blocks), *filter(None, [units.embedding])]
+        # Backward never comes to an embedding that is frozen; it is gathered for it all the same.
+        passed = order if self.whole else order[: len(units.blocks)]
         if gathers:
             self.send(order[0])
         self.produce(units.tail)
         if units.embedding:
             self.finish(units.tail)
         self.at("backward")
-        for place, unit in enumerate(order):
+        for place, unit in enumerate(passed):
             if gathers:
                 self.receive(unit)
                 self.drop(unit)
@@ -382,7 +393,7 @@ class _Walk2(_Walk):
             self.hold(UNIT, more)
             self.hold(UNIT, -more)
             self.finish(units.tail)
-        self.held[INPUT] = self.held[ALL_REDUCED] = 0
+        self.held[INPUT] = self.held[ALL_REDUCED] = self.held[OUTPUT] = 0
 
 
 def _sharded(facts: ModelFacts, options: TorchOptions) -> Iterator[Term]:
@@ -394,7 +405,7 @@ def _sharded(facts: ModelFacts, options: TorchOptions) -> Iterator[Term]:
     place: Place = "host" if options.cpu_offload else "device"
     file = "_flat_param.py: shard" if first else "_fsdp_param.py: _init_sharded_param"
     # A flat parameter has one dtype and one gradient, whatever part of it is trained.
-    wide = every if first else trained
+    wide = trained if not first or walk.whole else sum(walk.units.blocks)
     parameters = kept * walk.share(wide) + low * walk.share(every - wide)
     yield _term("parameters", parameters, ALWAYS, "parameters", file, place)
     yield from walk.terms()
@@ -406,7 +417,8 @@ def _sharded(facts: ModelFacts, options: TorchOptions) -> Iterator[Term]:
         on_card = BACKWARD if first else frozenset()
         yield _term(SHARDS, shards, ALWAYS if first else BACKWARD | STEP, "gradients", source, "host")
     yield _term(SHARDS, shards, on_card, "gradients", source, grows=not accumulates)
-    share = walk.share(trained)
+    # Which rank holds the trained part of a flat parameter depends on where it lies: at worst one holds all.
+    share = min(trained, walk.share(wide)) if first else walk.share(trained)
     sizes = [] if first or trained < every else [(walk.share(size), count) for size, count in facts.tensor_sizes]
     largest = min(facts.largest_parameter or trained, trained)
     yield from _optimizer(facts, options, share, largest if first else walk.share(largest), sizes, None)
