@@ -43,7 +43,7 @@ def test_terms_figures_and_a_verdict(zerocfg: Cli, tmp_path: Path) -> None:
         "master weights",
         "torch.cuda.max_memory_allocated",
         "nvidia-smi",
-        "verdict    fits of 79.1 GiB",
+        "verdict    fits, of 79.1 GiB",
         "tokens/s",
         "for 1e9 tokens",
     ):
@@ -79,7 +79,7 @@ def test_an_unknown_length_leaves_activations_out_and_says_so(zerocfg: Cli, tmp_
     job(tmp_path)
     found = zerocfg("plan", ".", "--no-trace")
     assert found.code == 0
-    assert "sequence_length" in found.out and "at least" in found.out and "activations are missing" in found.out
+    assert "sequence_length" in found.out and "at least" in found.out and "not known without activations" in found.out
 
 
 def test_an_unknown_model_is_told_in_words(zerocfg: Cli, tmp_path: Path) -> None:

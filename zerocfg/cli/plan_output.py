@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.memory.options import Options, TorchOptions
-from zerocfg.memory.outside import GIB, Band
+from zerocfg.memory.outside import GIB, MIB, Band
 from zerocfg.resolve.forecast import Forecast
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _engine(options: Options | TorchOptions) -> str:
 
 
 def _phases(one: Forecast) -> str:
-    """A row for each term, a column for each phase: what is held at the phase's worst moment, in GiB."""
+    """A row for each term, a column for each phase: what is held at the phase's worst moment."""
     phases = one.prediction.estimate.phases("device")
     rows: dict[str, dict[Phase, int]] = {}
     for phase, held in phases.items():
@@ -59,45 +59,52 @@ def _phases(one: Forecast) -> str:
             row = rows.setdefault(term.name, {})
             row[phase] = row.get(phase, 0) + size
     order = sorted(rows, key=lambda name: -max(rows[name].values()))
-    shown = [name for name in order if max(rows[name].values()) >= 0.005 * GIB]
+    peak = max(held.size for held in phases.values())
+    unit, scale = ("GiB", GIB) if peak >= GIB // 10 else ("MiB", MIB)  # toy models
+
+    def cell(size: int) -> str:
+        return f"{size / scale:.2f}" if size else "-"
+
+    shown = [name for name in order if max(rows[name].values()) >= 0.005 * scale]
     rest: dict[Phase, int] = {phase: sum(rows[n].get(phase, 0) for n in order if n not in shown) for phase in phases}
     if any(rest.values()):
         rows["the rest"] = rest
         shown.append("the rest")
-    width = max(len(name) for name in [*shown, "on each device, GiB"])
+    rows["allocated"] = {phase: held.size for phase, held in phases.items()}
+    title = f"on each device, {unit}"
+    width = max(len(name) for name in [*shown, title])
     columns = {phase: max(len(phase), 6) for phase in phases}
-    text = f"  {'on each device, GiB':<{width}}" + "".join(f"  {phase:>{columns[phase]}}" for phase in phases) + "\n"
-    for name in shown:
-        cells = "".join(f"  {_gib(rows[name].get(phase, 0)):>{columns[phase]}}" for phase in phases)
+    text = f"  {title:<{width}}" + "".join(f"  {phase:>{columns[phase]}}" for phase in phases) + "\n"
+    for name in [*shown, "allocated"]:
+        cells = "".join(f"  {cell(rows[name].get(phase, 0)):>{columns[phase]}}" for phase in phases)
         text += f"  {name:<{width}}{cells}\n"
-    return (
-        text
-        + f"  {'allocated':<{width}}"
-        + "".join(f"  {_gib(held.size):>{columns[phase]}}" for phase, held in phases.items())
-        + "\n"
-    )
+    return text
 
 
-def _gib(size: int) -> str:
-    return f"{size / GIB:.2f}" if size else "-"
+def _size(size: int) -> str:
+    return f"{size / GIB:.1f} GiB" if size >= GIB // 10 else f"{size / MIB:.1f} MiB"
 
 
 def _band(band: Band) -> str:
-    low, high = f"{band.low / GIB:.1f}", f"{band.high / GIB:.1f}"
-    return f"{low} GiB" if low == high else f"{low} to {high} GiB"
+    low, high = _size(band.low), _size(band.high)
+    return low if low == high else f"{low.removesuffix(' GiB') if high.endswith(' GiB') else low} to {high}"
 
 
 def _figures(one: Forecast) -> str:
     prediction = one.prediction
-    least = "" if prediction.complete else "at least "
-    text = f"  allocated  {least}{prediction.allocated.expected / GIB:.1f} GiB"
-    if prediction.allocated.low != prediction.allocated.high:
-        text += f" ({_band(prediction.allocated)})"
-    text += " at the peak: torch.cuda.max_memory_allocated\n"
-    text += f"  reserved   {least}{_band(prediction.reserved)}: torch.cuda.max_memory_reserved\n"
-    text += f"  device     {least}{_band(prediction.device)}: what nvidia-smi shows for the process\n"
+
+    def range_of(band: Band) -> str:
+        return _band(band) if prediction.complete else f"at least {_size(band.low)}"
+
+    allocated = range_of(prediction.allocated)
+    if prediction.complete and allocated != _size(prediction.allocated.expected):
+        allocated = f"{_size(prediction.allocated.expected)} ({allocated})"
+    text = f"  allocated  {allocated} at the peak: torch.cuda.max_memory_allocated\n"
+    text += f"  reserved   {range_of(prediction.reserved)}: torch.cuda.max_memory_reserved\n"
+    text += f"  device     {range_of(prediction.device)}: what nvidia-smi shows for the process\n"
     if one.capacity is not None:
-        text += f"  verdict    {_verdict(one)} of {one.capacity / GIB:.1f} GiB\n"
+        word = one.word if one.word != "unknown" else "not known without activations"
+        text += f"  verdict    {word}, of {_size(one.capacity)}\n"
     return text
 
 
@@ -120,12 +127,6 @@ def _seconds(value: float) -> str:
     return f"{value:.1f} s" if value >= 1 else f"{value * 1000:.0f} ms"
 
 
-def _verdict(one: Forecast) -> str:
-    if one.word == "unknown":
-        return "not known, activations are missing;"
-    return one.word
-
-
 def _ladder(one: Forecast) -> str:
     if one.ladder is None:
         return ""
@@ -141,7 +142,7 @@ def _ladder(one: Forecast) -> str:
 
 def _rung(rung: Rung) -> str:
     slower = f", {rung.slower:.2f} x the time" if rung.slower else ""
-    return f"    {_band(rung.prediction.device):>18}  {rung.word:<12}  {rung.what} (costs {rung.cost}{slower})\n"
+    return f"    {_band(rung.prediction.device):>18}  {rung.word:<12}  {rung.what}: {rung.cost}{slower}\n"
 
 
 def as_data(found: Found) -> str:

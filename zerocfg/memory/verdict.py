@@ -139,7 +139,7 @@ def _changes(setting: Setting) -> Iterator[Step]:
         what = "compute the loss without all logits (use_liger_kernel)"
         yield Step(what, "none, where the model is supported", Setting(options, replace(work, fused_loss=True)))
     if isinstance(options, Options) and options.world_size > 1 and options.stage == 0:
-        yield Step("ZeRO stage 1", "none: the same bytes are sent", Setting(replace(options, stage=1), work))
+        yield Step("ZeRO stage 1", "parameters are gathered after each step", Setting(replace(options, stage=1), work))
     if work is not None and not work.gradient_checkpointing:
         kept = replace(work, gradient_checkpointing=True)
         yield Step("gradient checkpointing", "each layer is computed twice", Setting(options, kept))
@@ -169,12 +169,12 @@ def _free(options: Options, work: Workload | None) -> Iterator[Step]:
 
 
 def _more_sharding(options: Options, work: Workload | None) -> Iterator[Step]:
-    several, steps = options.world_size > 1, options.gradient_accumulation_steps
+    several = options.world_size > 1
     if several and options.stage < 2:
-        cost = "none" if steps == 1 else f"{(steps + 1) / 2:g} times the bytes on the wire"
+        cost = "gradients are reduced after every micro batch"
         yield Step("ZeRO stage 2", cost, Setting(replace(options, stage=2), work))
     if several and options.stage < 3:
-        cost = f"{1.5 * steps:g} times the bytes on the wire of stage 1"
+        cost = "parameters are gathered for every micro batch"
         yield Step("ZeRO stage 3", cost, Setting(replace(options, stage=3), work))
     if options.offload_optimizer == "none":
         stage = max(options.stage, 2)
