@@ -110,7 +110,7 @@ class Partitioned:
         book, own, width, options = self.ledger, self.own, self.width, self.options
         book.enter("init")
         book.hold(FROZEN, width * sum(self.model.frozen))
-        book.hold(UNFLATTENED, width * sum(self.model.trained))
+        book.hold(UNFLATTENED, width * self.flat)  # with the padding that is flattened too
         book.hold(PARAMETERS, width * self.flat)
         book.free(UNFLATTENED)
         book.hold(CLONE, width * own)
@@ -132,8 +132,6 @@ class Partitioned:
             book.brief(SETUP, 4 * own)
 
     def forward(self) -> None:
-        if self.attribute and self.ready is False:
-            self.ledger.free(ACCUMULATOR)
         self.ledger.enter("forward")
         self.ledger.enter("loss")
 
@@ -215,7 +213,9 @@ class Partitioned:
         for slices in self._calls(bucket):
             total = sum(size for size, _ in slices)
             book.hold(FLATTENED, self.bucket_width * total if len(slices) > 1 else 0)
-            book.hold(SENT, self.width * total if self.bucket_width != self.width else 0)
+            if self.bucket_width != self.width:
+                book.hold(SENT, self.width * total)
+                book.free(FLATTENED)
             if self.compact:
                 for size, mine in slices:
                     book.brief(CAST, 4 * size if mine and self.width < 4 else 0)
@@ -287,7 +287,15 @@ class Partitioned:
         if boundary and not self.offloads and not self.compact:
             used = sum(self.mine.values())
             book.hold(PADDING, self.wide * (self.own - used))
-        book.free(BUCKET)
+        elsewhere = [index for index in self.offset if index not in self.mine]
+        limit = self.options.reduce_bucket_size
+        if self.attribute and self.contiguous:
+            # Accumulators of other partitions stay until the step, and with them the bucket that they are views of.
+            large = sum(self.model.tensors[index].size for index in elsewhere if self.model.tensors[index].size > limit)
+            book.free(ACCUMULATOR, self._size(ACCUMULATOR) - self.wide * large)
+            self.raw.clear()
+        if not self.attribute or all(self.model.tensors[index].size > limit for index in elsewhere):
+            book.free(BUCKET)
         self.ready = False
         for index in list(self.raw):
             if self.contiguous or index not in self.mine:
@@ -300,12 +308,14 @@ class Partitioned:
         if self.offloads:
             book.hold(MOMENTS, moment_bytes(name, own, 4) if not self._size(MOMENTS, self._host()) else 0, "host")
             book.free(ACCUMULATOR)
+            book.free(BUCKET)
             book.free(COMPACT)
             return
         parts = list(self.mine.values())
         if self.wide < 8:
             book.brief(NORM, 8 * max(parts, default=0))
         book.free(ACCUMULATOR)
+        book.free(BUCKET)
         if self.compact:
             book.free(COMPACT)
             book.hold(STEP_FP32, 4 * own)

@@ -149,6 +149,8 @@ class Sharded:
             book.enter("loss")
         book.enter("head backward")
         first = self._first_users()
+        # Its input has no gradient, so that the hook that would release it never runs: release_backward_leftovers.
+        entrance = next((index for index in self.model.forward if modules[index].tensors), None)
         arriving: dict[int, list[int]] = {}
         for one in self.model.gradients:
             arriving.setdefault(first[one], []).append(one)
@@ -158,10 +160,11 @@ class Sharded:
             plan.fetch(index)
             for one in arriving.get(index, ()):
                 self._gradient(one, boundary)
-            plan.release(index)
-        plan.release_all()
+            if index != entrance:
+                plan.release(index)
         book.enter("step: reduction")
         self._reduce(boundary)
+        plan.release_all()
 
     def _first_users(self) -> dict[int, int]:
         """The module whose backward completes the gradient of a tensor: the first that used it."""

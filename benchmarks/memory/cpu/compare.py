@@ -116,15 +116,19 @@ class Row:
 
     @property
     def unexplained(self) -> int:
-        return abs(self.allocated_peak - self.small - self.predicted_peak) + abs(
-            self.allocated_end - self.small_end - self.predicted_end
-        )
+        """Bytes that are neither predicted nor scalars. (Scalars may decide which of two points is the worst.)"""
+        peak = _outside(self.predicted_peak, self.allocated_peak - self.small, self.allocated_peak)
+        return peak + abs(self.allocated_end - self.small_end - self.predicted_end)
+
+
+def _outside(value: int, low: int, high: int) -> int:
+    return max(0, low - value, value - high)
 
 
 LIMIT = 16  # bytes: step counters, loss scales, norms, flags
 # A norm for each tensor, and all of them stacked: 8 bytes for each tensor of the model, twice.
 NORMS = ("clip_grad_norm_", "get_global_norm_of_tensors", "get_flattened_grad_norm", "get_weight_norm", "get_grad_norm")
-PREDICTED = ("_get_flat_partition_unpadded",)  # tiny, but predicted: the padding of a partition
+PREDICTED = ("_get_flat_partition_unpadded", "align_dense_tensors")  # tiny, but predicted: padding
 
 
 def small_of(point: Sites) -> int:
