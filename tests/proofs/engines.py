@@ -102,6 +102,7 @@ def see_engine(progress: Progress, engine: Any) -> None:
     progress.see("engine.own_data_loader", engine.training_dataloader is not None)
     progress.see("engine.activation_checkpointing", deepspeed.checkpointing.is_configured())
     count_waits(progress)
+    count_gathers(progress)
     see_zero_optimizer(progress, engine.optimizer)
 
 
@@ -144,6 +145,25 @@ def count_waits(progress: Progress) -> None:
 
     progress.see("engine.waits", 0)
     accelerator.synchronize = counted
+
+
+def count_gathers(progress: Progress) -> None:
+    """``engine.gathered``: elements of all tensors that, from now on, are gathered from the parts of the ranks."""
+    from deepspeed.comm import comm
+
+    backend, count = comm.cdb, 0
+    if backend is None:
+        return
+    gather = backend.all_gather_into_tensor
+
+    def counted(output_tensor: Any, *args: Any, **named: Any) -> Any:
+        nonlocal count
+        count += output_tensor.numel()
+        progress.see("engine.gathered", count)
+        return gather(output_tensor, *args, **named)
+
+    progress.see("engine.gathered", 0)
+    backend.all_gather_into_tensor = counted
 
 
 def see_plain(progress: Progress, model: Any, trainer: Any) -> None:

@@ -1,4 +1,4 @@
-"""Bytes of the tensors that one rank holds, at some moments of the first optimizer step.
+"""Bytes of the tensors that one rank holds, at some moments of the first two optimizer steps.
 
 Counted are the storages of all live tensors, each once, wherever they would lie on a machine with a card: on a CPU
 host memory and accelerator memory are one. Tensors from before the example began are left out.
@@ -40,7 +40,9 @@ def watch(progress: Progress, engine: Any) -> None:
     progress.see("memory.parameters", count)
 
     def see(moment: str) -> None:
-        if engine.global_steps > 0 and moment != "step":
+        if moment == "update" and engine.global_steps == 1:
+            moment = "second_update"
+        elif engine.global_steps > 0 and moment != "step":
             return
         size = max(live_bytes(), progress.values.get(f"memory.{moment}", 0))
         progress.see(f"memory.{moment}", size)

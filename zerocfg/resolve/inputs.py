@@ -10,15 +10,11 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from zerocfg.memory.options import Options
-from zerocfg.memory.outside import GIB
-from zerocfg.memory.terms import TRAINING, Estimate, Place, Term
-from zerocfg.memory.zero import zero_terms
 from zerocfg.models.model_facts import ModelFacts, from_config
 from zerocfg.resolve.plan import Problem
-from zerocfg.resolve.setup import Setup, setup_of
+from zerocfg.resolve.predicted import memory_of
 from zerocfg.run.arguments import arguments_of
-from zerocfg.run.model import UNKNOWN, HardwareSummary, MemorySummary, Origin, Run, Setting, SourceFile
+from zerocfg.run.model import UNKNOWN, HardwareSummary, Origin, Run, Setting, SourceFile
 from zerocfg.source.launch import LaunchLine
 from zerocfg.source.text import Span
 
@@ -254,63 +250,5 @@ def take_memory(found: Inputs) -> None:
             largest_block=facts.largest_block,
             all_trained=facts.trainable == facts.parameters,
         )
-    setup = _setup(found, profile.world_size if profile else 1)
-    run.memory = _of_workload(found, setup)
-    if profile is not None and facts.parameters is not None:
-        run.memory = _of_states(found, profile, setup, run.memory)
-
-
-def _setup(found: Inputs, world_size: int) -> Setup | None:
-    """What decides the memory of the run as it is configured; None where a part is not known or not possible."""
-    run, effective = found.run, found.run.effective
-    devices = [effective.value(f"zero_optimization.{part}.device") for part in ("offload_optimizer", "offload_param")]
-    halves = [effective.value(f"{name}.enabled") for name in ("bf16", "fp16")]
-    if any(device not in (None, "none", "cpu", "nvme") for device in devices) or UNKNOWN in halves:
-        return None
-    if effective.value("engine") == "deepspeed" and not isinstance(effective.value("zero_optimization.stage"), int):
-        return None
-    recipe = run.recipe.data() if run.recipe else None
-    written = {name: setting.value for name, setting in run.arguments.items()}
-    arguments = {**(recipe if isinstance(recipe, dict) else {}), **written}
-    try:
-        return setup_of(effective.value, arguments, found.spec, world_size, run.model.dtype if run.model else None)
-    except ValueError:
-        return None
-
-
-def _of_workload(found: Inputs, setup: Setup | None) -> MemorySummary:
-    work, vocabulary = setup.workload if setup else None, found.facts.vocab_size
-    if work is None:
-        return MemorySummary()
-    logits = None
-    if vocabulary is not None:
-        # Logits in 16 bit, their fp32 copy, and log softmax in fp32 (transformers/loss/loss_utils.py).
-        whole = not (work.fused_loss or found.run.consumer == "trl")
-        logits = work.micro_batch * work.sequence_length * vocabulary * 10 * whole / GIB
-    return MemorySummary(logits_gib=logits, micro_batch=work.micro_batch, sequence_length=work.sequence_length)
-
-
-def _of_states(found: Inputs, profile: HardwareProfile, setup: Setup | None, memory: MemorySummary) -> MemorySummary:
-    facts, options = found.facts, setup.options if setup else None
-    own = options if isinstance(options, Options) else None
-    plain = replace(own or Options(0, profile.world_size), offload_optimizer="none", offload_param="none")
-    states = {
-        stage: Estimate(zero_terms(facts, replace(plain, stage=stage))).peak("device").size / GIB
-        for stage in (0, 1, 2, 3)
-    }
-    if own is None:
-        return replace(memory, states_gib=states)
-    terms, ranks = zero_terms(facts, own), profile.accelerators_per_node
-    return replace(
-        memory,
-        states_gib=states,
-        resting_gib=_resting(terms, "device"),
-        step_gib=Estimate(terms).held("device", "step").size / GIB,
-        host_states_gib=_resting(terms, "host") * ranks,
-        nvme_gib=_resting(terms, "nvme") * ranks,
-    )
-
-
-def _resting(terms: tuple[Term, ...], place: Place) -> float:
-    """GiB of one rank between two steps."""
-    return sum(term.size for term in terms if term.place == place and term.moments >= TRAINING) / GIB
+    config = found.model_file.data() if found.model_file else None
+    run.memory = memory_of(run, facts, found.spec, config if isinstance(config, dict) else None, profile)

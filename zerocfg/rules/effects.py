@@ -180,6 +180,13 @@ def fits_at(run: Run, stage: int) -> bool:
     return peak is None or peak[1] <= room
 
 
+def gathers(run: Run) -> int:
+    """How often ZeRO-3 gathers a parameter for a micro batch: once where it stays from forward to backward pass."""
+    reach = effective(run, "zero_optimization.stage3_max_reuse_distance")
+    reach = reach if isinstance(reach, int) else 1_000_000_000
+    return 1 if run.model and run.model.parameters and run.model.parameters <= reach else 2
+
+
 def section(run: Run, *path: str) -> dict[str, Any]:
     """A mapping of the DeepSpeed config as written; empty when it is absent or no mapping."""
     value: Any = deepspeed_data(run)

@@ -22,6 +22,7 @@ Names of observed values:
     ``engine.own_data_loader``  whether the engine made a data loader
     ``engine.activation_checkpointing``  whether DeepSpeed's own activation checkpointing was set up
     ``engine.waits``         how often, from then on, DeepSpeed had the host wait for the device
+    ``engine.gathered``      elements of the tensors that, from then on, were gathered from the parts of all ranks
     ``optimizer.name``       plain attribute of DeepSpeed's wrapper around the optimizer, of a list its length
     ``inner.name``           plain attribute of the innermost optimizer, or of its first parameter group (lr, betas)
     ``schedule.name``        plain attribute of the learning-rate schedule: ``schedule.max_lrs``
@@ -35,7 +36,8 @@ Names of observed values:
     ``load.global_step``     the optimizer step that training goes on from (2 where all is well)
     ``memory.MOMENT``        bytes of all live tensors of a rank, ``memory.MOMENT.bytes_per_parameter`` rounded to 0.1;
                              moments: "init" (engine built), "backward" (the most held during the first),
-                             "update" (when the inner optimizer begins), "step" (after the first optimizer step);
+                             "update" (when the inner optimizer begins), "step" (after the first optimizer step),
+                             "second_update" (when it begins for the second time, and has its states);
                              host and accelerator together, each storage once. Only measured where a proof names one
     ``memory.pinned``        bytes that DeepSpeed asks its accelerator to page-lock
     ``log``                  everything printed or logged (matched as a regular expression)

@@ -307,7 +307,7 @@ def model_summary(name: str, config: Any) -> ModelSummary | None:
     return ModelSummary(
         name,
         model_type=config.get("model_type") if isinstance(config.get("model_type"), str) else None,
-        parameters=int(parameters) if isinstance(parameters, (int, float)) else None,
+        parameters=int(parameters) if isinstance(parameters, (int, float)) and abs(parameters) < 1e18 else None,
         hidden_size=_integer(config.get("hidden_size", config.get("n_embd"))),
         text_hidden_size=_integer(text.get("hidden_size")) if isinstance(text, dict) else None,
         max_hidden_sizes=max(numbers, default=None),

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from zerocfg.rules.memory import buffers, capacity
+from zerocfg.rules.memory import buffers, capacity, limits, workload
 
-MODULES = (buffers, capacity)
+MODULES = (buffers, workload, capacity, limits)

@@ -190,7 +190,7 @@ def states_do_not_fit(run: Run) -> Iterator[Finding]:
         return
     if memory.resting_gib <= hardware.memory_gib or not whole_model_trained(run) or stage is None:
         return
-    enough = _enough(run, stage)
+    enough = enough_stage(run, stage)
     location, related = _stage_place(run)
     yield Finding(
         location,
@@ -198,11 +198,11 @@ def states_do_not_fit(run: Run) -> Iterator[Finding]:
         f"and {hardware.name} has {hardware.memory_gib:.1f} GiB",
         f"the states fit at stage {enough}" if enough else "use more accelerators, or offload",
         related,
-        fix=_to_stage(run, enough),
+        fix=to_stage(run, enough),
     )
 
 
-def _enough(run: Run, stage: int) -> int | None:
+def enough_stage(run: Run, stage: int) -> int | None:
     """The first stage above this one that the run would fit at, as far as that is known."""
     assert run.hardware is not None and run.hardware.memory_gib is not None and run.memory is not None
     room, memory = run.hardware.memory_gib, run.memory
@@ -212,7 +212,7 @@ def _enough(run: Run, stage: int) -> int | None:
     return None
 
 
-def _to_stage(run: Run, stage: int | None) -> Fix | None:
+def to_stage(run: Run, stage: int | None) -> Fix | None:
     setting = run.effective.get("zero_optimization.stage")
     if stage is None or setting is None or setting.origin.kind != "file":
         return None
@@ -237,7 +237,8 @@ def host_memory_exceeded(run: Run) -> Iterator[Finding]:
 
     What happens: `exits with return code = -9`. Offloading an Adam in 16-bit training holds 18 bytes a parameter in
     host memory over all ranks of a node (4 master weights, 8 moments, 4 gradients, 2 for the way), and more with
-    gradient accumulation; loading the model takes more for a while.
+    gradient accumulation. What is pinned of it (10 bytes) torch rounds up, block by block, to the next power of two;
+    where only that is too much, it is a warning. Loading the model may take more for a while.
 
     When to ignore: only some of the parameters are trained, and the spec does not say so (`trainable_parameters`).
     """

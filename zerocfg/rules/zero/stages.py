@@ -12,6 +12,7 @@ from zerocfg.rules.effects import (
     effective,
     failures,
     fits_at,
+    gathers,
     replace_at,
     section,
     stage_of,
@@ -148,11 +149,11 @@ def init_flag_without_stage_3(run: Run) -> Iterator[Finding]:
 def more_sharding_than_needed(run: Run) -> Iterator[Finding]:
     """ZeRO stage 3 where the states fit at stage 2.
 
-    Stage 3 gathers every parameter before each use, forward and backward: half as many bytes again on the wire as
-    stage 2, and with many accumulation steps three times as many. When the states of stage 2 take less than half of
-    the accelerator's memory, and the whole run fits there as far as it can be predicted, that buys nothing but memory
-    that is free. Of a very small model stage 3 even holds more: its bucket stays allocated, and nearly all parameters
-    are gathered at a time.
+    Stage 3 gathers every parameter in every micro batch, and of a model larger than `stage3_max_reuse_distance` (a
+    billion by default) once more for the backward pass: half as many bytes on the wire again as stage 2, and with many
+    accumulation steps up to three times as many. When the states of stage 2 take less than half of the accelerator's
+    memory, and the whole run fits there as far as it can be predicted, that buys nothing but memory that is free. Of a
+    small model stage 3 even holds more: its bucket stays allocated, and all parameters are gathered at a time.
 
     What happens: in two steps of a small model stage 2 gathers twice, once after each step, and stage 3 ninety times.
 
@@ -175,19 +176,22 @@ def more_sharding_than_needed(run: Run) -> Iterator[Finding]:
         f"ZeRO stage 3, but at stage 2 the states of {run.model.name} take {states:.1f} of "
         f"{hardware.memory_gib:.0f} GiB an accelerator on {hardware.name}"
         + (f", and at stage 3 {more:.1f}" if no_less else ""),
-        f"stage 2 moves {_fewer(run)} fewer bytes",
+        _gain(run),
         related,
         replace_at(place.origin, "2", "use stage 2", safe=False) if place else None,
     )
 
 
-def _fewer(run: Run) -> str:
-    """How much less stage 2 sends in a step: parameters once after it and gradients in every micro batch, where stage 3
-    sends parameters twice and gradients once in every micro batch."""
-    steps = effective(run, "gradient_accumulation_steps")
-    if not isinstance(steps, int) or steps < 2:
-        return "a third"
-    return f"{1 - (steps + 1) / (3 * steps):.0%} (with {steps} accumulation steps)"
+def _gain(run: Run) -> str:
+    """What stage 2 saves on the wire. It sends the parameters once after the step and the gradients in every micro
+    batch; stage 3 sends the gradients and gathers the parameters, once or twice, in every micro batch."""
+    said = effective(run, "gradient_accumulation_steps")
+    steps = said if isinstance(said, int) and said > 0 else 1
+    fewer = 1 - (steps + 1) / (steps * (gathers(run) + 1))
+    if fewer == 0:
+        return "stage 2 sends as many bytes in far fewer messages"
+    with_steps = f" with {steps} accumulation steps" if steps > 1 else ""
+    return f"stage 2 sends {fewer:.0%} fewer bytes{with_steps}"
 
 
 @rule(

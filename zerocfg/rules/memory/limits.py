@@ -1,0 +1,285 @@
+"""ZC9xx: runs that do not fit although their states do: the optimizer step, the activations, the drive.
+
+These rules speak about the runs of a zerocfg.yaml that names model and hardware, and only where the least that is
+predicted exceeds what there is. A run that fits narrowly or perhaps is no finding: `zerocfg plan` shows the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.effects import anchor, effective, present, put, section, stage_of
+from zerocfg.rules.memory.capacity import enough_stage, to_stage, whole_model_trained
+from zerocfg.rules.offload.devices import PARTS, device, on_host
+from zerocfg.rules.proof import at_least, at_most, cited, needs_gpu, shows
+from zerocfg.run.model import HardwareSummary, MemorySummary, Run
+
+_SPEC = (
+    "version: 1\nruns:\n  sft:\n    consumer: deepspeed\n    script: train.py\n    deepspeed: ds.json\n"
+    "    model: %s\n    hardware: %s\n%s"
+)
+_DS = '{"train_micro_batch_size_per_gpu": %s, "bf16": {"enabled": true}, "zero_optimization": {"stage": %s}}\n'
+_SAVED = ', "stage3_gather_16bit_weights_on_model_save": true, "reduce_bucket_size": 1000000'
+_TOY = (
+    '{"model_type": "llama", "hidden_size": 64, "intermediate_size": 2048, "num_hidden_layers": 2, '
+    '"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 2048, "tie_word_embeddings": false}\n'
+)
+_NODE = (
+    '{"version": 1, "name": "toy", "accelerators_per_node": 1, "accelerator": {"name": "toy", "vendor": "nvidia", '
+    '"usable_gib": 0.0225}}\n'
+)
+_LLAMA_3 = (
+    '{"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, '
+    '"num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "dtype": "bfloat16"}\n'
+)
+_DRIVE = (
+    '{"version": 1, "name": "node", "accelerators_per_node": 8, "accelerator": {"name": "A100-80GB", "vendor": '
+    '"nvidia", "memory_gib": 80}, "host": {"ram_gib": 1000, "nvme": [{"path": "/local_nvme", "free_gib": %s}]}}\n'
+)
+
+
+def _sized(gib: float) -> str:
+    return f"{gib:.1f}" if gib >= 1 else f"{gib:.3g}"
+
+
+def _states_fit(memory: MemorySummary, room: float) -> bool:
+    """Whether the states fit between two steps; if not, ZC922 says so."""
+    return memory.resting_gib is not None and memory.resting_gib <= room
+
+
+@rule(
+    "ZC927",
+    "optimizer-step-does-not-fit",
+    Severity.ERROR,
+    bad=Example(
+        {
+            "zerocfg.yaml": _SPEC % ("config.json", "node.json", ""),
+            "train.py": "import deepspeed\n",
+            "config.json": _TOY,
+            "node.json": _NODE,
+            "ds.json": _DS % (1, "3" + _SAVED),
+        },
+        note="A model of a million parameters, so that the proof can be run.",
+    ),
+    good=Example(
+        {
+            "zerocfg.yaml": _SPEC % ("config.json", "node.json", ""),
+            "train.py": "import deepspeed\n",
+            "config.json": _TOY,
+            "node.json": _NODE,
+            "ds.json": _DS % (1, "3" + _SAVED + ', "sub_group_size": 100000'),
+        }
+    ),
+    proof=shows("step", {"memory.second_update.bytes_per_parameter": (at_least(21.5), at_most(19.5))}),
+    fixable=True,
+    needs={"hardware", "model"},
+    references=("deepspeed/runtime/zero/stage3.py@0.19.8", "deepspeed/runtime/zero/stage_1_and_2.py@0.19.8"),
+)
+def optimizer_step_does_not_fit(run: Run) -> Iterator[Finding]:
+    """The model states fit between two steps, but not with what the optimizer step needs for a moment.
+
+    Forward and backward pass go well, and the first optimizer step runs out of memory.
+
+    What happens: `torch.OutOfMemoryError: CUDA out of memory.` For the step DeepSpeed makes the gradients of the rank's
+    share flat and converts them to fp32: 6 bytes for each of its parameters in 16-bit training. Stages 1 and 2 do so
+    for the whole share, stage 3 for one sub group after the other, which by default has a billion parameters.
+
+    Fix: at stage 3 a `sub_group_size` that fits with a tenth of the memory to spare; below it a higher stage, where one
+    fits.
+
+    When to ignore: only some of the parameters are trained, and the spec does not say so (`trainable_parameters`), or
+    the optimizer keeps less than Adam.
+    """
+    hardware, memory, stage = run.hardware, run.memory, stage_of(run)
+    if hardware is None or hardware.memory_gib is None or memory is None or run.model is None or stage is None:
+        return
+    if memory.step_gib is None or memory.step_gib <= hardware.memory_gib or not whole_model_trained(run):
+        return
+    if not _states_fit(memory, hardware.memory_gib):
+        return
+    name = "zero_optimization.sub_group_size"
+    group, setting = _smaller_group(run, hardware, memory), run.effective.get("zero_optimization.stage")
+    sizes = run.effective.get(name) if group else None
+    location, related = anchor(run, [one.origin for one in (sizes, setting) if one])
+    other = enough_stage(run, stage)
+    fix: Fix | None
+    if group:
+        help_text = f"write `sub_group_size` {group}: the step then goes in smaller pieces"
+        fix = put(run.deepspeed, ("zero_optimization", "sub_group_size"), str(group), why="smaller sub groups")
+    else:
+        help_text = f"stage {other} fits" if other else "use more accelerators, or offload the optimizer"
+        fix = to_stage(run, other)
+    yield Finding(
+        location,
+        f"the optimizer step of {run.model.name} takes {_sized(memory.step_gib)} GiB of each accelerator at stage "
+        f"{stage}, {_sized(memory.step_gib - (memory.resting_gib or 0))} of them only for the step itself, and "
+        f"{hardware.name} has {_sized(hardware.memory_gib)} GiB",
+        help_text,
+        related,
+        fix=fix,
+    )
+
+
+def _smaller_group(run: Run, hardware: HardwareSummary, memory: MemorySummary) -> int | None:
+    """A sub group size, one digit and zeros, with which the step leaves a tenth of the memory; None: there is none."""
+    size = effective(run, "zero_optimization.sub_group_size")
+    trained = run.model.parameters if run.model and run.model.all_trained else None
+    if stage_of(run) != 3 or on_host(run, "offload_optimizer") or not isinstance(size, int) or size < 1 or not trained:
+        return None
+    assert hardware.memory_gib is not None and memory.step_gib is not None and memory.resting_gib is not None
+    # A group ends after the parameter that crosses the limit.
+    over = -(-(run.model.largest_parameter or 0) // hardware.accelerators) if run.model else 0
+    held = min(size + over, trained // hardware.accelerators)
+    left = 0.9 * hardware.memory_gib - memory.resting_gib
+    wanted = int(held * left / (memory.step_gib - memory.resting_gib)) - over
+    if wanted < 10_000:
+        return None
+    digits = len(str(wanted)) - 1
+    return int(str(wanted)[0]) * int(10**digits)
+
+
+@rule(
+    "ZC928",
+    "run-does-not-fit",
+    Severity.ERROR,
+    bad=Example(
+        {
+            "zerocfg.yaml": _SPEC
+            % (
+                "config.json",
+                "8xA100-40GB",
+                "    sequence_length: 4096\n    gradient_checkpointing: false\n    fused_loss: false\n",
+            ),
+            "train.py": "import deepspeed\n",
+            "config.json": _LLAMA_3,
+            "ds.json": _DS % (4, "2"),
+        }
+    ),
+    good=Example(
+        {
+            "zerocfg.yaml": _SPEC
+            % ("config.json", "8xA100-80GB", "    sequence_length: 4096\n    gradient_checkpointing: true\n"),
+            "train.py": "import deepspeed\n",
+            "config.json": _LLAMA_3,
+            "ds.json": _DS % (1, "3" + _SAVED),
+        }
+    ),
+    proof=needs_gpu("benchmarks/memory"),
+    needs={"hardware", "model"},
+)
+def run_does_not_fit(run: Run) -> Iterator[Finding]:
+    """The memory predicted for the run, at the least, is more than the accelerator has.
+
+    The job waits in the queue, loads the model, and runs out of memory in its first steps.
+
+    What happens: `torch.OutOfMemoryError: CUDA out of memory.` Predicted are model states, buffers, activations of a
+    micro batch of full length, and what lies outside of tensors: the CUDA context, NCCL, the allocator's reserve. The
+    message gives the least and the most; what lies between them depends on kernels, fragmentation and libraries. Only
+    where even the least exceeds the memory is it told: a run that may or may not fit is no finding, `zerocfg plan`
+    shows its numbers and what would save memory.
+
+    When to ignore: samples are shorter than `sequence_length` of the spec, or the script trains only some of the
+    parameters, recomputes activations or computes the loss in pieces without the spec saying so.
+    """
+    hardware, memory, stage = run.hardware, run.memory, stage_of(run)
+    if hardware is None or hardware.memory_gib is None or memory is None or memory.peak_gib is None:
+        return
+    low, high = memory.peak_gib
+    if run.model is None or low <= hardware.memory_gib or not whole_model_trained(run):
+        return
+    if memory.resting_gib is not None and not _states_fit(memory, hardware.memory_gib):
+        return
+    if memory.step_gib is not None and memory.step_gib > hardware.memory_gib:
+        return  # told by ZC927
+    setting = run.effective.get("zero_optimization.stage")
+    micro = run.effective.get("train_micro_batch_size_per_gpu")
+    location, related = anchor(run, [one.origin for one in (setting, micro) if one])
+    at_stage = f" at stage {stage}" if stage else ""
+    yield Finding(
+        location,
+        f"{run.model.name} with {memory.micro_batch} x {memory.sequence_length} tokens takes about {low:.0f} to "
+        f"{high:.0f} GiB of each accelerator{at_stage}, and {hardware.name} has {hardware.memory_gib:.1f} GiB",
+        _remedy(run, hardware.memory_gib, memory),
+        related,
+    )
+
+
+def _remedy(run: Run, room: float, memory: MemorySummary) -> str:
+    for stage in range((stage_of(run) or 0) + 1, 4):
+        if memory.stage_peaks_gib.get(stage, (room + 1, room + 1))[1] <= room:
+            return f"stage {stage} fits"
+    if memory.peak_gib and memory.logits_gib and memory.peak_gib[1] - memory.logits_gib <= room:
+        return f"logits and loss are {memory.logits_gib:.0f} GiB of it: compute the loss in pieces (Liger kernels)"
+    return "`zerocfg plan` lists what would make it fit"
+
+
+@rule(
+    "ZC929",
+    "nvme-drive-too-small",
+    Severity.WARNING,
+    bad=Example(
+        {
+            "zerocfg.yaml": _SPEC % ("{parameters: 70000000000, largest_parameter: 262144000}", "node.json", ""),
+            "train.py": "import deepspeed\n",
+            "node.json": _DRIVE % 500,
+            "ds.json": _DS
+            % (1, "3" + _SAVED + ', "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme/swap"}'),
+        }
+    ),
+    good=Example(
+        {
+            "zerocfg.yaml": _SPEC % ("{parameters: 70000000000, largest_parameter: 262144000}", "node.json", ""),
+            "train.py": "import deepspeed\n",
+            "node.json": _DRIVE % 3500,
+            "ds.json": _DS
+            % (1, "3" + _SAVED + ', "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme/swap"}'),
+        }
+    ),
+    proof=cited("deepspeed/runtime/swap_tensor/optimizer_utils.py@0.19.8"),
+    needs={"hardware", "model"},
+    references=(
+        "deepspeed/runtime/swap_tensor/optimizer_utils.py@0.19.8",
+        "deepspeed/runtime/swap_tensor/partitioned_param_swapper.py@0.19.8",
+    ),
+)
+def nvme_drive_too_small(run: Run) -> Iterator[Finding]:
+    """What is offloaded to NVMe is larger than what was free on the drive when the machine was probed.
+
+    The job ends while the states are written, or later, when something else needs the drive.
+
+    What happens: all ranks of a node write their shares below `nvme_path`: master weights, moments and fp32 gradients
+    of the optimizer (16 bytes a parameter over all ranks), and 2 bytes a parameter for parameters in 16-bit training.
+    A write to a full drive fails.
+
+    When to ignore: the drive has been cleared since the profile was written (`zerocfg probe`), or only some of the
+    parameters are trained and the spec does not say so.
+    """
+    hardware, memory = run.hardware, run.memory
+    if hardware is None or memory is None or run.model is None or not memory.nvme_gib or not whole_model_trained(run):
+        return
+    parts = [part for part in PARTS if device(run, part) == "nvme"]
+    paths = {part: section(run, "zero_optimization", part).get("nvme_path") for part in parts}
+    mounts = {_mount(path, hardware.nvme_free_gib) for path in paths.values()}
+    mount = mounts.pop() if len(mounts) == 1 else None
+    if mount is None or run.deepspeed is None or memory.nvme_gib <= hardware.nvme_free_gib[mount]:
+        return
+    where = ("zero_optimization", parts[0], "nvme_path")
+    yield Finding(
+        Location(run.deepspeed, where) if present(run.deepspeed, where) else Location(run.deepspeed, where[:2]),
+        f"the ranks of a node write {memory.nvme_gib:.0f} GiB, and {mount} of {hardware.name} has "
+        f"{hardware.nvme_free_gib[mount]:.0f} GiB free",
+        "choose a larger drive, or shard over more nodes",
+    )
+
+
+def _mount(path: object, free: dict[str, float]) -> str | None:
+    """The probed file system that a path lies on."""
+    if not isinstance(path, str):
+        return None
+    above = {str(one) for one in (PurePosixPath(path), *PurePosixPath(path).parents)}
+    return max((mount for mount in free if mount in above), key=len, default=None)
+
+
+RULES = (optimizer_step_does_not_fit, run_does_not_fit, nvme_drive_too_small)
