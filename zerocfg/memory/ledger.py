@@ -26,8 +26,7 @@ class Ledger:
     """Bytes by entry and place.
 
     ``cpu``: as on DeepSpeed's CPU accelerator, to be compared with a run there. Device and host are one memory, copies
-    from one to the other do not happen, gloo's own copies do, and a gradient is counted from its arrival. (Elsewhere a
-    gradient that leaves for a bucket on arrival is counted with the activations, which it has just left.)
+    from one to the other do not happen, and gloo's own copies do.
     """
 
     cpu: bool = False
