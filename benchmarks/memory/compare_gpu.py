@@ -30,7 +30,7 @@ def load(path: Path) -> tuple[Line, dict[str, Line]]:
     """The machine's line and the lines of the cases; of a case that was run twice the last."""
     text = path.read_text()
     lines = json.loads(text)["lines"] if path.suffix == ".json" else [json.loads(line) for line in text.splitlines()]
-    machine = next((line for line in lines if line["case"] == "machine"), {})
+    machine: Line = next((line for line in lines if line["case"] == "machine"), {})
     return machine, {line["case"]: line for line in lines if line["case"] != "machine"}
 
 

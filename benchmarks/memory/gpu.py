@@ -28,6 +28,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,8 @@ def device_used() -> int:
     import torch
 
     free, total = torch.cuda.mem_get_info()
-    return total - free
+    used: int = total - free
+    return used
 
 
 def nvml_used() -> int | None:
@@ -269,7 +271,7 @@ def one_step(step: Step, ids: Any, micro_batches: int, meter: Meter) -> Report:
     for _ in range(micro_batches):
         loss = phase("forward", lambda: forward(ids))
         shown = float(loss.detach())
-        phase("backward", lambda loss=loss: backward(loss))
+        phase("backward", partial(backward, loss))
         del loss
         phase("step", update)
     return {**phases, "seconds": time.monotonic() - start, "loss": shown}
@@ -381,9 +383,9 @@ def launch(name: str, arguments: argparse.Namespace, path: Path, log: Path) -> i
         return pid
     try:
         os.setsid()
-        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
+        kept = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(kept, 1)
+        os.dup2(kept, 2)
         child(name, arguments.device, arguments.tiny, path)
     except BaseException:
         os.write(2, traceback.format_exc().encode())
@@ -442,7 +444,7 @@ def main() -> int:
         import_libraries()
 
     def left() -> float:
-        return arguments.budget_s - (time.monotonic() - start)
+        return float(arguments.budget_s - (time.monotonic() - start))
 
     def keep(report: Report) -> None:
         with arguments.out.open("a") as lines:

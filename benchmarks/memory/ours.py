@@ -8,14 +8,18 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.memory.old_release import DATA, LENGTH
+from benchmarks.memory.readings import SHAPES
 from zerocfg.hardware.catalogue import find_accelerator
+from zerocfg.memory.options import BYTES
 from zerocfg.memory.outside import Band, device_total, reserved
 from zerocfg.memory.predict import Prediction, predict
-from zerocfg.memory.terms import TRAINING, Segment, Term, Timeline
+from zerocfg.memory.terms import BACKWARD, TRAINING, WORK, Segment, Term, Timeline
 from zerocfg.memory.tracing import Adapters, Traced, trace
 from zerocfg.models.model_facts import ModelFacts, from_config
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from benchmarks.memory.readings import Reading
     from zerocfg.memory.options import Options, TorchOptions, Workload
     from zerocfg.models.hardware import Accelerator
@@ -38,12 +42,26 @@ def of_reading(reading: Reading, shape: dict[str, Any]) -> tuple[ModelFacts, Pre
     facts, prediction = _predicted(
         shape, reading.options, reading.workload, reading.card, reading.adapters, reading.release
     )
-    if not reading.keeps_logits:
-        return facts, prediction
-    size = 4 * reading.workload.micro_batch * reading.workload.sequence_length * (facts.vocab_size or 0)
-    more = Term("kept logits", size, "device", TRAINING, "logits", "the script")
-    estimate = replace(prediction.estimate, terms=(*prediction.estimate.terms, more))
+    more = tuple(_of_the_script(reading, facts))
+    estimate = replace(prediction.estimate, terms=(*prediction.estimate.terms, *more))
     return facts, _figures(replace(prediction, estimate=estimate), reading.card, reading.options.world_size)
+
+
+def _of_the_script(reading: Reading, facts: ModelFacts) -> Iterator[Term]:
+    """What the measured program holds and the model class of transformers does not."""
+    work = reading.workload
+    tokens = work.micro_batch * work.sequence_length
+    if reading.keeps_logits:
+        yield Term("kept logits", 4 * tokens * (facts.vocab_size or 0), "device", TRAINING, "logits", "the script")
+    heads, groups = facts.num_attention_heads, facts.num_key_value_heads
+    if reading.own_attention and heads and groups and facts.hidden_size:
+        wide = SHAPES[reading.model].get("head_dim", facts.hidden_size // heads)
+        # Saved for each layer, or for the one that is recomputed; what is repeated is not saved itself.
+        layers = 1 if work.gradient_checkpointing else facts.num_hidden_layers or 0
+        size = layers * 2 * tokens * (heads - groups) * wide * BYTES[reading.options.precision]
+        moments = BACKWARD if work.gradient_checkpointing else WORK
+        source = "litgpt/model.py: CausalSelfAttention.forward"
+        yield Term("repeated keys and values", size, "device", moments, "activations", source)
 
 
 def _figures(prediction: Prediction, accelerator: str, ranks: int) -> Prediction:

@@ -53,12 +53,13 @@ def main() -> int:
     usable = card(CARD).planning_gib
     assert usable is not None
     capacity = int(usable * (1 << 30))
+    formulas = formula_hash()  # now: they may be edited while this runs
     cases: dict[str, Any] = {}
     for case in CASES:
         cases[case.name] = prediction_of(case, capacity)
         size = cases[case.name]["allocated"]
         print(f"{case.name:20} {size / 2**30:8.2f} GiB, {cases[case.name]['word']}", flush=True)
-    content = {"formulas": formula_hash(), "card": CARD, "capacity": capacity, "cases": cases}
+    content = {"formulas": formulas, "card": CARD, "capacity": capacity, "cases": cases}
     FILE.write_text(json.dumps(content, indent=1) + "\n")
     write_state()
     return 0

@@ -80,8 +80,9 @@ def predicted(reading: Reading, point: Point) -> Row:
         row["errors_of_others"] = {
             name: None if size is None else error(size, point.measured) for name, size in row["others"].items()
         }
-    if reading.keeps_logits and point.measured:
-        _, first = of_reading(replace(reading, keeps_logits=False), SHAPES[reading.model])
+    if (reading.keeps_logits or reading.own_attention) and point.measured:
+        as_read = replace(reading, keeps_logits=False, own_attention=False)
+        _, first = of_reading(as_read, SHAPES[reading.model])
         row["as_first_read"] = error(first.allocated.expected, point.measured)
     if reading.keeps_logits and point.measured and isinstance(reading.options, Options) and reading.options.stage == 3:
         least = replace(reading.options, max_live_parameters=1, max_reuse_distance=0)
@@ -158,7 +159,7 @@ def report(content: Row) -> str:
         parts.append(table(head, map(_line, here)))
     changed = [row for row in rows if row["group"] == "clean" and "as_first_read" in row]
     as_read = ", ".join(f"{row['row']} {percent(row['as_first_read'])}" for row in changed)
-    parts.append(f"Errors as the rows were first read (Changes, 1, in `../README.md`): {as_read}.\n")
+    parts.append(f"Errors as the rows were first read (Changes in `../README.md`): {as_read}.\n")
     bracket = [row for row in rows if row["group"] == "clean" and "if_released" in row]
     ends = ", ".join(f"{row['row']} {percent(row['if_released'])} to {percent(row['error'])}" for row in bracket)
     parts.append(
@@ -235,6 +236,7 @@ def main() -> int:
         print("memory_points.csv is not here; set ZEROCFG_MEMORY_POINTS", file=sys.stderr)
         return 1
     os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    formulas = formula_hash()  # now: they may be edited while this runs
     rows = compute(path, [one for one in READINGS if arguments.group in (None, one.group)])
     found = statistics(rows)
     for group in GROUPS:
@@ -242,7 +244,7 @@ def main() -> int:
     if arguments.no_write or arguments.group:
         return 0
     content = {
-        "formulas": formula_hash(),
+        "formulas": formulas,
         "libraries": libraries(),
         "statistics": found,
         "rows": rows,

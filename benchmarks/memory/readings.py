@@ -13,7 +13,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -126,7 +126,8 @@ class Reading:
 
     ``parts``: the printed figure is the sum over so many ranks. ``release``: transformers 4.40 upcasts logits to fp32
     and copies the shifted ones. ``adapters``: LoRA. ``card``: name in zerocfg's catalogue. ``keeps_logits``: the
-    training script holds the model's output, with fp32 logits, until the next one ("Changes" in README.md).
+    training script holds the model's output, with fp32 logits, until the next one; ``own_attention``: LitGPT's
+    block, which repeats keys and values for all query heads ("Changes" in README.md).
     """
 
     row: str
@@ -142,6 +143,7 @@ class Reading:
     parts: int = 1
     adapters: Adapters | None = None
     keeps_logits: bool = False
+    own_attention: bool = False
 
 
 def _gist() -> Iterator[Reading]:
@@ -282,11 +284,12 @@ def _qwen() -> Iterator[Reading]:
         )
 
     full = "finetune_ds.sh names its ZeRO-3 JSON file, whose buckets are auto; total over the ranks"
-    for row, model, ranks, lengths in (
+    tables: list[tuple[str, str, int, tuple[int, ...]]] = [
         ("Q02", "qwen-1.8b", 1, (256, 2048, 4096, 8192)),
         ("Q04", "qwen-7b", 2, (256, 512, 1024)),
-    ):
-        for length in lengths:
+    ]
+    for row, model, ranks, several in tables:
+        for length in several:
             work = Workload(1, length, **flash)
             yield Reading(f"{row}-{length}", model, third(model, ranks), work, "open", full, GB, "device", parts=ranks)
     for length in (256, 1024, 2048, 4096, 8192):
@@ -369,7 +372,14 @@ LEFT_OUT: dict[str, str] = {
 }
 """Rows without a reading. The C rows (throughput, no memory) are left out as a whole."""
 
-READINGS: tuple[Reading, ...] = (*_gist(), *_litgpt(), *_qwen(), *_internlm(), *_fsdp_qlora(), *_limits())
+READINGS: tuple[Reading, ...] = (
+    *_gist(),
+    *(replace(reading, own_attention=True) for reading in _litgpt()),
+    *_qwen(),
+    *_internlm(),
+    *_fsdp_qlora(),
+    *_limits(),
+)
 
 
 @dataclass(frozen=True)
