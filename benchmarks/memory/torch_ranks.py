@@ -2,6 +2,11 @@
 
 torch shards tensors of processors as it shards those of cards, so the bytes are the same; only what streams keep alive
 for longer on a card cannot be seen here.
+
+Run as a program: reads cases, one JSON object a line, from standard input: the fields of ``TorchOptions``, and
+``model`` ("llama" or "tied"), ``trained`` (only parameters with this in their name) and ``accelerate`` (prepared by
+accelerate rather than as accelerate does it). Prints a JSON object a line: for each moment the bytes of rank 0 at its
+peak and at its end, and which functions made them; or ``{"error": ...}``.
 """
 
 from __future__ import annotations

@@ -92,6 +92,8 @@ def test_adapters_alone_have_gradients() -> None:
     held = sizes(torch_terms(adapters, options("ddp")), "step")
     assert held["parameters"] == 2 * N + 40_000_000
     assert held["gradients"] == held["gradient buckets"] == 40_000_000
+    held = sizes(torch_terms(adapters, options("fsdp2")), "forward")
+    assert held["gathered parameters"] == 2 * (BLOCK + 10_000_000 // 32)
     held = sizes(torch_terms(adapters, options("fsdp2")), "step")
     assert held["gradients"] == 5_000_000
     assert held["parameters"] == (2 * N + 40_000_000) // 8

@@ -126,7 +126,11 @@ def _units(facts: ModelFacts, fsdp1: bool) -> _Units:
         blocks = (facts.largest_block,) * facts.num_hidden_layers
     if not blocks:
         raise ValueError("FSDP wraps block by block, and the size of this model's blocks is not known")
-    outside = max((facts.parameters or 0) - sum(blocks), 0)
+    every, trained = facts.parameters or 0, facts.trainable or 0
+    told = sum(sum(map(sum, part.modules)) * part.times for part in facts.layout)
+    if told and trained < every:  # adapters, which the layout of the base model does not have
+        blocks = tuple(block + max(every - told, 0) // len(blocks) for block in blocks)
+    outside = max(every - sum(blocks), 0)
     table = min((facts.vocab_size or 0) * (facts.hidden_size or 0), outside)
     embedding = 0 if fsdp1 or facts.tied_embeddings else table
     tail = outside - embedding
@@ -354,16 +358,14 @@ class _Walk2(_Walk):
     def forward(self) -> None:
         units, before = self.units, 0
         order = [units.embedding, *units.blocks, units.tail] if units.embedding else [units.tail, *units.blocks]
+        last = len(order) - 1 if units.embedding else 0  # the tail, which stays
         for place, unit in enumerate(order):
-            if units.embedding and place == len(order) - 1:
-                self.at("loss")
             # The output of an all-gather is kept until that of the next one has been copied out.
             self.send(unit)
             self.receive(unit)
             self.drop(before)
             before = unit
-            tail = place == (len(order) - 1 if units.embedding else 0)
-            if self.options.reshard_after_forward and not tail:
+            if self.options.reshard_after_forward and place != last:
                 self.hold(GATHERED, -self.low * unit)
         self.at("loss")
         self.drop(before)
