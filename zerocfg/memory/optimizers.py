@@ -42,10 +42,12 @@ def moment_bytes(
     shards (transformers/optimization.py: Adafactor.step; always fp32). With them and ``hidden_size``, every tensor
     that it divides is taken for a matrix with one side of that size.
     """
+    sizes = list(tensor_sizes) or [(elements, 1)]
     if name == "adamw_8bit":
-        return sum(count * _eight_bit(size) for size, count in (tensor_sizes or [(elements, 1)]))
+        return sum(count * _eight_bit(size) for size, count in sizes)
     if name == "adafactor":
-        sizes = [(elements, 1)] if hidden_size is None else (tensor_sizes or [(elements, 1)])
+        if hidden_size is None:
+            sizes = [(elements, 1)]
         return sum(4 * count * _factors(size, hidden_size) for size, count in sizes)
     return _STATES[name] * elements * width
 
