@@ -458,7 +458,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="zerocfg-memory-") as folder:
         scratch = Path(folder)
         machine = supervise("machine", arguments, scratch, min(arguments.case_s, left()))
-        if machine.get("fork_refused"):
+        if machine["status"] != "ok" and arguments.processes == "fork":  # CUDA was touched before the fork?
             arguments.processes = "exec"
             machine = supervise("machine", arguments, scratch, min(arguments.case_s, left()))
         keep(machine | {"processes": arguments.processes, "tiny": arguments.tiny, "device": arguments.device})
