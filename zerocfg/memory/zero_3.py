@@ -40,6 +40,7 @@ INFINITE = Entry("search for infinite gradients", "temporaries", f"{FILE}: has_o
 STEP_FLAT = Entry("gradients of the step, flattened", "temporaries", f"{FILE}: _prepare_fp32_grad_for_sub_group")
 STEP_FP32 = Entry("gradients of the step in fp32", "temporaries", f"{FILE}: _prepare_fp32_grad_for_sub_group")
 TEMPORARIES = Entry("temporaries of the optimizer", "temporaries", "the optimizer's step")
+CONVERTED = Entry("updated parameters in 16 bit on the host", "temporaries", "torch: aten/native/cuda/Copy.cu")
 SWAP_BUFFERS = Entry("swap buffers of the optimizer", "buffers", "optimizer_utils.py: OptimizerSwapper")
 SWAP_PARAMETERS = Entry("swap buffers of parameters", "buffers", "partitioned_param_swapper.py")
 ON_CPU = Entry("parameters kept on the host", "parameters", f"{FILE}: _create_param_groups_fp16_flat_cpu_memory")
@@ -229,6 +230,9 @@ class Sharded:
             if first:
                 book.hold(MOMENTS, moment_bytes(name, size, 4), rest)
             if self.offloads:
+                # A blocking copy from the host converts there: _reassign_or_swap_out_partitioned_parameters.
+                crosses = self.width < 4 and options.offload_param == "none" and not book.cpu
+                book.brief(CONVERTED, self.width * size if crosses else 0, "host")
                 continue
             flat = self.wide * size if len(group) > 1 else 0
             book.hold(STEP_FLAT, flat)
