@@ -1,0 +1,128 @@
+"""The closed formula for activations: against traces of the real classes, and for what it must refuse."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zerocfg.memory.formula import ERROR, ERROR_UNKNOWN, by_formula
+from zerocfg.memory.options import Workload
+from zerocfg.models.model_facts import from_config, inline
+
+
+def config(
+    family: str, hidden: int, inner: int, heads: int, groups: int, vocabulary: int, **more: Any
+) -> dict[str, Any]:
+    return {
+        "model_type": family,
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_hidden_layers": 3,
+        "num_attention_heads": heads,
+        "num_key_value_heads": groups,
+        "vocab_size": vocabulary,
+        "max_position_embeddings": 8192,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        **more,
+    }
+
+
+LLAMA = config("llama", 4096, 11008, 32, 32, 32000)
+MODELS = [
+    LLAMA,
+    config("llama", 4096, 14336, 32, 8, 128256),
+    config("llama", 2048, 5632, 32, 4, 32000),
+    config("mistral", 4096, 14336, 32, 8, 32000, sliding_window=None),
+    config("qwen2", 3584, 18944, 28, 4, 152064),
+    config("qwen2", 896, 4864, 14, 2, 151936, tie_word_embeddings=True),
+    config("qwen3", 1024, 3072, 16, 8, 151936, head_dim=128, tie_word_embeddings=True),
+    config("phi3", 3072, 8192, 32, 32, 32064),
+    config("gemma", 2048, 16384, 8, 1, 256000, head_dim=256),
+    config("gemma2", 3584, 14336, 16, 8, 256000, head_dim=256),
+    config("olmo2", 4096, 11008, 32, 32, 100352),
+    config("glm4", 4096, 13696, 32, 2, 151552, head_dim=128),
+    config("granite", 4096, 12800, 32, 8, 49152),
+    config("starcoder2", 4608, 18432, 36, 4, 49152),
+    {key: value for key, value in config("gpt_neox", 4096, 16384, 32, 32, 50432).items() if "key_value" not in key},
+]
+WORKLOADS = [
+    (Workload(1, 4096), "bf16"),
+    (Workload(2, 2048, gradient_checkpointing=True), "bf16"),
+    (Workload(1, 1024, attention="eager"), "bf16"),
+    (Workload(8, 1024, gradient_checkpointing=True, fused_loss=True), "bf16"),
+    (Workload(1, 1024), "fp32"),
+]
+
+
+@pytest.mark.libs
+def test_the_stated_error_holds_against_traces() -> None:
+    from tests.memory.traced import peak_of
+
+    errors = {}
+    for model in MODELS:
+        facts = from_config(model)
+        for workload, precision in WORKLOADS:
+            real = peak_of(model, workload, precision)
+            found = by_formula(facts, workload, precision, model)
+            errors[model["model_type"], model["hidden_size"], workload, precision] = found.peak / real - 1
+            assert found.error == ERROR
+    off = {key: error for key, error in errors.items() if abs(error) > ERROR}
+    assert not off
+    assert median(map(abs, errors.values())) < 0.002
+
+
+def test_logits_are_twelve_bytes_each_at_the_peak() -> None:
+    workload = Workload(1, 4096, gradient_checkpointing=True)
+    timeline = by_formula(from_config({**LLAMA, "num_hidden_layers": 32}), workload, "bf16")
+    assert timeline.logits == 12 * 4096 * 32000
+    worst = max(timeline.segments, key=lambda one: one.size)
+    assert worst.moment == "head backward" and worst.produced == 0
+
+
+def test_a_checkpointed_layer_costs_its_input() -> None:
+    workload = Workload(3, 512, gradient_checkpointing=True)
+    peaks = [by_formula(from_config({**LLAMA, "num_hidden_layers": n}), workload, "bf16").peak for n in (40, 41)]
+    assert peaks[1] - peaks[0] == 2 * 3 * 512 * 4096
+
+
+def test_gradients_are_all_produced_in_the_end() -> None:
+    facts = from_config(LLAMA)
+    timeline = by_formula(facts, Workload(1, 128), "bf16")
+    produced = [one.produced for one in timeline.segments]
+    assert produced == sorted(produced)
+    assert timeline.elements == facts.parameters
+    embedding = 32000 * 4096
+    assert abs(facts.parameters - embedding - produced[-1]) <= 4096
+
+
+@given(
+    st.integers(1, 8),
+    st.sampled_from([128, 1000, 4096]),
+    st.booleans(),
+    st.sampled_from(["sdpa", "eager"]),
+    st.booleans(),
+)
+def test_more_work_never_takes_less(batch: int, length: int, checkpointing: bool, attention: Any, fused: bool) -> None:
+    facts = from_config(LLAMA)
+    one = by_formula(facts, Workload(batch, length, checkpointing, attention, fused), "bf16")
+    more = by_formula(facts, Workload(batch + 1, length, checkpointing, attention, fused), "bf16")
+    assert one.peak < more.peak
+    if attention == "sdpa":  # 16 bit keeps eager's scores twice, once in fp32
+        assert one.peak < by_formula(facts, Workload(batch, length, checkpointing, attention, fused), "fp32").peak
+    if checkpointing:
+        assert one.peak <= by_formula(facts, Workload(batch, length, False, attention, fused), "bf16").peak
+
+
+def test_what_is_not_known_is_refused_or_said() -> None:
+    with pytest.raises(ValueError, match="num_hidden_layers"):
+        by_formula(inline({"parameters": 7_000_000_000, "hidden_size": 4096}), Workload(1, 10), "bf16")
+    with pytest.raises(ValueError, match="autocast"):
+        by_formula(from_config(LLAMA), Workload(1, 10, autocast=True), "bf16")
+    stated = {key: LLAMA[key] for key in ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")}
+    assert by_formula(inline({**stated, "parameters": 6e9}), Workload(1, 10), "bf16").error == ERROR_UNKNOWN

@@ -1,0 +1,202 @@
+"""Activations of a decoder-only language model in closed form: for where torch and transformers are not installed.
+
+Bytes for each token, where ``e`` is the size of an element (2 or 4), ``h`` the hidden width, ``f`` the inner width of
+the feed-forward part, ``q`` and ``k`` the widths of all queries and of all keys. Derived operator by operator from what
+autograd saves in the blocks of transformers 5 (``models/llama/modeling_llama.py`` and its relatives), not fitted:
+
+- RMSNorm: the fp32 copy of its input ``4h``, the normalised values ``eh``, its result ``eh`` (the input of what
+  follows);
+- LayerNorm: its input ``eh`` and its result ``eh``;
+- attention: rotated queries and keys and the values ``e(q + 2k)``, the result ``eq``, one fp32 number a head. Eager
+  also keeps scores, for each head and position: ``4`` of softmax and, in 16 bit, ``2`` of their copy; and keys and
+  values repeated for every query head. So does sdpa in fp32 with grouped heads, for which CUDA has no fused kernel;
+- feed-forward part: four times ``ef`` when gated (gate, its activation, up, their product), else two;
+- with checkpointing a layer keeps its input ``eh``, and what it saves is there for one layer at a time;
+- logits and loss: ``e + 8`` bytes a logit in forward, 12 when backward starts (fp32 log-softmax, its gradient, the
+  gradient of the logits), then the head's own gradient beside the logits'. A tied head's gradient waits for the
+  embedding's and is added to it: three at once.
+
+A fused loss keeps the gradients of the hidden states and of the head instead, and about ``eh`` for one chunk's logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from zerocfg.memory.options import BYTES, Precision, Workload
+from zerocfg.memory.terms import Moment, Segment, Timeline
+from zerocfg.models.model_facts import ModelFacts
+
+ERROR = 0.08
+"""Of the peak, for the dense families in ``_FAMILIES``. Against traces of 15 models in 5 workloads each: median below
+0.1 %, worst 7.1 % (glm4, checkpointing with a fused loss); ``tests/memory/test_formula.py`` holds it."""
+ERROR_UNKNOWN = 0.3
+"""Experts (worst measured: 12 %), frozen parameters, and families that are taken for a LLaMA without being known."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """How a family's block differs from LLaMA's; counts are norms of the hidden width in one block."""
+
+    layer_norm: bool = False
+    gemma_norm: bool = False  # multiplies in fp32
+    norms: int = 2  # whose results feed a linear layer
+    after: int = 0  # whose results are added to the residual stream
+    query_norm: bool = False
+    packed: bool = False  # queries, keys and values are one linear layer's result
+    gated: bool = True
+    inner: int = 2  # of a feed-forward part without gate: copies of ef
+    soft_cap: bool = False  # tanh of the scores and of the logits
+
+
+_FAMILIES = {
+    "llama": _Family(),
+    "mistral": _Family(),
+    "mixtral": _Family(),
+    "qwen2": _Family(),
+    "qwen2_moe": _Family(),
+    "granite": _Family(),
+    "smollm3": _Family(),
+    "qwen3": _Family(query_norm=True),
+    "qwen3_moe": _Family(query_norm=True),
+    "phi3": _Family(packed=True),
+    "gemma": _Family(gemma_norm=True),
+    "gemma2": _Family(gemma_norm=True, after=2, soft_cap=True),
+    "gemma3_text": _Family(gemma_norm=True, after=2, query_norm=True),
+    "gemma3": _Family(gemma_norm=True, after=2, query_norm=True),
+    "glm4": _Family(after=2),
+    "olmo2": _Family(gemma_norm=True, norms=0, after=2, query_norm=True),
+    "starcoder2": _Family(layer_norm=True, gated=False),
+    "gpt_neox": _Family(layer_norm=True, gated=False, packed=True),
+    "opt": _Family(layer_norm=True, gated=False, inner=1),
+    "stablelm": _Family(layer_norm=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Bytes of one block: what it saves, and the most that backward and a forward without saving take besides."""
+
+    saved: int
+    backward: int
+    forward: int
+
+
+def by_formula(
+    facts: ModelFacts, workload: Workload, precision: Precision, config: Mapping[str, Any] | None = None
+) -> Timeline:
+    """The timeline of one micro batch. ``config`` (the content of config.json) tells head and expert widths.
+
+    Raises ValueError when a width is not known, or with autocast, which the formula does not cover.
+    """
+    layers, hidden = _known(facts, "num_hidden_layers"), _known(facts, "hidden_size")
+    vocabulary, trainable = _known(facts, "vocab_size"), _known(facts, "trainable")
+    if workload.autocast:
+        raise ValueError("the closed formula does not cover autocast: trace the model instead")
+    size, family = BYTES[precision], _FAMILIES.get(facts.model_type or "", _Family())
+    tokens = workload.micro_batch * workload.sequence_length
+    row = size * hidden * tokens  # one copy of the hidden states
+    block = _block(facts, family, workload, size, config or {})
+    norm, _ = _norms(family, size, hidden)
+    checkpointing = workload.gradient_checkpointing
+    kept = row if checkpointing else block.saved
+    start = 16 * tokens
+    blocks = start + layers * kept
+    frozen = trainable < (facts.parameters or 0)
+    head = 0 if frozen else size * vocabulary * hidden
+    forward_loss = (size + 8 if size == 2 else 8) * tokens * vocabulary
+    backward_loss = max(12 * tokens * vocabulary, size * tokens * vocabulary + row + head)
+    if family.soft_cap:
+        forward_loss, backward_loss = (part + size * tokens * vocabulary for part in (forward_loss, backward_loss))
+    if workload.fused_loss:
+        forward_loss = backward_loss = 2 * row + head
+    ready = blocks + norm * tokens
+    segments = [
+        Segment("forward", blocks + max(block.forward if checkpointing else 0, (8 + 2 * size) * hidden * tokens)),
+        Segment("loss", ready + forward_loss),
+        Segment("head backward", ready + backward_loss),
+    ]
+    tied = bool(facts.tied_embeddings) and not frozen
+    of_head = 0 if tied or frozen else vocabulary * hidden
+    share = max(0, trainable - (0 if frozen else vocabulary * hidden) - of_head) // layers
+    # What the recomputed layer holds besides its kept input; without checkpointing it is among what is kept.
+    inside = block.saved if checkpointing else 0
+    for done in range(layers):
+        size_now = start + (layers - done) * kept + inside + block.backward + (head if tied else 0)
+        segments.append(Segment("backward", size_now, min(trainable, of_head + done * share)))
+    segments.append(
+        Segment("backward", start + row + (3 if tied else 1) * head, min(trainable, of_head + layers * share))
+    )
+    worst = max(segments, key=lambda one: one.size)
+    known = facts.model_type in _FAMILIES and not facts.num_experts and not frozen
+    return Timeline(
+        segments=tuple(segments),
+        elements=trainable,
+        origin=f"closed formula for blocks like those of {facts.model_type if known else 'llama'}",
+        error=ERROR if known else ERROR_UNKNOWN,
+        logits=backward_loss if worst.moment in _HEAD else 0,
+    )
+
+
+_HEAD: tuple[Moment, ...] = ("loss", "head backward")
+
+
+def _norms(family: _Family, size: int, width: int) -> tuple[int, int]:
+    """Bytes a token of a norm whose result is saved by what follows, and of one whose result is not."""
+    if family.layer_norm:
+        return 2 * size * width, size * width
+    if family.gemma_norm:
+        return (8 + size) * width, 8 * width
+    return (4 + 2 * size) * width, (4 + size) * width
+
+
+def _block(facts: ModelFacts, family: _Family, workload: Workload, size: int, config: Mapping[str, Any]) -> _Block:
+    tokens, length = workload.micro_batch * workload.sequence_length, workload.sequence_length
+    hidden, heads = _known(facts, "hidden_size"), _known(facts, "num_attention_heads")
+    groups = facts.num_key_value_heads or heads
+    queries, keys = (count * _whole(config, "head_dim", hidden // heads) for count in (heads, groups))
+    norm, after = _norms(family, size, hidden)
+    saved = family.norms * norm + family.after * after
+    if not family.norms:
+        saved += 2 * size * hidden  # the residual stream itself feeds the linear layers
+    if family.packed:
+        saved += size * (queries + keys)
+    if family.query_norm:
+        saved += _norms(family, size, queries + keys)[1]
+    # Attention: what it saves, and what it takes at most beyond that in backward and in forward.
+    # transformers runs a class with soft caps eagerly where sdpa is asked for.
+    eager = workload.attention == "eager" or (family.soft_cap and workload.attention == "sdpa")
+    materialised = eager or (size == 4 and groups != heads)
+    scores = heads * length if materialised else 0
+    per_score = (4 + (size if size == 2 else 0)) + (size if family.soft_cap else 0)
+    saved += 4 * size * queries if materialised else size * 2 * (queries + keys) + 4 * heads
+    saved += scores * per_score
+    # Feed-forward part.
+    routed = 1
+    inner = facts.intermediate_size or 4 * hidden
+    if facts.num_experts:
+        routed, inner = _known(facts, "experts_per_token"), _whole(config, "moe_intermediate_size", inner)
+    wide = size * inner * routed
+    copies = 4 if family.gated else family.inner
+    saved += copies * wide + (2 * size * hidden * routed if facts.num_experts else 0)
+    weight = size * hidden * inner * max(1, facts.num_experts or 0)
+    feed = max(wide * tokens + weight, (2 if family.gated else 1) * wide * tokens)
+    attend = (8 * scores - copies * wide) * tokens
+    forward = max(
+        (3 if family.gated else 2) * wide + 2 * size * hidden, 10 * scores + 3 * size * queries + size * hidden
+    )
+    return _Block(saved=saved * tokens, backward=size * hidden * tokens + max(feed, attend), forward=forward * tokens)
+
+
+def _whole(config: Mapping[str, Any], name: str, otherwise: int) -> int:
+    value = config.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else otherwise
+
+
+def _known(facts: ModelFacts, name: str) -> int:
+    value = getattr(facts, name)
+    if value is None:
+        raise ValueError(f"the model's {name} is not known: its activations cannot be computed")
+    return int(value)
