@@ -56,7 +56,8 @@ def scatter(rows: Sequence[dict[str, Any]], path: Path, band: float = 0.05) -> N
             colour = {"clean": "#0072B2", "run": "#0072B2", "open": "#E69F00"}.get(group, "0.3")
             x = [row["measured"] / GIB for row in here]
             y = [row["predicted"] / GIB for row in here]
-            axes.scatter(x, y, marker=mark, s=26, color=colour, label=f"{LABELS[group]} ({len(here)})", zorder=3)
+            front = 3 if group == "open" else 4
+            axes.scatter(x, y, marker=mark, s=18, color=colour, label=f"{LABELS[group]} ({len(here)})", zorder=front)
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, aspect="equal")
     ticks = [tick for tick in (0.5, 1, 2, 5, 10, 20, 50, 100, 200) if ends[0] < tick < ends[1]]
     for axis in (axes.xaxis, axes.yaxis):
@@ -90,7 +91,7 @@ def error_bars(rows: Sequence[dict[str, Any]], path: Path, group: str = "clean")
     axes.set_ylim(-170, 700)
     axes.set_xticks(range(len(here)), [f"{row['row']}\n{row['measured'] / GIB:.1f} GiB" for row in here])
     axes.set_ylabel("error, % (linear within 10)")
-    axes.legend(frameon=False, ncols=len(names), loc="upper center", fontsize=8)
+    axes.legend(frameon=False, ncols=len(names), loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=8)
     _bare(axes)
     _save(figure, path)
 
