@@ -201,7 +201,7 @@ def continued(found: Mapping[str, Any]) -> list[Stretch]:
 
     An answer with two runs is continued. Its blocks, from the bottom: those of the lower run but its topmost period and
     what is no full period, which must be the same in both; one period that is repeated; and the topmost ones. From one
-    depth to the next every stretch of a moment must grow by the same number of bytes. Raises NotUniformError.
+    depth to the next every stretch of a block must grow by the same number of bytes. Raises NotUniformError.
     """
     runs = found["runs"]
     if len(runs) == 1:
@@ -211,12 +211,12 @@ def continued(found: Mapping[str, Any]) -> list[Stretch]:
     small, large = _pieces(runs[0]), _pieces(runs[1])
     in_small = {(piece.moment, piece.block): piece for piece in small if piece.block >= 0}
     loose = [piece for piece in small if piece.block < 0]
-    growth: dict[str, int] = {}
+    growth: set[int] = set()
     middle: dict[str, list[_Piece]] = {}
     result: list[_Piece | str] = []  # a moment stands for the blocks that are repeated in it
     for piece in large:
         if piece.block < 0:
-            result.append(_grown(piece, loose.pop(0) if loose else None, steps, -1, {}))
+            result.append(_grown(piece, loose.pop(0) if loose else None, steps, -1, set()))
         elif piece.block < prefix + period:
             if in_small.pop((piece.moment, piece.block), None) != piece:
                 raise NotUniformError
@@ -228,8 +228,9 @@ def continued(found: Mapping[str, Any]) -> list[Stretch]:
         else:
             before = in_small.pop((piece.moment, piece.block - period), None)
             result.append(_grown(piece, before, steps, piece.block + steps * period, growth))
-    if in_small or loose:
+    if in_small or loose or len(growth) != 1:
         raise NotUniformError
+    (more,) = growth
     whole: list[Stretch] = []
     for entry in result:
         if isinstance(entry, _Piece):
@@ -238,8 +239,8 @@ def continued(found: Mapping[str, Any]) -> list[Stretch]:
         ascending = entry == "forward"
         for step in range(steps + 1) if ascending else range(steps, -1, -1):
             for piece in middle[entry]:
-                more, block = step * growth.get(entry, 0), piece.block + step * period
-                whole += [(entry, block, size + more, elements) for _, _, size, elements in piece.stretches]
+                block = piece.block + step * period
+                whole += [(entry, block, size + step * more, elements) for _, _, size, elements in piece.stretches]
     return whole
 
 
@@ -257,15 +258,16 @@ def _pieces(run: Iterable[Stretch]) -> list[_Piece]:
     return pieces
 
 
-def _grown(piece: _Piece, before: _Piece | None, steps: int, block: int, growth: dict[str, int]) -> _Piece:
-    """``piece`` after ``steps`` more periods; ``growth`` keeps what all blocks of a moment have to grow by."""
+def _grown(piece: _Piece, before: _Piece | None, steps: int, block: int, growth: set[int]) -> _Piece:
+    """``piece`` after ``steps`` more periods; ``growth`` collects by how much its stretches grow in one."""
     if before is None or before.moment != piece.moment or len(before.stretches) != len(piece.stretches):
         raise NotUniformError
     grown: list[Stretch] = []
     for (moment, _, size, elements), (_, _, earlier, same) in zip(piece.stretches, before.stretches, strict=True):
         more = size - earlier
-        if elements != same or (block >= 0 and growth.setdefault(moment, more) != more):
+        if elements != same:
             raise NotUniformError
+        growth.add(more)
         grown.append((moment, block, size + steps * more, elements))
     return _Piece(piece.moment, block, grown)
 
@@ -288,6 +290,16 @@ def _ask(request: Mapping[str, Any], python: str, timeout: float, cache: bool) -
 
 
 def _run(text: str, python: str, timeout: float) -> dict[str, Any]:
+    answer = json.loads(_ran(text, python, timeout))
+    if "error" in answer:
+        raise TraceError(str(answer["error"]))
+    if not _is_answer(answer):
+        raise TraceError("the tracer's answer is not one that this zerocfg understands")
+    return cast(dict[str, Any], answer)
+
+
+def _ran(text: str, python: str, timeout: float) -> str:
+    """What the tracer writes: the JSON of an object."""
     command = [python, "-c", _START, str(_TRACER)]
     try:
         done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=timeout, check=False)
@@ -296,17 +308,13 @@ def _run(text: str, python: str, timeout: float) -> dict[str, Any]:
     except OSError as error:
         raise TraceError(f"{python} cannot be started: {error.strerror or error}") from None
     try:
-        answer = json.loads(done.stdout)
+        answered = isinstance(json.loads(done.stdout), dict)
     except ValueError:
-        answer = None
-    if not isinstance(answer, dict):
+        answered = False
+    if not answered:
         killed = " (killed: out of memory?)" if done.returncode in (-9, 137) else ""
         raise TraceError(f"the tracer ended with exit code {done.returncode}{killed} and no answer")
-    if "error" in answer:
-        raise TraceError(str(answer["error"]))
-    if not _is_answer(answer):
-        raise TraceError("the tracer's answer is not one that this zerocfg understands")
-    return answer
+    return done.stdout
 
 
 def _is_answer(answer: object) -> bool:

@@ -78,18 +78,23 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Everything that libraries print goes to standard error."""
-    out, sys.stdout = sys.stdout, sys.stderr
-    os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false"}
+def answer_text(text: str) -> str:
+    """The answer to a request as JSON, whatever happens."""
     try:
-        result = answer(json.load(sys.stdin))
+        result = answer(json.loads(text))
     except ImportError as error:
         result = {"error": f"{error.name or error} cannot be imported"}
     except Exception as error:
         lines = str(error).strip().splitlines()
         result = {"error": f"{type(error).__name__}: {lines[0] if lines else ''}"[:500]}
-    json.dump(result, out)
+    return json.dumps(result)
+
+
+def main() -> None:
+    """Everything that libraries print goes to standard error."""
+    out, sys.stdout = sys.stdout, sys.stderr
+    os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false"}
+    out.write(answer_text(sys.stdin.read()))
     out.flush()
 
 
