@@ -96,3 +96,13 @@ def test_pinned_blocks_are_rounded(tmp_path: Path, pinned: str, rounded: bool) -
 def test_an_unknown_device_is_not_guessed(tmp_path: Path) -> None:
     memory = told(tmp_path, zero=', "offload_optimizer": {"device": "tape"}')
     assert memory.resting_gib is None and memory.states_gib
+
+
+def test_the_making_of_the_engine_does_not_count(tmp_path: Path) -> None:
+    """Offloaded, stage 2 keeps 2 bytes a parameter. Twice that is on the device only where there is room for it:
+    DeepSpeed puts the parameters together on the host otherwise."""
+    zero = ', "reduce_bucket_size": 10000000, "offload_optimizer": {"device": "cpu"}'
+    said = ("sequence_length: 128", "gradient_checkpointing: true", "fused_loss: true")
+    memory = told(tmp_path, *said, zero=zero)
+    assert memory.peak_gib is not None
+    assert memory.peak_gib[0] < 1.5 * 2 * 8_030_261_248 / 2**30

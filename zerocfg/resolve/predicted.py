@@ -20,6 +20,7 @@ from zerocfg.resolve.setup import Setup, setup_of
 from zerocfg.run.model import UNKNOWN, MemorySummary, Run
 
 if TYPE_CHECKING:
+    from zerocfg.memory.predict import Prediction
     from zerocfg.memory.terms import Timeline
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.model_facts import ModelFacts
@@ -87,7 +88,7 @@ class _Predicted:
 
     def states(self) -> dict[int, float]:
         """By stage, with nothing offloaded."""
-        return {stage: Estimate(zero_terms(self.facts, self.at(stage))).peak("device").size / GIB for stage in range(4)}
+        return {stage: _peak(zero_terms(self.facts, self.at(stage))) for stage in range(4)}
 
     def at(self, stage: int) -> Options:
         own = self.setup.options if self.setup else None
@@ -130,7 +131,7 @@ class _Predicted:
             return None
         device = self.profile.accelerator
         least, most = predict(self.facts, _least(options), low, device), predict(self.facts, options, high, device)
-        return least.device.low / GIB, most.device.high / GIB
+        return _lowest(least, low) / GIB, most.device.high / GIB
 
     def timeline(self, work: Workload) -> Timeline | None:
         assert self.setup is not None
@@ -147,9 +148,21 @@ class _Predicted:
         return replace(work, gradient_checkpointing=work.gradient_checkpointing or recomputed, fused_loss=pieces)
 
 
+def _lowest(prediction: Prediction, timeline: Timeline) -> float:
+    """The least that training takes. What the making of the engine takes does not count: ZeRO 1 and 2 put parameters
+    together on the host where the device has no room for them twice (stage_1_and_2.py: flatten_on_accelerator)."""
+    worst = prediction.estimate.peak("device", TRAINING)
+    doubt = timeline.error * sum(size for term, size in worst.parts if term.kind in ("activations", "logits"))
+    return worst.size - doubt + prediction.device.low - prediction.reserved.low
+
+
 def _least(options: Any) -> Any:
     """An optimizer that no file names may need nothing for its step but gradients."""
     return replace(options, optimizer="adamw_fused") if options.optimizer == "adamw" else options
+
+
+def _peak(terms: tuple[Term, ...]) -> float:
+    return Estimate(terms).peak("device", TRAINING).size / GIB
 
 
 def _resting(terms: tuple[Term, ...], place: Place) -> float:
