@@ -57,6 +57,7 @@ class Partitioned:
     offset: dict[int, int] = field(default_factory=dict)  # of each trained tensor in the flat buffer
     raw: dict[int, int] = field(default_factory=dict)  # bytes of gradients that are still autograd's
     bucket: list[int] = field(default_factory=list)
+    deferred: list[int] = field(default_factory=list)
     ready: bool = False
 
     def __post_init__(self) -> None:
@@ -103,6 +104,7 @@ class Partitioned:
             for micro in range(steps):
                 self.forward()
                 self.backward(micro, boundary=micro == steps - 1)
+                self.ledger.enter("step")  # engine.step returns at once before the last micro batch
             self.step()
         self.ledger.enter("save")
 
@@ -192,11 +194,11 @@ class Partitioned:
 
     def _leave(self, index: int) -> None:
         """The gradient gives up the memory that it had of its own."""
-        if self.attribute:
+        if self.raw.get(index, 0) < 0:
+            self.ledger.free(CLONED, -self.raw.pop(index))
+        elif self.attribute:
             self.ledger.free(ACCUMULATOR, min(self._size(ACCUMULATOR), self.wide * self.model.tensors[index].size))
             self.raw.pop(index, None)
-        elif self.raw.get(index, 0) < 0:
-            self.ledger.free(CLONED, -self.raw.pop(index))
         else:
             self._drop(index)
 
@@ -208,6 +210,7 @@ class Partitioned:
         if not self.bucket:
             return
         book, bucket, self.bucket = self.ledger, self.bucket, []
+        self._clear_deferred()
         if any(index in self.mine for index in bucket) and self.compact and not self._size(COMPACT):
             book.hold(COMPACT, 4 * self.own)
         for slices in self._calls(bucket):
@@ -225,8 +228,15 @@ class Partitioned:
             if index in self.mine:
                 if self.contiguous:
                     self._keep(index, micro, boundary)
+            elif self.options.stage == 2 and self.options.overlaps and not self.contiguous:
+                self.deferred.append(index)  # freed when the next reduction starts
             elif self.options.stage == 2:
                 self._leave(index)
+
+    def _clear_deferred(self) -> None:
+        for index in self.deferred:
+            self._leave(index)
+        self.deferred.clear()
 
     def _calls(self, bucket: list[int]) -> list[list[tuple[int, bool]]]:
         """(elements, are they mine) of the slices of each all-reduce: average_tensor, allreduce_and_scatter."""
@@ -280,6 +290,7 @@ class Partitioned:
     def _epilogue(self, micro: int, boundary: bool) -> None:
         book = self.ledger
         self._reduce(micro, boundary)
+        self._clear_deferred()
         if micro > 0 and self._filling and self.options.stage == 2:
             # Added to what the first micro batch left.
             book.free(PARTITION, self._size(PARTITION) // 2)
@@ -292,14 +303,17 @@ class Partitioned:
         if self.attribute and self.contiguous:
             # Accumulators of other partitions stay until the step, and with them the bucket that they are views of.
             large = sum(self.model.tensors[index].size for index in elsewhere if self.model.tensors[index].size > limit)
-            book.free(ACCUMULATOR, self._size(ACCUMULATOR) - self.wide * large)
+            kept = 0 if self.offloads else self.wide * large  # clones, when offloaded
+            book.free(ACCUMULATOR, max(0, self._size(ACCUMULATOR) - kept))
             self.raw.clear()
         if not self.attribute or all(self.model.tensors[index].size > limit for index in elsewhere):
             book.free(BUCKET)
         self.ready = False
         for index in list(self.raw):
-            if self.contiguous or index not in self.mine:
+            if self.contiguous or index not in self.mine or (self.options.stage == 2 and micro > 0):
                 self._leave(index)
+            elif self.options.stage == 2:
+                self.raw.pop(index)  # held on: later micro batches are added to it
 
     def step(self) -> None:
         book, options, own = self.ledger, self.options, self.own
@@ -307,9 +321,9 @@ class Partitioned:
         name = options.optimizer
         if self.offloads:
             book.hold(MOMENTS, moment_bytes(name, own, 4) if not self._size(MOMENTS, self._host()) else 0, "host")
-            book.free(ACCUMULATOR)
-            book.free(BUCKET)
-            book.free(COMPACT)
+            for entry in (ACCUMULATOR, CLONED, BUCKET, COMPACT):
+                book.free(entry)
+            self.raw.clear()
             return
         parts = list(self.mine.values())
         if self.wide < 8:
