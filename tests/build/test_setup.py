@@ -97,7 +97,7 @@ def test_an_own_loop_does_not_tell_and_that_is_said() -> None:
 
 def test_sequences_of_trl_have_a_length_and_others_need_one() -> None:
     assert setup(DEEPSPEED, {"max_length": 4096}, consumer="trl", sequence_length=None).workload == Workload(
-        2, 4096, gradient_checkpointing=True
+        2, 4096, gradient_checkpointing=True, fused_loss=True
     )
     default = setup(DEEPSPEED, consumer="trl", sequence_length=None)
     assert default.workload and default.workload.sequence_length == 1024 and default.assumed
@@ -111,6 +111,21 @@ def test_what_is_not_modelled_is_not_predicted() -> None:
     assert setup({"engine": "deepspeed", ZERO + "stage": 2}).workload is None
     with pytest.raises(ValueError, match="only with ZeRO-3"):
         setup({**DEEPSPEED, ZERO + "offload_param.device": "cpu"})
+
+
+@pytest.mark.parametrize(
+    ("consumer", "recipe", "fused"),
+    [
+        ("trl", {}, True),
+        ("trl", {"loss_type": "dft", "label_smoothing_factor": 0.1}, True),
+        ("trl", {"label_smoothing_factor": 0.1}, False),
+        ("transformers", {}, False),
+        ("transformers", {"use_liger_kernel": True}, True),
+    ],
+)
+def test_who_computes_the_loss_in_pieces(consumer: str, recipe: dict[str, Any], fused: bool) -> None:
+    workload = setup(DEEPSPEED, recipe, consumer=consumer).workload
+    assert workload is not None and workload.fused_loss is fused
 
 
 def test_attention_and_fused_loss() -> None:

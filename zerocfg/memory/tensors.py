@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from zerocfg.models.model_facts import ModelFacts
 
 
+TENSORS = 64
+"""Equal tensors that a model is taken for of which only the number of parameters is known. The largest tensor of real
+ones is a third of a small model (its embedding) and a five-hundredth of a large one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """One parameter. ``trained``: it gets a gradient."""
@@ -117,7 +122,8 @@ def _parts(facts: ModelFacts) -> Iterator[tuple[Part, bool]]:
         yield from ((Part(modules=[[size]], times=count), False) for size, count in facts.tensor_sizes)
     else:
         rest = facts.parameters or 1
-        largest = min(facts.largest_parameter or rest, rest)
+        embedding = (facts.vocab_size or 0) * (facts.hidden_size or 0)
+        largest = min(facts.largest_parameter or embedding or -(-rest // TENSORS), rest)
         yield Part(modules=[[largest]], times=rest // largest), False
         if rest % largest:
             yield Part(modules=[[rest % largest]]), False

@@ -112,7 +112,8 @@ class Partitioned:
         book, own, width, options = self.ledger, self.own, self.width, self.options
         book.enter("init")
         book.hold(FROZEN, width * sum(self.model.frozen))
-        book.hold(UNFLATTENED, width * self.flat)  # with the padding that is flattened too
+        # Where a card has no room for both, they are put together on the host (flatten_on_accelerator).
+        book.hold(UNFLATTENED, width * self.flat if book.cpu else 0)  # with the padding that is flattened too
         book.hold(PARAMETERS, width * self.flat)
         book.free(UNFLATTENED)
         book.hold(CLONE, width * own)

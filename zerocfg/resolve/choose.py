@@ -6,22 +6,26 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.memory.fit import GIB, SAFE_SHARE
-from zerocfg.memory.states import Options, model_states
+from zerocfg.memory.formula import by_formula
+from zerocfg.memory.outside import GIB
+from zerocfg.memory.predict import predict
+from zerocfg.memory.verdict import judge
 from zerocfg.resolve.plan import Decision, Problem
+from zerocfg.resolve.setup import Setup, setup_of
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.effective import compute
-from zerocfg.run.model import Effective, Origin, Run, Setting, SourceFile
+from zerocfg.run.model import UNKNOWN, Effective, Origin, Run, Setting, SourceFile
 from zerocfg.source.node import Entry, Mapping, Scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from zerocfg.memory.terms import Timeline
     from zerocfg.models.hardware import HardwareProfile
+    from zerocfg.models.model_facts import ModelFacts
     from zerocfg.resolve.inputs import Inputs
 
 STAGE = "zero_optimization.stage"
-FOR_STATES = 0.75  # of the usable memory; what is left is for activations, which are not counted here
+SAFE_SHARE = 0.9  # of a device; the rest is the CUDA context, communication buffers and fragmentation
+FOR_STATES = 0.75  # of that, where activations are not known
 GATHER = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
 
 
@@ -51,54 +55,65 @@ def open_values(inputs: Inputs) -> tuple[dict[str, Decision], list[Problem]]:
 
 
 def _smallest_stage(inputs: Inputs, effective: Effective) -> Decision:
-    """The smallest ZeRO stage whose states leave a part of the device's memory to the activations.
+    """The smallest ZeRO stage that fits, with activations where they are known, else with room for them.
 
-    Raises ValueError with the reason why there is none.
+    From what communicates least to what needs least memory. Raises ValueError with the reason why there is none.
     """
     profile, facts = inputs.profile, inputs.facts
-    device = profile.accelerator if profile else None
     if profile is None:
         raise ValueError("without `hardware:` zerocfg cannot choose one")
-    memory = device.planning_gib if device else None
-    if device is None or memory is None:
+    device = profile.accelerator
+    memory = device.planning_gib
+    if memory is None:
         raise ValueError(f"the memory of {profile.name} is not known, so zerocfg cannot choose one")
-    room = int(memory * SAFE_SHARE * FOR_STATES * GIB)
+    config = inputs.model_file.data() if inputs.model_file else None
     needs = 0
-    for options in _candidates(effective, profile.world_size):
-        needs = model_states(facts, options).peak("device")
-        if needs <= room:
-            return Decision(
-                options.stage,
-                f"zerocfg's choice: the smallest stage whose states ({needs / GIB:.1f} GiB a rank) leave "
-                f"a quarter of {device.name}'s {memory:.0f} GiB to activations",
-                "chosen",
-            )
+    for stage in _candidates(effective):
+        setup = _setup(inputs, effective, stage, profile.world_size)
+        found = predict(facts, setup.options, _activations(setup, facts, config), device)
+        needs = found.device.high if found.complete else found.allocated.low
+        if found.complete and judge(found, int(memory * GIB)) == "fits":
+            about = f"takes up to {needs / GIB:.1f} GiB"
+        elif not found.complete and needs <= memory * GIB * SAFE_SHARE * FOR_STATES:
+            about = f"whose states ({needs / GIB:.1f} GiB a rank) leave a quarter to activations"
+        else:
+            continue
+        reason = f"zerocfg's choice: the smallest stage that {about} of {device.name}'s {memory:.0f} GiB"
+        return Decision(stage, reason.replace("that whose", "whose"), "chosen")
     raise ValueError(
-        f"the states need {needs / GIB:.1f} GiB a rank of {device.name} even at stage 3; "
-        "offload the optimizer, or use more devices"
+        f"a rank needs {needs / GIB:.1f} GiB of {device.name}'s {memory:.0f} GiB even at stage 3; "
+        "offload the optimizer, or use more devices (zerocfg plan shows what helps)"
     )
 
 
-def _candidates(effective: Effective, ranks: int) -> Iterator[Options]:
-    """From what communicates least to what needs least; stage 1 costs no more communication than none."""
+def _setup(inputs: Inputs, effective: Effective, stage: int, ranks: int) -> Setup:
+    """The run as it would be with this stage; what is not known yet is left to the engine's defaults."""
+
+    def value(name: str) -> Any:
+        known = stage if name == STAGE else effective.value(name)
+        return None if known is UNKNOWN else known
+
+    recipe = inputs.run.recipe.data() if inputs.run.recipe else None
+    written = {name: setting.value for name, setting in inputs.run.arguments.items()}
+    return setup_of(value, {**(recipe if isinstance(recipe, dict) else {}), **written}, inputs.spec, ranks)
+
+
+def _activations(setup: Setup, facts: ModelFacts, config: Any) -> Timeline | None:
+    """By the closed formula; None where it does not apply."""
+    if setup.workload is None:
+        return None
+    try:
+        return by_formula(facts, setup.workload, setup.precision, config if isinstance(config, dict) else None)
+    except ValueError:
+        return None
+
+
+def _candidates(effective: Effective) -> tuple[int, ...]:
     optimizer = effective.value("zero_optimization.offload_optimizer.device", "none")
     parameters = effective.value("zero_optimization.offload_param.device", "none")
-    stages: tuple[int, ...] = (1, 2, 3)
     if parameters != "none" or optimizer == "nvme":
-        stages = (3,)
-    elif optimizer == "cpu":
-        stages = (2, 3)
-    half = effective.value("bf16.enabled") is True or effective.value("fp16.enabled") is True
-    bucket = effective.value("zero_optimization.reduce_bucket_size")
-    for stage in stages:
-        yield Options(
-            stage,
-            ranks,
-            precision="bf16" if half else "fp32",
-            offload_optimizer=optimizer,
-            offload_param=parameters,
-            reduce_bucket_size=bucket if isinstance(bucket, int) else 500_000_000,
-        )
+        return (3,)
+    return (2, 3) if optimizer == "cpu" else (1, 2, 3)
 
 
 def with_value(file: SourceFile, path: tuple[str, ...], value: Any) -> SourceFile:

@@ -20,7 +20,6 @@ from zerocfg.resolve.setup import Setup, setup_of
 from zerocfg.run.model import UNKNOWN, MemorySummary, Run
 
 if TYPE_CHECKING:
-    from zerocfg.memory.predict import Prediction
     from zerocfg.memory.terms import Timeline
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.model_facts import ModelFacts
@@ -77,14 +76,10 @@ class _Predicted:
 
     def logits(self, work: Workload) -> float | None:
         """GiB when backward begins: log softmax, its gradient and that of the logits, 4 bytes each."""
-        if self.fused(work):
+        if work.fused_loss:
             return 0.0
         vocabulary = self.facts.vocab_size
         return None if vocabulary is None else work.micro_batch * work.sequence_length * vocabulary * 12 / GIB
-
-    def fused(self, work: Workload) -> bool:
-        """TRL's SFTTrainer computes the loss in pieces by itself (trl/trainer/sft_trainer.py: add_fused_lm_head)."""
-        return work.fused_loss or self.spec.consumer == "trl"
 
     def states(self) -> dict[int, float]:
         """By stage, with nothing offloaded."""
@@ -126,12 +121,12 @@ class _Predicted:
 
     def peak(self, options: Options | TorchOptions, work: Workload) -> tuple[float, float] | None:
         """The least and the most that the driver will show, in GiB."""
-        low, high = self.timeline(self.least(work)), self.timeline(replace(work, fused_loss=self.fused(work)))
+        low, high = self.timeline(self.least(work)), self.timeline(work)
         if low is None or high is None or self.profile is None:
             return None
         device = self.profile.accelerator
         least, most = predict(self.facts, _least(options), low, device), predict(self.facts, options, high, device)
-        return _lowest(least, low) / GIB, most.device.high / GIB
+        return least.device.low / GIB, most.device.high / GIB
 
     def timeline(self, work: Workload) -> Timeline | None:
         assert self.setup is not None
@@ -144,16 +139,8 @@ class _Predicted:
         """With everything that a script may do without a file saying so."""
         trainer = self.spec.consumer in TRAINERS and self.run.recipe is not None
         recomputed = self.spec.gradient_checkpointing is None and not trainer
-        pieces = self.fused(work) or (self.spec.fused_loss is None and not trainer)
+        pieces = work.fused_loss or (self.spec.fused_loss is None and not trainer)
         return replace(work, gradient_checkpointing=work.gradient_checkpointing or recomputed, fused_loss=pieces)
-
-
-def _lowest(prediction: Prediction, timeline: Timeline) -> float:
-    """The least that training takes. What the making of the engine takes does not count: ZeRO 1 and 2 put parameters
-    together on the host where the device has no room for them twice (stage_1_and_2.py: flatten_on_accelerator)."""
-    worst = prediction.estimate.peak("device", TRAINING)
-    doubt = timeline.error * sum(size for term, size in worst.parts if term.kind in ("activations", "logits"))
-    return worst.size - doubt + prediction.device.low - prediction.reserved.low
 
 
 def _least(options: Any) -> Any:

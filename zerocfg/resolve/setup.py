@@ -202,5 +202,7 @@ def _workload(read: _Reader, autocast: bool) -> tuple[Workload | None, str]:
     known: Attention = attention if attention in get_args(Attention) else "sdpa"
     if known != attention:
         read.assumed.append(f"attention {attention} is counted as sdpa")
-    fused = read.flag("use_liger_kernel", bool(spec.fused_loss))
+    # TRL's SFTTrainer computes the loss in pieces by itself, but for label smoothing (trl 1.16, compute_loss).
+    whole = bool(read.argument("label_smoothing_factor")) and read.argument("loss_type") != "dft"
+    fused = read.flag("use_liger_kernel", bool(spec.fused_loss)) or (spec.consumer == "trl" and not whole)
     return Workload(micro, sequence, bool(checkpointing), known, fused, autocast), ""
