@@ -12,7 +12,7 @@ import pytest
 
 from zerocfg.memory.options import Workload
 from zerocfg.memory.terms import MOMENTS
-from zerocfg.memory.tracing import Adapters, NotUniformError, Traced, TraceError, continued, trace
+from zerocfg.memory.tracing import Adapters, NotUniformError, Traced, TraceError, continued, trace, trace_all
 
 SMALL = {
     "hidden_size": 64,
@@ -299,6 +299,59 @@ def test_fp32_with_grouped_heads_has_no_fused_kernel() -> None:
 
 @pytest.mark.libs
 @pytest.mark.usefixtures("here")
+def test_grouped_heads_under_autocast_have_a_fused_kernel() -> None:
+    lengths = (512, 1024, 1536)
+    own = trace(named("llama"), Workload(1, 1024), "bf16").timeline.peak
+    cast = trace_all(named("llama"), [Workload(1, length, autocast=True) for length in lengths], "bf16")
+    peaks = [one.timeline.peak for one in cast if isinstance(one, Traced)]
+    # A matrix of two layers, four heads would be 32 MiB at 1024, and 16 MiB more than linear from there to 1536.
+    assert abs(peaks[0] - 2 * peaks[1] + peaks[2]) < 100_000
+    assert own < peaks[1] < 1.7 * own
+
+
+@pytest.mark.libs
+def test_attention_gets_what_autocast_makes_of_its_inputs() -> None:
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from zerocfg.tracer import cuda
+
+    with FakeTensorMode(), torch.autocast("cpu", torch.bfloat16), cuda.behaviour():
+        for groups, width in ((4, 16), (4, 8), (2, 16)):
+            query, key = torch.empty(1, 4, 32, 16), torch.empty(1, groups, 32, 16)
+            value = torch.empty(1, groups, 32, width)
+            result = torch.nn.functional.scaled_dot_product_attention(query, key, value, enable_gqa=groups < 4)
+            assert result.dtype == torch.bfloat16
+
+
+@pytest.mark.libs
+def test_dropout_on_cuda_keeps_a_mask_of_bytes() -> None:
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Log(TorchDispatchMode):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.called: set[str] = set()
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.called.add(func.name())
+            return func(*args, **(kwargs or {}))
+
+    with FakeTensorMode():
+        for device, operator, other in (
+            ("cuda", "aten::native_dropout", "aten::bernoulli_.float"),
+            ("cpu", "aten::bernoulli_.float", "aten::native_dropout"),
+        ):
+            inputs = torch.empty(4, 4, device=device)
+            with Log() as log:
+                torch.nn.functional.dropout(inputs, 0.1, training=True)
+            assert operator in log.called and other not in log.called
+
+
+@pytest.mark.libs
+@pytest.mark.usefixtures("here")
 def test_autocast_keeps_16_bit_copies_of_fp32_weights() -> None:
     own = trace(named("llama"), Workload(1, 16), "bf16")
     cast = trace(named("llama"), Workload(1, 16, autocast=True), "bf16")
@@ -334,8 +387,10 @@ def test_a_process_that_fails_is_one_clear_line(tmp_path: Path) -> None:
         ("sleep 5", "longer than 0.5 seconds"),
         ("exit 3", "exit code 3 and no answer"),
         ("kill -9 $$", "out of memory"),
-        ("echo '{}'", "not one that this zerocfg understands"),
-        ('echo \'{"error": "torch cannot be imported"}\'', "^torch cannot be imported$"),
+        ("echo '{}'", "exit code 0 and no answer"),
+        ("echo '[{}]'", "not one that this zerocfg understands"),
+        ("echo '[]'", "not one that this zerocfg understands"),
+        ('echo \'[{"error": "torch cannot be imported"}]\'', "^torch cannot be imported$"),
     ):
         python = tmp_path / "bin"
         python.write_text(f"#!/bin/sh\n{script}\n")
@@ -344,6 +399,8 @@ def test_a_process_that_fails_is_one_clear_line(tmp_path: Path) -> None:
             trace(named("llama"), Workload(1, 16), "bf16", python=str(python), timeout=0.5)
     with pytest.raises(TraceError, match="no JSON"):
         trace({"model_type": {1, 2}}, Workload(1, 16), "bf16")
+    missing = trace_all(named("llama"), [Workload(1, 16), Workload(2, 16)], "bf16", python=str(tmp_path / "python"))
+    assert [str(one).split(":")[0] for one in missing] == [f"{tmp_path / 'python'} cannot be started"] * 2
 
 
 def test_a_python_without_torch_says_so(tmp_path: Path) -> None:
@@ -373,6 +430,52 @@ def test_answers_are_kept_and_bad_ones_ignored(cache: Path, monkeypatch: pytest.
     assert len(list(cache.iterdir())) == 2
     ask(cache=False, full=True)
     assert len(list(cache.iterdir())) == 2
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[dict[str, Any]]]:
+    """The requests of every process, which are answered here."""
+    from zerocfg.tracer.__main__ import answer_text
+
+    calls: list[list[dict[str, Any]]] = []
+
+    def ran(text: str, *_: Any) -> str:
+        calls.append(json.loads(text))
+        return answer_text(text)
+
+    monkeypatch.setattr("zerocfg.memory.tracing._ran", ran)
+    return calls
+
+
+@pytest.mark.libs
+def test_one_process_answers_all_that_is_not_kept(asked: list[list[dict[str, Any]]], cache: Path) -> None:
+    kept, other, bad = Workload(1, 16), Workload(2, 16), Workload(1, 16, attention="flash_attention_2")
+    config = named("bloom")
+    first = trace(config, kept, "bf16")
+    found = trace_all(config, [bad, kept, other, other], "bf16")
+    assert [[one["batch"]["micro_batch"] for one in call] for call in asked] == [[1], [1, 2]]
+    assert isinstance(found[0], TraceError) and "does not run with flash_attention_2" in str(found[0])
+    assert found[1] == first and found[2] == found[3] == trace(config, other, "bf16", cache=False)
+    assert len(list(cache.iterdir())) == 2
+    assert trace_all(config, [], "bf16") == [] and len(asked) == 3
+
+
+@pytest.mark.libs
+def test_what_is_not_uniform_is_asked_again(asked: list[list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(found: dict[str, Any]) -> Any:
+        if len(found["runs"]) > 1 and found["logits"] > 200_000:
+            raise NotUniformError
+        return continued(found)
+
+    monkeypatch.setattr("zerocfg.memory.tracing.continued", refused)
+    config = named("llama", num_hidden_layers=6)
+    small, large = trace_all(config, [Workload(1, 32), Workload(4, 64)], "bf16")
+    assert [[(one["batch"]["micro_batch"], one["full"]) for one in call] for call in asked] == [
+        [(1, False), (4, False)],
+        [(4, True)],
+    ]
+    assert isinstance(small, Traced) and "of 6 layers" in small.timeline.origin
+    assert isinstance(large, Traced) and large.timeline.origin.startswith("traced: ")
 
 
 @pytest.mark.libs

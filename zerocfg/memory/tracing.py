@@ -24,11 +24,11 @@ from zerocfg.memory.options import Precision, Workload
 from zerocfg.memory.terms import Moment, Segment, Timeline
 
 ERROR = 0.03
-"""Against ``torch.cuda.max_memory_allocated``; what a trace on CPU tensors does not see: workspaces inside kernels
-other than flash attention's, and blocks of the allocator that are up to 1 MiB larger than asked for. Bytes of the
-tensors themselves are exact."""
+"""Against ``torch.cuda.max_memory_allocated``: a judgement, not a measurement, until there is a run on a card. It
+stands for what a trace on CPU tensors does not see: workspaces inside kernels other than flash attention's, and blocks
+of the allocator that are up to 1 MiB larger than asked for. Bytes of the tensors themselves are exact."""
 ERROR_ROUTED = 0.1
-"""With experts: the trace routes tokens evenly, real routers do not."""
+"""With experts, a judgement as well: the trace routes tokens evenly, real routers do not."""
 FORMAT = 1
 _TRACER = Path(__file__).parents[1] / "tracer"
 # Loads the package from its folder: the Python that has torch may be one without zerocfg.
@@ -103,31 +103,73 @@ def trace(
     the outputs, and so the logits, until after backward (the Trainer does not). ``full`` runs all layers in any case;
     ``timeout`` is in seconds. Raises TraceError.
     """
-    batch = {
-        "micro_batch": workload.micro_batch,
-        "sequence_length": workload.sequence_length,
-        "gradient_checkpointing": workload.gradient_checkpointing,
-        "use_reentrant": use_reentrant,
-        "keeps_outputs": keeps_outputs,
-        "fused_loss": workload.fused_loss,
-        "autocast": precision if workload.autocast and precision != "fp32" else None,
-    }
-    request: dict[str, Any] = {
-        "config": dict(config),
-        "dtype": "fp32" if workload.autocast else precision,
-        "attention": workload.attention,
-        "batch": batch,
-        "adapters": lora
-        and {"targets": lora.targets, "rank": lora.rank, "dropout": lora.dropout, "dtype": lora.precision},
-        "full": full,
-    }
-    found = _ask(request, python, timeout, cache)
-    try:
-        run = continued(found)
-    except NotUniformError:
-        found = _ask({**request, "full": True}, python, timeout, cache)
-        run = continued(found)
-    segments = _segments(run)
+    (found,) = trace_all(
+        config,
+        [workload],
+        precision,
+        lora=lora,
+        python=python,
+        use_reentrant=use_reentrant,
+        keeps_outputs=keeps_outputs,
+        full=full,
+        cache=cache,
+        timeout=timeout,
+    )
+    if isinstance(found, TraceError):
+        raise found
+    return found
+
+
+def trace_all(
+    config: Mapping[str, Any],
+    workloads: Sequence[Workload],
+    precision: Precision,
+    *,
+    lora: Adapters | None = None,
+    python: str = sys.executable,
+    use_reentrant: bool = False,
+    keeps_outputs: bool = False,
+    full: bool = False,
+    cache: bool = True,
+    timeout: float = 300.0,
+) -> list[Traced | TraceError]:
+    """``trace`` of several workloads, one result each, in one process: the import of torch takes seconds.
+
+    ``timeout`` is for each of them. A process that fails is the error of all that it was asked for.
+    """
+    adapters = lora and {"targets": lora.targets, "rank": lora.rank, "dropout": lora.dropout, "dtype": lora.precision}
+    requests = [
+        {
+            "config": dict(config),
+            "dtype": "fp32" if workload.autocast else precision,
+            "attention": workload.attention,
+            "batch": {
+                "micro_batch": workload.micro_batch,
+                "sequence_length": workload.sequence_length,
+                "gradient_checkpointing": workload.gradient_checkpointing,
+                "use_reentrant": use_reentrant,
+                "keeps_outputs": keeps_outputs,
+                "fused_loss": workload.fused_loss,
+                "autocast": precision if workload.autocast and precision != "fp32" else None,
+            },
+            "adapters": adapters,
+            "full": full,
+        }
+        for workload in workloads
+    ]
+    answers = _ask(requests, python, timeout, cache)
+    uneven = [n for n, found in enumerate(answers) if not isinstance(found, TraceError) and not _is_uniform(found)]
+    again = _ask([{**requests[n], "full": True} for n in uneven], python, timeout, cache)
+    for n, found in zip(uneven, again, strict=True):
+        answers[n] = found
+    return [
+        found if isinstance(found, TraceError) else _traced(config, workload, found)
+        for workload, found in zip(workloads, answers, strict=True)
+    ]
+
+
+def _traced(config: Mapping[str, Any], workload: Workload, found: Mapping[str, Any]) -> Traced:
+    segments = _segments(continued(found))
     facts = found["facts"]
     experts = any("expert" in key for key in _keys(config))
     return Traced(
@@ -244,6 +286,14 @@ def continued(found: Mapping[str, Any]) -> list[Stretch]:
     return whole
 
 
+def _is_uniform(found: Mapping[str, Any]) -> bool:
+    try:
+        continued(found)
+    except NotUniformError:
+        return False
+    return True
+
+
 def _pieces(run: Iterable[Stretch]) -> list[_Piece]:
     pieces: list[_Piece] = []
     seen = set()
@@ -275,31 +325,50 @@ def _grown(piece: _Piece, before: _Piece | None, steps: int, block: int, growth:
 # -- the process and its cache ----------------------------------------------------------------------------------------
 
 
-def _ask(request: Mapping[str, Any], python: str, timeout: float, cache: bool) -> dict[str, Any]:
+def _ask(
+    requests: Sequence[Mapping[str, Any]], python: str, timeout: float, cache: bool
+) -> list[dict[str, Any] | TraceError]:
+    """One answer to each request; one process answers what the cache does not."""
     try:
-        text = json.dumps(request, sort_keys=True)
+        texts = [json.dumps(request, sort_keys=True) for request in requests]
     except (TypeError, ValueError) as error:
-        raise TraceError(f"the model's config is no JSON: {error}") from None
-    place = _place(text, python) if cache else None
-    if place is not None and (kept := _kept(place)) is not None:
-        return kept
-    answer = _run(text, python, timeout)
-    if place is not None:
-        _keep(place, answer)
-    return answer
+        return [TraceError(f"the model's config is no JSON: {error}") for _ in requests]
+    places = {text: _place(text, python) if cache else None for text in texts}
+    found: dict[str, dict[str, Any] | TraceError] = {}
+    for text, place in places.items():
+        if place is not None and (kept := _kept(place)) is not None:
+            found[text] = kept
+    missing = [text for text in places if text not in found]
+    for text, answer in zip(missing, _run(missing, python, timeout), strict=True):
+        found[text] = answer
+        place = places[text]
+        if place is not None and not isinstance(answer, TraceError):
+            _keep(place, answer)
+    return [found[text] for text in texts]
 
 
-def _run(text: str, python: str, timeout: float) -> dict[str, Any]:
-    answer = json.loads(_ran(text, python, timeout))
-    if "error" in answer:
-        raise TraceError(str(answer["error"]))
+def _run(texts: Sequence[str], python: str, timeout: float) -> list[dict[str, Any] | TraceError]:
+    if not texts:
+        return []
+    try:
+        answers = json.loads(_ran(f"[{','.join(texts)}]", python, timeout * len(texts)))
+    except TraceError as error:
+        return [error for _ in texts]
+    if len(answers) != len(texts):
+        answers = [None for _ in texts]
+    return [_checked(answer) for answer in answers]
+
+
+def _checked(answer: object) -> dict[str, Any] | TraceError:
+    if isinstance(answer, dict) and "error" in answer:
+        return TraceError(str(answer["error"]))
     if not _is_answer(answer):
-        raise TraceError("the tracer's answer is not one that this zerocfg understands")
+        return TraceError("the tracer's answer is not one that this zerocfg understands")
     return cast(dict[str, Any], answer)
 
 
 def _ran(text: str, python: str, timeout: float) -> str:
-    """What the tracer writes: the JSON of an object."""
+    """What the tracer writes: the JSON of a list."""
     command = [python, "-c", _START, str(_TRACER)]
     try:
         done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=timeout, check=False)
@@ -308,7 +377,7 @@ def _ran(text: str, python: str, timeout: float) -> str:
     except OSError as error:
         raise TraceError(f"{python} cannot be started: {error.strerror or error}") from None
     try:
-        answered = isinstance(json.loads(done.stdout), dict)
+        answered = isinstance(json.loads(done.stdout), list)
     except ValueError:
         answered = False
     if not answered:

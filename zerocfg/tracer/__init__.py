@@ -1,7 +1,7 @@
 """Measures the activations of a training step without a GPU, weights or data.
 
-A program of its own, ``python -m zerocfg.tracer``: one JSON request on standard input, one JSON answer on standard
-output. It is the only part of zerocfg besides ``smoke`` that imports torch and transformers, and
+A program of its own, ``python -m zerocfg.tracer``: a JSON list of requests on standard input, one of answers
+on standard output. It is the only part of zerocfg besides ``smoke`` that imports torch and transformers, and
 ``zerocfg.memory.tracing`` starts it in a process of its own. It imports nothing else of zerocfg, so that the Python
 that has torch need not have zerocfg's dependencies.
 """

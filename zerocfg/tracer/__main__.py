@@ -1,4 +1,4 @@
-"""``python -m zerocfg.tracer``: reads one JSON request, writes one JSON answer.
+"""``python -m zerocfg.tracer``: reads a JSON list of requests, writes the list of their answers.
 
 Request: ``config`` (the content of a config.json), ``dtype`` of the parameters, ``attention``, ``batch`` (the fields
 of ``record.Batch``), ``adapters`` (null, or ``targets``, ``rank``, ``dropout``, ``dtype``) and ``full`` (every layer,
@@ -78,16 +78,20 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def answer_text(text: str) -> str:
-    """The answer to a request as JSON, whatever happens."""
+def answer_or_error(request: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a request, whatever happens."""
     try:
-        result = answer(json.loads(text))
+        return answer(request)
     except ImportError as error:
-        result = {"error": f"{error.name or error} cannot be imported"}
+        return {"error": f"{error.name or error} cannot be imported"}
     except Exception as error:
         lines = str(error).strip().splitlines()
-        result = {"error": f"{type(error).__name__}: {lines[0] if lines else ''}"[:500]}
-    return json.dumps(result)
+        return {"error": f"{type(error).__name__}: {lines[0] if lines else ''}"[:500]}
+
+
+def answer_text(text: str) -> str:
+    """The answers to a list of requests, JSON both."""
+    return json.dumps([answer_or_error(request) for request in json.loads(text)])
 
 
 def main() -> None:

@@ -1,7 +1,11 @@
 """Makes a trace on CPU tensors without content do what CUDA would do with real ones, where memory differs.
 
-Read in PyTorch 2.13: ``sdp_utils.cpp`` (which attention kernel), ``flash_api.cpp`` (``mha_bwd``, its workspace),
-``Dropout.cpp`` (``native_dropout`` is used on accelerators only).
+Read in two snapshots of PyTorch's main branch, no release: ``transformers/cuda/sdp_utils.cpp`` (which attention kernel;
+commit 001f694a) and ``flash_api.cpp`` (``mha_bwd``, its workspace; commit 03b7c19d). They differ from PyTorch 2.13 in
+this: there the memory-efficient kernel takes grouped heads, in 2.13 only flash and math do, says the documentation of
+``scaled_dot_product_attention``; this module does as 2.13. Hopper and Blackwell with a recent cuDNN try its kernel
+first; its workspace is not known and flash's counts in its place. That ``dropout`` is ``native_dropout`` on CUDA and
+not on the CPU comes from a run of 2.13.0 on tensors without content.
 """
 
 from __future__ import annotations
@@ -87,6 +91,7 @@ def behaviour() -> Iterator[None]:
     dropout: Any = functional.dropout
 
     def attend(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, **rest: Any) -> Any:
+        query, key, value = map(_lowered, (query, key, value))
         if _is_math(query, key, value, attn_mask, rest.get("enable_gqa", False)):
             with sdpa_kernel(SDPBackend.MATH):
                 return attention(query, key, value, attn_mask, dropout_p, **rest)
@@ -122,11 +127,17 @@ def _replaced(module: Any, name: str, by: Any) -> Iterator[None]:
         setattr(module, name, before)
 
 
+def _lowered(tensor: torch.Tensor) -> torch.Tensor:
+    """As the kernel gets it: autocast makes the inputs of attention 16 bit, though rotated queries come in fp32."""
+    return tensor.to(torch.get_autocast_dtype("cpu")) if torch.is_autocast_enabled("cpu") else tensor
+
+
 def _is_math(query: Any, key: Any, value: Any, mask: Any, grouped: bool) -> bool:
     """Whether CUDA has no fused kernel for it and keeps the whole [S, S] matrix.
 
-    Flash takes 16 bit, no mask and one head width of at most 256. The memory-efficient one takes the rest, but no
-    grouped heads.
+    Flash takes 16 bit (on Ampere and later), no mask and one head width of at most 256. The memory-efficient one takes
+    the rest, fp32 and masks among them, but no grouped heads. transformers groups heads only where there is no mask
+    (``use_gqa_in_sdpa``), so what is left is fp32.
     """
     grouped = grouped and key.shape[-3] != query.shape[-3]
     flash = mask is None and query.dtype != torch.float32 and query.shape[-1] == value.shape[-1] <= _LARGEST_FLASH_HEAD
