@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.memory.old_release import DATA, LENGTH
 from benchmarks.memory.readings import SHAPES
 from zerocfg.hardware.catalogue import find_accelerator
+from zerocfg.memory.gathering import GATHERED
 from zerocfg.memory.options import BYTES
 from zerocfg.memory.outside import Band, device_total, reserved
 from zerocfg.memory.predict import Prediction, predict
@@ -42,8 +43,11 @@ def of_reading(reading: Reading, shape: dict[str, Any]) -> tuple[ModelFacts, Pre
     facts, prediction = _predicted(
         shape, reading.options, reading.workload, reading.card, reading.adapters, reading.release
     )
-    more = tuple(_of_the_script(reading, facts))
-    estimate = replace(prediction.estimate, terms=(*prediction.estimate.terms, *more))
+    terms = prediction.estimate.terms
+    if reading.keeps_weights:
+        # What is gathered at the turn to backward is part of what autograd keeps.
+        terms = tuple(term for term in terms if term.name != GATHERED.name)
+    estimate = replace(prediction.estimate, terms=(*terms, *_of_the_script(reading, facts)))
     return facts, _figures(replace(prediction, estimate=estimate), reading.card, reading.options.world_size)
 
 
@@ -53,6 +57,11 @@ def _of_the_script(reading: Reading, facts: ModelFacts) -> Iterator[Term]:
     tokens = work.micro_batch * work.sequence_length
     if reading.keeps_logits:
         yield Term("kept logits", 4 * tokens * (facts.vocab_size or 0), "device", TRAINING, "logits", "the script")
+    if reading.keeps_weights:
+        # torch's linear saves a view of its weight, which keeps what DeepSpeed has released; an embedding saves none.
+        embedding = (facts.vocab_size or 0) * (facts.hidden_size or 0)
+        size = BYTES[reading.options.precision] * ((facts.parameters or 0) - embedding)
+        yield Term("weights that autograd keeps", size, "device", WORK, "parameters", "torch: MmBackward0")
     heads, groups = facts.num_attention_heads, facts.num_key_value_heads
     if reading.own_attention and heads and groups and facts.hidden_size:
         wide = SHAPES[reading.model].get("head_dim", facts.hidden_size // heads)

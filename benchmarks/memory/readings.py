@@ -127,7 +127,8 @@ class Reading:
     ``parts``: the printed figure is the sum over so many ranks. ``release``: transformers 4.40 upcasts logits to fp32
     and copies the shifted ones. ``adapters``: LoRA. ``card``: name in zerocfg's catalogue. ``keeps_logits``: the
     training script holds the model's output, with fp32 logits, until the next one; ``own_attention``: LitGPT's
-    block, which repeats keys and values for all query heads ("Changes" in README.md).
+    block, which repeats keys and values for all query heads ("Changes" in README.md). ``keeps_weights``: autograd
+    holds the gathered weights from forward to backward (``unprinted.py``; false in every reading of this file).
     """
 
     row: str
@@ -144,6 +145,7 @@ class Reading:
     adapters: Adapters | None = None
     keeps_logits: bool = False
     own_attention: bool = False
+    keeps_weights: bool = False
 
 
 def _gist() -> Iterator[Reading]:
