@@ -105,6 +105,18 @@ def _figures(one: Forecast) -> str:
     if one.capacity is not None:
         word = one.word if one.word != "unknown" else "not known without activations"
         text += f"  verdict    {word}, of {_size(one.capacity)}\n"
+    return text + _host(one)
+
+
+def _host(one: Forecast) -> str:
+    """What the ranks of a node take of its memory and its drives; nothing where that is little."""
+    text = ""
+    if one.host >= GIB // 10:
+        of = f" of {_size(one.room)}" if one.room is not None else ""
+        enough = ": the system would end the job (exit code -9)" if one.room is not None and one.host > one.room else ""
+        text += f"  host       {_size(one.host)}{of} of a node's memory{enough}\n"
+    if one.nvme >= GIB // 10:
+        text += f"  drives     {_size(one.nvme)} on the NVMe drives of a node\n"
     return text
 
 
@@ -165,6 +177,7 @@ def _data(built: Built, one: Forecast | str) -> dict[str, Any]:
         "phases": {phase: _held(held) for phase, held in prediction.estimate.phases("device").items()},
         "host": _held(prediction.estimate.peak("host")),
         "nvme": _held(prediction.estimate.peak("nvme")),
+        "node": {"host": one.host, "loading_in_another_dtype": one.loading, "memory": one.room, "nvme": one.nvme},
         "time": _time_data(one),
         "notes": list(one.notes),
         "changes": [_rung_data(rung) for rung in one.ladder.single] if one.ladder else [],

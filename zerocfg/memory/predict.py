@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from zerocfg.memory.host import rounding_terms
 from zerocfg.memory.options import Options, TorchOptions
 from zerocfg.memory.outside import Band, device_total, reserved, workspaces
 from zerocfg.memory.sharding import torch_terms
@@ -43,7 +44,10 @@ def predict(
     accelerator: Accelerator | None = None,
 ) -> Prediction:
     """The memory of one rank. Raises ValueError when the number of parameters is not known."""
-    terms = zero_terms(facts, options) if isinstance(options, Options) else torch_terms(facts, options)
+    if isinstance(options, Options):
+        terms = (*zero_terms(facts, options), *rounding_terms(facts, options))
+    else:
+        terms = torch_terms(facts, options)
     estimate = Estimate((*terms, *workspaces(accelerator)), timeline)
     worst = estimate.peak("device")
     traced = sum(size for term, size in worst.parts if term.kind in ("activations", "logits"))

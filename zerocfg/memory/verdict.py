@@ -18,6 +18,8 @@ Slowness = Callable[["Setting"], float | None]
 GIB = 1 << 30
 SMALL_BUCKET = 50_000_000  # elements; enough to keep a network busy
 SHORTER = "sequences of"
+AFTER_EACH = "gradients are reduced after every micro batch"
+FOR_EACH = "parameters are gathered for every micro batch"
 SMALL_GROUP = 100_000_000  # elements of one optimizer sub group
 
 
@@ -36,6 +38,11 @@ class Step:
     what: str
     cost: str
     setting: Setting
+
+    @property
+    def shorter(self) -> bool:
+        """Whether it changes what is learned, and so is no way to make the same job fit."""
+        return self.what.startswith(SHORTER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +106,32 @@ def ladder(setting: Setting, evaluate: Evaluate, capacity: int, slowness: Slowne
     return Ladder(single, tuple(rung(step) for step in _together(setting, evaluate, capacity)))
 
 
+def workloads(setting: Setting) -> tuple[Workload, ...]:
+    """The workloads that :func:`ladder` will most likely ask for: each change alone, and one on top of the other.
+
+    Finding their activations together takes less time than one by one.
+    """
+    found = {setting.workload: None}
+    now = setting
+    for step in _changes(setting):
+        found[step.setting.workload] = None
+    while True:
+        later = next((one for one in _changes(now) if one.setting.workload != now.workload and not one.shorter), None)
+        if later is None:
+            break
+        now = later.setting
+        found[now.workload] = None
+    return tuple(work for work in found if work is not None)
+
+
 def _together(setting: Setting, evaluate: Evaluate, capacity: int) -> list[Step]:
     """Climb until it fits, then leave out every rung that was not needed, the dearest first."""
     wanted: list[str] = []
     now = setting
     while judge(evaluate(now), capacity) != "fits":
         before = evaluate(now).device.expected
-        step = next((step for step in _changes(now) if evaluate(step.setting).device.expected < before), None)
+        steps = (step for step in _changes(now) if not step.shorter)
+        step = next((step for step in steps if evaluate(step.setting).device.expected < before), None)
         if step is None:
             return []
         wanted.append(step.what)
@@ -150,10 +176,26 @@ def _changes(setting: Setting) -> Iterator[Step]:
         yield Step(f"micro batch {part}, {steps} accumulation steps", "smaller matrices, more messages", smaller)
     if isinstance(options, Options):
         yield from _more_sharding(options, work)
+    elif options.world_size > 1 and options.kind == "ddp":
+        yield from _deepspeed(options, work)
     if work is not None and work.sequence_length > 512:
         half = work.sequence_length // 2
         shorter = Setting(options, replace(work, sequence_length=half))
         yield Step(f"{SHORTER} {half} tokens", "another training", shorter)
+
+
+def _deepspeed(options: TorchOptions, work: Workload | None) -> Iterator[Step]:
+    """The same job with DeepSpeed, which casts the model to the precision of the computation."""
+    cast = replace(work, autocast=False) if work is not None else None
+    for stage, cost in ((1, "parameters are gathered after each step"), (2, AFTER_EACH), (3, FOR_EACH)):
+        engine = Options(
+            stage,
+            options.world_size,
+            options.precision,
+            optimizer=options.optimizer,
+            gradient_accumulation_steps=options.gradient_accumulation_steps,
+        )
+        yield Step(f"DeepSpeed, ZeRO stage {stage}", cost, Setting(engine, cast))
 
 
 def _free(options: Options, work: Workload | None) -> Iterator[Step]:
@@ -171,11 +213,9 @@ def _free(options: Options, work: Workload | None) -> Iterator[Step]:
 def _more_sharding(options: Options, work: Workload | None) -> Iterator[Step]:
     several = options.world_size > 1
     if several and options.stage < 2:
-        cost = "gradients are reduced after every micro batch"
-        yield Step("ZeRO stage 2", cost, Setting(replace(options, stage=2), work))
+        yield Step("ZeRO stage 2", AFTER_EACH, Setting(replace(options, stage=2), work))
     if several and options.stage < 3:
-        cost = "parameters are gathered for every micro batch"
-        yield Step("ZeRO stage 3", cost, Setting(replace(options, stage=3), work))
+        yield Step("ZeRO stage 3", FOR_EACH, Setting(replace(options, stage=3), work))
     if options.offload_optimizer == "none":
         stage = max(options.stage, 2)
         moved = Setting(replace(options, stage=stage, offload_optimizer="cpu"), work)

@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.memory.formula import by_formula
+from zerocfg.memory.host import loading_terms, node_bytes
+from zerocfg.memory.options import Options
 from zerocfg.memory.outside import GIB
 from zerocfg.memory.predict import predict
 from zerocfg.memory.time import StepTime, step_time
-from zerocfg.memory.tracing import Traced, TraceError, trace
-from zerocfg.memory.verdict import Ladder, Setting, Word, judge, ladder
+from zerocfg.memory.tracing import Traced, TraceError, trace, trace_all
+from zerocfg.memory.verdict import Ladder, Setting, Word, judge, ladder, workloads
 from zerocfg.resolve.setup import Setup, setup_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from zerocfg.memory.options import Workload
     from zerocfg.memory.predict import Prediction
     from zerocfg.memory.terms import Timeline
@@ -25,14 +29,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """One run. ``capacity`` is what the driver reports as the device's total, in bytes; ``ladder`` None: not needed or
-    not possible; ``time`` None: not known. ``price`` is that of one device for an hour. ``notes`` are assumptions and
-    what could not be predicted."""
+    """One run; sizes in bytes.
+
+    ``capacity`` is what the driver reports as the device's total. ``host`` is what all ranks of a node hold of its
+    memory at the worst moment, ``loading`` what they hold while the model is loaded in another dtype than its files
+    have (else the files are mapped, and the system takes the pages back), ``room`` what a node has, ``nvme`` what they
+    write to its drives. ``word`` is the verdict for device and host. ``ladder`` None: not needed or not possible;
+    ``time`` None: not known. ``price`` is that of one device for an hour. ``notes`` are assumptions and what could not
+    be predicted.
+    """
 
     setup: Setup
     facts: ModelFacts
     prediction: Prediction
     capacity: int | None
+    host: int
+    loading: int
+    room: int | None
+    nvme: int
     word: Word
     ladder: Ladder | None
     time: StepTime | None
@@ -57,6 +71,16 @@ class Activations:
         if asked not in self._found:
             self._found[asked] = self._traced(setup, workload) or self._formula(setup, workload)
         return self._found[asked]
+
+    def prepare(self, setup: Setup, workloads: Sequence[Workload]) -> None:
+        """Traces several micro batches in one process, which saves importing torch for each."""
+        if not self.tracing or not isinstance(self.config, dict):
+            return
+        python = self.python or sys.executable
+        found = trace_all(self.config, workloads, setup.precision, python=python)
+        for workload, one in zip(workloads, found, strict=True):
+            if isinstance(one, Traced):
+                self._found[workload, setup.precision] = one.timeline
 
     def _traced(self, setup: Setup, workload: Workload) -> Timeline | None:
         if not self.tracing or not isinstance(self.config, dict):
@@ -111,7 +135,18 @@ def forecast(built: Built, *, tracing: bool = True, python: str | None = None, c
     word = judge(prediction, capacity)
     steps = None
     if changes and capacity and timeline and word != "fits":
+        activations.prepare(setup, workloads(own))
         steps = ladder(own, evaluate, capacity, slowness)
+    ranks = profile.accelerators_per_node if profile else 1
+    host = node_bytes(prediction.estimate.terms, ranks)
+    loading = 0
+    if isinstance(setup.options, Options):
+        loading = node_bytes(loading_terms(facts, setup.options), ranks)
+    ram = profile.host.planning_gib if profile and profile.host else None
+    room = int(ram * GIB) if ram else None
+    nvme = ranks * prediction.estimate.peak("nvme").size
+    if room is not None and host > room:
+        word = "does not fit"
     time = _time(facts, own, profile)
     notes = [*setup.assumed, *([setup.unknown] if setup.unknown else []), *activations.notes]
     if isinstance(time, StepTime):
@@ -120,7 +155,9 @@ def forecast(built: Built, *, tracing: bool = True, python: str | None = None, c
         notes.append(f"no time is predicted: {time}")
     known = time if isinstance(time, StepTime) else None
     price = inputs.spec.price_per_hour
-    return Forecast(setup, facts, prediction, capacity, word, steps, known, price, tuple(notes))
+    return Forecast(
+        setup, facts, prediction, capacity, host, loading, room, nvme, word, steps, known, price, tuple(notes)
+    )
 
 
 def _time(facts: ModelFacts, setting: Setting, profile: HardwareProfile | None) -> StepTime | str:
