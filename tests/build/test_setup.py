@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from zerocfg.memory.options import Options, TorchOptions, Workload
+from zerocfg.memory.tracing import Adapters
 from zerocfg.models.spec import RunSpec
 from zerocfg.resolve.setup import Setup, setup_of
 
@@ -126,6 +127,15 @@ def test_what_is_not_modelled_is_not_predicted() -> None:
 def test_who_computes_the_loss_in_pieces(consumer: str, recipe: dict[str, Any], fused: bool) -> None:
     workload = setup(DEEPSPEED, recipe, consumer=consumer).workload
     assert workload is not None and workload.fused_loss is fused
+
+
+def test_adapters_as_trl_reads_them() -> None:
+    found = setup(DEEPSPEED, {"use_peft": True, "lora_r": 8, "lora_target_modules": ["q_proj"]}, consumer="trl")
+    assert found.lora == Adapters(8, ("q_proj",), 0.05, "bf16")
+    assert setup(DEEPSPEED, {"use_peft": True}, consumer="trl").lora == Adapters(16, (), 0.05, "bf16")
+    assert setup(DEEPSPEED, {"lora_r": 8}, consumer="trl").lora is None
+    with pytest.raises(ValueError, match="quantised"):
+        setup(DEEPSPEED, {"use_peft": True, "load_in_4bit": True}, consumer="trl")
 
 
 def test_attention_and_fused_loss() -> None:

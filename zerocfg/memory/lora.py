@@ -109,10 +109,7 @@ def adapters(
     if rank < 1:
         raise ValueError("the rank of an adapter is at least 1")
     _, filled, linears = _read(config)
-    if targets is None:
-        targets = _DEFAULTS.get(str(config["model_type"]))
-        if targets is None:
-            raise ValueError(f"PEFT has no default target_modules for {config['model_type']}: state them")
+    targets = default_targets(config) if targets is None else targets
     everything = [name.lower() for name in targets] == ["all-linear"]
     chosen = [
         shape
@@ -128,12 +125,20 @@ def adapters(
     return sorted(sizes.items(), reverse=True), sum(size * count for size, count in sizes.items())
 
 
+def default_targets(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """``target_modules`` that PEFT chooses for a model type. Raises ValueError where it has none."""
+    found = _DEFAULTS.get(str(config.get("model_type")))
+    if found is None:
+        raise ValueError(f"PEFT has no default target_modules for {config.get('model_type')}: state them")
+    return tuple(found)
+
+
 def quantized_bytes(config: Mapping[str, Any], double: bool = False, width: int = 2) -> int:
     """Bytes of a model loaded in 4 bit: the linear layers of its blocks; the rest keeps ``width`` bytes an element.
 
     ``double`` is ``bnb_4bit_use_double_quant``, off by default in transformers. Embedding, norms, biases and the output
     head stay as they were (transformers/quantizers/base.py: get_keys_to_not_convert), in 16 bit, or in fp32 after
-    PEFT's ``prepare_model_for_kbit_training``, which TRL 1.16 no longer calls. Raises ValueError as :func:`adapters`.
+    PEFT's ``prepare_model_for_kbit_training`` (in TRL 1.16 its experimental trainers call it). Raises ValueError as :func:`adapters`.
     """
     family, filled, linears = _read(config)
     every = sum(tensor.size for tensor in tensors_of(family, filled))

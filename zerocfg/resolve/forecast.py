@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.memory.formula import by_formula
 from zerocfg.memory.host import loading_terms, node_bytes
+from zerocfg.memory.lora import adapters, default_targets
 from zerocfg.memory.options import Options
 from zerocfg.memory.outside import GIB
 from zerocfg.memory.predict import predict
 from zerocfg.memory.time import StepTime, step_time
-from zerocfg.memory.tracing import Traced, TraceError, trace, trace_all
+from zerocfg.memory.tracing import Adapters, Traced, TraceError, trace, trace_all
 from zerocfg.memory.verdict import Ladder, Setting, Word, judge, ladder, workloads
 from zerocfg.resolve.setup import Setup, setup_of
 
@@ -77,7 +78,7 @@ class Activations:
         if not self.tracing or not isinstance(self.config, dict):
             return
         python = self.python or sys.executable
-        found = trace_all(self.config, workloads, setup.precision, python=python)
+        found = trace_all(self.config, workloads, setup.precision, lora=self._adapters(setup), python=python)
         for workload, one in zip(workloads, found, strict=True):
             if isinstance(one, Traced):
                 self._found[workload, setup.precision] = one.timeline
@@ -86,13 +87,20 @@ class Activations:
         if not self.tracing or not isinstance(self.config, dict):
             return None
         try:
-            found = trace(self.config, workload, setup.precision, python=self.python or sys.executable)
+            python = self.python or sys.executable
+            found = trace(self.config, workload, setup.precision, lora=self._adapters(setup), python=python)
         except TraceError as error:
             self.tracing = False
             self.notes.append(f"activations are not traced: {error}")
             return None
         self.built = found
         return found.timeline
+
+    def _adapters(self, setup: Setup) -> Adapters | None:
+        """The adapters with the targets that PEFT would choose where the recipe leaves them open."""
+        if setup.lora is None or setup.lora.targets:
+            return setup.lora
+        return replace(setup.lora, targets=default_targets(self.config or {}))
 
     def _formula(self, setup: Setup, workload: Workload) -> Timeline | None:
         try:
@@ -115,9 +123,9 @@ def forecast(built: Built, *, tracing: bool = True, python: str | None = None, c
     values = {name: decision.value for name, decision in plan.settings.items()}
     dtype = built.run.model.dtype if built.run.model else None
     setup = setup_of(values.get, plan.recipe, inputs.spec, plan.num_processes, dtype)
-    activations = Activations(inputs.facts, plan.model_config, tracing=tracing, python=python)
+    facts = _with_adapters(inputs.facts, plan.model_config, setup)
+    activations = Activations(facts, plan.model_config, tracing=tracing, python=python)
     timeline = activations.of(setup, setup.workload)
-    facts = inputs.facts
     if facts.parameters is None and activations.built is not None:
         facts = _counted(facts, activations.built)
 
@@ -168,6 +176,14 @@ def _time(facts: ModelFacts, setting: Setting, profile: HardwareProfile | None) 
         return step_time(facts, setting.options, setting.workload, profile)
     except ValueError as error:
         return str(error)
+
+
+def _with_adapters(facts: ModelFacts, config: dict[str, Any] | None, setup: Setup) -> ModelFacts:
+    """The facts with low-rank adapters added, which alone are trained. Raises ValueError where they are not known."""
+    if setup.lora is None or facts.parameters is None:
+        return facts
+    _, added = adapters(config or {}, setup.lora.rank, setup.lora.targets or None)
+    return facts.model_copy(update={"parameters": facts.parameters + added, "trainable_parameters": added})
 
 
 def _counted(facts: ModelFacts, built: Traced) -> ModelFacts:

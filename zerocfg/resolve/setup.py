@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 from zerocfg.memory.options import Attention, OptimizerName, Options, Precision, TorchOptions, Workload
+from zerocfg.memory.tracing import Adapters
 from zerocfg.run.model import UNKNOWN
 
 if TYPE_CHECKING:
@@ -61,13 +62,17 @@ NOT_SFT = ("num_generations", "max_completion_length", "ref_model", "reward_mode
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """``workload`` None: the activations of this run are not known, and ``unknown`` says why."""
+    """``workload`` None: the activations of this run are not known, and ``unknown`` says why.
+
+    ``lora``: adapters are trained instead of the model.
+    """
 
     options: Options | TorchOptions
     workload: Workload | None
     precision: Precision
     assumed: tuple[str, ...] = ()
     unknown: str = ""
+    lora: Adapters | None = None
 
 
 class _Reader:
@@ -124,7 +129,24 @@ def setup_of(
         )
         autocast = precision != "fp32" and not half
     workload, unknown = _workload(read, autocast)
-    return Setup(options, workload, precision, tuple(read.assumed), unknown)
+    lora = _lora(read, precision)
+    return Setup(options, workload, precision, tuple(read.assumed), unknown, lora)
+
+
+def _lora(read: _Reader, precision: Precision) -> Adapters | None:
+    """Adapters as TRL's ModelConfig asks for them (trl 1.16, trainer/model_config.py)."""
+    if read.spec.consumer != "trl" or not read.flag("use_peft", False):
+        return None
+    if read.flag("load_in_4bit", False) or read.flag("load_in_8bit", False):
+        raise ValueError("the base model is quantised (load_in_4bit or load_in_8bit), which is not modelled")
+    rank, targets, dropout = (read.argument(f"lora_{name}") for name in ("r", "target_modules", "dropout"))
+    names = (targets,) if isinstance(targets, str) else tuple(map(str, targets)) if isinstance(targets, list) else ()
+    return Adapters(
+        rank if isinstance(rank, int) and rank > 0 else 16,
+        names,
+        dropout if isinstance(dropout, (int, float)) and 0 <= dropout < 1 else 0.05,
+        precision,
+    )
 
 
 def _precision(read: _Reader) -> Precision:
