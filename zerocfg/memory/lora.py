@@ -138,7 +138,8 @@ def quantized_bytes(config: Mapping[str, Any], double: bool = False, width: int 
 
     ``double`` is ``bnb_4bit_use_double_quant``, off by default in transformers. Embedding, norms, biases and the output
     head stay as they were (transformers/quantizers/base.py: get_keys_to_not_convert), in 16 bit, or in fp32 after
-    PEFT's ``prepare_model_for_kbit_training`` (in TRL 1.16 its experimental trainers call it). Raises ValueError as :func:`adapters`.
+    PEFT's ``prepare_model_for_kbit_training`` (in TRL 1.16 its experimental trainers call it). Raises ValueError as
+    :func:`adapters`.
     """
     family, filled, linears = _read(config)
     every = sum(tensor.size for tensor in tensors_of(family, filled))
