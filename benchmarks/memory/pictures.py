@@ -64,7 +64,7 @@ def stages(folder: Path) -> None:
     axes.text(len(JOBS) - 0.55, card.usable_gib + 1.5, "A100-80GB", ha="right", fontsize=8)
     axes.set_xticks(range(len(JOBS)), list(JOBS), fontsize=8)
     axes.set_ylabel("allocated on each card at the peak, GiB")
-    axes.set_ylim(0, 145)
+    axes.set_ylim(0, 180)
     axes.legend(fontsize=8, frameon=False, loc="upper right", ncols=2)
     axes.set_title("LLaMA-7B, 8 cards, bf16, micro batch 2 x 4096, checkpointing, 8 accumulation steps", fontsize=9)
     _save(figure, axes, folder / "memory-stages.svg")
