@@ -305,7 +305,9 @@ class Partitioned:
             # Accumulators of other partitions stay until the step, and with them the bucket that they are views of.
             large = sum(self.model.tensors[index].size for index in elsewhere if self.model.tensors[index].size > limit)
             kept = 0 if self.offloads else self.wide * large  # clones, when offloaded
-            book.free(ACCUMULATOR, max(0, self._size(ACCUMULATOR) - kept))
+            held = self._size(ACCUMULATOR)
+            book.free(ACCUMULATOR, max(0, held - kept))
+            book.hold(ACCUMULATOR, max(0, kept - held))
             self.raw.clear()
         if not self.attribute or all(self.model.tensors[index].size > limit for index in elsewhere):
             book.free(BUCKET)
