@@ -14,7 +14,11 @@ already say::
         hardware: 8xA100-80GB
 
 Paths are relative to the folder of the spec. Whatever a run leaves open (an ``"auto"`` in a source file, a
-ZeRO stage that nobody names) is filled by ``zerocfg build``.
+ZeRO stage that nobody names) is filled by ``zerocfg build``. With ``goals:`` it also chooses what no source names and
+the libraries would fill with a default: the micro batch, offload, gradient checkpointing, bucket sizes.
+
+Runs may share keys (``extends: NAME`` of ``bases:``) and be multiplied (``matrix: {hardware: [8xA100, 8xH100]}``);
+:mod:`zerocfg.run.expand` turns both into plain runs before anything else looks at them.
 """
 
 from __future__ import annotations
@@ -68,6 +72,75 @@ Model = Annotated[str | ModelFacts | None, BeforeValidator(_facts)]
 """The path of a ``config.json``, or facts written out: ``{parameters: 7e9, hidden_size: 4096}``."""
 
 
+class Goals(Section):
+    """What zerocfg aims at where the sources leave a value open."""
+
+    unknown = "error"
+    library = "zerocfg"
+
+    prefer: Literal["throughput", "memory", "cost"] = key(
+        "throughput",
+        "Among the plans that fit: most tokens a second, least memory of a device, or lowest price of a token (may "
+        "leave devices unused).",
+    )
+    global_batch_size: Count | None = key(
+        None,
+        "Samples of one optimizer step over all ranks; micro batch and accumulation are chosen to give it.",
+        unit="samples",
+        gt=0,
+    )
+
+
+class Slurm(Section):
+    """How `job.sbatch` asks Slurm for the nodes."""
+
+    unknown = "error"
+    library = "zerocfg"
+
+    partition: str | None = key(None, "Partition to run in.")
+    account: str | None = key(None, "Account to charge.")
+    time: str | None = key(None, 'Time limit, e.g. `"24:00:00"`.')
+    qos: str | None = key(None, "Quality of service.")
+    options: list[str] = key([], "Further lines behind `#SBATCH`, e.g. `--exclusive`.")
+    setup: list[str] = key([], "Shell lines to run on every node before the launch, e.g. `source venv/bin/activate`.")
+
+    @field_validator("partition", "account", "time", "qos")
+    @classmethod
+    def _one_line(cls, value: str | None) -> str | None:
+        return None if value is None else _relative(value)
+
+    @field_validator("options", "setup")
+    @classmethod
+    def _lines(cls, value: list[str]) -> list[str]:
+        return [_relative(line) for line in value]
+
+
+class JobSet(Section):
+    """How `jobset.yaml` asks Kubernetes for the nodes (jobset.x-k8s.io/v1alpha2)."""
+
+    unknown = "error"
+    library = "zerocfg"
+
+    image: str = key(..., "Container image that holds the training environment and the spec's folder.")
+    folder: str = key("/workspace", "Where the spec's folder is inside the image.")
+    namespace: str | None = key(None, "Namespace of the job.")
+    resource: str | None = key(
+        None, "Name of the device resource; by the vendor unless stated: `nvidia.com/gpu`, `amd.com/gpu`, ..."
+    )
+    shared_memory_gib: int = key(64, "Size of /dev/shm, which data loaders and NCCL use.", unit="GiB", gt=0)
+
+
+class Targets(Section):
+    """What is emitted beside the configs and `launch.sh`."""
+
+    unknown = "error"
+    library = "zerocfg"
+
+    hjson: bool = key(False, "`ds_config.hjson`: the DeepSpeed config with the reason for each value as a comment.")
+    slurm: Slurm | None = key(None, "`job.sbatch` for Slurm; `{}` for the defaults of the cluster.")
+    jobset: JobSet | None = key(None, "`jobset.yaml` for Kubernetes.")
+
+
 class RunSpec(Section):
     """One training job."""
 
@@ -86,9 +159,20 @@ class RunSpec(Section):
     recipe: str | None = key(None, "YAML or JSON file of TrainingArguments (for trl, of its parser).")
     accelerate: str | None = key(None, "An accelerate config to start from.")
     deepspeed: str | None = key(None, "A DeepSpeed JSON to start from; may hold `auto`.")
-    engine: Literal["deepspeed", "ddp"] | None = key(
-        None, "What runs the training. Without it: deepspeed when a source asks for it, else ddp."
+    engine: Literal["deepspeed", "ddp", "fsdp"] | None = key(
+        None, "What runs the training. Without it: deepspeed or fsdp when a source asks for it, else ddp."
     )
+    goals: Goals | None = key(
+        None, "What to aim at; with it zerocfg chooses every value that no source names and that matters."
+    )
+    launcher: Literal["accelerate", "torchrun", "deepspeed"] | None = key(
+        None,
+        "What launch.sh starts the job with. Without it: accelerate; torchrun for a training loop of its own.",
+    )
+    hosts: list[str] = key(
+        [], "Names of the nodes, for the hostfile of `launcher: deepspeed`; the first one is rank 0."
+    )
+    targets: Targets = key(Targets, "What is emitted beside the configs and `launch.sh`.")
     hardware: str | None = key(
         None,
         "`8xA100-80GB` (`2x8xH100-80GB` for two nodes), the path of a probed profile, or `this` machine.",

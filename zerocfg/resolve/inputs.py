@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from zerocfg.models.model_facts import ModelFacts, from_config
-from zerocfg.resolve.plan import Problem
+from zerocfg.resolve.plan import Considered, Decision, Engine, Problem
 from zerocfg.resolve.predicted import memory_of
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import UNKNOWN, HardwareSummary, Origin, Run, Setting, SourceFile
@@ -24,13 +24,15 @@ if TYPE_CHECKING:
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.spec import RunSpec
 
-Engine = Literal["deepspeed", "ddp"]
 NO_SPAN = Span(0, 0)
 
 
 @dataclass(slots=True)
 class Inputs:
-    """Everything that a run is resolved from."""
+    """Everything that a run is resolved from.
+
+    ``changes`` and ``considered`` are filled when zerocfg chooses; see :class:`zerocfg.resolve.plan.Plan`.
+    """
 
     run: Run
     spec: RunSpec
@@ -41,6 +43,8 @@ class Inputs:
     model_file: SourceFile | None = None
     notes: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    changes: dict[str, Decision] = field(default_factory=dict)
+    considered: list[Considered] = field(default_factory=list)
 
 
 def gather(

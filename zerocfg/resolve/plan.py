@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from zerocfg.models.spec import Targets
     from zerocfg.run.model import Consumer
 
 Kind = Literal["file", "flag", "environment", "default", "computed", "hardware", "chosen"]
+Engine = Literal["deepspeed", "ddp", "fsdp"]
+Launcher = Literal["accelerate", "torchrun", "deepspeed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +22,16 @@ class Decision:
 
     ``kind`` is the kind of its origin as in `zerocfg.run.model.Origin`, or "hardware" (read off it) or
     "chosen" (zerocfg decided, because nobody else would or because what would happen otherwise is worse).
-    ``reason`` says in words why it is this value.
+    ``reason`` says in words why it is this value. ``place`` is where it is written ("ds_config.json:12:5", relative to
+    the spec's folder), empty when no file says it. ``inputs`` are the named facts that a computed value follows from
+    ({"hidden_size": 4096}); when the value changes, they tell why.
     """
 
     value: Any
     reason: str
     kind: Kind
+    place: str = ""
+    inputs: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,23 @@ class Problem:
     help: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """One of the plans that were compared.
+
+    ``settings`` are what tells it from the others, by name. ``verdict`` is that of its memory ("fits", "tight",
+    "does not fit"), ``device_gib`` the most that a driver will show, ``seconds_per_token`` the expected time of the
+    whole job for one token; None where it is not known. ``excluded`` says why it was not taken; empty for the one that
+    was.
+    """
+
+    settings: dict[str, Any]
+    verdict: str
+    device_gib: float | None
+    seconds_per_token: float | None
+    excluded: str = ""
+
+
 @dataclass(slots=True)
 class Plan:
     """A fully resolved run.
@@ -43,14 +67,18 @@ class Plan:
     ``settings``   every value by its dotted name, as in `zerocfg.run.model.Effective`
     ``deepspeed``  the dotted names of the DeepSpeed JSON, empty when the engine is not DeepSpeed
     ``accelerate`` the keys of the accelerate YAML, empty when accelerate does not launch the run
+    ``launcher``   what launch.sh starts the job with; ``hosts`` names its nodes, where the spec does
+    ``targets``    what is emitted beside the configs and launch.sh
     ``recipe``     the trainer's arguments with their values as the trainer reads them
+    ``changes``    the trainer's arguments that have to differ from the recipe on disk; a changed copy is emitted
+    ``considered`` the plans that were compared, the best first, when zerocfg chose among several
     ``inputs``     the source files by role
     ``folder``     the folder that the script, the recipe and the emitted paths are relative to (the spec's)
     """
 
     name: str
     consumer: Consumer
-    engine: Literal["deepspeed", "ddp"]
+    engine: Engine
     folder: Path
     script: str
     arguments: list[str]
@@ -60,7 +88,12 @@ class Plan:
     settings: dict[str, Decision] = field(default_factory=dict)
     deepspeed: list[str] = field(default_factory=list)
     accelerate: dict[str, Decision] = field(default_factory=dict)
+    launcher: Launcher = "accelerate"
+    hosts: list[str] = field(default_factory=list)
+    targets: Targets | None = None
     recipe: dict[str, Any] = field(default_factory=dict)
+    changes: dict[str, Decision] = field(default_factory=dict)
+    considered: list[Considered] = field(default_factory=list)
     model_config: dict[str, Any] | None = None
     model_facts: dict[str, Any] = field(default_factory=dict)
     inputs: dict[str, Path] = field(default_factory=dict)

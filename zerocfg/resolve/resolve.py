@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.resolve import choose
+from zerocfg.resolve.accelerate import accelerate_keys
 from zerocfg.resolve.inputs import take_memory
 from zerocfg.resolve.plan import Decision, Plan, Problem
 from zerocfg.resolve.reasons import Words
@@ -43,9 +44,6 @@ BY_STAGE = {
         GATHER,
     ),
 }
-# Top-level keys of an accelerate config that reach the launched job and that the build does not decide.
-KEPT_TOP = ("gpu_ids", "main_process_port", "debug", "main_training_function")
-KEPT_DEEPSPEED = ("deepspeed_moe_layer_cls_names",)
 
 
 def resolve(inputs: Inputs) -> tuple[Plan | None, list[Problem]]:
@@ -99,7 +97,12 @@ class _Resolver:
             hardware=inputs.profile.name if inputs.profile else "the hardware that the accelerate config names",
             num_processes=processes,
             num_machines=machines,
+            launcher=inputs.spec.launcher or ("torchrun" if run.consumer == "deepspeed" else "accelerate"),
+            hosts=inputs.spec.hosts,
+            targets=inputs.spec.targets,
             recipe=self._recipe(),
+            changes=inputs.changes,
+            considered=inputs.considered,
             model_config=inputs.model_file.data() if inputs.model_file else None,
             model_facts=inputs.facts.model_dump(mode="json", exclude_defaults=True),
             inputs={role: file.path for role, file in self._files().items() if file.path is not None},
@@ -111,7 +114,7 @@ class _Resolver:
         if inputs.engine == "deepspeed":
             plan.deepspeed = self._deepspeed()
         if run.consumer != "deepspeed":
-            plan.accelerate = self._accelerate(processes, machines)
+            plan.accelerate = accelerate_keys(inputs, self.settings, processes, machines)
         plan.settings = {name: one for name, one in self.settings.items() if one.value is not UNKNOWN}
         return plan
 
@@ -194,74 +197,6 @@ class _Resolver:
             return True
         return name.startswith("bf16.") and name != "bf16.enabled" and not self._value("bf16.enabled")
 
-    # -- accelerate --------------------------------------------------------------------------------
-
-    def _accelerate(self, processes: int, machines: int) -> dict[str, Decision]:
-        """The launcher's config: only keys that it reads, and beside a DeepSpeed file tolerates."""
-        cpu = self._on_cpu()
-        kind, why = "DEEPSPEED", f"the engine is DeepSpeed ({self._reason('engine')})"
-        if self.inputs.engine == "ddp":
-            kind = "NO" if processes == 1 else "MULTI_GPU"
-            why = "one process" if processes == 1 else f"{processes} processes without sharding"
-            if cpu and processes > 1:
-                why += "; for MULTI_CPU accelerate starts one process unless mpirun is there"
-        keys = {
-            "compute_environment": Decision("LOCAL_MACHINE", "", "chosen"),
-            "distributed_type": Decision(kind, why, "computed"),
-        }
-        if self.inputs.engine == "ddp":
-            # Unknown: the script sets it, and what the script sets wins over this file.
-            if self._value("mixed_precision") is not None:
-                keys["mixed_precision"] = self.settings["mixed_precision"]
-            if cpu and processes == 1:
-                keys["use_cpu"] = Decision(True, f"{self._hardware()} has no accelerator", "hardware")
-        keys["num_machines"] = self.settings["num_machines"]
-        keys["num_processes"] = self.settings["num_processes"]
-        rank = "launch.sh passes the rank of its node" if machines > 1 else "the only machine"
-        keys["machine_rank"] = Decision(0, rank, "computed")
-        keys.update(self._kept())
-        if self.inputs.engine == "deepspeed":
-            keys.update(self._deepspeed_section(machines))
-        return keys
-
-    def _kept(self) -> dict[str, Decision]:
-        source = self.run.accelerate
-        data = source.data() if source else None
-        if source is None or not isinstance(data, dict):
-            return {}
-        return {
-            key: Decision(data[key], "as in the accelerate config", "file")
-            for key in KEPT_TOP
-            if data.get(key) not in (None, False, "all", "main")
-        }
-
-    def _deepspeed_section(self, machines: int) -> dict[str, Decision]:
-        prefix = "deepspeed_config."
-        stage = self._value(STAGE)
-        sharded = stage == 3
-        keys = {
-            prefix + "deepspeed_config_file": Decision(
-                "ds_config.json",
-                "holds every other DeepSpeed setting; relative to where launch.sh changes to",
-                "chosen",
-            ),
-            prefix + "zero3_init_flag": Decision(
-                sharded,
-                f"ZeRO stage {stage}" + (": the model is sharded while it is made" if sharded else ""),
-                "computed",
-            ),
-        }
-        if machines > 1:
-            keys[prefix + "deepspeed_multinode_launcher"] = Decision(
-                "standard", "every node runs launch.sh itself; pdsh would need a hostfile", "chosen"
-            )
-        data = self.run.accelerate.data() if self.run.accelerate else None
-        section = data.get("deepspeed_config") if isinstance(data, dict) else None
-        for key in KEPT_DEEPSPEED:
-            if isinstance(section, dict) and section.get(key):
-                keys[prefix + key] = Decision(section[key], "as in the accelerate config", "file")
-        return keys
-
     # -- the rest ----------------------------------------------------------------------------------
 
     def _check_engine(self) -> None:
@@ -340,14 +275,6 @@ class _Resolver:
     def _reason(self, name: str) -> str:
         one = self.settings.get(name)
         return one.reason if one else "nobody sets it"
-
-    def _on_cpu(self) -> bool:
-        profile = self.inputs.profile
-        device = profile.accelerator if profile else None
-        return profile is not None and (device is None or device.vendor == "cpu")
-
-    def _hardware(self) -> str:
-        return self.inputs.profile.name if self.inputs.profile else "the machine"
 
 
 def _refused(failure: Failure) -> Problem:
