@@ -300,7 +300,7 @@ def test_a_profile_beside_the_spec(workplace: Workplace) -> None:
     }
     files = {**job(deepspeed={"zero_optimization": {"stage": 2}}, hardware="hw.json"), "hw.json": profile}
     _, lock = workplace.built(files)
-    assert (lock["plan"]["num_processes"], lock["hardware"]) == (3, "box")
+    assert (lock["plan"]["num_processes"], lock["hardware"]["name"]) == (3, "box")
 
 
 def test_launched_through_a_linked_folder(workplace: Workplace) -> None:

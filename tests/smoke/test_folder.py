@@ -46,7 +46,7 @@ def test_reads_what_build_wrote(make_run: MakeRun) -> None:
         (lambda folder: (folder / "zerocfg.lock").write_text("{"), "cannot be read"),
         (lambda folder: (folder / "zerocfg.lock").write_text("[]"), "does not hold a mapping"),
         (lambda folder: (folder / "zerocfg.lock").write_bytes(b"\xff\xfe"), "cannot be read"),
-        (lambda folder: change(folder, "zerocfg.lock", version=2), "version 2"),
+        (lambda folder: change(folder, "zerocfg.lock", version=3), "version 3"),
         (lambda folder: change(folder, "zerocfg.lock", plan=[]), "no mapping 'plan'"),
         (lambda folder: (folder / "ds_config.json").unlink(), "ds_config.json is missing"),
         (lambda folder: (folder / "accelerate.yaml").write_text("a: ["), "accelerate.yaml cannot be read"),

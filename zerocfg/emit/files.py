@@ -41,7 +41,7 @@ def emit(plan: Plan, out: Path) -> Emitted:
         role: {"path": relative(path, plan.folder), "sha256": lock.sha256(path.read_bytes())}
         for role, path in sorted(plan.inputs.items())
     }
-    files[lock.NAME] = lock.render(plan, files, inputs).encode()
+    files[lock.NAME] = lock.render(plan, files, inputs, spec_from_here).encode()
     return Emitted(plan, folder, files)
 
 

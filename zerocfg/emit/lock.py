@@ -9,25 +9,39 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from zerocfg import __version__
+from zerocfg.source.load import MAX_BYTES, read_bytes
+from zerocfg.source.node import Problem
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from zerocfg.resolve.plan import Plan
+    from zerocfg.models.hardware import HardwareProfile
+    from zerocfg.resolve.plan import Considered, Decision, Plan
 
 NAME = "zerocfg.lock"
 _SECRET = re.compile(r"(^|_)(token|secret|password|passwd|api_?key|access_key|credentials?)$", re.IGNORECASE)
-VERSION = 1
+VERSION = 2
+READABLE = (1, 2)
+"""Versions that can be read. 1 names its hardware only, and knows neither places nor inputs of values."""
+
+RUNNERS_UP = 8
+_WIDTH = 100
+"""Columns up to which a list of plain values stays on one line."""
+
+
+class LockError(ValueError):
+    """A lock that cannot be read; the text names the file and says what to do."""
 
 
 def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def render(plan: Plan, files: dict[str, bytes], inputs: dict[str, dict[str, str]]) -> str:
+def render(plan: Plan, files: dict[str, bytes], inputs: dict[str, dict[str, str]], spec_folder: str) -> str:
     """The text of ``zerocfg.lock``: JSON without dates and without absolute paths.
 
-    ``files`` are the emitted files by name, ``inputs`` the source files by role: {"path", "sha256"}.
+    ``files`` are the emitted files by name, ``inputs`` the source files by role: {"path", "sha256"}; ``spec_folder`` is
+    the folder of the spec as seen from the lock's own.
     """
     settings = plan.settings
     summary = {
@@ -49,49 +63,143 @@ def render(plan: Plan, files: dict[str, bytes], inputs: dict[str, dict[str, str]
         "version": VERSION,
         "zerocfg": __version__,
         "run": plan.name,
+        "spec_folder": spec_folder,
         "consumer": plan.consumer,
         "script": plan.script,
         "arguments": plan.arguments,
-        "hardware": plan.hardware,
+        "launcher": plan.launcher,
+        "hosts": plan.hosts,
+        "hardware": hardware_facts(plan.hardware, plan.profile),
         "model": {"config": plan.model_config, "facts": plan.model_facts},
-        "recipe": _without_secrets(plan.recipe),
+        "recipe": dict(sorted(without_secrets(plan.recipe).items())),
         "plan": {
             "engine": plan.engine,
             "num_processes": plan.num_processes,
             "num_machines": plan.num_machines,
             **summary,
         },
-        "settings": {
-            name: {"value": decision.value, "reason": decision.reason, "kind": decision.kind}
-            for name, decision in sorted(settings.items())
-        },
+        "settings": _decisions(settings),
+        "accelerate": _decisions(plan.accelerate),
+        "changes": _decisions(plan.changes),
+        "considered": _considered(plan.considered),
         "notes": plan.notes,
         "versions": dict(sorted(plan.versions.items())),
         "inputs": inputs,
         "files": {name: sha256(data) for name, data in sorted(files.items())},
     }
-    return json.dumps(_strict(lock), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return _text(_strict(lock)) + "\n"
+
+
+def hardware_facts(name: str, profile: HardwareProfile | None) -> dict[str, Any]:
+    """What values depend on; nothing that is another figure tomorrow (free memory and space, the date of a probe).
+
+    Memory in GiB (2^30 bytes) to plan with, bandwidths in GB/s as vendors print them, memlock in bytes.
+    """
+    if profile is None:
+        return {"name": name}
+    device, host = profile.accelerator, profile.host
+    facts: dict[str, Any] = {
+        "name": name,
+        "nodes": profile.nodes,
+        "accelerators_per_node": profile.accelerators_per_node,
+        "world_size": profile.world_size,
+        "accelerator": device.name,
+        "vendor": device.vendor,
+        "architecture": device.architecture,
+        "memory_gib": None if device.planning_gib is None else round(device.planning_gib, 2),
+        "bf16": device.bf16,
+        "fp8": device.fp8,
+        "link_within_node": profile.link_within_node.kind if profile.link_within_node else None,
+        "link_between_nodes": profile.link_between_nodes.kind if profile.link_between_nodes else None,
+    }
+    if host is not None:
+        facts["host_memory_gib"] = None if host.planning_gib is None else round(host.planning_gib, 1)
+        facts["memlock_bytes"] = host.memlock
+        facts["nvme"] = sorted(mount.path for mount in host.nvme)
+    return {key: value for key, value in facts.items() if value not in (None, [])}
 
 
 def read(folder: Path) -> dict[str, Any] | None:
-    """The lock in a folder, or None when there is none that zerocfg wrote."""
+    """The lock in a folder, or None when there is none that this zerocfg can read."""
     try:
-        lock = json.loads((folder / NAME).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return load(folder / NAME)
+    except LockError:
         return None
-    if isinstance(lock, dict) and lock.get("version") == VERSION and isinstance(lock.get("files"), dict):
-        return lock
-    return None
 
 
-def _without_secrets(value: Any) -> Any:
+def load(path: Path) -> dict[str, Any]:
+    """The lock in a file. Raises LockError for anything else, a lock of a newer zerocfg included."""
+    data = read_bytes(path)
+    if isinstance(data, Problem):
+        raise LockError(f"{path}: {data.message}")
+    if len(data) > MAX_BYTES:
+        raise LockError(f"{path}: is larger than {MAX_BYTES // 2**20} MiB; no lock is")
+    try:
+        lock: Any = json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise LockError(f"{path}: is no {NAME}: {why}; build the run again") from None
+    found: dict[str, Any] = lock if isinstance(lock, dict) else {}
+    version = found.get("version")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise LockError(f"{path}: is no {NAME}: it has no `version`; build the run again")
+    if version not in READABLE:
+        writer = found.get("zerocfg")
+        by = f" (zerocfg {writer})" if isinstance(writer, str) else ""
+        raise LockError(f"{path}: has version {version}{by}; this zerocfg {__version__} reads {READABLE[-1]} at most")
+    for key in ("files", "settings"):
+        if not isinstance(found.get(key, {}), dict):
+            raise LockError(f"{path}: `{key}` is no mapping; build the run again")
+    if not isinstance(found.get("files"), dict):
+        raise LockError(f"{path}: `files` is missing; build the run again")
+    return found
+
+
+def without_secrets(value: Any) -> Any:
     """A recipe may hold a hub token or, for TRL, variables with API keys; a lock is made to be shared."""
     if isinstance(value, dict):
         return {
-            name: "(not recorded)" if _SECRET.search(str(name)) and item else _without_secrets(item)
+            name: "(not recorded)" if _SECRET.search(str(name)) and item else without_secrets(item)
             for name, item in value.items()
         }
-    return [_without_secrets(item) for item in value] if isinstance(value, list) else value
+    return [without_secrets(item) for item in value] if isinstance(value, list) else value
+
+
+def _decisions(found: dict[str, Decision]) -> dict[str, Any]:
+    return {name: _decision(name, one) for name, one in sorted(found.items())}
+
+
+def _decision(name: str, one: Decision) -> dict[str, Any]:
+    row: dict[str, Any] = {"value": without_secrets({name: one.value})[name], "reason": one.reason, "kind": one.kind}
+    if one.place:
+        row["place"] = one.place
+    if one.inputs:
+        row["inputs"] = dict(sorted(one.inputs.items()))
+    return row
+
+
+def _considered(plans: list[Considered]) -> dict[str, Any]:
+    """The plans that were compared, in short: the one taken, and those that came next with what excluded them."""
+    if not plans:
+        return {}
+    taken = next((one for one in plans if not one.excluded), None)
+    others = [one for one in plans if one is not taken][:RUNNERS_UP]
+    return {
+        "compared": len(plans),
+        "taken": None if taken is None else _plan(taken),
+        "runners_up": [_plan(one) for one in others],
+    }
+
+
+def _plan(one: Considered) -> dict[str, Any]:
+    row: dict[str, Any] = {"settings": dict(sorted(one.settings.items())), "verdict": one.verdict}
+    if one.device_gib is not None:
+        row["device_gib"] = float(f"{one.device_gib:.2f}")
+    if one.seconds_per_token is not None:
+        row["seconds_per_token"] = float(f"{one.seconds_per_token:.3g}")
+    if one.excluded:
+        row["excluded"] = one.excluded
+    return row
 
 
 def _strict(value: Any) -> Any:
@@ -105,3 +213,21 @@ def _strict(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return str(value)
+
+
+def _text(value: Any, indent: str = "") -> str:
+    """Indented JSON in which a mapping has a line for every key, and a short list of numbers or words is one line."""
+    inner = indent + "  "
+    if isinstance(value, dict) and value:
+        rows = [f"{inner}{_plain(name)}: {_text(item, inner)}" for name, item in value.items()]
+        return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
+    if isinstance(value, list) and value:
+        line = _plain(value)
+        if len(indent) + len(line) <= _WIDTH and not any(isinstance(item, dict) for item in value):
+            return line
+        return "[\n" + ",\n".join(inner + _text(item, inner) for item in value) + f"\n{indent}]"
+    return _plain(value)
+
+
+def _plain(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)

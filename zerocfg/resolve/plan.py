@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.spec import Targets
     from zerocfg.run.model import Consumer
 
@@ -73,6 +74,7 @@ class Plan:
     ``changes``    the trainer's arguments that have to differ from the recipe on disk; a changed copy is emitted
     ``considered`` the plans that were compared, the best first, when zerocfg chose among several
     ``inputs``     the source files by role
+    ``profile``    the hardware, None where only the sources tell how many processes there are
     ``folder``     the folder that the script, the recipe and the emitted paths are relative to (the spec's)
     """
 
@@ -94,6 +96,7 @@ class Plan:
     recipe: dict[str, Any] = field(default_factory=dict)
     changes: dict[str, Decision] = field(default_factory=dict)
     considered: list[Considered] = field(default_factory=list)
+    profile: HardwareProfile | None = None
     model_config: dict[str, Any] | None = None
     model_facts: dict[str, Any] = field(default_factory=dict)
     inputs: dict[str, Path] = field(default_factory=dict)

@@ -67,7 +67,7 @@ class _Resolver:
         self.run = inputs.run
         self.effective = effective
         self.problems: list[Problem] = [_refused(failure) for failure in effective.failures]
-        self.words = Words(inputs.run, inputs.folder)
+        self.words = Words(inputs.run, inputs.folder, inputs.spec.train_samples)
         self.notes = list(inputs.notes)
         self.settings = {name: self.words.decision(name, setting) for name, setting in effective.settings.items()}
         self.settings.update(choices)
@@ -79,7 +79,8 @@ class _Resolver:
         batch = self.settings.get("train_batch_size")
         if batch is not None and batch.kind == "computed" and None not in (ranks, micro, steps):
             reason = f"{ranks} ranks * {micro} samples * {steps} accumulation steps"
-            self.settings["train_batch_size"] = Decision(batch.value, reason, "computed")
+            given = dict(zip(names, (ranks, micro, steps), strict=True))
+            self.settings["train_batch_size"] = Decision(batch.value, reason, "computed", inputs=given)
 
     def plan(self) -> Plan:
         inputs, run = self.inputs, self.run
@@ -103,6 +104,7 @@ class _Resolver:
             recipe=self._recipe(),
             changes=inputs.changes,
             considered=inputs.considered,
+            profile=inputs.profile,
             model_config=inputs.model_file.data() if inputs.model_file else None,
             model_facts=inputs.facts.model_dump(mode="json", exclude_defaults=True),
             inputs={role: file.path for role, file in self._files().items() if file.path is not None},

@@ -10,6 +10,8 @@ from typing import Any
 
 import yaml
 
+from zerocfg.emit.lock import READABLE
+
 LOCK = "zerocfg.lock"
 ACCELERATE = "accelerate.yaml"
 DEEPSPEED = "ds_config.json"
@@ -56,8 +58,9 @@ def read(path: Path) -> RunFolder:
         hint = f"; did you mean {path / inside[0]}?" if inside else "; `zerocfg build` writes such folders"
         raise SmokeError(f"'{path}' holds no {LOCK}{hint}")
     lock = _mapping(path / LOCK, json.loads)
-    if lock.get("version") != 1:
-        raise SmokeError(f"{path / LOCK}: version {lock.get('version')!r} is not one that this zerocfg reads (1)")
+    if lock.get("version") not in READABLE:
+        known = " and ".join(str(version) for version in READABLE)
+        raise SmokeError(f"{path / LOCK}: version {lock.get('version')!r} is not one that this zerocfg reads ({known})")
     for key in ("plan", "files"):
         if not isinstance(lock.get(key), dict):
             raise SmokeError(f"{path / LOCK}: no mapping '{key}'; build the run again")
