@@ -240,10 +240,10 @@ def test_engine_of_the_spec_leaves_out_the_other(workplace: Workplace) -> None:
     assert "leaves out the accelerate config" in lock["notes"][0]
 
 
-def test_fsdp_is_not_emitted(workplace: Workplace) -> None:
+def test_megatron_is_not_emitted(workplace: Workplace) -> None:
     files = {**job(), "zerocfg.yaml": spec(deepspeed=None, accelerate="accelerate.yaml")}
-    config = {"distributed_type": "FSDP", "num_processes": 8, "fsdp_config": {"fsdp_version": 2}}
-    assert "FSDP cannot be emitted yet" in refused(workplace, {**files, "accelerate.yaml": config})
+    config = {"distributed_type": "MEGATRON_LM", "num_processes": 8}
+    assert "MEGATRON_LM cannot be emitted yet" in refused(workplace, {**files, "accelerate.yaml": config})
 
 
 def test_processes_without_devices(workplace: Workplace) -> None:

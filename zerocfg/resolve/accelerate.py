@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.models.accelerate.dynamo import DynamoConfig
+from zerocfg.models.accelerate.fp8 import Fp8Config
+from zerocfg.models.accelerate.fsdp import FsdpConfig
+from zerocfg.models.accelerate.parallelism import ParallelismConfig
 from zerocfg.resolve.plan import Decision
 from zerocfg.run.model import UNKNOWN
 
 if TYPE_CHECKING:
+    from zerocfg.models.base import Section
     from zerocfg.resolve.inputs import Inputs
+    from zerocfg.resolve.plan import Engine
 
 STAGE = "zero_optimization.stage"
 
@@ -16,24 +22,21 @@ STAGE = "zero_optimization.stage"
 KEPT_TOP = ("gpu_ids", "main_process_port", "debug", "main_training_function")
 KEPT_DEEPSPEED = ("deepspeed_moe_layer_cls_names",)
 SECTION = "deepspeed_config."
+FSDP = "fsdp_config."
 
 
 def accelerate_keys(
     inputs: Inputs, settings: dict[str, Decision], processes: int, machines: int
 ) -> dict[str, Decision]:
-    """The keys by their dotted names, in the order in which they are written."""
+    """The keys by their dotted names, in the order in which they are written; none when accelerate does not launch."""
+    if inputs.spec.launcher not in (None, "accelerate"):
+        return {}
     engine, cpu = inputs.engine, on_cpu(inputs)
-    kind, why = "DEEPSPEED", f"the engine is DeepSpeed ({_reason(settings, 'engine')})"
-    if engine == "ddp":
-        kind = "NO" if processes == 1 else "MULTI_GPU"
-        why = "one process" if processes == 1 else f"{processes} processes without sharding"
-        if cpu and processes > 1:
-            why += "; for MULTI_CPU accelerate starts one process unless mpirun is there"
     keys = {
         "compute_environment": Decision("LOCAL_MACHINE", "", "chosen"),
-        "distributed_type": Decision(kind, why, "computed"),
+        "distributed_type": _kind(inputs, settings, processes),
     }
-    if engine == "ddp":
+    if engine != "deepspeed":
         # Unknown: the script sets it, and what the script sets wins over this file.
         if _value(settings, "mixed_precision") is not None:
             keys["mixed_precision"] = settings["mixed_precision"]
@@ -51,7 +54,24 @@ def accelerate_keys(
         keys.update(_deepspeed_section(_value(settings, STAGE), machines))
         section = source.get("deepspeed_config")
         keys.update(_kept(section if isinstance(section, dict) else {}, KEPT_DEEPSPEED, SECTION))
+    if engine == "fsdp":
+        keys.update(_fsdp_section(settings))
+    keys.update(_sections(source, engine, _value(settings, "mixed_precision")))
     return keys
+
+
+def _kind(inputs: Inputs, settings: dict[str, Decision], processes: int) -> Decision:
+    """`distributed_type`, which chooses the engine."""
+    if inputs.engine == "deepspeed":
+        return Decision("DEEPSPEED", f"the engine is DeepSpeed ({_reason(settings, 'engine')})", "computed")
+    if inputs.engine == "fsdp":
+        return Decision("FSDP", f"the engine is FSDP ({_reason(settings, 'engine')})", "computed")
+    if processes == 1:
+        return Decision("NO", "one process", "computed")
+    why = f"{processes} processes without sharding"
+    if on_cpu(inputs):
+        why += "; for MULTI_CPU accelerate starts one process unless mpirun is there"
+    return Decision("MULTI_GPU", why, "computed")
 
 
 def on_cpu(inputs: Inputs) -> bool:
@@ -80,6 +100,29 @@ def _deepspeed_section(stage: Any, machines: int) -> dict[str, Decision]:
         keys[SECTION + "deepspeed_multinode_launcher"] = Decision(
             "standard", "every node runs launch.sh itself; pdsh would need a hostfile", "chosen"
         )
+    return keys
+
+
+def _fsdp_section(settings: dict[str, Decision]) -> dict[str, Decision]:
+    """What accelerate's plugin reads in this version; a key without a value is left to it."""
+    names = [FSDP + name for name in FsdpConfig.model_fields]
+    return {name: settings[name] for name in names if _value(settings, name) is not None}
+
+
+def _sections(source: dict[str, Any], engine: Engine, precision: Any) -> dict[str, Decision]:
+    """Sections of the source that this engine's launcher hands to the job, as far as it knows their keys."""
+    read: list[tuple[str, type[Section]]] = [("parallelism_config", ParallelismConfig)]
+    if engine != "deepspeed":
+        read.append(("dynamo_config", DynamoConfig))
+    if precision == "fp8":
+        read.append(("fp8_config", Fp8Config))
+    keys: dict[str, Decision] = {}
+    for name, model in read:
+        section = source.get(name)
+        for key, value in section.items() if isinstance(section, dict) else ():
+            spelled = key if key in model.model_fields or not model.prefix_optional else model.prefix + key
+            if spelled in model.model_fields and value is not None:
+                keys[f"{name}.{spelled}"] = Decision(value, "as in the accelerate config", "file")
     return keys
 
 

@@ -1,22 +1,22 @@
-"""A run of a spec made ready for the build: its hardware, its engine, the road of its config.
+"""A run of a spec made ready for the build: its files, its hardware, its steps.
 
 The emitted job is always started by one launcher with one DeepSpeed file, whatever the sources look like; the
-run is therefore computed as it will be started, so that the settings are those of the emitted job.
+run is therefore computed as it will be started, so that the settings are those of the emitted job. Engine, launcher
+and what reaches them: :mod:`zerocfg.resolve.road`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from zerocfg.models.model_facts import ModelFacts, from_config
 from zerocfg.resolve.plan import Considered, Decision, Engine, Problem
 from zerocfg.resolve.predicted import memory_of
+from zerocfg.resolve.road import choose_road, engine_of
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import UNKNOWN, HardwareSummary, Origin, Run, Setting, SourceFile
-from zerocfg.source.launch import LaunchLine
-from zerocfg.source.text import Span
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,14 +24,13 @@ if TYPE_CHECKING:
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.spec import RunSpec
 
-NO_SPAN = Span(0, 0)
-
 
 @dataclass(slots=True)
 class Inputs:
     """Everything that a run is resolved from.
 
-    ``changes`` and ``considered`` are filled when zerocfg chooses; see :class:`zerocfg.resolve.plan.Plan`.
+    ``chosen`` are decisions that the run holds already, as flags of its launcher. ``changes`` and ``considered`` are
+    filled when zerocfg chooses; see :class:`zerocfg.resolve.plan.Plan`.
     """
 
     run: Run
@@ -43,6 +42,7 @@ class Inputs:
     model_file: SourceFile | None = None
     notes: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    chosen: dict[str, Decision] = field(default_factory=dict)
     changes: dict[str, Decision] = field(default_factory=dict)
     considered: list[Considered] = field(default_factory=list)
 
@@ -52,14 +52,14 @@ def gather(
 ) -> Inputs:
     """The inputs of one run; what is missing or contradictory goes to ``problems``."""
     facts = _facts(spec, model_file)
-    found = Inputs(replace(run), spec, folder, _engine(run, spec), profile, facts, model_file)
+    found = Inputs(replace(run), spec, folder, engine_of(run, spec), profile, facts, model_file)
     for origin in run.missing:
         found.problems.append(Problem(origin.note, f"there is no file {origin.note!r} (from {_place(origin)})"))
     _check_script(found)
     _check_recipe(found)
     if found.problems:
         return found
-    _choose_road(found)
+    choose_road(found)
     _take_hardware(found)
     _take_steps(found)
     return found
@@ -78,14 +78,6 @@ def _facts(spec: RunSpec, file: SourceFile | None) -> ModelFacts:
     return from_config(config if isinstance(config, dict) else {})
 
 
-def _engine(run: Run, spec: RunSpec) -> Engine:
-    if spec.engine is not None:
-        return spec.engine
-    accelerate = run.accelerate.data() if run.accelerate else None
-    asked = isinstance(accelerate, dict) and accelerate.get("distributed_type") == "DEEPSPEED"
-    return "deepspeed" if asked or run.deepspeed is not None or run.consumer == "deepspeed" else "ddp"
-
-
 def _check_script(found: Inputs) -> None:
     if not (found.folder / found.spec.script).is_file():
         found.problems.append(
@@ -102,55 +94,17 @@ def _check_recipe(found: Inputs) -> None:
     if not isinstance(recipe, dict):
         return
     for key, instead in (
-        ("deepspeed", "`deepspeed:` of the spec"),
-        ("fsdp", "nothing: build emits no FSDP config"),
+        ("deepspeed", "`deepspeed:`"),
+        ("fsdp", "`engine: fsdp`, and put `fsdp_config` into an accelerate config"),
     ):
         if recipe.get(key):
             found.problems.append(
                 Problem(
                     key,
                     f"the recipe sets `{key}` itself, so the emitted config would never be used",
-                    f"Take `{key}` out of the recipe; say {instead}.",
+                    f"Take `{key}` out of the recipe; in the spec say {instead}.",
                 )
             )
-
-
-def _choose_road(found: Inputs) -> None:
-    """One launcher, one DeepSpeed file."""
-    run, flags = found.run, dict(found.run.flags)
-    source = run.accelerate.data() if run.accelerate else None
-    kind = source.get("distributed_type") if isinstance(source, dict) else None
-    if kind in ("FSDP", "MEGATRON_LM", "XLA") and found.spec.engine is None and run.deepspeed is None:
-        found.problems.append(
-            Problem(
-                "distributed_type",
-                f"{kind} cannot be emitted yet",
-                "Say `engine: deepspeed` or `engine: ddp` in the spec.",
-            )
-        )
-    if found.engine == "ddp":
-        run.deepspeed, run.deepspeed_route = None, None
-        if kind not in (None, "NO", "MULTI_GPU") and run.accelerate is not None:
-            found.notes.append(f"engine: ddp leaves out the accelerate config, which is for {kind}")
-            precision = source.get("mixed_precision") if isinstance(source, dict) else None
-            if isinstance(precision, str):
-                place = Origin("file", file=run.accelerate, path=("mixed_precision",))
-                flags["mixed_precision"] = Setting(precision, place)
-            run.accelerate = None
-    if run.consumer == "deepspeed":
-        run.launch = run.launch or _line("torchrun")
-        run.deepspeed_route = "engine" if run.deepspeed else None
-    else:
-        run.launch = run.launch or _line("accelerate")
-        run.deepspeed_route = "accelerate" if run.deepspeed else None
-        because = Origin("computed", f"the engine of this run is {found.engine}")
-        if found.engine == "deepspeed" and kind != "DEEPSPEED":
-            flags["use_deepspeed"] = Setting(True, because)
-    run.flags = flags
-
-
-def _line(launcher: Literal["accelerate", "torchrun"]) -> LaunchLine:
-    return LaunchLine(launcher, (), None, (), (), {}, NO_SPAN)
 
 
 def _take_hardware(found: Inputs) -> None:
@@ -187,13 +141,19 @@ def _take_hardware(found: Inputs) -> None:
             found.notes.append(
                 f"{name}: the accelerate config says {said}, {profile.name} has {value}: {value} is used"
             )
-    if run.consumer == "deepspeed":
+    if run.launch is not None and run.launch.launcher == "deepspeed":
+        run.flags["num_nodes"] = Setting(str(profile.nodes), origin)
+        run.flags["num_gpus"] = Setting(str(each), origin)
+    elif run.consumer == "deepspeed":
         run.flags["nnodes"] = Setting(str(profile.nodes), origin)
         run.flags["nproc_per_node"] = Setting(str(each), origin)
     else:
         run.flags.update({name: Setting(str(value), origin) for name, value in counts.items()})
         if profile.nodes > 1:
             run.flags.update(node_flags())
+        if profile.nodes > 1 and found.engine == "deepspeed":
+            each_node = Origin("computed", "every node runs launch.sh itself")
+            run.flags["deepspeed_multinode_launcher"] = Setting("standard", each_node)
         if found.engine == "ddp" and profile.world_size > 1 and run.accelerate is None:
             run.flags["multi_gpu"] = Setting(True, Origin("computed", "the engine of this run is ddp"))
 
@@ -236,6 +196,12 @@ def _take_steps(found: Inputs) -> None:
         return
     ranks, micro = run.hardware.accelerators, given["per_device_train_batch_size"]
     each = samples // (ranks * micro) if recipe.get("dataloader_drop_last") else math.ceil(samples / (ranks * micro))
+    if each == 0:
+        message = (
+            f"no step: {samples} samples make no batch of {micro} for each of {ranks} ranks, and the rest is dropped"
+        )
+        found.problems.append(Problem("train_samples", message, "Set `dataloader_drop_last: false`, or `max_steps:`."))
+        return
     epoch = max(math.ceil(each / given["gradient_accumulation_steps"]), 1)
     total = math.ceil(given["num_train_epochs"] * epoch)
     note = f"{given['num_train_epochs']:g} epochs of {epoch} steps (train_samples {samples} over {ranks} ranks)"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from zerocfg.run import engine
 from zerocfg.run.arguments import Arguments, arguments_of, recipe_environment
 from zerocfg.run.config import Config, NotAMappingError, default_of, describe, product
+from zerocfg.run.fsdp import plugin_settings
 from zerocfg.run.model import UNKNOWN, Effective, Failure, Ignored, Origin, Phase, Run, Setting
 from zerocfg.run.plugin import Environment, Plugin, build, look_at_stage, set_mixed_precision
 from zerocfg.run.prepare import IN_SCRIPT, Prepared, prepare, text_batches
@@ -278,6 +279,8 @@ class _Road:
 
     def _engine(self, name: Any, why: str) -> None:
         self.effective.settings["engine"] = Setting(name, Origin("computed", why))
+        if name == "fsdp":
+            self.effective.settings.update(plugin_settings(self.environment))
 
     def _fail(self, kind: str, phase: Phase, message: str, *places: Origin) -> None:
         self.effective.failures.append(Failure(kind, phase, message, places))

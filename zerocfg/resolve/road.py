@@ -1,0 +1,134 @@
+"""Who launches a run, with which engine, and which of its files take that road.
+
+DeepSpeed runs of a Trainer are resolved on accelerate's road whatever launches them: the settings are the same, and a
+job that `torchrun` or `deepspeed` starts gets them as one DeepSpeed file in which nothing is left to fill.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from zerocfg.resolve.fsdp import choose_fsdp
+from zerocfg.resolve.plan import Engine, Problem
+from zerocfg.run.arguments import arguments_of
+from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
+from zerocfg.source.launch import LaunchLine
+from zerocfg.source.text import Span
+
+if TYPE_CHECKING:
+    from zerocfg.models.spec import RunSpec
+    from zerocfg.resolve.inputs import Inputs
+
+NO_SPAN = Span(0, 0)
+PLAIN = ("NO", "MULTI_GPU", False, None)
+"""Values of `distributed_type` that ask for no engine."""
+ELSEWHERE = {
+    "gpu_ids": "Set CUDA_VISIBLE_DEVICES where the job is started",
+    "dynamo_config": "Write `torch_compile: true` into the recipe",
+    "parallelism_config": "Write `parallelism_config:` into the recipe",
+    "megatron_lm_config": "Take it out",
+}
+"""Keys of an accelerate config that only `accelerate launch` hands to the job, and what to do without it."""
+MOE = "deepspeed_moe_layer_cls_names"
+
+
+def engine_of(run: Run, spec: RunSpec) -> Engine:
+    """The engine that the spec names, else the one that a source asks for."""
+    if spec.engine is not None:
+        return spec.engine
+    kind = _source(run).get("distributed_type")
+    if kind == "DEEPSPEED" or run.deepspeed is not None or run.consumer == "deepspeed":
+        return "deepspeed"
+    return "fsdp" if kind == "FSDP" else "ddp"
+
+
+def choose_road(found: Inputs) -> None:
+    """Put the launcher and its flags into the run, and leave out the files that do not reach it."""
+    run = found.run
+    run.flags = dict(run.flags)
+    kind = _source(run).get("distributed_type")
+    if kind in ("MEGATRON_LM", "XLA") and found.spec.engine is None and run.deepspeed is None:
+        help_ = "Say `engine: deepspeed`, `engine: fsdp` or `engine: ddp` in the spec."
+        found.problems.append(Problem("distributed_type", f"{kind} cannot be emitted yet", help_))
+    _check_launcher(found)
+    if found.engine != "deepspeed":
+        _leave_out_deepspeed(found, kind)
+    if found.engine == "fsdp":
+        choose_fsdp(found, _source(run))
+    if run.consumer == "deepspeed":
+        run.launch = run.launch or _line("deepspeed" if found.spec.launcher == "deepspeed" else "torchrun")
+        run.deepspeed_route = "engine" if run.deepspeed else None
+        return
+    run.launch = run.launch or _line("accelerate")
+    run.deepspeed_route = "accelerate" if run.deepspeed else None
+    if found.engine == "deepspeed" and kind != "DEEPSPEED":
+        run.flags["use_deepspeed"] = Setting(True, Origin("computed", "the engine of this run is deepspeed"))
+
+
+def _source(run: Run) -> dict[str, Any]:
+    data = run.accelerate.data() if run.accelerate else None
+    return data if isinstance(data, dict) else {}
+
+
+def _line(launcher: Literal["accelerate", "torchrun", "deepspeed"]) -> LaunchLine:
+    return LaunchLine(launcher, (), None, (), (), {}, NO_SPAN)
+
+
+def _leave_out_deepspeed(found: Inputs, kind: Any) -> None:
+    run = found.run
+    if run.deepspeed is not None:
+        found.notes.append(f"engine: {found.engine} leaves out the DeepSpeed config")
+    run.deepspeed, run.deepspeed_route = None, None
+    fits = kind in PLAIN or (kind == "FSDP" and found.engine == "fsdp")
+    if run.accelerate is None or fits:
+        return
+    found.notes.append(f"engine: {found.engine} leaves out the accelerate config, which is for {kind}")
+    precision = _source(run).get("mixed_precision")
+    if isinstance(precision, str):
+        place = Origin("file", file=run.accelerate, path=("mixed_precision",))
+        run.flags["mixed_precision"] = Setting(precision, place)
+    run.accelerate = None
+
+
+# -- launchers ---------------------------------------------------------------------------------------------------------
+
+
+def _check_launcher(found: Inputs) -> None:
+    launcher, consumer, profile = found.spec.launcher, found.run.consumer, found.profile
+    if launcher == "accelerate" and consumer == "deepspeed":
+        why = "a training loop of its own gets its config as --deepspeed_config; accelerate launch would add nothing"
+        found.problems.append(Problem("launcher", why, "Say `launcher: torchrun` or `launcher: deepspeed`."))
+    if launcher in ("torchrun", "deepspeed") and consumer == "accelerate":
+        why = "Accelerator() finds its engine and precision in variables that accelerate launch exports; under "
+        why += f"{launcher} it would train plain data parallel"
+        found.problems.append(Problem("launcher", why, "Leave `launcher:` out, or say `launcher: accelerate`."))
+    if launcher in ("torchrun", "deepspeed") and consumer in ("transformers", "trl"):
+        _check_lost(found, launcher)
+    nodes, hosts = profile.nodes if profile else 1, found.spec.hosts
+    if launcher == "deepspeed" and nodes > 1 and len(hosts) != nodes:
+        why = f"the hostfile of `launcher: deepspeed` needs the names of {nodes} nodes, and the spec has {len(hosts)}"
+        found.problems.append(Problem("hosts", why, "Name them: `hosts: [node0, node1]`."))
+
+
+def _check_lost(found: Inputs, launcher: str) -> None:
+    """What the accelerate config says and no other launcher hands over. Its DeepSpeed settings do get to the job."""
+    source = _source(found.run)
+    for key, instead in ELSEWHERE.items():
+        if source.get(key) not in (None, {}, "all"):
+            _lost(found, launcher, key, key, instead)
+    section = source.get("deepspeed_config")
+    if isinstance(section, dict) and section.get(MOE):
+        instead = "Write `zero_optimization.leaf_module.classes` into the DeepSpeed config"
+        _lost(found, launcher, f"deepspeed_config.{MOE}", MOE, instead)
+    precision = source.get("mixed_precision")
+    if precision in ("fp16", "bf16", "fp8"):
+        arguments = arguments_of(found.run)
+        if not any(arguments.get(name) or arguments.get(name) is UNKNOWN for name in ("fp16", "bf16")):
+            instead = f"Write `{precision}: true` into the recipe" if precision != "fp8" else "Take it out"
+            _lost(found, launcher, "mixed_precision", f"mixed_precision: {precision}", instead)
+
+
+def _lost(found: Inputs, launcher: str, key: str, what: str, instead: str) -> None:
+    assert found.run.accelerate is not None
+    why = f"{found.run.accelerate.name} sets {what}, which only accelerate launch hands to the job, not {launcher}"
+    found.problems.append(Problem(key, why, f"{instead}, or leave `launcher:` out."))
