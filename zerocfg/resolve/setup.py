@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from zerocfg.memory.options import Attention, OptimizerName, Options, Precision, TorchOptions, Workload
 from zerocfg.memory.tracing import Adapters
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from zerocfg.models.spec import RunSpec
 
 ZERO = "zero_optimization."
+FSDP = "fsdp_config."
+PARALLEL = "parallelism_config.parallelism_config_"
+PREFETCH: dict[str, Literal["pre", "post"]] = {"BACKWARD_PRE": "pre", "BACKWARD_POST": "post"}
 LARGEST = 10**15
 TRUE_WORDS = ("yes", "true", "t", "y", "1")
 
@@ -115,6 +118,9 @@ def setup_of(
     if value("engine") == "deepspeed":
         options: Options | TorchOptions = _deepspeed(read, world_size, precision)
         autocast = False
+    elif value("engine") == "fsdp":
+        options, precision = _fsdp(read, world_size, precision, model_dtype)
+        autocast = False  # what is gathered has 16 bits already
     else:
         half = model_dtype in ("bfloat16", "float16")
         if precision != "fp32" and model_dtype is None:
@@ -187,6 +193,58 @@ def _deepspeed(read: _Reader, world_size: int, precision: Precision) -> Options:
     )
 
 
+def _fsdp(
+    read: _Reader, world_size: int, precision: Precision, model_dtype: str | None
+) -> tuple[TorchOptions, Precision]:
+    """FSDP by accelerate, and the precision that it computes in.
+
+    With mixed precision accelerate makes the trained parameters fp32, in whatever dtype they were loaded; without it
+    they stay as they are, and so do the computation and the optimizer.
+    """
+    mixed = precision != "fp32"
+    if not mixed and model_dtype in ("bfloat16", "float16"):
+        precision = "bf16" if model_dtype == "bfloat16" else "fp16"
+    first = read.setting(FSDP + "fsdp_version") == 1
+    strategy = read.setting(FSDP + "fsdp_sharding_strategy")
+    policy = read.setting(FSDP + "fsdp_auto_wrap_policy")
+    if policy == "NO_WRAP":
+        raise ValueError("FSDP without a wrap policy gathers the whole model at once, which is not modelled")
+    if policy == "SIZE_BASED_WRAP":
+        read.assumed.append("FSDP's units are counted as the model's layers (SIZE_BASED_WRAP cuts it by size)")
+    offload = read.setting(FSDP + "fsdp_offload_params") is True
+    prefetch = read.setting(FSDP + "fsdp_backward_prefetch")
+    return TorchOptions(
+        "fsdp1" if first else "fsdp2",
+        world_size,
+        precision,
+        master=mixed or precision == "fp32",
+        optimizer=_optimizer(read),
+        gradient_accumulation_steps=read.count("gradient_accumulation_steps", 1),
+        reshard_after_forward=strategy not in ("SHARD_GRAD_OP", "HYBRID_SHARD_ZERO2")
+        if first
+        else read.setting(FSDP + "fsdp_reshard_after_forward") is not False,
+        shard_ranks=_shard_ranks(read, world_size, strategy),
+        cpu_offload=offload,
+        backward_prefetch=PREFETCH.get(str(prefetch), "none") if first else "pre",
+        forward_prefetch=read.setting(FSDP + "fsdp_forward_prefetch") is True,
+    ), precision
+
+
+def _shard_ranks(read: _Reader, world_size: int, strategy: Any) -> int | None:
+    """Ranks that share one copy of the model, where that is not all of them."""
+    sizes = {name: read.count(f"{PARALLEL}{name}_size", 1) for name in ("dp_replicate", "dp_shard", "tp", "cp", "sp")}
+    several = [name for name in ("tp", "cp", "sp") if sizes[name] > 1]
+    if several:
+        raise ValueError(f"parallelism_config has {several[0]}_size {sizes[several[0]]}, which is not modelled")
+    if sizes["dp_replicate"] > 1:
+        return sizes["dp_shard"]
+    if strategy == "NO_SHARD":
+        return 1
+    if strategy in ("HYBRID_SHARD", "HYBRID_SHARD_ZERO2"):
+        return max(world_size // read.count("num_machines", 1), 1)  # torch shards within a node
+    return None
+
+
 def _optimizer(read: _Reader) -> OptimizerName:
     named = read.setting("optimizer.type")
     if named is None:
@@ -218,6 +276,8 @@ def _workload(read: _Reader, autocast: bool) -> tuple[Workload | None, str]:
     checkpointing = read.flag("gradient_checkpointing", spec.consumer == "trl") if trainer else None
     if spec.gradient_checkpointing is not None and not (trainer and "gradient_checkpointing" in read.recipe):
         checkpointing = spec.gradient_checkpointing
+    if read.setting(FSDP + "fsdp_activation_checkpointing") is True:
+        checkpointing = True
     if checkpointing is None:
         read.assumed.append("no gradient checkpointing (the script decides; say `gradient_checkpointing:` in the spec)")
     attention = read.argument("attn_implementation") or spec.attention or "sdpa"
