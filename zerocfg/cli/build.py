@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from zerocfg.cli.build_check import check_outputs
 from zerocfg.cli.build_output import finished, problems, stopped
 from zerocfg.emit.files import Emitted, emit
 from zerocfg.emit.verify import differences, emitted_run
@@ -34,14 +35,24 @@ class InTheWayError(click.ClickException):
 @click.option("--hardware", metavar="PROFILE", help="8xA100-80GB, a probed profile (.json), or 'this' machine.")
 @click.option("--run", "only", metavar="NAME", help="Only this run of the spec.")
 @click.option("--force", is_flag=True, help="Replace files that zerocfg did not write or that were changed since.")
+@click.option("--check", "only_check", is_flag=True, help="Write nothing; exit 1 where OUT is not what SPEC gives.")
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(spec: Path, out: Path, hardware: str | None, only: str | None, force: bool, output_format: str) -> None:
+def command(
+    spec: Path,
+    out: Path,
+    hardware: str | None,
+    only: str | None,
+    force: bool,
+    only_check: bool,
+    output_format: str,
+) -> None:
     """Resolve every auto of SPEC (a zerocfg.yaml, or the folder that holds one) and write runnable configs.
 
     For each run: OUT/RUN/accelerate.yaml, ds_config.json, launch.sh, and zerocfg.lock with the reason for
     every value. Nothing is written unless every run resolves and the result lints clean.
 
-    Exit codes: 0 built, 1 something in the configs prevents it, 2 wrong use or an unreadable spec.
+    Exit codes: 0 built, or with --check up to date; 1 something in the configs prevents it, or OUT is out of date; 2
+    wrong use, an unreadable spec or an unreadable lock.
     """
     path = spec / "zerocfg.yaml" if spec.is_dir() else spec
     if not path.exists():
@@ -60,6 +71,8 @@ def command(spec: Path, out: Path, hardware: str | None, only: str | None, force
         raise click.exceptions.Exit(1)
     emitted = [emit(one.plan, out) for one in built if one.plan is not None]
     _verify(emitted, built, output_format)
+    if only_check:
+        raise click.exceptions.Exit(check_outputs(emitted, path, out, only, output_format))
     try:
         check(emitted, force=force)
     except RefusedError as refused:

@@ -26,7 +26,7 @@ READABLE = (1, 2)
 
 RUNNERS_UP = 8
 _WIDTH = 100
-"""Columns up to which a list of plain values stays on one line."""
+"""Columns up to which a list, or an item of one, stays on one line."""
 
 
 class LockError(ValueError):
@@ -216,16 +216,19 @@ def _strict(value: Any) -> Any:
 
 
 def _text(value: Any, indent: str = "") -> str:
-    """Indented JSON in which a mapping has a line for every key, and a short list of numbers or words is one line."""
+    """Indented JSON in which a mapping has a line for every key, and a list that is short enough stays on one."""
     inner = indent + "  "
     if isinstance(value, dict) and value:
         rows = [f"{inner}{_plain(name)}: {_text(item, inner)}" for name, item in value.items()]
         return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
     if isinstance(value, list) and value:
         line = _plain(value)
-        if len(indent) + len(line) <= _WIDTH and not any(isinstance(item, dict) for item in value):
+        if len(indent) + len(line) <= _WIDTH:
             return line
-        return "[\n" + ",\n".join(inner + _text(item, inner) for item in value) + f"\n{indent}]"
+        rows = [
+            line if len(inner + line) <= _WIDTH else _text(item, inner) for item in value for line in [_plain(item)]
+        ]
+        return "[\n" + ",\n".join(inner + row for row in rows) + f"\n{indent}]"
     return _plain(value)
 
 

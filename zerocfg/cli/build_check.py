@@ -1,0 +1,114 @@
+"""What ``zerocfg build --check`` prints: whether the files on disk are what the sources give."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zerocfg.compare.check import Checked, FileState, check_run, gone_runs
+from zerocfg.compare.values import ABSENT
+from zerocfg.emit.lock import LockError
+from zerocfg.run.discover import display_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from zerocfg.compare.changes import Change
+    from zerocfg.emit.files import Emitted
+
+_STATES = {
+    "not built": "is not there yet",
+    "gone": "is a build of a run that the spec no longer has",
+    "differs": "is not what the sources give",
+}
+_FILES = {
+    "missing": "is missing",
+    "edited": "was edited since it was built",
+    "outdated": "is out of date",
+    "stale": "is no longer emitted",
+    "unreadable": "cannot be read",
+    "unknown": "is not what the build gives (no lock tells how it was built)",
+}
+
+
+class LockUnreadableError(click.ClickException):
+    """A lock that this zerocfg cannot read."""
+
+    exit_code = 2
+
+
+def check_outputs(emitted: list[Emitted], spec: Path, out: Path, only: str | None, output_format: str) -> int:
+    """Print how the files below ``out`` differ from what would be built. 0: they do not; 1: they do."""
+    try:
+        found = [check_run(one) for one in emitted]
+    except LockError as error:
+        raise LockUnreadableError(str(error)) from None
+    if only is None:
+        names = {one.plan.name for one in emitted}
+        found += gone_runs(out, spec.resolve().parent, spec.name, names)
+    again = f"zerocfg build {display_name(spec)} -o {display_name(out)}"
+    click.echo(_data(found) if output_format == "json" else _text(found, again, out), nl=False)
+    return int(any(one.state != "up to date" for one in found))
+
+
+def _text(found: list[Checked], again: str, out: Path) -> str:
+    differing = [one for one in found if one.state != "up to date"]
+    if not differing:
+        return f"up to date: {len(found)} run{'s' * (len(found) != 1)} in {display_name(out)}\n"
+    text = "\n".join(map(_run, differing))
+    advice = []
+    if any(state.state == "edited" for one in differing for state in one.files):
+        advice.append("An edit by hand belongs into the sources; --force replaces it.")
+    if any(one.state != "gone" for one in differing):
+        advice.append(f"To write them again: {again}")
+    if any(one.state == "gone" for one in differing):
+        advice.append("zerocfg removes nothing: delete the folders of runs that are gone.")
+    return text + "".join(f"\n{line}" for line in advice) + "\n"
+
+
+def _run(one: Checked) -> str:
+    lines = [f"{one.name}: {display_name(one.folder)} {_STATES[one.state]}"]
+    lines += [f"  {change}" for change in one.changes]
+    explained = bool(one.changes)
+    for state in one.files:
+        # A config that follows from changed values says nothing new about them.
+        quiet = explained and state.state == "outdated"
+        if quiet and state.name.endswith((".json", ".yaml")):
+            continue
+        lines += _file(state)
+    if one.sources:
+        lines.append(f"  changed since it was built: {', '.join(one.sources)}")
+    return "\n".join(lines) + "\n"
+
+
+def _file(state: FileState) -> list[str]:
+    lines = [f"  {state.name} {_FILES[state.state]}"]
+    return lines + [f"    {detail}" for detail in state.details]
+
+
+def _data(found: list[Checked]) -> str:
+    rows = [
+        {
+            "run": one.name,
+            "folder": display_name(one.folder),
+            "state": one.state,
+            "changes": [_change(change) for change in one.changes],
+            "files": [{"name": file.name, "state": file.state, "details": file.details} for file in one.files],
+            "sources": one.sources,
+        }
+        for one in found
+    ]
+    return json.dumps({"version": 1, "runs": rows}, indent=2, ensure_ascii=False) + "\n"
+
+
+def _change(change: Change) -> dict[str, Any]:
+    row: dict[str, Any] = {"key": change.row.name, "of": change.row.group}
+    if change.old is not ABSENT:
+        row["old"] = change.old
+    if change.new is not ABSENT:
+        row["new"] = change.new
+    row["because"] = change.because
+    row["inputs"] = {name: {"old": old, "new": new} for name, (old, new) in change.inputs.items()}
+    return row

@@ -1,0 +1,169 @@
+"""From the lock of an earlier build to the lock of a new one: which values changed, and because of what."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from zerocfg.compare.table import Row, hardware_name, table
+from zerocfg.compare.values import ABSENT, importance, same, shown
+
+_DEFAULT_OF = re.compile(r"default of (\w+) ")
+Lock = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A value of the old and of the new build; ABSENT where one has none.
+
+    ``because`` says which input or source changed, empty where nothing can be said. ``inputs`` are the facts behind a
+    computed value that changed: name -> (old, new).
+    """
+
+    row: Row
+    old: Any
+    new: Any
+    because: str
+    inputs: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.row.name} {shown(self.old)} -> {shown(self.new)}" + (
+            f" because {self.because}" if self.because else ""
+        )
+
+
+def changes(old: Lock, new: Lock) -> list[Change]:
+    """What changed in meaning, the important first; reasons, places and notes that read otherwise are no change."""
+    before, after = table(old), table(new)
+    if old.get("version") == 1:  # its locks do not hold these
+        after = {name: row for name, row in after.items() if row.group not in ("accelerate", "run") or name in before}
+    found = []
+    for name in sorted({*before, *after}, key=importance):
+        one, other = before.get(name), after.get(name)
+        values = (one.value if one else ABSENT, other.value if other else ABSENT)
+        if not same(*values):
+            found.append(_change(one, other, *values, old, new))
+    # What the engine gets first, then what else is emitted, the recipe and the run.
+    groups = ("setting", "changed argument", "accelerate", "recipe", "run")
+    return sorted(found, key=lambda change: groups.index(change.row.group))
+
+
+def sources(old: Lock, new: Lock) -> list[str]:
+    """What the builds were made from, as far as it changed: files by path, hardware, releases, zerocfg."""
+    found = []
+    before, after = _mapping(old, "inputs"), _mapping(new, "inputs")
+    for role in sorted({*before, *after}):
+        one, other = before.get(role), after.get(role)
+        entry = other or one
+        if one == other or not isinstance(entry, dict):
+            continue
+        note = " (new)" if one is None else " (gone)" if other is None else ""
+        found.append(f"{entry.get('path', role)}{note}")
+    hardware = _hardware(old, new)
+    if hardware:
+        found.append(hardware)
+    found += [f"{name} {one} -> {other}" for name, one, other in _releases(old, new)]
+    if old.get("zerocfg") != new.get("zerocfg"):
+        found.append(f"zerocfg {old.get('zerocfg')} -> {new.get('zerocfg')}")
+    return found
+
+
+def _change(one: Row | None, other: Row | None, before: Any, after: Any, old: Lock, new: Lock) -> Change:
+    row = other or one
+    assert row is not None
+    inputs = _inputs(one, other)
+    because = " and ".join(_input(name, *pair) for name, pair in inputs.items())
+    return Change(row, before, after, because or _because(one, other, old, new), inputs)
+
+
+def _inputs(one: Row | None, other: Row | None) -> dict[str, tuple[Any, Any]]:
+    """The facts behind a value that changed. A fact that only one of the builds used tells nothing by itself."""
+    if one is None or other is None or not one.inputs or not other.inputs:
+        return {}
+    return {
+        name: (one.inputs[name], value)
+        for name, value in other.inputs.items()
+        if name in one.inputs and not same(one.inputs[name], value)
+    }
+
+
+def _input(name: str, old: Any, new: Any) -> str:
+    return f"{name} changed {shown(old)} -> {shown(new)}"
+
+
+def _because(one: Row | None, other: Row | None, old: Lock, new: Lock) -> str:
+    if not sources(old, new):
+        return "zerocfg.lock was edited: nothing that it was built from has changed"
+    if other is None:
+        return f"nothing sets it any more ({one.place} did)" if one is not None and one.place else ""
+    if other.place:
+        # A list may be made of several keys, of which the place is the first.
+        says = "says so" if isinstance(other.value, (list, dict)) else f"says {shown(other.value)}"
+        moved = f" (before: {one.place})" if one is not None and one.place and _file(one) != _file(other) else ""
+        return f"{other.place} {says} now{moved}"
+    if other.group == "recipe":
+        return f"{other.reason.removeprefix('as in ')} says so now"
+    if one is not None and one.place:
+        return f"nothing sets it any more ({one.place} did); {other.reason}"
+    hardware = _hardware(old, new)
+    if hardware and other.kind in ("hardware", "chosen"):
+        return hardware
+    library = _DEFAULT_OF.search(other.reason)
+    for name, before, after in _releases(old, new):
+        if library and library[1] == name:
+            return f"{name} changed {before} -> {after}"
+    if one is not None and other.kind == "chosen":
+        facts = _model(old, new)
+        if facts:
+            return facts
+    if one is None or one.reason != other.reason:
+        return f"of another reason now: {other.reason}" if one is not None and other.reason else other.reason
+    if old.get("zerocfg") != new.get("zerocfg"):
+        return f"zerocfg changed {old.get('zerocfg')} -> {new.get('zerocfg')}"
+    return ""
+
+
+def _file(row: Row) -> str:
+    return row.place.split(":", 1)[0]
+
+
+def _hardware(old: Lock, new: Lock) -> str:
+    """``hardware changed 8xA100-80GB -> 8xH100-80GB``; the facts that differ where the name is the same."""
+    before, after = hardware_name(old), hardware_name(new)
+    if before != after:
+        return f"hardware changed {before} -> {after}"
+    one, other = old.get("hardware"), new.get("hardware")
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return ""
+    differ = [
+        f"{name} {shown(one.get(name, ABSENT))} -> {shown(other.get(name, ABSENT))}"
+        for name in sorted({*one, *other})
+        if not same(one.get(name, ABSENT), other.get(name, ABSENT))
+    ]
+    return f"hardware {after} changed: {', '.join(differ)}" if differ else ""
+
+
+def _model(old: Lock, new: Lock) -> str:
+    """Facts about the model that differ, where they are numbers."""
+    one, other = (_mapping(_mapping(lock, "model"), "facts") for lock in (old, new))
+    differ = [
+        f"{name} changed {shown(one[name])} -> {shown(value)}"
+        for name, value in other.items()
+        if isinstance(value, (int, float)) and name in one and not same(one[name], value)
+    ]
+    return " and ".join(differ[:3])
+
+
+def _releases(old: Lock, new: Lock) -> list[tuple[str, str, str]]:
+    before, after = _mapping(old, "versions"), _mapping(new, "versions")
+    return [
+        (name, str(before[name]), str(after[name]))
+        for name in sorted(after)
+        if before.get(name, after[name]) != after[name]
+    ]
+
+
+def _mapping(lock: Any, key: str) -> dict[str, Any]:
+    value = lock.get(key)
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,89 @@
+"""The values of a lock as one table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Group = Literal["setting", "changed argument", "accelerate", "recipe", "run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One value of a lock. ``place`` and ``inputs`` as in `zerocfg.resolve.plan.Decision`."""
+
+    group: Group
+    name: str
+    value: Any
+    reason: str = ""
+    kind: str = ""
+    place: str = ""
+    inputs: dict[str, Any] = field(default_factory=dict)
+
+
+Table = dict[str, Row]
+
+
+def table(lock: dict[str, Any]) -> Table:
+    """Every value by name. Of a name in several groups the one counts that decides: what the engine gets, then what the
+    emitted files say, then what the recipe says."""
+    found: Table = {}
+    for row in (
+        *_decisions(lock, "settings", "setting"),
+        *_decisions(lock, "changes", "changed argument"),
+        *_decisions(lock, "accelerate", "accelerate"),
+        *_recipe(lock),
+        *_run(lock),
+    ):
+        found.setdefault(row.name, row)
+    return found
+
+
+def hardware_name(lock: dict[str, Any]) -> str:
+    hardware = lock.get("hardware")
+    return str(hardware.get("name", "")) if isinstance(hardware, dict) else str(hardware or "")
+
+
+def _decisions(lock: dict[str, Any], key: str, group: Group) -> list[Row]:
+    section = lock.get(key)
+    rows = []
+    for name, entry in section.items() if isinstance(section, dict) else ():
+        if not isinstance(entry, dict):
+            continue
+        inputs = entry.get("inputs")
+        rows.append(
+            Row(
+                group,
+                name,
+                entry.get("value"),
+                str(entry.get("reason", "")),
+                str(entry.get("kind", "")),
+                str(entry.get("place", "")),
+                inputs if isinstance(inputs, dict) else {},
+            )
+        )
+    return rows
+
+
+def _recipe(lock: dict[str, Any]) -> list[Row]:
+    recipe = lock.get("recipe")
+    reason = f"as in {source_path(lock, 'recipe') or 'the recipe'}"
+    return [Row("recipe", name, value, reason, "file") for name, value in _items(recipe)]
+
+
+def _run(lock: dict[str, Any]) -> list[Row]:
+    names = ("consumer", "script", "arguments", "launcher", "hosts")
+    reason = f"as in {source_path(lock, 'spec') or 'the spec'}, or what follows from it"
+    rows = [Row("run", name, lock[name], reason, "file") for name in names if lock.get(name) not in (None, [])]
+    return [*rows, Row("run", "hardware", hardware_name(lock), "the hardware of the build", "hardware")]
+
+
+def source_path(lock: dict[str, Any], role: str) -> str:
+    """The path of a source file, relative to the spec's folder; empty where there is none."""
+    inputs = lock.get("inputs")
+    entry = inputs.get(role) if isinstance(inputs, dict) else None
+    return str(entry.get("path", "")) if isinstance(entry, dict) else ""
+
+
+def _items(value: Any) -> list[tuple[str, Any]]:
+    return list(value.items()) if isinstance(value, dict) else []

@@ -1,0 +1,79 @@
+"""Values and their names: when two mean the same, how one is shown, which come first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zerocfg.catalog.values import show
+from zerocfg.run.model import UNKNOWN
+
+
+class _Absent:
+    """The value of a name that one side does not have."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT = _Absent()
+
+_FIRST = (
+    "engine",
+    "num_processes",
+    "num_machines",
+    "train_batch_size",
+    "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps",
+    "gradient_clipping",
+    "mixed_precision",
+    "bf16.enabled",
+    "fp16.enabled",
+    "bf16",
+    "fp16",
+    "zero_optimization.stage",
+    "zero_optimization.offload_optimizer",
+    "zero_optimization.offload_param",
+    "zero_optimization.reduce_bucket_size",
+    "zero_optimization.allgather_bucket_size",
+    "zero_optimization.stage3_prefetch_bucket_size",
+    "zero_optimization.stage3_param_persistence_threshold",
+)
+"""How many samples on how many ranks, in which precision, sharded how, held where, sent in which pieces."""
+
+
+def importance(name: str) -> tuple[int, str]:
+    """Sorts names: what decides most first, a section where it is named, the rest by name."""
+    for rank, first in enumerate(_FIRST):
+        if name == first or name.startswith(f"{first}."):
+            return rank, name
+    return len(_FIRST), name
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal for whoever reads the file: 1 and 1.0 are, true and 1 are not."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    return bool(one is other or one == other or (one != one and other != other))
+
+
+def shown(value: Any) -> str:
+    """A value as a line of text shows it."""
+    if value is ABSENT:
+        return "(not set)"
+    if value is UNKNOWN:
+        return "unknown"
+    return show(value)
+
+
+def flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested mappings by dotted names; an empty mapping is a value."""
+    if not isinstance(value, dict) or (not value and prefix):
+        return {prefix: value} if prefix else {}
+    found: dict[str, Any] = {}
+    for name, item in value.items():
+        found.update(flat(item, f"{prefix}.{name}" if prefix else str(name)))
+    return found
