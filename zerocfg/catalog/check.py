@@ -78,9 +78,8 @@ def _entry(entry: Entry, mapping: Mapping, section: Section, schema: Schema, pat
         for named in entry.value.entries:
             if isinstance(named.value, Mapping):
                 yield from _section(named.value, each, schema, (*path, named.key))
-                for name in each.raw.get("required", ()):
-                    if named.value.entry(name) is None:
-                        yield Issue("missing", (*path, named.key), named, None, name, each.keys[name], each)
+                for name in each.missing({entry.key for entry in named.value.entries}):
+                    yield Issue("missing", (*path, named.key), named, None, name, each.keys[name], each)
             else:
                 reason = f"is {kind_of(plain(named.value))}, not a mapping"
                 yield Issue("section-type", (*path, named.key), named, plain(named.value), reason, None, each)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,12 @@ class Section:
     @property
     def unknown(self) -> str:
         return str(self.facts.get("unknown", "error"))
+
+    def missing(self, names: Collection[str]) -> list[str]:
+        """The required keys that are not among these."""
+        ways = self.raw.get("anyOf", [{"required": self.raw.get("required", [])}])
+        lacking = [[name for name in way["required"] if name not in names] for way in ways]
+        return lacking[0] if all(lacking) else []
 
     @property
     def open(self) -> bool:

@@ -72,7 +72,13 @@ def problems(built: list[Built], spec: str, output_format: str) -> str:
     """Why runs do not resolve."""
     if output_format == "json":
         rows = [
-            {"run": one.name, "key": problem.key, "message": problem.message, "help": problem.help}
+            {
+                "run": one.name,
+                "key": problem.key,
+                "message": problem.message,
+                "help": problem.help,
+                "place": problem.place,
+            }
             for one in built
             for problem in one.problems
         ]
@@ -80,7 +86,7 @@ def problems(built: list[Built], spec: str, output_format: str) -> str:
     text = ""
     for one in built:
         for problem in one.problems:
-            text += f"{spec}: run {one.name}: {problem.key}: {problem.message}\n"
+            text += f"{problem.place or spec}: run {one.name}: {problem.key}: {problem.message}\n"
             text += f"  {problem.help}\n" if problem.help else ""
     return text
 

@@ -93,7 +93,9 @@ class _Compiler:
         }
         if spellings:
             schema["patternProperties"] = spellings
-        if required:
+        if required and model.required_unless:
+            schema["anyOf"] = [{"required": required}, *({"required": [name]} for name in model.required_unless)]
+        elif required and model.required_unless is not None:
             schema["required"] = required
         schema["additionalProperties"] = model.unknown == "passed"
         schema["x-zerocfg"] = facts
@@ -270,7 +272,7 @@ ENTRIES = (
     Entry("trl", "TRL recipe", "zerocfg.models.trl", "Recipe"),
     Entry("hardware", "Hardware profile", "zerocfg.models.hardware", "HardwareProfile"),
     Entry("model-facts", "Facts about a model", "zerocfg.models.model_facts", "ModelFacts"),
-    Entry("spec", "zerocfg spec (zerocfg.yaml)", "zerocfg.models.spec", "Spec"),
+    Entry("spec", "zerocfg spec (zerocfg.yaml)", "zerocfg.models.spec", "WrittenSpec"),
 )
 
 

@@ -24,9 +24,10 @@ Runs may share keys (``extends: NAME`` of ``bases:``) and be multiplied (``matri
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, field_validator
+from pydantic import AfterValidator, BeforeValidator, create_model, field_validator
+from pydantic.fields import FieldInfo
 
 from zerocfg.models.base import Consumer, Section, key
 from zerocfg.models.model_facts import ModelFacts, inline
@@ -216,21 +217,73 @@ class RunSpec(Section):
         return value
 
 
+def _run_name(value: str) -> str:
+    if not RUN_NAME.match(value) or len(value) > 100:
+        raise ValueError("letters, digits, '.', '_' and '-' only, a letter or digit first, at most 100 of them")
+    return value
+
+
+RunName = Annotated[str, AfterValidator(_run_name)]
+
+
 class Spec(Section):
+    """What a ``zerocfg.yaml`` amounts to: plain runs."""
+
+    unknown = "error"
+    library = "zerocfg"
+
+    version: Literal[1] = key(..., "Version of this format.")
+    runs: dict[RunName, RunSpec] = key(..., "The training jobs by name.")
+
+    @field_validator("runs")
+    @classmethod
+    def _some(cls, value: dict[str, RunSpec]) -> dict[str, RunSpec]:
+        if not value:
+            raise ValueError("a spec needs at least one run")
+        return value
+
+
+def _axis(name: str, field: FieldInfo) -> Any:
+    kind: Any = field.annotation
+    return (list[kind] | dict[str, kind] | None, key(None, f"Values of `{name}`, as a list or by label."))
+
+
+class _Axes(Section):
+    """Keys of a run with several values each; every combination is a run, named RUN-LABEL-LABEL."""
+
+    unknown = "error"
+    library = "zerocfg"
+
+
+_every_axis: dict[str, Any] = {name: _axis(name, field) for name, field in RunSpec.model_fields.items()}
+Matrix = create_model("Matrix", __base__=_Axes, __doc__=_Axes.__doc__, **_every_axis)
+
+
+class WrittenRun(RunSpec):
+    """One training job, or with `matrix` several."""
+
+    required_unless: ClassVar[tuple[str, ...] | None] = ("extends", "matrix")
+
+    extends: str | list[str] | None = key(
+        None,
+        "Names of `bases` whose keys this run takes, later before earlier, its own before all; `other.yaml#NAME` for "
+        "one of another file.",
+    )
+    matrix: Matrix | None = key(None, "Keys with several values each: every combination is a run.")  # type: ignore[valid-type]
+
+
+class Base(WrittenRun):
+    """Keys that runs share."""
+
+    required_unless = None
+
+
+class WrittenSpec(Section):
     """A whole ``zerocfg.yaml``."""
 
     unknown = "error"
     library = "zerocfg"
 
     version: Literal[1] = key(..., "Version of this format.")
-    runs: dict[str, RunSpec] = key(..., "The training jobs by name.")
-
-    @field_validator("runs")
-    @classmethod
-    def _names(cls, value: dict[str, RunSpec]) -> dict[str, RunSpec]:
-        if not value:
-            raise ValueError("a spec needs at least one run")
-        for name in value:
-            if not RUN_NAME.match(name) or len(name) > 100:
-                raise ValueError(f"'{name}' cannot name a run: letters, digits, '.', '_' and '-' only")
-        return value
+    runs: dict[str, WrittenRun] = key(..., "The training jobs by name.")
+    bases: dict[str, Base] | None = key(None, "What runs take with `extends`, by name.")

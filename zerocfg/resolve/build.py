@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 from zerocfg.hardware.profile import load_hardware
 from zerocfg.resolve.inputs import Inputs, gather
+from zerocfg.resolve.places import placed
+from zerocfg.resolve.plan import Problem
 from zerocfg.resolve.resolve import resolve
 from zerocfg.run.discover import Files
+from zerocfg.run.hub import find_config
 from zerocfg.run.link import runs_from_spec
 
 if TYPE_CHECKING:
@@ -16,9 +19,9 @@ if TYPE_CHECKING:
 
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.spec import RunSpec
-    from zerocfg.resolve.plan import Plan, Problem
+    from zerocfg.resolve.plan import Plan
     from zerocfg.resolve.spec_file import SpecFile
-    from zerocfg.run.model import Run
+    from zerocfg.run.model import Run, SourceFile
 
 THIS = "this"
 
@@ -35,20 +38,34 @@ class Built:
 
 
 def build_plans(spec: SpecFile, only: str | None = None, hardware: str | None = None) -> list[Built]:
-    """Resolve the runs of a valid spec, all or the one named ``only``. Raises ValueError for bad hardware."""
+    """Resolve the runs of a valid spec, all or those that ``only`` names. Raises ValueError with one line where the
+    command line names a run or hardware that there is not."""
     assert spec.spec is not None
+    wanted = set(spec.selected(only))
     files = Files()
     built = []
     for run in runs_from_spec(spec.path, files):
-        if only is not None and run.name != only:
+        if run.name not in wanted:
             continue
         entry = spec.spec.runs[run.name]
-        profile = _profile(hardware, entry, spec.folder)
-        model = files.open(spec.folder / entry.model) if isinstance(entry.model, str) else None
-        inputs = gather(run, entry, spec.folder, profile, model)
-        plan, problems = resolve(inputs)
-        built.append(Built(run.name, inputs.run, inputs, plan, problems))
+        unusable = None
+        profile = None
+        try:
+            profile = _profile(hardware, entry, spec.folder)
+        except ValueError as error:
+            if hardware is not None:
+                raise
+            unusable = Problem("hardware", str(error), "Name one of the catalogue (`8xA100-80GB`) or a probed profile.")
+        inputs = gather(run, entry, spec.folder, profile, model_file(entry, spec.folder, files))
+        plan, problems = resolve(inputs) if unusable is None else (None, [unusable])
+        built.append(Built(run.name, inputs.run, inputs, plan, placed(problems, spec, inputs.run)))
     return built
+
+
+def model_file(entry: RunSpec, folder: Path, files: Files) -> SourceFile | None:
+    """The config.json of a run's model: a path, or in the cache of the hub."""
+    path = find_config(entry.model, folder) if isinstance(entry.model, str) else None
+    return None if path is None else files.open(path)
 
 
 def _profile(override: str | None, entry: RunSpec, folder: Path) -> HardwareProfile | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.hardware.profile import load_hardware
 from zerocfg.models.layers import LAYER_CLASSES, foreign_classes
-from zerocfg.resolve.build import THIS
+from zerocfg.resolve.build import THIS, model_file
 from zerocfg.resolve.inputs import gather, take_memory
 from zerocfg.resolve.spec_file import read_spec
 from zerocfg.run.discover import Files
@@ -48,8 +48,7 @@ def _with_facts(run: Run, spec: SpecFile, entry: RunSpec, files: Files) -> Run:
             profile = load_hardware(text)
         except ValueError:
             return run
-    model = files.open(spec.folder / entry.model) if isinstance(entry.model, str) else None
-    inputs = gather(run, entry, spec.folder, profile, model)
+    inputs = gather(run, entry, spec.folder, profile, model_file(entry, spec.folder, files))
     if inputs.problems:
         return run
     inputs.run.effective = compute(inputs.run)

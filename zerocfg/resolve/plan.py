@@ -37,11 +37,15 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a run cannot be built: the key, what is wrong with it, and what to add or change."""
+    """Why a run cannot be built: the key, what is wrong with it, and what to add or change.
+
+    ``place`` is where the key is written ("zerocfg.yaml:9:15"); the run's place in the spec where nobody wrote it.
+    """
 
     key: str
     message: str
     help: str = ""
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,19 @@ that exists is taken, and one that is nowhere is noted in ``Run.missing``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from zerocfg.run.discover import Files, launch_lines, walk
 from zerocfg.run.effective import compute
+from zerocfg.run.expand import ExpandedRun, expand
+from zerocfg.run.hub import find_config
 from zerocfg.run.model import UNKNOWN, Consumer, ModelSummary, Origin, Run, Setting, SourceFile
 from zerocfg.source.launch import LaunchLine, Option
 from zerocfg.source.load import load_as
+from zerocfg.source.node import Document
 
 MOST_FILES = 20_000
 """Candidates looked at when the partners of single files are searched for; larger trees are cut there."""
@@ -186,24 +189,35 @@ class _Linker:
     # -- a spec -------------------------------------------------------------------------------------------------
 
     def _from_spec(self, file: SourceFile) -> list[Run]:
-        data = file.data()
-        runs = data.get("runs") if isinstance(data, dict) else None
-        if not isinstance(runs, dict) or not any(isinstance(entry, dict) for entry in runs.values()):
+        if file.document is None:
             return [Run(file.name, spec=file)]
-        return [self._spec_run(file, name, entry) for name, entry in runs.items() if isinstance(entry, dict)]
+        sources = {id(file.document): file}
 
-    def _spec_run(self, file: SourceFile, name: str, entry: dict[str, Any]) -> Run:
-        run = Run(name, spec=file)
-        bases = [file.path.resolve().parent] if file.path else [self.root]
+        def open_file(path: Path) -> Document | None:
+            other = self.files.open(path) if path.is_file() else None
+            if other is None or other.document is None:
+                return None
+            sources[id(other.document)] = other
+            return other.document
 
-        def follow(key: str) -> SourceFile | None:
-            value = entry.get(key)
+        folder = file.path.resolve().parent if file.path else self.root
+        entries = expand(file.document, folder, open_file).runs
+        return [self._spec_run(file, entry, folder, sources) for entry in entries] or [Run(file.name, spec=file)]
+
+    def _spec_run(self, file: SourceFile, entry: ExpandedRun, folder: Path, sources: Mapping[int, SourceFile]) -> Run:
+        run = Run(entry.name, spec=file)
+        bases = [folder]
+
+        def setting(key: str) -> Setting | None:
+            value = entry.data.get(key)
             if not isinstance(value, str):
                 return None
-            place = Origin("file", file=file, path=("runs", name, key))
-            return self._follow(run, Setting(value, place), bases)
+            written = entry.where((key,))
+            return Setting(value, Origin("file", file=sources[id(written.document)], path=written.path))
 
-        accelerate, recipe, deepspeed = follow("accelerate"), follow("recipe"), follow("deepspeed")
+        accelerate, recipe, deepspeed = (
+            self._follow(run, setting(key), bases) for key in ("accelerate", "recipe", "deepspeed")
+        )
         if accelerate is not None:
             self._take_accelerate(run, accelerate, bases)
         if recipe is not None:
@@ -211,22 +225,32 @@ class _Linker:
         if deepspeed is not None:
             run.deepspeed = self._as_json(deepspeed)
             run.deepspeed_route = run.deepspeed_route or "trainer"
-        consumer = entry.get("consumer")
+        consumer = entry.data.get("consumer")
         if consumer in ("deepspeed", "accelerate", "transformers", "trl"):
             run.consumer = consumer
         run.recipe_reader = {"trl": "trl", "transformers": "hf"}.get(str(consumer))  # type: ignore[assignment]
         if run.deepspeed_route == "trainer":
             run.deepspeed_route = {"deepspeed": "engine", "accelerate": "accelerate"}.get(str(consumer), "trainer")  # type: ignore[assignment]
-        model = entry.get("model")
+        model = entry.data.get("model")
         if isinstance(model, str):
-            config = follow("model")
+            config = self._model(run, setting("model"), folder)
             run.model = model_summary(model, config.data() if config else None)
         elif isinstance(model, dict):
-            run.model = model_summary(name, model)
-        versions = entry.get("versions")
+            run.model = model_summary(run.name, model)
+        versions = entry.data.get("versions")
         if isinstance(versions, dict):
             run.versions = {str(key): str(value) for key, value in versions.items()}
         return run
+
+    def _model(self, run: Run, setting: Setting | None, folder: Path) -> SourceFile | None:
+        """The config.json of a model, which may lie in the cache of the hub."""
+        if setting is None or not setting.value or "\n" in setting.value:
+            return None
+        path = find_config(setting.value, folder)
+        if path is None:
+            run.missing.append(replace(setting.origin, note=setting.value))
+            return None
+        return self.files.open(path)
 
     # -- following paths ----------------------------------------------------------------------------------------
 
