@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from zerocfg.models.model_facts import ModelFacts, from_config
 from zerocfg.resolve.plan import Considered, Decision, Engine, Problem
 from zerocfg.resolve.predicted import memory_of
-from zerocfg.resolve.road import choose_road, engine_of
+from zerocfg.resolve.road import choose_road, engine_of, started_by
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import UNKNOWN, HardwareSummary, Origin, Run, Setting, SourceFile
 
@@ -141,12 +141,10 @@ def _take_hardware(found: Inputs) -> None:
             found.notes.append(
                 f"{name}: the accelerate config says {said}, {profile.name} has {value}: {value} is used"
             )
-    if run.launch is not None and run.launch.launcher == "deepspeed":
-        run.flags["num_nodes"] = Setting(str(profile.nodes), origin)
-        run.flags["num_gpus"] = Setting(str(each), origin)
-    elif run.consumer == "deepspeed":
-        run.flags["nnodes"] = Setting(str(profile.nodes), origin)
-        run.flags["nproc_per_node"] = Setting(str(each), origin)
+    if run.consumer == "deepspeed":
+        launcher = found.spec.launcher
+        _, flags = started_by("deepspeed" if launcher == "deepspeed" else "torchrun", profile.nodes, each)
+        run.flags.update({name: replace(flag, origin=origin) for name, flag in flags.items()})
     else:
         run.flags.update({name: Setting(str(value), origin) for name, value in counts.items()})
         if profile.nodes > 1:

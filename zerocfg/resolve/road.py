@@ -65,6 +65,16 @@ def choose_road(found: Inputs) -> None:
         run.flags["use_deepspeed"] = Setting(True, Origin("computed", "the engine of this run is deepspeed"))
 
 
+def started_by(
+    launcher: Literal["torchrun", "deepspeed"], nodes: int, each: int
+) -> tuple[LaunchLine, dict[str, Setting]]:
+    """The launch line of a job of ``nodes`` times ``each`` ranks, and its flags."""
+    origin = Origin("computed", f"{nodes} node{'s' * (nodes > 1)} of {each} rank{'s' * (each > 1)}")
+    names = {"torchrun": ("nnodes", "nproc_per_node"), "deepspeed": ("num_nodes", "num_gpus")}[launcher]
+    flags = {name: Setting(str(count), origin) for name, count in zip(names, (nodes, each), strict=True)}
+    return _line(launcher), flags
+
+
 def _source(run: Run) -> dict[str, Any]:
     data = run.accelerate.data() if run.accelerate else None
     return data if isinstance(data, dict) else {}
@@ -94,7 +104,7 @@ def _leave_out_deepspeed(found: Inputs, kind: Any) -> None:
 
 
 def _check_launcher(found: Inputs) -> None:
-    launcher, consumer, profile = found.spec.launcher, found.run.consumer, found.profile
+    launcher, consumer = found.spec.launcher, found.run.consumer
     if launcher == "accelerate" and consumer == "deepspeed":
         why = "a training loop of its own gets its config as --deepspeed_config; accelerate launch would add nothing"
         found.problems.append(Problem("launcher", why, "Say `launcher: torchrun` or `launcher: deepspeed`."))
@@ -104,10 +114,6 @@ def _check_launcher(found: Inputs) -> None:
         found.problems.append(Problem("launcher", why, "Leave `launcher:` out, or say `launcher: accelerate`."))
     if launcher in ("torchrun", "deepspeed") and consumer in ("transformers", "trl"):
         _check_lost(found, launcher)
-    nodes, hosts = profile.nodes if profile else 1, found.spec.hosts
-    if launcher == "deepspeed" and nodes > 1 and len(hosts) != nodes:
-        why = f"the hostfile of `launcher: deepspeed` needs the names of {nodes} nodes, and the spec has {len(hosts)}"
-        found.problems.append(Problem("hosts", why, "Name them: `hosts: [node0, node1]`."))
 
 
 def _check_lost(found: Inputs, launcher: str) -> None:
