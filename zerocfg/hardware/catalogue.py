@@ -74,7 +74,7 @@ _HOST_LINKS = {
     **dict.fromkeys(("9.0", "10.0", "10.3", "12.0", "gfx942", "gfx950", "gaudi3", "xe-hpc"), 128.0),
 }
 # Joined to a CPU by NVLink-C2C (data sheets of Grace Hopper and Grace Blackwell; a GB200 holds two devices).
-_C2C = {"GH200-96GB": 900.0, "GH200-144GB": 900.0, "GB200": 450.0}
+C2C = {"GH200-96GB": 900.0, "GH200-144GB": 900.0, "GB200": 450.0}
 
 # Short names that people write, and the variant that they most often mean.
 _ALIASES = {
@@ -147,7 +147,7 @@ def _read(table: str, vendor: str) -> dict[str, tuple[Accelerator, Link | None]]
                 "fp32_tflops": number(fp32),
                 "fp8_tflops": number(fp8),
                 "memory_gb_s": number(bandwidth),
-                "host_gb_s": _C2C.get(name, _HOST_LINKS.get(architecture)),
+                "host_gb_s": C2C.get(name, _HOST_LINKS.get(architecture)),
                 "origin": f"{vendor} {name} data sheet",
             }
         )

@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 GIB = 1 << 30
@@ -19,7 +19,8 @@ GIB = 1 << 30
 NO_LIMIT = 1 << 60
 
 
-def _text(path: Path) -> str | None:
+def read_text(path: Path) -> str | None:
+    """The text of a small file; None where it cannot be read (some files of /sys answer with an error)."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -28,32 +29,74 @@ def _text(path: Path) -> str | None:
 
 def memory(root: Path) -> tuple[int | None, int | None]:
     """Bytes of memory: installed, and available now (``/proc/meminfo``)."""
-    found = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", _text(root / "proc/meminfo") or "", re.M))
+    found = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", read_text(root / "proc/meminfo") or "", re.M))
     total, available = (int(found[name]) * 1024 if name in found else None for name in ("MemTotal", "MemAvailable"))
     return total, available
 
 
-def memory_limit(root: Path) -> int | None:
-    """The least memory limit in bytes of this process's control group and its parents; None: unlimited.
+def _groups(root: Path, controller: str) -> Iterator[Path]:
+    """Folders of this process's control group and of its parents that ``controller`` may have its limits in.
 
     Inside a container the path in ``/proc/self/cgroup`` may not exist below the mount; the walk to the
     mount's root, which then is the container's own group, covers that.
     """
-    limits = []
-    for line in (_text(root / "proc/self/cgroup") or "").splitlines():
+    for line in (read_text(root / "proc/self/cgroup") or "").splitlines():
         _, controllers, path = ([*line.split(":", 2), "", ""])[:3]
         if not controllers:
-            mount, name = root / "sys/fs/cgroup", "memory.max"
-        elif "memory" in controllers.split(","):
-            mount, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+            mount = root / "sys/fs/cgroup"
+        elif controller in controllers.split(","):
+            mount = root / "sys/fs/cgroup" / controller
         else:
             continue
         parts = [part for part in path.split("/") if part and part != ".."]
         for depth in range(len(parts) + 1):
-            value = (_text(mount.joinpath(*parts[:depth]) / name) or "").strip()
+            yield mount.joinpath(*parts[:depth])
+
+
+def memory_limit(root: Path) -> int | None:
+    """The least memory limit in bytes of this process's control group and its parents; None: unlimited."""
+    limits = []
+    for folder in _groups(root, "memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            value = (read_text(folder / name) or "").strip()
             if value.isdigit() and int(value) < NO_LIMIT:
                 limits.append(int(value))
     return min(limits, default=None)
+
+
+def cpu_limit(root: Path) -> float | None:
+    """CPUs whose time the control group of this process, or one of its parents, grants; None: unlimited."""
+    limits = []
+    for folder in _groups(root, "cpu"):
+        quota, period = ([*(read_text(folder / "cpu.max") or "").split(), "", ""])[:2]
+        if not quota:
+            quota = (read_text(folder / "cpu.cfs_quota_us") or "").strip()
+            period = (read_text(folder / "cpu.cfs_period_us") or "").strip()
+        if quota.isdigit() and period.isdigit() and int(period) > 0 and int(quota) > 0:
+            limits.append(int(quota) / int(period))
+    return round(min(limits), 2) if limits else None
+
+
+def cpu_model(root: Path) -> str | None:
+    """The CPU's name (``/proc/cpuinfo``); Arm writes none there."""
+    found = re.search(r"^(?:model name|Model|cpu model)\s*:\s*(.*\S)", read_text(root / "proc/cpuinfo") or "", re.M)
+    return found[1] if found else None
+
+
+def numa_nodes(root: Path) -> list[tuple[int, str, int | None]]:
+    """(number, its CPUs as Linux lists them, its memory in bytes) of each NUMA node."""
+    nodes = []
+    for folder in (root / "sys/devices/system/node").glob("node[0-9]*"):
+        found = re.search(r"MemTotal:\s+(\d+) kB", read_text(folder / "meminfo") or "")
+        cpus = (read_text(folder / "cpulist") or "").strip()
+        nodes.append((int(folder.name[4:]), cpus, int(found[1]) * 1024 if found else None))
+    return sorted(nodes)
+
+
+def numa_node_of(root: Path, pci: str) -> int | None:
+    """The NUMA node of a PCI device such as ``0000:3b:00.0``; None where the firmware does not say (-1)."""
+    node = (read_text(root / "sys/bus/pci/devices" / pci / "numa_node") or "").strip()
+    return int(node) if node.isdigit() else None
 
 
 def free_bytes(path: Path) -> int | None:
@@ -73,7 +116,7 @@ def nvme_mounts(root: Path, free: Callable[[Path], int | None] = free_bytes) -> 
     once.
     """
     found: dict[str, tuple[str, int]] = {}
-    for line in (_text(root / "proc/mounts") or "").splitlines():
+    for line in (read_text(root / "proc/mounts") or "").splitlines():
         fields = line.split()
         if len(fields) < 4 or not fields[0].startswith("/dev/") or "ro" in fields[3].split(","):
             continue

@@ -33,6 +33,8 @@ class Accelerator(Section):
     fp32_tflops: float | None = key(None, "Peak fp32 rate without TF32.", unit="TFLOP/s", gt=0)
     fp8_tflops: float | None = key(None, "Peak dense 8-bit rate.", unit="TFLOP/s", gt=0)
     memory_gb_s: float | None = key(None, "Memory bandwidth.", unit="GB/s", gt=0)
+    pcie_generation: int | None = key(None, "Highest PCIe generation of device and slot.", ge=1)
+    pcie_width: int | None = key(None, "Most PCIe lanes of device and slot.", unit="lanes", ge=1)
     host_gb_s: float | None = key(
         None, "Link to the host's memory (PCIe, C2C), both directions together.", unit="GB/s", gt=0
     )
@@ -56,7 +58,7 @@ class Link(Section):
     """A connection between devices. ``gb_s`` sums both directions of one device, as vendors print it; ``busbw_gb_s`` is
     one direction, as nccl-tests prints it."""
 
-    kind: str = key(..., "nvlink, pcie, infinity-fabric, ethernet, infiniband, ...")
+    kind: str = key(..., "nvlink, pcie, infinity-fabric, ethernet, infiniband, host (ranks without a device), ...")
     gb_s: float | None = key(None, "Bandwidth of one device, both directions together.", unit="GB/s", gt=0)
     busbw_gb_s: float | None = key(
         None, "Bus bandwidth of a large all-reduce, measured (nccl-tests: busbw).", unit="GB/s", gt=0
@@ -73,10 +75,39 @@ class Mount(Section):
     write_gb_s: float | None = key(None, "Writing large blocks, measured.", unit="GB/s", gt=0)
 
 
+class NumaNode(Section):
+    """A part of the host: CPUs and the memory that is near to them."""
+
+    index: int = key(..., "Number that Linux gives it.", ge=0)
+    cpus: str = key("", "Its logical CPUs, as Linux writes them: 0-31,64-95.")
+    memory_gib: float | None = key(None, "Its memory.", unit="GiB", ge=0)
+    accelerators: list[int] = key([], "Devices whose PCIe slot belongs to it, counted from 0.")
+
+
+class Interface(Section):
+    """A network interface."""
+
+    name: str = key(..., "eth0, ens3f0, bond0, ...")
+    gbit_s: float | None = key(None, "Speed that the link negotiated; null: not stated.", unit="Gbit/s", gt=0)
+    state: str = key("unknown", "up, down or unknown (operstate of Linux).")
+
+
+class Port(Section):
+    """A port of an RDMA adapter (InfiniBand or RoCE)."""
+
+    name: str = key(..., "Adapter and port: mlx5_0:1.")
+    gbit_s: float | None = key(None, "Rate of the port.", unit="Gbit/s", gt=0)
+    state: str = key("unknown", "active, init, armed, down, ...")
+    layer: str = key("InfiniBand", "InfiniBand, or Ethernet for RoCE.")
+
+
 class Host(Section):
     """The CPU side of one node."""
 
+    cpu_model: str | None = key(None, "CPU as it names itself.")
     cpus: int | None = key(None, "Logical CPUs that this process may use.", unit="CPUs", ge=1)
+    cpu_limit: float | None = key(None, "CPU time that the control group grants.", unit="CPUs", gt=0)
+    numa: list[NumaNode] = key([], "NUMA nodes.")
     ram_gib: float | None = key(None, "Installed memory.", unit="GiB", gt=0)
     ram_available_gib: float | None = key(None, "Memory that is free or can be freed now.", unit="GiB", ge=0)
     ram_limit_gib: float | None = key(None, "Limit of the control group; null: none.", unit="GiB", ge=0)
@@ -88,6 +119,10 @@ class Host(Section):
         None, "Copies between page-locked memory and one device, one direction, measured.", unit="GB/s", gt=0
     )
     nvme: list[Mount] = key([], "File systems on NVMe drives that this user can write to.")
+    network: list[Interface] = key([], "Network interfaces of hardware, and bonds of them.")
+    infiniband: list[Port] = key([], "Ports of RDMA adapters.")
+    driver: str | None = key(None, "Version of the devices' driver.")
+    driver_cuda: str | None = key(None, "Newest CUDA that the driver runs.")
 
     @property
     def planning_gib(self) -> float | None:
@@ -107,6 +142,11 @@ class HardwareProfile(Section):
     )
     accelerator: Accelerator = key(..., "The device; vendor cpu when there is none.")
     link_within_node: Link | None = key(None, "Between the devices of one node.")
+    topology: list[str] = key(
+        [],
+        "Paths between the devices of one node, a row each, as `nvidia-smi topo -m` writes them: NV18 is 18 NVLinks, "
+        "XGMI is Infinity Fabric; PIX, PXB, PHB, NODE, SYS are PCIe, ever farther; X is the device itself.",
+    )
     link_between_nodes: Link | None = key(None, "Between nodes, for each device; no catalogue knows it.")
     host: Host | None = key(None, "CPU side of one node; null when not known.")
     origin: str = key("", "Who says so: probe or catalogue.")

@@ -1,0 +1,91 @@
+"""Bandwidth and latency of all-reduce through torch.distributed, and the gathering of what the ranks know."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from typing import Any
+
+from zerocfg.hardware.measuring.library import GB, MIB, Device, torch
+
+SIZES = {"cpu": 16 * MIB, "cuda": 256 * MIB, "xpu": 256 * MIB}
+BUDGET = 1.0  # seconds for each figure
+
+
+class Ranks:
+    """All ranks of the job. Raises what torch.distributed raises, after ``patience`` seconds at the latest."""
+
+    def __init__(self, device: Device, patience: float) -> None:
+        self.dist: Any = torch.distributed
+        self.device = device
+        backend = {"cuda": "cpu:gloo,cuda:nccl", "xpu": "cpu:gloo,xpu:xccl"}.get(device.kind, "gloo")
+        self.dist.init_process_group(backend, timeout=datetime.timedelta(seconds=patience))
+
+    def gather(self, mine: Any) -> list[Any]:
+        """``mine`` of every rank, in their order."""
+        everyone: list[Any] = [None] * int(self.dist.get_world_size())
+        self.dist.all_gather_object(everyone, mine)
+        return everyone
+
+    def meet(self) -> None:
+        """Wait for all the others."""
+        self.dist.all_reduce(torch.zeros(1))
+
+    def close(self) -> None:
+        """Leave."""
+        self.dist.destroy_process_group()
+
+    def links(self, nodes: list[str], local_ranks: list[int], rank: int) -> dict[str, dict[str, float]]:
+        """Rates of the links that this rank takes part in; ``nodes`` and ``local_ranks`` are those of all ranks.
+
+        ``within``: the ranks of its node. ``between``: the ranks with the same number on each node, all these groups at
+        the same time, so that each shows the share of one device in the node's adapters; latency is that of all ranks.
+        """
+        within = self._groups([[r for r, node in enumerate(nodes) if node == name] for name in dict.fromkeys(nodes)])
+        between = self._groups(
+            [[r for r, place in enumerate(local_ranks) if place == number] for number in sorted(set(local_ranks))]
+            if len(set(nodes)) > 1
+            else []
+        )
+        found: dict[str, dict[str, float]] = {}
+        for name, groups in (("within", within), ("between", between)):
+            self.meet()
+            for members, group in groups:
+                if rank in members and len(members) > 1:
+                    found[name] = {"ranks": len(members)} | self._all_reduce(group, len(members))
+        if len(set(nodes)) > 1:
+            self.meet()
+            latency = round(self._seconds(1, None) * 1e6, 1)
+            if "between" in found:
+                found["between"]["latency_us"] = latency
+        return found
+
+    def _groups(self, wanted: list[list[int]]) -> list[tuple[list[int], Any]]:
+        """Every rank has to make every group, in one order."""
+        return [(members, self.dist.new_group(members)) for members in wanted]
+
+    def _all_reduce(self, group: Any, members: int) -> dict[str, float]:
+        size = min(SIZES[self.device.kind], self.device.free_bytes(1 << 62) // 8)
+        seconds = self._seconds(size // 4, group)
+        return {
+            "busbw_gb_s": round(2 * (members - 1) / members * size / seconds / GB, 3),
+            "latency_us": round(self._seconds(1, group) * 1e6, 1),
+        }
+
+    def _seconds(self, elements: int, group: Any) -> float:
+        """Seconds of one all-reduce of fp32 elements. All members do the same number of calls, set by the slowest."""
+        data = torch.zeros(elements, device=self.device.torch)
+        for _ in range(2):
+            self.dist.all_reduce(data, group=group)
+        self.device.wait()
+        start = time.perf_counter()
+        self.dist.all_reduce(data, group=group)
+        self.device.wait()
+        one = torch.tensor([time.perf_counter() - start], device=self.device.torch)
+        self.dist.all_reduce(one, op=self.dist.ReduceOp.MAX, group=group)
+        calls = max(3, min(200, int(BUDGET / max(float(one), 1e-7))))
+        start = time.perf_counter()
+        for _ in range(calls):
+            self.dist.all_reduce(data, group=group)
+        self.device.wait()
+        return (time.perf_counter() - start) / calls
