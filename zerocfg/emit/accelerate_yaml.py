@@ -11,6 +11,8 @@ from ruamel.yaml.scalarstring import SingleQuotedScalarString
 from yaml.nodes import ScalarNode
 from yaml.resolver import Resolver
 
+from zerocfg.emit.values import one_line
+
 if TYPE_CHECKING:
     from zerocfg.resolve.plan import Plan
 
@@ -45,10 +47,6 @@ def render(plan: Plan) -> str:
     text = StringIO()
     yaml.dump(document, text)
     return text.getvalue()
-
-
-def one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _scalar(value: Any) -> Any:

@@ -1,9 +1,11 @@
-"""The DeepSpeed JSON of a plan: strict JSON, no ``auto``, a fixed order."""
+"""The DeepSpeed JSON of a plan: strict JSON, no ``auto``, a fixed order; and its twin with reasons, for people."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
+
+from zerocfg.emit.values import one_line
 
 if TYPE_CHECKING:
     from zerocfg.resolve.plan import Plan
@@ -50,6 +52,35 @@ def ds_config(plan: Plan) -> dict[str, Any]:
 
 def render(plan: Plan) -> str:
     return json.dumps(ds_config(plan), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def render_commented(plan: Plan) -> str:
+    """The same config as Hjson, which DeepSpeed reads as well: each value with its reason behind it.
+
+    accelerate and the Trainer read strict JSON, so no emitted file names this one.
+    """
+    head = [
+        f"# DeepSpeed config of the run {plan.name}, each value with its reason. The job reads ds_config.json.",
+        "# zerocfg: ignore-file for people; what is written here is judged in ds_config.json",
+    ]
+    lines = [*head, "{", *_commented(plan, ds_config(plan), "", "  "), "}"]
+    return "\n".join(lines) + "\n"
+
+
+def _commented(plan: Plan, section: dict[str, Any], prefix: str, indent: str) -> list[str]:
+    lines = []
+    for index, (key, value) in enumerate(section.items()):
+        comma = "," if index < len(section) - 1 else ""
+        name = json.dumps(key, ensure_ascii=False)
+        planned = prefix + key in plan.settings and prefix + key in plan.deepspeed
+        if isinstance(value, dict) and value and not planned:
+            inside = _commented(plan, value, f"{prefix}{key}.", indent + "  ")
+            lines += [f"{indent}{name}: {{", *inside, f"{indent}}}{comma}"]
+            continue
+        text = f"{indent}{name}: {json.dumps(value, ensure_ascii=False, allow_nan=False)}{comma}"
+        reason = one_line(plan.settings[prefix + key].reason) if planned else ""
+        lines.append(f"{text}  # {reason}" if reason else text)
+    return lines
 
 
 def _sorted(section: dict[str, Any]) -> dict[str, Any]:

@@ -3,46 +3,71 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zerocfg.emit import accelerate_yaml, deepspeed_json, launch_sh, lock
+from zerocfg.emit import accelerate_yaml, deepspeed_json, jobset, launch_sh, lock, recipe, slurm
 
 if TYPE_CHECKING:
-    from zerocfg.resolve.plan import Plan
+    from zerocfg.resolve.plan import Decision, Plan
 
 ACCELERATE = "accelerate.yaml"
 DEEPSPEED = "ds_config.json"
+COMMENTED = "ds_config.hjson"
 LAUNCH = "launch.sh"
 
 
 @dataclass(slots=True)
 class Emitted:
-    """The files of one run, by name, and the folder that they go to."""
+    """The files of one run, by name, and the folder that they go to.
+
+    ``recipe``: the name of the changed recipe among them, None when the user's is used as it is; ``changes`` are the
+    arguments in which it differs.
+    """
 
     plan: Plan
     folder: Path
     files: dict[str, bytes]
+    recipe: str | None = None
+    changes: dict[str, Decision] = field(default_factory=dict)
 
 
 def emit(plan: Plan, out: Path) -> Emitted:
-    """The files of a plan below ``out``; nothing is written."""
+    """The files of a plan below ``out``; nothing is written.
+
+    Raises ValueError where `zerocfg.emit.problems` finds that the recipe cannot be changed.
+    """
     folder = out / plan.name
     spec_from_here = relative(plan.folder, folder)
     here_from_spec = relative(folder, plan.folder)
     files: dict[str, bytes] = {}
-    if plan.accelerate:
+    if plan.accelerate and plan.launcher == "accelerate":
         files[ACCELERATE] = accelerate_yaml.render(_located(plan, here_from_spec)).encode()
     if plan.deepspeed:
         files[DEEPSPEED] = deepspeed_json.render(plan).encode()
-    files[LAUNCH] = launch_sh.render(plan, spec_from_here, here_from_spec).encode()
+        if plan.targets is not None and plan.targets.hjson:
+            files[COMMENTED] = deepspeed_json.render_commented(plan).encode()
+    arguments = plan.arguments
+    changes = recipe.changes_of(plan, f"{here_from_spec}/{DEEPSPEED}")
+    own = None
+    if changes and (source := plan.inputs.get("recipe")) is not None:
+        own = recipe.name_of(source)
+        files[own] = recipe.patched(source.read_bytes(), own, changes)
+        arguments = recipe.arguments_of(plan, f"{here_from_spec}/{own}")
+    files[LAUNCH] = launch_sh.render(plan, spec_from_here, here_from_spec, arguments).encode()
+    if plan.launcher == "deepspeed" and plan.num_machines > 1:
+        files[launch_sh.HOSTFILE] = launch_sh.render_hostfile(plan).encode()
+    if plan.targets is not None and plan.targets.slurm is not None:
+        files[slurm.NAME] = slurm.render(plan, plan.targets.slurm, here_from_spec).encode()
+    if plan.targets is not None and plan.targets.jobset is not None:
+        files[jobset.NAME] = jobset.render(plan, plan.targets.jobset, here_from_spec).encode()
     inputs = {
         role: {"path": relative(path, plan.folder), "sha256": lock.sha256(path.read_bytes())}
         for role, path in sorted(plan.inputs.items())
     }
     files[lock.NAME] = lock.render(plan, files, inputs, spec_from_here).encode()
-    return Emitted(plan, folder, files)
+    return Emitted(plan, folder, files, own, changes if own else {})
 
 
 def _located(plan: Plan, here: str) -> Plan:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from zerocfg.emit.files import ACCELERATE, DEEPSPEED, Emitted
+from zerocfg.emit import recipe
+from zerocfg.emit.files import ACCELERATE, DEEPSPEED, LAUNCH, Emitted
 from zerocfg.resolve.inputs import node_flags
 from zerocfg.resolve.plan import Problem
+from zerocfg.resolve.road import started_by
 from zerocfg.run.effective import compute
 from zerocfg.run.model import UNKNOWN, Kind, Run, SourceFile
 from zerocfg.source.load import load_as
@@ -20,15 +22,23 @@ BATCH = ("train_batch_size",)
 def emitted_run(emitted: Emitted, built: Run) -> Run:
     """The run that the emitted files make, computed as the launched job will see it.
 
-    ``built`` is the run they were made from; the recipe and what is known of model and hardware are the same.
+    ``built`` is the run they were made from; what is known of model and hardware is the same, and so is a recipe that
+    the plan does not change.
     """
+    plan = emitted.plan
     run = replace(built, flags={}, accelerate=None, deepspeed=None, spec=None, missing=[])
-    if emitted.plan.consumer == "deepspeed":
-        run.flags = dict(built.flags)
-    else:
+    if plan.launcher == "accelerate":
         run.launch = None
-        run.flags = node_flags() if emitted.plan.num_machines > 1 else {}
+        run.flags = node_flags() if plan.num_machines > 1 else {}
         run.accelerate = _file(emitted, ACCELERATE, "accelerate")
+    else:
+        run.launch, run.flags = started_by(plan.launcher, plan.num_machines, plan.num_processes // plan.num_machines)
+        if plan.consumer in ("transformers", "trl"):
+            run.deepspeed_route = "trainer"
+    if emitted.recipe is not None:
+        run.recipe = _file(emitted, emitted.recipe, "recipe")
+        # The built run may hold chosen values in front of the recipe; now the recipe has to say them.
+        run.arguments = {name: one for name, one in built.arguments.items() if name not in plan.changes}
     if DEEPSPEED in emitted.files:
         run.deepspeed = _file(emitted, DEEPSPEED, "deepspeed")
     run.effective = compute(run)
@@ -43,7 +53,9 @@ def _file(emitted: Emitted, name: str, kind: Kind) -> SourceFile:
 def differences(emitted: Emitted, run: Run) -> list[Problem]:
     """Where the emitted files give another value than the plan, or are refused: a bug of zerocfg, if any."""
     found = [Problem(failure.kind, failure.message) for failure in run.effective.failures]
-    for name in emitted.plan.deepspeed:
+    found += _recipe_differences(emitted, run)
+    fsdp = [name for name in emitted.plan.accelerate if name.startswith("fsdp_config.")]
+    for name in (*emitted.plan.deepspeed, *fsdp):
         planned = emitted.plan.settings[name].value
         read = run.effective.value(name, UNKNOWN)
         if not _same(planned, read):
@@ -59,6 +71,22 @@ def differences(emitted: Emitted, run: Run) -> list[Problem]:
             continue  # the script makes its own arguments, and may name a config there
         if read != planned:
             found.append(Problem(name, f"planned {planned!r}, but the emitted files give {read!r}"))
+    return found
+
+
+def _recipe_differences(emitted: Emitted, run: Run) -> list[Problem]:
+    """The changed recipe holds what was planned, and launch.sh hands over that one."""
+    if emitted.recipe is None:
+        return []
+    data = run.recipe.data() if run.recipe else None
+    data = data if isinstance(data, dict) else {}
+    found = []
+    for name, decision in emitted.changes.items():
+        if not _same(decision.value, data.get(name, UNKNOWN)):
+            message = f"planned {decision.value!r}, but the emitted recipe gives {data.get(name, UNKNOWN)!r}"
+            found.append(Problem(name, message))
+    if not recipe.is_named(emitted.plan):
+        found.append(Problem("arguments", f"{LAUNCH} does not hand over the emitted recipe"))
     return found
 
 

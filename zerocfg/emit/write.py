@@ -13,6 +13,8 @@ from zerocfg.emit import lock as lockfile
 if TYPE_CHECKING:
     from zerocfg.emit.files import Emitted
 
+EXECUTABLE = (".sh", ".sbatch")
+
 
 @dataclass(frozen=True, slots=True)
 class RefusedError(Exception):
@@ -61,15 +63,35 @@ def _is_ours(lock: dict[str, object], name: str, data: bytes) -> bool:
 
 
 def write(emitted: list[Emitted]) -> list[Path]:
-    """Write every file, the locks last, so that a lock never speaks of files that are not there yet."""
+    """Write every file, the locks last, so that a lock never speaks of files that are not there yet.
+
+    Files that an earlier build wrote, that nobody changed since and that are no longer emitted go away: a batch script
+    of before would still start the job, for another number of nodes.
+    """
     written = []
     for one in emitted:
         one.folder.mkdir(parents=True, exist_ok=True)
+        outdated = _outdated(one)
         for name in sorted(one.files, key=lambda name: (name == lockfile.NAME, name)):
             path = one.folder / name
-            _replace(path, one.files[name], 0o755 if name.endswith(".sh") else 0o644)
+            _replace(path, one.files[name], 0o755 if name.endswith(EXECUTABLE) else 0o644)
             written.append(path)
+        for path in outdated:
+            path.unlink(missing_ok=True)
     return written
+
+
+def _outdated(emitted: Emitted) -> list[Path]:
+    """Files in the folder that the lock there speaks of, unchanged, and that are not emitted any more."""
+    lock = lockfile.read(emitted.folder)
+    if lock is None:
+        return []
+    found = []
+    for name in sorted(set(map(str, lock["files"])) - set(emitted.files)):
+        path = emitted.folder / name
+        if path.name == name and path.is_file() and not path.is_symlink() and _is_ours(lock, name, path.read_bytes()):
+            found.append(path)
+    return found
 
 
 def _replace(path: Path, data: bytes, mode: int) -> None:

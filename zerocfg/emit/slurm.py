@@ -1,0 +1,105 @@
+"""The batch script of a plan for Slurm: it runs launch.sh once on each node."""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from zerocfg.emit.device import cpus_of, vendor_of
+from zerocfg.emit.values import one_line
+from zerocfg.resolve.plan import Problem
+
+if TYPE_CHECKING:
+    from zerocfg.models.spec import Slurm
+    from zerocfg.resolve.plan import Plan
+
+NAME = "job.sbatch"
+OURS = ("--nodes", "-N", "--ntasks", "-n", "--ntasks-per-node", "--job-name", "-J", "--wrap")
+"""Options that follow from the plan (or would replace the script)."""
+CPUS = ("--cpus-per-task", "-c", "--cpus-per-gpu", "--exclusive")
+DEVICES = ("--gres", "--gpus", "-G", "--gpus-per-node", "--gpus-per-task", "--gpus-per-socket")
+
+_BODY = """
+set -euo pipefail
+
+script=${SLURM_SUBMIT_DIR:-$PWD}/%(launch)s
+if [ ! -f "$script" ]; then
+  echo "there is no $script: submit this job from the folder of the spec, as sbatch "%(job)s >&2; exit 2
+fi
+
+%(network)s
+on_node() {
+  set -e
+%(setup)s%(rank)s  exec bash "$@"
+}
+
+# Since Slurm 22.05 a step does not get the job's --cpus-per-task by itself.
+if [ -n "${SLURM_CPUS_PER_TASK:-}" ]; then
+  export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
+fi
+# A node that fails ends all others. --export=ALL: also where the job was submitted with --export=NONE.
+srun --nodes=%(nodes)d --ntasks=%(nodes)d --ntasks-per-node=1 --kill-on-bad-exit=1 --export=ALL \\
+  bash -c "$(declare -f on_node)"$'\\n''on_node "$@"' bash "$script" "$@"
+"""
+_PORT = """# A port of this job's own, below those that Linux hands out.
+export MAIN_PROCESS_PORT=${MAIN_PROCESS_PORT:-$((20000 + SLURM_JOB_ID % 10000))}
+"""
+_ADDRESS = """# The first node of the list is the one with SLURM_NODEID=0.
+hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
+export MAIN_PROCESS_IP=${MAIN_PROCESS_IP:-${hosts%%$'\\n'*}}
+"""
+
+
+def render(plan: Plan, slurm: Slurm, here: str) -> str:
+    """The text of ``job.sbatch``; ``here`` is its folder as seen from the spec's."""
+    several = plan.num_machines > 1
+    lines = [
+        "#!/usr/bin/env bash",
+        *(f"#SBATCH {option}" for option in _options(plan, slurm)),
+        f"# Starts the run {plan.name} on {one_line(plan.hardware)}. Written by zerocfg.",
+        "# Submit it from the folder of the spec; words behind its name are handed on to the training script.",
+    ]
+    body = _BODY % {
+        "launch": quote(f"{here}/launch.sh"),
+        "job": quote(f"{here}/{NAME}"),
+        "network": _PORT + (_ADDRESS if several else ""),
+        "setup": "".join(f"  {line}\n" for line in slurm.setup),
+        "rank": '  export MACHINE_RANK="$SLURM_NODEID"\n' if several else "",
+        "nodes": plan.num_machines,
+    }
+    return "\n".join(lines) + "\n" + body
+
+
+def _options(plan: Plan, slurm: Slurm) -> list[str]:
+    options = [f"--job-name={plan.name}", f"--nodes={plan.num_machines}", "--ntasks-per-node=1"]
+    if vendor_of(plan) != "cpu" and not any(_name(option) in DEVICES for option in slurm.options):
+        options.append(f"--gpus-per-node={plan.num_processes // plan.num_machines}")
+    cpus = cpus_of(plan)
+    if cpus is not None and not any(_name(option) in CPUS for option in slurm.options):
+        options.append(f"--cpus-per-task={cpus}")
+    for name in ("partition", "account", "time", "qos"):
+        value = getattr(slurm, name)
+        if value is not None:
+            options.append(f"--{name}={quote(value)}")
+    return options + [one_line(option) for option in slurm.options]
+
+
+def problems(slurm: Slurm) -> list[Problem]:
+    """Options that Slurm would refuse, or that would ask for something else than was planned."""
+    found = []
+    for option in slurm.options:
+        name = _name(option)
+        if not option.lstrip().startswith("-"):
+            message = f"{option!r} does not start with '-', so it is no option of sbatch"
+            found.append(Problem("targets.slurm.options", message, "Write it as in `sbatch --help`: `--exclusive`."))
+        elif name in OURS:
+            message = f"{name} follows from the plan and cannot be an option of one's own"
+            help = "Say `hardware: NODESxDEVICESxNAME` for the number of nodes; take the option out."
+            found.append(Problem("targets.slurm.options", message, help))
+    return found
+
+
+def _name(option: str) -> str:
+    """``--gres=gpu:8`` -> ``--gres``; ``-N4`` -> ``-N``."""
+    word = option.split(maxsplit=1)[0].partition("=")[0] if option.split() else ""
+    return word if word.startswith("--") else word[:2]

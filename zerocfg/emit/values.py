@@ -1,0 +1,38 @@
+"""Values as text that every reader of an emitted file understands alike."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+
+
+def one_line(text: str) -> str:
+    """A text that stays on the line of its comment; what no YAML reader takes, even there, becomes ``?``."""
+    return "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
+
+
+def yaml_value(value: Any) -> str:
+    """A value on one line of YAML 1.1, as PyYAML, which the trainers use, reads it back: ``1.0e-05``, ``'no'``."""
+    text: str = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=float("inf"), sort_keys=False)
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def json_value(value: Any) -> str:
+    """A value as strict JSON that a YAML 1.1 reader reads the same way: TRL reads JSON recipes with PyYAML.
+
+    Raises ValueError for infinity and NaN.
+    """
+    if isinstance(value, float):
+        text = json.dumps(value, allow_nan=False)
+        mantissa, sign, exponent = text.partition("e")
+        if sign:
+            mantissa += "" if "." in mantissa else ".0"
+            return f"{mantissa}e{exponent}"
+        return text
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(str(key))}: {json_value(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(json_value(item) for item in value) + "]"
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
