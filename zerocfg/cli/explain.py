@@ -1,18 +1,23 @@
-"""``zerocfg explain``: a rule, or an effective setting of a run."""
+"""``zerocfg explain``: a rule, an effective setting of a run, or a value of a build."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
 
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
+from zerocfg.cli.explain_built import explain_lock, find_key, lock_at, locks_below, read_lock
+from zerocfg.compare.table import table
 from zerocfg.rules.codes import REMOVED
 from zerocfg.rules.registry import ALL, find
-from zerocfg.run.discover import Files
+from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
+
+_CODE = re.compile(r"[Zz][Cc]\d+")
 
 
 @click.command("explain")
@@ -21,7 +26,8 @@ from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
     "--run",
     "run_name",
     metavar="RUN",
-    help="A run: its name in zerocfg.yaml, a launch line (train.sh:3), or a config file.",
+    help="A build (OUT/RUN, or its lock), or a run: its name in zerocfg.yaml, a launch line (train.sh:3), or a config "
+    "file.",
 )
 @click.option(
     "--in",
@@ -31,12 +37,17 @@ from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
     help="Where to look for runs.",
 )
 def command(what: str | None, run_name: str | None, folder: Path) -> None:
-    """Explain a rule (ZC103, key-accelerate-ignores) or, with --run, a setting (zero_optimization.stage).
+    """Explain a rule (ZC103, key-accelerate-ignores) or a setting (zero_optimization.stage) of a run or a build.
 
-    Without WHAT, --run prints every setting of the run, and without both the runs found are listed.
+    A setting needs --run, unless exactly one build lies here (OUT/RUN/zerocfg.lock). Without WHAT, --run prints every
+    setting of the run, and without both the runs found are listed.
     """
+    built = lock_at(run_name) if run_name is not None else None
+    if built is not None:
+        click.echo(explain_lock(built, what), nl=False)
+        return
     if run_name is None and what is not None:
-        click.echo(explain_rule(what), nl=False)
+        click.echo(_rule_or_built(what, folder), nl=False)
         return
     runs = _runs(run_name, folder)
     if run_name is None:
@@ -44,6 +55,20 @@ def command(what: str | None, run_name: str | None, folder: Path) -> None:
         return
     run = _choose(runs, run_name)
     click.echo(explain_setting(run, what) if what else explain_run(run), nl=False)
+
+
+def _rule_or_built(what: str, folder: Path) -> str:
+    """A rule, else a value of the one build that lies here."""
+    locks = locks_below(folder)
+    if find(what) is not None or what.upper() in REMOVED or _CODE.fullmatch(what) or not locks:
+        return explain_rule(what)
+    if len(locks) == 1:
+        near = closest(what, [known.name for known in ALL])
+        if near is not None and not find_key(table(read_lock(locks[0])), what):
+            return explain_rule(what)
+        return explain_lock(locks[0], what)
+    names = ", ".join(display_name(path.parent) for path in locks[:8]) + (", ..." if len(locks) > 8 else "")
+    raise click.UsageError(f"no rule is called '{what}', and several builds lie here: {names}; name one: --run RUN")
 
 
 def _runs(name: str | None, folder: Path) -> list[Run]:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from zerocfg.emit.lock import sha256
+from zerocfg.source.load import read_bytes
+from zerocfg.source.node import Problem
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Group = Literal["setting", "changed argument", "accelerate", "recipe", "run"]
 
@@ -42,6 +49,22 @@ def table(lock: dict[str, Any]) -> Table:
 def hardware_name(lock: dict[str, Any]) -> str:
     hardware = lock.get("hardware")
     return str(hardware.get("name", "")) if isinstance(hardware, dict) else str(hardware or "")
+
+
+def changed_sources(lock: dict[str, Any], folder: Path) -> list[str]:
+    """The source files that are no longer as they were when the lock in ``folder`` was built, relative to the spec."""
+    start, inputs = lock.get("spec_folder"), lock.get("inputs")
+    found = []
+    for _, entry in _items(inputs) if isinstance(start, str) else []:
+        path = entry.get("path") if isinstance(entry, dict) else None
+        if not isinstance(path, str):
+            continue
+        data = read_bytes(folder / str(start) / path)
+        if isinstance(data, Problem):
+            found.append(f"{path} ({data.message})")
+        elif sha256(data) != entry.get("sha256"):
+            found.append(path)
+    return found
 
 
 def _decisions(lock: dict[str, Any], key: str, group: Group) -> list[Row]:

@@ -40,6 +40,14 @@ _FIRST = (
 )
 """How many samples on how many ranks, in which precision, sharded how, held where, sent in which pieces."""
 
+SAME_AS = {
+    "per_device_train_batch_size": "train_micro_batch_size_per_gpu",
+    "max_grad_norm": "gradient_clipping",
+    "bf16": "bf16.enabled",
+    "fp16": "fp16.enabled",
+}
+"""Arguments of a trainer that only become a setting: where that changed, they say nothing more."""
+
 
 def importance(name: str) -> tuple[int, str]:
     """Sorts names: what decides most first, a section where it is named, the rest by name."""
