@@ -7,8 +7,10 @@ buffer that is then copied apart and lives until the last of them is used.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from zerocfg.memory.ledger import Entry, Ledger
@@ -56,6 +58,12 @@ class Coordinator:
         self.width = BYTES[self.options.precision]
         self.small = self._persistent()
         self.order = [*self.model.forward, *self.model.backward]
+        sizes = [sum(self.model.tensors[index].size for index in self._of(module)) for module in self.order]
+        self.before = [0, *accumulate(sizes)]  # elements that all modules before a place of the order own
+        self.uses: dict[int, list[int]] = {}
+        for at, module in enumerate(self.order):
+            for index in self._of(module):
+                self.uses.setdefault(index, []).append(at)
         # One rank holds everything: what is gathered is the partition itself, unless that is on the host.
         self.copies = self.options.world_size > 1 or (self.options.offload_param != "none" and not self.ledger.cpu)
 
@@ -155,14 +163,15 @@ class Coordinator:
 
     def release(self, module: int) -> None:
         """release_sub_module: what is used again soon, or was fetched for a later use, stays."""
-        kept = {index for index in self._of(module) if self.last_fetched_for.get(index, -1) > self.step}
-        distance = 0
-        for later in self.order[self.step :]:
-            if distance >= self.options.max_reuse_distance:
-                break
-            kept.update(self._of(later))
-            distance += sum(self.model.tensors[index].size for index in self._of(later))
-        self._drop(index for index in self._of(module) if index not in kept)
+        self._drop(index for index in self._of(module) if not self._is_kept(index))
+
+    def _is_kept(self, index: int) -> bool:
+        if self.last_fetched_for.get(index, -1) > self.step:
+            return True
+        uses = self.uses[index]
+        later = bisect_left(uses, self.step)
+        distance = self.options.max_reuse_distance
+        return later < len(uses) and self.before[uses[later]] - self.before[self.step] < distance
 
     def _drop(self, tensors: Iterable[int]) -> None:
         for index in tensors:

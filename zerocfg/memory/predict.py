@@ -9,7 +9,7 @@ from zerocfg.memory.host import rounding_terms
 from zerocfg.memory.options import Options, TorchOptions
 from zerocfg.memory.outside import Band, device_total, reserved, workspaces
 from zerocfg.memory.sharding import torch_terms
-from zerocfg.memory.terms import Estimate, Held
+from zerocfg.memory.terms import Estimate, Held, Term
 from zerocfg.memory.zero import zero_terms
 
 if TYPE_CHECKING:
@@ -37,18 +37,29 @@ class Prediction:
     complete: bool
 
 
+def terms_of(
+    facts: ModelFacts, options: Options | TorchOptions, accelerator: Accelerator | None = None
+) -> tuple[Term, ...]:
+    """All that does not depend on the micro batch. Raises ValueError when the number of parameters is not known."""
+    if isinstance(options, Options):
+        terms = (*zero_terms(facts, options), *rounding_terms(facts, options))
+    else:
+        terms = torch_terms(facts, options)
+    return (*terms, *workspaces(accelerator))
+
+
 def predict(
     facts: ModelFacts,
     options: Options | TorchOptions,
     timeline: Timeline | None,
     accelerator: Accelerator | None = None,
+    terms: tuple[Term, ...] | None = None,
 ) -> Prediction:
-    """The memory of one rank. Raises ValueError when the number of parameters is not known."""
-    if isinstance(options, Options):
-        terms = (*zero_terms(facts, options), *rounding_terms(facts, options))
-    else:
-        terms = torch_terms(facts, options)
-    estimate = Estimate((*terms, *workspaces(accelerator)), timeline)
+    """The memory of one rank. Raises ValueError when the number of parameters is not known.
+
+    ``terms``: those of :func:`terms_of`, where a caller compares many micro batches and has them already.
+    """
+    estimate = Estimate(terms_of(facts, options, accelerator) if terms is None else terms, timeline)
     worst = estimate.peak("device")
     traced = sum(size for term, size in worst.parts if term.kind in ("activations", "logits"))
     doubt = traced * (timeline.error if timeline else 0)
