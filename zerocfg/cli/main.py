@@ -10,11 +10,13 @@ from typing import Any
 import click
 
 COMMANDS = {
+    "init": "Write a first zerocfg.yaml from what is found in a repository.",
     "lint": "Find what will crash, be silently ignored, or lose the weights.",
     "plan": "Predict memory and time of the runs of a spec, and say what would make them fit.",
     "build": "Resolve every auto and emit runnable configs with the reason for every value.",
     "smoke": "Train a few steps with the emitted configs and check what really runs.",
     "explain": "Explain a rule, or a setting of a run.",
+    "diff": "Compare two builds or two configs by effective meaning.",
     "rules": "List the rules.",
     "probe": "Write down this machine's hardware as a profile.",
     "schema": "Print or write the JSON Schemas of the file formats.",

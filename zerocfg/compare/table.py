@@ -35,15 +35,20 @@ def table(lock: dict[str, Any]) -> Table:
     """Every value by name. Of a name in several groups the one counts that decides: what the engine gets, then what the
     emitted files say, then what the recipe says."""
     found: Table = {}
-    for row in (
+    for row in rows(lock):
+        found.setdefault(row.name, row)
+    return found
+
+
+def rows(lock: dict[str, Any]) -> list[Row]:
+    """Every value, those that decide first."""
+    return [
         *_decisions(lock, "settings", "setting"),
         *_decisions(lock, "changes", "changed argument"),
         *_decisions(lock, "accelerate", "accelerate"),
         *_recipe(lock),
         *_run(lock),
-    ):
-        found.setdefault(row.name, row)
-    return found
+    ]
 
 
 def hardware_name(lock: dict[str, Any]) -> str:
@@ -69,12 +74,12 @@ def changed_sources(lock: dict[str, Any], folder: Path) -> list[str]:
 
 def _decisions(lock: dict[str, Any], key: str, group: Group) -> list[Row]:
     section = lock.get(key)
-    rows = []
+    found = []
     for name, entry in section.items() if isinstance(section, dict) else ():
         if not isinstance(entry, dict):
             continue
         inputs = entry.get("inputs")
-        rows.append(
+        found.append(
             Row(
                 group,
                 name,
@@ -85,7 +90,7 @@ def _decisions(lock: dict[str, Any], key: str, group: Group) -> list[Row]:
                 inputs if isinstance(inputs, dict) else {},
             )
         )
-    return rows
+    return found
 
 
 def _recipe(lock: dict[str, Any]) -> list[Row]:
@@ -97,8 +102,8 @@ def _recipe(lock: dict[str, Any]) -> list[Row]:
 def _run(lock: dict[str, Any]) -> list[Row]:
     names = ("consumer", "script", "arguments", "launcher", "hosts")
     reason = f"as in {source_path(lock, 'spec') or 'the spec'}, or what follows from it"
-    rows = [Row("run", name, lock[name], reason, "file") for name in names if lock.get(name) not in (None, [])]
-    return [*rows, Row("run", "hardware", hardware_name(lock), "the hardware of the build", "hardware")]
+    found = [Row("run", name, lock[name], reason, "file") for name in names if lock.get(name) not in (None, [])]
+    return [*found, Row("run", "hardware", hardware_name(lock), "the hardware of the build", "hardware")]
 
 
 def source_path(lock: dict[str, Any], role: str) -> str:

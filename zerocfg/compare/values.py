@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from zerocfg.catalog.values import show
@@ -16,6 +17,8 @@ class _Absent:
 
 
 ABSENT = _Absent()
+WIDEST = 60
+"""Characters of a value that are shown."""
 
 _FIRST = (
     "engine",
@@ -74,6 +77,9 @@ def shown(value: Any) -> str:
         return "(not set)"
     if value is UNKNOWN:
         return "unknown"
+    if isinstance(value, (dict, list, tuple)):
+        text = json.dumps(value, ensure_ascii=False, default=str)
+        return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
     return show(value)
 
 

@@ -77,6 +77,14 @@ def runs_from_spec(path: Path, files: Files | None = None) -> list[Run]:
     return runs
 
 
+def run_of_file(path: Path, files: Files) -> Run | None:
+    """The run that one config file makes with what it points at; None where it is no config."""
+    run = _Linker(files, Path.cwd())._alone(files.open(path))
+    if run is not None:
+        run.effective = compute(run)
+    return run
+
+
 def _tops(paths: Sequence[Path], root: Path | None) -> list[Path]:
     tops = []
     for path in paths:
