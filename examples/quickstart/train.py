@@ -41,6 +41,15 @@ def main() -> None:
     trainer = Trainer(model=model, args=arguments, train_dataset=Counting(config.vocab_size))
     trainer.train()
     trainer.save_model()
+    if trainer.is_world_process_zero():
+        print("trained by", engine_of(trainer))
+
+
+def engine_of(trainer: Trainer) -> str:
+    """What really trained: asked of the live engine, not of a config."""
+    engine = trainer.model_wrapped
+    stage = f", ZeRO stage {engine.zero_optimization_stage()}" if trainer.is_deepspeed_enabled else ""
+    return f"{type(engine).__name__}{stage}, {trainer.args.world_size} ranks"
 
 
 if __name__ == "__main__":
