@@ -5,7 +5,9 @@ Nothing here raises. ``torch.xpu`` says neither how devices are joined nor what 
 
 from __future__ import annotations
 
+import importlib.util
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.hardware.devices import Devices, described, text
@@ -14,7 +16,6 @@ from zerocfg.hardware.measure import MeasureError, ask, has_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 INTEL = "0x8086"
 LIMIT = 60.0  # seconds
@@ -27,10 +28,19 @@ def is_here(root: Path) -> bool:
     return any((read_text(node) or "").strip() == INTEL for node in nodes)
 
 
+def built_for_xpu() -> bool:
+    """Whether the installed torch could see such a device; read from its text, for an import takes seconds."""
+    found = importlib.util.find_spec("torch")
+    version = read_text(Path(found.origin).with_name("version.py")) if found and found.origin else None
+    return version is None or re.search(r"^xpu\b.*=\s*None", version, re.MULTILINE) is None
+
+
 def ask_torch(progress: Callable[[str], None]) -> Any:
     """What the devices' own process found. Raises MeasureError."""
     if not has_torch():
         raise MeasureError("torch is not installed in this Python")
+    if not built_for_xpu():
+        raise MeasureError("this torch is built without XPU support")
     return ask({"task": "devices"}, [{}], progress, LIMIT)["devices"]
 
 

@@ -165,7 +165,7 @@ def _answer(started: Sequence[tuple[subprocess.Popen[bytes], Path]], limit: floa
 def _death(code: int, place: Path, limit: float) -> str:
     """Why a process left no answer."""
     lines = [line.strip() for line in (place / "log.txt").read_text(errors="replace").splitlines() if line.strip()]
-    if code == -signal.SIGKILL:
+    if code == -9:
         try:
             phase = (place / "phase").read_text()
         except OSError:
