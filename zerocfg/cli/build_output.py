@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from zerocfg.emit.files import Emitted
     from zerocfg.resolve.build import Built
+    from zerocfg.resolve.plan import Problem
     from zerocfg.rules.engine import Result
 
 # Keys of the table; the lock holds all of them.
@@ -83,11 +84,15 @@ def problems(built: list[Built], spec: str, output_format: str) -> str:
             for problem in one.problems
         ]
         return json.dumps({"version": 1, "problems": rows}, indent=2, ensure_ascii=False) + "\n"
-    text = ""
+    runs: dict[Problem, list[str]] = {}
     for one in built:
-        for problem in one.problems:
-            text += f"{problem.place or spec}: run {one.name}: {problem.key}: {problem.message}\n"
-            text += f"  {problem.help}\n" if problem.help else ""
+        for problem in dict.fromkeys(one.problems):
+            runs.setdefault(problem, []).append(one.name)
+    text = ""
+    for problem, names in runs.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        text += f"{problem.place or spec}: run {names[0]}{more}: {problem.key}: {problem.message}\n"
+        text += f"  {problem.help}\n" if problem.help else ""
     return text
 
 

@@ -17,8 +17,17 @@ if TYPE_CHECKING:
 
 
 def placed(problems: Iterable[Problem], spec: SpecFile, run: Run) -> list[Problem]:
-    """The problems of a run with their places: of a key of the spec there, of a setting in the file that sets it."""
-    return [replace(one, place=one.place or _place(one, spec, run)) for one in _explained(problems, spec, run)]
+    """The problems of a run with their places: of a key of the spec there, of a setting in the file that sets it.
+
+    Of several about one key the first is told, which is nearest to the cause, with the first way out.
+    """
+    found: dict[tuple[str, str], Problem] = {}
+    for one in _explained(problems, spec, run):
+        one = replace(one, place=one.place or _place(one, spec, run))
+        first = found.setdefault((one.key, one.place), one)
+        if not first.help and one.help:
+            found[(one.key, one.place)] = replace(first, help=one.help)
+    return list(found.values())
 
 
 def _explained(problems: Iterable[Problem], spec: SpecFile, run: Run) -> list[Problem]:

@@ -86,11 +86,15 @@ class SpecFile:
 
 def read_spec(path: Path, name: str | None = None) -> SpecFile:
     """Read and check a spec. Never raises for what is in the file."""
-    document = load(path, name or path.as_posix(), "yaml")
+    return check_spec(path, load(path, name or path.as_posix(), "yaml"))
+
+
+def check_spec(path: Path, document: Document) -> SpecFile:
+    """The same for a document that was read already, or is not written to ``path`` yet."""
     found = SpecFile(path, document)
     place = document.source.place
     for problem in document.problems:
-        if problem.fatal or problem.kind in ("duplicate-key", "empty", "non-string-key"):
+        if problem.fatal or problem.kind in ("duplicate-key", "empty"):
             found.problems.append(
                 SpecProblem(document.name, place(problem.span.start), *_unreadable(problem.kind, problem.message))
             )

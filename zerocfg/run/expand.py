@@ -338,6 +338,8 @@ class _Expander:
                     f"Give it a label: `{axis}: {{LABEL: VALUE, ...}}`.",
                 )
             found.append((axis, label, _Value(value, place)))
+        if len({label for _, label, _ in found}) < len(found) and not isinstance(given, dict):
+            found = [(axis, _long_label(value.value) or label, value) for axis, label, value in found]
         return found
 
     def _stop(self, where: Written, message: str, help: str = "", *, at_key: bool = False) -> NoReturn:
@@ -400,6 +402,14 @@ def _label(value: Any) -> str:
     if path.name == CONFIG and path.parent.name:
         return _fitting(path.parent.name)
     return _fitting(path.stem if path.suffix in (".json", ".yaml", ".yml", ".py", ".hjson") else path.name)
+
+
+def _long_label(value: Any) -> str:
+    """All of a path, for values that would share a label otherwise."""
+    if not isinstance(value, str):
+        return ""
+    path = Path(value)
+    return _fitting((path.parent if path.name == CONFIG else path.with_suffix("") if path.name else path).as_posix())
 
 
 def _fitting(text: str) -> str:

@@ -17,9 +17,11 @@ from zerocfg.run.effective import compute
 from zerocfg.run.expand import ExpandedRun, expand
 from zerocfg.run.hub import find_config
 from zerocfg.run.model import UNKNOWN, Consumer, ModelSummary, Origin, Run, Setting, SourceFile
-from zerocfg.source.launch import LaunchLine, Option
+from zerocfg.source.launch import LaunchLine, Option, Word
+from zerocfg.source.launchers import read_options
 from zerocfg.source.load import load_as
 from zerocfg.source.node import Document
+from zerocfg.source.text import Span
 
 MOST_FILES = 20_000
 """Candidates looked at when the partners of single files are searched for; larger trees are cut there."""
@@ -30,18 +32,21 @@ _TRAINER_OPTIONS = frozenset(
     "gradient_checkpointing save_total_limit logging_steps max_grad_norm warmup_ratio".split()
 )
 # Recipe keys of TRL's script, model and trainer configs (beside TrainingArguments' own).
-_TRL_KEYS = frozenset(
+TRL_KEYS = frozenset(
     "dataset_name dataset_config dataset_mixture dataset_train_split attn_implementation torch_dtype dtype "
     "use_peft lora_r max_seq_length max_length packing num_generations max_completion_length max_prompt_length beta "
     "use_vllm reward_funcs chat_template".split()
 )
 
 
-def find_runs(paths: Sequence[Path], files: Files, *, root: Path | None = None) -> tuple[list[Run], set[int]]:
+def find_runs(
+    paths: Sequence[Path], files: Files, *, root: Path | None = None, specs: bool = True
+) -> tuple[list[Run], set[int]]:
     """The runs that the given files and folders take part in, and the ids of the source files asked about.
 
     A folder asks about everything of ours below it. A single file pulls its partners in from the repository around it
-    (``root``: the nearest folder upwards that holds ``.git``, else the current one).
+    (``root``: the nearest folder upwards that holds ``.git``, else the current one). Without ``specs``: as if there
+    were no zerocfg.yaml.
     """
     asked: dict[int, SourceFile] = {}
     single = False
@@ -61,7 +66,8 @@ def find_runs(paths: Sequence[Path], files: Files, *, root: Path | None = None) 
                 partner = files.peek(path)
                 if partner is not None:
                     pool.setdefault(id(partner), partner)
-    runs = _Linker(files, root or Path.cwd()).runs(list(pool.values()))
+    known = [file for file in pool.values() if specs or file.kind != "spec"]
+    runs = _Linker(files, root or Path.cwd()).runs(known)
     wanted = [run for run in runs if any(id(_original(file)) in asked for file in run.files)]
     for run in wanted:
         run.effective = compute(run)
@@ -245,6 +251,7 @@ class _Linker:
             run.model = model_summary(model, config.data() if config else None)
         elif isinstance(model, dict):
             run.model = model_summary(run.name, model)
+        run.arguments = _spec_arguments(entry, sources)
         versions = entry.data.get("versions")
         if isinstance(versions, dict):
             run.versions = {str(key): str(value) for key, value in versions.items()}
@@ -374,6 +381,17 @@ def _settings(file: SourceFile, options: Sequence[Option]) -> dict[str, Setting]
     return found
 
 
+def _spec_arguments(entry: ExpandedRun, sources: Mapping[int, SourceFile]) -> dict[str, Setting]:
+    """The script's options as `arguments:` of a spec states them."""
+    given = entry.data.get("arguments")
+    written = entry.where(("arguments",))
+    words = []
+    for index, value in enumerate(given if isinstance(given, list) else ()):
+        node = written.document.get((*written.path, index))
+        words.append(Word(str(value), str(value), node.span if node is not None else Span(0, 0)))
+    return _settings(sources[id(written.document)], read_options(tuple(words)))
+
+
 def _consumer(run: Run) -> Consumer | None:
     """Who reads the config in the end, when the files tell; None when they do not."""
     arguments = run.arguments
@@ -381,7 +399,7 @@ def _consumer(run: Run) -> Consumer | None:
         return "deepspeed"
     if run.recipe is not None and run.recipe_reader == "trl":
         keys = run.recipe.data()
-        return "trl" if isinstance(keys, dict) and _TRL_KEYS & set(keys) else "transformers"
+        return "trl" if isinstance(keys, dict) and TRL_KEYS & set(keys) else "transformers"
     if run.recipe is not None or run.deepspeed_route == "trainer":
         return "transformers"
     if len(_TRAINER_OPTIONS & set(arguments)) >= 2:
