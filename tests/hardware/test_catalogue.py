@@ -62,11 +62,12 @@ def test_an_assumed_variant_is_said() -> None:
 
 def test_the_catalogue_is_complete_and_plausible() -> None:
     devices = [device for device, _ in CATALOGUE.values() if device.vendor != "cpu"]
-    assert len(devices) >= 30
+    assert len(devices) >= 40
     assert set(_ALIASES.values()) <= set(CATALOGUE)
     for device in devices:
         assert find_accelerator(device.name.upper()) == CATALOGUE[device.name]
-        assert device.memory_gib and device.memory_gb_s and device.architecture and device.origin
+        assert device.memory_gib and device.memory_gb_s and device.architecture
+        assert device.origin.startswith(("NVIDIA", "AMD", "Intel", "reports of")), "a source that can be looked up"
         assert device.host_gb_s in (32, 64, 128, 450, 900), "PCIe 3 to 5, or C2C"
         assert not device.measured_tflops and device.measured_memory_gb_s is None, "a catalogue measures nothing"
         assert device.planning_gib and 0.9 * device.memory_gib < device.planning_gib <= device.memory_gib
@@ -78,6 +79,28 @@ def test_the_catalogue_is_complete_and_plausible() -> None:
         if device.bf16_tflops and device.fp8_tflops:
             # dense against dense: 8-bit runs at once or twice the 16-bit rate (figures are rounded)
             assert 0.99 <= device.fp8_tflops / device.bf16_tflops <= 2.03, device.name
+
+
+@pytest.mark.parametrize(
+    ("driver", "name"),
+    [
+        ("NVIDIA A100 80GB PCIe", "A100-PCIe-80GB"),
+        ("NVIDIA A100-PCIE-40GB", "A100-PCIe-40GB"),
+        ("NVIDIA GH200 480GB", "GH200-96GB"),
+        ("NVIDIA B300 SXM6 AC", "B300"),
+        ("NVIDIA H200", "H200-SXM-141GB"),
+        ("NVIDIA H100 NVL", "H100-NVL-94GB"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTXPRO6000"),
+        ("NVIDIA GeForce RTX 2080 Ti", "RTX2080Ti"),
+    ],
+)
+def test_names_as_drivers_write_them(driver: str, name: str) -> None:
+    found = find_accelerator(driver)
+    assert found and found[0].name == name
+
+
+def test_one_die_of_two() -> None:
+    assert "an MI250 module counts as two" in parse_hardware("8xMI250").notes[0]
 
 
 def test_a_profile_survives_the_disk(tmp_path: Path) -> None:
