@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING
 from zerocfg.hardware.profile import load_hardware
 from zerocfg.models.layers import LAYER_CLASSES, foreign_classes
 from zerocfg.resolve.build import THIS, model_file
+from zerocfg.resolve.choose import gather_weights, open_values
 from zerocfg.resolve.inputs import gather, take_memory
 from zerocfg.resolve.spec_file import read_spec
 from zerocfg.run.discover import Files
 from zerocfg.run.effective import compute
+from zerocfg.run.model import Origin, Setting
+from zerocfg.run.plugin import STAGE
 
 if TYPE_CHECKING:
     from zerocfg.models.spec import RunSpec
@@ -51,7 +54,12 @@ def _with_facts(run: Run, spec: SpecFile, entry: RunSpec, files: Files) -> Run:
     inputs = gather(run, entry, spec.folder, profile, model_file(entry, spec.folder, files))
     if inputs.problems:
         return run
+    if entry.goals is None:
+        open_values(inputs)  # a stage that is open is the one that the build will choose
     inputs.run.effective = compute(inputs.run)
+    settings = inputs.run.effective.settings
+    for name, one in gather_weights(inputs.run.effective, inputs.run.effective.value(STAGE), entry.consumer).items():
+        settings[name] = Setting(one.value, Origin("computed", one.reason))
     take_memory(inputs)
     return inputs.run
 
