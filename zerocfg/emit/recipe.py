@@ -84,11 +84,13 @@ def patched(data: bytes, name: str, changes: Changes[str, Decision]) -> bytes:
     if not isinstance(before, dict) or any(problem.fatal and problem.kind != "empty" for problem in document.problems):
         raise ValueError("the recipe is not a mapping")
     wanted = {**before, **{key: decision.value for key, decision in changes.items()}}
+    if not changes:
+        return data
     try:
         text = _edited(document, changes)
-    except ValueError:
-        text = ""
-    if text and _read(text, format) == wanted:
+    except ValueError:  # written with anchors, or as a complex key
+        return _written(wanted, changes, format).encode()
+    if _read(text, format) == wanted:
         return text.encode()
     return _written(wanted, changes, format).encode()
 

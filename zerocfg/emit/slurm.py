@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 NAME = "job.sbatch"
 OURS = ("--nodes", "-N", "--ntasks", "-n", "--ntasks-per-node", "--job-name", "-J", "--wrap")
 """Options that follow from the plan (or would replace the script)."""
-CPUS = ("--cpus-per-task", "-c", "--cpus-per-gpu", "--exclusive")
+CPUS = ("--cpus-per-task", "-c", "--cpus-per-gpu")
 DEVICES = ("--gres", "--gpus", "-G", "--gpus-per-node", "--gpus-per-task", "--gpus-per-socket")
 
 _BODY = """

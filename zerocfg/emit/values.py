@@ -15,8 +15,14 @@ def one_line(text: str) -> str:
 
 def yaml_value(value: Any) -> str:
     """A value on one line of YAML 1.1, as PyYAML, which the trainers use, reads it back: ``1.0e-05``, ``'no'``."""
-    text: str = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=float("inf"), sort_keys=False)
-    return text.removesuffix("\n").removesuffix("\n...")
+    for plain in (True, False):  # PyYAML folds line ends of Unicode (NEL) unless it escapes them
+        text: str = yaml.safe_dump(
+            value, default_flow_style=True, allow_unicode=plain, width=float("inf"), sort_keys=False
+        )
+        text = text.removesuffix("\n").removesuffix("\n...")
+        if text.isprintable():
+            break
+    return text
 
 
 def json_value(value: Any) -> str:
@@ -32,7 +38,8 @@ def json_value(value: Any) -> str:
             return f"{mantissa}e{exponent}"
         return text
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(str(key))}: {json_value(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{json_value(str(key))}: {json_value(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(json_value(item) for item in value) + "]"
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return text if text.isprintable() else json.dumps(value, allow_nan=False)
