@@ -90,6 +90,11 @@ class Goals(Section):
         unit="samples",
         gt=0,
     )
+    trace: bool = key(
+        False,
+        "Trace the activations of the best plans on the real model class (needs torch and transformers where the build "
+        "runs); without it they follow from a formula.",
+    )
 
 
 class Slurm(Section):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.memory.formula import by_formula
-from zerocfg.memory.lora import default_targets
+from zerocfg.memory.lora import adapters, default_targets
 from zerocfg.memory.tracing import Adapters, Traced, TraceError, trace, trace_all
 
 if TYPE_CHECKING:
@@ -76,3 +76,11 @@ class Activations:
     def _note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
+
+
+def with_adapters(facts: ModelFacts, config: dict[str, Any] | None, setup: Setup) -> ModelFacts:
+    """The facts with low-rank adapters added, which alone are trained. Raises ValueError where they are not known."""
+    if setup.lora is None or facts.parameters is None:
+        return facts
+    _, added = adapters(config or {}, setup.lora.rank, setup.lora.targets or None)
+    return facts.model_copy(update={"parameters": facts.parameters + added, "trainable_parameters": added})

@@ -2,142 +2,255 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.memory.formula import by_formula
 from zerocfg.memory.outside import GIB
-from zerocfg.memory.predict import predict
-from zerocfg.memory.verdict import judge
+from zerocfg.resolve import sizes
+from zerocfg.resolve.activations import Activations, with_adapters
+from zerocfg.resolve.candidates import MICRO, STAGE, STEPS, ZERO, Candidate, Candidates, Choice, is_named
+from zerocfg.resolve.opened import TRAINERS, is_set, opened, stages_named
 from zerocfg.resolve.plan import Decision, Problem
-from zerocfg.resolve.setup import Setup, setup_of
+from zerocfg.resolve.put import ARGUMENTS, into_engine, into_recipe
+from zerocfg.resolve.search import ContradictionError, Open, choices, evaluate, ranked
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.effective import compute
-from zerocfg.run.model import UNKNOWN, Effective, Origin, Run, Setting, SourceFile
-from zerocfg.source.node import Entry, Mapping, Scalar
+from zerocfg.run.model import Effective, Origin, Run, Setting
 
 if TYPE_CHECKING:
-    from zerocfg.memory.terms import Timeline
     from zerocfg.models.hardware import HardwareProfile
-    from zerocfg.models.model_facts import ModelFacts
     from zerocfg.resolve.inputs import Inputs
+    from zerocfg.resolve.plan import Considered
 
-STAGE = "zero_optimization.stage"
-SAFE_SHARE = 0.9  # of a device; the rest is the CUDA context, communication buffers and fragmentation
-FOR_STATES = 0.75  # of that, where activations are not known
 GATHER = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
-
-
-def _is_set(setting: Setting | None) -> bool:
-    return setting is not None and setting.origin.kind in ("file", "flag", "environment")
+HALVES = ("bf16", "fp16")
+TRACED_PLANS = 6  # the best by the closed formula; each different micro batch among them is traced
 
 
 def open_values(inputs: Inputs) -> tuple[dict[str, Decision], list[Problem]]:
-    """Decide what the rest depends on (the ZeRO stage) and put it into the run."""
-    if inputs.engine != "deepspeed":
-        return {}, []
+    """Decide what the rest depends on and put it into the run: precision, stage, offload, batch, recomputation."""
+    goals = inputs.spec.goals
+    chosen = _precision(inputs) if goals is not None else {}
     before = compute(inputs.run)
-    stage = before.get(STAGE)
-    if _is_set(stage):
-        return {}, []
+    what = opened(inputs, before)
+    if what is None:
+        return chosen, []
     try:
-        chosen = _smallest_stage(inputs, before)
+        best, considered = _search(inputs, before, what)
+    except ContradictionError as error:
+        return chosen, [Problem("goals", str(error), error.help)]
     except ValueError as error:
-        return {}, [Problem(STAGE, f"nobody says which ZeRO stage, and {error}", "Write `stage` into the source.")]
-    run = inputs.run
-    if run.deepspeed is not None:
-        run.deepspeed = with_value(run.deepspeed, ("zero_optimization", "stage"), chosen.value)
-    else:
-        origin = Origin("computed", chosen.reason)
-        run.flags = {**run.flags, "zero_stage": Setting(str(chosen.value), origin)}
-    return {STAGE: chosen}, []
+        if goals is None:
+            return chosen, [
+                Problem(STAGE, f"nobody says which ZeRO stage, and {error}", "Write `stage` into the source.")
+            ]
+        return chosen, [Problem("goals", f"zerocfg cannot choose: {error}", "Name the values in the sources instead.")]
+    if goals is None:
+        return chosen | _take_stage(inputs, best), []
+    inputs.considered = considered
+    return chosen | _take(inputs, before, what, best), []
 
 
-def _smallest_stage(inputs: Inputs, effective: Effective) -> Decision:
-    """The smallest ZeRO stage that fits, with activations where they are known, else with room for them.
-
-    From what communicates least to what needs least memory. Raises ValueError with the reason why there is none.
-    """
-    profile, facts = inputs.profile, inputs.facts
+def _search(inputs: Inputs, before: Effective, what: Open) -> tuple[Candidate, list[Considered]]:
+    """The best candidate and all that were compared. Raises ValueError with the reason why there is none."""
+    profile, goals = inputs.profile, inputs.spec.goals
     if profile is None:
         raise ValueError("without `hardware:` zerocfg cannot choose one")
-    device = profile.accelerator
-    memory = device.planning_gib
-    if memory is None:
+    on_cpu = profile.accelerator.vendor == "cpu"
+    if profile.accelerator.planning_gib is None and not (goals and on_cpu):
         raise ValueError(f"the memory of {profile.name} is not known, so zerocfg cannot choose one")
+    tracing = goals is not None and goals.trace
+    candidates = candidates_of(inputs, before, resize=goals is not None, tracing=False)
+    prefer = goals.prefer if goals else None
+    found = evaluate(candidates, choices(what))
+    best, considered = ranked(found, prefer)
+    if best is not None and tracing:
+        best, considered = _traced(inputs, before, found, considered)
+    if best is None:
+        least = considered[0]
+        raise ValueError(
+            f"no plan fits: the one that needs least ({_words(least.settings)}) {least.excluded}. Use more devices, "
+            "shorter sequences" + ("" if goals else ", or offload the optimizer") + " (zerocfg plan shows what helps)"
+        )
+    return best, considered
+
+
+def _traced(
+    inputs: Inputs, before: Effective, found: list[Candidate], considered: list[Considered]
+) -> tuple[Candidate, list[Considered]]:
+    """The best plans once more, with the activations of the real model class."""
+    assert inputs.spec.goals is not None
+    first = [row.settings for row in considered[:TRACED_PLANS]]
+    likely = [one for one in found if one.choice.settings() in first]
+    candidates = candidates_of(inputs, before, resize=True, tracing=True)
+    workloads = dict.fromkeys(one.setup.workload for one in likely if one.setup.workload)
+    candidates.activations.prepare(likely[0].setup, list(workloads))
+    again = evaluate(candidates, [one.choice for one in likely])
+    inputs.notes += candidates.activations.notes
+    best, rows = ranked(again, inputs.spec.goals.prefer)
+    if best is None:
+        raise ValueError("with traced activations none of the plans that seemed best fits (zerocfg plan shows more)")
+    return best, rows + considered[TRACED_PLANS:]
+
+
+def candidates_of(inputs: Inputs, before: Effective, *, resize: bool, tracing: bool) -> Candidates:
+    """What predicts the plans of a run. Raises ValueError when the model's parameters are not known."""
     config = inputs.model_file.data() if inputs.model_file else None
-    needs = 0
-    for stage in _candidates(effective):
-        setup = _setup(inputs, effective, stage, profile.world_size)
-        found = predict(facts, setup.options, _activations(setup, facts, config), device)
-        needs = found.device.high if found.complete else found.allocated.low
-        if found.complete and judge(found, int(memory * GIB)) == "fits":
-            about = f"takes up to {needs / GIB:.1f} GiB"
-        elif not found.complete and needs <= memory * GIB * SAFE_SHARE * FOR_STATES:
-            about = f"whose states ({needs / GIB:.1f} GiB a rank) leave a quarter to activations"
-        else:
-            continue
-        reason = f"zerocfg's choice: the smallest stage that {about} of {device.name}'s {memory:.0f} GiB"
-        return Decision(stage, reason.replace("that whose", "whose"), "chosen")
-    raise ValueError(
-        f"a rank needs {needs / GIB:.1f} GiB of {device.name}'s {memory:.0f} GiB even at stage 3; "
-        "offload the optimizer, or use more devices (zerocfg plan shows what helps)"
+    config = config if isinstance(config, dict) else None
+    plain = Candidates(inputs, before, inputs.facts, Activations(inputs.facts, config, tracing=False, python=None))
+    facts = with_adapters(inputs.facts, config, plain.setup(_as_it_is(inputs)))
+    return Candidates(inputs, before, facts, Activations(facts, config, tracing=tracing, python=None), resize=resize)
+
+
+def _as_it_is(inputs: Inputs) -> Choice:
+    profile = inputs.profile
+    assert profile is not None
+    return Choice(profile.nodes, profile.accelerators_per_node, stage=3 if inputs.engine == "deepspeed" else None)
+
+
+def _words(settings: dict[str, Any]) -> str:
+    short = {STAGE: "ZeRO", MICRO: "micro batch", STEPS: "accumulation", "num_processes": "ranks"}
+    return ", ".join(
+        f"{short.get(name, name.removeprefix(ZERO).replace('.device', ''))} {value}" for name, value in settings.items()
     )
 
 
-def _setup(inputs: Inputs, effective: Effective, stage: int, ranks: int) -> Setup:
-    """The run as it would be with this stage; what is not known yet is left to the engine's defaults."""
-
-    def value(name: str) -> Any:
-        known = stage if name == STAGE else effective.value(name)
-        return None if known is UNKNOWN else known
-
-    recipe = inputs.run.recipe.data() if inputs.run.recipe else None
-    written = {name: setting.value for name, setting in inputs.run.arguments.items()}
-    return setup_of(value, {**(recipe if isinstance(recipe, dict) else {}), **written}, inputs.spec, ranks)
+# -- taking the best plan ----------------------------------------------------------------------------------------------
 
 
-def _activations(setup: Setup, facts: ModelFacts, config: Any) -> Timeline | None:
-    """By the closed formula; None where it does not apply."""
-    if setup.workload is None:
-        return None
-    try:
-        return by_formula(facts, setup.workload, setup.precision, config if isinstance(config, dict) else None)
-    except ValueError:
-        return None
+def _take_stage(inputs: Inputs, best: Candidate) -> dict[str, Decision]:
+    assert inputs.profile is not None
+    device, prediction = inputs.profile.accelerator, best.prediction
+    memory = device.planning_gib or 0.0
+    if prediction.complete:
+        about = f"the smallest stage that takes up to {prediction.device.high / GIB:.1f} GiB"
+    else:
+        about = f"the smallest stage whose states ({prediction.allocated.low / GIB:.1f} GiB a rank) leave room"
+    reason = f"zerocfg's choice: {about} of {device.name}'s {memory:.0f} GiB"
+    chosen = {STAGE: Decision(best.choice.stage, reason, "chosen", inputs=_given(inputs))}
+    into_engine(inputs, chosen)
+    return chosen
 
 
-def _candidates(effective: Effective) -> tuple[int, ...]:
-    optimizer = effective.value("zero_optimization.offload_optimizer.device", "none")
-    parameters = effective.value("zero_optimization.offload_param.device", "none")
-    if parameters != "none" or optimizer == "nvme":
-        return (3,)
-    return (2, 3) if optimizer == "cpu" else (1, 2, 3)
+def _take(inputs: Inputs, before: Effective, what: Open, best: Candidate) -> dict[str, Decision]:
+    """Put the values of the best plan into the run; the decisions about them."""
+    choice, profile = best.choice, inputs.profile
+    assert profile is not None
+    why, given = _reason(inputs, best), _given(inputs)
+    found = {name: Decision(value, why, "chosen", inputs=given) for name, value in choice.settings().items()}
+    if stages_named(before):
+        found.pop(STAGE, None)
+    if choice.processes == profile.world_size:
+        found.pop("num_processes")
+    else:
+        inputs.use_part(choice.nodes, choice.per_node, why)
+    offload = {name for name in found if name.startswith(f"{ZERO}offload") and found[name].value == "none"}
+    found = {name: one for name, one in found.items() if name not in offload}
+    if best.word != "fits":
+        inputs.notes.append(f"the plan may not fit: {_tight(best)}; zerocfg plan shows what helps")
+    if inputs.engine == "deepspeed":
+        found |= _sizes(inputs, before, choice)
+        into_engine(inputs, {name: one for name, one in found.items() if name.startswith((ZERO, "aio."))})
+    return _take_batch(inputs, found)
 
 
-def with_value(file: SourceFile, path: tuple[str, ...], value: Any) -> SourceFile:
-    """The file with one value set, in memory only; its text stays as it is."""
-    assert file.document is not None
-    root = deepcopy(file.document.root)
-    node = root
-    for part in path[:-1]:
-        assert isinstance(node, Mapping)
-        entry = node.entry(part)
-        if entry is None or not isinstance(entry.value, Mapping):
-            entry = Entry(part, node.span, Mapping(node.span))
-            node.entries.append(entry)
-        node = entry.value
-    assert isinstance(node, Mapping)
-    node.entries = [entry for entry in node.entries if entry.key != path[-1]]
-    node.entries.append(Entry(path[-1], node.span, Scalar(value, node.span, str(value))))
-    return replace(file, document=replace(file.document, root=root))
+def _take_batch(inputs: Inputs, found: dict[str, Decision]) -> dict[str, Decision]:
+    """Batch and recomputation: into the recipe of a Trainer, else into the DeepSpeed file."""
+    if inputs.run.consumer not in TRAINERS:
+        into_engine(inputs, {name: one for name, one in found.items() if name in (MICRO, STEPS)})
+        return found
+    for name, argument in ARGUMENTS.items():
+        if name in found:
+            into_recipe(inputs, argument, found[name])
+    return {name: one for name, one in found.items() if name != "gradient_checkpointing"}
+
+
+def _sizes(inputs: Inputs, before: Effective, choice: Choice) -> dict[str, Decision]:
+    """Buffers, and what the drives need, where no source names them."""
+    profile = inputs.profile
+    assert profile is not None
+    found = dict(sizes.sizes(choice, inputs.facts, profile))
+    for part, device in (("offload_optimizer", choice.offload_optimizer), ("offload_param", choice.offload_param)):
+        if device == "nvme" and profile.host is not None and profile.host.nvme:
+            mount = max(profile.host.nvme, key=lambda mount: mount.free_gib)
+            why = f"zerocfg's choice: the drive with most room, {mount.free_gib:.0f} GiB"
+            found[f"{ZERO}{part}.nvme_path"] = Decision(mount.path, why, "chosen")
+            found |= sizes.aio(profile)
+    return {name: one for name, one in found.items() if not is_named(before, name)}
+
+
+def _reason(inputs: Inputs, best: Candidate) -> str:
+    goals, device = inputs.spec.goals, inputs.profile.accelerator if inputs.profile else None
+    prefer = goals.prefer if goals else "throughput"
+    band, memory = best.prediction.device, device.planning_gib if device else None
+    takes = f"up to {band.high / GIB:.1f} GiB" + (f" of {device.name}'s {memory:.0f} GiB" if device and memory else "")
+    if not best.prediction.complete:
+        takes = f"states of {best.prediction.allocated.low / GIB:.1f} GiB a rank"
+    speed = f", about {float(f'{best.time.tokens_per_second:.2g}'):,.0f} tokens/s" if best.time else ""
+    word = {"throughput": "fastest", "memory": "smallest", "cost": "cheapest"}[prefer]
+    return f"zerocfg's choice, the {word} plan that fits: {takes}{speed}"
+
+
+def _given(inputs: Inputs) -> dict[str, Any]:
+    """The facts that a choice follows from."""
+    goals, profile = inputs.spec.goals, inputs.profile
+    found = {
+        "hardware": profile.name if profile else None,
+        "parameters": inputs.facts.parameters,
+        "sequence_length": inputs.spec.sequence_length,
+        "prefer": goals.prefer if goals else None,
+        "global_batch_size": goals.global_batch_size if goals else None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _tight(best: Candidate) -> str:
+    band = best.prediction.device
+    return f"{band.low / GIB:.1f} to {band.high / GIB:.1f} GiB are predicted"
+
+
+# -- precision ---------------------------------------------------------------------------------------------------------
+
+
+def _precision(inputs: Inputs) -> dict[str, Decision]:
+    """bf16 where the device computes in it, else fp16; only where no source says anything of either."""
+    profile, run = inputs.profile, inputs.run
+    if profile is None or profile.accelerator.vendor == "cpu" or profile.accelerator.bf16 is None:
+        return {}
+    before = compute(run)
+    recipe = run.recipe.data() if run.recipe else None
+    said = {**(recipe if isinstance(recipe, dict) else {}), **run.arguments}
+    names = ("mixed_precision", "bf16.enabled", "fp16.enabled")
+    if any(name in said for name in HALVES) or any(is_set(before.get(name)) for name in names):
+        return {}
+    device = profile.accelerator
+    half = "bf16" if device.bf16 else "fp16"
+    how = "computes in" if device.bf16 else "cannot compute in bf16, but in"
+    one = Decision(True, f"zerocfg's choice: {device.name} {how} {half}", "chosen", inputs={"accelerator": device.name})
+    if run.consumer in TRAINERS:
+        if run.recipe is None:
+            return {}
+        into_recipe(inputs, half, one)
+        if run.consumer == "trl" and half == "fp16":
+            into_recipe(inputs, "bf16", Decision(False, "fp16 is on", "computed"))
+        if run.deepspeed is not None:
+            into_engine(inputs, {f"{half}.enabled": one})
+        return {f"{half}.enabled": one} if inputs.engine == "deepspeed" else {}
+    if run.consumer == "deepspeed":
+        into_engine(inputs, {f"{half}.enabled": one})
+        return {f"{half}.enabled": one}
+    run.flags = {**run.flags, "mixed_precision": Setting(half, Origin("computed", one.reason))}
+    if run.deepspeed is not None:
+        into_engine(inputs, {f"{half}.enabled": one})
+    return {}
+
+
+# -- after the search --------------------------------------------------------------------------------------------------
 
 
 def gather_weights(effective: Effective, stage: Any, consumer: str | None) -> dict[str, Decision]:
     """With ZeRO-3, whole weights in the checkpoint unless the author refused them."""
     setting = effective.get(GATHER)
-    if stage != 3 or setting is None or setting.value is not False or _is_set(setting):
+    if stage != 3 or setting is None or setting.value is not False or is_set(setting):
         return {}
     who = {"deepspeed": "DeepSpeed", "accelerate": "accelerate"}.get(str(consumer), "the Trainer")
     left = f'{who} would read "auto" as false' if setting.overridden else "nobody sets it, and its default is false"
@@ -156,7 +269,7 @@ def pinned_memory(
         name = f"zero_optimization.{part}.pin_memory"
         if device not in ("cpu", "nvme"):
             continue
-        if not _is_set(effective.get(name)):
+        if not is_set(effective.get(name)):
             default = part == "offload_param" or _release(release) >= (0, 19, 5)
             found[name] = Decision(
                 default, f"default of deepspeed {release}, stated because it changed in 0.19.5", "default"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.memory.host import loading_terms, node_bytes
-from zerocfg.memory.lora import adapters
 from zerocfg.memory.options import Options
 from zerocfg.memory.outside import GIB
 from zerocfg.memory.predict import predict
 from zerocfg.memory.time import StepTime, step_time
 from zerocfg.memory.verdict import Ladder, Setting, Word, judge, ladder, workloads
-from zerocfg.resolve.activations import Activations
+from zerocfg.resolve.activations import Activations, with_adapters
 from zerocfg.resolve.setup import Setup, setup_of
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def forecast(built: Built, *, tracing: bool = True, python: str | None = None, c
     values = {name: decision.value for name, decision in plan.settings.items()}
     dtype = built.run.model.dtype if built.run.model else None
     setup = setup_of(values.get, plan.recipe, inputs.spec, plan.num_processes, dtype)
-    facts = _with_adapters(inputs.facts, plan.model_config, setup)
+    facts = with_adapters(inputs.facts, plan.model_config, setup)
     activations = Activations(facts, plan.model_config, tracing=tracing, python=python)
     timeline = activations.of(setup, setup.workload)
     if facts.parameters is None and activations.built is not None:
@@ -112,14 +111,6 @@ def _time(facts: ModelFacts, setting: Setting, profile: HardwareProfile | None) 
         return step_time(facts, setting.options, setting.workload, profile)
     except ValueError as error:
         return str(error)
-
-
-def _with_adapters(facts: ModelFacts, config: dict[str, Any] | None, setup: Setup) -> ModelFacts:
-    """The facts with low-rank adapters added, which alone are trained. Raises ValueError where they are not known."""
-    if setup.lora is None or facts.parameters is None:
-        return facts
-    _, added = adapters(config or {}, setup.lora.rank, setup.lora.targets or None)
-    return facts.model_copy(update={"parameters": facts.parameters + added, "trainable_parameters": added})
 
 
 def _counted(facts: ModelFacts, built: Traced) -> ModelFacts:

@@ -46,6 +46,16 @@ class Inputs:
     changes: dict[str, Decision] = field(default_factory=dict)
     considered: list[Considered] = field(default_factory=list)
 
+    def use_part(self, nodes: int, per_node: int, why: str) -> None:
+        """Take a part of the hardware instead of all of it."""
+        assert self.profile is not None
+        name = f"{nodes} x {per_node} devices of {self.profile.name}"
+        part = {"name": name, "nodes": nodes, "accelerators_per_node": per_node}
+        self.notes.append(f"{nodes * per_node} of {self.profile.world_size} devices are used: {why}")
+        self.profile = self.profile.model_copy(update=part)
+        _take_hardware(self)
+        _take_steps(self)
+
 
 def gather(
     run: Run, spec: RunSpec, folder: Path, profile: HardwareProfile | None, model_file: SourceFile | None

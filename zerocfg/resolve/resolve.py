@@ -56,7 +56,7 @@ def resolve(inputs: Inputs) -> tuple[Plan | None, list[Problem]]:
     effective = compute(inputs.run)
     inputs.run.effective = effective
     take_memory(inputs)
-    resolver = _Resolver(inputs, effective, choices)
+    resolver = _Resolver(inputs, effective, {**inputs.chosen, **choices})
     plan = resolver.plan()
     return (None, resolver.problems) if resolver.problems else (plan, [])
 

@@ -1,0 +1,260 @@
+"""Which of the feasible plans is the best: every combination of what is open, predicted, and ranked by the goal.
+
+Deterministic: the same spec, model, hardware and release of zerocfg give the same plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, Literal
+
+from zerocfg.memory.options import Device
+from zerocfg.memory.outside import GIB
+from zerocfg.resolve.candidates import Candidate, Candidates, Choice
+from zerocfg.resolve.plan import Considered
+
+if TYPE_CHECKING:
+    from zerocfg.models.hardware import HardwareProfile
+
+Prefer = Literal["throughput", "memory", "cost"]
+Offload = tuple[Device, Device]  # of the optimizer, of the parameters
+
+ALIKE = 0.03  # share of the time by which two plans may differ and still count as equally fast
+LARGEST_MICRO = 64  # samples
+OFFLOADS: dict[int, tuple[Offload, ...]] = {
+    0: (("none", "none"),),
+    1: (("none", "none"),),
+    2: (("none", "none"), ("cpu", "none")),
+    3: (("none", "none"), ("cpu", "none"), ("cpu", "cpu"), ("nvme", "none"), ("nvme", "cpu"), ("nvme", "nvme")),
+}
+DEVICE_ORDER: dict[Device, int] = {"none": 0, "cpu": 1, "nvme": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """What may be chosen, as the values to choose from; one value: it is fixed. None: there is no such value.
+
+    ``batches`` are (samples of a micro batch, micro batches of a step), given the number of processes.
+    """
+
+    layouts: tuple[tuple[int, int], ...]
+    stages: tuple[int | None, ...]
+    offloads: tuple[Offload, ...] | None
+    checkpointing: tuple[bool | None, ...]
+    micro: int | None
+    steps: int | None
+    micro_open: bool
+    steps_open: bool
+    global_batch: int | None
+
+
+class ContradictionError(ValueError):
+    """The goals cannot be met with what the sources fix: one line, and what to change."""
+
+    def __init__(self, message: str, help: str) -> None:
+        super().__init__(message)
+        self.help = help
+
+
+def choices(what: Open) -> Iterator[Choice]:
+    """Every combination. Raises ContradictionError when no batch gives the global one."""
+    for nodes, each in what.layouts:
+        pairs = batches(what, nodes * each)
+        for stage, recompute, (micro, steps) in product(what.stages, what.checkpointing, pairs):
+            offloads = [(None, None)] if stage is None else _offloads(what, stage)
+            for optimizer, parameters in offloads:
+                yield Choice(nodes, each, stage, optimizer, parameters, micro, steps, recompute)
+
+
+def _offloads(what: Open, stage: int) -> list[tuple[Device | None, Device | None]]:
+    if what.offloads is None:
+        return [(None, None)]
+    return [pair for pair in OFFLOADS[stage] if pair in what.offloads]
+
+
+def batches(what: Open, ranks: int) -> list[tuple[int | None, int | None]]:
+    """Micro batch and accumulation that give the global batch on that many ranks."""
+    micro, steps, wanted = what.micro, what.steps, what.global_batch
+    if wanted is None:
+        if not what.micro_open:
+            return [(None, None)]
+        return [(1 << power, None) for power in range(LARGEST_MICRO.bit_length())]
+    if micro is None and not what.micro_open:
+        raise ContradictionError(
+            "a global batch is wanted, but nothing that zerocfg writes decides the micro batch",
+            "Name the recipe, or write `train_micro_batch_size_per_gpu` into the DeepSpeed config.",
+        )
+    if wanted % ranks:
+        near = [one for one in (wanted // ranks * ranks, -(-wanted // ranks) * ranks) if one]
+        raise ContradictionError(
+            f"{wanted} samples cannot be shared among {ranks} ranks",
+            f"Ask for {' or '.join(map(str, dict.fromkeys(near)))}, or use another number of devices.",
+        )
+    own = wanted // ranks
+    if not what.micro_open and not what.steps_open:
+        if micro * steps != own:  # type: ignore[operator]
+            total = ranks * micro * steps  # type: ignore[operator]
+            raise ContradictionError(
+                f"{wanted} samples are wanted, but {ranks} ranks x micro batch {micro} x {steps} accumulation steps "
+                f"are {total}",
+                "Take one of the two numbers out of the sources (zerocfg then chooses it), or correct the goal.",
+            )
+        return [(None, None)]
+    for fixed, name, is_open in ((micro, "micro batch", what.micro_open), (steps, "accumulation", what.steps_open)):
+        if not is_open and (not fixed or own % fixed):
+            raise ContradictionError(
+                f"{wanted} samples over {ranks} ranks are {own} each, which {name} {fixed} does not divide",
+                f"Take the {name} out of the sources, or ask for a multiple of {ranks * (fixed or 1)} samples.",
+            )
+    if not what.micro_open:
+        return [(None, own // micro)]  # type: ignore[operator]
+    if not what.steps_open:
+        return [(own // steps, None)]  # type: ignore[operator]
+    fitting = [size for size in range(1, min(own, LARGEST_MICRO) + 1) if own % size == 0]
+    return [(size, own // size) for size in fitting]
+
+
+def layouts(profile: HardwareProfile, prefer: Prefer) -> tuple[tuple[int, int], ...]:
+    """All devices; for the lowest cost also parts of them: half of the nodes, half of a node, and so on."""
+    nodes, each = profile.nodes, profile.accelerators_per_node
+    found = [(nodes, each)]
+    if prefer == "cost":
+        while nodes > 1:
+            nodes //= 2
+            found.append((nodes, each))
+        while each > 1:
+            each //= 2
+            found.append((nodes, each))
+    return tuple(found)
+
+
+def evaluate(candidates: Candidates, wanted: Iterable[Choice]) -> list[Candidate]:
+    """Predictions of all choices. Of larger and larger micro batches no more than the first that does not fit."""
+    found: list[Candidate] = []
+    too_large: set[Choice] = set()
+    for choice in sorted(wanted, key=lambda one: one.micro_batch or 0):
+        same = replace(choice, micro_batch=None, accumulation=None)
+        if same in too_large:
+            continue
+        one = candidates.of(choice)
+        if one.word == "does not fit":
+            too_large.add(same)
+        found.append(one)
+    return found
+
+
+def ranked(found: list[Candidate], prefer: Prefer | None) -> tuple[Candidate | None, list[Considered]]:
+    """The best candidate (None: none fits) and all of them, the best first, with what excluded the others.
+
+    ``prefer`` None: the simplest that fits. Where the time is not known that decides too. Plans that surely fit come
+    before those that may; without activations room for them is asked of the device instead.
+    """
+    usable = [one for one in found if one.word == "fits"] or [one for one in found if _may_fit(one)]
+    if not usable:
+        order = sorted(found, key=lambda one: one.prediction.device.low)
+        return None, [_considered(one, one.short or _tight(one)) for one in order]
+    timed = all(one.seconds_per_token for one in usable)
+    if prefer == "memory":
+        least = min(one.prediction.device.expected for one in usable)
+        alike = [one for one in usable if one.prediction.device.expected <= least * (1 + ALIKE)]
+        best = min(alike, key=lambda one: (one.seconds_per_token or 0.0, *_simplicity(one)))
+    elif prefer is None or not timed:
+        best = min(usable, key=_simplicity)
+    else:
+        least_time = min(_spent(one, prefer) for one in usable)
+        alike = [one for one in usable if _spent(one, prefer) <= least_time * (1 + ALIKE)]
+        best = min(alike, key=_simplicity)
+    rest = sorted(
+        (one for one in found if one is not best),
+        key=lambda one: (one not in usable, _goal(one, prefer) if timed else 0.0, *_simplicity(one)),
+    )
+    leaders = _leaders(rest)
+    order = [*leaders, *(one for one in rest if one not in leaders)]
+    reasons = [_considered(one, _why_not(one, best, usable, prefer)) for one in order]
+    return best, [_considered(best, ""), *reasons]
+
+
+def _leaders(order: list[Candidate]) -> list[Candidate]:
+    """The first of each way to run the job; the others differ from it in the micro batch only."""
+    found: dict[Choice, Candidate] = {}
+    for one in order:
+        found.setdefault(replace(one.choice, micro_batch=None, accumulation=None), one)
+    return list(found.values())
+
+
+def _may_fit(one: Candidate) -> bool:
+    return one.word in ("tight", "unknown") and not one.short
+
+
+def _spent(one: Candidate, prefer: Prefer | None) -> float:
+    """Seconds of the job, or for the cost of its devices, for one token."""
+    seconds = one.seconds_per_token or 0.0
+    return seconds * one.choice.processes if prefer == "cost" else seconds
+
+
+def _goal(one: Candidate, prefer: Prefer | None) -> float:
+    """What is to be small."""
+    if prefer is None:
+        return 0.0
+    return float(one.prediction.device.expected) if prefer == "memory" else _spent(one, prefer)
+
+
+def _simplicity(one: Candidate) -> tuple[int, ...]:
+    """What has less machinery comes first, and the smaller micro batch of two equally fast ones."""
+    choice = one.choice
+    return (
+        DEVICE_ORDER[choice.offload_optimizer or "none"] + DEVICE_ORDER[choice.offload_param or "none"],
+        choice.stage or 0,
+        int(bool(choice.checkpointing)),
+        choice.micro_batch or 0,
+        -choice.processes,
+    )
+
+
+def _why_not(one: Candidate, best: Candidate, usable: list[Candidate], prefer: Prefer | None) -> str:
+    if one not in usable:
+        return one.short or _tight(one)
+    spent, least = _spent(one, prefer), _spent(best, prefer)
+    if prefer == "memory":
+        more = (one.prediction.device.expected - best.prediction.device.expected) / GIB
+        return (
+            f"{more:.1f} GiB more"
+            if more >= 0.05
+            else f"slower by {spent / least - 1:.0%}"
+            if least
+            else "more machinery"
+        )
+    if prefer is not None and least and spent > least * (1 + ALIKE):
+        what = "dearer" if prefer == "cost" else "slower"
+        return f"{spent / least - 1:.0%} {what}"
+    return "about as fast, with " + _machinery(one, best) if prefer else _machinery(one, best)
+
+
+def _machinery(one: Candidate, best: Candidate) -> str:
+    mine, other = one.choice, best.choice
+    if (mine.offload_optimizer, mine.offload_param) != (other.offload_optimizer, other.offload_param):
+        return "more offload"
+    if mine.stage != other.stage:
+        return "more sharding"
+    if mine.checkpointing != other.checkpointing:
+        return "recomputation"
+    if (mine.micro_batch or 0) > (other.micro_batch or 0):
+        return "a larger micro batch, which leaves less memory free"
+    return "more memory"
+
+
+def _tight(one: Candidate) -> str:
+    band = one.prediction.device
+    return f"tight: {band.low / GIB:.1f} to {band.high / GIB:.1f} GiB of a device"
+
+
+def _considered(one: Candidate, excluded: str) -> Considered:
+    return Considered(
+        one.choice.settings(),
+        one.word,
+        round(one.prediction.device.high / GIB, 2),
+        one.seconds_per_token,
+        excluded,
+    )
