@@ -69,7 +69,7 @@ def test_wrong_use(arguments: list[str], words: str) -> None:
 
 
 def test_a_launcher_without_an_address() -> None:
-    done = zerocfg(RANK="0", WORLD_SIZE="2")
+    done = zerocfg(RANK="0", LOCAL_RANK="0", WORLD_SIZE="2")
     assert done.returncode == 2 and "MASTER_ADDR is not set" in done.stderr
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from zerocfg.hardware.catalogue import find_accelerator
 from zerocfg.hardware.compare import age, compare
+from zerocfg.hardware.measure import MeasureError
 from zerocfg.hardware.nodes import from_reports, merge
 from zerocfg.models.hardware import (
     Accelerator,
@@ -204,8 +205,18 @@ class TestMerge:
         assert merged.link_between_nodes == Link(kind="ethernet", gb_s=6.25)
         assert "node 1 (b): NVML is old" in merged.notes
         memory = "memory of the host: node 0 (a) has 1511.0 GiB, node 1 (b) has 755.0 GiB"
-        assert f"the nodes differ, {memory}: the lesser is taken" in merged.notes
+        assert f"the nodes differ: {memory}" in merged.notes
+        assert "where the nodes differ this profile has the least that each of them has" in merged.notes
         assert any("NVMe mount /x: only node 1 (b) has it" in note for note in merged.notes)
+
+    def test_adapters_of_different_names(self) -> None:
+        nodes = [
+            node(host_=host(infiniband=[], network=[Interface(name=n, gbit_s=r, state="up")]))
+            for n, r in (("va", 10), ("vb", 20))
+        ]
+        merged = merge(nodes, ["a", "b"], 2)
+        assert merged.host and merged.host.network == []
+        assert merged.link_between_nodes == Link(kind="ethernet", gb_s=1.25)
 
     def test_a_node_without_a_card_bounds_the_job(self) -> None:
         merged = merge([node(), node(Accelerator(name="cpu", vendor="cpu"), accelerators_per_node=1)], ["a", "b"], 2)
@@ -228,6 +239,10 @@ class TestReports:
         profile = from_reports([report("0", 0, node()), report("1", 1, None)])
         assert profile.nodes == 2
         assert profile.notes == ["node 1 (host-1) did not describe itself: none of its ranks has the local rank 0"]
+
+    def test_nobody_described_a_node(self) -> None:
+        with pytest.raises(MeasureError, match="local rank 0"):
+            from_reports([report("0", 1, None)])
 
     def test_the_slowest_rank_counts(self) -> None:
         def measured(tflops: float, busbw: float, latency: float) -> dict[str, Any]:

@@ -68,10 +68,14 @@ class TestLauncher:
     @pytest.mark.parametrize(
         ("environment", "words"),
         [
-            ({"RANK": "0", "WORLD_SIZE": "2"}, "WORLD_SIZE is 2, but MASTER_ADDR is not set"),
-            ({"RANK": "zero", "WORLD_SIZE": "2"}, "RANK is 'zero'"),
-            ({"RANK": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "a"}, "RANK is 2 and WORLD_SIZE is 2"),
-            ({"SLURM_PROCID": "0", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "2"}, "SLURM_NTASKS is 2, but MASTER_ADDR"),
+            ({"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}, "WORLD_SIZE is 2, but MASTER_ADDR is not set"),
+            ({"RANK": "zero", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}, "RANK is 'zero'"),
+            ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a"}, "LOCAL_RANK is not set"),
+            ({"RANK": "2", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "a"}, "RANK is 2 and WORLD_SIZE is 2"),
+            (
+                {"SLURM_PROCID": "0", "SLURM_STEP_ID": "0", "SLURM_NTASKS": "2", "SLURM_LOCALID": "0"},
+                "SLURM_NTASKS is 2, but MASTER_ADDR",
+            ),
         ],
     )
     def test_variables_that_make_no_sense(self, environment: dict[str, str], words: str) -> None:

@@ -40,9 +40,10 @@ def find(environment: Mapping[str, str]) -> Place | None:
         node = environment.get("SLURM_NODEID") or socket.gethostname()
     else:
         return None
-    rank, world, local = (_count(environment, name, otherwise) for name, otherwise in zip(names, "010", strict=True))
+    world = _count(environment, names[1])
     if world <= 1:
         return None
+    rank, local = _count(environment, names[0]), _count(environment, names[2])
     if rank >= world:
         raise ValueError(f"{names[0]} is {rank} and {names[1]} is {world}: ranks count from 0")
     if "MASTER_ADDR" not in environment:
@@ -55,8 +56,10 @@ def find(environment: Mapping[str, str]) -> Place | None:
     return Place(rank, local, world, node, added)
 
 
-def _count(environment: Mapping[str, str], name: str, otherwise: str) -> int:
-    value = environment.get(name, otherwise)
+def _count(environment: Mapping[str, str], name: str) -> int:
+    value = environment.get(name)
+    if value is None:
+        raise ValueError(f"{name} is not set, though this is one of several ranks: start it with torchrun or srun")
     if not value.isdigit():
-        raise ValueError(f"{name} is {value!r}: a number of a rank was expected")
+        raise ValueError(f"{name} is {value!r}: a number was expected")
     return int(value)

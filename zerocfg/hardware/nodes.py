@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from zerocfg.hardware.compare import Sides, compare
-from zerocfg.hardware.measure import least, noted, with_measured
+from zerocfg.hardware.measure import MeasureError, least, noted, with_measured
 from zerocfg.hardware.network import link_between_nodes
 from zerocfg.models.hardware import Accelerator, HardwareProfile, Host, Interface, Link, Mount, Port
 
@@ -15,7 +15,7 @@ Named = TypeVar("Named", Mount, Interface, Port)
 
 
 def from_reports(reports: Sequence[Mapping[str, Any]]) -> HardwareProfile:
-    """The profile of a job, from the reports of all its ranks in their order."""
+    """The profile of a job, from the reports of all its ranks in their order. Raises MeasureError."""
     nodes = list(dict.fromkeys(str(report["node"]) for report in reports))
     ranks = {node: [report for report in reports if report["node"] == node] for node in nodes}
     profiles, names, notes = [], [], []
@@ -30,6 +30,8 @@ def from_reports(reports: Sequence[Mapping[str, Any]]) -> HardwareProfile:
             profile = profile.model_copy(update={"accelerators_per_node": len(ranks[node])})
         profiles.append(profile)
         names.append(name)
+    if not profiles:
+        raise MeasureError("no rank described its node: none has the local rank 0")
     return with_measured(noted(merge(profiles, names, len(nodes)), notes), reports)
 
 
@@ -39,11 +41,15 @@ def merge(profiles: Sequence[HardwareProfile], names: Sequence[str], nodes: int)
     notes = list(first.notes)
     for name, profile in zip(names[1:], profiles[1:], strict=True):
         for line in compare(first, profile, Sides(names[0], "has", name)):
-            notes.append(f"the nodes differ, {line}: the lesser is taken")
+            notes.append(f"the nodes differ: {line}")
+    if len(notes) > len(first.notes):
+        notes.append("where the nodes differ this profile has the least that each of them has")
+    for name, profile in zip(names[1:], profiles[1:], strict=True):
         notes += [f"{name}: {note}" for note in profile.notes if note not in first.notes]
     per_node = min(profile.accelerators_per_node for profile in profiles)
     accelerator = _device([profile.accelerator for profile in profiles])
     host = _host([profile.host for profile in profiles if profile.host is not None])
+    between = [link_between_nodes(profile.host, per_node) for profile in profiles]
     same = all(profile.topology == first.topology for profile in profiles)
     return first.model_copy(
         update={
@@ -53,7 +59,7 @@ def merge(profiles: Sequence[HardwareProfile], names: Sequence[str], nodes: int)
             "accelerator": accelerator,
             "link_within_node": _slowest([profile.link_within_node for profile in profiles]),
             "topology": first.topology if same else [],
-            "link_between_nodes": link_between_nodes(host, per_node) if nodes > 1 else None,
+            "link_between_nodes": _slowest(between) if nodes > 1 else None,
             "host": host,
             "notes": notes,
         }
