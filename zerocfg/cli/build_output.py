@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.emit.accelerate_yaml import one_line
+from zerocfg.emit.values import one_line
 from zerocfg.run.discover import display_name
 
 if TYPE_CHECKING:
