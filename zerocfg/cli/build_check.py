@@ -64,7 +64,7 @@ def _text(found: list[Checked], again: str, out: Path) -> str:
     if any(one.state != "gone" for one in differing):
         advice.append(f"To write them again: {again}")
     if any(one.state == "gone" for one in differing):
-        advice.append("zerocfg removes nothing: delete the folders of runs that are gone.")
+        advice.append("Delete the folders of runs that are gone; zerocfg build leaves them alone.")
     return text + "".join(f"\n{line}" for line in advice) + "\n"
 
 

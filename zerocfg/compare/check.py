@@ -112,7 +112,7 @@ def _file(path: Path, name: str, data: bytes, built: Any) -> FileState | None:
         return FileState(name, "missing")
     there = read_bytes(path)
     if isinstance(there, Problem):
-        return FileState(name, "unreadable", [there.message])
+        return FileState(name, "unreadable", [there.message.removeprefix("cannot be read: ")])
     if there == data:
         return None
     if built is None:

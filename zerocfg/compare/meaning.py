@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from zerocfg.compare.sides import ARGUMENTS, GROUPS, SETTINGS, Group, Side, Value
+from zerocfg.compare.sides import ARGUMENTS, GROUPS, SETTINGS, VARIABLES, Group, Side, Value
 from zerocfg.compare.values import SAME_AS, importance, same
 from zerocfg.run.config import AUTO
 from zerocfg.run.model import UNKNOWN
@@ -66,9 +66,11 @@ def compare(a: Side, b: Side) -> Comparison:
 
 
 def _without_echoes(differences: list[Difference], a: Side, b: Side) -> Iterable[Difference]:
-    """Leaves out the arguments whose difference the setting that they become shows already."""
+    """Leaves out the arguments and variables whose difference the setting that they become shows already."""
     names = {one.name for one in differences if one.group == SETTINGS}
     for one in differences:
+        if one.group == VARIABLES and f"fsdp_config.{one.name.lower()}" in names:
+            continue
         setting = SAME_AS.get(one.name, one.name)
         if one.group != ARGUMENTS or setting not in names or _open(a, setting) or _open(b, setting):
             yield one

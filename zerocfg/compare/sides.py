@@ -211,8 +211,13 @@ def _run(name: str, run: Run) -> Side:
         what += f", read by {run.consumer}"
     side = Side(name, what)
     settings = effective.settings if run.consumer else _as_deepspeed_reads(effective.settings)
-    side.groups[SETTINGS] = {key: _value(key, setting) for key, setting in settings.items()}
-    if kind in ("spec", "launch", "accelerate"):
+    launched = kind in ("spec", "launch", "accelerate")
+    side.groups[SETTINGS] = {
+        key: _value(key, setting)
+        for key, setting in settings.items()
+        if launched or setting.known or key not in _OF_THE_LAUNCHER
+    }
+    if launched:
         side.groups[VARIABLES] = {
             key: _value(key, setting)
             for key, setting in effective.environment.items()
