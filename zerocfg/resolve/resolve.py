@@ -52,6 +52,7 @@ def resolve(inputs: Inputs) -> tuple[Plan | None, list[Problem]]:
         return None, inputs.problems
     choices, problems = choose.open_values(inputs)
     if problems:
+        inputs.run.effective = compute(inputs.run)  # lint judges the run, and has to know its hardware
         return None, problems
     effective = compute(inputs.run)
     inputs.run.effective = effective

@@ -17,6 +17,7 @@ from zerocfg.run.effective import compute
 from zerocfg.run.expand import ExpandedRun, expand
 from zerocfg.run.hub import find_config
 from zerocfg.run.model import UNKNOWN, Consumer, ModelSummary, Origin, Run, Setting, SourceFile
+from zerocfg.run.widths import widths
 from zerocfg.source.launch import LaunchLine, Option, Word
 from zerocfg.source.launchers import read_options
 from zerocfg.source.load import load_as
@@ -250,7 +251,7 @@ class _Linker:
             config = self._model(run, setting("model"), folder)
             run.model = model_summary(model, config.data() if config else None)
         elif isinstance(model, dict):
-            run.model = model_summary(run.name, model)
+            run.model = model_summary(run.name, model, stated=True)
         run.arguments = _spec_arguments(entry, sources)
         versions = entry.data.get("versions")
         if isinstance(versions, dict):
@@ -335,21 +336,23 @@ class _Linker:
         return again
 
 
-def model_summary(name: str, config: Any) -> ModelSummary | None:
-    """The sizes that autos need, from a Hugging Face ``config.json`` or inline facts."""
+def model_summary(name: str, config: Any, *, stated: bool = False) -> ModelSummary | None:
+    """The sizes that autos need, from a Hugging Face ``config.json`` or, ``stated``, from facts written into a spec.
+
+    Facts say less than a config: what is not stated is not known, and no default of a class is taken for it.
+    """
     if not isinstance(config, dict):
         return None
-    text = config.get("text_config")
-    sizes = config.get("hidden_sizes")
-    numbers = [size for size in sizes if isinstance(size, int)] if isinstance(sizes, list) else []
-    parameters = config.get("parameters")
+    kind, text, parameters = config.get("model_type"), config.get("text_config"), config.get("parameters")
+    found = widths({key: value for key, value in config.items() if not (stated and key == "model_type")})
     return ModelSummary(
         name,
-        model_type=config.get("model_type") if isinstance(config.get("model_type"), str) else None,
+        model_type=kind if isinstance(kind, str) else None,
         parameters=int(parameters) if isinstance(parameters, (int, float)) and abs(parameters) < 1e18 else None,
-        hidden_size=_integer(config.get("hidden_size", config.get("n_embd"))),
-        text_hidden_size=_integer(text.get("hidden_size")) if isinstance(text, dict) else None,
-        max_hidden_sizes=max(numbers, default=None),
+        hidden_size=found.own,
+        text_hidden_size=found.text,
+        max_hidden_sizes=found.widest,
+        width_known=found.known,
         dtype=_dtype(config) or _dtype(text),
     )
 
@@ -358,10 +361,6 @@ def _dtype(config: Any) -> str | None:
     """The dtype that weights were saved in, under its name of today or the one before."""
     found = config.get("dtype") or config.get("torch_dtype") if isinstance(config, dict) else None
     return found if isinstance(found, str) else None
-
-
-def _integer(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _get(file: SourceFile, key: str) -> Any:

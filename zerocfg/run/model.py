@@ -128,7 +128,10 @@ class Effective:
 
 @dataclass(frozen=True, slots=True)
 class ModelSummary:
-    """What rules and effective settings need of a model. Counts are elements."""
+    """What rules and effective settings need of a model. Counts are elements.
+
+    ``width_known`` False: a hidden size that is None may only stand somewhere else, in a class that nobody knows.
+    """
 
     name: str
     model_type: str | None = None
@@ -136,6 +139,7 @@ class ModelSummary:
     hidden_size: int | None = None
     text_hidden_size: int | None = None
     max_hidden_sizes: int | None = None
+    width_known: bool = True
     largest_parameter: int | None = None
     dtype: str | None = None
     all_trained: bool = True

@@ -56,7 +56,8 @@ def prepare(state: Prepared, *, trainer: bool) -> list[Failure]:
     if autos:
         size = hidden_size(state.model, text=False)
         if size is None:
-            failures.append(missing_hidden_size(autos, config, "accelerate"))
+            if not trainer or hidden_size(state.model, text=True) is not None:  # else the Trainer has stopped before
+                failures.append(missing_hidden_size(autos, config, "accelerate"))
             size = UNKNOWN
         fills.update(bucket_settings(size))
     if not trainer:

@@ -91,7 +91,7 @@ def process(matching: Matching, arguments: Arguments, world_size: Setting, *, ba
 
 
 def hidden_size(model: ModelSummary | None, *, text: bool) -> Any:
-    """The hidden size that a library finds in the model's config; None when it finds none, UNKNOWN without a model.
+    """The hidden size that a library finds in the model's config; None when it finds none, UNKNOWN when nobody knows.
 
     ``text``: the Trainer also looks into text_config, accelerate does not.
     """
@@ -101,7 +101,9 @@ def hidden_size(model: ModelSummary | None, *, text: bool) -> Any:
         return model.hidden_size
     if model.max_hidden_sizes is not None:
         return model.max_hidden_sizes
-    return model.text_hidden_size if text else None
+    if text and model.text_hidden_size is not None:
+        return model.text_hidden_size
+    return None if model.width_known else UNKNOWN
 
 
 def bucket_settings(size: Any) -> dict[str, Setting]:
@@ -123,11 +125,12 @@ def missing_hidden_size(names: list[str], config: Config, who: str) -> Failure:
 def finalize(matching: Matching, arguments: Arguments, model: ModelSummary | None) -> Failure | None:
     """The part that needs the model and the number of steps; the failure that ends `train()`, if any."""
     config = matching.config
+    missing: Failure | None = None
     autos = [name for name in HIDDEN_SIZE_KEYS if config.is_auto(name)]
-    if autos:
-        size = hidden_size(model, text=True)
-        if size is None:
-            return missing_hidden_size(autos, config, "the Trainer")
+    size = hidden_size(model, text=True)
+    if autos and size is None:
+        missing = missing_hidden_size(autos, config, "the Trainer")
+    elif autos:
         sizes = bucket_settings(size)
         config.fill(REDUCE_BUCKET, sizes[REDUCE_BUCKET])
         stage = config.get("zero_optimization.stage")
@@ -137,7 +140,7 @@ def finalize(matching: Matching, arguments: Arguments, model: ModelSummary | Non
     steps = training_steps(arguments)
     matching.match("scheduler.params.total_num_steps", steps, "num_training_steps (calculated)")
     matching.match("scheduler.params.warmup_num_steps", warmup_steps(arguments, steps.value), "warmup_steps")
-    return matching.failure()
+    return missing or matching.failure()
 
 
 def training_steps(arguments: Arguments) -> Setting:
