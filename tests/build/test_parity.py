@@ -53,7 +53,7 @@ def case_of(accelerate: Path | None, deepspeed: Path | None, processes: int, loc
         "arguments": lock["recipe"],
         "consumer": "transformers",
         "route": None if deepspeed is None else "accelerate" if named else "trainer",
-        "hidden_size": lock["model"]["config"]["hidden_size"],
+        "model": lock["model"]["config"],
         "samples": samples,
     }
 

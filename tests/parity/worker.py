@@ -10,6 +10,7 @@ of more than one rank is torch's fake process group: nothing is sent, but every 
 from __future__ import annotations
 
 import copy
+import gc
 import importlib
 import json
 import os
@@ -37,6 +38,7 @@ def main() -> None:
         if name.startswith(EXPORTED):
             del os.environ[name]
     libraries = prepare()
+    gc.freeze()  # the libraries collect garbage in every fork, and would look at, and copy, all that was imported
     results: list[Any] = [None] * len(cases)
     running: dict[int, tuple[int, Path]] = {}
     folder = Path(tempfile.mkdtemp())
