@@ -267,3 +267,8 @@ def test_what_will_fail_is_said(zerocfg: Cli, write: Any) -> None:
     b = write("b.json", {"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}, "fp16": {"enabled": True}})
     outcome = zerocfg("diff", a, b)
     assert outcome.code == 1 and "+ will fail, parse: bfloat16 and fp16 modes" in outcome.out
+    a = write("a.yaml", "distributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_file: c.json\n")
+    b = write("b.yaml", "distributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_file: nowhere.json\n")
+    write("c.json", {"zero_optimization": {"stage": 2}})
+    outcome = zerocfg("diff", a, b)
+    assert outcome.code == 1 and "+ will fail, b.yaml:3:3: there is no file 'nowhere.json'" in outcome.out

@@ -15,7 +15,7 @@ COMMANDS = {
     "plan": "Predict memory and time of the runs of a spec, and say what would make them fit.",
     "build": "Resolve every auto and emit runnable configs with the reason for every value.",
     "smoke": "Train a few steps with the emitted configs and check what really runs.",
-    "explain": "Explain a rule, or a setting of a run.",
+    "explain": "Explain a rule, or a value of a run or of a build.",
     "diff": "Compare two builds or two configs by effective meaning.",
     "rules": "List the rules.",
     "probe": "Write down this machine's hardware as a profile.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -225,7 +225,8 @@ def _run(name: str, run: Run) -> Side:
         }
     if run.recipe is not None or run.consumer in ("transformers", "trl"):
         side.groups[ARGUMENTS] = _arguments(run)
-    side.failures = [f"{failure.phase}: {failure.message}" for failure in effective.failures]
+    side.failures = [f"{origin_text(replace(one, note=''))}: there is no file {one.note!r}" for one in run.missing]
+    side.failures += [f"{failure.phase}: {failure.message}" for failure in effective.failures]
     return side
 
 
