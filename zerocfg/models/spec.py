@@ -23,7 +23,9 @@ Runs may share keys (``extends: NAME`` of ``bases:``) and be multiplied (``matri
 
 from __future__ import annotations
 
+import math
 import re
+from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, create_model, field_validator
@@ -34,6 +36,11 @@ from zerocfg.models.model_facts import ModelFacts, inline
 
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 """A run's name becomes the name of a folder."""
+
+LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
+"""Whose releases decide something; others may be stated, too."""
+_RELEASE = r"\s*(===|==|~=|!=|>=|<=|>|<|)\s*v?\d[^,\s]*\s*"
+_RELEASES = re.compile(rf"{_RELEASE}(,{_RELEASE})*\Z")
 
 _NUMBER = re.compile(r"[0-9][0-9_]*(\.[0-9]+)?([eE][+-]?[0-9]+)?\Z")
 
@@ -51,14 +58,23 @@ def _whole(value: Any) -> Any:
 
 def _relative(value: str) -> str:
     if not value.strip():
-        raise ValueError("the path is empty")
+        raise ValueError("it must not be empty")
     if "\x00" in value or "\n" in value:
-        raise ValueError("a path holds no line end and no NUL")
+        raise ValueError("it must be one line, without NUL")
     return value
 
 
 Count = Annotated[int, BeforeValidator(_whole)]
 """A whole number; ``7e9`` is one too."""
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
+        raise ValueError("a number is needed here")
+    return value
+
+
+Price = Annotated[float, BeforeValidator(_finite)]
 
 
 def _facts(value: Any) -> Any:
@@ -133,7 +149,7 @@ class JobSet(Section):
     resource: str | None = key(
         None, "Name of the device resource; by the vendor unless stated: `nvidia.com/gpu`, `amd.com/gpu`, ..."
     )
-    shared_memory_gib: int = key(64, "Size of /dev/shm, which data loaders and NCCL use.", unit="GiB", gt=0)
+    shared_memory_gib: Count = key(64, "Size of /dev/shm, which data loaders and NCCL use.", unit="GiB", gt=0)
 
 
 class Targets(Section):
@@ -202,7 +218,7 @@ class RunSpec(Section):
     fused_loss: bool | None = key(
         None, "Whether the loss is computed without holding all logits (Liger kernels, cut cross entropy)."
     )
-    price_per_hour: float | None = key(
+    price_per_hour: Price | None = key(
         None, "Price of one accelerator for an hour; with it, the cost of a step is predicted.", ge=0
     )
     versions: dict[str, str] = key({}, 'Library releases to build for, e.g. `deepspeed: "0.19.8"`.')
@@ -218,7 +234,12 @@ class RunSpec(Section):
         if isinstance(value, dict):
             for name, version in value.items():
                 if not isinstance(version, str):
-                    raise ValueError(f"the release of {name} must be quoted: YAML reads {version} as a number")
+                    raise ValueError(f"{name}: the release must be quoted: YAML reads {version} as a number")
+                if not _RELEASES.match(version):
+                    raise ValueError(f"{name}: a release is needed, as 0.19.8, >=0.18 or >=0.18,<0.20")
+                near = get_close_matches(name, LIBRARIES, 1, 0.8)
+                if name not in LIBRARIES and near:
+                    raise ValueError(f"{name}: did you mean {near[0]}?")
         return value
 
 

@@ -15,6 +15,7 @@ from zerocfg.run.hub import find_config
 from zerocfg.run.link import runs_from_spec
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from zerocfg.models.hardware import HardwareProfile
@@ -37,7 +38,12 @@ class Built:
     problems: list[Problem] = field(default_factory=list)
 
 
-def build_plans(spec: SpecFile, only: str | None = None, hardware: str | None = None) -> list[Built]:
+def build_plans(
+    spec: SpecFile,
+    only: str | None = None,
+    hardware: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> list[Built]:
     """Resolve the runs of a valid spec, all or those that ``only`` names. Raises ValueError with one line where the
     command line names a run or hardware that there is not."""
     assert spec.spec is not None
@@ -48,16 +54,11 @@ def build_plans(spec: SpecFile, only: str | None = None, hardware: str | None = 
         if run.name not in wanted:
             continue
         entry = spec.spec.runs[run.name]
-        unusable = None
-        profile = None
-        try:
-            profile = _profile(hardware, entry, spec.folder)
-        except ValueError as error:
-            if hardware is not None:
-                raise
-            unusable = Problem("hardware", str(error), "Name one of the catalogue (`8xA100-80GB`) or a probed profile.")
+        profile, problems = _hardware(hardware, entry, spec.folder)
         inputs = gather(run, entry, spec.folder, profile, model_file(entry, spec.folder, files))
-        plan, problems = resolve(inputs) if unusable is None else (None, [unusable])
+        plan = None
+        if not problems:
+            plan, problems = resolve(inputs)
         built.append(Built(run.name, inputs.run, inputs, plan, placed(problems, spec, inputs.run)))
     return built
 
@@ -66,6 +67,22 @@ def model_file(entry: RunSpec, folder: Path, files: Files) -> SourceFile | None:
     """The config.json of a run's model: a path, or in the cache of the hub."""
     path = find_config(entry.model, folder) if isinstance(entry.model, str) else None
     return None if path is None else files.open(path)
+
+
+def _hardware(override: str | None, entry: RunSpec, folder: Path) -> tuple[HardwareProfile | None, list[Problem]]:
+    """The profile of a run, and what is wrong with what the spec says of it. Raises ValueError for the override."""
+    try:
+        profile = _profile(override, entry, folder)
+    except ValueError as error:
+        if override is not None:
+            raise
+        message = str(error).replace(str(folder / (entry.hardware or "")), entry.hardware or "")
+        help = "Name one of the catalogue (`8xA100-80GB`), or a profile that `zerocfg probe -o` wrote."
+        return None, [Problem("hardware", message, help)]
+    if profile is not None and entry.hosts and len(entry.hosts) != profile.nodes:
+        message = f"{len(entry.hosts)} names for the {profile.nodes} nodes of {profile.name}"
+        return profile, [Problem("hosts", message, "Name each node once, or leave `hosts` out.")]
+    return profile, []
 
 
 def _profile(override: str | None, entry: RunSpec, folder: Path) -> HardwareProfile | None:

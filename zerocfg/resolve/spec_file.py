@@ -13,7 +13,7 @@ from zerocfg.models.spec import Base, Matrix, RunSpec, Spec, WrittenRun, Written
 from zerocfg.run.discover import display_name
 from zerocfg.run.expand import ExpandedRun, Trouble, Written, expand
 from zerocfg.source.load import load
-from zerocfg.source.node import Document, Mapping, Node, Sequence, dotted, plain
+from zerocfg.source.node import Document, Mapping, Node, Problem, Sequence, dotted, plain
 from zerocfg.source.node import Path as KeyPath
 from zerocfg.source.text import Place
 
@@ -96,7 +96,7 @@ def check_spec(path: Path, document: Document) -> SpecFile:
     for problem in document.problems:
         if problem.fatal or problem.kind in ("duplicate-key", "empty"):
             found.problems.append(
-                SpecProblem(document.name, place(problem.span.start), *_unreadable(problem.kind, problem.message))
+                SpecProblem(document.name, place(problem.span.start), *_unreadable(document, problem))
             )
     if found.problems:
         return found
@@ -113,16 +113,30 @@ def check_spec(path: Path, document: Document) -> SpecFile:
 
 
 _EXAMPLE = "`zerocfg init` writes one from what it finds in a folder; docs/spec.md describes every key."
+_WAYS_OUT = {
+    "empty": _EXAMPLE,
+    "duplicate-key": "Remove one of the two.",
+    "encoding": "Save the spec as UTF-8 text.",
+    "too-large": "A spec names files and numbers; write less into it, or use fewer aliases.",
+    "too-deep": "No key of a spec lies that deep; look for brackets that are never closed.",
+    "alias-cycle": "Write the value out instead of the alias; `extends` shares keys among runs.",
+    "multiple-documents": "Put all runs under one `runs:` and remove the line `---`.",
+    "unreadable": "Name a spec file that you may read.",
+    "syntax": "Look at this place for a missing quote, bracket or colon, and at the line before it.",
+}
 
 
-def _unreadable(kind: str, message: str) -> tuple[str, str]:
-    if kind == "duplicate-key":
-        return message.replace("the last value wins", "the first would be ignored"), "Remove one of the two."
-    if kind == "empty":
-        return message, _EXAMPLE
-    if kind == "syntax" and "tab" in message:
-        return message, "Indent with spaces."
-    return message, ""
+def _unreadable(document: Document, problem: Problem) -> tuple[str, str]:
+    """What to say about a text that could not be read as YAML, and the way out."""
+    message, help = problem.message, _WAYS_OUT.get(problem.kind, "")
+    if problem.kind == "duplicate-key":
+        first = f" (line {document.source.place(problem.related.start).line})" if problem.related else ""
+        message = message.replace("the last value wins", f"the first{first} would be ignored")
+    elif problem.kind == "encoding":
+        message = message.partition(";")[0]
+    elif problem.kind == "syntax" and "tab" in message:
+        help = "Indent with spaces."
+    return message, help
 
 
 def _check(found: SpecFile, root: Mapping) -> None:
@@ -154,12 +168,14 @@ def _check(found: SpecFile, root: Mapping) -> None:
 
 def _check_bases(document: Document, bases: Any) -> list[SpecProblem]:
     if bases is not None and not isinstance(bases, dict):
-        return [_problem(Written(document, ("bases",)), f"`bases` is {_shown(bases)}, not a mapping of bases by name")]
+        message = f"`bases` is {_shown(bases)}, not a mapping of bases by name"
+        return [_problem(Written(document, ("bases",)), message, _help(("bases",)))]
     problems = []
     for name, base in (bases or {}).items():
         where = Written(document, ("bases", name))
         if not isinstance(base, dict):
-            problems.append(_problem(where, f"`bases.{name}` is {_shown(base)}, not a mapping of keys of a run"))
+            message = f"`bases.{name}` is {_shown(base)}, not a mapping of keys of a run"
+            problems.append(_problem(where, message, _help(where.path)))
             continue
         keys = {key: value for key, value in base.items() if key not in ("extends", "matrix") and value is not None}
         for error in _merged(_validated(RunSpec, keys)[1]):
@@ -216,47 +232,85 @@ def _explained(error: _Error) -> SpecProblem:
         return _missing(error)
     document = error.where.document
     path = _known(document.root, error.where.path)
-    where = Written(document, path)
-    name = dotted(path)
-    if loc[-1:] == ("[key]",):
-        reason = text.removeprefix("Value error, ")
-        return _problem(error.owner, f"'{loc[1]}' cannot name a run: {reason}", "A run's name becomes a folder.", True)
-    model = _model_of(path[:-1])
-    if kind == "extra_forbidden":
-        keys = _keys(model)
-        close = closest(str(loc[-1]), keys)
-        help = f"There are: {', '.join(sorted(keys))}." if keys else ""
-        known = f"; did you mean `{close}`?" if close else ""
-        section = f" in `{dotted(path[:-1])}`" if path[:-1] else ""
-        return _problem(where, f"unknown key `{loc[-1]}`{section}{known}", help, True)
     text = text.removeprefix("Value error, ")
-    text = text.replace("Input should be a valid dictionary or instance of RunSpec", "a run is a mapping")
-    text = text.replace("Input should be a valid dictionary or instance of ", "must be a mapping, see ")
-    text = re.sub(r"must be a mapping, see \w+", "must be a mapping", text).replace("Input should be", "it must be")
-    text = text.replace("a valid dictionary", "a mapping").replace("a valid list", "a list")
-    node = document.get(path)
+    if loc[-1:] == ("[key]",):
+        return _problem(error.owner, f"'{loc[1]}' cannot name a run: {text}", "A run's name becomes a folder.", True)
+    # Facts of a model are checked as a whole; the text names the key.
+    inner = re.match(r"(\w+): (.*)", text)
+    if inner is not None and document.get((*path, inner[1])) is not None:
+        path, text = (*path, inner[1]), inner[2]
+        kind = "extra_forbidden" if text == "Extra inputs are not permitted" else kind
+    if kind == "extra_forbidden":
+        while path and path[-1] not in (loc[-1], inner[1] if inner else None):
+            path = path[:-1]
+        keys = _keys(_model_of(path[:-1]))
+        close = closest(str(path[-1]), keys) if path else None
+        help = f"There are: {', '.join(sorted(keys))}." if keys else ""
+        section = f" in `{dotted(path[:-1])}`" if path[:-1] else ""
+        known = f"; did you mean `{close}`?" if close else ""
+        return _problem(Written(document, path), f"unknown key `{path[-1]}`{section}{known}", help, True)
+    name, node = dotted(path), document.get(path)
     given = f" is {_shown(plain(node))}" if node is not None else ""
-    described = model.model_fields.get(str(path[-1])) if model is not None and path else None
-    help = f"`{path[-1]}`: {described.description}" if described is not None and described.description else ""
-    return _problem(where, f"`{name}`{given}: {text}" if name else text, help)
+    return _problem(Written(document, path), f"`{name}`{given}: {_plain_words(text)}" if name else text, _help(path))
+
+
+_WORDS = (
+    (r"Input should be a valid dictionary or instance of RunSpec", "a run is a mapping"),
+    (r"Input should be a valid dictionary or instance of \w+", "it must be a mapping"),
+    (r"Input should be", "it must be"),
+    (r"valid dictionary", "mapping"),
+    (r"valid list", "list"),
+    (r"valid string", "text"),
+    (r"(?<=be )a text", "text"),
+    (r"valid integer, got a number with a fractional part", "whole number"),
+    (r"valid integer, unable to parse string as an integer", "whole number"),
+    (r"valid integer", "whole number"),
+    (r"valid number, unable to parse string as a number", "number"),
+    (r"valid number", "number"),
+    (r"a valid boolean(, unable to interpret input)?", "true or false"),
+    (r"text or a whole number or a number", "text or a number"),
+)
+
+
+def _plain_words(text: str) -> str:
+    """Pydantic's words in those of a config file."""
+    for old, new in _WORDS:
+        text = re.sub(old, new, text)
+    return text
+
+
+def _help(path: KeyPath) -> str:
+    """What the key at a path is for; where it has no description of its own, the nearest around it."""
+    names = [part for part in path if isinstance(part, str)]
+    if len(names) > 3 and names[2] == "matrix":
+        names = names[:2] + names[3:4] + names[5:]
+    while names:
+        model = _model_of(tuple(names[:-1]))
+        described = model.model_fields.get(names[-1]) if model is not None else None
+        if described is not None and described.description:
+            return f"`{names[-1]}`: {described.description}"
+        names.pop()
+    return ""
 
 
 def _missing(error: _Error) -> SpecProblem:
-    key = str(error.details["loc"][-1])
-    path = _known(error.where.document.root, error.where.path)
-    if error.where.path[: len(error.owner.path)] != error.owner.path:
-        owner = Written(error.where.document, path)
-    else:
-        owner = Written(error.owner.document, path if len(path) > len(error.owner.path) else error.owner.path)
-    owner = owner if error.details["loc"][0] == "runs" or len(error.details["loc"]) > 1 else Written(owner.document, ())
+    """A key that is required and not there, told at the section that lacks it."""
+    loc, document = error.details["loc"], error.where.document
+    key = str(loc[-1])
+    owner = Written(document, ())
+    if len(loc) > 1:
+        around = Written(document, _known(document.root, error.where.path[:-1]))
+        inside = document.get(around.path) is not None and len(around.path) >= len(error.owner.path)
+        owner = around if inside and error.where != error.owner else error.owner
     name = dotted(owner.path)
     message = f"`{key}` is missing" + (f" in `{name}`" if name else "")
-    if error.bases:
+    if error.bases and owner == error.owner:
         message += f" and in what it extends ({', '.join(error.bases)})"
     model = _model_of(owner.path)
     described = model.model_fields.get(key) if model is not None else None
-    help = f"Add `{key}:`. {described.description or ''}".strip() if described is not None else f"Add `{key}:`."
-    return _problem(owner, message, help, True)
+    return _problem(
+        owner, message, f"Add `{key}:`. {(described.description if described else None) or ''}".strip(), True
+    )
 
 
 def _without_consequences(problems: list[SpecProblem]) -> list[SpecProblem]:
@@ -337,6 +391,6 @@ def _shown(value: Any) -> str:
     if value is None:
         return "empty"
     if isinstance(value, (dict, list)):
-        return f"a {'mapping' if isinstance(value, dict) else 'list'}"
+        return f"a {'mapping' if isinstance(value, dict) else 'list'}" + ("" if value else " without entries")
     text = repr(value) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
     return text if len(text) <= 60 else text[:57] + "..."

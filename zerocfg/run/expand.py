@@ -101,9 +101,8 @@ def expand(document: Document, folder: Path, open_file: Open) -> Expanded:
         for run in expander.runs(name, node):
             if len(found.runs) >= MOST_RUNS_IN_ALL:
                 where = Written(document, ("runs", name))
-                found.troubles.append(
-                    Trouble(where, f"the spec stands for more than {MOST_RUNS_IN_ALL} runs", "", True)
-                )
+                message = f"the spec stands for more than {MOST_RUNS_IN_ALL} runs"
+                found.troubles.append(Trouble(where, message, "Split it into several specs.", at_key=True))
                 return found
             found.runs.append(run)
     for name, node in _entries(document.get(("bases",))):
@@ -184,7 +183,8 @@ class _Expander:
             node = document.get(path)
             try:
                 if not isinstance(node, Mapping):
-                    self._stop(Written(document, path), f"`{dotted(path)}` is no mapping of a run's keys")
+                    message = f"`{dotted(path)}` is no mapping of a run's keys"
+                    self._stop(Written(document, path), message, "Write keys of a run below it, or take it out.")
                 self.done[key] = self._with_bases(document, path, node, (*stack, key))
             except _StoppedError:
                 self.done[key] = None
@@ -204,7 +204,8 @@ class _Expander:
                     "Take one of these names out of its `extends`.",
                 )
             if len(stack) >= MOST_BASES:
-                self._stop(where, f"`extends` leads through more than {MOST_BASES} bases")
+                message = f"`extends` leads through more than {MOST_BASES} bases"
+                self._stop(where, message, "Let a base name several others: `extends: [ONE, OTHER]`.")
             taken = self.base(home, base, stack)
             if taken is None:
                 raise _StoppedError
@@ -266,7 +267,8 @@ class _Expander:
         if fatal is not None or not isinstance(other.root, Mapping):
             place = other.source.place(fatal.span.start if fatal else 0)
             reason = fatal.message if fatal else "a spec is a mapping"
-            self._stop(where, f"{file} cannot be used: {other.name}:{place.line}:{place.column}: {reason}")
+            message = f"{file} cannot be used: {other.name}:{place.line}:{place.column}: {reason}"
+            self._stop(where, message, "Correct that file, or take the base into this one.")
         self.folders[id(other)] = path.parent
         return other
 
@@ -277,7 +279,7 @@ class _Expander:
         try:
             return (folder / file).resolve()
         except (OSError, ValueError, RuntimeError):
-            self._stop(where, f"{file!r} is no path")
+            self._stop(where, f"{file!r} is no path", "Write `extends: path/to/other.yaml#NAME`.")
 
     def _moved(self, key: str, value: _Value, home: Document, document: Document) -> _Value:
         """A value of a base in another file: its path counts from here now."""
