@@ -22,6 +22,7 @@ from zerocfg.emit import accelerate_yaml, jobset, recipe
 from zerocfg.emit.problems import problems
 from zerocfg.emit.values import json_value, one_line, yaml_value
 from zerocfg.models.hardware import Host
+from zerocfg.models.spec import Targets
 from zerocfg.resolve.plan import Plan
 from zerocfg.source.load import load_bytes
 
@@ -98,6 +99,14 @@ def test_scripts_are_sound(tmp_path: Path, launcher: str, hardware: str, hosts: 
         if shutil.which("shellcheck"):
             done = subprocess.run(["shellcheck", str(folder / name)], capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stdout
+
+
+def test_the_examples_of_the_page_are_targets(root: Path) -> None:
+    text = (root / "docs" / "targets.md").read_text(encoding="utf-8")
+    examples = [yaml.safe_load(one) for one in re.findall(r"^```yaml\n(.*?)^```", text, re.M | re.S)]
+    assert [list(one["targets"]) for one in examples] == [["slurm"], ["jobset"]]
+    for one in examples:
+        Targets.model_validate(one["targets"])
 
 
 # -- files -------------------------------------------------------------------------------------------------------------

@@ -93,7 +93,8 @@ def render(plan: Plan, jobset: JobSet, here: str) -> str:
     """The text of ``jobset.yaml``."""
     lines = [
         f"# Starts the run {plan.name} on {one_line(plan.hardware)}: kubectl create -f {NAME}. Written by zerocfg.",
-        f"# The image must hold the spec's folder at {one_line(jobset.folder)}, and seen from there {here}/launch.sh.",
+        f"# The image must hold the spec's folder at {one_line(jobset.folder)},",
+        f"# and as seen from there {one_line(here)}/launch.sh.",
         "# A pod that fails ends the whole job (backoffLimit 0): the others cannot go on without it.",
     ]
     yaml = YAML()
