@@ -8,11 +8,11 @@ import click
 
 from zerocfg.cli.build_check import check_outputs
 from zerocfg.cli.build_output import finished, problems, stopped
+from zerocfg.cli.spec_argument import read_or_exit, resolved
 from zerocfg.emit.files import Emitted, emit
 from zerocfg.emit.verify import differences, emitted_run
 from zerocfg.emit.write import RefusedError, check, write
-from zerocfg.resolve.build import Built, build_plans
-from zerocfg.resolve.spec_file import SpecFile, read_spec
+from zerocfg.resolve.build import Built
 from zerocfg.rules.api import Severity
 from zerocfg.rules.engine import Diagnostic, Result, lint_runs
 from zerocfg.run.config import AUTO
@@ -54,41 +54,24 @@ def command(
     Exit codes: 0 built, or with --check up to date; 1 something in the configs prevents it, or OUT is out of date; 2
     wrong use, an unreadable spec or an unreadable lock.
     """
-    path = spec / "zerocfg.yaml" if spec.is_dir() else spec
-    if not path.exists():
-        raise click.UsageError(f"there is no file '{path}'")
-    read = read_spec(path, display_name(path))
-    if read.spec is None:
-        for problem in read.problems:
-            click.echo(f"{problem}", err=True)
-        raise click.exceptions.Exit(2)
-    if only is not None and only not in read.spec.runs:
-        raise click.UsageError(f"the spec has no run '{only}'; it has {', '.join(read.spec.runs)}")
-    built = _plans(read, only, hardware)
+    read = read_or_exit(spec)
+    built = resolved(read, only, hardware)
     warnings = _stop_on_findings(built, output_format)
     if any(one.problems for one in built):
-        click.echo(problems(built, display_name(path), output_format), nl=False, err=output_format == "text")
+        click.echo(problems(built, display_name(read.path), output_format), nl=False, err=output_format == "text")
         raise click.exceptions.Exit(1)
     emitted = [emit(one.plan, out) for one in built if one.plan is not None]
     _verify(emitted, built, output_format)
     if only_check:
-        raise click.exceptions.Exit(check_outputs(emitted, path, out, only, output_format))
+        raise click.exceptions.Exit(check_outputs(emitted, read.path, out, only, output_format))
     try:
         check(emitted, force=force)
     except RefusedError as refused:
         raise InTheWayError(str(refused)) from None
     click.echo(finished(emitted, write(emitted), output_format), nl=False)
     if warnings and output_format == "text":
-        click.echo(
-            f"lint has {warnings} warning{'s' * (warnings > 1)} about the sources: zerocfg lint {display_name(path)}"
-        )
-
-
-def _plans(read: SpecFile, only: str | None, hardware: str | None) -> list[Built]:
-    try:
-        return build_plans(read, only, hardware)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
+        found = f"lint has {warnings} warning{'s' * (warnings > 1)} about the sources"
+        click.echo(f"{found}: zerocfg lint {display_name(read.path)}")
 
 
 def _stop_on_findings(built: list[Built], output_format: str) -> int:

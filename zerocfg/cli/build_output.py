@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.cli.plan_table import compared
 from zerocfg.emit.values import one_line
 from zerocfg.run.discover import display_name
 
@@ -50,6 +51,7 @@ def finished(emitted: list[Emitted], written: list[Path], output_format: str) ->
     text = ""
     for one in emitted:
         text += f"{one.plan.name}: {one.plan.consumer} on {one.plan.hardware}\n{_table(one)}"
+        text += compared(one.plan.considered)
         text += "".join(f"  note: {note}\n" for note in one.plan.notes) + "\n"
     return text + "".join(f"wrote {name}\n" for name in names)
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import click
 
 from zerocfg.cli.build_output import problems
-from zerocfg.cli.plan_output import as_data, as_text
-from zerocfg.resolve.build import Built, build_plans
+from zerocfg.cli.plan_output import Shown, as_data, as_text
+from zerocfg.cli.spec_argument import read_or_exit, resolved
+from zerocfg.resolve.alternatives import Alternative, alternatives
+from zerocfg.resolve.build import Built
 from zerocfg.resolve.forecast import Forecast, forecast
-from zerocfg.resolve.spec_file import SpecFile, read_spec
 from zerocfg.run.discover import display_name
 
 
@@ -21,45 +22,46 @@ from zerocfg.run.discover import display_name
 @click.option("--run", "only", metavar="NAME", help="Only this run of the spec.")
 @click.option("--trace/--no-trace", default=True, show_default=True, help="Trace the model's activations with torch.")
 @click.option("--python", metavar="PATH", help="The interpreter that has torch and transformers. Default: this one.")
+@click.option("--all", "every", is_flag=True, help="List every plan that was compared, not the best of each kind.")
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Draw the plans (.svg, .png or .pdf; needs matplotlib).",
+)
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
-    spec: Path, hardware: str | None, only: str | None, trace: bool, python: str | None, output_format: str
+    spec: Path,
+    hardware: str | None,
+    only: str | None,
+    trace: bool,
+    python: str | None,
+    every: bool,
+    picture: Path | None,
+    output_format: str,
 ) -> None:
     """Predict memory and time of the runs of SPEC (a zerocfg.yaml, or the folder that holds one).
 
     For each run: what one rank holds in each phase of a step, term by term; what the three counters will show
-    (allocated, reserved, the driver's); whether it fits, and the cheapest change that makes it fit. Activations are
+    (allocated, reserved, the driver's); whether it fits, and the cheapest change that makes it fit; and beside it every
+    other way to run the job with the same global batch (stage, offload, micro batch, recomputation). Activations are
     traced on the real model class without weights or accelerator when torch and transformers are there, else they
     follow from a formula. Nothing is written or launched.
 
     Exit codes: 0 every run fits or is tight, 1 a run does not fit or cannot be resolved, 2 wrong use or an unreadable
     spec.
     """
-    path = spec / "zerocfg.yaml" if spec.is_dir() else spec
-    if not path.exists():
-        raise click.UsageError(f"there is no file '{path}'")
-    read = read_spec(path, display_name(path))
-    if read.spec is None:
-        for problem in read.problems:
-            click.echo(f"{problem}", err=True)
-        raise click.exceptions.Exit(2)
-    if only is not None and only not in read.spec.runs:
-        raise click.UsageError(f"the spec has no run '{only}'; it has {', '.join(read.spec.runs)}")
-    built = _plans(read, only, hardware)
+    read = read_or_exit(spec)
+    built = resolved(read, only, hardware)
     if any(one.problems for one in built):
-        click.echo(problems(built, display_name(path), output_format), nl=False, err=output_format == "text")
+        click.echo(problems(built, display_name(read.path), output_format), nl=False, err=output_format == "text")
         raise click.exceptions.Exit(1)
-    found = [(one, _forecast(one, trace, python)) for one in built]
-    click.echo(as_data(found) if output_format == "json" else as_text(found), nl=False)
-    if any(isinstance(one, Forecast) and one.word == "does not fit" for _, one in found):
+    found = [Shown(one, _forecast(one, trace, python), _alternatives(one)) for one in built]
+    if picture is not None:
+        _draw(found, picture)
+    click.echo(as_data(found) if output_format == "json" else as_text(found, every=every), nl=False)
+    if any(isinstance(one.forecast, Forecast) and one.forecast.word == "does not fit" for one in found):
         raise click.exceptions.Exit(1)
-
-
-def _plans(read: SpecFile, only: str | None, hardware: str | None) -> list[Built]:
-    try:
-        return build_plans(read, only, hardware)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
 
 
 def _forecast(built: Built, trace: bool, python: str | None) -> Forecast | str:
@@ -74,3 +76,20 @@ def _forecast(built: Built, trace: bool, python: str | None) -> Forecast | str:
     finally:
         if show:
             click.echo("\r\033[K", err=True, nl=False)
+
+
+def _alternatives(built: Built) -> list[Alternative]:
+    """Nothing where no plan can be predicted: the forecast says why."""
+    try:
+        return alternatives(built)
+    except ValueError:
+        return []
+
+
+def _draw(found: list[Shown], path: Path) -> None:
+    from zerocfg.cli.plan_picture import PictureError, draw
+
+    try:
+        draw(found, path)
+    except PictureError as error:
+        raise click.ClickException(str(error)) from None

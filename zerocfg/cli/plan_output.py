@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.cli import plan_table
+from zerocfg.cli.plan_table import duration
 from zerocfg.memory.options import Options, TorchOptions
 from zerocfg.memory.outside import GIB, MIB, Band
 from zerocfg.resolve.forecast import Forecast
@@ -13,13 +16,26 @@ if TYPE_CHECKING:
     from zerocfg.memory import rates
     from zerocfg.memory.terms import Held, Phase
     from zerocfg.memory.verdict import Rung
+    from zerocfg.resolve.alternatives import Alternative
     from zerocfg.resolve.build import Built
 
-Found = list[tuple["Built", "Forecast | str"]]
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One run: what is predicted of it, or in words why nothing is; and the other ways to run it."""
+
+    built: Built
+    forecast: Forecast | str
+    alternatives: list[Alternative]
 
 
-def as_text(found: Found) -> str:
-    return "\n".join(_run(built, one) for built, one in found)
+def as_text(found: list[Shown], *, every: bool = False) -> str:
+    return "\n".join(_run(one.built, one.forecast) + _others(one, every) for one in found)
+
+
+def _others(one: Shown, every: bool) -> str:
+    table = plan_table.text(one.alternatives, every=every)
+    return f"\n{table}" if table else ""
 
 
 def _run(built: Built, one: Forecast | str) -> str:
@@ -124,19 +140,15 @@ def _time(one: Forecast) -> str:
     if one.time is None:
         return ""
     time, seconds = one.time, one.time.seconds
-    text = f"  step       {_seconds(seconds.expected)} ({_seconds(seconds.low)} to {_seconds(seconds.high)})"
+    text = f"  step       {duration(seconds.expected)} ({duration(seconds.low)} to {duration(seconds.high)})"
     text += f", {time.tokens_per_second:,.0f} tokens/s, MFU {time.mfu:.0%}\n"
     parts = sorted(time.parts, key=lambda part: -part.seconds.expected)
-    text += "             " + ", ".join(f"{part.name} {_seconds(part.seconds.expected)}" for part in parts) + "\n"
+    text += "             " + ", ".join(f"{part.name} {duration(part.seconds.expected)}" for part in parts) + "\n"
     if one.price is not None:
         step, billion = time.cost_per_step(one.price), time.cost_per_billion_tokens(one.price)
         text += f"  cost       {step.expected:.3g} a step, {billion.expected:,.0f} for 1e9 tokens "
         text += f"({billion.low:,.0f} to {billion.high:,.0f})\n"
     return text
-
-
-def _seconds(value: float) -> str:
-    return f"{value:.1f} s" if value >= 1 else f"{value * 1000:.0f} ms"
 
 
 def _ladder(one: Forecast) -> str:
@@ -157,8 +169,8 @@ def _rung(rung: Rung) -> str:
     return f"    {_band(rung.prediction.device):>18}  {rung.word:<12}  {rung.what}: {rung.cost}{slower}\n"
 
 
-def as_data(found: Found) -> str:
-    runs = [_data(built, one) for built, one in found]
+def as_data(found: list[Shown]) -> str:
+    runs = [_data(one.built, one.forecast) | {"plans": plan_table.data(one.alternatives)} for one in found]
     return json.dumps({"version": 1, "unit": "bytes", "runs": runs}, indent=2) + "\n"
 
 

@@ -9,7 +9,7 @@ from zerocfg.memory.host import node_bytes
 from zerocfg.memory.options import Device, Options, TorchOptions
 from zerocfg.memory.outside import GIB
 from zerocfg.memory.predict import Prediction, predict, terms_of
-from zerocfg.memory.time import StepTime, step_time
+from zerocfg.memory.time import SHORT, StepTime, step_time
 from zerocfg.memory.verdict import Word, judge
 from zerocfg.resolve import sizes
 from zerocfg.resolve.setup import Setup, setup_of
@@ -28,6 +28,7 @@ OPTIMIZER_DEVICE = ZERO + "offload_optimizer.device"
 PARAM_DEVICE = ZERO + "offload_param.device"
 MICRO = "train_micro_batch_size_per_gpu"
 STEPS = "gradient_accumulation_steps"
+SLOWED = 1.3  # least of what published runs with short micro batches took, as a multiple of the expected time
 FOR_STATES = 0.675  # of a device, where activations are not known: a tenth for its driver, a quarter of the rest
 
 
@@ -51,6 +52,11 @@ class Choice:
     @property
     def processes(self) -> int:
         return self.nodes * self.per_node
+
+    @property
+    def offloads(self) -> bool:
+        """Whether anything is kept on the host or on drives."""
+        return any(place not in (None, "none") for place in (self.offload_optimizer, self.offload_param))
 
     def settings(self) -> dict[str, Any]:
         """The values by the names that they have in a plan."""
@@ -86,13 +92,14 @@ class Candidate:
     def seconds_per_token(self) -> float | None:
         """Of the whole job; what plans are compared by.
 
-        Published runs with offload took 2.6 to 3 times as long as expected (benchmarks/time): of these the high end.
+        Published runs with offload took 2.6 to 3 times as long as expected, those with micro batches of less than 2048
+        tokens at least 1.3 times (benchmarks/time): of the former this is the high end, of the latter as much more.
         """
-        if self.time is None:
+        if self.time is None or self.setup.workload is None:
             return None
-        band = self.time.seconds
-        moved = any(place not in (None, "none") for place in (self.choice.offload_optimizer, self.choice.offload_param))
-        return (band.high if moved else band.expected) / self.time.tokens
+        band, work = self.time.seconds, self.setup.workload
+        seconds = band.high if self.choice.offloads else band.expected
+        return seconds * (SLOWED if work.micro_batch * work.sequence_length < SHORT else 1.0) / self.time.tokens
 
 
 class Candidates:

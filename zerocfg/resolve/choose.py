@@ -11,7 +11,7 @@ from zerocfg.resolve.candidates import MICRO, STAGE, STEPS, ZERO, Candidate, Can
 from zerocfg.resolve.opened import TRAINERS, is_set, opened, stages_named
 from zerocfg.resolve.plan import Decision, Problem
 from zerocfg.resolve.put import ARGUMENTS, into_engine, into_recipe
-from zerocfg.resolve.search import ContradictionError, Open, choices, evaluate, ranked
+from zerocfg.resolve.search import ContradictionError, Open, Prefer, Ranked, choices, considered, evaluate, ranked
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.effective import compute
 from zerocfg.run.model import Effective, Origin, Run, Setting
@@ -19,7 +19,6 @@ from zerocfg.run.model import Effective, Origin, Run, Setting
 if TYPE_CHECKING:
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.resolve.inputs import Inputs
-    from zerocfg.resolve.plan import Considered
 
 GATHER = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
 HALVES = ("bf16", "fp16")
@@ -34,8 +33,9 @@ def open_values(inputs: Inputs) -> tuple[dict[str, Decision], list[Problem]]:
     what = opened(inputs, before)
     if what is None:
         return chosen, []
+    inputs.before = before
     try:
-        best, considered = _search(inputs, before, what)
+        rows = _search(inputs, before, what)
     except ContradictionError as error:
         return chosen, [Problem("goals", str(error), error.help)]
     except ValueError as error:
@@ -44,55 +44,47 @@ def open_values(inputs: Inputs) -> tuple[dict[str, Decision], list[Problem]]:
                 Problem(STAGE, f"nobody says which ZeRO stage, and {error}", "Write `stage` into the source.")
             ]
         return chosen, [Problem("goals", f"zerocfg cannot choose: {error}", "Name the values in the sources instead.")]
+    best = rows[0][0]
     if goals is None:
         return chosen | _take_stage(inputs, best), []
-    inputs.considered = considered
-    return chosen | _take(inputs, before, what, best), []
+    inputs.considered = [considered(*row) for row in rows]
+    return chosen | _take(inputs, before, best), []
 
 
-def _search(inputs: Inputs, before: Effective, what: Open) -> tuple[Candidate, list[Considered]]:
-    """The best candidate and all that were compared. Raises ValueError with the reason why there is none."""
+def _search(inputs: Inputs, before: Effective, what: Open) -> list[Ranked]:
+    """All candidates, the best first. Raises ValueError with the reason why there is none."""
     profile, goals = inputs.profile, inputs.spec.goals
     if profile is None:
         raise ValueError("without `hardware:` zerocfg cannot choose one")
     on_cpu = profile.accelerator.vendor == "cpu"
     if profile.accelerator.planning_gib is None and not (goals and on_cpu):
         raise ValueError(f"the memory of {profile.name} is not known, so zerocfg cannot choose one")
-    tracing = goals is not None and goals.trace
-    candidates = candidates_of(inputs, before, resize=goals is not None, tracing=False)
     prefer = goals.prefer if goals else None
-    found = evaluate(candidates, choices(what))
-    best, considered = ranked(found, prefer)
-    if best is not None and tracing:
-        best, considered = _traced(inputs, before, found, considered)
-    if best is None:
-        least = considered[0]
+    rows = ranked(evaluate(candidates_of(inputs, before, resize=goals is not None), choices(what)), prefer)
+    if goals is not None and goals.trace and not rows[0][1]:
+        rows = _traced(inputs, before, rows, goals.prefer)
+    if rows[0][1]:
         raise ValueError(
-            f"no plan fits: the one that needs least ({_words(least.settings)}) {least.excluded}. Use more devices, "
-            "shorter sequences" + ("" if goals else ", or offload the optimizer") + " (zerocfg plan shows what helps)"
+            f"no plan fits: the one that needs least ({_words(rows[0][0].choice.settings())}) {rows[0][1]}. Use more "
+            "devices or shorter sequences"
+            + ("" if goals else ", or offload the optimizer")
+            + "; zerocfg plan shows more"
         )
-    return best, considered
+    return rows
 
 
-def _traced(
-    inputs: Inputs, before: Effective, found: list[Candidate], considered: list[Considered]
-) -> tuple[Candidate, list[Considered]]:
+def _traced(inputs: Inputs, before: Effective, rows: list[Ranked], prefer: Prefer) -> list[Ranked]:
     """The best plans once more, with the activations of the real model class."""
-    assert inputs.spec.goals is not None
-    first = [row.settings for row in considered[:TRACED_PLANS]]
-    likely = [one for one in found if one.choice.settings() in first]
+    likely = [one for one, _ in rows[:TRACED_PLANS]]
     candidates = candidates_of(inputs, before, resize=True, tracing=True)
     workloads = dict.fromkeys(one.setup.workload for one in likely if one.setup.workload)
     candidates.activations.prepare(likely[0].setup, list(workloads))
-    again = evaluate(candidates, [one.choice for one in likely])
+    again = ranked(evaluate(candidates, [one.choice for one in likely]), prefer)
     inputs.notes += candidates.activations.notes
-    best, rows = ranked(again, inputs.spec.goals.prefer)
-    if best is None:
-        raise ValueError("with traced activations none of the plans that seemed best fits (zerocfg plan shows more)")
-    return best, rows + considered[TRACED_PLANS:]
+    return again if again[0][1] else [*again, *rows[TRACED_PLANS:]]
 
 
-def candidates_of(inputs: Inputs, before: Effective, *, resize: bool, tracing: bool) -> Candidates:
+def candidates_of(inputs: Inputs, before: Effective, *, resize: bool, tracing: bool = False) -> Candidates:
     """What predicts the plans of a run. Raises ValueError when the model's parameters are not known."""
     config = inputs.model_file.data() if inputs.model_file else None
     config = config if isinstance(config, dict) else None
@@ -131,7 +123,7 @@ def _take_stage(inputs: Inputs, best: Candidate) -> dict[str, Decision]:
     return chosen
 
 
-def _take(inputs: Inputs, before: Effective, what: Open, best: Candidate) -> dict[str, Decision]:
+def _take(inputs: Inputs, before: Effective, best: Candidate) -> dict[str, Decision]:
     """Put the values of the best plan into the run; the decisions about them."""
     choice, profile = best.choice, inputs.profile
     assert profile is not None

@@ -16,7 +16,7 @@ from zerocfg.resolve.plan import Considered, Decision, Engine, Problem
 from zerocfg.resolve.predicted import memory_of
 from zerocfg.resolve.road import choose_road, engine_of, started_by
 from zerocfg.run.arguments import arguments_of
-from zerocfg.run.model import UNKNOWN, HardwareSummary, Origin, Run, Setting, SourceFile
+from zerocfg.run.model import UNKNOWN, Effective, HardwareSummary, Origin, Run, Setting, SourceFile
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 class Inputs:
     """Everything that a run is resolved from.
 
-    ``chosen`` are decisions that the run holds already, as flags of its launcher. ``changes`` and ``considered`` are
+    ``chosen`` are decisions that the run holds already, as flags of its launcher. ``before`` are the settings as they
+    were before zerocfg chose anything. ``changes`` and ``considered`` are
     filled when zerocfg chooses; see :class:`zerocfg.resolve.plan.Plan`.
     """
 
@@ -45,6 +46,7 @@ class Inputs:
     chosen: dict[str, Decision] = field(default_factory=dict)
     changes: dict[str, Decision] = field(default_factory=dict)
     considered: list[Considered] = field(default_factory=list)
+    before: Effective | None = None
 
     def use_part(self, nodes: int, per_node: int, why: str) -> None:
         """Take a part of the hardware instead of all of it."""

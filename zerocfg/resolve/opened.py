@@ -28,7 +28,7 @@ def opened(inputs: Inputs, before: Effective) -> Open | None:
     return Open(
         layouts=layouts(inputs.profile, goals.prefer if goals else "throughput") if inputs.profile else (),
         stages=stages,
-        offloads=_offloads(inputs) if goals is not None and sharded and not _names_offload(before) else None,
+        offloads=offloads(inputs) if goals is not None and sharded and not _names_offload(before) else None,
         checkpointing=(False, True) if goals is not None and _recomputation_open(inputs) else (None,),
         micro=_count(before.get(MICRO)),
         steps=_count(before.get(STEPS)),
@@ -60,8 +60,8 @@ def _names_offload(before: Effective) -> bool:
     return any(is_named(before, name) for name in (OPTIMIZER_DEVICE, PARAM_DEVICE))
 
 
-def _offloads(inputs: Inputs) -> tuple[Offload, ...]:
-    """From nothing to everything; to drives only where the profile knows one, and not on a processor."""
+def offloads(inputs: Inputs) -> tuple[Offload, ...]:
+    """What may be offloaded: to drives only where the profile knows one, and nothing where the ranks are the host."""
     profile = inputs.profile
     if profile is None or profile.accelerator.vendor == "cpu":
         return (("none", "none"),)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Prefer = Literal["throughput", "memory", "cost"]
 Offload = tuple[Device, Device]  # of the optimizer, of the parameters
+Ranked = tuple[Candidate, str]
 
 ALIKE = 0.03  # share of the time by which two plans may differ and still count as equally fast
 LARGEST_MICRO = 64  # samples
@@ -145,35 +146,37 @@ def evaluate(candidates: Candidates, wanted: Iterable[Choice]) -> list[Candidate
     return found
 
 
-def ranked(found: list[Candidate], prefer: Prefer | None) -> tuple[Candidate | None, list[Considered]]:
-    """The best candidate (None: none fits) and all of them, the best first, with what excluded the others.
+def ranked(found: list[Candidate], prefer: Prefer | None) -> list[Ranked]:
+    """All candidates, the best first; what excluded the others stands beside them, nothing beside the best.
 
-    ``prefer`` None: the simplest that fits. Where the time is not known that decides too. Plans that surely fit come
-    before those that may; without activations room for them is asked of the device instead.
+    Where none fits, every one has its reason and the one that needs least comes first. ``prefer`` None: the simplest
+    that fits. Where the time is not known that decides too. Plans that surely fit come before those that may; without
+    activations room for them is asked of the device instead. Of plans that differ in the micro batch only the best
+    stands before all others.
     """
     usable = [one for one in found if one.word == "fits"] or [one for one in found if _may_fit(one)]
     if not usable:
         order = sorted(found, key=lambda one: one.prediction.device.low)
-        return None, [_considered(one, one.short or _tight(one)) for one in order]
+        return [(one, one.short or _tight(one)) for one in order]
     timed = all(one.seconds_per_token for one in usable)
-    if prefer == "memory":
-        least = min(one.prediction.device.expected for one in usable)
-        alike = [one for one in usable if one.prediction.device.expected <= least * (1 + ALIKE)]
-        best = min(alike, key=lambda one: (one.seconds_per_token or 0.0, *_simplicity(one)))
-    elif prefer is None or not timed:
-        best = min(usable, key=_simplicity)
-    else:
-        least_time = min(_spent(one, prefer) for one in usable)
-        alike = [one for one in usable if _spent(one, prefer) <= least_time * (1 + ALIKE)]
-        best = min(alike, key=_simplicity)
+    best = _best(usable, prefer, timed=timed)
     rest = sorted(
         (one for one in found if one is not best),
         key=lambda one: (one not in usable, _goal(one, prefer) if timed else 0.0, *_simplicity(one)),
     )
     leaders = _leaders(rest)
     order = [*leaders, *(one for one in rest if one not in leaders)]
-    reasons = [_considered(one, _why_not(one, best, usable, prefer)) for one in order]
-    return best, [_considered(best, ""), *reasons]
+    return [(best, ""), *((one, _why_not(one, best, usable, prefer)) for one in order)]
+
+
+def _best(usable: list[Candidate], prefer: Prefer | None, *, timed: bool) -> Candidate:
+    if prefer is None or (not timed and prefer != "memory"):
+        return min(usable, key=_simplicity)
+    least = min(_goal(one, prefer) for one in usable)
+    alike = [one for one in usable if _goal(one, prefer) <= least * (1 + ALIKE)]
+    if prefer == "memory":
+        return min(alike, key=lambda one: (one.seconds_per_token or 0.0, *_simplicity(one)))
+    return min(alike, key=_simplicity)
 
 
 def _leaders(order: list[Candidate]) -> list[Candidate]:
@@ -219,17 +222,13 @@ def _why_not(one: Candidate, best: Candidate, usable: list[Candidate], prefer: P
     spent, least = _spent(one, prefer), _spent(best, prefer)
     if prefer == "memory":
         more = (one.prediction.device.expected - best.prediction.device.expected) / GIB
-        return (
-            f"{more:.1f} GiB more"
-            if more >= 0.05
-            else f"slower by {spent / least - 1:.0%}"
-            if least
-            else "more machinery"
-        )
-    if prefer is not None and least and spent > least * (1 + ALIKE):
-        what = "dearer" if prefer == "cost" else "slower"
-        return f"{spent / least - 1:.0%} {what}"
-    return "about as fast, with " + _machinery(one, best) if prefer else _machinery(one, best)
+        return f"{more:.1f} GiB more" if more >= 0.05 else "as small, with " + _machinery(one, best)
+    if prefer is None or not least:
+        return "fits as well, with " + _machinery(one, best)
+    if spent > least * (1 + ALIKE):
+        up_to = "up to " if one.choice.offloads else ""
+        return f"{up_to}{spent / least - 1:.0%} {'dearer' if prefer == 'cost' else 'slower'}"
+    return "about as fast, with " + _machinery(one, best)
 
 
 def _machinery(one: Candidate, best: Candidate) -> str:
@@ -250,7 +249,8 @@ def _tight(one: Candidate) -> str:
     return f"tight: {band.low / GIB:.1f} to {band.high / GIB:.1f} GiB of a device"
 
 
-def _considered(one: Candidate, excluded: str) -> Considered:
+def considered(one: Candidate, excluded: str) -> Considered:
+    """A candidate as the plan keeps it."""
     return Considered(
         one.choice.settings(),
         one.word,

@@ -1,0 +1,44 @@
+"""The SPEC argument of the commands that resolve runs."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from zerocfg.resolve.build import Built, build_plans
+from zerocfg.resolve.spec_file import SpecFile, read_spec
+from zerocfg.run.discover import display_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def read_or_exit(spec: Path) -> SpecFile:
+    """The spec at a path, or in the folder of that path. Prints what is wrong with it and exits with 2."""
+    path = spec / "zerocfg.yaml" if spec.is_dir() else spec
+    if not path.exists():
+        raise click.UsageError(f"there is no file '{path}'")
+    read = read_spec(path, display_name(path))
+    if read.spec is None:
+        for problem in read.problems:
+            click.echo(f"{problem}", err=True)
+        raise click.exceptions.Exit(2)
+    return read
+
+
+def resolved(read: SpecFile, only: str | None, hardware: str | None) -> list[Built]:
+    """The runs, resolved; shows which one is at work. Unknown runs and hardware on the command line are wrong use."""
+    show = sys.stderr.isatty()
+
+    def progress(text: str) -> None:
+        click.echo(f"\r\033[K{text}", err=True, nl=False)
+
+    try:
+        return build_plans(read, only, hardware, progress if show else None)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    finally:
+        if show:
+            click.echo("\r\033[K", err=True, nl=False)

@@ -1,0 +1,77 @@
+"""Every way to run a job on its hardware: stage, offload, micro batch and recomputation, whatever its sources fix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from zerocfg.resolve.candidates import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS, Candidate
+from zerocfg.resolve.choose import candidates_of
+from zerocfg.resolve.opened import offloads
+from zerocfg.resolve.search import Open, choices, evaluate, ranked
+from zerocfg.resolve.setup import setup_of
+
+if TYPE_CHECKING:
+    from zerocfg.resolve.build import Built
+    from zerocfg.resolve.search import Prefer
+
+
+RECOMPUTE = "gradient_checkpointing"
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One way, and what speaks against it: nothing for the best. ``own``: the run is built so."""
+
+    candidate: Candidate
+    excluded: str
+    own: bool
+
+
+def alternatives(built: Built, *, tracing: bool = False) -> list[Alternative]:
+    """All ways with the global batch of the run, the best first; empty where neither memory nor hardware is known.
+
+    Raises ValueError with one line when nothing can be predicted.
+    """
+    inputs, plan = built.inputs, built.plan
+    profile = inputs.profile
+    if plan is None or profile is None:
+        return []
+    goals = inputs.spec.goals
+    before = inputs.before or built.run.effective
+    prefer: Prefer = goals.prefer if goals else "throughput"
+    values = {name: one.value for name, one in plan.settings.items()}
+    micro, steps = values.get(MICRO), values.get(STEPS)
+    counted = isinstance(micro, int) and isinstance(steps, int)
+    what = Open(
+        layouts=((profile.nodes, profile.accelerators_per_node),),
+        stages=(0, 1, 2, 3) if plan.engine == "deepspeed" else (None,),
+        offloads=offloads(inputs) if plan.engine == "deepspeed" else None,
+        checkpointing=(False, True),
+        micro=None,
+        steps=None,
+        micro_open=counted,
+        steps_open=counted,
+        global_batch=profile.world_size * micro * steps if counted else None,  # type: ignore[operator]
+    )
+    candidates = candidates_of(inputs, before, resize=goals is not None, tracing=tracing)
+    rows = ranked(evaluate(candidates, choices(what)), prefer)
+    own = _own(built, values)
+    return [Alternative(one, why, _settings(one) == own) for one, why in rows]
+
+
+def _settings(one: Candidate) -> dict[str, Any]:
+    work = one.setup.workload
+    return one.choice.settings() | {RECOMPUTE: work is not None and work.gradient_checkpointing}
+
+
+def _own(built: Built, values: dict[str, Any]) -> dict[str, Any]:
+    """The settings of the run as it is built, by the names that a choice has for them."""
+    assert built.plan is not None
+    plan, dtype = built.plan, built.run.model.dtype if built.run.model else None
+    work = setup_of(values.get, plan.recipe, built.inputs.spec, plan.num_processes, dtype).workload
+    own = {name: values.get(name) for name in ("num_processes", MICRO, STEPS)}
+    if plan.engine == "deepspeed":
+        own |= {STAGE: values.get(STAGE)}
+        own |= {name: values.get(name) or "none" for name in (OPTIMIZER_DEVICE, PARAM_DEVICE)}
+    return own | {RECOMPUTE: work is not None and work.gradient_checkpointing}
