@@ -183,6 +183,19 @@ def test_an_edited_config(checked: Checked) -> None:
     assert checked.check(code=0) == "up to date: 1 run in out\n"
 
 
+def test_an_edit_and_a_changed_source(checked: Checked) -> None:
+    """The edit is told from what only follows from the sources."""
+    path = checked.out / "ds_config.json"
+    text = path.read_text()
+    path.write_text(text.replace('"stage": 2', '"stage": 3'))
+    told = lines(checked.after(job({"gradient_accumulation_steps": 4}, ZERO_2)))
+    assert "train_batch_size 16 -> 64 because gradient_accumulation_steps changed 1 -> 4" in told
+    assert f"{STAGE} is 3 there, the build gives 2" in told
+    assert not any(line.startswith("gradient_accumulation_steps is") for line in told)
+    path.write_text(json.dumps(json.loads(text)))
+    assert "the values of the build before, written otherwise (order, spaces or comments)" in lines(checked.check())
+
+
 def test_an_edited_accelerate_config(checked: Checked) -> None:
     path = checked.out / "accelerate.yaml"
     text = path.read_text()

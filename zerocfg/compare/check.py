@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from zerocfg.compare.changes import Change, changes, sources
+from zerocfg.compare.table import table
 from zerocfg.compare.values import ABSENT, flat, importance, same, shown
 from zerocfg.emit import lock as lockfile
 from zerocfg.source.load import read_bytes
@@ -62,10 +63,11 @@ def check_run(emitted: Emitted) -> Checked:
         found.state = "not built"
         return found
     built: dict[str, Any] = old["files"] if old else {}
+    before = {row.name: row.value for row in table(old).values()} if old else {}
     found.files = [
         state
         for name, data in emitted.files.items()
-        if name != lockfile.NAME and (state := _file(emitted.folder / name, name, data, built.get(name))) is not None
+        if name != lockfile.NAME and (state := _file(emitted.folder / name, data, built.get(name), before)) is not None
     ]
     for name in sorted(set(built) - set(emitted.files)):
         if _is_plain(name) and (emitted.folder / name).exists():
@@ -107,7 +109,9 @@ def _is_plain(name: str) -> bool:
     return name not in ("", ".", "..") and "/" not in name and "\\" not in name and "\0" not in name
 
 
-def _file(path: Path, name: str, data: bytes, built: Any) -> FileState | None:
+def _file(path: Path, data: bytes, built: Any, before: dict[str, Any]) -> FileState | None:
+    """What is wrong with a file; ``built`` is its hash when it was built, ``before`` the values of that build."""
+    name = path.name
     if not path.exists():
         return FileState(name, "missing")
     there = read_bytes(path)
@@ -119,11 +123,14 @@ def _file(path: Path, name: str, data: bytes, built: Any) -> FileState | None:
         state = "unknown"
     else:
         state = "outdated" if lockfile.sha256(there) == built else "edited"
-    return FileState(name, state, differences(name, there, data))
+    return FileState(name, state, differences(name, there, data, before if state == "edited" else {}))
 
 
-def differences(name: str, there: bytes, given: bytes) -> list[str]:
-    """What a file on disk says otherwise than the build: key by key for configs, else as lines of a diff."""
+def differences(name: str, there: bytes, given: bytes, before: dict[str, Any]) -> list[str]:
+    """What a file on disk says otherwise than the build: key by key for configs, else as lines of a diff.
+
+    Values of a config that are as in ``before`` were not edited; that they changed is said elsewhere.
+    """
     new = _mapping(name, given)
     if isinstance(new, dict):
         old = _mapping(name, there)
@@ -131,8 +138,11 @@ def differences(name: str, there: bytes, given: bytes) -> list[str]:
             return [old]
         names = sorted({*old, *new}, key=importance)
         pairs = [(key, old.get(key, ABSENT), new.get(key, ABSENT)) for key in names]
-        differ = [_pair(key, one, other) for key, one, other in pairs if not same(one, other)]
-        return differ or ["the same values, written otherwise (order, spaces or comments)"]
+        pairs = [(key, one, other) for key, one, other in pairs if not same(one, other)]
+        if not pairs:
+            return ["the same values, written otherwise (order, spaces or comments)"]
+        differ = [_pair(key, one, other) for key, one, other in pairs if not same(one, before.get(key, ABSENT))]
+        return differ or ["the values of the build before, written otherwise (order, spaces or comments)"]
     lines = list(
         difflib.unified_diff(
             there.decode(errors="replace").splitlines(),
