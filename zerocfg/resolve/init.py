@@ -357,12 +357,9 @@ class _Guesser:
     def _take_hardware(self, draft: Draft, run: Run | None) -> None:
         if "hardware" in draft.guesses:
             return
-        processes = run.effective.value("num_processes") if run is not None else None
-        machines = run.effective.value("num_machines") if run is not None else None
-        if not isinstance(processes, int) or processes < 1:
-            processes = None
-        machines = machines if isinstance(machines, int) and machines > 1 else 1
-        each = processes // machines if processes else 8
+        processes = _asked(run, "num_processes")
+        machines = _asked(run, "num_machines") or 1
+        each = max(1, processes // machines) if processes else 8
         example = f"{machines}x{each}xA100-80GB" if machines > 1 else f"{each}xA100-80GB"
         device = self._here().accelerator
         if device is not None and device is not CPU and device.vendor != "cpu":
@@ -407,6 +404,17 @@ _SEEN = {
     "transformers": "calls a Trainer",
     "accelerate": "calls Accelerator",
 }
+
+
+def _asked(run: Run | None, name: str) -> int | None:
+    """A count as the launch line asks for it (on this machine accelerate may start less), else as it takes effect."""
+    if run is None:
+        return None
+    flag = run.flags.get(name)
+    if flag is not None and isinstance(flag.value, str) and flag.value.isdecimal() and len(flag.value) < 7:
+        return max(1, int(flag.value))
+    value = run.effective.value(name)
+    return value if isinstance(value, int) and value >= 1 else None
 
 
 def _short(file: SourceFile, folder: Path) -> str:

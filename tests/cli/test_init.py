@@ -1,0 +1,295 @@
+"""`zerocfg init`: a first spec from what is there, honest about what is guessed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.cli.conftest import Outcome
+from tests.conftest import ROOT
+from zerocfg.hardware.catalogue import parse_hardware
+from zerocfg.resolve.init import draft_runs, spec_text
+from zerocfg.resolve.spec_file import read_spec
+
+Zerocfg = Callable[..., Outcome]
+
+TRAINER = "from transformers import Trainer\n\nif __name__ == '__main__':\n    Trainer().train()\n"
+OWN_LOOP = "import deepspeed\n\nif __name__ == '__main__':\n    deepspeed.initialize()\n"
+LOOP = "from accelerate import Accelerator\n\naccelerator = Accelerator()\nprint(accelerator)\nmain()\n"
+SFT = "from trl import SFTTrainer, TrlParser\n\nif __name__ == '__main__':\n    SFTTrainer()\n"
+RECIPE = "output_dir: out\nmax_steps: 10\nper_device_train_batch_size: 2\nbf16: true\nsave_strategy: 'no'\n"
+SFT_RECIPE = RECIPE + "max_length: 512\ndataset_name: trl-lib/Capybara\nmodel_name_or_path: org/small\n"
+ACCELERATE = "distributed_type: DEEPSPEED\nnum_processes: 4\nnum_machines: 1\ndeepspeed_config:\n  zero_stage: 2\n"
+DEEPSPEED = (
+    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
+    '"zero_optimization": {"stage": 2}, "bf16": {"enabled": "auto"}, "gradient_clipping": "auto"}\n'
+)
+MODEL = '{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64}\n'
+LAUNCH = (
+    "export OMP_NUM_THREADS=4\naccelerate launch --num_processes 8 train.py \\\n"
+    "  --per_device_train_batch_size 2 --bf16 true --output_dir out --max_steps 10\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def no_accelerator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The same machine everywhere: no accelerator, an empty cache of the hub."""
+    monkeypatch.setattr("zerocfg.cli.init.probe", lambda: parse_hardware("cpu"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path.parent / "no-hub"))
+
+
+def write(**files: str) -> None:
+    for name, text in files.items():
+        path = Path(name.replace("__", "/").replace("_yaml", ".yaml").replace("_json", ".json"))
+        path = path if path.suffix else path.with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def runs(folder: Path = Path()) -> dict[str, dict[str, Any]]:
+    found = read_spec(folder / "zerocfg.yaml")
+    assert found.problems == []
+    return {name: run.data for name, run in found.runs.items()}
+
+
+EXAMPLES = sorted(
+    path.parent.name
+    for path in ROOT.glob("examples/*/zerocfg.yaml")
+    if [run.data["script"] for run in read_spec(path).runs.values()] == ["train.py"]
+)
+NEEDS = {
+    "zero2-cpu-offload": ["--hardware", "4xA100-40GB", "--train-samples", "52002"],
+    "zero3-nvme": ["--hardware", "8xH100-80GB"],
+}
+"""What no file of an example tells, and without which it cannot be built on a machine without accelerators."""
+TELLING = ("consumer", "script", "model", "recipe", "accelerate", "deepspeed")
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_found_again(zerocfg: Zerocfg, name: str) -> None:
+    """Without its spec: the same files in the same roles."""
+    shutil.copytree(ROOT / "examples" / name, name, ignore=shutil.ignore_patterns("runs", "__pycache__"))
+    (own,) = runs(Path(name)).values()
+    (Path(name) / "zerocfg.yaml").unlink()
+    done = zerocfg("init", name)
+    assert done.code == 0, done.err
+    ((found, run),) = runs(Path(name)).items()
+    assert found == name
+    expected = {key: own[key] for key in TELLING if key in own and not own[key].startswith("..")}
+    assert {key: run.get(key) for key in expected} == expected
+
+
+@pytest.mark.parametrize("name", ["quickstart", "sft-zero2", "zero2-cpu-offload", "zero3-nvme", "ddp"])
+def test_an_example_builds_again(zerocfg: Zerocfg, name: str) -> None:
+    shutil.copytree(
+        ROOT / "examples" / name, name, ignore=shutil.ignore_patterns("runs", "__pycache__", "zerocfg.yaml")
+    )
+    assert zerocfg("init", name, *NEEDS.get(name, [])).code == 0
+    done = zerocfg("build", name, "-o", "out")
+    assert done.code == 0, done.out + done.err
+    assert Path("out", name, "launch.sh").is_file()
+
+
+@pytest.mark.parametrize("flags", ["", "--use_deepspeed "])
+def test_only_a_launch_script(zerocfg: Zerocfg, flags: str) -> None:
+    write(train=TRAINER)
+    Path("finetune.sh").write_text(LAUNCH.replace("train.py", flags + "train.py"))
+    done = zerocfg("init")
+    assert done.code == 0, done.err
+    expected = {"consumer": "transformers", "script": "train.py", "hardware": "8xcpu"}
+    expected["arguments"] = "--per_device_train_batch_size 2 --bf16 true --output_dir out --max_steps 10".split()
+    assert runs() == {"finetune": expected | ({"engine": "deepspeed"} if flags else {})}
+    assert "guessed hardware: 8xcpu" in done.err and "finetune.sh:2" in Path("zerocfg.yaml").read_text()
+    built = zerocfg("build", ".", "-o", "out", "--hardware", "8xA100-80GB")
+    if flags:
+        assert "nobody says which ZeRO stage, and the spec names no model" in built.err
+        write(config_json=(ROOT / "examples/quickstart/model/config.json").read_text())
+        assert zerocfg("init", "--force").code == 0
+        built = zerocfg("build", ".", "-o", "out", "--hardware", "8xA100-80GB")
+    assert built.code == 0, built.out + built.err
+    assert "8 ranks * 2 samples" in built.out  # the options of the launch line are read
+
+
+def test_launch_lines_with_files(zerocfg: Zerocfg) -> None:
+    write(sft=SFT, own=OWN_LOOP, configs__sft_yaml=SFT_RECIPE, configs__acc_yaml=ACCELERATE, ds_json=DEEPSPEED)
+    Path("scripts").mkdir()
+    Path("scripts/jobs.sh").write_text(
+        "accelerate launch --config_file configs/acc.yaml sft.py --config configs/sft.yaml\n"
+        "accelerate launch --config_file configs/acc.yaml sft.py --config configs/sft.yaml --seed $SEED\n"
+        "deepspeed --num_gpus 2 own.py --epochs 3 --deepspeed --deepspeed_config ds.json\n"
+        "python sft.py --config configs/sft.yaml\n"
+    )
+    done = zerocfg("init")
+    assert done.code == 0, done.err
+    found = runs()
+    sft = {"consumer": "trl", "script": "sft.py", "recipe": "configs/sft.yaml", "accelerate": "configs/acc.yaml"}
+    assert found["jobs"] == sft
+    assert found["jobs-2"] == {**sft, "arguments": ["--config", "configs/sft.yaml", "--seed", "$SEED"]}
+    assert found["jobs-3"] == {
+        "consumer": "deepspeed",
+        "script": "own.py",
+        "arguments": ["--epochs", "3"],
+        "deepspeed": "ds.json",
+        "launcher": "deepspeed",
+        "hardware": "2xcpu",
+    }
+    assert "fill in $SEED" in done.err and "hf download org/small config.json" in done.err
+
+
+def test_one_run_for_each_recipe(zerocfg: Zerocfg) -> None:
+    write(train_sft=SFT, train_dpo=SFT, recipes__sft_yaml=SFT_RECIPE, recipes__dpo_yaml=RECIPE + "beta: 0.1\n")
+    write(configs__zero2_yaml=ACCELERATE, configs__zero3_yaml=ACCELERATE.replace("2", "3"))
+    done = zerocfg("init")
+    assert done.code == 0, done.err
+    found = runs()
+    assert {name: run["script"] for name, run in found.items()} == {"dpo": "train_dpo.py", "sft": "train_sft.py"}
+    assert found["sft"]["accelerate"] == "configs/zero2.yaml"
+    assert "one of several; others: configs/zero3.yaml" in done.err
+
+
+def test_flags_win_and_make_one_run(zerocfg: Zerocfg) -> None:
+    write(a=TRAINER, b=LOOP, recipe_yaml=RECIPE, model__config_json=MODEL)
+    done = zerocfg(
+        "init", "--script", "b.py", "--hardware", "8xA100-80GB", "--name", "mine", "--sequence-length", "512"
+    )
+    assert done.code == 0, done.err
+    assert runs() == {
+        "mine": {
+            "consumer": "accelerate",
+            "script": "b.py",
+            "model": "model/config.json",
+            "hardware": "8xA100-80GB",
+            "sequence_length": 512,
+        }
+    }
+
+
+def test_a_model_of_the_cache(zerocfg: Zerocfg, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = Path("hub/models--org--small/snapshots/abc123")
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text(MODEL)
+    refs = Path("hub/models--org--small/refs")
+    refs.mkdir()
+    (refs / "main").write_text("abc123\n")
+    monkeypatch.setenv("HF_HUB_CACHE", str(Path("hub").resolve()))
+    write(repo__train=SFT, repo__recipe_yaml=SFT_RECIPE)
+    assert zerocfg("init", "repo", "--hardware", "8xA100-80GB").code == 0
+    assert runs(Path("repo"))["repo"]["model"] == "org/small"
+    done = zerocfg("build", "repo", "-o", "out")
+    assert done.code == 0, done.out + done.err
+
+
+def test_accelerators_of_this_machine(zerocfg: Zerocfg, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zerocfg.cli.init.probe", lambda: parse_hardware("2xH100-80GB"))
+    write(train=TRAINER)
+    done = zerocfg("init", "--print")
+    assert "hardware: this" in done.out and "guessed: this machine: 2xH100-80GB" in done.out
+    assert not Path("zerocfg.yaml").exists()
+
+
+def test_nothing_to_go_by(zerocfg: Zerocfg) -> None:
+    Path("notes.txt").write_text("nothing")
+    write(util="def helper():\n    return 1\n")
+    done = zerocfg("init")
+    assert done.code == 2 and "nothing" not in done.out
+    assert "no launch line, training script, recipe" in done.err and "zerocfg init --consumer" in done.err
+    done = zerocfg("init", "--consumer", "transformers", "--script", "new.py", "--hardware", "8xA100")
+    assert done.code == 0, done.err
+    (run,) = runs().values()
+    assert run == {"consumer": "transformers", "script": "new.py", "hardware": "8xA100"}
+
+
+def test_configs_without_a_script(zerocfg: Zerocfg) -> None:
+    write(acc_yaml=ACCELERATE)
+    done = zerocfg("init")
+    assert done.code == 0 and "open script" in done.err
+    assert "fill in: the Python script that trains" in Path("zerocfg.yaml").read_text()
+
+
+def test_a_spec_is_never_replaced_unasked(zerocfg: Zerocfg) -> None:
+    write(train=TRAINER)
+    mine = "version: 1\nruns: {a: {consumer: trl, script: other.py}}\n"
+    Path("zerocfg.yaml").write_text(mine)
+    done = zerocfg("init")
+    assert done.code == 2 and "--force" in done.err and Path("zerocfg.yaml").read_text() == mine
+    assert "script: train.py" in zerocfg("init", "--print").out and Path("zerocfg.yaml").read_text() == mine
+    assert zerocfg("init", "--force").code == 0
+    assert next(iter(runs().values()))["script"] == "train.py"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--name", "a b"], "'a b' cannot name a run"),
+        (["--script", ""], "must not be empty"),
+        (["-o", "elsewhere/zerocfg.yaml"], "the spec has to lie in"),
+        (["nowhere"], "does not exist"),
+        (["--consumer", "megatron"], "megatron"),
+        (["--sequence-length", "0"], "0"),
+    ],
+)
+def test_wrong_use(zerocfg: Zerocfg, words: list[str], message: str) -> None:
+    write(train=TRAINER)
+    done = zerocfg("init", *words)
+    assert done.code == 2 and message in done.err
+    assert not Path("zerocfg.yaml").exists()
+
+
+def test_odd_files_in_the_way(zerocfg: Zerocfg) -> None:
+    """A folder named like a script, bytes that are no text, configs that cannot be read, links that lead nowhere."""
+    write(train=TRAINER)
+    Path("folder.py").mkdir()
+    Path("bytes.py").write_bytes(b"\xff\xfe Trainer( __main__")
+    Path("config.json").write_text("{")
+    Path("ds_config.json").write_text("{")
+    Path("gone.py").symlink_to("nowhere.py")
+    Path("loop.sh").symlink_to("loop.sh")
+    done = zerocfg("init", "--script", "train.py")
+    assert done.code == 0, done.err
+    assert next(iter(runs().values()))["script"] == "train.py"
+
+
+WORDS = st.sampled_from(
+    [
+        "train.py",
+        "a.py",
+        "--deepspeed",
+        "ds.json",
+        "--config",
+        "recipe.yaml",
+        "$X",
+        "'a b'",
+        "-m",
+        "pkg.train",
+        "#x",
+        "é",
+    ]
+)
+LINES = st.tuples(
+    st.sampled_from(["accelerate launch", "torchrun", "deepspeed", "python"]), st.lists(WORDS, max_size=5)
+)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@given(lines=st.lists(LINES, max_size=4), name=st.text(max_size=6), body=st.text(max_size=40))
+def test_whatever_is_found_makes_a_spec(tmp_path: Path, lines: Any, name: str, body: str) -> None:
+    folder = tmp_path / "repo"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    (folder / "train.py").write_text(TRAINER)
+    (folder / "recipe.yaml").write_text(RECIPE + f"model_name_or_path: {name!r}\n", errors="replace")
+    (folder / "ds.json").write_text(DEEPSPEED)
+    text = "".join(f"{launcher} {' '.join(words)}\n" for launcher, words in lines) + body
+    (folder / "go.sh").write_text(text, errors="replace")
+    drafts = draft_runs(folder, {}, lambda: parse_hardware("cpu"))
+    path = folder / "zerocfg.yaml"
+    path.write_text(spec_text(drafts))
+    found = read_spec(path)
+    assert drafts and found.problems == [], path.read_text()
+    assert list(found.runs) == [draft.name for draft in drafts]
