@@ -342,3 +342,13 @@ def test_as_data(checked: Checked) -> None:
 def test_as_data_when_up_to_date(checked: Checked) -> None:
     found = json.loads(checked.check("--output-format", "json", code=0))
     assert [run["state"] for run in found["runs"]] == ["up to date"]
+
+
+def test_defaults_that_come_with_an_engine_are_counted(workplace: Workplace) -> None:
+    found = Checked(workplace, job() | {"zerocfg.yaml": spec(engine="ddp", deepspeed=None)})
+    text = found.after(job(deepspeed=ZERO_2))
+    assert any(line.startswith(f"{STAGE} (not set) -> 2 because ds.json:1:") for line in lines(text))
+    assert "zero_optimization.round_robin_gradients" not in text
+    assert any(
+        line.startswith("and ") and line.endswith(" that nobody sets come or go with that") for line in lines(text)
+    )

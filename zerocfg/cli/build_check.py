@@ -70,7 +70,11 @@ def _text(found: list[Checked], again: str, out: Path) -> str:
 
 def _run(one: Checked) -> str:
     lines = [f"{one.name}: {display_name(one.folder)} {_STATES[one.state]}"]
-    lines += [f"  {change}" for change in one.changes]
+    said = [change for change in one.changes if change.said]
+    lines += [f"  {change}" for change in said or one.changes]
+    if said and len(said) < len(one.changes):
+        count = len(one.changes) - len(said)
+        lines.append(f"  and {count} default{'s' * (count > 1)} that nobody sets come or go with that")
     explained = bool(one.changes)
     for state in one.files:
         # A config that follows from changed values says nothing new about them.

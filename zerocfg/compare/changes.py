@@ -27,6 +27,11 @@ class Change:
     because: str
     inputs: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
+    @property
+    def said(self) -> bool:
+        """False for a default that nobody sets and that only comes or goes, with the engine that has it."""
+        return self.row.kind != "default" or ABSENT not in (self.old, self.new)
+
     def __str__(self) -> str:
         return f"{self.row.name} {shown(self.old)} -> {shown(self.new)}" + (
             f" because {self.because}" if self.because else ""
@@ -120,7 +125,7 @@ def _because(one: Row | None, other: Row | None, old: Lock, new: Lock) -> str:
         if facts:
             return facts
     if one is None or one.reason != other.reason:
-        return f"of another reason now: {other.reason}" if one is not None and other.reason else other.reason
+        return other.reason
     if old.get("zerocfg") != new.get("zerocfg"):
         return f"zerocfg changed {old.get('zerocfg')} -> {new.get('zerocfg')}"
     return ""
