@@ -349,3 +349,29 @@ def test_secrets_stay_in_the_recipe(workplace: Workplace) -> None:
     assert lock["recipe"]["env"]["A"] == "plain"
     for path in (workplace.folder / "out" / "a").iterdir():
         assert "_secret" not in path.read_text()
+
+
+def moe(model_type: str, **config: Any) -> dict[str, Any]:
+    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 128}
+    return {"model_type": model_type, "intermediate_size": 128, "moe_intermediate_size": 32, **sizes, **config}
+
+
+@pytest.mark.parametrize(
+    ("model_type", "stage", "classes"),
+    [
+        ("deepseek_v3", 3, ["DeepseekV3MoE"]),
+        ("deepseek_v3", 2, None),
+        ("mixtral", 3, None),  # one of those that DeepSpeed knows itself
+        ("llama", 3, None),
+    ],
+)
+def test_blocks_of_experts_become_leaves(
+    workplace: Workplace, model_type: str, stage: int, classes: list[str] | None
+) -> None:
+    files = job(deepspeed={"zero_optimization": {"stage": stage}}, model="config.json") | {
+        "config.json": moe(model_type)
+    }
+    config, lock = workplace.built(files)
+    assert config["zero_optimization"].get("leaf_module", {}).get("classes") == classes
+    if classes:
+        assert lock["settings"]["zero_optimization.leaf_module.classes"]["kind"] == "chosen"

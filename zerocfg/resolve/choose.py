@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.memory.outside import GIB
+from zerocfg.models.deepspeed.zero import MOE_BLOCKS
 from zerocfg.resolve import sizes
 from zerocfg.resolve.activations import Activations, with_adapters
 from zerocfg.resolve.candidates import MICRO, STAGE, STEPS, ZERO, Candidate, Candidates, Choice, is_named
@@ -18,9 +19,12 @@ from zerocfg.run.model import Effective, Origin, Run, Setting
 
 if TYPE_CHECKING:
     from zerocfg.models.hardware import HardwareProfile
+    from zerocfg.models.model_facts import ModelFacts
     from zerocfg.resolve.inputs import Inputs
 
 GATHER = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
+LEAVES = "zero_optimization.leaf_module.classes"
+MOE_NAMES = "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES"
 HALVES = ("bf16", "fp16")
 TRACED_PLANS = 6  # the best by the closed formula; each different micro batch among them is traced
 
@@ -250,6 +254,21 @@ def gather_weights(effective: Effective, stage: Any, consumer: str | None) -> di
     return {GATHER: Decision(True, reason, "chosen")}
 
 
+def leaf_modules(effective: Effective, stage: Any, facts: ModelFacts) -> dict[str, Decision]:
+    """With ZeRO-3, blocks of experts are gathered as a whole: ranks that visit different experts would wait for ever.
+
+    DeepSpeed knows some of them (deepspeed/runtime/zero/leaf_module_config.py).
+    """
+    known = {name.rpartition(".")[2] for name in effective.value(LEAVES) or MOE_BLOCKS}
+    missing = [name for name in facts.leaf_modules if name not in known]
+    exported = effective.environment.get(MOE_NAMES)
+    if stage != 3 or not missing or is_named(effective, LEAVES) or (exported is not None and exported.value):
+        return {}
+    reason = f"zerocfg's choice: the experts of {facts.model_type}, which a rank must not gather one by one"
+    inputs = {"model_type": facts.model_type}
+    return {LEAVES: Decision([*facts.leaf_modules], reason, "chosen", inputs=inputs)}
+
+
 def pinned_memory(
     effective: Effective, run: Run, profile: HardwareProfile | None, notes: list[str]
 ) -> dict[str, Decision]:
@@ -261,7 +280,15 @@ def pinned_memory(
         name = f"zero_optimization.{part}.pin_memory"
         if device not in ("cpu", "nvme"):
             continue
-        if not is_set(effective.get(name)):
+        memory, room = run.memory, profile.host.planning_gib if profile and profile.host else None
+        needed, lost = (memory.host_states_gib, memory.pinned_rounding_gib) if memory else (None, 0.0)
+        if not is_set(effective.get(name)) and room and needed and needed > room >= needed - lost:
+            reason = (
+                f"zerocfg's choice: page-locked blocks are rounded up to powers of two, {needed:.0f} GiB of a node's "
+            )
+            found[name] = Decision(False, f"{reason}{room:.0f} GiB; without it {needed - lost:.0f} GiB", "chosen")
+            pinned = False
+        elif not is_set(effective.get(name)):
             default = part == "offload_param" or _release(release) >= (0, 19, 5)
             found[name] = Decision(
                 default, f"default of deepspeed {release}, stated because it changed in 0.19.5", "default"

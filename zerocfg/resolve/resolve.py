@@ -71,6 +71,7 @@ class _Resolver:
         self.words = Words(inputs.run, inputs.folder, inputs.spec.train_samples)
         self.notes = list(inputs.notes)
         self.settings = {name: self.words.decision(name, setting) for name, setting in effective.settings.items()}
+        self.choices = choices
         self.settings.update(choices)
         self._explain_batch()
 
@@ -128,8 +129,10 @@ class _Resolver:
         stage = self._value(STAGE)
         self._choose(choose.gather_weights(self.effective, stage, self.run.consumer))
         self._choose(choose.pinned_memory(self.effective, self.run, self.inputs.profile, self.notes))
-        written = self._written()
-        names = dict.fromkeys((*ALWAYS, *BY_STAGE.get(stage, ()), *written))
+        leaves = choose.leaf_modules(self.effective, stage, self.inputs.facts)
+        self._choose(leaves | {name: one for name, one in self.choices.items() if name.startswith((ZERO, "aio."))})
+        chosen_names = [name for name in self.choices if name.startswith((ZERO, "aio."))]
+        names = dict.fromkeys((*ALWAYS, *BY_STAGE.get(stage, ()), *self._written(), *chosen_names, *leaves))
         for section in ("bf16", "fp16"):
             if self._value(f"{section}.enabled"):
                 names[f"{section}.enabled"] = None

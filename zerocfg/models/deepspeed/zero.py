@@ -122,7 +122,7 @@ class ZenFlow(Strict):
     )  # fmt: skip
 
 
-_MOE_BLOCKS = [
+MOE_BLOCKS = [
     "transformers.models.mixtral.modeling_mixtral.MixtralSparseMoeBlock",
     "transformers.models.qwen2_moe.modeling_qwen2_moe.Qwen2MoeSparseMoeBlock",
     "transformers.models.qwen3_moe.modeling_qwen3_moe.Qwen3MoeSparseMoeBlock",
@@ -135,7 +135,7 @@ class LeafModule(Strict):
     null = "absent"
     source = "deepspeed/runtime/zero/leaf_module_config.py"
 
-    classes: list[str] | str = key(_MOE_BLOCKS, "Dotted names of module classes.")
+    classes: list[str] | str = key(MOE_BLOCKS, "Dotted names of module classes.")
     names: list[str] | str = key([], "Names of modules.")
     name_suffixes: list[str] | str = key([], "Suffixes of module names.")
 
