@@ -119,6 +119,7 @@ def test_every_file_is_in_the_lock_and_scripts_can_be_run(tmp_path: Path) -> Non
     expected = "ds_config.json ds_config.hjson recipe.yaml launch.sh hostfile job.sbatch jobset.yaml".split()
     assert names == {*expected, "zerocfg.lock"}
     assert set(lock(folder)["files"]) == set(expected)
+    assert lock(folder)["changes"]["deepspeed"]["value"] == "out/a/ds_config.json"
     assert {name for name in names if os.access(folder / name, os.X_OK)} == {"launch.sh", "job.sbatch"}
 
 

@@ -66,8 +66,9 @@ def emit(plan: Plan, out: Path) -> Emitted:
         role: {"path": relative(path, plan.folder), "sha256": lock.sha256(path.read_bytes())}
         for role, path in sorted(plan.inputs.items())
     }
-    files[lock.NAME] = lock.render(plan, files, inputs, spec_from_here).encode()
-    return Emitted(plan, folder, files, own, changes if own else {})
+    changed = replace(plan, changes=changes if own else {})
+    files[lock.NAME] = lock.render(changed, files, inputs, spec_from_here).encode()
+    return Emitted(plan, folder, files, own, changed.changes)
 
 
 def _located(plan: Plan, here: str) -> Plan:
