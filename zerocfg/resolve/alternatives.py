@@ -9,7 +9,7 @@ from zerocfg.resolve.candidates import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, ST
 from zerocfg.resolve.choose import candidates_of
 from zerocfg.resolve.opened import offloads
 from zerocfg.resolve.search import Open, choices, evaluate, ranked
-from zerocfg.resolve.setup import setup_of
+from zerocfg.resolve.setup import arguments_written, setup_of
 
 if TYPE_CHECKING:
     from zerocfg.resolve.build import Built
@@ -69,7 +69,8 @@ def _own(built: Built, values: dict[str, Any]) -> dict[str, Any]:
     """The settings of the run as it is built, by the names that a choice has for them."""
     assert built.plan is not None
     plan, dtype = built.plan, built.run.model.dtype if built.run.model else None
-    work = setup_of(values.get, plan.recipe, built.inputs.spec, plan.num_processes, dtype).workload
+    written = arguments_written(built.run)
+    work = setup_of(values.get, written, built.inputs.spec, plan.num_processes, dtype).workload
     own = {name: values.get(name) for name in ("num_processes", MICRO, STEPS)}
     if plan.engine == "deepspeed":
         own |= {STAGE: values.get(STAGE)}

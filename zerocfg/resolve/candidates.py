@@ -12,7 +12,7 @@ from zerocfg.memory.predict import Prediction, predict, terms_of
 from zerocfg.memory.time import SHORT, StepTime, step_time
 from zerocfg.memory.verdict import Word, judge
 from zerocfg.resolve import sizes
-from zerocfg.resolve.setup import Setup, setup_of
+from zerocfg.resolve.setup import Setup, arguments_written, setup_of
 from zerocfg.run.model import UNKNOWN, Effective
 
 if TYPE_CHECKING:
@@ -120,9 +120,7 @@ class Candidates:
         self.inputs, self.effective, self.facts, self.activations = inputs, effective, facts, activations
         self.resize = resize
         self._terms: dict[Options | TorchOptions, tuple[Term, ...]] = {}
-        recipe = inputs.run.recipe.data() if inputs.run.recipe else None
-        written = {name: setting.value for name, setting in inputs.run.arguments.items()}
-        self.recipe = {**(recipe if isinstance(recipe, dict) else {}), **written}
+        self.recipe = arguments_written(inputs.run)
 
     def setup(self, choice: Choice) -> Setup:
         """The run with these values. Raises ValueError with one line for an engine that cannot be built so."""

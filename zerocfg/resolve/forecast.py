@@ -12,7 +12,7 @@ from zerocfg.memory.predict import predict
 from zerocfg.memory.time import StepTime, step_time
 from zerocfg.memory.verdict import Ladder, Setting, Word, judge, ladder, workloads
 from zerocfg.resolve.activations import Activations, with_adapters
-from zerocfg.resolve.setup import Setup, setup_of
+from zerocfg.resolve.setup import Setup, arguments_written, setup_of
 
 if TYPE_CHECKING:
     from zerocfg.memory.predict import Prediction
@@ -57,7 +57,7 @@ def forecast(built: Built, *, tracing: bool = True, python: str | None = None, c
     device = profile.accelerator if profile else None
     values = {name: decision.value for name, decision in plan.settings.items()}
     dtype = built.run.model.dtype if built.run.model else None
-    setup = setup_of(values.get, plan.recipe, inputs.spec, plan.num_processes, dtype)
+    setup = setup_of(values.get, arguments_written(built.run), inputs.spec, plan.num_processes, dtype)
     facts = with_adapters(inputs.facts, plan.model_config, setup)
     activations = Activations(facts, plan.model_config, tracing=tracing, python=python)
     timeline = activations.of(setup, setup.workload)

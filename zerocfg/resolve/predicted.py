@@ -16,7 +16,7 @@ from zerocfg.memory.outside import GIB
 from zerocfg.memory.predict import predict
 from zerocfg.memory.terms import TRAINING, Estimate, Place, Term
 from zerocfg.memory.zero import zero_terms
-from zerocfg.resolve.setup import Setup, setup_of
+from zerocfg.resolve.setup import Setup, arguments_written, setup_of
 from zerocfg.run.model import UNKNOWN, MemorySummary, Run
 
 if TYPE_CHECKING:
@@ -55,11 +55,10 @@ def _setup(run: Run, spec: RunSpec, world_size: int) -> Setup | None:
         return None
     if effective.value("engine") == "deepspeed" and not isinstance(effective.value("zero_optimization.stage"), int):
         return None
-    recipe = run.recipe.data() if run.recipe else None
-    written = {name: setting.value for name, setting in run.arguments.items()}
-    arguments = {**(recipe if isinstance(recipe, dict) else {}), **written}
     try:
-        return setup_of(effective.value, arguments, spec, world_size, run.model.dtype if run.model else None)
+        return setup_of(
+            effective.value, arguments_written(run), spec, world_size, run.model.dtype if run.model else None
+        )
     except ValueError:
         return None
 

@@ -15,6 +15,7 @@ from zerocfg.run.model import UNKNOWN
 
 if TYPE_CHECKING:
     from zerocfg.models.spec import RunSpec
+    from zerocfg.run.model import Run
 
 ZERO = "zero_optimization."
 FSDP = "fsdp_config."
@@ -99,6 +100,13 @@ class _Reader:
     def count(self, name: str, otherwise: int) -> int:
         value = self.setting(name)
         return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else otherwise
+
+
+def arguments_written(run: Run) -> dict[str, Any]:
+    """The trainer's arguments: the recipe's, and over them those of the command line and zerocfg's own choices."""
+    recipe = run.recipe.data() if run.recipe else None
+    written = {name: setting.value for name, setting in run.arguments.items()}
+    return {**(recipe if isinstance(recipe, dict) else {}), **written}
 
 
 def setup_of(
