@@ -69,6 +69,17 @@ def test_later_bases_win_and_null_removes(tmp_path: Path) -> None:
     assert found["b"]["goals"]["global_batch_size"] == 128 and found["b"]["recipe"] == "recipe.yaml"
 
 
+def test_null_is_as_if_nobody_had_written_it(workplace: Workplace) -> None:
+    files = job(deepspeed={"zero_optimization": {"stage": 2}})
+    run = files["zerocfg.yaml"]["runs"].pop("a")
+    files["zerocfg.yaml"]["bases"] = {"b": {**run, "versions": {"trl": "1.0"}, "hosts": ["n0"], "train_samples": 5}}
+    nothing = {"extends": "b", "versions": None, "hosts": None, "targets": None, "train_samples": None, "engine": None}
+    files["zerocfg.yaml"]["runs"]["a"] = nothing
+    spec = workplace.write(files)
+    assert read_spec(spec).runs["a"].data == run
+    assert workplace.zerocfg("lint", spec).exit_code == 0 and workplace.build(spec).exit_code == 0
+
+
 def test_a_base_of_another_file(tmp_path: Path) -> None:
     (tmp_path / "team").mkdir()
     (tmp_path / "team" / "shared.yaml").write_text(

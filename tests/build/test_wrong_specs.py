@@ -73,7 +73,7 @@ FORM: dict[str, tuple[str | bytes, str, tuple[str, ...], str]] = {
     "unknown consumer": (changed("transformers", "megatron"), "4:15", ("'megatron'", "'trl'"), "training loop"),
     "script as a list": (changed("train.py", "[x]"), "5:13", ("is a list", "must be text"), "script"),
     "script empty": (changed("train.py", '""'), "5:13", ("must not be empty",), "script"),
-    "script null": (changed("train.py", ""), "5:12", ("is empty", "must be text"), "script"),
+    "script null": (changed("train.py", ""), "3:3", ("`script` is missing in `runs.a`",), "Add `script:`"),
     "NUL in a path": (changed("train.py", r'"a\0b"'), "5:13", ("NUL",), "script"),
     "recipe written out": (changed("recipe.yaml", "{bf16: true}"), "6:13", ("a mapping", "must be text"), "YAML"),
     "arguments as text": (SPEC + "    arguments: --x 1\n", "9:16", ("'--x 1'", "must be a list"), "Words"),

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import math
 import re
+from copy import copy
 from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -285,7 +286,15 @@ _every_axis: dict[str, Any] = {name: _axis(name, field) for name, field in RunSp
 Matrix = create_model("Matrix", __base__=_Axes, __doc__=_Axes.__doc__, **_every_axis)
 
 
-class WrittenRun(RunSpec):
+_removable: dict[str, Any] = {
+    name: (RunSpec.model_fields[name].annotation | None, copy(RunSpec.model_fields[name]))  # type: ignore[operator]
+    for name in ("hosts", "targets", "versions")
+}
+_Removable = create_model("_Removable", __base__=RunSpec, **_removable)
+"""Every key that is not required may be null, which takes away what a base gave."""
+
+
+class WrittenRun(_Removable):  # type: ignore[misc,valid-type]
     """One training job, or with `matrix` several."""
 
     required_unless: ClassVar[tuple[str, ...] | None] = ("extends", "matrix")

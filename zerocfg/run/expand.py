@@ -373,6 +373,7 @@ def _take(values: _Values, key: str, new: _Value) -> None:
 
 
 def _run(name: str, written: str, values: _Values, origin: Written, bases: tuple[str, ...]) -> ExpandedRun:
+    values = {key: one for key, one in values.items() if one.value is not None}
     places: dict[KeyPath, Written] = {}
     for key, one in values.items():
         places[(key,)] = one.place
