@@ -144,14 +144,13 @@ def test_another_release(checked: Checked) -> None:
 def test_a_chosen_value(workplace: Workplace) -> None:
     found = Checked(workplace, job(model={"parameters": 1e9, "hidden_size": 4096}))
     text = found.after(job(model={"parameters": 12e9, "hidden_size": 4096}))
-    assert any(line.startswith(f"{STAGE} 1 -> 2 because ") and "parameters" in line for line in lines(text))
+    assert f"{STAGE} 1 -> 2 because parameters changed 1000000000 -> 12000000000" in lines(text)
 
 
 def test_another_script(checked: Checked) -> None:
     text = checked.after(job(deepspeed=ZERO_2, script="other.py") | {"other.py": ""})
-    assert 'script "train.py" -> "other.py" because of' not in text
     assert any(line.startswith('script "train.py" -> "other.py"') for line in lines(text))
-    assert '-  train.py recipe.yaml "$@"' in text and '+  other.py recipe.yaml "$@"' in text
+    assert "out of date with that: launch.sh" in lines(text)
 
 
 def test_a_comment_in_a_source(checked: Checked) -> None:
@@ -246,7 +245,7 @@ def test_a_lock_that_was_edited(checked: Checked) -> None:
     lock["settings"][STAGE]["value"] = 1
     path.write_text(json.dumps(lock))
     text = checked.check()
-    assert f"{STAGE} 1 -> 2 because zerocfg.lock was edited: nothing that it was built from has changed" in lines(text)
+    assert f"{STAGE} 1 -> 2 because of something that the lock does not name (was it edited?)" in lines(text)
 
 
 def test_another_release_of_zerocfg_alone_is_no_difference(checked: Checked) -> None:

@@ -119,11 +119,13 @@ def test_what_was_not_chosen(zerocfg: Cli, built: Path) -> None:
     lock["settings"]["zero_optimization.stage"] |= {"kind": "chosen", "value": 2}
     plans = [
         {"settings": {"zero_optimization.stage": stage}, "verdict": "fits", "excluded": f"{stage}% slower"}
-        for stage in (3, 2)
+        for stage in (3, 2, 1)
     ]
+    plans.append(plans[0] | {"excluded": "much slower"})
     change(built, settings=lock["settings"], considered={"compared": 3, "taken": None, "runners_up": plans})
     text = zerocfg("explain", "zero_optimization.stage").out
     assert "kind     chosen by zerocfg" in text and "not      3: 3% slower" in text and "2% slower" not in text
+    assert "not      1: 1% slower" in text and "much slower" not in text
 
 
 @pytest.mark.parametrize(

@@ -75,13 +75,14 @@ def _run(one: Checked) -> str:
     if said and len(said) < len(one.changes):
         count = len(one.changes) - len(said)
         lines.append(f"  and {count} default{'s' * (count > 1)} that nobody sets come or go with that")
-    explained = bool(one.changes)
+    follow = []
     for state in one.files:
-        # A config that follows from changed values says nothing new about them.
-        quiet = explained and state.state == "outdated"
-        if quiet and state.name.endswith((".json", ".yaml")):
-            continue
-        lines += _file(state)
+        if one.changes and state.state == "outdated":
+            follow.append(state.name)
+        else:
+            lines += _file(state)
+    if follow:
+        lines.append(f"  out of date with that: {', '.join(sorted(follow))}")
     if one.sources:
         lines.append(f"  changed since it was built: {', '.join(one.sources)}")
     return "\n".join(lines) + "\n"

@@ -22,7 +22,6 @@ KINDS = {
     "hardware": "read off the hardware",
     "chosen": "chosen by zerocfg",
 }
-SHOWN_PLANS = 5
 
 
 class LockUnreadableError(click.ClickException):
@@ -126,12 +125,13 @@ def _one(row: Row, lock: dict[str, Any], where: str) -> str:
 
 
 def _alternatives(row: Row, lock: dict[str, Any]) -> list[str]:
-    """The plans that came next with another value, and what excluded them."""
+    """The other values that were weighed, each with what excluded the best plan that has it."""
     considered = lock.get("considered")
     plans = considered.get("runners_up") if isinstance(considered, dict) else None
-    lines = []
+    lines: dict[str, str] = {}
     for plan in plans if isinstance(plans, list) else []:
         settings = plan.get("settings") if isinstance(plan, dict) else None
         if isinstance(settings, dict) and row.name in settings and not same(settings[row.name], row.value):
-            lines.append(f"  not      {shown(settings[row.name])}: {plan.get('excluded', 'ranked lower')}")
-    return lines[:SHOWN_PLANS]
+            value = shown(settings[row.name])
+            lines.setdefault(value, f"  not      {value}: {plan.get('excluded', 'ranked lower')}")
+    return list(lines.values())

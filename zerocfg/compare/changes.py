@@ -65,7 +65,7 @@ def sources(old: Lock, new: Lock) -> list[str]:
         entry = other or one
         if one == other or not isinstance(entry, dict):
             continue
-        note = " (new)" if one is None else " (gone)" if other is None else ""
+        note = " (was not used)" if one is None else " (is not used any more)" if other is None else ""
         found.append(f"{entry.get('path', role)}{note}")
     hardware = _hardware(old, new)
     if hardware:
@@ -101,7 +101,7 @@ def _input(name: str, old: Any, new: Any) -> str:
 
 def _because(one: Row | None, other: Row | None, old: Lock, new: Lock) -> str:
     if not sources(old, new):
-        return "zerocfg.lock was edited: nothing that it was built from has changed"
+        return "of something that the lock does not name (was it edited?)"
     if other is None:
         return f"nothing sets it any more ({one.place} did)" if one is not None and one.place else ""
     if other.place:
@@ -113,17 +113,12 @@ def _because(one: Row | None, other: Row | None, old: Lock, new: Lock) -> str:
         return f"{other.reason.removeprefix('as in ')} says so now"
     if one is not None and one.place:
         return f"nothing sets it any more ({one.place} did); {other.reason}"
-    hardware = _hardware(old, new)
-    if hardware and other.kind in ("hardware", "chosen"):
-        return hardware
-    library = _DEFAULT_OF.search(other.reason)
+    if other.kind == "hardware" and (hardware := _hardware(old, new)):
+        return "" if other.group == "run" else hardware
+    library = _DEFAULT_OF.search(other.reason) if other.kind == "default" else None
     for name, before, after in _releases(old, new):
         if library and library[1] == name:
             return f"{name} changed {before} -> {after}"
-    if one is not None and other.kind == "chosen":
-        facts = _model(old, new)
-        if facts:
-            return facts
     if one is None or one.reason != other.reason:
         return other.reason
     if old.get("zerocfg") != new.get("zerocfg"):
@@ -149,17 +144,6 @@ def _hardware(old: Lock, new: Lock) -> str:
         if not same(one.get(name, ABSENT), other.get(name, ABSENT))
     ]
     return f"hardware {after} changed: {', '.join(differ)}" if differ else ""
-
-
-def _model(old: Lock, new: Lock) -> str:
-    """Facts about the model that differ, where they are numbers."""
-    one, other = (_mapping(_mapping(lock, "model"), "facts") for lock in (old, new))
-    differ = [
-        f"{name} changed {shown(one[name])} -> {shown(value)}"
-        for name, value in other.items()
-        if isinstance(value, (int, float)) and name in one and not same(one[name], value)
-    ]
-    return " and ".join(differ[:3])
 
 
 def _releases(old: Lock, new: Lock) -> list[tuple[str, str, str]]:
