@@ -10,9 +10,11 @@ from zerocfg.cli.build_check import check_outputs
 from zerocfg.cli.build_output import finished, problems, stopped
 from zerocfg.cli.spec_argument import read_or_exit, resolved
 from zerocfg.emit.files import Emitted, emit
+from zerocfg.emit.problems import problems as emit_problems
 from zerocfg.emit.verify import differences, emitted_run
 from zerocfg.emit.write import RefusedError, check, write
 from zerocfg.resolve.build import Built
+from zerocfg.resolve.places import placed
 from zerocfg.rules.api import Severity
 from zerocfg.rules.engine import Diagnostic, Result, lint_runs
 from zerocfg.run.config import AUTO
@@ -56,6 +58,9 @@ def command(
     """
     read = read_or_exit(spec)
     built = resolved(read, only, hardware)
+    for one in built:
+        if one.plan is not None:
+            one.problems += placed(emit_problems(one.plan), read, one.run)
     warnings = _stop_on_findings(built, output_format)
     if any(one.problems for one in built):
         click.echo(problems(built, display_name(read.path), output_format), nl=False, err=output_format == "text")

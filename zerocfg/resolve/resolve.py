@@ -239,7 +239,7 @@ class _Resolver:
         return {"trl": ["--config", spec.recipe], "transformers": [spec.recipe]}.get(spec.consumer, [])
 
     def _recipe(self) -> dict[str, Any]:
-        """The trainer's arguments: as written, and where the reader converts them, converted."""
+        """The trainer's arguments: as written and as the reader converts them, or as zerocfg changed them."""
         data = self.run.recipe.data() if self.run.recipe else None
         if not isinstance(data, dict):
             return {}
@@ -247,7 +247,7 @@ class _Resolver:
         if self.run.consumer in ("transformers", "trl"):
             read = arguments_of(self.inputs.run).values
             recipe.update({name: setting.value for name, setting in read.items() if name in recipe and setting.known})
-        return recipe
+        return recipe | {name: one.value for name, one in self.inputs.changes.items()}
 
     def _files(self) -> dict[str, Any]:
         run = self.run

@@ -77,7 +77,11 @@ def read(path: Path) -> RunFolder:
         folder.accelerate = _mapping(path / ACCELERATE, yaml.safe_load)
     if (path / DEEPSPEED).is_file():
         folder.deepspeed = _mapping(path / DEEPSPEED, json.loads)
-    if folder.accelerate is None and folder.consumer != "deepspeed":
+    if (
+        folder.accelerate is None
+        and folder.consumer != "deepspeed"
+        and lock.get("launcher", "accelerate") == "accelerate"
+    ):
         raise SmokeError(f"'{path}' holds no {ACCELERATE}; build the run again")
     return folder
 

@@ -241,9 +241,12 @@ def _load(path: Path) -> dict[str, Any]:
     return content
 
 
-def launcher(consumer: str, ranks: int, port: int) -> list[str]:
-    """The words that start the worker; the job file comes behind them."""
-    if consumer == "deepspeed":
+def launcher(by_accelerate: bool, ranks: int, port: int) -> list[str]:
+    """The words that start the worker; the job file comes behind them.
+
+    What the deepspeed launcher would start, torchrun starts here: on one machine the processes are the same.
+    """
+    if not by_accelerate:
         options = ["--nproc_per_node", str(ranks), "--master_port", str(port)]
         return [sys.executable, "-m", "torch.distributed.run", *options, str(WORKER)]
     options = ["--config_file", "accelerate.yaml", "--main_process_port", str(port)]

@@ -99,6 +99,7 @@ def prepare(run: RunFolder, reduced: Reduced, device: Device, steps: int, scratc
         "reports": str(scratch / "reports"),
         "saved": str(saved),
         "consumer": run.consumer,
+        "by_accelerate": reduced.accelerate is not None,
         "device": device.kind,
         "steps": steps,
         "model": reduced.model,
@@ -110,7 +111,7 @@ def prepare(run: RunFolder, reduced: Reduced, device: Device, steps: int, scratc
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
-    return [*process.launcher(run.consumer, reduced.ranks, port), str(scratch / "job.json")]
+    return [*process.launcher(reduced.accelerate is not None, reduced.ranks, port), str(scratch / "job.json")]
 
 
 def certify(verdict: Verdict, steps: int) -> Path | None:

@@ -73,6 +73,8 @@ def trainer_loop(job: dict[str, Any], report: Report) -> None:
     arguments.update(output_dir=str(folder / "trainer"), report_to=[], save_strategy="no", logging_strategy="no")
     if job["device"] == "cpu":
         arguments["use_cpu"] = True  # else accelerate starts no process group and each rank trains alone
+    if job["deepspeed_config"] and not job["by_accelerate"]:
+        arguments["deepspeed"] = job["deepspeed_config"]
     args = transformers.TrainingArguments(disable_tqdm=True, **arguments)
     join_deepspeed()
     report.phase("model")
