@@ -99,6 +99,42 @@ def test_hardware_leaves_out_what_is_another_figure_tomorrow() -> None:
         assert str(free) not in json.dumps(facts)
 
 
+def test_a_probed_profile_is_an_input(workplace: Workplace) -> None:
+    profile = {
+        "name": "box",
+        "accelerators_per_node": 8,
+        "accelerator": {"name": "X", "vendor": "nvidia", "bf16": True},
+    }
+    files = job(deepspeed=ZERO_2, hardware="hw.json") | {"hw.json": profile}
+    _, lock = workplace.built(files)
+    assert lock["inputs"]["hardware"]["path"] == "hw.json"
+    _, lock = workplace.built(files, "a", "--hardware", "8xA100-80GB")
+    assert "hardware" not in lock["inputs"]
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_model_of_the_hub_is_named_and_not_placed(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch, linked: bool
+) -> None:
+    """The cache lies elsewhere on every machine, and holds links or files."""
+    folder = workplace.folder / "cache" / "models--org--small"
+    snapshot = folder / "snapshots" / "abc123"
+    snapshot.mkdir(parents=True)
+    config = json.dumps({"model_type": "llama", "hidden_size": 64})
+    if linked:
+        (folder / "blobs").mkdir()
+        (folder / "blobs" / "0123").write_text(config)
+        (snapshot / "config.json").symlink_to("../../blobs/0123")
+    else:
+        (snapshot / "config.json").write_text(config)
+    monkeypatch.setenv("HF_HUB_CACHE", str(workplace.folder / "cache"))
+    _, lock = workplace.built(job(deepspeed=ZERO_2, model="org/small"))
+    assert lock["inputs"]["model"]["path"] == "hub:org/small"
+    assert lock["inputs"]["model"]["sha256"] == lockfile.sha256(config.encode())
+    assert "cache" not in (workplace.folder / "out" / "a" / "zerocfg.lock").read_text()
+    assert "changed since" not in workplace.zerocfg("explain", BUCKET).output
+
+
 def test_plans_compared_are_the_one_taken_and_eight_more() -> None:
     name = "zero_optimization.stage"
     taken = Considered({name: 2}, "fits", 40.123456, 1.23456e-5)

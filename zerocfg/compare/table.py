@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from zerocfg.emit.lock import sha256
+from zerocfg.emit.lock import HUB, sha256
 from zerocfg.source.load import read_bytes
 from zerocfg.source.node import Problem
 
@@ -57,12 +57,15 @@ def hardware_name(lock: dict[str, Any]) -> str:
 
 
 def changed_sources(lock: dict[str, Any], folder: Path) -> list[str]:
-    """The source files that are no longer as they were when the lock in ``folder`` was built, relative to the spec."""
+    """The source files that are no longer as they were when the lock in ``folder`` was built, relative to the spec.
+
+    A file of the hub's cache is not looked for.
+    """
     start, inputs = lock.get("spec_folder"), lock.get("inputs")
     found = []
     for _, entry in _items(inputs) if isinstance(start, str) else []:
         path = entry.get("path") if isinstance(entry, dict) else None
-        if not isinstance(path, str):
+        if not isinstance(path, str) or path.startswith(HUB):
             continue
         data = read_bytes(folder / str(start) / path)
         if isinstance(data, Problem):

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 NAME = "zerocfg.lock"
 _SECRET = re.compile(r"(^|_)(token|secret|password|passwd|api_?key|access_key|credentials?)$", re.IGNORECASE)
+_CACHED = re.compile(r"(?:^|/)models--([^/]+)/(?:snapshots|blobs)/")
+HUB = "hub:"
+"""What the path of a file in the hub's cache starts with."""
+
 VERSION = 2
 READABLE = (1, 2)
 """Versions that can be read. 1 names its hardware only, and knows neither places nor inputs of values."""
@@ -84,7 +88,7 @@ def render(plan: Plan, files: dict[str, bytes], inputs: dict[str, dict[str, str]
         "considered": _considered(plan.considered),
         "notes": plan.notes,
         "versions": dict(sorted(plan.versions.items())),
-        "inputs": inputs,
+        "inputs": {role: {**entry, "path": _portable(entry["path"])} for role, entry in sorted(inputs.items())},
         "files": {name: sha256(data) for name, data in sorted(files.items())},
     }
     return _text(_strict(lock)) + "\n"
@@ -200,6 +204,12 @@ def _plan(one: Considered) -> dict[str, Any]:
     if one.excluded:
         row["excluded"] = one.excluded
     return row
+
+
+def _portable(path: str) -> str:
+    """A file of the hub's cache by the model's name: where the cache lies is another place on every machine."""
+    cached = _CACHED.search(path)
+    return HUB + cached[1].replace("--", "/") if cached else path
 
 
 def _strict(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.hardware.profile import read_profile
 from zerocfg.resolve import choose
 from zerocfg.resolve.accelerate import accelerate_keys
 from zerocfg.resolve.inputs import take_memory
@@ -16,6 +17,8 @@ from zerocfg.run.effective import compute
 from zerocfg.run.model import UNKNOWN, Effective, Failure, Origin, Setting
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from zerocfg.resolve.inputs import Inputs
 
 ZERO = "zero_optimization."
@@ -109,7 +112,8 @@ class _Resolver:
             profile=inputs.profile,
             model_config=inputs.model_file.data() if inputs.model_file else None,
             model_facts=inputs.facts.model_dump(mode="json", exclude_defaults=True),
-            inputs={role: file.path for role, file in self._files().items() if file.path is not None},
+            inputs={role: file.path for role, file in self._files().items() if file.path is not None}
+            | _profile_file(inputs),
             versions={**VERSIONS, **run.versions},
             notes=self.notes,
         )
@@ -281,6 +285,16 @@ class _Resolver:
     def _reason(self, name: str) -> str:
         one = self.settings.get(name)
         return one.reason if one else "nobody sets it"
+
+
+def _profile_file(inputs: Inputs) -> dict[str, Path]:
+    """The profile that the spec names; none where the command line named other hardware."""
+    path = inputs.folder / (inputs.spec.hardware or "")
+    try:
+        used = path.suffix.lower() == ".json" and path.is_file() and read_profile(path) == inputs.profile
+    except ValueError:
+        return {}
+    return {"hardware": path} if used else {}
 
 
 def _refused(failure: Failure) -> Problem:

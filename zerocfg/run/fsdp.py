@@ -11,7 +11,7 @@ from typing import Any
 
 from zerocfg.catalog.values import RefusedError, env_bool
 from zerocfg.run.config import default_of, words
-from zerocfg.run.model import UNKNOWN, Setting
+from zerocfg.run.model import UNKNOWN, Origin, Setting
 
 Keys = dict[str, tuple[str, Callable[[str], Any], Any]]
 
@@ -97,6 +97,7 @@ def plugin_settings(environment: dict[str, Setting]) -> dict[str, Setting]:
     own: Keys = {1: _FIRST, 2: _SECOND}.get(version.value, {}) if version.known else {}
     for name, (variable, read, default) in {**_BOTH, **own}.items():
         found[SECTION + name] = _read(environment, f"FSDP_{variable}", read, default)
+    _synchronise(found)
     for name, (variable, read, default) in _BY_POLICY.get(str(found[POLICY].value), {}).items():
         found[SECTION + name] = _read(environment, f"FSDP_{variable}", read, default)
     if "ACCELERATE_USE_PARALLELISM_CONFIG" in environment:
@@ -104,6 +105,14 @@ def plugin_settings(environment: dict[str, Setting]) -> dict[str, Setting]:
             variable = f"PARALLELISM_CONFIG_{name.upper()}"
             found[f"parallelism_config.parallelism_config_{name}"] = _read(environment, variable, _int, 1)
     return found
+
+
+def _synchronise(found: dict[str, Setting]) -> None:
+    """Version 1 broadcasts the weights where only one rank loads them, whatever it is told."""
+    sync, loading = found.get(SECTION + "fsdp_sync_module_states"), found[SECTION + "fsdp_cpu_ram_efficient_loading"]
+    if sync is not None and sync.value is False and loading.value is True:
+        origin = Origin("computed", "cpu_ram_efficient_loading needs it")
+        found[SECTION + "fsdp_sync_module_states"] = Setting(True, origin, (sync, *sync.overridden))
 
 
 def _read(environment: dict[str, Setting], variable: str, read: Callable[[str], Any], default: Any) -> Setting:
