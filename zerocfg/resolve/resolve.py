@@ -14,6 +14,7 @@ from zerocfg.resolve.reasons import Words
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.config import AUTO, VERSIONS
 from zerocfg.run.effective import compute
+from zerocfg.run.engine import current_name
 from zerocfg.run.model import UNKNOWN, Effective, Failure, Origin, Setting
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class _Resolver:
             self.effective.settings[name] = Setting(one.value, Origin("computed", one.reason))
 
     def _written(self) -> list[str]:
-        """Dotted names of the leaves of the author's DeepSpeed file."""
+        """Dotted names of the leaves of the author's DeepSpeed file, as DeepSpeed calls them today."""
         data = self.run.deepspeed.data() if self.run.deepspeed else None
         names: list[str] = []
 
@@ -180,7 +181,7 @@ class _Resolver:
                 if isinstance(value, dict) and value:
                     visit(value, f"{prefix}{key}.")
                 elif value != {}:
-                    names.append(prefix + key)
+                    names.append(current_name(prefix + key))
 
         if isinstance(data, dict):
             visit(data, "")

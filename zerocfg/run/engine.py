@@ -50,6 +50,8 @@ DEFAULTS: dict[str, Any] = {
 
 OFFLOADS = {"cpu_offload": "offload_optimizer.device", "cpu_offload_param": "offload_param.device"}
 """Switches of the old format, and the key that each of them sets to "cpu"."""
+RENAMED = {"stage3_gather_fp16_weights_on_model_save": "stage3_gather_16bit_weights_on_model_save"}
+"""Old names in `zero_optimization`, which DeepSpeed still reads, but not beside those of today."""
 
 REMOVED = words(
     "nebula compression_training amp quantize_training sparse_gradients eigenvalue sparse_attention elasticity "
@@ -306,6 +308,14 @@ def _known(name: str) -> tuple[str, Key | None]:
     return ".".join(parts), key
 
 
+def current_name(name: str) -> str:
+    """The name of today of a key that may be written under another one, or in the old format."""
+    known, _ = _known(name)
+    section, _, key = known.rpartition(".")
+    today = OFFLOADS.get(key) or RENAMED.get(key)
+    return f"{section}.{today}" if section == "zero_optimization" and today else known
+
+
 def _moved(found: dict[str, Setting]) -> None:
     """Keys of the old format that DeepSpeed turns into those of today."""
     switch = found.get("zero_optimization")
@@ -315,6 +325,10 @@ def _moved(found: dict[str, Setting]) -> None:
         old = found.get(f"zero_optimization.{name}")
         if old is not None and old.value is True:
             found[f"zero_optimization.{device}"] = Setting("cpu", old.origin, (old,))
+    for name, today in RENAMED.items():
+        old = found.get(f"zero_optimization.{name}")
+        if old is not None:
+            found[f"zero_optimization.{today}"] = Setting(old.value, old.origin, old.overridden)
 
 
 def _read(key: Key, setting: Setting) -> Setting:
