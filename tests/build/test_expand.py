@@ -165,6 +165,15 @@ def test_lint_and_build_see_the_same_runs(workplace: Workplace) -> None:
     assert workplace.zerocfg("lint", ".").exit_code == 0
 
 
+def test_facts_are_the_numbers_that_they_look_like(workplace: Workplace) -> None:
+    files = job(model=None)
+    text = (
+        yaml.safe_dump(files["zerocfg.yaml"], sort_keys=False) + "    model: {parameters: 7e9, hidden_size: 4.096e3}\n"
+    )
+    (run,) = runs_from_spec(workplace.write({**files, "zerocfg.yaml": text}), Files())
+    assert run.model is not None and (run.model.parameters, run.model.hidden_size) == (7_000_000_000, 4096)
+
+
 def test_a_missing_file_of_a_base_is_told_where_the_base_names_it(workplace: Workplace) -> None:
     files = job(deepspeed={"zero_optimization": {"stage": 2}})
     run = files["zerocfg.yaml"]["runs"]["a"]

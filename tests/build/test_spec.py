@@ -62,6 +62,17 @@ def test_numbers_that_yaml_reads_as_text() -> None:
     assert not isinstance(read.model, str) and read.model is not None and read.model.parameters == 7_000_000_000
 
 
+def test_lint_reads_numbers_as_the_build_does(workplace: Workplace) -> None:
+    files = job(deepspeed={"zero_optimization": {"stage": 2}}, model=None)
+    text = yaml.safe_dump(files["zerocfg.yaml"], sort_keys=False)
+    for more in ("model: {parameters: 7e9, hidden_size: 4.096e3}", "train_samples: 1e5", "price_per_hour: 2e0"):
+        files["zerocfg.yaml"] = f"{text}    {more}\n"
+        assert workplace.zerocfg("lint", workplace.write(files)).exit_code == 0, more
+        assert workplace.build(workplace.write(files), "--force").exit_code == 0, more
+    files["zerocfg.yaml"] = f"{text}    model: {{parameters: many}}\n"
+    assert "ZC104" in workplace.zerocfg("lint", workplace.write(files)).output
+
+
 def test_wrong_use(workplace: Workplace) -> None:
     spec = workplace.write(job(deepspeed={"zero_optimization": {"stage": 2}}))
     assert "no run 'b'" in workplace.build(spec, "--run", "b").output

@@ -11,7 +11,7 @@ from typing import Any
 
 from zerocfg.catalog.schema import Key, Schema, Section
 from zerocfg.catalog.suggest import closest
-from zerocfg.catalog.values import RefusedError, as_bool, as_float, as_int, env_bool, kind_of, show
+from zerocfg.catalog.values import RefusedError, as_bool, as_float, as_int, env_bool, kind_of, show, yaml_number
 from zerocfg.source.node import Entry, Mapping, Node, Path, Scalar, plain
 
 Reason = tuple[str, str]
@@ -89,6 +89,8 @@ def _entry(entry: Entry, mapping: Mapping, section: Section, schema: Schema, pat
             yield Issue("section-type", path, entry, value, f"is {kind_of(value)}, not a mapping", key, inner)
         return
     refused = refusal(key, value)
+    if refused is not None and section.facts.get("yaml_numbers"):
+        refused = refusal(key, yaml_number(value))
     if refused is not None:
         # What cannot be calculated with breaks at once where the library calculates ("auto" would, too).
         words = all(branch.get("type") == "string" for branch in key.scalars)

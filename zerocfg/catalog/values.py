@@ -45,6 +45,11 @@ def as_int(value: Any) -> int:
     raise RefusedError(f"is {kind_of(value)}, not a whole number")
 
 
+def yaml_number(value: Any) -> Any:
+    """The number that a text such as ``7e9`` looks like to everybody but YAML 1.1; other values as they are."""
+    return as_float(value) if isinstance(value, str) and len(value) <= 40 and _FLOAT.fullmatch(value) else value
+
+
 def as_float(value: Any) -> float:
     """Pydantic's lax reading of a float. Raises RefusedError."""
     if isinstance(value, (bool, int, float)):

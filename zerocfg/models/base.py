@@ -38,6 +38,7 @@ on a section (object)
     ``prefix``      what the library puts before a key that lacks it, or (``prefix_optional`` false) what
                     must be written
     ``also``        name of a schema whose keys take effect here too
+    ``yaml_numbers``  text that YAML 1.1 does not take for a number, as ``7e9``, is read as the number it looks like
     ``required_unless``   (of the class; compiled to ``anyOf``) keys beside which no key is required; None: none ever is
     ``readers``     reader -> what it does with text where a number or truth value is wanted: "converted" or "kept"
 on a property that holds a section
@@ -89,6 +90,7 @@ class Section(BaseModel):
     prefix_optional: ClassVar[bool] = False
     also: ClassVar[str] = ""
     readers: ClassVar[dict[str, str]] = {}
+    yaml_numbers: ClassVar[bool] = False
     required_unless: ClassVar[tuple[str, ...] | None] = ()
     reads: ClassVar[Reads | None] = None
     auto_raw: ClassVar[AutoRaw | None] = None

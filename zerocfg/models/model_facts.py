@@ -47,6 +47,8 @@ class Part(Section):
 class ModelFacts(Section):
     """Facts about one model; each may be stated inline: ``model: {parameters: 7e9, hidden_size: 4096}``."""
 
+    yaml_numbers = True
+
     model_type: str | None = key(None, "`model_type` of config.json.")
     parameters: int | None = key(None, "Parameters, tied weights counted once.", unit="elements", ge=1)
     trainable_parameters: int | None = key(

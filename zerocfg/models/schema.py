@@ -49,7 +49,17 @@ _LENGTHS = {
     "string": {"min_length": "minLength", "max_length": "maxLength"},
     "array": {"min_length": "minItems", "max_length": "maxItems"},
 }
-_SECTION_FACTS = ("unknown", "null", "source", "library", "prefix", "prefix_optional", "also", "readers")
+_SECTION_FACTS = (
+    "unknown",
+    "null",
+    "source",
+    "library",
+    "prefix",
+    "prefix_optional",
+    "also",
+    "readers",
+    "yaml_numbers",
+)
 
 
 class _Compiler:

@@ -95,6 +95,7 @@ class Goals(Section):
 
     unknown = "error"
     library = "zerocfg"
+    yaml_numbers = True
 
     prefer: Literal["throughput", "memory", "cost"] = key(
         "throughput",
@@ -143,6 +144,7 @@ class JobSet(Section):
 
     unknown = "error"
     library = "zerocfg"
+    yaml_numbers = True
 
     image: str = key(..., "Container image that holds the training environment and the spec's folder.")
     folder: str = key("/workspace", "Where the spec's folder is inside the image.")
@@ -169,6 +171,7 @@ class RunSpec(Section):
 
     unknown = "error"
     library = "zerocfg"
+    yaml_numbers = True
 
     consumer: Consumer = key(..., "Who reads the config in the end: which library's training loop the script runs.")
     script: str = key(..., "The Python script that `launch.sh` starts, relative to the spec's folder.")

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from zerocfg.catalog.values import yaml_number
 from zerocfg.run.discover import Files, launch_lines, walk
 from zerocfg.run.effective import compute
 from zerocfg.run.expand import ExpandedRun, expand
@@ -251,7 +252,7 @@ class _Linker:
             config = self._model(run, setting("model"), folder)
             run.model = model_summary(model, config.data() if config else None)
         elif isinstance(model, dict):
-            run.model = model_summary(run.name, model, stated=True)
+            run.model = model_summary(run.name, {key: _stated(value) for key, value in model.items()}, stated=True)
         run.arguments = _spec_arguments(entry, sources)
         versions = entry.data.get("versions")
         if isinstance(versions, dict):
@@ -378,6 +379,12 @@ def _settings(file: SourceFile, options: Sequence[Option]) -> dict[str, Setting]
             value = UNKNOWN if option.value.value is None else option.value.value
         found[name] = Setting(value, Origin("flag", option.name, file, (), option.span))
     return found
+
+
+def _stated(value: Any) -> Any:
+    """A fact of a model as it is meant: YAML reads ``7e9`` as text and ``7.0e9`` as a fraction."""
+    number = yaml_number(value)
+    return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
 def _spec_arguments(entry: ExpandedRun, sources: Mapping[int, SourceFile]) -> dict[str, Setting]:
