@@ -139,6 +139,13 @@ def compared(considered: list[Considered], limit: int = 6) -> str:
     if len(considered) < 2:
         return ""
     found = f"  compared {len(considered)} plans; not taken:\n"
-    rows = [(words(one.settings), one.excluded) for one in considered[1 : limit + 1]]
+    several = len({one.settings.get("num_processes") for one in considered}) > 1
+    rows = [(_ranks(one.settings, several) + words(one.settings), one.excluded) for one in considered[1 : limit + 1]]
     width = max(len(plan) for plan, _ in rows)
     return found + "".join(f"    {plan:<{width}}  {why}\n" for plan, why in rows)
+
+
+def _ranks(settings: dict[str, Any], several: bool) -> str:
+    """How many ranks a plan has, where plans differ in that."""
+    count = settings.get("num_processes")
+    return f"{count} rank{'s' if count != 1 else ''}, " if several else ""

@@ -55,6 +55,8 @@ class Inputs:
         part = {"name": name, "nodes": nodes, "accelerators_per_node": per_node}
         self.notes.append(f"{nodes * per_node} of {self.profile.world_size} devices are used: {why}")
         self.profile = self.profile.model_copy(update=part)
+        for name in ("multi_gpu", "deepspeed_multinode_launcher", *node_flags()):  # of the whole hardware
+            self.run.flags.pop(name, None)
         _take_hardware(self)
         _take_steps(self)
 

@@ -60,13 +60,22 @@ class ContradictionError(ValueError):
 
 
 def choices(what: Open) -> Iterator[Choice]:
-    """Every combination. Raises ContradictionError when no batch gives the global one."""
+    """Every combination. Raises ContradictionError when no batch gives the global one, however many ranks are used."""
+    why_not: ContradictionError | None = None
+    any_batch = False
     for nodes, each in what.layouts:
-        pairs = batches(what, nodes * each)
+        try:
+            pairs = batches(what, nodes * each)
+        except ContradictionError as error:
+            why_not = why_not or error
+            continue
+        any_batch = True
         for stage, recompute, (micro, steps) in product(what.stages, what.checkpointing, pairs):
             offloads = [(None, None)] if stage is None else _offloads(what, stage)
             for optimizer, parameters in offloads:
                 yield Choice(nodes, each, stage, optimizer, parameters, micro, steps, recompute)
+    if why_not is not None and not any_batch:
+        raise why_not
 
 
 def _offloads(what: Open, stage: int) -> list[tuple[Device | None, Device | None]]:
@@ -90,7 +99,7 @@ def batches(what: Open, ranks: int) -> list[tuple[int | None, int | None]]:
     if wanted % ranks:
         near = [one for one in (wanted // ranks * ranks, -(-wanted // ranks) * ranks) if one]
         raise ContradictionError(
-            f"{wanted} samples cannot be shared among {ranks} ranks",
+            f"{wanted} sample{'s' if wanted != 1 else ''} cannot be shared among {ranks} ranks",
             f"Ask for {' or '.join(map(str, dict.fromkeys(near)))}, or use another number of devices.",
         )
     own = wanted // ranks
@@ -162,7 +171,12 @@ def ranked(found: list[Candidate], prefer: Prefer | None) -> list[Ranked]:
     best = _best(usable, prefer, timed=timed)
     rest = sorted(
         (one for one in found if one is not best),
-        key=lambda one: (one not in usable, _goal(one, prefer) if timed else 0.0, *_simplicity(one)),
+        key=lambda one: (
+            one not in usable,
+            one.word == "does not fit",
+            _goal(one, prefer) if timed else 0.0,
+            *_simplicity(one),
+        ),
     )
     leaders = _leaders(rest)
     order = [*leaders, *(one for one in rest if one not in leaders)]
@@ -228,7 +242,7 @@ def _why_not(one: Candidate, best: Candidate, usable: list[Candidate], prefer: P
     if spent > least * (1 + ALIKE):
         up_to = "up to " if one.choice.offloads else ""
         return f"{up_to}{spent / least - 1:.0%} {'dearer' if prefer == 'cost' else 'slower'}"
-    return "about as fast, with " + _machinery(one, best)
+    return f"about as {'cheap' if prefer == 'cost' else 'fast'}, with {_machinery(one, best)}"
 
 
 def _machinery(one: Candidate, best: Candidate) -> str:
@@ -239,6 +253,8 @@ def _machinery(one: Candidate, best: Candidate) -> str:
         return "more sharding"
     if mine.checkpointing != other.checkpointing:
         return "recomputation"
+    if mine.processes != other.processes:
+        return "more devices" if mine.processes > other.processes else "fewer devices"
     if (mine.micro_batch or 0) > (other.micro_batch or 0):
         return "a larger micro batch, which leaves less memory free"
     return "more memory"
