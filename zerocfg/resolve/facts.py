@@ -60,7 +60,8 @@ def _with_facts(run: Run, spec: SpecFile, entry: RunSpec, files: Files) -> Run:
     settings = inputs.run.effective.settings
     for name, one in gather_weights(inputs.run.effective, inputs.run.effective.value(STAGE), entry.consumer).items():
         settings[name] = Setting(one.value, Origin("computed", one.reason))
-    take_memory(inputs)
+    if entry.goals is None:
+        take_memory(inputs)  # else the build searches for what fits, which is not looked for here
     return inputs.run
 
 
