@@ -17,6 +17,7 @@ from zerocfg.resolve.predicted import memory_of
 from zerocfg.resolve.road import choose_road, engine_of, started_by
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import UNKNOWN, Effective, HardwareSummary, Origin, Run, Setting, SourceFile
+from zerocfg.run.starters import launch_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -186,7 +187,8 @@ def _take_steps(found: Inputs) -> None:
     The Trainer's arithmetic: transformers/trainer.py, `set_initial_training_values`.
     """
     run, samples = found.run, found.spec.train_samples
-    if run.consumer not in ("transformers", "trl") or samples is None or run.hardware is None:
+    ranks = launch_of(run).num_processes.value
+    if run.consumer not in ("transformers", "trl") or samples is None or not isinstance(ranks, int) or ranks < 1:
         return
     arguments = arguments_of(run)
     given: dict[str, Any] = {
@@ -206,7 +208,7 @@ def _take_steps(found: Inputs) -> None:
     recipe = recipe if isinstance(recipe, dict) else {}
     if run.consumer == "trl" and (recipe.get("packing") or "num_generations" in recipe):
         return
-    ranks, micro = run.hardware.accelerators, given["per_device_train_batch_size"]
+    micro = given["per_device_train_batch_size"]
     each = samples // (ranks * micro) if recipe.get("dataloader_drop_last") else math.ceil(samples / (ranks * micro))
     if each == 0:
         message = (
