@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -61,10 +62,11 @@ def command(
     for one in built:
         if one.plan is not None:
             one.problems += placed(emit_problems(one.plan), read, one.run)
+    if any(problem.key == "goals" for one in built for problem in one.problems):
+        _stop_on_problems(built, read.path, output_format)  # lint would judge a run that was not chosen to its end
     warnings = _stop_on_findings(built, output_format)
     if any(one.problems for one in built):
-        click.echo(problems(built, display_name(read.path), output_format), nl=False, err=output_format == "text")
-        raise click.exceptions.Exit(1)
+        _stop_on_problems(built, read.path, output_format)
     emitted = [emit(one.plan, out) for one in built if one.plan is not None]
     _verify(emitted, built, output_format)
     if only_check:
@@ -77,6 +79,11 @@ def command(
     if warnings and output_format == "text":
         found = f"lint has {warnings} warning{'s' * (warnings > 1)} about the sources"
         click.echo(f"{found}: zerocfg lint {display_name(read.path)}")
+
+
+def _stop_on_problems(built: list[Built], spec: Path, output_format: str) -> NoReturn:
+    click.echo(problems(built, display_name(spec), output_format), nl=False, err=output_format == "text")
+    raise click.exceptions.Exit(1)
 
 
 def _stop_on_findings(built: list[Built], output_format: str) -> int:

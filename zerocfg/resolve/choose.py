@@ -68,12 +68,10 @@ def _search(inputs: Inputs, before: Effective, what: Open) -> list[Ranked]:
     if goals is not None and goals.trace and not rows[0][1]:
         rows = _traced(inputs, before, rows, goals.prefer)
     if rows[0][1]:
-        raise ValueError(
-            f"no plan fits: the one that needs least ({_words(rows[0][0].choice.settings())}) {rows[0][1]}. Use more "
-            "devices or shorter sequences"
-            + ("" if goals else ", or offload the optimizer")
-            + "; zerocfg plan shows more"
-        )
+        least = f"no plan fits: the one that needs least ({_words(rows[0][0].choice.settings())}) {rows[0][1]}"
+        if goals is not None:
+            raise ContradictionError(least, "Use more devices or shorter sequences.")
+        raise ValueError(f"{least}. Use more devices or shorter sequences, or offload the optimizer")
     return rows
 
 
