@@ -153,6 +153,18 @@ def test_another_script(checked: Checked) -> None:
     assert "out of date with that: launch.sh" in lines(text)
 
 
+def test_a_base_in_another_file(workplace: Workplace) -> None:
+    files = job(deepspeed=ZERO_2)
+    run = files["zerocfg.yaml"]["runs"]["a"]
+    base = {"version": 1, "bases": {"b": run}}
+    files |= {"zerocfg.yaml": {"version": 1, "runs": {"a": {"extends": "base.yaml#b"}}}, "base.yaml": base}
+    found = Checked(workplace, files)
+    run["hardware"] = "4xA100-80GB"
+    text = found.after(files)
+    assert "num_processes 8 -> 4 because accelerators_per_node changed 8 -> 4" in lines(text)
+    assert any(line.startswith("changed since it was built: base.yaml, hardware changed") for line in lines(text))
+
+
 def test_a_comment_in_a_source(checked: Checked) -> None:
     recipe = checked.workplace.folder / "recipe.yaml"
     recipe.write_text(f"# for later\n{recipe.read_text()}")

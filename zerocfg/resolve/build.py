@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.hardware.profile import load_hardware
@@ -16,7 +17,6 @@ from zerocfg.run.link import runs_from_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.spec import RunSpec
@@ -59,8 +59,16 @@ def build_plans(
         plan = None
         if not problems:
             plan, problems = resolve(inputs)
+        if plan is not None:
+            plan.inputs.update(_base_files(spec, run.name))
         built.append(Built(run.name, inputs.run, inputs, plan, placed(problems, spec, inputs.run)))
     return built
+
+
+def _base_files(spec: SpecFile, run: str) -> dict[str, Path]:
+    """Other spec files that keys of a run come from, through ``extends``."""
+    names = {written.document.name for written in spec.runs[run].places.values()} - {spec.document.name}
+    return {f"base {number}": Path(name) for number, name in enumerate(sorted(names), 1)}
 
 
 def model_file(entry: RunSpec, folder: Path, files: Files) -> SourceFile | None:
