@@ -186,6 +186,15 @@ def test_a_missing_file_of_a_base_is_told_where_the_base_names_it(workplace: Wor
     assert result.output.startswith("team/base.yaml:3:13: run a: recipe: there is no file 'team/nowhere.yaml'")
 
 
+def test_lint_tells_what_makes_no_run(workplace: Workplace) -> None:
+    """Also where the place is in another file."""
+    (workplace.folder / "other.yaml").write_text("bases:\n  x: {extends: gone}\n")
+    spec = workplace.write({"zerocfg.yaml": "version: 1\nruns:\n  a: {extends: other.yaml#x}\n"})
+    result = workplace.zerocfg("lint", spec)
+    assert result.exit_code == 1
+    assert "ZC119" in result.output and "other.yaml:2:16" in result.output and "no base `gone`" in result.output
+
+
 NAMES = st.sampled_from(["a", "b", "c", "x.yaml#a", "zerocfg.yaml#b", "a#b#c", "#a", ""])
 VALUES: Any = st.recursive(
     st.none() | st.integers() | st.text(max_size=4) | NAMES,

@@ -217,8 +217,13 @@ class _Linker:
             return other.document
 
         folder = file.path.resolve().parent if file.path else self.root
-        entries = expand(file.document, folder, open_file).runs
-        return [self._spec_run(file, entry, folder, sources) for entry in entries] or [Run(file.name, spec=file)]
+        expanded = expand(file.document, folder, open_file)
+        runs = [self._spec_run(file, entry, folder, sources) for entry in expanded.runs] or [Run(file.name, spec=file)]
+        for trouble in expanded.troubles:
+            where = trouble.where
+            origin = Origin("file", "key" if trouble.at_key else "", sources[id(where.document)], where.path)
+            runs[0].troubles.append((origin, trouble.message, trouble.help))
+        return runs
 
     def _spec_run(self, file: SourceFile, entry: ExpandedRun, folder: Path, sources: Mapping[int, SourceFile]) -> Run:
         run = Run(entry.name, spec=file)

@@ -222,6 +222,7 @@ class Run:
     dashes, UNKNOWN where the value is not known; ``flags`` the launcher's.
     ``consumer`` None means nobody knows. ``versions`` are the releases that the project admits, by library, as
     clauses of PEP 440; ``version_places`` tells where those stand that were read from the project's own files.
+    ``troubles`` are what keeps runs of a spec from being made of ``extends`` and ``matrix``: place, message, way out.
     """
 
     name: str
@@ -243,6 +244,7 @@ class Run:
     versions: dict[str, str] = field(default_factory=dict)
     version_places: dict[str, Origin] = field(default_factory=dict)
     missing: list[Origin] = field(default_factory=list)
+    troubles: list[tuple[Origin, str, str]] = field(default_factory=list)
     effective: Effective = field(default_factory=Effective)
 
     @property

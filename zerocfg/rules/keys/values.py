@@ -281,6 +281,42 @@ def missing_key(run: Run) -> Iterator[Finding]:
         )
 
 
+@rule(
+    "ZC119",
+    "unmade-run",
+    Severity.ERROR,
+    bad=Example(
+        {
+            "zerocfg.yaml": "version: 1\nbases:\n  common: {consumer: trl, recipe: recipe.yaml}\n"
+            "runs:\n  sft: {extends: comon, script: sft.py}\n"
+        }
+    ),
+    good=Example(
+        {
+            "zerocfg.yaml": "version: 1\nbases:\n  common: {consumer: trl, recipe: recipe.yaml}\n"
+            "runs:\n  sft: {extends: common, script: sft.py}\n"
+        }
+    ),
+    proof=itself("tests/build/test_wrong_specs.py"),
+)
+def unmade_run(run: Run) -> Iterator[Finding]:
+    """`extends` or `matrix` of a zerocfg.yaml makes no run.
+
+    A base that there is not, bases that extend each other, an axis without values, two runs of one name. Nothing else
+    can be said about such a run.
+
+    What happens: `zerocfg build` stops with exit code 2 before it resolves anything.
+
+    When to ignore: the file is unfinished.
+    """
+    for origin, message, way_out in run.troubles:
+        if origin.file is not None:
+            place = Location(origin.file, origin.path, origin.note or "value")
+            asks = [Location(run.spec, ("runs",), "key", label="these runs need it")] if run.spec else []
+            related = asks if origin.file is not run.spec else []
+            yield Finding(place, f"{message}; zerocfg build stops at it", way_out, related)
+
+
 RULES = (
     wrong_type,
     out_of_range,
@@ -289,4 +325,5 @@ RULES = (
     section_not_a_mapping,
     unchecked_type,
     missing_key,
+    unmade_run,
 )
