@@ -195,6 +195,13 @@ def test_lint_tells_what_makes_no_run(workplace: Workplace) -> None:
     assert "ZC119" in result.output and "other.yaml:2:16" in result.output and "no base `gone`" in result.output
 
 
+def test_a_model_of_the_hub_is_no_missing_file_for_lint(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(workplace.folder / "hub"))
+    spec = workplace.write(job(deepspeed={"zero_optimization": {"stage": 2}}, model="org/name"))
+    assert "passed" in workplace.zerocfg("lint", spec).output
+    assert "hf download org/name" in workplace.build(spec).output
+
+
 NAMES = st.sampled_from(["a", "b", "c", "x.yaml#a", "zerocfg.yaml#b", "a#b#c", "#a", ""])
 VALUES: Any = st.recursive(
     st.none() | st.integers() | st.text(max_size=4) | NAMES,

@@ -25,6 +25,7 @@ from zerocfg.rules.effects import (
 )
 from zerocfg.rules.line import line_fix, plain, written
 from zerocfg.rules.proof import crashes, shows
+from zerocfg.run.hub import is_hub_name
 from zerocfg.run.model import Failure, Run
 from zerocfg.run.options import OPTIONS
 from zerocfg.source.edit import Edit, delete_entry, insert_entry, replace_value
@@ -162,6 +163,8 @@ def file_not_found(run: Run) -> Iterator[Finding]:
     """
     for origin in run.missing:
         path = origin.note
+        if "model" in origin.path and is_hub_name(path):
+            continue  # the job downloads it; only zerocfg build needs it in the hub's cache
         if not _looks_local(path) or (origin.file is not None and origin.file.name.endswith(".md")):
             continue
         location = at(origin)
