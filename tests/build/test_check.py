@@ -315,6 +315,17 @@ def test_a_run_that_is_gone(workplace: Workplace) -> None:
     assert "b:" not in found.check("--run", "a")
 
 
+@pytest.mark.parametrize(
+    "damage", [{"run": {}}, {"run": ["b"], "spec_folder": 3}, {"spec_folder": "\0"}, {"inputs": 3}]
+)
+def test_a_damaged_lock_beside_it(checked: Checked, damage: dict[str, Any]) -> None:
+    lock = json.loads((checked.out / "zerocfg.lock").read_text())
+    (checked.out.parent / "b").mkdir()
+    (checked.out.parent / "b" / "zerocfg.lock").write_text(json.dumps(lock | damage))
+    checked.check("--run", "a", code=0)
+    assert "Traceback" not in checked.workplace.build(checked.workplace.folder / "zerocfg.yaml", "--check").output
+
+
 def test_the_build_of_another_spec_beside_it(workplace: Workplace) -> None:
     folder = workplace.example("quickstart")
     assert workplace.build(folder).exit_code == 0

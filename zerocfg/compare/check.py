@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from zerocfg.compare.changes import Change, changes, sources
-from zerocfg.compare.table import table
+from zerocfg.compare.table import source_path, table
 from zerocfg.compare.values import ABSENT, flat, importance, same, shown
 from zerocfg.emit import lock as lockfile
 from zerocfg.source.load import read_bytes
@@ -89,12 +89,10 @@ def gone_runs(out: Path, spec_folder: Path, spec_name: str, names: set[str]) -> 
     found = []
     for folder in sorted(path for path in out.iterdir() if path.is_dir()) if out.is_dir() else []:
         lock = lockfile.read(folder)
-        if lock is None or lock.get("run") in names or not isinstance(lock.get("spec_folder"), str):
+        start = lock.get("spec_folder") if lock else None
+        if lock is None or str(lock.get("run")) in names or not isinstance(start, str) or "\0" in start:
             continue
-        inputs = lock.get("inputs")
-        spec = inputs.get("spec") if isinstance(inputs, dict) else None
-        here = isinstance(spec, dict) and spec.get("path") == spec_name
-        if here and (folder / lock["spec_folder"]).resolve() == spec_folder:
+        if source_path(lock, "spec") == spec_name and (folder / start).resolve() == spec_folder:
             found.append(Checked(str(lock.get("run")), folder, "gone"))
     return found
 
