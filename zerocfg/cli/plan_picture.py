@@ -75,6 +75,10 @@ def _memory(axis: Any, one: Shown, rows: list[Alternative]) -> None:
         axis.axvline(limit, color="#d62728", linestyle="--", linewidth=1.2, label=f"the device has {limit:.0f} GiB")
         largest = min(largest, 1.6 * limit)
     axis.set_xlim(0, largest * 1.05)
+    for at, row in enumerate(rows):
+        expected = row.candidate.prediction.device.expected / GIB
+        if expected > largest * 1.05:  # the bar leaves the picture
+            axis.text(largest * 1.04, at, f"{expected:,.0f} GiB ▸", ha="right", va="center", color="white", fontsize=8)
     axis.set_yticks(range(len(rows)), labels)
     axis.set_ylim(len(rows) - 0.5, -0.5)
     axis.set_xlabel("GiB of one device at its peak (line: from the least to the most)")

@@ -13,7 +13,8 @@ from zerocfg.memory.time import SHORT, StepTime, step_time
 from zerocfg.memory.verdict import Word, judge
 from zerocfg.resolve import sizes
 from zerocfg.resolve.setup import Setup, arguments_written, setup_of
-from zerocfg.run.model import UNKNOWN, Effective
+from zerocfg.run.config import AUTO
+from zerocfg.run.model import UNKNOWN, Effective, Setting
 
 if TYPE_CHECKING:
     from zerocfg.memory.terms import Term
@@ -26,6 +27,7 @@ ZERO = "zero_optimization."
 STAGE = ZERO + "stage"
 OPTIMIZER_DEVICE = ZERO + "offload_optimizer.device"
 PARAM_DEVICE = ZERO + "offload_param.device"
+GATHER = ZERO + "stage3_gather_16bit_weights_on_model_save"
 MICRO = "train_micro_batch_size_per_gpu"
 STEPS = "gradient_accumulation_steps"
 SLOWED = 1.3  # least of what published runs with short micro batches took, as a multiple of the expected time
@@ -128,6 +130,8 @@ class Candidates:
         if self.resize and choice.stage is not None:
             found = sizes.sizes(choice, self.facts, self.profile(choice))
             chosen.update({name: one.value for name, one in found.items() if not is_named(self.effective, name)})
+        if choice.stage == 3 and not is_set(self.effective.get(GATHER)):
+            chosen[GATHER] = True  # as choose.gather_weights does
 
         def value(name: str) -> Any:
             if name in chosen:
@@ -199,6 +203,11 @@ def is_named(effective: Effective, name: str) -> bool:
         return False
     every = (setting, *setting.overridden)
     return any(one.origin.kind in ("file", "flag", "environment") for one in every)
+
+
+def is_set(setting: Setting | None) -> bool:
+    """Whether a source gives the value itself, not only its key."""
+    return setting is not None and setting.value != AUTO and setting.origin.kind in ("file", "flag", "environment")
 
 
 def room_of(profile: HardwareProfile) -> int | None:

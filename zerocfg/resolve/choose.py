@@ -8,8 +8,19 @@ from zerocfg.memory.outside import GIB
 from zerocfg.models.deepspeed.zero import MOE_BLOCKS
 from zerocfg.resolve import sizes
 from zerocfg.resolve.activations import Activations, with_adapters
-from zerocfg.resolve.candidates import MICRO, STAGE, STEPS, ZERO, Candidate, Candidates, Choice, is_named
-from zerocfg.resolve.opened import TRAINERS, is_set, opened, stages_named
+from zerocfg.resolve.candidates import (
+    GATHER,
+    MICRO,
+    STAGE,
+    STEPS,
+    ZERO,
+    Candidate,
+    Candidates,
+    Choice,
+    is_named,
+    is_set,
+)
+from zerocfg.resolve.opened import TRAINERS, opened, stages_named
 from zerocfg.resolve.plan import Decision, Problem
 from zerocfg.resolve.put import ARGUMENTS, into_engine, into_recipe
 from zerocfg.resolve.search import ContradictionError, Open, Prefer, Ranked, choices, considered, evaluate, ranked
@@ -22,7 +33,6 @@ if TYPE_CHECKING:
     from zerocfg.models.model_facts import ModelFacts
     from zerocfg.resolve.inputs import Inputs
 
-GATHER = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
 LEAVES = "zero_optimization.leaf_module.classes"
 MOE_NAMES = "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES"
 HALVES = ("bf16", "fp16")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zerocfg.memory.options import Device
-from zerocfg.resolve.candidates import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS, free, is_named
+from zerocfg.resolve.candidates import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS, free, is_named, is_set
 from zerocfg.resolve.search import Offload, Open, layouts
 from zerocfg.resolve.setup import NOT_SFT
-from zerocfg.run.config import AUTO
 from zerocfg.run.model import UNKNOWN, Effective, Setting
 
 if TYPE_CHECKING:
@@ -88,11 +87,6 @@ def _recomputation_open(inputs: Inputs) -> bool:
         return False
     recipe = run.recipe.data()
     return "gradient_checkpointing" not in {**(recipe if isinstance(recipe, dict) else {}), **run.arguments}
-
-
-def is_set(setting: Setting | None) -> bool:
-    """Whether a source gives the value itself, not only its key."""
-    return setting is not None and setting.value != AUTO and setting.origin.kind in ("file", "flag", "environment")
 
 
 def _count(setting: Setting | None) -> int | None:
