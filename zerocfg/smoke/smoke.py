@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import importlib.util
 import json
 import shutil
@@ -15,18 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from zerocfg import __version__
-from zerocfg.smoke import process
+from zerocfg.smoke import certificate, process
 from zerocfg.smoke.checks import Check, check
 from zerocfg.smoke.device import Device, choose
 from zerocfg.smoke.folder import ACCELERATE, DEEPSPEED, RunFolder, SmokeError, read
 from zerocfg.smoke.reduce import Reduced, reduce
-from zerocfg.source.write import write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-CERTIFICATE = "smoke.json"
 
 
 @dataclass
@@ -119,19 +114,10 @@ def certify(verdict: Verdict, steps: int) -> Path | None:
     if verdict.outcome.interrupted:
         return None
     first = verdict.outcome.reports[0] if verdict.outcome.reports else {}
-    path = verdict.run.path / CERTIFICATE
-    now = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0)
-    content = data(verdict) | {
-        "date": now.isoformat(),
-        "steps": steps,
-        "versions": {"zerocfg": __version__, **first.get("versions", {})},
-        "files": dict(sorted(verdict.run.hashes.items())),
-    }
-    try:
-        write_atomic(path, (json.dumps(content, indent=2) + "\n").encode())
-    except OSError:
-        return None
-    return path
+    run = verdict.run
+    return certificate.write(
+        run.path, data(verdict), steps=steps, versions=first.get("versions", {}), files=run.hashes, lock=run.lock
+    )
 
 
 def data(verdict: Verdict) -> dict[str, Any]:
@@ -142,7 +128,7 @@ def data(verdict: Verdict) -> dict[str, Any]:
     if outcome.failure is not None:
         failure = {"message": outcome.failure, "rank": outcome.rank, "detail": outcome.detail}
     return {
-        "version": 1,
+        "version": certificate.VERSION,
         "run": verdict.run.name,
         "passed": verdict.passed,
         "device": {
