@@ -52,6 +52,16 @@ STAGE = "zero_optimization.stage"
 CHOSEN = (STAGE, "zero_optimization.stage3_gather_16bit_weights_on_model_save")
 """Autos for which the libraries have an answer of their own (2, false) and zerocfg a better one, and says so."""
 
+FILLED = (
+    "train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps gradient_clipping "
+    "optimizer.params.lr optimizer.params.betas optimizer.params.eps optimizer.params.weight_decay "
+    "scheduler.params.warmup_min_lr scheduler.params.warmup_max_lr scheduler.params.warmup_num_steps "
+    "scheduler.params.total_num_steps fp16.enabled bf16.enabled zero_optimization.reduce_bucket_size "
+    "zero_optimization.stage3_prefetch_bucket_size zero_optimization.stage3_param_persistence_threshold "
+    "zero_optimization.stage3_gather_16bit_weights_on_model_save zero_optimization.offload_optimizer.device "
+    "zero_optimization.offload_optimizer.nvme_path zero_optimization.offload_param.device"
+).split()
+"""Every auto that accelerate and the Trainer fill, without the stage."""
 LAUNCH = "ZC7"
 """Errors about how the job is started, which the build decides."""
 
@@ -208,7 +218,7 @@ def test_triples(shard: int, workplace: Workplace, root: Path, count: Callable[[
     jobs = [job for job in triples(COUNT, SEED) if job.number % SHARDS == shard]
     wrong: list[str] = []
     ends: Counter[str] = Counter()
-    filled = 0
+    filled: Counter[str] = Counter()
     outcomes = [built(workplace, job) for job in jobs]
     cases = [
         job.case(ours.settings[STAGE] if STAGE in ours.chosen else None)
@@ -219,12 +229,13 @@ def test_triples(shard: int, workplace: Workplace, root: Path, count: Callable[[
         missing = left_to_code(job)
         ends["refused" if real["error"] else "need a value of the script" if missing else "built"] += 1
         if not real["error"] and not missing:
-            filled += sum(value == "auto" for _, value in leaves(job.deepspeed or {}))
+            filled.update(name for name, value in leaves(job.deepspeed or {}) if value == "auto")
         if found:
             wrong.append(f"{job}\n  " + "\n  ".join(found))
     count("random jobs built and played on the real libraries", len(jobs))
-    count("autos compared in them", filled)
+    count("autos compared in them", filled.total())
     for end, number in ends.items():
         count(f"of the jobs: {end}", number)
+    assert set(filled) >= set(FILLED), set(FILLED) - set(filled)
     assert ends["built"] > len(jobs) // 2 and ends["refused"] > len(jobs) // 20
     assert not wrong, f"{len(wrong)} of {len(jobs)} differ\n" + "\n".join(wrong[:40])

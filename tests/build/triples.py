@@ -25,7 +25,8 @@ Tree = dict[str, Any]
 class Triple:
     """One job. ``script`` holds what only the code of an accelerate loop says: its batch size, learning rate, steps.
 
-    ``accelerate`` and ``deepspeed`` are None where the job has no such file.
+    ``accelerate`` and ``deepspeed`` are None where the job has no such file. ``hardware`` False: the spec does not say
+    which, so that the accelerate config tells the number of processes.
     """
 
     number: int
@@ -39,6 +40,7 @@ class Triple:
     samples: int
     script: Tree = field(default_factory=dict)
     mistake: str = ""
+    hardware: bool = True
 
     @property
     def world(self) -> int:
@@ -58,9 +60,10 @@ class Triple:
             "consumer": self.consumer,
             "script": "train.py",
             "model": "config.json",
-            "hardware": f"{self.machines}x{self.per_machine}xH100-80GB",
             "train_samples": self.samples,
         }
+        if self.hardware:
+            run["hardware"] = f"{self.machines}x{self.per_machine}xH100-80GB"
         found: Tree = {"train.py": "", "config.json": self.model}
         if self.accelerate is not None:
             run["accelerate"] = "acc.yaml"
@@ -132,6 +135,9 @@ def _triple(number: int, chance: random.Random) -> Triple:
         job.accelerate = _accelerate(chance, job)
     if job.open_stage:
         job.model = _model(chance, known=True)  # zerocfg chooses by memory
+    elif job.accelerate is not None and machines == 1 and chance.random() < 0.25:
+        job.hardware = False
+        job.accelerate["num_processes"] = job.world
     if consumer != "accelerate":
         job.script = {}
     if chance.random() < 0.25:
@@ -151,6 +157,10 @@ def _some(chance: random.Random, into: Tree, share: float, **choices: Any) -> No
 # --- the parts of a job that agrees with itself -----------------------------------------------------------------------
 
 
+TEXTS = ("1e-5", "5e-6", "2")
+"""Numbers as YAML reads many people's: the parser of TRL makes numbers of them."""
+
+
 def _recipe(chance: random.Random, consumer: str) -> Tree:
     found: Tree = {"output_dir": "out", "save_strategy": "no"}
     _some(
@@ -159,7 +169,7 @@ def _recipe(chance: random.Random, consumer: str) -> Tree:
         0.6,
         per_device_train_batch_size=[1, 2, 3, 4, 16],
         gradient_accumulation_steps=[1, 2, 3, 8],
-        learning_rate=[5.0e-5, 1.0e-4, 2e-5, 3e-6, 1],
+        learning_rate=[5.0e-5, 1.0e-4, 2e-5, 3e-6, 1, *TEXTS[: 3 * (consumer == "trl")]],
         weight_decay=[0.0, 0.1, 0.01],
         max_grad_norm=[1.0, 0.5, 0.3, 0.0, 5],
         warmup_steps=[0, 3, 10, 250, 0.03, 0.1, 0.5, 1, 1.5],
@@ -238,7 +248,7 @@ def _model(chance: random.Random, known: bool = False) -> Tree:
 
 def _learning_rate(chance: random.Random, job: Triple) -> Any:
     """What the config says: nearly always "auto", and always where it is the default of a trainer of TRL's."""
-    if job.consumer == "trl" and "learning_rate" not in job.recipe:
+    if job.consumer == "trl" and (job.recipe.get("learning_rate") in (None, *TEXTS)):
         return "auto"
     return "auto" if chance.random() < 0.9 else job.recipe.get("learning_rate", 5e-5)
 
