@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test parity check gpu schemas docs clean
+.PHONY: setup demo test parity check gpu schemas docs examples clean
 
 setup: $(STAMP)
 
@@ -38,6 +38,11 @@ schemas: setup
 
 docs: setup
 	$(BIN)/python -m zerocfg rules --write docs/rules
+
+# Builds every example again; a change of any built value shows in review
+examples: setup
+	for spec in $$(ls examples/*/zerocfg.yaml | grep -v pitfalls); do \
+	  folder=$$(dirname $$spec); $(BIN)/zerocfg build $$folder -o $$folder/built >/dev/null || exit 1; done
 
 # CHECK=memory runs that one alone
 CHECK ?=

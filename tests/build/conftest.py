@@ -13,14 +13,25 @@ from click.testing import CliRunner, Result
 from zerocfg.cli.main import cli
 
 EXAMPLES = {
-    "quickstart": "quickstart",
-    "sft-zero2": "sft",
-    "grpo-zero3": "grpo",
-    "zero2-cpu-offload": "offload",
-    "zero3-nvme": "nvme",
-    "ddp": "ddp",
+    "quickstart": ["quickstart"],
+    "stages": ["ddp", "stage-zero0", "stage-zero1", "stage-zero2", "stage-zero3", "torchrun"],
+    "deepspeed-loop": ["loop"],
+    "accelerate-loop": ["loop"],
+    "two-nodes-cpu": ["nodes"],
+    "ddp": ["ddp"],
+    "pretrain-zero1": ["pretrain"],
+    "sft-zero2": ["sft"],
+    "zero2-cpu-offload": ["offload"],
+    "grpo-zero3": ["grpo"],
+    "zero3-nvme": ["nvme"],
+    "two-nodes-slurm": ["nodes"],
+    "fsdp": ["fsdp"],
+    "moe": ["moe"],
+    "lora": ["lora"],
+    "matrix": ["sft-1b-l40s", "sft-1b-h100", "sft-7b-l40s", "sft-7b-h100"],
+    "goals": ["fast"],
 }
-"""Folder -> the name of its run."""
+"""Folder -> the names of its runs."""
 
 Files = dict[str, Any]
 
@@ -33,9 +44,11 @@ class Workplace:
         self.examples = examples
 
     def example(self, name: str) -> Path:
-        """A copy of an example; only what is under version control matters."""
-        ignored = shutil.ignore_patterns("runs", "__pycache__")
-        return Path(shutil.copytree(self.examples / name, self.folder / name, ignore=ignored))
+        """An example in a copy of all of them (some share files); only what is under version control matters."""
+        ignored = shutil.ignore_patterns("runs", "__pycache__", "smoke.json")
+        if not (self.folder / name).exists():
+            shutil.copytree(self.examples, self.folder, ignore=ignored, dirs_exist_ok=True)
+        return self.folder / name
 
     def write(self, files: Files) -> Path:
         """A spec folder; a text is written as it is, anything else as JSON (which is YAML, too)."""

@@ -74,7 +74,7 @@ TELLING = ("consumer", "script", "model", "recipe", "accelerate", "deepspeed")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_is_found_again(zerocfg: Zerocfg, name: str) -> None:
     """Without its spec: the same files in the same roles."""
-    shutil.copytree(ROOT / "examples" / name, name, ignore=shutil.ignore_patterns("runs", "__pycache__"))
+    shutil.copytree(ROOT / "examples" / name, name, ignore=shutil.ignore_patterns("runs", "built", "__pycache__"))
     (own,) = runs(Path(name)).values()
     (Path(name) / "zerocfg.yaml").unlink()
     done = zerocfg("init", name)
@@ -88,7 +88,7 @@ def test_an_example_is_found_again(zerocfg: Zerocfg, name: str) -> None:
 @pytest.mark.parametrize("name", ["quickstart", "sft-zero2", "zero2-cpu-offload", "zero3-nvme", "ddp"])
 def test_an_example_builds_again(zerocfg: Zerocfg, name: str) -> None:
     shutil.copytree(
-        ROOT / "examples" / name, name, ignore=shutil.ignore_patterns("runs", "__pycache__", "zerocfg.yaml")
+        ROOT / "examples" / name, name, ignore=shutil.ignore_patterns("runs", "built", "__pycache__", "zerocfg.yaml")
     )
     assert zerocfg("init", name, *NEEDS.get(name, [])).code == 0
     done = zerocfg("build", name, "-o", "out")

@@ -1,0 +1,39 @@
+"""Causal language modelling on instruction data. Usage: train.py RECIPE.yaml"""
+
+import sys
+from pathlib import Path
+
+from datasets import load_dataset
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    DataCollatorForLanguageModeling,
+    HfArgumentParser,
+    Trainer,
+    TrainingArguments,
+)
+
+MODEL = "Qwen/Qwen2.5-7B"
+LENGTH = 2048
+
+
+def main() -> None:
+    (arguments,) = HfArgumentParser(TrainingArguments).parse_yaml_file(Path(sys.argv[1]).resolve())
+    tokenizer = AutoTokenizer.from_pretrained(MODEL)
+    tokenizer.pad_token = tokenizer.eos_token
+    data = load_dataset("tatsu-lab/alpaca", split="train")
+    data = data.map(
+        lambda row: tokenizer(row["text"], truncation=True, max_length=LENGTH), remove_columns=data.column_names
+    )
+    trainer = Trainer(
+        model=AutoModelForCausalLM.from_pretrained(MODEL, dtype="bfloat16"),
+        args=arguments,
+        train_dataset=data,
+        data_collator=DataCollatorForLanguageModeling(tokenizer, mlm=False),
+    )
+    trainer.train()
+    trainer.save_model()
+
+
+if __name__ == "__main__":
+    main()

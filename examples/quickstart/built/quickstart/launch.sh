@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Starts the run quickstart on 2xCPU. Written by zerocfg.
+# Words given to it are handed on to the training script.
+set -euo pipefail
+cd -P -- "$(dirname -- "${BASH_SOURCE[0]}")"/../..
+
+exec accelerate launch --config_file built/quickstart/accelerate.yaml \
+  train.py recipe.yaml "$@"
