@@ -205,6 +205,15 @@ def test_nothing_to_go_by(zerocfg: Zerocfg) -> None:
     assert run == {"consumer": "transformers", "script": "new.py", "hardware": "8xA100"}
 
 
+def test_what_zerocfg_wrote_is_no_source(zerocfg: Zerocfg) -> None:
+    write(train=TRAINER, recipe_yaml=RECIPE, ds_json=DEEPSPEED)
+    assert zerocfg("init", "--hardware", "8xA100-80GB").code == 0
+    before = Path("zerocfg.yaml").read_text()
+    assert zerocfg("build", ".", "-o", "built").code == 0 and list(Path("built").rglob("launch.sh"))
+    assert zerocfg("init", "--hardware", "8xA100-80GB", "--force").code == 0
+    assert Path("zerocfg.yaml").read_text() == before
+
+
 def test_configs_without_a_script(zerocfg: Zerocfg) -> None:
     write(acc_yaml=ACCELERATE)
     done = zerocfg("init")

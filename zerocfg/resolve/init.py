@@ -107,7 +107,7 @@ class _Guesser:
         self.models = [path for path in _json_files(folder) if self._is_model(path)]
 
     def runs(self) -> list[Draft]:
-        found, _ = find_runs([self.folder], self.files, root=self.folder, specs=False)
+        found, _ = find_runs([self.folder], self.files, root=self.folder, skip=_is_own)
         if any(key in self.given for key in FILES):
             drafts = [self._alone(found, None)]
         else:
@@ -420,6 +420,12 @@ def _asked(run: Run | None, name: str) -> int | None:
 def _short(file: SourceFile, folder: Path) -> str:
     path = file.path.resolve() if file.path else None
     return path.relative_to(folder).as_posix() if path is not None and path.is_relative_to(folder) else file.name
+
+
+def _is_own(file: SourceFile) -> bool:
+    """Whether a file is a spec, or lies in a folder that `zerocfg build` wrote."""
+    emitted = file.path is not None and (file.path.resolve().parent / "zerocfg.lock").exists()
+    return emitted or file.kind == "spec"
 
 
 def _walk(folder: Path, suffix: str) -> Iterator[Path]:

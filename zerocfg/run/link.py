@@ -7,7 +7,7 @@ that exists is taken, and one that is nowhere is noted in ``Run.missing``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,13 +42,17 @@ TRL_KEYS = frozenset(
 
 
 def find_runs(
-    paths: Sequence[Path], files: Files, *, root: Path | None = None, specs: bool = True
+    paths: Sequence[Path],
+    files: Files,
+    *,
+    root: Path | None = None,
+    skip: Callable[[SourceFile], bool] | None = None,
 ) -> tuple[list[Run], set[int]]:
     """The runs that the given files and folders take part in, and the ids of the source files asked about.
 
     A folder asks about everything of ours below it. A single file pulls its partners in from the repository around it
-    (``root``: the nearest folder upwards that holds ``.git``, else the current one). Without ``specs``: as if there
-    were no zerocfg.yaml.
+    (``root``: the nearest folder upwards that holds ``.git``, else the current one). Files to ``skip`` are as if they
+    were not there.
     """
     asked: dict[int, SourceFile] = {}
     single = False
@@ -68,7 +72,7 @@ def find_runs(
                 partner = files.peek(path)
                 if partner is not None:
                     pool.setdefault(id(partner), partner)
-    known = [file for file in pool.values() if specs or file.kind != "spec"]
+    known = [file for file in pool.values() if skip is None or not skip(file)]
     runs = _Linker(files, root or Path.cwd()).runs(known)
     wanted = [run for run in runs if any(id(_original(file)) in asked for file in run.files)]
     for run in wanted:
