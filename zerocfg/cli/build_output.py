@@ -58,7 +58,8 @@ def finished(emitted: list[Emitted], written: list[Path], output_format: str) ->
 
 def _table(one: Emitted) -> str:
     settings = one.plan.settings
-    names = [name for name in dict.fromkeys((*_SHOWN, *one.plan.deepspeed)) if name in settings]
+    fsdp = [name for name in one.plan.accelerate if name.startswith("fsdp_config.")]
+    names = [name for name in dict.fromkeys((*_SHOWN, *one.plan.deepspeed, *fsdp)) if name in settings]
     rows = [(name, json.dumps(_json(settings[name].value)), one_line(settings[name].reason)) for name in names]
     key = max(len(row[0]) for row in rows)
     value = min(24, max(len(row[1]) for row in rows))
