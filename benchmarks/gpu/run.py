@@ -30,8 +30,11 @@ SMOKE = {
     "zero3-nvme": ("examples/zero3-nvme/zerocfg.yaml", "nvme"),
 }
 LIMIT = 900
-MEMORY = ROOT / "benchmarks" / "memory"
-MEMORY_BUDGET = 540  # seconds; with the start of the libraries less than ten minutes
+# name -> (folder, program that compares, seconds); with the start of the libraries less than ten minutes
+SWEEPS = {
+    "memory": (ROOT / "benchmarks" / "memory", "compare_gpu.py", 540),
+    "plan": (ROOT / "benchmarks" / "plan", "compare.py", 460),
+}
 
 
 def cards() -> list[dict[str, str]]:
@@ -71,18 +74,16 @@ def smoke_run(spec: str, run: str) -> dict[str, Any]:
         return {"passed": certificate["passed"], "commands": commands, "certificate": certificate}
 
 
-def memory_run() -> dict[str, Any]:
-    """Measure the memory of the cases in benchmarks/memory/cases.py and compare it with the committed predictions.
+def sweep(folder: Path, compare: str, budget: int) -> dict[str, Any]:
+    """Run ``gpu.py`` of a benchmark for at most ``budget`` seconds and compare with its committed predictions.
 
     Passed: the program came to its end and at least one case ran. How good the predictions are is in the comparison.
     """
-    commands = [
-        f"python benchmarks/memory/gpu.py --budget-s {MEMORY_BUDGET} --out F",
-        "compare_gpu.py F --write RESULTS",
-    ]
-    with tempfile.TemporaryDirectory(prefix="zerocfg-gpu-") as folder:
-        out = Path(folder) / "memory.jsonl"
-        measure = [sys.executable, str(MEMORY / "gpu.py"), "--budget-s", str(MEMORY_BUDGET), "--out", str(out)]
+    name = folder.relative_to(ROOT).as_posix()
+    commands = [f"python {name}/gpu.py --budget-s {budget} --out F", f"{compare} F --write RESULTS"]
+    with tempfile.TemporaryDirectory(prefix="zerocfg-gpu-") as scratch:
+        out = Path(scratch) / "measured.jsonl"
+        measure = [sys.executable, str(folder / "gpu.py"), "--budget-s", str(budget), "--out", str(out)]
         try:
             done = subprocess.run(measure, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=LIMIT)
         except subprocess.TimeoutExpired:
@@ -90,9 +91,9 @@ def memory_run() -> dict[str, Any]:
         found = lines_of(out)
         if done.returncode != 0 or not found:
             return {"passed": False, "commands": commands, "error": done.stderr.strip()[-4000:], "lines": found}
-        compare = [sys.executable, str(MEMORY / "compare_gpu.py"), str(out), "--write", str(MEMORY / "results")]
-        print(subprocess.run(compare, cwd=ROOT, env=environment(), capture_output=True, text=True).stdout)
-        ran = [line["case"] for line in found if line["case"] != "machine" and line["status"] == "ok"]
+        compared = [sys.executable, str(folder / compare), str(out), "--write", str(folder / "results")]
+        print(subprocess.run(compared, cwd=ROOT, env=environment(), capture_output=True, text=True).stdout)
+        ran = [line["case"] for line in found if line["case"] not in ("machine", "end") and line["status"] == "ok"]
         return {"passed": bool(ran), "commands": commands, "ran": len(ran), "lines": found}
 
 
@@ -108,7 +109,7 @@ def environment() -> dict[str, str]:
 
 CHECKS: dict[str, Callable[[], dict[str, Any]]] = {
     **{name: partial(smoke_run, *case) for name, case in SMOKE.items()},
-    "memory": memory_run,
+    **{name: partial(sweep, *case) for name, case in SWEEPS.items()},
 }
 
 

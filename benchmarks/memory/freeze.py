@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -23,11 +24,12 @@ RESULTS = {
 }
 
 
-def formula_hash(root: Path = ROOT) -> str:
-    """SHA-256 (first 16 digits) over path and content of every Python file of the formulas."""
+def formula_hash(root: Path = ROOT, folders: Iterable[str] = FORMULAS) -> str:
+    """SHA-256 (first 16 digits) over path and content of every Python file of the formulas (in folders, or single)."""
     digest = hashlib.sha256()
-    for folder in FORMULAS:
-        for path in sorted((root / folder).rglob("*.py")):
+    for folder in folders:
+        place = root / folder
+        for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
             content = path.read_bytes()
             digest.update(f"{path.relative_to(root).as_posix()} {len(content)}\n".encode())
             digest.update(content)
