@@ -9,7 +9,10 @@ import pytest
 from tests.build.conftest import Workplace, job
 
 AUTOS = {"zero_optimization": {"stage": 2, "reduce_bucket_size": "auto"}}
-SCHEDULE = {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto", "warmup_num_steps": "auto"}}
+SCHEDULE = {
+    "type": "WarmupDecayLR",
+    "params": {"total_num_steps": "auto", "warmup_num_steps": "auto", "warmup_max_lr": "auto"},
+}
 STEPS = "scheduler.params.total_num_steps"
 
 
