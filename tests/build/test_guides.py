@@ -1,0 +1,166 @@
+"""docs/choosing-a-stage.md says what the program says: its tables, the numbers of its text, its example."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import yaml
+
+from tests.build.conftest import Workplace
+from tests.build.guides import MODELS, PAGE, PICTURES, between_nodes, job, page, peak, row, tokens
+from zerocfg.memory.outside import GIB
+from zerocfg.resolve.candidates import OPTIMIZER_DEVICE, STAGE
+from zerocfg.resolve.search import ALIKE
+
+TEXT = PAGE.read_text(encoding="utf-8")
+FLAT = re.sub(r"\s+", " ", TEXT)
+BIG, SMALL = "8xA100-80GB", "8xA100-40GB"
+OFFLOADED = "ZeRO-3, optimizer on cpu, recomputed"
+
+
+def says(*phrases: str) -> None:
+    for phrase in phrases:
+        assert phrase in FLAT, phrase
+
+
+def least(model: str, hardware: str, plan: str) -> float:
+    return row(model, hardware, plan).candidate.prediction.device.low / GIB
+
+
+def word(model: str, hardware: str, plan: str) -> str:
+    return row(model, hardware, plan).candidate.word
+
+
+def best(model: str, hardware: str) -> dict[str, object]:
+    return job(model, hardware)[1][0].candidate.choice.settings()
+
+
+def test_the_tables_are_what_the_program_computes() -> None:
+    assert page(TEXT) == TEXT, "python -m tests.build.guides writes the tables anew"
+
+
+def test_the_pictures_show_these_plans() -> None:
+    for name, model in (("7b", "7B"), ("70b", "70B")):
+        drawn = (PICTURES / f"plan-{name}.svg").read_text(encoding="utf-8")
+        # text is drawn as shapes, whose comments hold the words
+        assert f"<!-- {model} on {BIG} -->" in drawn
+        assert "<!-- ZeRO-3, all on cpu" in drawn and "<!-- ▸ " in drawn
+
+
+def test_seven_billion_parameters() -> None:
+    one, two, three = (row("7B", BIG, f"ZeRO-{stage}") for stage in (1, 2, 3))
+    assert best("7B", BIG)[STAGE] == 1 and one.candidate.word == "fits"
+    assert best("7B", SMALL)[STAGE] == 3 and word("7B", SMALL, "ZeRO-2") == "tight"
+    says(f"({peak(one)} GiB) and the three stages are equally fast: {tokens(one)}, {tokens(two)} and {tokens(three)}")
+    sizes = [one.candidate.time.traffic.sent / GIB for one in (one, two, three) if one.candidate.time]
+    says(f"Stage 1 sends {sizes[0]:.0f} GiB a step, stage 2 {sizes[1]:.0f}, stage 3 {sizes[2]:.0f}")
+    recomputed = row("7B", SMALL, "ZeRO-2, recomputed")
+    says(f"({peak(row('7B', SMALL, 'ZeRO-2'))} GiB of 39.4)", f"({peak(recomputed)} GiB, {recomputed.excluded} than")
+    says(f"at least {least('7B', BIG, 'ZeRO-0'):.0f} GiB in DeepSpeed's stage 0")
+
+
+def test_the_table_of_batches_contradicts_itself() -> None:
+    assert word("7B", BIG, "ZeRO-2, 8 x 2") == "does not fit"
+    says(f"no room for 8 samples (at least {least('7B', BIG, 'ZeRO-2, 8 x 2'):.0f} GiB)")
+    large = [peak(row("7B", BIG, f"ZeRO-{stage}, 16 x 1, recomputed")) for stage in (2, 3)]
+    says(f"its 16 samples take {large[0]} GiB and those of ZeRO-3 {large[1]} GiB")
+    assert word("7B", BIG, "ZeRO-1, 4 x 4, recomputed") == "fits"
+    says(f"ZeRO-1 takes 4 samples in {peak(row('7B', BIG, 'ZeRO-1, 4 x 4, recomputed'))} GiB")
+
+
+def test_four_cards() -> None:
+    four = "4xA100-40GB"
+    assert {word("7B", four, plan) for plan in ("ZeRO-2", "ZeRO-2, recomputed")} == {"does not fit"}
+    says(f"stage 2 takes {peak(row('7B', four, 'ZeRO-2'))} GiB")
+    says(f"recomputed at least {least('7B', four, 'ZeRO-2, recomputed'):.1f} GiB")
+    says(f"only ZeRO-3 with recomputation fits ({peak(row('7B', four, 'ZeRO-3, recomputed'))} GiB)")
+    fit = [one.candidate.choice for one in job("7B", four)[1] if one.candidate.word == "fits"]
+    assert {(one.stage, one.checkpointing) for one in fit if not one.offloads} == {(3, True)}
+
+
+def test_thirteen_billion_parameters() -> None:
+    two, three = row("13B", BIG, "ZeRO-2, recomputed"), row("13B", BIG, "ZeRO-3")
+    assert two.candidate.word == "fits" and best("13B", BIG)[STAGE] == 3
+    says(f"fits** ({peak(two)} GiB)", f"{tokens(three)} against {tokens(two)} tokens/s")
+    assert best("13B", SMALL) == row("13B", SMALL, "ZeRO-3, recomputed").candidate.choice.settings()
+    says(f"needs at least {least('13B', SMALL, 'ZeRO-2, recomputed'):.1f} GiB")
+
+
+def test_thirty_billion_parameters() -> None:
+    parameters = job("30B", BIG)[0].inputs.facts.parameters
+    assert parameters is not None
+    says(f"2 bytes a parameter are {2 * parameters / GIB:.0f} GiB")
+    says(f"ZeRO-2 takes at least {least('30B', BIG, 'ZeRO-2, recomputed'):.0f} GiB even with recomputation")
+    assert word("30B", BIG, "ZeRO-3, recomputed") == "tight"
+    says(f"is tight ({peak(row('30B', BIG, 'ZeRO-3, recomputed'))} GiB)")
+    assert best("30B", BIG)[OPTIMIZER_DEVICE] == "cpu"
+
+
+def test_seventy_billion_parameters() -> None:
+    plan = row("70B", BIG, OFFLOADED)
+    host = plan.candidate.host / GIB
+    says(
+        f"only with recomputation** ({peak(plan)} GiB)",
+        f"The host needs {host:,.0f} GiB**",
+        f"asks for {host:,.0f} GiB",
+    )
+    assert all(one.candidate.choice.checkpointing for one in job("70B", BIG)[1] if one.candidate.word == "fits")
+    many = job("70B", "4x8xA100-80GB")[1][0]
+    slow, fast = (float(text.replace(",", "")) for text in tokens(plan).split(" to "))
+    each = float(tokens(many).replace(",", "")) / 32
+    says(
+        f"{tokens(plan)} tokens/s, {slow / 8:.0f} to {fast / 8:.0f} a card", f"reach {tokens(many)}, {each:.0f} a card"
+    )
+    assert not many.candidate.choice.offloads and fast * 4 < each * 32 and each > fast / 8
+    says(f"needs at least {least('70B', BIG, 'ZeRO-3, recomputed'):.1f} GiB a card on one node")
+    assert word("70B", "2x8xA100-80GB", "ZeRO-3, recomputed") == "tight"
+    says(f"is tight on two ({peak(row('70B', '2x8xA100-80GB', 'ZeRO-3, recomputed'))} GiB)")
+
+
+def test_what_offload_costs() -> None:
+    own = row("7B", BIG, "ZeRO-1").candidate.time
+    times = [row("7B", BIG, f"ZeRO-{stage}, optimizer on cpu").candidate.time for stage in (3, 2)]
+    assert own is not None and times[0] is not None and times[1] is not None
+    expected = f"{times[0].seconds.expected:.1f} to {times[1].seconds.expected:.1f} s"
+    high = max(one.seconds.high for one in times if one)
+    says(f"{own.seconds.expected:.1f} s become {expected} as expected, up to {high:.1f} s at the high end")
+    for one in times:
+        assert one is not None and abs(one.seconds.high / one.seconds.expected - 1.7) < 0.05
+
+
+def test_slow_networks() -> None:
+    """ZeRO-1 is the fastest with all activations kept; among all plans ZeRO-3 with recomputation is."""
+    for network in ("8 x 25 Gbit/s", "1 x 100 Gbit/s"):
+        rows = [one for one in between_nodes(network) if one.candidate.word == "fits"]
+        assert rows[0].candidate.choice.stage == 3 and rows[0].candidate.choice.checkpointing
+        kept = [
+            one.candidate
+            for one in rows
+            if not one.candidate.choice.checkpointing and not one.candidate.choice.offloads
+        ]
+        fastest = min(kept, key=lambda one: one.seconds_per_token or 0.0)
+        assert fastest.choice.stage == 1
+
+
+def test_the_stages_differ_by_less_than_counts() -> None:
+    spent = [row("7B", BIG, f"ZeRO-{stage}").candidate.seconds_per_token for stage in (1, 2, 3)]
+    known = [one for one in spent if one is not None]
+    assert len(known) == 3 and max(known) < min(known) * (1 + ALIKE)
+
+
+def test_the_example_builds(workplace: Workplace) -> None:
+    ((example,),) = [re.findall(r"```yaml\n(.*?)```", TEXT, re.S)]
+    config = {"model_type": "llama", "vocab_size": 32000, **MODELS["7B"]}
+    files = {"train.py": "", "config.json": config, "recipe.yaml": "output_dir: out\n", "zerocfg.yaml": example}
+    result = workplace.build(workplace.write(files))
+    assert result.exit_code == 0, result.output
+    lock = json.loads((workplace.folder / "out/sft/zerocfg.lock").read_text())
+    assert lock["settings"]["zero_optimization.stage"]["value"] == best("7B", BIG)[STAGE]
+    assert yaml.safe_load((workplace.folder / "out/sft/recipe.yaml").read_text())["per_device_train_batch_size"] == 1
+
+
+@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)", TEXT))))
+def test_links_lead_somewhere(link: str) -> None:
+    assert (PAGE.parent / link).exists()
