@@ -1,12 +1,14 @@
 """Measures the plans that ``predictions.json`` names on one card and appends a JSON line for each.
 
     python benchmarks/plan/gpu.py --out FILE.jsonl [--budget-s 460] [--case-s 60] [--only NAME ...]
-                                  [--device cpu --tiny] [--predictions FILE]
+                                  [--device cpu --tiny] [--processes fork|fresh] [--predictions FILE]
 
 Needs torch, transformers and deepspeed, nothing of zerocfg; no compiler, no network. The libraries are imported once
-and every plan runs in a process forked from that, so that one which breaks or fills the card harms no other. The first
-line describes the machine. Of each model the chosen plan comes first, then its rivals as zerocfg ranked them, the
-models in turn; plans with offload, the slowest, come last.
+and every plan runs in a process forked from that, so that one which breaks or fills the card harms no other. Where
+CUDA cannot be used in a forked process, each plan gets a fresh one (slower: fewer plans are reached).
+
+The first line describes the machine. Of each model the chosen plan comes first, then its rivals as zerocfg ranked
+them, the models in turn; plans with offload, the slowest, come last.
 
 Line of a plan: ``status`` (ok, oom, failed, timeout, not reached), ``step_seconds`` of the timed steps, ``warm_up``,
 ``init_seconds``, ``engine`` (what it ran with), ``peak_bytes``, ``losses``, ``wall_s``.
@@ -21,6 +23,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -215,8 +218,14 @@ def child(case: Case, device: str, path: Path) -> None:
         measure(case, device, write)
 
 
-def launch(case: Case, device: str, path: Path, log: Path) -> int:
-    """Fork the process of one plan and return its id, which is also that of its process group."""
+def launch(case: Case, device: str, path: Path, log: Path, fresh: bool) -> int:
+    """Fork the process of one plan, or start a fresh one; return its id, which is also that of its process group."""
+    if fresh:
+        asked = path.with_name("case.json")
+        asked.write_text(json.dumps(case))
+        command = [sys.executable, __file__, "--child", str(asked), "--out", str(path), "--device", device]
+        with log.open("w") as output:
+            return subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True).pid
     sys.stdout.flush()
     pid = os.fork()
     if pid:
@@ -235,13 +244,13 @@ def launch(case: Case, device: str, path: Path, log: Path) -> int:
         os._exit(0)
 
 
-def supervise(case: Case, device: str, scratch: Path, limit: float) -> Report:
+def supervise(case: Case, device: str, scratch: Path, limit: float, *, fresh: bool = False) -> Report:
     """Run one plan for at most ``limit`` seconds; what it reported until then is kept."""
     path, log = scratch / "report.json", scratch / "log"
     path.unlink(missing_ok=True)
     log.unlink(missing_ok=True)
     start = time.monotonic()
-    pid = launch(case, device, path, log)
+    pid = launch(case, device, path, log, fresh)
     ended = False
     while not ended and time.monotonic() - start < limit:
         ended = os.waitpid(pid, os.WNOHANG)[0] == pid
@@ -284,15 +293,22 @@ def main() -> int:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--tiny", action="store_true", help="tiny models, to try the program itself")
     parser.add_argument("--predictions", type=Path, default=PREDICTIONS)
+    parser.add_argument("--processes", choices=("fork", "fresh"), default="fork")
+    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    start = time.monotonic()
+    start, fresh = time.monotonic(), arguments.processes == "fresh"
     os.environ.update(ENVIRONMENT | {"DS_ACCELERATOR": arguments.device})
+    if arguments.child:
+        import_libraries(arguments.device)
+        child(json.loads(arguments.child.read_text()), arguments.device, arguments.out)
+        return 0
     predictions = json.loads(arguments.predictions.read_text())
     cases = cases_of(predictions, small=arguments.tiny)
     unknown = set(arguments.only or ()) - {case["case"] for case in cases}
     if unknown:
         parser.error(f"no plan {', '.join(sorted(unknown))} is to be measured")
-    import_libraries(arguments.device)
+    if not fresh:
+        import_libraries(arguments.device)
 
     def elapsed() -> float:
         return time.monotonic() - start
@@ -305,8 +321,14 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory(prefix="zerocfg-plan-") as folder:
         scratch, limit = Path(folder), arguments.case_s
-        machine = supervise({"case": "machine"}, arguments.device, scratch, limit)
-        keep(machine | {"formulas": predictions["formulas"], "tiny": arguments.tiny, "device": arguments.device})
+        machine = supervise({"case": "machine"}, arguments.device, scratch, limit, fresh=fresh)
+        if machine["status"] != "ok" and not fresh:  # CUDA was touched before the fork?
+            fresh = True
+            machine = supervise({"case": "machine"}, arguments.device, scratch, limit, fresh=True)
+        keep(
+            machine
+            | {"formulas": predictions["formulas"], "tiny": arguments.tiny, "device": arguments.device, "fresh": fresh}
+        )
         if machine["status"] != "ok":
             print(f"{arguments.device} cannot be used here: {machine.get('log', '')}", file=sys.stderr)
             return 1
@@ -317,7 +339,7 @@ def main() -> int:
             if left < LAST_S:
                 keep({"case": case["case"], "status": "not reached"})
             else:
-                keep(supervise(case, arguments.device, scratch, min(limit, left)))
+                keep(supervise(case, arguments.device, scratch, min(limit, left), fresh=fresh))
         keep({"case": "end", "status": "ok", "sweep_seconds": round(elapsed(), 1)})
     return 0
 
