@@ -45,7 +45,7 @@ def build_plans(
     progress: Callable[[str], None] | None = None,
 ) -> list[Built]:
     """Resolve the runs of a valid spec, all or those that ``only`` names. Raises ValueError with one line where the
-    command line names a run or hardware that there is not."""
+    command line names a run or hardware that there is not; ``progress`` is told each run before work on it begins."""
     assert spec.spec is not None
     wanted = set(spec.selected(only))
     files = Files()
@@ -54,6 +54,8 @@ def build_plans(
         if run.name not in wanted:
             continue
         entry = spec.spec.runs[run.name]
+        if progress is not None:
+            progress(f"{run.name}: {_at_work(entry)}")
         profile, problems = _hardware(hardware, entry, spec.folder)
         inputs = gather(run, entry, spec.folder, profile, model_file(entry, spec.folder, files))
         plan = None
@@ -69,6 +71,12 @@ def _base_files(spec: SpecFile, run: str) -> dict[str, Path]:
     """Other spec files that keys of a run come from, through ``extends``."""
     names = {written.document.name for written in spec.runs[run].places.values()} - {spec.document.name}
     return {f"base {number}": Path(name) for number, name in enumerate(sorted(names), 1)}
+
+
+def _at_work(entry: RunSpec) -> str:
+    if entry.goals is None:
+        return "resolving"
+    return "comparing plans" + (" and tracing the best" if entry.goals.trace else "")
 
 
 def model_file(entry: RunSpec, folder: Path, files: Files) -> SourceFile | None:

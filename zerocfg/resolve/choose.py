@@ -259,7 +259,7 @@ def gather_weights(effective: Effective, stage: Any, consumer: str | None) -> di
     who = {"deepspeed": "DeepSpeed", "accelerate": "accelerate"}.get(str(consumer), "the Trainer")
     left = f'{who} would read "auto" as false' if setting.overridden else "nobody sets it, and its default is false"
     reason = f"zerocfg's choice: {left}, and the saved model would hold no weights"
-    return {GATHER: Decision(True, reason, "chosen")}
+    return {GATHER: Decision(True, reason, "chosen", inputs={STAGE: stage})}
 
 
 def leaf_modules(effective: Effective, stage: Any, facts: ModelFacts) -> dict[str, Decision]:
@@ -294,12 +294,17 @@ def pinned_memory(
             reason = (
                 f"zerocfg's choice: page-locked blocks are rounded up to powers of two, {needed:.0f} GiB of a node's "
             )
-            found[name] = Decision(False, f"{reason}{room:.0f} GiB; without it {needed - lost:.0f} GiB", "chosen")
+            found[name] = Decision(
+                False, f"{reason}{room:.0f} GiB; without it {needed - lost:.0f} GiB", "chosen", inputs={"ram_gib": room}
+            )
             pinned = False
         elif not is_set(effective.get(name)):
             default = part == "offload_param" or _release(release) >= (0, 19, 5)
             found[name] = Decision(
-                default, f"default of deepspeed {release}, stated because it changed in 0.19.5", "default"
+                default,
+                f"default of deepspeed {release}, stated because it changed in 0.19.5",
+                "default",
+                inputs={"deepspeed": release},
             )
             pinned = default
         else:

@@ -109,7 +109,7 @@ def batches(what: Open, ranks: int) -> list[tuple[int | None, int | None]]:
             raise ContradictionError(
                 f"{wanted} samples are wanted, but {ranks} ranks x micro batch {micro} x {steps} accumulation steps "
                 f"are {total}",
-                "Take one of the two out of the sources: zerocfg chooses it where the run names a recipe. Or correct the goal.",
+                "Take one of the two out of the sources (zerocfg then chooses it for the recipe), or correct the goal.",
             )
         return [(None, None)]
     for fixed, name, is_open in ((micro, "micro batch", what.micro_open), (steps, "accumulation", what.steps_open)):
