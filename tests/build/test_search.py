@@ -514,3 +514,26 @@ def test_any_batch_that_can_be_shared_is_met(
     goals = {"prefer": prefer, "global_batch_size": samples}
     built = found(workplace, wanted(SMALL, goals, hardware=f"{ranks}xA100-80GB", sequence_length=256))
     assert value(built, "num_processes") * value(built, MICRO) * value(built, STEPS) == samples
+
+
+def test_progress_names_each_run_before_work_on_it(workplace: Workplace) -> None:
+    files = wanted(SMALL)
+    runs = files["zerocfg.yaml"]["runs"]
+    runs["b"] = {**runs["a"], "goals": {"trace": True, "global_batch_size": 7}}
+    runs["c"] = {name: value for name, value in runs["a"].items() if name != "goals"}
+    told: list[str] = []
+    build_plans(read_spec(workplace.write(files)), progress=told.append)
+    assert told == ["a: comparing plans", "b: comparing plans and tracing the best", "c: resolving"]
+
+
+@pytest.mark.libs
+def test_traced_activations_decide_when_asked(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(workplace.folder / "cache"))
+    goals = {"global_batch_size": 16, "trace": True}
+    files = wanted(
+        SMALL, goals, {"gradient_checkpointing": False, "gradient_accumulation_steps": 1}, sequence_length=128
+    )
+    built = found(workplace, files)
+    assert value(built, MICRO) == 2 and not any("not traced" in note for note in built.inputs.notes)
+    assert list((workplace.folder / "cache" / "zerocfg" / "traces").iterdir())
