@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +55,14 @@ def refused() -> str:
     return ""
 
 
+def remove_left() -> None:
+    """Remove the namespaces of test runs that were killed."""
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False, timeout=30).stdout
+    for name, process in re.findall(r"^(zerocfg-(\d+)-\w+)", listed, re.MULTILINE):
+        if not Path(f"/proc/{process}").exists():
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False, timeout=30)
+
+
 @contextlib.contextmanager
 def two_nodes() -> Iterator[tuple[Node, Node]]:
     """The nodes of ranks 0 and 1. Whatever happens, nothing of them is left."""
@@ -60,6 +70,7 @@ def two_nodes() -> Iterator[tuple[Node, Node]]:
     nodes = tuple(
         Node(rank, f"zerocfg-{base}-{rank}", f"zc{base}n{rank}"[:15], address) for rank, address in enumerate(ADDRESSES)
     )
+    remove_left()
     try:
         for node in nodes:
             _ip("netns", "add", node.name)
@@ -77,13 +88,13 @@ def two_nodes() -> Iterator[tuple[Node, Node]]:
 
 def wait(processes: list[subprocess.Popen[bytes]], seconds: float) -> list[int | None]:
     """The exit codes. As soon as one fails, or the time is up, all are ended, with everything that they started."""
+    end = time.monotonic() + seconds
     try:
-        for process in processes:
-            process.wait(timeout=seconds)
-            if process.returncode != 0:
+        while time.monotonic() < end:
+            codes = [process.poll() for process in processes]
+            if None not in codes or any(codes):
                 break
-    except subprocess.TimeoutExpired:
-        pass
+            time.sleep(0.2)
     finally:
         codes = [process.poll() for process in processes]
         for process in processes:
