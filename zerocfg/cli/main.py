@@ -15,6 +15,8 @@ COMMANDS = {
     "plan": "Predict memory and time of the runs of a spec, and say what would make them fit.",
     "build": "Resolve every auto and emit runnable configs with the reason for every value.",
     "smoke": "Train a few steps with the emitted configs and check what really runs.",
+    "gate": "Insist, in CI, on clean, fresh and proven configs.",
+    "check-resume": "Say whether a run can resume from a checkpoint, and how to get there if not.",
     "explain": "Explain a rule, or a value of a run or of a build.",
     "diff": "Compare two builds or two configs by effective meaning.",
     "rules": "List the rules.",
@@ -30,7 +32,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        module: Any = import_module(f"zerocfg.cli.{name}")
+        module: Any = import_module(f"zerocfg.cli.{name.replace('-', '_')}")
         command: click.Command = module.command
         return command
 

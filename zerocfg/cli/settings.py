@@ -14,7 +14,7 @@ from zerocfg.rules.engine import Selection
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
 CONSUMERS = ("deepspeed", "accelerate", "transformers", "trl")
 KNOWN = {
-    *("select", "ignore", "preview", "exclude", "per-file-ignores", "baseline", "fail-on", "consumer"),
+    *("select", "ignore", "preview", "exclude", "per-file-ignores", "baseline", "fail-on", "consumer", "gate"),
     *LIBRARIES,
 }
 
@@ -29,6 +29,8 @@ class Settings:
     exclude: tuple[str, ...] = ()
     baseline: str | None = None
     consumer: str | None = None
+    gate: Any = None
+    """The table of `zerocfg gate`, as it stands there; `zerocfg.gate.policy` reads it."""
     source: Path | None = None
 
     @property
@@ -76,6 +78,7 @@ def _settings(table: Any, path: Path) -> Settings:
         "per-file-ignores",
         "baseline",
         "consumer",
+        "gate",
         *LIBRARIES,
     }
     for name in table:
@@ -102,6 +105,7 @@ def _settings(table: Any, path: Path) -> Settings:
         _codes(table, "exclude", path),
         table.get("baseline"),
         _word(table, "consumer", CONSUMERS, path),
+        table.get("gate"),
         path,
     )
 

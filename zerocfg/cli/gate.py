@@ -1,0 +1,138 @@
+"""``zerocfg gate``: what CI insists on before a config may be used."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zerocfg.cli.known import known_findings
+from zerocfg.cli.linting import Job
+from zerocfg.cli.selection import selection_of
+from zerocfg.cli.settings import Settings, find_settings
+from zerocfg.rules.api import Severity
+
+if TYPE_CHECKING:
+    from zerocfg.gate.model import Outcome, Reason
+    from zerocfg.gate.policy import Policy
+
+
+@click.command("gate")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path())
+@click.option("--fail-on", type=click.Choice(["error", "warning", "note"]), help="Lint findings from this severity on.")
+@click.option("--require", type=click.Choice(["all", "changed", "none"]), help="Which runs need a certificate.")
+@click.option("--base", metavar="REF", help="With --require changed: what git compares with (default: origin/main).")
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(folder: Path, fail_on: str | None, require: str | None, base: str | None, output_format: str) -> None:
+    """Insist that FOLDER (default: the current one) lints clean, that its builds are what their sources give, and that
+    every run is covered by a certificate of `zerocfg smoke` for these files, releases and this hardware.
+
+    Needs no accelerator and no training library. What it insists on stands in [tool.zerocfg.gate]; see docs/gate.md.
+
+    Exit codes: 0 passed, 1 there are reasons against, 2 wrong use, or settings or policies that make no sense.
+    """
+    from zerocfg.gate.gate import gate
+    from zerocfg.gate.model import GateError
+    from zerocfg.gate.policy import read_policy
+
+    settings = find_settings(folder)
+    try:
+        policy = read_policy(settings.gate, settings.source)
+        policy = replace(policy, require=require or policy.require, base=base or policy.base)
+        if policy.base.startswith("-"):
+            raise GateError("--base must name a branch or commit of git, as origin/main")
+        level = fail_on or policy.fail_on or settings.fail_on
+        outcome = gate(folder, policy, settings.versions, lambda path: _excluded(path, settings))
+    except GateError as error:
+        raise click.UsageError(str(error)) from None
+    files, found = _lint(folder, settings, level)
+    outcome.reasons = [*found, *outcome.reasons]
+    outcome.looked_at["lint"] = files
+    click.echo(_data(outcome) if output_format == "json" else _text(outcome, policy, level), nl=False)
+    if not outcome.passed:
+        raise click.exceptions.Exit(1)
+
+
+def _excluded(path: Path, settings: Settings) -> bool:
+    """As for lint: `exclude` of the settings, relative to them."""
+    root = settings.folder
+    if root is None or not path.is_relative_to(root.resolve()):
+        return False
+    name = path.relative_to(root.resolve()).as_posix()
+    return any(fnmatch(name, one) or fnmatch(name, f"{one.rstrip('/')}/*") for one in settings.exclude)
+
+
+def _lint(folder: Path, settings: Settings, level: str) -> tuple[int, list[Reason]]:
+    """How many files lint looked at, and its findings from a severity on."""
+    from zerocfg.gate.model import Reason
+
+    selection = selection_of(settings, "", "", False)
+    result = Job([folder], settings, selection, settings.consumer, known_findings(None, settings)).lint()
+    threshold = Severity(level).rank
+    return result.files, [
+        Reason(
+            "lint",
+            one.code,
+            one.spot.file.name,
+            " ".join(one.message.split()).rstrip("."),
+            " ".join(one.help.split()).rstrip(".") or f"zerocfg explain {one.code}",
+            one.run,
+            one.spot.start.line,
+            one.spot.start.column,
+        )
+        for one in result.diagnostics
+        if one.severity.rank >= threshold
+    ]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def _text(outcome: Outcome, policy: Policy, level: str) -> str:
+    from zerocfg.gate.model import CHECKS
+
+    if not outcome.passed:
+        counts = [(check, sum(one.check == check for one in outcome.reasons)) for check in CHECKS]
+        per = ", ".join(f"{check} {number}" for check, number in counts if number)
+        reasons = "".join(f"{one}\n" for one in outcome.reasons)
+        return f"{reasons}\ngate: shut, for {_count(len(outcome.reasons), 'reason')} ({per})\n"
+    seen = outcome.looked_at
+    proofs = _count(seen["certificate"], "run") + (
+        " proven" if policy.require == "all" else f' that need a certificate (require = "{policy.require}")'
+    )
+    return (
+        "gate: passed\n"
+        f"  lint         {_count(seen['lint'], 'file')}, nothing from {level} on\n"
+        f"  build        {_count(seen['build'], 'run')} as the sources give it\n"
+        f"  certificate  {proofs}\n"
+        f"  policy       {_count(seen['policy'], 'schema')} met\n"
+    )
+
+
+def _data(outcome: Outcome) -> str:
+    from zerocfg.gate.model import CHECKS
+
+    reasons: list[dict[str, Any]] = [
+        {
+            "check": one.check,
+            "kind": one.kind,
+            "run": one.run or None,
+            "file": one.file,
+            "line": one.line or None,
+            "column": one.column or None,
+            "message": one.message,
+            "help": one.help,
+        }
+        for one in outcome.reasons
+    ]
+    checks = {
+        check: {"looked_at": outcome.looked_at.get(check, 0), "reasons": sum(one["check"] == check for one in reasons)}
+        for check in CHECKS
+    }
+    content = {"version": 1, "passed": outcome.passed, "checks": checks, "reasons": reasons}
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,169 @@
+"""Whether the builds on disk are what their sources give now: the same check as ``zerocfg build --check``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zerocfg.compare.check import Checked, FileState, check_run, differences, gone_runs
+from zerocfg.emit import lock as lockfile
+from zerocfg.emit.files import emit
+from zerocfg.emit.problems import problems as emit_problems
+from zerocfg.gate.model import Reason, Target
+from zerocfg.gate.outputs import unreadable
+from zerocfg.gate.places import dotted_position, split
+from zerocfg.resolve.build import build_plans
+from zerocfg.resolve.places import placed
+from zerocfg.resolve.spec_file import read_spec
+from zerocfg.run.discover import display_name
+from zerocfg.source.load import load, read_bytes
+from zerocfg.source.node import Problem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from zerocfg.emit.files import Emitted
+    from zerocfg.resolve import plan
+
+SHOWN = 3
+"""Changed values, and differences of a file, that one reason names."""
+
+_FILES = {
+    "missing": ("build-missing", "is missing"),
+    "edited": ("build-edited", "was edited since it was built"),
+    "outdated": ("build-outdated", "is out of date"),
+    "stale": ("build-outdated", "is no longer emitted"),
+    "unreadable": ("build-edited", "cannot be read"),
+    "unknown": ("build-edited", "is not what the build gives, and no lock tells how it was built"),
+}
+
+
+def fresh(spec: Path, outs: list[Path]) -> tuple[list[Target], list[Reason]]:
+    """The runs of a spec in each of its output folders, and how what is there differs. Nothing is written."""
+    name = display_name(spec)
+    read = read_spec(spec, name)
+    if read.spec is None:
+        return [], [
+            Reason(
+                "build",
+                "spec-unreadable",
+                one.file,
+                one.message,
+                _lower(one.help) or "correct the spec",
+                line=one.place.line,
+                column=one.place.column,
+            )
+            for one in read.problems
+        ]
+    if not outs:
+        message = f"no build of it is here ({', '.join(list(read.runs)[:SHOWN])})"
+        help = f"zerocfg build {name} -o {display_name(spec.parent / 'built')}, or leave it out with `exclude`"
+        return [], [Reason("build", "not-built", name, message, help)]
+    targets: list[Target] = []
+    reasons: list[Reason] = []
+    built = build_plans(read)
+    for one in built:
+        if one.plan is not None:
+            one.problems += placed(emit_problems(one.plan), read, one.run)
+        reasons += [_impossible(problem, one.name, name) for problem in one.problems]
+    whole = not any(one.problems for one in built)
+    for out in outs:
+        again = f"zerocfg build {name} -o {display_name(out)}"
+        for one in built:
+            if one.plan is None or one.problems:
+                continue
+            emitted = emit(one.plan, out)
+            targets.append(Target(read, one, emitted, emitted.folder))
+            try:
+                reasons += _reasons(check_run(emitted), emitted, again)
+            except lockfile.LockError as error:
+                reasons.append(unreadable(emitted.folder / lockfile.NAME, error))
+        for gone in gone_runs(out, read.folder, spec.name, {one.name for one in built}) if whole else []:
+            message = f"it is a build of run {gone.name}, which {name} no longer has"
+            reasons.append(Reason("build", "build-gone", display_name(gone.folder), message, "delete the folder"))
+    return targets, reasons
+
+
+def _impossible(problem: plan.Problem, run: str, spec: str) -> Reason:
+    file, line, column = split(problem.place or spec)
+    message = f"run {run} cannot be built: {problem.key}: {problem.message}"
+    help = _lower(problem.help) or f"see zerocfg build {spec}"
+    return Reason("build", "build-impossible", file, message, help, run, line, column)
+
+
+def _reasons(found: Checked, emitted: Emitted, again: str) -> list[Reason]:
+    if found.state == "up to date":
+        return []
+    folder = display_name(found.folder)
+    if found.state == "not built":
+        return [Reason("build", "not-built", folder, f"run {found.name} is not built there", again, found.name)]
+    reasons = []
+    changes = [change for change in found.changes if change.said] or found.changes
+    if changes:
+        message = _some([str(change) for change in changes], "; ")
+        at = found.folder / lockfile.NAME
+        line, column = _place(at, changes[0].row.name, in_lock=True)
+        message = f"run {found.name} is not what the sources give: {message}"
+        reasons.append(Reason("build", "build-outdated", display_name(at), message, again, found.name, line, column))
+    for state in found.files:
+        if state.name == lockfile.NAME and state.state == "outdated":
+            reasons.append(_lock(found, emitted, again))
+        elif not (changes and state.state == "outdated"):
+            reasons.append(_file(found, state, again))
+    return reasons
+
+
+def _lock(found: Checked, emitted: Emitted, again: str) -> Reason:
+    """A lock that holds every value as it is, and something else otherwise."""
+    path = found.folder / lockfile.NAME
+    there = read_bytes(path)
+    if found.sources or isinstance(there, Problem):
+        message = f"{_some(found.sources, ', ')} changed since it was built, though no value did"
+        return Reason("build", "build-outdated", display_name(path), message, again, found.name)
+    details = differences("lock.json", there, emitted.files[lockfile.NAME], {})
+    line, column = dotted_position(load(path, path.name, "json"), details[0].split(" ", 1)[0])
+    message = f"it was edited since it was built: {_some(details, '; ')}"
+    return Reason("build", "build-edited", display_name(path), message, f"{again} --force", found.name, line, column)
+
+
+def _file(found: Checked, state: FileState, again: str) -> Reason:
+    kind, words = _FILES[state.state]
+    message = f"{state.name} {words}"
+    if state.details:
+        message += f": {_some(state.details, '; ')}"
+    elif found.sources and kind == "build-outdated":
+        message += f": {_some(found.sources, ', ')} changed since it was built"
+    help = again
+    if state.state == "edited":
+        help = f"put the edit into the sources, or undo it with {again} --force"
+    elif state.state == "stale":
+        help = "delete it"
+    path = found.folder / state.name
+    line, column = _place(path, state.details[0].split(" ", 1)[0]) if state.details else (0, 0)
+    return Reason("build", kind, display_name(path), message, help, found.name, line, column)
+
+
+def _lower(sentences: str) -> str:
+    """A way out as the end of a sentence."""
+    return sentences[:1].lower() + sentences[1:].rstrip(".")
+
+
+def _some(texts: list[str], separator: str) -> str:
+    more = len(texts) - SHOWN
+    lines = [" ".join(text.split()) for text in texts[:SHOWN]]
+    return separator.join(lines) + (f"{separator}and {more} more" if more > 0 else "")
+
+
+def _place(path: Path, name: str, *, in_lock: bool = False) -> tuple[int, int]:
+    """Where a file of a build says a value, as far as it does."""
+    if path.suffix not in (".json", ".yaml") and not in_lock:
+        return 0, 0
+    document = load(path, path.name, "json" if in_lock else None)
+    if in_lock:
+        for part in ("settings", "changes", "accelerate", "recipe"):
+            node = document.get((part, name))
+            if node is not None:
+                entry = document.entry((part, name))
+                place = document.source.place(entry.key_span.start if entry else node.span.start)
+                return place.line, place.column
+        return 0, 0
+    return dotted_position(document, name)

@@ -1,0 +1,186 @@
+"""Whether a run is proven: its certificate is there, passed, and speaks of these files, releases and hardware."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING
+
+from zerocfg.emit import lock as lockfile
+from zerocfg.gate.model import Reason, Target
+from zerocfg.hardware.catalogue import find_accelerator
+from zerocfg.rules.versions import bounds, release
+from zerocfg.run.discover import display_name
+from zerocfg.smoke import certificate as certificates
+from zerocfg.smoke.certificate import Certificate, CertificateError
+from zerocfg.source.load import read_bytes
+from zerocfg.source.node import Problem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from zerocfg.gate.policy import Policy
+    from zerocfg.models.hardware import Accelerator
+
+_ALWAYS_RUN = ("torch", "accelerate", "transformers")
+"""What every smoke-run loads; deepspeed only where it is the engine."""
+
+SKEW = datetime.timedelta(days=1)
+"""How far in the future a date may lie: clocks differ."""
+
+
+def proven(target: Target, policy: Policy, now: datetime.datetime) -> list[Reason]:
+    """What is missing of the proof of a run; nothing when its build is not there or cannot be read."""
+    lock = lockfile.read(target.folder)
+    if lock is None:
+        return []
+    path = target.folder / certificates.NAME
+    name, again = display_name(path), f"zerocfg smoke {display_name(target.folder)}"
+    try:
+        found = certificates.read(path)
+    except FileNotFoundError:
+        message = f"run {target.name} has no certificate"
+        return [Reason("certificate", "certificate-missing", name, message, again, target.name)]
+    except CertificateError as error:
+        message = " ".join(str(error).split())
+        kind = "certificate-unreadable"
+        return [Reason("certificate", kind, name, message, again, target.name, error.line, error.column)]
+    if not found.passed or found.run != target.name:
+        # Whatever else it says, it proves nothing of this run.
+        kind, message = _void(found, target.name)
+        return [Reason("certificate", kind, name, message, again, target.name)]
+    pairs = [
+        *_files(found, target.folder, lock),
+        *_versions(found, target, policy),
+        *_hardware(found, target, policy),
+        *_age(found, policy, now),
+        *_reduced(found, policy),
+    ]
+    return [Reason("certificate", kind, name, message, help or again, target.name) for kind, message, help in pairs]
+
+
+Found = list[tuple[str, str, str]]
+"""Kind, message and way out; an empty way out: run the smoke-run again."""
+
+
+def _void(found: Certificate, run: str) -> tuple[str, str]:
+    if found.run != run:
+        return "certificate-of-another-run", f"it is of run {found.run[:60]!r}, not of {run!r}"
+    why = "; ".join(filter(None, (found.failure, ", ".join(found.failed[:3])))) or "no reason is given"
+    return "certificate-failed", f"the smoke-run of {run} failed: {' '.join(why.split())[:200]}"
+
+
+def _files(found: Certificate, folder: Path, lock: dict[str, object]) -> Found:
+    named = lock["files"]
+    assert isinstance(named, dict)
+    other = []
+    for name in named:
+        data = read_bytes(folder / str(name))
+        if isinstance(data, Problem):
+            continue  # told by the check of the build
+        if name not in found.files:
+            other.append(f"{name} was not tested")
+        elif lockfile.sha256(data) != found.files[name]:
+            other.append(f"{name} is not the file that was tested")
+    data = read_bytes(folder / lockfile.NAME)
+    same = not isinstance(data, Problem) and lockfile.sha256(data) == found.files.get(lockfile.NAME)
+    if not same and certificates.values_hash(lock) != found.values:
+        other.append(f"{lockfile.NAME} does not hold the values that were tested")
+    return [("certificate-stale", f"{', '.join(other)} ({_day(found)})", "")] if other else []
+
+
+def _versions(found: Certificate, target: Target, policy: Policy) -> Found:
+    plan, run = target.emitted.plan, target.built.run
+    needed = (*_ALWAYS_RUN, "deepspeed") if plan.engine == "deepspeed" else _ALWAYS_RUN
+    wrong: Found = []
+    for library in policy.versions:
+        wanted = run.versions.get(library) or plan.versions.get(library)
+        tested = found.versions.get(library)
+        if wanted is None or (tested is None and library not in needed):
+            continue
+        place = run.version_places.get(library)
+        where = place.file.name if place is not None and place.file is not None else "the build's lock"
+        if library in run.versions and place is None:
+            where = "the spec or [tool.zerocfg]"
+        if tested is None:
+            wrong.append(("certificate-version", f"it does not say which {library} was tested", ""))
+        elif not allows(wanted, tested):
+            message = f"it was tested with {library} {tested}, and {where} says {wanted}"
+            help = f"install that {library} and run zerocfg smoke {display_name(target.folder)}"
+            wrong.append(("certificate-version", message, help))
+    return wrong
+
+
+def allows(declared: str, version: str) -> bool:
+    """Whether a declaration as ``>=0.18,<0.20`` admits a release; True where it is not understood."""
+    limits = bounds(declared)
+    if limits is None:
+        return True
+    low, high, closed = limits
+    number = release(version.partition("+")[0])
+    return low <= number and (number < high or (closed and number == high))
+
+
+def _hardware(found: Certificate, target: Target, policy: Policy) -> Found:
+    profile = target.emitted.plan.profile
+    if profile is None or policy.hardware == "any":
+        return []
+    planned = profile.accelerator
+    if alike(planned, found, policy.hardware):
+        return []
+    tested = found.device_kind if found.device_kind == "cpu" else found.device_name or found.device_kind
+    message = (
+        f"it was tested on {tested}, and {target.emitted.plan.hardware} is planned "
+        f'(hardware = "{policy.hardware}" asks for the same {policy.hardware})'
+    )
+    return [("certificate-hardware", message, f"zerocfg smoke {display_name(target.folder)} on such a machine")]
+
+
+def alike(planned: Accelerator, found: Certificate, level: str) -> bool:
+    """Whether the tested device is of the planned one's class. An unknown device is alike only under its own name."""
+    if found.device_kind == "cpu" or planned.vendor == "cpu":
+        return found.device_kind == "cpu" and planned.vendor == "cpu"
+    entry = find_accelerator(found.device_name)
+    own = find_accelerator(planned.name)
+    if found.device_name == planned.name or (entry is not None and own is not None and entry[0].name == own[0].name):
+        return True
+    if level == "accelerator":
+        return False
+    vendor = (
+        entry[0].vendor
+        if entry is not None
+        else next((one for one in ("nvidia", "amd", "intel") if one in found.device_name.lower()), None)
+    )
+    if vendor != planned.vendor:
+        return False
+    architecture = entry[0].architecture if entry is not None else None
+    return level == "vendor" or (architecture is not None and architecture == planned.architecture)
+
+
+def _age(found: Certificate, policy: Policy, now: datetime.datetime) -> Found:
+    age = now - found.date
+    if age < -SKEW:
+        return [("certificate-date", f"its date, {found.date:%Y-%m-%d}, lies in the future", "")]
+    if policy.max_age_days is None or age <= datetime.timedelta(days=policy.max_age_days):
+        return []
+    message = f"{_day(found)}, {age.days} days ago; max-age-days allows {policy.max_age_days:g}"
+    return [("certificate-expired", message, "")]
+
+
+def _day(found: Certificate) -> str:
+    return f"tested on {found.date:%Y-%m-%d}"
+
+
+def _reduced(found: Certificate, policy: Policy) -> Found:
+    if policy.allow_reduced is None:
+        return []
+    allowed = policy.allow_reduced
+    return [
+        (
+            "certificate-reduced",
+            f"the smoke-run was smaller than planned: {words[:160]}; allow-reduced has no '{what}'",
+            "test it on a larger machine, or add that word",
+        )
+        for words in found.reductions
+        for what in [words.partition(":")[0].strip()]
+        if what not in allowed
+    ]

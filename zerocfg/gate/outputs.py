@@ -1,0 +1,95 @@
+"""Which specs a folder holds, and where their builds lie."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zerocfg.compare.table import source_path
+from zerocfg.emit import lock as lockfile
+from zerocfg.gate.model import Reason
+from zerocfg.run.discover import SPEC_NAMES, display_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from zerocfg.gate.policy import Policy
+
+# Unlike for lint, "build", "dist" and "target" count: a build may have been told to go there.
+_SKIPPED = frozenset("node_modules site-packages __pycache__ wandb venv env".split())
+
+
+def find(folder: Path, policy: Policy, excluded: Callable[[Path], bool]) -> tuple[dict[Path, list[Path]], list[Reason]]:
+    """The output folders by spec, all by their real paths, and what is wrong with the locks on the way.
+
+    Where the policy says nothing about a spec, the locks below ``folder`` tell what they were built from.
+    """
+    real = folder.resolve()
+    named = {spec.resolve(): [out.resolve() for out in outs] for spec, outs in policy.outputs}
+    found: dict[Path, list[Path]] = {
+        spec: list(outs) for spec, outs in named.items() if spec.is_relative_to(real) and not excluded(spec)
+    }
+    reasons: list[Reason] = []
+    locks: list[Path] = []
+    for path in _walk(real):
+        if path.name == lockfile.NAME:
+            locks.append(path)
+        elif not excluded(path):
+            found.setdefault(path, [])
+    for path in locks:
+        if excluded(path):
+            continue
+        out = path.parent.parent
+        if any(out in outs for outs in named.values()):
+            continue
+        spec = _spec_of(path, reasons)
+        if spec is None:
+            continue
+        if not spec.is_relative_to(real) or excluded(spec):
+            continue
+        if not spec.is_file():
+            message = f"it was built from {display_name(spec)}, which is not there"
+            help = "delete the folder, or correct `spec_folder` by building again"
+            reasons.append(Reason("build", "lock-without-spec", display_name(path), message, help))
+        elif spec not in named and out not in found.setdefault(spec, []):
+            found[spec].append(out)
+    return found, reasons
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Specs and locks below a folder, in a stable order."""
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(".") and name not in _SKIPPED and not (Path(root) / name / "pyvenv.cfg").exists()
+        )
+        for name in (*SPEC_NAMES, lockfile.NAME):
+            if name in names:
+                yield Path(root) / name
+
+
+def _spec_of(path: Path, reasons: list[Reason]) -> Path | None:
+    try:
+        lock = lockfile.load(path)
+    except lockfile.LockError as error:
+        reasons.append(unreadable(path, error))
+        return None
+    start, name = lock.get("spec_folder"), source_path(lock, "spec")
+    if not isinstance(start, str) or not name:
+        message = "it does not say which spec it was built from"
+        reasons.append(Reason("build", "lock-without-spec", display_name(path), message, "build the run again"))
+        return None
+    try:
+        return (path.parent / start / name).resolve()
+    except (OSError, ValueError):  # a NUL in the name
+        message = "`spec_folder` is no path"
+        reasons.append(Reason("build", "lock-without-spec", display_name(path), message, "build the run again"))
+        return None
+
+
+def unreadable(path: Path, error: lockfile.LockError) -> Reason:
+    """A lock that cannot be read; the error names the file, which the reason does on its own."""
+    message = str(error).removeprefix(f"{path}: ").removesuffix("; build the run again")
+    return Reason("build", "lock-unreadable", display_name(path), message, "build the run again")
