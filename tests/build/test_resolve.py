@@ -375,3 +375,22 @@ def test_blocks_of_experts_become_leaves(
     assert config["zero_optimization"].get("leaf_module", {}).get("classes") == classes
     if classes:
         assert lock["settings"]["zero_optimization.leaf_module.classes"]["kind"] == "chosen"
+
+
+def test_what_goals_choose_stands_in_both_files(workplace: Workplace) -> None:
+    """A DeepSpeed file without batch sizes means DeepSpeed's defaults, and the Trainer compares."""
+    model = {"model_type": "llama", "hidden_size": 1024, "num_hidden_layers": 8, "num_attention_heads": 16}
+    goals = {"global_batch_size": 64}
+    files = {
+        "zerocfg.yaml": spec(model="config.json", goals=goals, sequence_length=2048),
+        "config.json": model,
+        "train.py": "",
+        "recipe.yaml": {"output_dir": "out", "max_steps": 10},
+        "ds.json": {"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}},
+    }
+    config, lock = workplace.built(files)
+    micro, steps = config["train_micro_batch_size_per_gpu"], config["gradient_accumulation_steps"]
+    assert 8 * micro * steps == 64
+    changes = {name: one["value"] for name, one in lock["changes"].items()}
+    assert (changes["per_device_train_batch_size"], changes["gradient_accumulation_steps"]) == (micro, steps)
+    assert changes["bf16"] is True

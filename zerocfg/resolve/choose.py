@@ -165,6 +165,9 @@ def _take_batch(inputs: Inputs, found: dict[str, Decision]) -> dict[str, Decisio
     for name, argument in ARGUMENTS.items():
         if name in found:
             into_recipe(inputs, argument, found[name])
+    if inputs.run.deepspeed is not None:
+        # A file that leaves them out means DeepSpeed's own default, which the Trainer would find to disagree.
+        into_engine(inputs, {name: one for name, one in found.items() if name in (MICRO, STEPS)})
     return {name: one for name, one in found.items() if name != "gradient_checkpointing"}
 
 
@@ -224,7 +227,13 @@ def _precision(inputs: Inputs) -> dict[str, Decision]:
     recipe = run.recipe.data() if run.recipe else None
     said = {**(recipe if isinstance(recipe, dict) else {}), **run.arguments}
     names = ("mixed_precision", "bf16.enabled", "fp16.enabled")
-    if any(name in said for name in HALVES) or any(is_set(before.get(name)) for name in names):
+    if any(name in said for name in HALVES):
+        return {}
+    if any(is_set(before.get(name)) for name in names):
+        for half in HALVES:
+            if run.consumer in TRAINERS and run.recipe is not None and before.value(f"{half}.enabled") is True:
+                # The Trainer compares its own argument with the engine's key.
+                into_recipe(inputs, half, Decision(True, f"as {half}.enabled of the engine", "computed"))
         return {}
     device = profile.accelerator
     half = "bf16" if device.bf16 else "fp16"
