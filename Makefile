@@ -31,7 +31,7 @@ test: check
 
 PARITY ?= 5000
 parity: setup
-	ZEROCFG_PARITY=$(PARITY) ZEROCFG_PARITY_SEED=$$(date +%Y%m%d) $(BIN)/pytest -n 2 tests/parity
+	ZEROCFG_PARITY=$(PARITY) ZEROCFG_PARITY_SEED=$$(date +%Y%m%d) $(BIN)/pytest -n 2 tests/parity tests/build/test_autos.py
 
 schemas: setup
 	$(BIN)/python -m zerocfg schema --write schemas

@@ -148,8 +148,9 @@ class _Resolver:
             if self._value(device) not in (None, "none"):
                 names.update({device: None, f"{ZERO}{part}.pin_memory": None})
         chosen = []
+        refused = {problem.key for problem in self.problems}
         for name in names:
-            if self._drop(name):
+            if self._drop(name) or name in refused:
                 continue
             if name not in self.settings:
                 self.problems.append(_open(name))
