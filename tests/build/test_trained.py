@@ -1,0 +1,77 @@
+"""The examples of processor size, trained for three steps by their committed `launch.sh`; the live engine is asked.
+
+quickstart is trained by the test of the README, two nodes in namespaces by their own test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.build.conftest import Workplace
+
+pytestmark = [pytest.mark.libs, pytest.mark.xdist_group("trained")]
+
+STEPS = ["--steps", "3"]
+TRAINED = {
+    "stages/ddp": "DistributedDataParallel, 2 ranks",
+    "stages/stage-zero1": "DeepSpeedEngine, ZeRO stage 1, 2 ranks",
+    "stages/torchrun": "DeepSpeedEngine, ZeRO stage 2, 2 ranks",
+    "stages/stage-zero3": "DeepSpeedEngine, ZeRO stage 3, 2 ranks",
+    "deepspeed-loop/loop": "DeepSpeedEngine, ZeRO stage 0, 2 ranks",
+    "accelerate-loop/loop": "DeepSpeedEngine, ZeRO stage 2, 2 ranks",
+}
+PARAMETERS = 100_672
+LIMIT = 600  # seconds; an operator may have to be compiled first
+
+
+@pytest.mark.parametrize("run", TRAINED)
+def test_trains_as_planned(workplace: Workplace, run: str) -> None:
+    example, name = run.split("/")
+    folder = workplace.example(example)
+    words = STEPS if example.endswith("loop") else []
+    done = launched(folder / "built" / name / "launch.sh", *words)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert f"trained by {TRAINED[run]}" in done.stdout
+    lock = json.loads((folder / "built" / name / "zerocfg.lock").read_text())
+    stage = lock["plan"].get("zero_optimization.stage")
+    assert f"{lock['plan']['num_processes']} ranks" in TRAINED[run]
+    assert stage is None or f"ZeRO stage {stage}," in TRAINED[run]
+    assert saved_parameters(folder / "runs" / ("loop" if example.endswith("loop") else "stages")) == PARAMETERS
+
+
+def launched(script: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ACCELERATE_")}
+    environment |= {
+        "DS_ACCELERATOR": "cpu",
+        "CUDA_VISIBLE_DEVICES": "",
+        "OMP_NUM_THREADS": "1",
+        "MASTER_PORT": port,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    return subprocess.run(
+        [str(script), *words], env=environment, capture_output=True, text=True, timeout=LIMIT, check=False
+    )
+
+
+def saved_parameters(folder: Path) -> int:
+    """Elements of all saved weights."""
+    import torch
+    from safetensors.torch import load_file
+
+    if (folder / "model.safetensors").is_file():
+        weights = load_file(folder / "model.safetensors")
+    else:
+        weights = torch.load(folder / "pytorch_model.bin", weights_only=True)
+    shutil.rmtree(folder)
+    return sum(tensor.numel() for tensor in weights.values())
