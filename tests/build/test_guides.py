@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 
-import pytest
 import yaml
 
 from tests.build.conftest import Workplace
@@ -159,8 +158,3 @@ def test_the_example_builds(workplace: Workplace) -> None:
     lock = json.loads((workplace.folder / "out/sft/zerocfg.lock").read_text())
     assert lock["settings"]["zero_optimization.stage"]["value"] == best("7B", BIG)[STAGE]
     assert yaml.safe_load((workplace.folder / "out/sft/recipe.yaml").read_text())["per_device_train_batch_size"] == 1
-
-
-@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)#]+)", TEXT))))
-def test_links_lead_somewhere(link: str) -> None:
-    assert (PAGE.parent / link).exists()
