@@ -1,0 +1,44 @@
+"""``zerocfg check-resume``: can a run resume from a checkpoint?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+
+@click.command("check-resume")
+@click.argument("checkpoint", type=click.Path(path_type=Path))
+@click.argument("run", required=False)
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(checkpoint: Path, run: str | None, output_format: str) -> None:
+    """Say whether RUN can resume from CHECKPOINT, what gets lost, and how to get there if it cannot.
+
+    CHECKPOINT: a folder that DeepSpeed, FSDP or the Trainer saved, or a Trainer's output folder (its last checkpoint).
+    RUN: a run of a spec (zerocfg.yaml:RUN), a build (OUT/RUN), a config or a launch line (train.sh:3). Without RUN
+    the checkpoint is described, and what is missing or damaged in it is told.
+
+    Names, sizes and headers are read; nothing is unpickled and nothing of the checkpoint is executed.
+
+    Exit codes: 0 resumes, also with a loss that is told; 1 does not resume; 2 wrong use, or no checkpoint.
+    """
+    from zerocfg.compare.sides import SideError
+    from zerocfg.emit.lock import LockError
+    from zerocfg.resume.checkpoint import CheckpointError, read_checkpoint
+    from zerocfg.resume.target import open_target
+    from zerocfg.resume.text import data, render
+    from zerocfg.resume.verdict import judge
+    from zerocfg.run.discover import Files
+
+    try:
+        found = read_checkpoint(checkpoint)
+        target = None if run is None else open_target(run, Files())
+    except (CheckpointError, SideError, LockError) as error:
+        raise click.UsageError(str(error)) from None
+    verdict = judge(found, target)
+    if output_format == "json":
+        click.echo(json.dumps(data(found, target, verdict), indent=2, ensure_ascii=False))
+    else:
+        click.echo(render(found, target, verdict), nl=False)
+    raise click.exceptions.Exit(1 if verdict.outcome == "does not resume" else 0)

@@ -1,0 +1,1 @@
+"""Can a run resume from a checkpoint? Reads the layout of the checkpoint, executes nothing of it."""
