@@ -49,7 +49,7 @@ def job(folder: Path, **run: Any) -> None:
 
 def table(text: str) -> list[str]:
     """The lines of the table, its head first."""
-    (found,) = re.findall(r"plans for the same global batch.*?\n(.*?)\n(?=\n|\Z)", text, re.S)
+    (found,) = re.findall(r"plans for the same global batch.*?formula\n(.*?)\n(?=\n|\Z)", text, re.S)
     return found.splitlines()  # type: ignore[no-any-return]
 
 

@@ -56,7 +56,8 @@ def text(rows: list[Alternative], *, every: bool = False) -> str:
     lines += [_line(row) for row in shown]
     widths = [max(len(line[n]) for line in lines) for n in range(len(lines[0]))]
     found = (
-        f"  {len(rows)} plans for the same global batch; GiB of a device at its peak, GiB that a rank sends in a step\n"
+        f"  {len(rows)} plans for the same global batch; GiB of a device at its peak (device: the most that its\n"
+        "  driver may show), GiB that a rank sends in a step; activations by the closed formula\n"
     )
     for line in lines:
         cells = [

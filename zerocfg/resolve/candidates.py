@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.memory.host import node_bytes
 from zerocfg.memory.options import Device, Options, TorchOptions
 from zerocfg.memory.outside import GIB
 from zerocfg.memory.predict import Prediction, predict, terms_of
-from zerocfg.memory.time import SHORT, StepTime, step_time
+from zerocfg.memory.time import StepTime, step_time
 from zerocfg.memory.verdict import Word, judge
 from zerocfg.resolve import sizes
 from zerocfg.resolve.setup import Setup, arguments_written, setup_of
@@ -30,7 +32,9 @@ PARAM_DEVICE = ZERO + "offload_param.device"
 GATHER = ZERO + "stage3_gather_16bit_weights_on_model_save"
 MICRO = "train_micro_batch_size_per_gpu"
 STEPS = "gradient_accumulation_steps"
-SLOWED = 1.3  # least of what published runs with short micro batches took, as a multiple of the expected time
+SLOWED = ((512, 2.7), (1024, 1.55), (2048, 1.15), (4096, 1.0))
+"""Tokens of a micro batch, and how many times as long as expected published steps took, those of 4096 tokens being 1:
+medians of Qwen's rows (benchmarks/time). From 4096 to 32768 tokens the rows of 8 A800 show no further gain."""
 FOR_STATES = 0.675  # of a device, where activations are not known: a tenth for its driver, a quarter of the rest
 
 
@@ -94,14 +98,14 @@ class Candidate:
     def seconds_per_token(self) -> float | None:
         """Of the whole job; what plans are compared by.
 
-        Published runs with offload took 2.6 to 3 times as long as expected, those with micro batches of less than 2048
-        tokens at least 1.3 times (benchmarks/time): of the former this is the high end, of the latter as much more.
+        Published runs with offload took 2.6 to 3 times as long as expected: of these it is the high end. Micro batches
+        of few tokens took longer as well, see :data:`SLOWED`.
         """
         if self.time is None or self.setup.workload is None:
             return None
         band, work = self.time.seconds, self.setup.workload
         seconds = band.high if self.choice.offloads else band.expected
-        return seconds * (SLOWED if work.micro_batch * work.sequence_length < SHORT else 1.0) / self.time.tokens
+        return seconds * slowed(work.micro_batch * work.sequence_length) / self.time.tokens
 
 
 class Candidates:
@@ -194,6 +198,16 @@ class Candidates:
             profile = self.inputs.profile
             self._terms[alike] = terms_of(self.facts, alike, profile.accelerator if profile else None)
         return self._terms[alike]
+
+
+def slowed(tokens: int) -> float:
+    """:data:`SLOWED` between its rows, on a logarithmic scale of tokens."""
+    if tokens <= SLOWED[0][0]:
+        return SLOWED[0][1]
+    for (fewer, slow), (more, fast) in pairwise(SLOWED):
+        if tokens < more:
+            return slow + (fast - slow) * math.log2(tokens / fewer) / math.log2(more / fewer)
+    return SLOWED[-1][1]
 
 
 def is_named(effective: Effective, name: str) -> bool:
