@@ -233,6 +233,8 @@ def test_a_failure_is_told(repository: Repository) -> None:
     repository.prove(passed=False, checks=checks, failure={"message": "rank 1:\nout of memory", "rank": 1})
     _, (reason,) = repository.gate()
     assert "failed: rank 1: out of memory; ZeRO stage; zerocfg smoke" in reason
+    repository.certificate(lambda content: content.update(passed=True))
+    assert repository.gate() == (1, [reason]), "its own checks say otherwise"
 
 
 def test_missing(repository: Repository) -> None:
@@ -350,6 +352,7 @@ WRONG: dict[str, tuple[tuple[str, str, str], str]] = {
     ),
     "spec": (("pyproject.toml", '"zerocfg.yaml"', '"other.yaml"'), "outputs: there is no spec 'other.yaml'"),
     "output": (("pyproject.toml", '= "built"', "= 3"), "outputs: 'zerocfg.yaml' must name a folder"),
+    "output that is no path": (("pyproject.toml", '= "built"', '= "a\\u0000"'), "must name a folder"),
     "table": (
         ("pyproject.toml", "[tool.zerocfg.gate]", "[tool.zerocfg]\ngate = 3\n[other]"),
         "pyproject.toml:6: [tool.zerocfg.gate] must be a table",

@@ -44,7 +44,7 @@ def proven(target: Target, policy: Policy, now: datetime.datetime) -> list[Reaso
         message = " ".join(str(error).split())
         kind = "certificate-unreadable"
         return [Reason("certificate", kind, name, message, again, target.name, error.line, error.column)]
-    if not found.passed or found.run != target.name:
+    if not found.passed or found.failed or found.failure or found.run != target.name:
         # Whatever else it says, it proves nothing of this run.
         kind, message = _void(found, target.name)
         return [Reason("certificate", kind, name, message, again, target.name)]

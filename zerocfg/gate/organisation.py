@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 LONGEST = 200
 """Characters of a validator's own message that are shown; it may quote all settings."""
 
+_MISSING = "is not set, and is required"
+_UNWANTED = "is set, and must not be"
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -135,10 +138,10 @@ def _said(error: ValidationError) -> Iterable[tuple[str, str]]:
         # jsonschema reports each missing name on its own; its message begins with the name.
         for name in error.validator_value:
             if name not in instance and error.message.startswith(repr(name)):
-                yield f"{path}.{name}" if path else str(name), "is not set, and is required"
+                yield f"{path}.{name}" if path else str(name), _MISSING
         return
     if keyword == "not" and error.validator_value == {}:
-        yield path, "is set, and must not be"
+        yield path, _UNWANTED
         return
     if isinstance(instance, dict):
         message = error.message if len(error.message) <= LONGEST else f"the settings do not meet `{keyword}`"
@@ -169,7 +172,7 @@ def _reason(target: Target, policy: str, name: str, message: str, rule: tuple[in
     file, line, column = _where(target, name)
     where = f"{policy}:{rule[0]}:{rule[1]}" if rule[0] else policy
     text = f"run {target.name}: {name} {message} ({where})" if name else f"run {target.name}: {message} ({where})"
-    how = f"set {name}" if name and message.endswith("is required") else f"set {name or 'the settings'} otherwise"
+    how = {_MISSING: f"set {name}", _UNWANTED: f"remove {name}"}.get(message, f"set {name or 'the settings'} otherwise")
     help = words or f"{how}, or ask whoever keeps {policy}"
     return Reason("policy", "policy-violated", file, text, help, target.name, line, column)
 

@@ -91,7 +91,11 @@ class _Reader:
         found = []
         for spec, named in outputs.items():
             names = [named] if isinstance(named, str) else named
-            if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+            if (
+                not isinstance(names, list)
+                or not names
+                or not all(isinstance(name, str) and "\0" not in name for name in names)
+            ):
                 raise self._error(spec, f"outputs: '{spec}' must name a folder or a list of folders, as {example}")
             path = folder / spec
             path = path / "zerocfg.yaml" if path.is_dir() else path
