@@ -56,13 +56,18 @@ class Case:
     bf16: bool = True
     fsdp: str | None = None
     universal: bool = False
+    elastic: bool = False
+    scheduler: bool = False
     damage: dict[str, str | int | None] = field(default_factory=dict)
 
 
+SCHEDULER = {"type": "WarmupLR", "params": {"warmup_num_steps": "auto"}}
 SAVED: dict[str, dict[str, Any]] = {
     "zero0": {"ranks": 2, "deepspeed": deepspeed(0), "bf16": True},
+    "zero0 fp32": {"ranks": 2, "deepspeed": deepspeed(0)},
     "zero2": {"ranks": 2, "deepspeed": deepspeed(2), "bf16": True},
     "zero3": {"ranks": 2, "deepspeed": deepspeed(3), "bf16": True},
+    "zero2 scheduler": {"ranks": 2, "deepspeed": deepspeed(2, scheduler=SCHEDULER), "bf16": True},
     "zero2 weights": {"ranks": 2, "deepspeed": deepspeed(2), "bf16": True, "save_only_model": True},
     "zero3 weights": {"ranks": 2, "deepspeed": deepspeed(3), "bf16": True, "save_only_model": True},
     "ddp": {"ranks": 2, "bf16": True},
@@ -72,22 +77,28 @@ SAVED: dict[str, dict[str, Any]] = {
 }
 YES, LOSS, NO = "resumes", "resumes with a loss", "does not resume"
 SHARD = "global_step2/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt"
+MODEL = "global_step2/zero_pp_rank_1_mp_rank_00_model_states.pt"
 CASES: dict[str, Case] = {
     "the same": Case("zero2", 2, YES, stage=2),
     "stage 2 as 1": Case("zero2", 2, YES, stage=1),
     "fewer ranks": Case("zero2", 1, NO, {"ranks", "random"}, stage=2),
     "more ranks": Case("zero3", 4, NO, {"ranks", "random"}, stage=3),
+    "fewer ranks, elastic": Case("zero2", 1, NO, {"ranks", "random"}, stage=2, elastic=True),
     "stage 2 as 3": Case("zero2", 2, NO, {"stage"}, stage=3),
     "stage 3 as 2": Case("zero3", 2, NO, {"stage"}, stage=2),
     "stage 2 as 0": Case("zero2", 2, NO, {"stage"}, stage=0),
     "stage 0 as 2": Case("zero0", 2, NO, {"stage"}, stage=2),
+    "stage 0, another precision": Case("zero0", 2, NO, {"precision"}, stage=0, bf16=False),
+    "stage 0, another precision back": Case("zero0 fp32", 2, NO, {"precision"}, stage=0),
     "stage 0, fewer ranks": Case("zero0", 1, LOSS, {"random"}, stage=0),
     "another precision": Case("zero2", 2, NO, {"precision"}, stage=2, bf16=False),
     "a shard is missing": Case("zero2", 2, NO, {"missing"}, stage=2, damage={SHARD: None}),
     "a shard is cut off": Case("zero2", 2, NO, {"damaged"}, stage=2, damage={SHARD: 9000}),
+    "a shard of the model is missing": Case("zero3", 2, NO, {"missing"}, stage=3, damage={MODEL: None}),
     "latest says another tag": Case("zero2", 2, NO, {"wrong-tag"}, stage=2, damage={"latest": "global_step9"}),
     "no latest": Case("zero2", 2, NO, {"no-latest"}, stage=2, damage={"latest": None}),
     "no scheduler.pt": Case("zero2", 2, NO, {"no-scheduler"}, stage=2, damage={"scheduler.pt": None}),
+    "a scheduler of DeepSpeed": Case("zero2 scheduler", 2, YES, stage=2, scheduler=True),
     "only the model": Case("zero2 weights", 2, NO, {"no-shards"}, stage=2),
     "only the model, stage 3": Case("zero3 weights", 2, NO, {"no-scheduler", "random"}, stage=3),
     "not universal": Case("zero2", 2, NO, {"not-universal"}, stage=2, universal=True),
@@ -105,6 +116,11 @@ CASES: dict[str, Case] = {
     "FSDP shards as full": Case("fsdp sharded", 2, NO, {"state-dict"}, fsdp=FULL),
     "FSDP full as shards": Case("fsdp full", 2, NO, {"state-dict"}, fsdp=SHARDED),
     "FSDP without FSDP": Case("fsdp sharded", 2, NO, {"fsdp"}),
+    "weights cut off": Case("ddp", 2, NO, {"damaged"}, damage={"model.safetensors": 5000}),
+    "optimizer cut off": Case("ddp", 2, NO, {"damaged"}, damage={"optimizer.pt": 5000}),
+    "a shard of FSDP is missing": Case(
+        "fsdp sharded", 2, NO, {"missing"}, fsdp=SHARDED, damage={"pytorch_model_fsdp_0/__1_0.distcp": None}
+    ),
     "DDP under FSDP": Case("ddp", 2, NO, {"not-fsdp"}, fsdp=FULL),
 }
 
@@ -164,7 +180,9 @@ def request(case: Case, checkpoint: Path, root: Path) -> dict[str, Any]:
         "arguments": {"save_strategy": "no"},
     }
     if case.stage is not None:
-        more = {"checkpoint": {"load_universal": True}} if case.universal else {}
+        more: dict[str, Any] = {"checkpoint": {"load_universal": True}} if case.universal else {}
+        more |= {"zero_optimization": {"stage": case.stage, "elastic_checkpoint": True}} if case.elastic else {}
+        more |= {"scheduler": SCHEDULER} if case.scheduler else {}
         found["deepspeed"] = deepspeed(case.stage, **more)
     if case.fsdp is not None:
         found["fsdp"] = fsdp(case.fsdp)
@@ -180,6 +198,7 @@ def target(case: Case) -> Target:
         case.stage,
         "bf16" if case.bf16 else "fp32",
         universal=case.universal,
+        own_scheduler=case.scheduler,
         trainer=True,
         fsdp_version=2 if case.fsdp else None,
         state_dict_type=case.fsdp,

@@ -10,6 +10,7 @@ absolute first moments at that time, "losses": by step}.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -46,6 +47,8 @@ def main() -> None:
     os.dup2(2, 1)
     os.environ.update(ENVIRONMENT)
     imports()
+    gc.collect()
+    gc.freeze()
     for line in sys.stdin:
         answers.write(json.dumps(answer(json.loads(line))) + "\n")
         answers.flush()
@@ -60,6 +63,7 @@ def imports() -> None:
     torch.set_num_threads(1)
     _ = (transformers.Trainer, transformers.TrainingArguments, transformers.LlamaForCausalLM, deepspeed.zero.Init)
     sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # type: ignore[attr-defined]
+    import deepspeed.runtime.zero.muon.muon_optimizer  # seconds in every rank otherwise: it imports the compiler
     import torch.distributed.checkpoint
     import torch.distributed.fsdp
 
@@ -143,11 +147,7 @@ def train(request: dict[str, Any]) -> dict[str, Any]:
             if "steps" not in seen:
                 seen["steps"] = state.global_step
                 seen["moments"] = moments(more["optimizer"])
-                seen["scheduled"] = (
-                    more["lr_scheduler"].scheduler.last_epoch
-                    if hasattr(more["lr_scheduler"], "scheduler")
-                    else getattr(more["lr_scheduler"], "last_epoch", None)
-                )
+                seen["scheduled"] = scheduled(more["lr_scheduler"])
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **more: Any) -> None:
             if "loss" in (logs or {}):
@@ -201,6 +201,12 @@ def train(request: dict[str, Any]) -> dict[str, Any]:
     )
     trainer.train(resume_from_checkpoint=request.get("resume"))
     return seen
+
+
+def scheduled(scheduler: Any) -> int:
+    """How many steps the learning rate has taken; a scheduler of DeepSpeed counts under another name."""
+    scheduler = getattr(scheduler, "scheduler", scheduler)
+    return int(getattr(scheduler, "last_epoch", getattr(scheduler, "last_batch_iteration", 0)))
 
 
 def moments(optimizer: Any) -> float:

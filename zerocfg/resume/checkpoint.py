@@ -23,6 +23,8 @@ _MODEL = re.compile(r"mp_rank_(\d+)_model_states\.pt$")
 _EXPERT = re.compile(r"(layer_\d+_expert_|expp_rank_)\d+_")
 _RANDOM = re.compile(r"rng_state(?:_(\d+))?\.pth$")
 _SHARD = re.compile(r"__(\d+)_\d+\.distcp$")
+_LOSS_SCALE = "dynamic_loss_scale"
+"""What DeepSpeed's optimizer for half precision, and no other, writes into its state (fp16/unfused_optimizer.py)."""
 LATEST, LATEST_UNIVERSAL = "latest", "latest_universal"
 FSDP_MODEL, FSDP_OPTIMIZER = "pytorch_model_fsdp", "optimizer"
 STATE = "trainer_state.json"
@@ -38,7 +40,8 @@ class DeepSpeed:
 
     ``tags`` are the folders that look like tags, ``latest`` what the file of that name says. ``stage`` None: 1 or 2,
     the file did not tell. ``world_size`` counts data-parallel ranks. ``bf16`` is what the files' names say: a run in
-    fp16 or fp32 leaves out the prefix. ``universal_tag`` is what the file latest_universal says, and
+    fp16 or fp32 leaves out the prefix. ``half``: under stage 0 the optimizer keeps fp32 copies of
+    parameters in bf16 or fp16. ``universal_tag`` is what the file latest_universal says, and
     ``universal_stages`` are the ZeRO stages that can read it.
     """
 
@@ -49,6 +52,7 @@ class DeepSpeed:
     world_size: int | None = None
     model_parallel: int = 1
     bf16: bool | None = None
+    half: bool | None = None
     version: str | None = None
     steps: int | None = None
     optimizer_files: int = 0
@@ -278,6 +282,7 @@ def _shards(found: DeepSpeed, folder: Path, names: list[str]) -> None:
         found.stage = stage
     elif plain and not optimizer:
         found.stage = 0
+        found.half = isinstance(_known(folder, list(plain.values()), (_LOSS_SCALE,)).get(_LOSS_SCALE), bool)
     _missing(found, set(optimizer), set(sharded), set(plain), folder.name)
 
 

@@ -25,7 +25,6 @@ class Target:
     stage: int | None = None
     precision: str | None = None
     universal: bool = False
-    elastic: bool = False
     trainer: bool | None = None
     own_scheduler: bool = False
     fsdp_version: int | None = None
@@ -38,11 +37,10 @@ _KEYS = {
     "world_size": "num_processes",
     "stage": "zero_optimization.stage",
     "universal": "checkpoint.load_universal",
-    "elastic": "zero_optimization.elastic_checkpoint",
     "fsdp_version": "fsdp_config.fsdp_version",
     "state_dict_type": "fsdp_config.fsdp_state_dict_type",
 }
-_TYPES: dict[str, type] = {"engine": str, "universal": bool, "elastic": bool, "state_dict_type": str}
+_TYPES: dict[str, type] = {"engine": str, "universal": bool, "state_dict_type": str}
 
 
 def open_target(text: str, files: Files) -> Target:

@@ -49,6 +49,7 @@ def describe(checkpoint: Checkpoint) -> list[tuple[str, str]]:
         ranks = "unknown" if found.world_size is None else str(found.world_size)
         parts = f", {found.model_parallel} model-parallel parts" if found.model_parallel > 1 else ""
         types = "" if found.bf16 is None else ", bf16" if found.bf16 else ", fp16 or fp32"
+        types = types if found.half is None else ", bf16 or fp16" if found.half else ", fp32"
         rows.append(("tag", found.tag or "none"))
         if found.optimizer_files or found.stage is not None:
             rows.append(("saved by", f"{ranks} data-parallel ranks{parts}, ZeRO stage {stage}{types}"))
@@ -109,6 +110,7 @@ def data(checkpoint: Checkpoint, target: Target | None, verdict: Verdict) -> dic
                 "data_parallel_ranks": deepspeed.world_size,
                 "model_parallel_parts": deepspeed.model_parallel,
                 "bf16": deepspeed.bf16,
+                "half_precision": deepspeed.half,
                 "version": deepspeed.version,
                 "universal": deepspeed.universal,
                 "missing": deepspeed.missing,

@@ -19,6 +19,8 @@ Outcome = Literal["resumes", "resumes with a loss", "does not resume", "describe
 FULL, SHARDED = "FULL_STATE_DICT", "SHARDED_STATE_DICT"
 MOST_NAMED = 4
 ASSERTION = "AssertionError (state_dict_factory.py: assert len(self.ckpt_list) > 0)"
+CUT_OFF = "OSError: [Errno 22] Invalid argument"
+DISTRIBUTED = "CheckpointException: CheckpointException ranks:dict_keys(["
 NO_CHECKPOINT = "ValueError: Can't find a valid checkpoint at {path}"
 
 
@@ -118,7 +120,8 @@ def _own_faults(checkpoint: Checkpoint, as_universal: bool) -> list[Finding]:
     """``as_universal``: the run reads the converted copy, where there is one, so the shards do not matter."""
     found: list[Finding] = []
     for name, reason in checkpoint.damaged.items():
-        found.append(Finding("stops", "damaged", f"{name} {reason}", ways=("take an earlier checkpoint",)))
+        words = CUT_OFF if name.endswith(".pt") else ""
+        found.append(Finding("stops", "damaged", f"{name} {reason}", words, ways=("take an earlier checkpoint",)))
     if checkpoint.deepspeed is not None:
         if not (as_universal and checkpoint.deepspeed.universal_tag):
             found += _deepspeed_faults(checkpoint, checkpoint.deepspeed)
@@ -140,7 +143,8 @@ def _own_faults(checkpoint: Checkpoint, as_universal: bool) -> list[Finding]:
                 )
             )
         for name, reason in weights.damaged.items():
-            found.append(Finding("stops", "damaged", f"{name} {reason}", ways=("take an earlier checkpoint",)))
+            words = "SafetensorError: Error while deserializing header"
+            found.append(Finding("stops", "damaged", f"{name} {reason}", words, ways=("take an earlier checkpoint",)))
     return found
 
 
@@ -192,7 +196,7 @@ def _deepspeed_faults(checkpoint: Checkpoint, deepspeed: DeepSpeed) -> list[Find
                 "stops",
                 "damaged",
                 f"{name} {reason}",
-                "OSError: [Errno 22] Invalid argument",
+                CUT_OFF,
                 ways=("take an earlier checkpoint",),
             )
         )
@@ -203,7 +207,8 @@ def _fsdp_faults(fsdp: Fsdp) -> list[Finding]:
     found = []
     if fsdp.missing:
         message = f"{len(fsdp.missing)} files are missing: {listed(fsdp.missing)}"
-        found.append(Finding("stops", "missing", message, ways=("copy them here from the nodes that wrote them",)))
+        ways = ("copy them here from the nodes that wrote them",)
+        found.append(Finding("stops", "missing", message, DISTRIBUTED, ways=ways))
     for name, reason in fsdp.damaged.items():
         found.append(Finding("stops", "damaged", f"{name} {reason}", ways=("take an earlier checkpoint",)))
     return found
@@ -346,6 +351,18 @@ def _ranks(checkpoint: Checkpoint, deepspeed: DeepSpeed, target: Target) -> Find
 
 def _precision(checkpoint: Checkpoint, deepspeed: DeepSpeed, target: Target) -> Finding | None:
     """The names of the optimizer's files begin with bf16_ where the engine trains in bf16, and only there."""
+    if deepspeed.half is not None and target.stage == 0 and target.precision is not None:
+        if deepspeed.half == (target.precision != "fp32"):
+            return None
+        was = "bf16 or fp16" if deepspeed.half else "fp32"
+        return Finding(
+            "stops",
+            "precision",
+            f"saved in {was}, and the run trains in {target.precision}{_from(target, 'precision')}: the optimizer's "
+            "state has another form",
+            "KeyError: 'param_groups'" if deepspeed.half else "KeyError: 'dynamic_loss_scale'",
+            ways=(f"resume in {was}", *_weights_ways(checkpoint)),
+        )
     if deepspeed.bf16 is None or not deepspeed.optimizer_files:
         return None
     if target.precision is None:
@@ -478,9 +495,7 @@ def _into_fsdp(checkpoint: Checkpoint, target: Target) -> list[Finding]:
                 "stops",
                 "not-fsdp",
                 "FSDP did not save this: there is neither pytorch_model_fsdp_0 nor pytorch_model_fsdp.bin",
-                "CheckpointException: CheckpointException ranks:dict_keys(["
-                if wanted == SHARDED
-                else "FileNotFoundError: [Errno 2] No such file or directory",
+                DISTRIBUTED if wanted == SHARDED else "FileNotFoundError: [Errno 2] No such file or directory",
                 ways=_weights_ways(checkpoint),
             )
         )
@@ -501,7 +516,7 @@ def _into_fsdp(checkpoint: Checkpoint, target: Target) -> list[Finding]:
         words = (
             f"FileNotFoundError: [Errno 2] No such file or directory: '{checkpoint.path}/{missing}'"
             if wanted == FULL
-            else "CheckpointException: CheckpointException ranks:dict_keys(["
+            else DISTRIBUTED
         )
         found.append(
             Finding(
