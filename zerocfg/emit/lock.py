@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from zerocfg.resolve.plan import Considered, Decision, Plan
 
 NAME = "zerocfg.lock"
-_SECRET = re.compile(r"(^|_)(token|secret|password|passwd|api_?key|access_key|credentials?)$", re.IGNORECASE)
+_SECRET = re.compile(r"(^|[._])(token|secret|password|passwd|api_?key|access_key|credentials?)$", re.IGNORECASE)
 _CACHED = re.compile(r"(?:^|/)models--([^/]+)/(?:snapshots|blobs)/")
 HUB = "hub:"
 """What the path of a file in the hub's cache starts with."""
