@@ -157,12 +157,13 @@ def test_secrets_are_left_out() -> None:
         plan(
             recipe={"hub_token": "hf_abc", "env": {"WANDB_API_KEY": "abc"}, "seed": 1},
             changes={"hub_token": Decision("hf_abc", "chosen", "chosen")},
+            settings={"comet.api_key": Decision("abc", "ds.json: comet.api_key", "file")},
         ),
         {},
         {},
         ".",
     )
-    assert "abc" not in text and text.count("(not recorded)") == 3
+    assert "abc" not in text and text.count("(not recorded)") == 4
 
 
 def test_no_infinity() -> None:
