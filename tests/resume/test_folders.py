@@ -277,3 +277,32 @@ def test_exit_codes_of_wrong_use(tmp_path: Path) -> None:
         found = CliRunner().invoke(cli, ["check-resume", *map(str, words)])
         assert found.exit_code == 2, found.output
         assert "Traceback" not in found.output
+
+
+def test_only_what_the_run_reads_can_stop_it(tmp_path: Path) -> None:
+    """A run without DeepSpeed reads the weights and not the shards, one with DeepSpeed the other way round."""
+    zero(tmp_path)
+    safetensors(tmp_path / "model.safetensors", {"a": [0], "b": [2]})
+    (tmp_path / "trainer_state.json").write_text('{"global_step": 3}')
+    torch_file(tmp_path / "scheduler.pt", {})
+    sharded = {"engine": "deepspeed", "stage": 2, "precision": "bf16", "world_size": 2}
+    assert kinds(tmp_path, **sharded) == ("resumes", set())
+    outcome, found = kinds(tmp_path, engine="ddp", world_size=2, trainer=True)
+    assert outcome == "does not resume"
+    assert "empty-weights" in found
+    safetensors(tmp_path / "model.safetensors", {"a": [2]})
+    (tmp_path / "global_step3" / "bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt").unlink()
+    assert kinds(tmp_path, **sharded) == ("does not resume", {"missing"})
+    assert kinds(tmp_path, engine="ddp", world_size=2, trainer=True) == ("resumes with a loss", {"optimizer", "random"})
+
+
+@pytest.mark.parametrize("engine", [None, "megatron"])
+def test_an_unknown_engine_is_not_judged(tmp_path: Path, engine: str | None) -> None:
+    assert kinds(zero(tmp_path), engine=engine) == ("described", {"engine"})
+
+
+def test_a_loop_of_its_own_starts_anew_without_shards(tmp_path: Path) -> None:
+    safetensors(tmp_path / "model.safetensors", {"a": [2]})
+    verdict = judge(read_checkpoint(tmp_path), Target("run", "deepspeed", 2, 2, "bf16"))
+    assert verdict.outcome == "does not resume"
+    assert "the training starts anew" in verdict.findings[0].message

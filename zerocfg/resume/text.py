@@ -21,14 +21,17 @@ def render(checkpoint: Checkpoint, target: Target | None, verdict: Verdict) -> s
     lines = [f"{name:<{width}}  {value}" for name, value in rows]
     for one in verdict.findings:
         lines += ["", *_block(one)]
-    return "\n".join([*lines, "", _last(verdict)]) + "\n"
+    return "\n".join([*lines, "", _last(verdict, target)]) + "\n"
 
 
-def _last(verdict: Verdict) -> str:
+def _last(verdict: Verdict, target: Target | None) -> str:
     if verdict.outcome == "resumes with a loss":
         return f"resumes with a loss of: {', '.join(verdict.lost)}"
     if verdict.outcome == "described":
-        return "nothing wrong with the checkpoint itself; name the run to be told whether it fits"
+        rest = "name the run to be told whether it fits" if target is None else "whether it fits the run is not judged"
+        return f"nothing wrong with the checkpoint itself; {rest}"
+    if verdict.outcome == "resumes" and verdict.findings:
+        return "resumes, provided that the run is as the notes say"
     return str(verdict.outcome)
 
 

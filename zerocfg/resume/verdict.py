@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from zerocfg.resume.checkpoint import Checkpoint, DeepSpeed, Fsdp
     from zerocfg.resume.target import Target
+    from zerocfg.resume.weights import Weights
 
 Effect = Literal["stops", "loses", "note"]
 Outcome = Literal["resumes", "resumes with a loss", "does not resume", "described"]
@@ -41,6 +42,8 @@ class Finding:
 
 @dataclass(slots=True)
 class Verdict:
+    """``judged`` False: no run was given, or nobody knows what it reads; then only the checkpoint was looked at."""
+
     findings: list[Finding] = field(default_factory=list)
     judged: bool = True
 
@@ -59,14 +62,15 @@ class Verdict:
 
 def judge(checkpoint: Checkpoint, target: Target | None) -> Verdict:
     """Every finding, what stops the run first. Without a target only what is wrong with the checkpoint itself."""
-    found = _own_faults(checkpoint, target is not None and target.universal)
+    found = _own_faults(checkpoint, target)
     if target is not None:
         found += _fit(checkpoint, target)
     order = {"stops": 0, "loses": 1, "note": 2}
     seen: dict[tuple[str, str], Finding] = {}
     for one in sorted(found, key=lambda one: order[one.effect]):
         seen.setdefault((one.kind, one.message), one)
-    return Verdict(list(seen.values()), judged=target is not None)
+    open_question = any(one.kind in ("engine", "loop") for one in found)
+    return Verdict(list(seen.values()), judged=target is not None and not open_question)
 
 
 def quoted(path: object) -> str:
@@ -116,35 +120,40 @@ def start_from(folder: object) -> str:
 # -- the checkpoint alone ------------------------------------------------------------------------------------------
 
 
-def _own_faults(checkpoint: Checkpoint, as_universal: bool) -> list[Finding]:
-    """``as_universal``: the run reads the converted copy, where there is one, so the shards do not matter."""
+def _own_faults(checkpoint: Checkpoint, target: Target | None) -> list[Finding]:
+    """What is missing or damaged of all that the run would read; without a run of everything."""
     found: list[Finding] = []
+    engine = None if target is None else target.engine
     for name, reason in checkpoint.damaged.items():
         words = CUT_OFF if name.endswith(".pt") else ""
         found.append(Finding("stops", "damaged", f"{name} {reason}", words, ways=("take an earlier checkpoint",)))
-    if checkpoint.deepspeed is not None:
-        if not (as_universal and checkpoint.deepspeed.universal_tag):
-            found += _deepspeed_faults(checkpoint, checkpoint.deepspeed)
-    elif checkpoint.fsdp is not None:
+    deepspeed = checkpoint.deepspeed
+    if deepspeed is not None and engine in ("deepspeed", None):
+        converted = target is not None and target.universal and deepspeed.universal_tag is not None
+        found += [] if converted else _deepspeed_faults(checkpoint, deepspeed)
+    if checkpoint.fsdp is not None and engine in ("fsdp", None):
         found += _fsdp_faults(checkpoint.fsdp)
-    weights = checkpoint.weights
-    if weights is not None and checkpoint.deepspeed is None:
-        if weights.missing:
-            found.append(
-                Finding("stops", "missing", f"the index of the weights names {listed(weights.missing)}, absent")
+    if checkpoint.weights is not None and engine not in ("deepspeed", "fsdp"):
+        found += _weights_faults(checkpoint.weights)
+    return found
+
+
+def _weights_faults(weights: Weights) -> list[Finding]:
+    found: list[Finding] = []
+    if weights.missing:
+        found.append(Finding("stops", "missing", f"the index of the weights names {listed(weights.missing)}, absent"))
+    if weights.empty:
+        found.append(
+            Finding(
+                "stops",
+                "empty-weights",
+                f"{len(weights.empty)} tensors are empty ({listed(weights.empty)}): saved under ZeRO-3 without "
+                "gathering them",
             )
-        if weights.empty:
-            found.append(
-                Finding(
-                    "stops",
-                    "empty-weights",
-                    f"{len(weights.empty)} tensors are empty ({listed(weights.empty)}): saved under ZeRO-3 without "
-                    "gathering them",
-                )
-            )
-        for name, reason in weights.damaged.items():
-            words = "SafetensorError: Error while deserializing header"
-            found.append(Finding("stops", "damaged", f"{name} {reason}", words, ways=("take an earlier checkpoint",)))
+        )
+    for name, reason in weights.damaged.items():
+        words = "SafetensorError: Error while deserializing header"
+        found.append(Finding("stops", "damaged", f"{name} {reason}", words, ways=("take an earlier checkpoint",)))
     return found
 
 
@@ -222,6 +231,11 @@ def _fit(checkpoint: Checkpoint, target: Target) -> list[Finding]:
         return _into_deepspeed(checkpoint, target)
     if target.engine == "fsdp":
         return _into_fsdp(checkpoint, target)
+    if target.engine not in ("ddp", "single"):
+        known = (
+            "is not known" if target.engine is None else f"is {target.engine}, whose checkpoints zerocfg does not know"
+        )
+        return [Finding("note", "engine", f"the engine of the run {known}: whether the checkpoint fits is not judged")]
     return _into_plain(checkpoint, target)
 
 
@@ -274,7 +288,7 @@ def _into_deepspeed(checkpoint: Checkpoint, target: Target) -> list[Finding]:
 def _no_shards(checkpoint: Checkpoint, target: Target) -> Finding:
     """A run under DeepSpeed, and a checkpoint without DeepSpeed's folder."""
     why = "there is no folder global_step*: DeepSpeed did not save this, or save_only_model left its state out"
-    if target.trainer is not False:
+    if target.trainer is True or checkpoint.trainer:
         words = NO_CHECKPOINT.format(path=checkpoint.path)
     else:
         words = "Unable to find latest file at"
