@@ -211,10 +211,18 @@ def test_weights_cut_off(tmp_path: Path) -> None:
 def test_index_names_absent_files(tmp_path: Path) -> None:
     safetensors(tmp_path / "model-00001-of-00002.safetensors", {"a": [1]})
     places = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors", "c": "../../secret"}
+    places |= {"d": "x" * 300}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
     found = read_checkpoint(tmp_path).weights
     assert found is not None
-    assert found.missing == ["../../secret", "model-00002-of-00002.safetensors"]
+    assert found.missing == ["../../secret", "model-00002-of-00002.safetensors", "x" * 300]
+
+
+def test_pipes_are_not_waited_for(tmp_path: Path) -> None:
+    tag = zero(tmp_path) / "global_step3"
+    for path in (tmp_path / "trainer_state.json", tmp_path / "model.safetensors", tag / "mp_rank_01_model_states.pt"):
+        os.mkfifo(path)
+    assert run(tmp_path).return_value == 1
 
 
 def test_links_that_lead_nowhere(tmp_path: Path) -> None:

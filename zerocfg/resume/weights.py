@@ -57,7 +57,7 @@ def read_weights(folder: Path) -> Weights | None:
             found.damaged[INDEX] = str(error)
             return found
         names = sorted({str(one) for one in named.values()}) if isinstance(named, dict) else []
-        found.missing = [name for name in names if "/" in name or not (folder / name).is_file()]
+        found.missing = [name for name in names if "/" in name or not is_file(folder / name)]
         found.files = [name for name in names if name not in found.missing]
     else:
         other = [name for name in OTHERS if (folder / name).is_file()]
@@ -108,9 +108,19 @@ def _placed(entry: Any) -> bool:
     return isinstance(offsets, list) and len(offsets) == 2 and all(isinstance(one, int) for one in offsets)
 
 
+def is_file(path: Path) -> bool:
+    """False also where the name is none that a file system takes: it was read from a file."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object in a file. Raises UnreadableError."""
     try:
+        if not path.is_file():
+            raise UnreadableError("is no regular file")
         if path.stat().st_size > LARGEST_JSON:
             raise UnreadableError("is too large for what it should be")
         return _parse(path.read_bytes())
