@@ -20,7 +20,7 @@ from zerocfg.resolve.candidates import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, ST
 
 GPU = ROOT / "benchmarks" / "plan" / "gpu.py"
 PREDICTIONS: dict[str, Any] = json.loads(predict.FILE.read_text())
-TRIED = ("qwen2.5-0.5b-z0-m2", "llama-3.2-3b-z3-m1-ckpt", "tinyllama-1.1b-z3-cpu2-m8")
+TRIED = ("qwen2.5-0.5b-z0-m2", "llama-3.2-3b-z3-m2-ckpt", "tinyllama-1.1b-z3-cpu2-m8")
 
 
 # -- predictions -------------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_three_plans_through_the_code_path_of_the_card(tmp_path: Path) -> None:
     seen = [line["engine"] for line in lines[1:-1]]
     assert seen == [
         {"stage": 0, "micro_batch": 2, "steps": 4, "checkpointing": False},
-        {"stage": 3, "micro_batch": 1, "steps": 8, "checkpointing": True},
+        {"stage": 3, "micro_batch": 2, "steps": 4, "checkpointing": True},
         {"stage": 3, "micro_batch": 8, "steps": 1, "checkpointing": False},
     ]
     found = compare.compared(PREDICTIONS, compare.load(out))

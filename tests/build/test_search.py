@@ -18,7 +18,16 @@ from zerocfg.memory.outside import GIB
 from zerocfg.models.hardware import HardwareProfile, Host, Mount
 from zerocfg.resolve.alternatives import Alternative, alternatives
 from zerocfg.resolve.build import Built, build_plans
-from zerocfg.resolve.candidates import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS, Candidate
+from zerocfg.resolve.candidates import (
+    MICRO,
+    OPTIMIZER_DEVICE,
+    PARAM_DEVICE,
+    SLOWED,
+    STAGE,
+    STEPS,
+    Candidate,
+    slowed,
+)
 from zerocfg.resolve.search import (
     ALIKE,
     LARGEST_MICRO,
@@ -108,7 +117,7 @@ def test_every_batch_gives_the_global_one(samples: int, ranks: int) -> None:
         return
     assert pairs and all(micro * steps * ranks == samples for micro, steps in pairs)  # type: ignore[operator]
     sizes = [micro for micro, _ in pairs]
-    assert sizes == sorted(set(sizes)) and sizes[0] == 1
+    assert sizes == sorted(set(sizes)) and sizes[0] == 1  # type: ignore[type-var]
     assert max(size for size in sizes if size is not None) <= LARGEST_MICRO
 
 
@@ -176,6 +185,39 @@ def many(workplace: Workplace) -> list[Candidate]:
     plans = [row.candidate for row in rows_of(workplace, "throughput", hardware="8xA100-40GB")]
     assert {one.word for one in plans} == {"fits", "tight", "does not fit"}
     return plans
+
+
+def test_micro_batches_of_few_tokens_are_slowed_as_the_rows_say() -> None:
+    assert [slowed(tokens) for tokens, _ in SLOWED] == [factor for _, factor in SLOWED]
+    assert {slowed(tokens) for tokens in (1, 128, 511, 512)} == {SLOWED[0][1]}
+    assert {slowed(tokens) for tokens in (4096, 4097, 32768, 10**9)} == {1.0}
+
+
+@pytest.mark.parametrize(("fewer", "more"), [(0, 1), (1, 2), (2, 3)])
+def test_between_two_rows_the_middle_is_that_of_a_logarithmic_scale(fewer: int, more: int) -> None:
+    (short, slow), (long, fast) = SLOWED[fewer], SLOWED[more]
+    assert slowed(round((short * long) ** 0.5)) == pytest.approx((slow + fast) / 2, abs=0.005)
+
+
+@given(st.integers(1, 10_000), st.integers(1, 10_000))
+def test_more_tokens_are_never_slower(one: int, other: int) -> None:
+    fewer, more = sorted((one, other))
+    assert SLOWED[0][1] >= slowed(fewer) >= slowed(more) >= 1.0
+
+
+def test_a_larger_micro_batch_wins_up_to_where_rows_show_a_gain(many: list[Candidate]) -> None:
+    """Two samples of 2048 tokens before one; of larger ones, which count as equally fast, the smallest."""
+
+    def recomputed(one: Candidate) -> bool:
+        choice = one.choice
+        return choice.stage == 3 and bool(choice.checkpointing) and not choice.offloads
+
+    alone = [one for one in many if recomputed(one)]
+    assert {1, 2, 4} <= {one.choice.micro_batch for one in alone if one.word == "fits"}
+    order = ranked(random.Random(1).sample(alone, len(alone)), "throughput")
+    assert order[0][0].choice.micro_batch == 2
+    why = {one.choice.micro_batch: text for one, text in order}
+    assert why[1] == "15% slower" and why[4].startswith("about as fast, with a larger micro batch")
 
 
 def test_order_does_not_depend_on_the_order_of_evaluation(many: list[Candidate]) -> None:
