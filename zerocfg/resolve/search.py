@@ -248,11 +248,11 @@ def _why_not(one: Candidate, best: Candidate, usable: list[Candidate], prefer: P
 def _machinery(one: Candidate, best: Candidate) -> str:
     mine, other = one.choice, best.choice
     if (mine.offload_optimizer, mine.offload_param) != (other.offload_optimizer, other.offload_param):
-        return "more offload"
+        return "less offload" if _simplicity(one)[0] < _simplicity(best)[0] else "more offload"
     if mine.stage != other.stage:
-        return "more sharding"
+        return "less sharding" if (mine.stage or 0) < (other.stage or 0) else "more sharding"
     if mine.checkpointing != other.checkpointing:
-        return "recomputation"
+        return "recomputation" if mine.checkpointing else "all activations kept"
     if mine.processes != other.processes:
         return "more devices" if mine.processes > other.processes else "fewer devices"
     if (mine.micro_batch or 0) > (other.micro_batch or 0):
