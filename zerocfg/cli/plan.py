@@ -9,6 +9,7 @@ import click
 
 from zerocfg.cli.build_output import problems
 from zerocfg.cli.plan_output import Shown, as_data, as_text
+from zerocfg.cli.plan_table import compared
 from zerocfg.cli.spec_argument import read_or_exit, resolved
 from zerocfg.resolve.alternatives import Alternative, alternatives
 from zerocfg.resolve.build import Built
@@ -55,6 +56,9 @@ def command(
     built = resolved(read, only, hardware)
     if any(one.problems for one in built):
         click.echo(problems(built, display_name(read.path), output_format), nl=False, err=output_format == "text")
+        if output_format == "text":
+            # Where none fits, the plans that come closest are what one wants to see.
+            click.echo("".join(compared(one.inputs.considered, 12) for one in built if one.problems), nl=False)
         raise click.exceptions.Exit(1)
     found = [Shown(one, _forecast(one, trace, python), _alternatives(one)) for one in built]
     if picture is not None:

@@ -136,12 +136,13 @@ def _data(row: Alternative) -> dict[str, Any]:
 
 
 def compared(considered: list[Considered], limit: int = 6) -> str:
-    """What a build compared: the next best plans and what excluded them."""
-    if len(considered) < 2:
+    """What a build compared: the best plans that it did not take, and what excluded them."""
+    others = [one for one in considered if one.excluded][:limit]
+    if not others:
         return ""
     found = f"  compared {len(considered)} plans; not taken:\n"
     several = len({one.settings.get("num_processes") for one in considered}) > 1
-    rows = [(_ranks(one.settings, several) + words(one.settings), one.excluded) for one in considered[1 : limit + 1]]
+    rows = [(_ranks(one.settings, several) + words(one.settings), one.excluded) for one in others]
     width = max(len(plan) for plan, _ in rows)
     return found + "".join(f"    {plan:<{width}}  {why}\n" for plan, why in rows)
 

@@ -178,10 +178,8 @@ class Candidates:
         nvme = choice.per_node * prediction.estimate.peak("nvme").size
         for what, needed, room in (("the node's memory", host, room_of(profile)), ("the drives", nvme, free(profile))):
             if needed and room is not None and needed > room:
-                word, short = (
-                    "does not fit",
-                    f"needs {needed / GIB:.0f} GiB of {what}, of which there are {room / GIB:.0f}",
-                )
+                word = "does not fit"
+                short = short or f"needs {needed / GIB:,.0f} GiB of {what}, of which there are {room / GIB:,.0f}"
         time = None
         if setup.workload is not None:
             try:

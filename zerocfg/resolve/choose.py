@@ -19,6 +19,7 @@ from zerocfg.resolve.candidates import (
     Choice,
     is_named,
     is_set,
+    room_of,
 )
 from zerocfg.resolve.opened import TRAINERS, opened, stages_named
 from zerocfg.resolve.plan import Decision, Problem
@@ -78,9 +79,10 @@ def _search(inputs: Inputs, before: Effective, what: Open) -> list[Ranked]:
     if goals is not None and goals.trace and not rows[0][1]:
         rows = _traced(inputs, before, rows, goals.prefer)
     if rows[0][1]:
+        inputs.considered = [considered(*row) for row in rows]
         least = f"no plan fits: the one that needs least ({_words(rows[0][0].choice.settings())}) {rows[0][1]}"
         if goals is not None:
-            raise ContradictionError(least, "Use more devices or shorter sequences.")
+            raise ContradictionError(least, "Use more devices, more memory or shorter sequences.")
         raise ValueError(f"{least}. Use more devices or shorter sequences, or offload the optimizer")
     return rows
 
@@ -151,6 +153,11 @@ def _take(inputs: Inputs, before: Effective, best: Candidate) -> dict[str, Decis
     found = {name: one for name, one in found.items() if name not in offload}
     if best.word != "fits":
         inputs.notes.append(f"the plan may not fit: {_tight(best)}; zerocfg plan shows what helps")
+    if choice.offloads and room_of(profile) is None:
+        host = (
+            f"the plan takes {best.host / GIB:,.0f} GiB of a node's memory, and {profile.name} does not tell how much"
+        )
+        inputs.notes.append(f"{host} there is; a profile of `zerocfg probe` does")
     if inputs.engine == "deepspeed":
         found |= _sizes(inputs, before, choice)
         into_engine(inputs, {name: one for name, one in found.items() if name.startswith((ZERO, "aio."))})
