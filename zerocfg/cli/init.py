@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from zerocfg.hardware.probe import probe
-from zerocfg.resolve.init import draft_runs, spec_text, summary
+from zerocfg.resolve.init import draft_runs
+from zerocfg.resolve.init_text import spec_text, summary
 from zerocfg.resolve.spec_file import check_spec
 from zerocfg.run.discover import display_name
 from zerocfg.source.load import load_bytes

@@ -7,57 +7,30 @@ be filled in).
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import yaml
-
 from zerocfg.hardware.catalogue import CPU
 from zerocfg.models.spec import RUN_NAME
-from zerocfg.run.discover import SKIPPED_FOLDERS, Files
+from zerocfg.resolve.init_scripts import SEEN, calls_of, scripts, walk
+from zerocfg.run.discover import Files
 from zerocfg.run.hub import CONFIG, find_config, is_hub_name
 from zerocfg.run.kinds import sniff
 from zerocfg.run.link import TRL_KEYS, find_runs
 from zerocfg.run.model import Run, SourceFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from zerocfg.models.hardware import HardwareProfile
 
 How = Literal["given", "found", "guessed", "open"]
 MOST_RUNS = 40
-MOST_PYTHON = 2000
-LARGEST_SCRIPT = 1 << 20
-"""Bytes; larger Python files are no training scripts."""
 FILES = ("script", "recipe", "accelerate", "deepspeed")
-ORDER = (
-    "consumer",
-    "script",
-    "arguments",
-    "model",
-    "recipe",
-    "accelerate",
-    "deepspeed",
-    "engine",
-    "launcher",
-    "hardware",
-    "sequence_length",
-    "train_samples",
-    "goals",
-)
 _DULL = frozenset("train training run launch main start recipe config args arguments readme makefile job".split())
-# What a script that trains calls, most telling first.
-_CALLS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("deepspeed", re.compile(r"\bdeepspeed\.initialize\s*\(")),
-    ("trl", re.compile(r"^\s*(?:from trl\b|import trl\b)", re.M)),
-    ("transformers", re.compile(r"\b(?:Seq2Seq)?Trainer\s*\(")),
-    ("accelerate", re.compile(r"\bAccelerator\s*\(")),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +76,7 @@ class _Guesser:
         self.probe = probe
         self.here: HardwareProfile | None = None
         self.files = Files()
-        self.scripts = dict(_scripts(folder))
+        self.scripts = dict(scripts(folder))
         self.models = [path for path in _json_files(folder) if self._is_model(path)]
 
     def runs(self) -> list[Draft]:
@@ -287,11 +260,11 @@ class _Guesser:
     def _take_consumer(self, draft: Draft, run: Run, script: Path | None, where: str) -> None:
         calls = self.scripts.get(script.resolve()) if script is not None else None
         if calls is None and script is not None:
-            calls = _calls(script)
+            calls = calls_of(script)
         recipe = self._data(draft.value("recipe"))
         trl = isinstance(recipe, dict) and bool(TRL_KEYS & set(recipe))
         if calls is not None and script is not None:
-            draft.add("consumer", calls, "found", f"{script.name} {_SEEN[calls]}")
+            draft.add("consumer", calls, "found", f"{script.name} {SEEN[calls]}")
         elif run.consumer is not None:
             draft.add("consumer", run.consumer, "found", where or "its files")
         elif recipe is not None:
@@ -398,14 +371,6 @@ class _Guesser:
         return Path(os.path.relpath(path.resolve(), self.folder)).as_posix()
 
 
-_SEEN = {
-    "deepspeed": "calls deepspeed.initialize",
-    "trl": "imports trl",
-    "transformers": "calls a Trainer",
-    "accelerate": "calls Accelerator",
-}
-
-
 def _asked(run: Run | None, name: str) -> int | None:
     """A count as the launch line asks for it (on this machine accelerate may start less), else as it takes effect."""
     if run is None:
@@ -428,54 +393,11 @@ def _is_own(file: SourceFile) -> bool:
     return emitted or file.kind == "spec"
 
 
-def _walk(folder: Path, suffix: str) -> Iterator[Path]:
-    for root, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in SKIPPED_FOLDERS)
-        for name in sorted(names):
-            if name.endswith(suffix):
-                yield Path(root) / name
-
-
 def _json_files(folder: Path) -> list[Path]:
-    found = (path for path in _walk(folder, CONFIG) if path.name == CONFIG)
+    found = (path for path in walk(folder, CONFIG) if path.name == CONFIG)
     return [
         path for path, _ in zip(found, range(200), strict=False) if path.is_file() and path.stat().st_size < 1 << 20
     ]
-
-
-def _scripts(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Python files that train, with the library whose loop they call; tests and libraries are left out."""
-    for path, _ in zip(_walk(folder, ".py"), range(MOST_PYTHON), strict=False):
-        if path.name.startswith(("test_", "setup.", "conftest")) or path.stem.endswith("_test"):
-            continue
-        calls = _calls(path)
-        if calls is not None:
-            yield path.resolve(), calls
-
-
-def _calls(path: Path) -> str | None:
-    """The library whose training loop a script calls at its end; None for what is no script that trains."""
-    try:
-        if path.stat().st_size > LARGEST_SCRIPT:
-            return None
-        text = path.read_bytes().decode("utf-8", "replace")
-    except OSError:
-        return None
-    found = next((name for name, pattern in _CALLS if pattern.search(text)), None)
-    if found is None or not ("__main__" in text or _does_something(text)):
-        return None
-    return found
-
-
-def _does_something(text: str) -> bool:
-    """Whether a module does more than define things when it is run."""
-    try:
-        body = ast.parse(text).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return any(isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) for one in body) or any(
-        isinstance(one, (ast.For, ast.While, ast.With)) for one in body
-    )
 
 
 def _closest_to(folder: Path, paths: Sequence[Path]) -> list[Path]:
@@ -521,53 +443,3 @@ def _named(drafts: list[Draft]) -> list[Draft]:
             draft.name = f"{draft.name}-{number}"
             taken.add(draft.name)
     return drafts
-
-
-# -- text --------------------------------------------------------------------------------------------------------------
-
-_HEAD = """\
-# Written by `zerocfg init`. The comments say where each value comes from; check what is guessed.
-# Then: zerocfg lint, zerocfg plan zerocfg.yaml, zerocfg build zerocfg.yaml -o out
-"""
-
-
-def spec_text(drafts: Iterable[Draft]) -> str:
-    """The text of a zerocfg.yaml; what nobody knows stands there as a comment."""
-    text = f"{_HEAD}version: 1\nruns:\n"
-    for draft in drafts:
-        text += f"  {_scalar(draft.name)}:\n"
-        rows = []
-        for key in ORDER:
-            guess = draft.guesses.get(key)
-            if guess is None:
-                continue
-            line = f"# {key}: {guess.example}" if guess.value is None else f"{key}: {_scalar(guess.value)}"
-            rows.append((line, "" if guess.how == "given" else f"# {guess.how}: {_one_line(guess.note)}"))
-        width = min(44, max(len(line) for line, _ in rows))
-        text += "".join(f"    {line:<{width}}  {comment}".rstrip() + "\n" for line, comment in rows)
-        text += "".join(f"    # {_one_line(remark)}\n" for remark in draft.remarks)
-    return text
-
-
-def summary(drafts: Iterable[Draft]) -> list[str]:
-    """What was guessed and what is open, a line each, for the terminal."""
-    lines = []
-    for draft in drafts:
-        lines.append(f"{draft.name}: {draft.value('consumer')}, {draft.value('script')}")
-        for key in ORDER:
-            guess = draft.guesses.get(key)
-            if guess is not None and guess.how in ("guessed", "open"):
-                shown = "" if guess.value is None else f" {_scalar(guess.value)}"
-                lines.append(f"  {guess.how} {key}:{shown} ({_one_line(guess.note)})")
-        lines += [f"  note: {_one_line(remark)}" for remark in draft.remarks]
-    return lines
-
-
-def _scalar(value: Any) -> str:
-    """A value as YAML on one line."""
-    text = yaml.safe_dump(value, default_flow_style=True, width=10**9, allow_unicode=True)
-    return text.removesuffix("\n").removesuffix("\n...").strip()
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
