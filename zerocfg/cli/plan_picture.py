@@ -43,8 +43,8 @@ def draw(found: list[Shown], path: Path) -> None:
         raise PictureError("pictures need matplotlib: pip install 'zerocfg[pictures]'") from None
     rows = [ways(one.alternatives) for one in drawn]
     heights = [0.32 * len(row) + 1.3 for row in rows]
-    # No date and no random identifiers: the same plans give the same file.
-    with mpl.rc_context({"svg.hashsalt": "zerocfg", "font.size": 9}):
+    # No date, no random identifiers, no settings of somebody else: the same plans give the same file.
+    with mpl.rc_context({**mpl.rcParamsDefault, "svg.hashsalt": "zerocfg", "font.size": 9}):
         figure = Figure(figsize=(11, sum(heights)), layout="constrained")
         axes = figure.subplots(len(drawn), 2, squeeze=False, width_ratios=(3, 1), height_ratios=heights)
         for (memory, time), one, row in zip(axes, drawn, rows, strict=True):
