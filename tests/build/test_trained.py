@@ -1,6 +1,6 @@
 """The examples of processor size, trained for three steps by their committed `launch.sh`; the live engine is asked.
 
-Two nodes train in namespaces, in a test of their own.
+Two nodes in network namespaces are a test of their own; here the two-node example runs on one machine.
 """
 
 from __future__ import annotations
@@ -50,7 +50,37 @@ def test_trains_as_planned(workplace: Workplace, run: str) -> None:
     assert saved_parameters(folder / "runs" / ("loop" if example.endswith("loop") else example)) == PARAMETERS
 
 
+def test_both_nodes_train_on_one_machine(workplace: Workplace) -> None:
+    folder = workplace.example("two-nodes-cpu")
+    script = folder / "built" / "nodes" / "launch.sh"
+    environment = environment_with_port()
+    environment |= {"MAIN_PROCESS_IP": "127.0.0.1", "MAIN_PROCESS_PORT": environment.pop("MASTER_PORT")}
+    logs = [workplace.folder / f"node{rank}.log" for rank in range(2)]
+    nodes = []
+    try:
+        for rank, log in enumerate(logs):
+            with log.open("w") as out:
+                own = environment | {"MACHINE_RANK": str(rank)}
+                nodes.append(subprocess.Popen([str(script)], env=own, stdout=out, stderr=subprocess.STDOUT))
+        codes = [node.wait(LIMIT) for node in nodes]
+    finally:
+        for node in nodes:
+            node.kill()
+    text = "".join(log.read_text() for log in logs)
+    assert codes == [0, 0], text[-4000:]
+    assert "trained by DeepSpeedEngine, ZeRO stage 3, 2 ranks" in text
+    assert saved_parameters(folder / "runs" / "nodes") == PARAMETERS
+
+
 def launched(script: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = environment_with_port()
+    return subprocess.run(
+        [str(script), *words], env=environment, capture_output=True, text=True, timeout=LIMIT, check=False
+    )
+
+
+def environment_with_port() -> dict[str, str]:
+    """The environment of a training on processors, with a free MASTER_PORT."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
@@ -62,9 +92,7 @@ def launched(script: Path, *words: str) -> subprocess.CompletedProcess[str]:
         "MASTER_PORT": port,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
-    return subprocess.run(
-        [str(script), *words], env=environment, capture_output=True, text=True, timeout=LIMIT, check=False
-    )
+    return environment
 
 
 def saved_parameters(folder: Path) -> int:
