@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-WORKER = Path(__file__).with_name("worker.py")
+WORKER = Path(__file__).with_name("worker")
+PROGRAM = "zerocfg_worker"
 # What would turn the run into another one: accelerate on this processor alone, an outer launcher's ranks, a default
 # config, settings of the plugin that the files do not have.
 FOREIGN = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "TORCHELASTIC_")
@@ -57,8 +59,11 @@ def run(
     device: str,
     limit: float,
     progress: Callable[[str], None] | None = None,
+    variables: dict[str, str] | None = None,
 ) -> Outcome:
     """Run ``command`` in ``folder``; reports are expected in ``folder/reports``, the log goes to ``folder/log.txt``.
+
+    ``variables`` are added to the environment.
 
     Whatever happens, no process of the run is left when this returns.
     """
@@ -72,7 +77,7 @@ def run(
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env=environment(device) | {MARK: mark},
+            env=environment(device) | (variables or {}) | {MARK: mark},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -241,13 +246,23 @@ def _load(path: Path) -> dict[str, Any]:
     return content
 
 
+def program(scratch: Path) -> Path:
+    """Copy the ranks' program below ``scratch``; the folder that PYTHONPATH has to name.
+
+    From there a training process finds this package alone, and neither zerocfg nor what is installed beside it.
+    """
+    folder = scratch / "program"
+    shutil.copytree(WORKER, folder / PROGRAM, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
 def launcher(by_accelerate: bool, ranks: int, port: int) -> list[str]:
-    """The words that start the worker; the job file comes behind them.
+    """The words that start the ranks' program; the job file comes behind them.
 
     What the deepspeed launcher would start, torchrun starts here: on one machine the processes are the same.
     """
     if not by_accelerate:
         options = ["--nproc_per_node", str(ranks), "--master_port", str(port)]
-        return [sys.executable, "-m", "torch.distributed.run", *options, str(WORKER)]
+        return [sys.executable, "-m", "torch.distributed.run", *options, "-m", PROGRAM]
     options = ["--config_file", "accelerate.yaml", "--main_process_port", str(port)]
-    return [sys.executable, "-m", "accelerate.commands.launch", *options, str(WORKER)]
+    return [sys.executable, "-m", "accelerate.commands.launch", *options, "-m", PROGRAM]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import os
 import shutil
 import socket
 import tempfile
@@ -19,6 +20,7 @@ from zerocfg.smoke.checks import Check, check
 from zerocfg.smoke.device import Device, choose
 from zerocfg.smoke.folder import ACCELERATE, DEEPSPEED, RunFolder, SmokeError, read
 from zerocfg.smoke.reduce import Reduced, reduce
+from zerocfg.smoke.worker.job import Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +71,9 @@ def smoke(
     try:
         reduced = reduce(run, chosen, number, scratch)
         command = prepare(run, reduced, chosen, steps, scratch)
-        outcome = process.run(command, scratch, number, chosen.kind, limit, progress)
+        paths = [str(process.program(scratch)), *filter(None, [os.environ.get("PYTHONPATH")])]
+        variables = {"PYTHONPATH": os.pathsep.join(paths)}
+        outcome = process.run(command, scratch, number, chosen.kind, limit, progress, variables)
         verdict = Verdict(run, chosen, reduced, outcome, check(run, reduced, outcome, steps))
         verdict.certificate = certify(verdict, steps)
         if keep is not None:
@@ -90,19 +94,19 @@ def prepare(run: RunFolder, reduced: Reduced, device: Device, steps: int, scratc
         if isinstance(section, dict) and "deepspeed_config_file" in section:
             section["deepspeed_config_file"] = str(scratch / DEEPSPEED)
         (scratch / ACCELERATE).write_text(yaml.safe_dump(reduced.accelerate, sort_keys=False))
-    job = {
-        "reports": str(scratch / "reports"),
-        "saved": str(saved),
-        "consumer": run.consumer,
-        "by_accelerate": reduced.accelerate is not None,
-        "device": device.kind,
-        "steps": steps,
-        "model": reduced.model,
-        "arguments": reduced.arguments,
-        "sequence": reduced.sequence,
-        "deepspeed_config": str(scratch / DEEPSPEED) if reduced.deepspeed is not None else None,
-    }
-    (scratch / "job.json").write_text(json.dumps(job, indent=2))
+    job = Job(
+        reports=str(scratch / "reports"),
+        saved=str(saved),
+        consumer=run.consumer,
+        by_accelerate=reduced.accelerate is not None,
+        device=device.kind,
+        steps=steps,
+        model=reduced.model,
+        arguments=reduced.arguments,
+        sequence=reduced.sequence,
+        deepspeed_config=str(scratch / DEEPSPEED) if reduced.deepspeed is not None else None,
+    )
+    job.write(scratch / "job.json")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])

@@ -1,0 +1,45 @@
+"""``python -m zerocfg_worker job.json``: train, and tell how it went."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import time
+import traceback
+from pathlib import Path
+
+from .job import Job
+from .report import Report
+from .watch import Watch
+
+LOOPS = {
+    "transformers": "trainer_loop",
+    "trl": "trainer_loop",
+    "accelerate": "accelerate_loop",
+    "deepspeed": "deepspeed_loop",
+}
+
+
+def main() -> None:
+    job = Job.read(Path(sys.argv[1]))
+    report = Report(Path(job.reports))
+    try:
+        report.phase("import")
+        loop = importlib.import_module(f".{LOOPS[job.consumer]}", __package__)
+        watch = Watch(job, report)
+        watch.finish(loop.train(job, watch))
+        report.content["done"] = True
+        report.phase("done")
+    except BaseException as error:
+        report.content["error"] = {
+            "type": type(error).__name__,
+            "text": str(error),
+            "time": time.time(),
+            "traceback": traceback.format_exc().splitlines()[-12:],
+        }
+        report.write()
+        raise
+
+
+if __name__ == "__main__":
+    main()

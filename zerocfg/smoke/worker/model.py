@@ -1,0 +1,48 @@
+"""The model and the data that the ranks train on."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .job import Job
+
+
+def make_model(job: Job) -> Any:
+    """The architecture with random weights; under ZeRO-3 it is made in shards, as `from_pretrained` would."""
+    import transformers
+
+    transformers.set_seed(0)
+    content = {key: value for key, value in job.model.items() if key not in ("transformers_version", "auto_map")}
+    config = transformers.AutoConfig.for_model(**content)
+    config.use_cache = False
+    classes = [transformers.AutoModelForCausalLM, transformers.AutoModelForSeq2SeqLM]
+    for kind in classes:
+        if type(config) in kind._model_mapping:
+            return kind.from_config(config)
+    named = (content.get("architectures") or [None])[0]
+    if named and hasattr(transformers, named):
+        return getattr(transformers, named)._from_config(config)
+    raise ValueError(f"transformers has no language model for the type {content.get('model_type')!r}")
+
+
+def tokens(job: Job, rank: int) -> dict[str, Any]:
+    """One sample that repeats, another one for each rank; labels are the tokens themselves. Shapes (sequence,)."""
+    import torch
+
+    text = job.model.get("text_config") or job.model
+    row = (torch.arange(job.sequence) * 7 + 3 + rank) % int(text.get("vocab_size") or 64)
+    return {"input_ids": row, "labels": row.clone()}
+
+
+def join_deepspeed() -> None:
+    """Tell DeepSpeed of the process group, which accelerate does on a card only.
+
+    Otherwise the model is made (zero.Init) in a world of one, where an explicit train_batch_size does not fit.
+    """
+    if os.environ.get("ACCELERATE_USE_DEEPSPEED") == "true":
+        from deepspeed import comm
+
+        if not comm.is_initialized():
+            comm.init_distributed(auto_mpi_discovery=False)

@@ -1,0 +1,35 @@
+"""What one rank tells the parent, on disk after every change."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+class Report:
+    """``rank<N>.json``.
+
+    "rank", "pid", "phase" (what it is doing), "done", "seen" (what the live engine says of itself), "losses" (one a
+    micro step), "step_seconds", "versions", on rank 0 "weights", and "error" when it failed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.rank = int(os.environ.get("RANK", "0"))
+        self.path = folder / f"rank{self.rank}.json"
+        self.content: dict[str, Any] = {"rank": self.rank, "pid": os.getpid(), "phase": "start", "done": False}
+        self.content.update(seen={}, losses=[], step_seconds=[])
+        self.write()
+
+    def write(self) -> None:
+        temporary = self.path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(self.content))
+        temporary.replace(self.path)
+
+    def phase(self, name: str) -> None:
+        self.content["phase"] = name
+        self.write()
+
+    def see(self, **values: Any) -> None:
+        self.content["seen"].update(values)
