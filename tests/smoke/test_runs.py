@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from zerocfg.smoke.smoke import Verdict, smoke
+from zerocfg.smoke.smoke import Options, smoke
+from zerocfg.smoke.verdict import Verdict
 
 from .conftest import MODEL, PARAMETERS
 
@@ -60,7 +61,7 @@ def test_zero3_on_two_ranks(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("WORLD_SIZE", "7")
     folder = make_run(3)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    verdict = smoke(folder, ranks=2, device="cpu", keep=tmp_path / "kept")
+    verdict = smoke(folder, Options(ranks=2, device="cpu", keep=tmp_path / "kept"))
     assert verdict.passed, verdict.outcome
     checks = seen(verdict)
     assert checks["engine"] == ("deepspeed", "deepspeed", True)
@@ -87,7 +88,7 @@ def test_weights_that_are_not_gathered_fail(make_run: MakeRun) -> None:
     folder = make_run(3)
     path = folder / "ds_config.json"
     path.write_text(path.read_text().replace('model_save": true', 'model_save": false'))
-    verdict = smoke(folder, ranks=2, device="cpu")
+    verdict = smoke(folder, Options(ranks=2, device="cpu"))
     assert not verdict.passed
     checks = seen(verdict)
     assert checks["saved parameters"] == (f"{PARAMETERS:,}", "no file of weights", False)
@@ -96,14 +97,14 @@ def test_weights_that_are_not_gathered_fail(make_run: MakeRun) -> None:
 
 
 def test_plain_data_parallel(make_run: MakeRun) -> None:
-    verdict = smoke(make_run(None), ranks=2, device="cpu", steps=1)
+    verdict = smoke(make_run(None), Options(ranks=2, device="cpu", steps=1))
     assert verdict.passed, verdict.outcome
     assert seen(verdict)["engine"] == ("ddp", "ddp", True)
 
 
 @pytest.mark.parametrize(("consumer", "stage"), [("accelerate", 3), ("deepspeed", 2)])
 def test_own_loops(consumer: str, stage: int, make_run: MakeRun) -> None:
-    verdict = smoke(make_run(stage, consumer=consumer), ranks=2, device="cpu")
+    verdict = smoke(make_run(stage, consumer=consumer), Options(ranks=2, device="cpu"))
     assert verdict.passed, verdict.outcome
     assert seen(verdict)["engine"] == ("deepspeed", "deepspeed", True)
 
@@ -114,7 +115,7 @@ def test_another_engine_than_planned_fails(make_run: MakeRun) -> None:
     lock = json.loads((folder / "zerocfg.lock").read_text())
     lock["plan"]["zero_optimization.stage"] = 1
     (folder / "zerocfg.lock").write_text(json.dumps(lock))
-    verdict = smoke(folder, ranks=1, device="cpu", steps=1)
+    verdict = smoke(folder, Options(ranks=1, device="cpu", steps=1))
     assert [one.name for one in verdict.checks if one.ok is False] == ["ZeRO stage"]
     assert seen(verdict)["ZeRO stage"] == ("1", "2", False)
 
@@ -122,7 +123,7 @@ def test_another_engine_than_planned_fails(make_run: MakeRun) -> None:
 def test_an_error_of_the_libraries_is_told_in_its_own_words(make_run: MakeRun) -> None:
     folder = make_run(2, model={"config": MODEL | {"num_attention_heads": 5}, "facts": {"parameters": PARAMETERS}})
     start = time.monotonic()
-    verdict = smoke(folder, ranks=2, device="cpu")
+    verdict = smoke(folder, Options(ranks=2, device="cpu"))
     assert not verdict.passed and verdict.outcome.rank in (0, 1)
     assert "5" in (verdict.outcome.failure or "") and "64" in (verdict.outcome.failure or "")
     assert verdict.outcome.detail
@@ -155,7 +156,7 @@ if os.environ.get("RANK") == "1":
 def test_a_killed_rank_is_named(make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disturb(tmp_path, monkeypatch, "SIGKILL")
     start = time.monotonic()
-    verdict = smoke(make_run(3), ranks=2, device="cpu", steps=200)
+    verdict = smoke(make_run(3), Options(ranks=2, device="cpu", steps=200))
     assert not verdict.passed
     assert verdict.outcome.rank == 1, "\n".join([str(verdict.outcome.failure), *verdict.outcome.detail])
     assert "rank 1 was killed by signal 9" in (verdict.outcome.failure or "")
@@ -165,7 +166,7 @@ def test_a_killed_rank_is_named(make_run: MakeRun, tmp_path: Path, monkeypatch: 
 def test_a_hang_ends_at_the_time_limit(make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disturb(tmp_path, monkeypatch, "SIGSTOP")
     start = time.monotonic()
-    verdict = smoke(make_run(3), ranks=2, device="cpu", steps=100000, limit=20)
+    verdict = smoke(make_run(3), Options(ranks=2, device="cpu", steps=100000, limit=20))
     assert not verdict.passed
     assert "not finished within 20 s" in (verdict.outcome.failure or "")
     assert "rank 1 in '" in (verdict.outcome.failure or "")
@@ -186,7 +187,7 @@ def test_interrupted(make_run: MakeRun) -> None:
     sent: list[str] = []
     folder = make_run(3)
     try:
-        verdict = smoke(folder, ranks=2, device="cpu", progress=interrupt)
+        verdict = smoke(folder, Options(ranks=2, device="cpu"), progress=interrupt)
     finally:
         signal.signal(signal.SIGINT, previous)
     assert verdict.outcome.interrupted and not verdict.passed

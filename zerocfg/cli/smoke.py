@@ -38,23 +38,17 @@ def command(
     Exit codes: 0 every check passed, 1 a check failed, 2 the run could not be tried.
     """
     from zerocfg.smoke.folder import SmokeError
-    from zerocfg.smoke.smoke import data, smoke
+    from zerocfg.smoke.smoke import Options, smoke
     from zerocfg.smoke.text import render
+    from zerocfg.smoke.verdict import data
 
     def progress(phase: str) -> None:
         click.echo(f"\r\033[K{phase}", err=True, nl=False)
 
     show = sys.stderr.isatty()
     try:
-        verdict = smoke(
-            run,
-            ranks=ranks,
-            device=device,
-            steps=steps,
-            limit=time_limit,
-            keep=keep,
-            progress=progress if show else None,
-        )
+        options = Options(ranks=ranks, device=device, steps=steps, limit=time_limit, keep=keep)
+        verdict = smoke(run, options, progress if show else None)
     except SmokeError as error:
         raise click.ClickException(str(error)) from None
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from zerocfg.smoke.smoke import Verdict
+    from zerocfg.smoke.verdict import Verdict
 
 
 def render(verdict: Verdict) -> str:

@@ -1,0 +1,25 @@
+"""The plan against what the live engines and the saved files showed. Pure functions, one module a subject."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zerocfg.smoke.checks import settings, training, weights
+from zerocfg.smoke.checks.check import Check
+
+if TYPE_CHECKING:
+    from zerocfg.smoke.folder import RunFolder
+    from zerocfg.smoke.process import Outcome
+    from zerocfg.smoke.reduce import Reduced
+
+__all__ = ["Check", "check"]
+
+
+def check(run: RunFolder, reduced: Reduced, outcome: Outcome, steps: int) -> list[Check]:
+    """Every check that the reports allow, in the order of the table."""
+    checks = [Check(f"{name} as built", "unchanged", "changed since", False) for name in sorted(run.changed)]
+    if not all("world_size" in report.get("seen", {}) for report in outcome.reports):
+        return checks
+    checks += settings.check(reduced, outcome.reports)
+    checks += training.check(outcome.reports, steps)
+    return [*checks, *weights.check(outcome.reports)]

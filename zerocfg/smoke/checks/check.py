@@ -1,0 +1,35 @@
+"""One thing that was planned, and what was seen instead."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Check:
+    """``planned`` and ``seen`` as shown; ``ok`` None for what is only noted."""
+
+    name: str
+    planned: str
+    seen: str
+    ok: bool | None
+
+    def data(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def together(values: list[Any]) -> str:
+    """One value when all ranks agree, else each rank's own."""
+    shown = [show(value) for value in values]
+    if len(set(shown)) == 1:
+        return shown[0]
+    return ", ".join(f"rank {rank}: {value}" for rank, value in enumerate(shown))
+
+
+def show(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value)) if abs(value) < 1e15 else f"{value:g}"
+    return str(value)

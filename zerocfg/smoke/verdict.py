@@ -1,0 +1,62 @@
+"""What a smoke-run found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from zerocfg.smoke import certificate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from zerocfg.smoke.checks import Check
+    from zerocfg.smoke.device import Device
+    from zerocfg.smoke.folder import RunFolder
+    from zerocfg.smoke.process import Outcome
+    from zerocfg.smoke.reduce import Reduced
+
+
+@dataclass
+class Verdict:
+    """What a smoke-run found. ``passed`` when it ran to the end and no check failed."""
+
+    run: RunFolder
+    device: Device
+    reduced: Reduced
+    outcome: Outcome
+    checks: list[Check] = field(default_factory=list)
+    kept: Path | None = None
+    certificate: Path | None = None
+
+    @property
+    def passed(self) -> bool:
+        return self.outcome.failure is None and not any(one.ok is False for one in self.checks)
+
+
+def data(verdict: Verdict) -> dict[str, Any]:
+    """The verdict as JSON data."""
+    outcome, reports = verdict.outcome, verdict.outcome.reports
+    first = reports[0] if reports else {}
+    failure = None
+    if outcome.failure is not None:
+        failure = {"message": outcome.failure, "rank": outcome.rank, "detail": outcome.detail}
+    return {
+        "version": certificate.VERSION,
+        "run": verdict.run.name,
+        "passed": verdict.passed,
+        "device": {
+            "kind": verdict.device.kind,
+            "name": first.get("seen", {}).get("device_name") or verdict.device.name,
+        },
+        "ranks": verdict.reduced.ranks,
+        "reductions": verdict.reduced.words,
+        "checks": [one.data() for one in verdict.checks],
+        "failure": failure,
+        "measured": {
+            "seconds": round(outcome.seconds, 1),
+            "step_seconds": first.get("step_seconds", []),
+            "losses": first.get("losses", []),
+            "peak_memory_bytes": [report.get("seen", {}).get("peak_memory_bytes") for report in reports],
+        },
+    }
