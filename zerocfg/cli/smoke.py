@@ -5,60 +5,87 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    from zerocfg.smoke.many import Result
+    from zerocfg.smoke.smoke import Options
+
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("runs", metavar="[RUN|OUT]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--ranks", type=click.IntRange(1, 64), help="Processes. Default: as planned, at most 2.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--steps", type=click.IntRange(1), default=3, show_default=True, help="Optimizer steps.")
-@click.option(
-    "--time-limit", type=click.FloatRange(1), default=300, show_default=True, help="Seconds for the whole run."
-)
+@click.option("--time-limit", type=click.FloatRange(1), default=300, show_default=True, help="Seconds for each run.")
+@click.option("--fail-fast", is_flag=True, help="Stop after the first run that does not pass.")
 @click.option(
     "--keep", type=click.Path(file_okay=False, path_type=Path), help="Keep weights, log and reduced configs here."
 )
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
-    run: Path,
+    runs: tuple[Path, ...],
     ranks: int | None,
     device: str,
     steps: int,
     time_limit: float,
+    fail_fast: bool,
     keep: Path | None,
     output_format: str,
 ) -> None:
-    """Launch RUN (a folder that `zerocfg build` wrote) with the real libraries and compare with its plan.
+    """Launch each RUN (a folder that `zerocfg build` wrote) with the real libraries and compare with its plan.
 
-    The model has random weights and learns one synthetic batch. What has to be smaller than planned is said.
+    An OUT that holds several runs means all of them; without any argument the builds below the current folder. The
+    model has random weights and learns one synthetic batch. What has to be smaller than planned is said.
     The verdict is also written to RUN/smoke.json.
 
-    Exit codes: 0 every check passed, 1 a check failed, 2 the run could not be tried.
+    Exit codes: 0 every check passed, 1 a check failed, 2 a run could not be tried.
     """
     from zerocfg.smoke.folder import SmokeError
-    from zerocfg.smoke.smoke import Options, smoke
-    from zerocfg.smoke.text import render
-    from zerocfg.smoke.verdict import data
+    from zerocfg.smoke.many import find
+    from zerocfg.smoke.smoke import Options
+
+    try:
+        found = find(list(runs))
+    except SmokeError as error:
+        raise click.UsageError(str(error)) from None
+    options = Options(ranks=ranks, device=device, steps=steps, limit=time_limit, keep=keep)
+    play(found, options, output_format == "json", fail_fast)
+
+
+def play(runs: list[Path], options: Options, as_json: bool, fail_fast: bool = False) -> None:
+    """Run all, show each result as it comes, and end with the exit code of them all."""
+    from zerocfg.smoke import many
+
+    show = sys.stderr.isatty()
 
     def progress(phase: str) -> None:
         click.echo(f"\r\033[K{phase}", err=True, nl=False)
 
-    show = sys.stderr.isatty()
-    try:
-        options = Options(ranks=ranks, device=device, steps=steps, limit=time_limit, keep=keep)
-        verdict = smoke(run, options, progress if show else None)
-    except SmokeError as error:
-        raise click.ClickException(str(error)) from None
-    finally:
+    def ended(result: Result) -> None:
         if show:
             click.echo("\r\033[K", err=True, nl=False)
-    if output_format == "json":
-        click.echo(json.dumps(data(verdict), indent=2))
-    else:
-        click.echo(render(verdict), nl=False)
-    if verdict.outcome.interrupted:
+        if result.problem is not None:
+            click.echo(f"Error: {result.problem}", err=True)
+        if not as_json:
+            _show(result, len(runs) > 1)
+
+    results = many.run_all(runs, options, ended, progress if show else None, fail_fast)
+    if as_json:
+        click.echo(json.dumps(many.as_data(results), indent=2))
+    elif len(runs) > 1:
+        click.echo(many.summary(results), nl=False)
+    if any(one.interrupted for one in results):
         raise click.Abort
-    if not verdict.passed:
-        raise click.exceptions.Exit(1)
+    code = many.exit_code(results)
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def _show(result: Result, several: bool) -> None:
+    from zerocfg.smoke.text import render
+
+    if result.verdict is not None:
+        click.echo(render(result.verdict) + "\n" * several, nl=False)

@@ -1,0 +1,159 @@
+"""Several smoke-runs, one after another."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zerocfg.smoke.folder import LOCK, SmokeError
+from zerocfg.smoke.smoke import smoke
+from zerocfg.smoke.verdict import data
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from zerocfg.smoke.smoke import Options
+    from zerocfg.smoke.verdict import Verdict
+
+VERSION = 1
+SKIPPED = ("__pycache__", "node_modules", "site-packages")
+"""Folders whose content is nobody's own build; so are hidden ones."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """Of the run in ``path``: its verdict, or ``problem``, a sentence that says why it could not be tried."""
+
+    path: Path
+    verdict: Verdict | None = None
+    problem: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        return self.verdict is not None and self.verdict.passed
+
+    @property
+    def interrupted(self) -> bool:
+        return self.verdict is not None and self.verdict.outcome.interrupted
+
+    @property
+    def name(self) -> str:
+        return self.verdict.run.name if self.verdict is not None else str(self.path)
+
+
+def find(paths: list[Path]) -> list[Path]:
+    """The run folders that ``paths`` mean, each once, in the order given.
+
+    A path is a run folder, or one that has builds somewhere below; anything else stays as it is, for `folder.read` to
+    read or to refuse. Without any path the builds below the current folder. Raises SmokeError when there are none.
+    """
+    if not paths:
+        found = list(_builds(Path()))
+        if not found:
+            raise SmokeError(
+                f"no build is below {Path.cwd()}: no folder there holds a {LOCK}; "
+                "name one, or write one with `zerocfg build SPEC -o OUT`"
+            )
+        return found
+    runs: dict[Path, Path] = {}
+    for path in paths:
+        below = [] if (path / LOCK).is_file() else list(_builds(path))
+        for run in below or [path]:
+            runs.setdefault(run.resolve(), run)
+    return list(runs.values())
+
+
+def _builds(folder: Path) -> Iterator[Path]:
+    for at, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in SKIPPED)
+        if LOCK in files:
+            folders.clear()
+            yield Path(at)
+
+
+def run_all(
+    runs: list[Path],
+    options: Options,
+    ended: Callable[[Result], None],
+    progress: Callable[[str], None] | None = None,
+    fail_fast: bool = False,
+) -> list[Result]:
+    """Smoke-run each folder; ``ended`` hears of each result at once.
+
+    What could not be tried or failed does not keep the others from running, unless ``fail_fast``. The list ends early
+    when a run was interrupted. ``options.keep`` gets a folder for each run when there are several.
+    """
+    results: list[Result] = []
+    taken: Counter[str] = Counter()
+    for number, path in enumerate(runs, 1):
+        own, tell = options, progress
+        if len(runs) > 1:
+            name = path.resolve().name
+            taken[name] += 1
+            if options.keep is not None:
+                own = replace(options, keep=options.keep / (name if taken[name] == 1 else f"{name}-{taken[name]}"))
+            if progress is not None:
+                tell = _prefixed(progress, f"{number} of {len(runs)}: {name}: ")
+        try:
+            result = Result(path, smoke(path, own, tell))
+        except SmokeError as error:
+            result = Result(path, problem=str(error))
+        results.append(result)
+        ended(result)
+        if result.interrupted or (fail_fast and not result.passed):
+            break
+    return results
+
+
+def _prefixed(progress: Callable[[str], None], before: str) -> Callable[[str], None]:
+    return lambda phase: progress(before + phase)
+
+
+def summary(results: list[Result]) -> str:
+    """A table of what was run: name, verdict, seconds, and what is wrong first."""
+    rows = [("run", "verdict", "seconds", "")]
+    for one in results:
+        seconds = f"{one.verdict.outcome.seconds:.0f}" if one.verdict is not None else "-"
+        rows.append((one.name, _word(one), seconds, _first(one)))
+    widths = [max(len(row[at]) for row in rows) for at in range(3)]
+    return "".join(
+        f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]}".rstrip() + "\n" for row in rows
+    )
+
+
+def _word(result: Result) -> str:
+    if result.verdict is None:
+        return "not tried"
+    return "interrupted" if result.interrupted else "passed" if result.passed else "FAILED"
+
+
+def _first(result: Result) -> str:
+    if result.verdict is None:
+        return result.problem or ""
+    if result.verdict.outcome.failure is not None:
+        return result.verdict.outcome.failure[:160]
+    failed = next((one for one in result.verdict.checks if one.ok is False), None)
+    return f"{failed.name}: planned {failed.planned}, seen {failed.seen}"[:160] if failed is not None else ""
+
+
+def as_data(results: list[Result]) -> dict[str, Any]:
+    """{"version": 1, "runs": one verdict each (`verdict.data`) with its "path"; "problem" where it was not tried}."""
+    return {
+        "version": VERSION,
+        "runs": [
+            {"path": str(one.path), **data(one.verdict)}
+            if one.verdict is not None
+            else {"path": str(one.path), "run": one.name, "passed": False, "problem": one.problem}
+            for one in results
+        ],
+    }
+
+
+def exit_code(results: list[Result]) -> int:
+    """0 every run passed, 1 one failed, 2 one could not be tried."""
+    if any(one.problem is not None for one in results):
+        return 2
+    return 0 if all(one.passed for one in results) else 1
