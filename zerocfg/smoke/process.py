@@ -41,9 +41,12 @@ class Outcome:
     interrupted: bool = False
 
 
-def environment(device: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in RANKS and not name.startswith(FOREIGN)}
-    kept["HF_HUB_OFFLINE"] = "1"
+def environment(device: str, own: bool = False) -> dict[str, str]:
+    """The environment of a run. ``own``: the user's own command keeps what they set for it, and may use the network."""
+    drop, foreign = (RANKS[:-2], FOREIGN[-1:]) if own else (RANKS, FOREIGN)
+    kept = {name: value for name, value in os.environ.items() if name not in drop and not name.startswith(foreign)}
+    if not own:
+        kept["HF_HUB_OFFLINE"] = "1"
     # DeepSpeed compiles with ninja, which an environment that is not activated has beside its Python only.
     kept["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
     if device == "cpu":
@@ -55,15 +58,17 @@ def environment(device: str) -> dict[str, str]:
 def run(
     command: list[str],
     folder: Path,
-    ranks: int,
+    ranks: int | None,
     device: str,
     limit: float,
     progress: Callable[[str], None] | None = None,
     variables: dict[str, str] | None = None,
+    place: Path | None = None,
 ) -> Outcome:
     """Run ``command`` in ``folder``; reports are expected in ``folder/reports``, the log goes to ``folder/log.txt``.
 
-    ``variables`` are added to the environment.
+    ``ranks`` None: as many as report. ``variables`` are added to the environment. ``place``: where the command is
+    run, when not in ``folder``; it is the user's own then, and keeps their environment.
 
     Whatever happens, no process of the run is left when this returns.
     """
@@ -76,8 +81,8 @@ def run(
     with (folder / "log.txt").open("wb") as log:
         process = subprocess.Popen(
             command,
-            cwd=folder,
-            env=environment(device) | (variables or {}) | {MARK: mark},
+            cwd=place or folder,
+            env=environment(device, own=place is not None) | (variables or {}) | {MARK: mark},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -89,7 +94,7 @@ def run(
             outcome.interrupted = True
         finally:
             outcome.seconds = time.monotonic() - start
-            outcome.reports = [_load(reports / f"rank{rank}.json") for rank in range(ranks)]
+            outcome.reports = _reports(reports, ranks)
             _end(process, mark, outcome.reports, began)
     _judge(outcome, process.returncode, limit, (folder / "log.txt").read_text(errors="replace"))
     return outcome
@@ -98,7 +103,7 @@ def run(
 def _follow(
     process: subprocess.Popen[bytes],
     reports: Path,
-    ranks: int,
+    ranks: int | None,
     deadline: float,
     progress: Callable[[str], None] | None,
 ) -> int | None:
@@ -109,7 +114,7 @@ def _follow(
     """
     told, vanished = "", None
     while process.poll() is None and time.monotonic() < deadline:
-        seen = [_load(reports / f"rank{rank}.json") for rank in range(ranks)]
+        seen = _reports(reports, ranks)
         if any("error" in report for report in seen):
             deadline = min(deadline, time.monotonic() + 15)
         elif vanished is None:
@@ -119,7 +124,7 @@ def _follow(
                 for report in seen:
                     with contextlib.suppress(ProcessLookupError, PermissionError):
                         os.kill(report["pid"], signal.SIGKILL) if "pid" in report else None
-        phase = str(seen[0].get("phase", "launch"))
+        phase = str(seen[0].get("phase", "launch")) if seen else "launch"
         if progress is not None and phase != told:
             told = phase
             progress(phase)
@@ -236,6 +241,15 @@ def _ended(rank: int, codes: dict[int, int], reports: list[dict[str, Any]]) -> s
         "vanished" if code is None else f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
     )
     return f"rank {rank} {how} in '{reports[rank].get('phase', 'launch')}'"
+
+
+def _reports(folder: Path, ranks: int | None) -> list[dict[str, Any]]:
+    """What each rank says by now, in their order; without a number of ranks those that said something."""
+    if ranks is None:
+        ranks = 1 + max(
+            (int(file.stem[4:]) for file in folder.glob("rank*.json") if file.stem[4:].isdigit()), default=-1
+        )
+    return [_load(folder / f"rank{rank}.json") for rank in range(ranks)]
 
 
 def _load(path: Path) -> dict[str, Any]:
