@@ -91,7 +91,7 @@ def _stop_on_findings(built: list[Built], output_format: str) -> int:
     found = lint_runs([one.run for one in built])
     errors = [one for one in found.diagnostics if one.severity is Severity.ERROR and not _is_replaced(one)]
     if errors:
-        click.echo(stopped(Result(errors, found.suppressed, found.files), output_format), nl=False)
+        click.echo(stopped(Result(errors, found.hidden, found.files), output_format), nl=False)
         raise click.exceptions.Exit(1)
     return sum(one.severity is Severity.WARNING for one in found.diagnostics)
 
@@ -123,5 +123,5 @@ def _verify(emitted: list[Emitted], built: list[Built], output_format: str) -> N
     found = lint_runs(runs)
     errors = [one for one in found.diagnostics if one.severity is Severity.ERROR]
     if errors:
-        click.echo(stopped(Result(errors, found.suppressed, found.files), output_format), nl=False)
+        click.echo(stopped(Result(errors, found.hidden, found.files), output_format), nl=False)
         raise click.exceptions.Exit(1)

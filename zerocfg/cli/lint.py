@@ -10,8 +10,10 @@ import click
 
 from zerocfg.cli.known import known_findings, write_known
 from zerocfg.cli.linting import Job
+from zerocfg.cli.outputs import Output, OutputType, outputs, write
 from zerocfg.cli.selection import deprecated, selection_of
 from zerocfg.cli.settings import CONSUMERS, find_settings
+from zerocfg.report.formats import render as as_format
 from zerocfg.rules.api import Severity
 from zerocfg.rules.engine import Result
 
@@ -24,7 +26,14 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--ignore", default="", metavar="CODES", help="Not these rules.")
 @click.option("--preview", is_flag=True, help="Also rules that are new and may still change.")
 @click.option("--consumer", type=click.Choice(CONSUMERS), help="Who reads a config of which no file tells it.")
-@click.option("--output-format", type=click.Choice(["full", "concise", "json"]), default="full", show_default=True)
+@click.option(
+    "--output-format",
+    "formats",
+    type=OutputType(),
+    multiple=True,
+    help="full (default), concise, json, sarif, github, gitlab or junit; several where each but one has a =FILE.",
+)
+@click.option("--output-file", type=_FILE, help="Write the report to this file instead of standard output.")
 @click.option("--statistics", is_flag=True, help="Only how often each rule found something.")
 @click.option(
     "--fail-on",
@@ -48,7 +57,8 @@ def command(
     ignore: str,
     preview: bool,
     consumer: str | None,
-    output_format: str,
+    formats: tuple[Output, ...],
+    output_file: Path | None,
     statistics: bool,
     fail_on: str | None,
     fix: bool,
@@ -72,6 +82,9 @@ def command(
     _check_use(
         {"--fix": fix or diff, "--add-ignore": add_ignore, "--write-baseline": write_baseline is not None}, paths
     )
+    reports = outputs(formats, output_file)
+    if statistics and any(report.format not in ("full", "concise", "json") for report in reports):
+        raise click.UsageError("--statistics is told in full, concise or json only")
     targets, stdin = _targets(paths, stdin_filename)
     settings = find_settings(targets[0] if targets[0].is_dir() else targets[0].parent)
     selection = selection_of(settings, select, ignore, preview)
@@ -98,7 +111,11 @@ def command(
 
         result = fix_files(job, result, unsafe=unsafe_fixes)
     # The fixed text of standard input has standard output to itself.
-    click.echo(render(result, output_format, color, statistics), nl=False, err=bool(stdin) and fix)
+    for report in reports:
+        if report.file is not None:
+            write(report.file, render(result, report.format, "never", statistics))
+        else:
+            click.echo(render(result, report.format, color, statistics), nl=False, err=bool(stdin) and fix)
     threshold = Severity(fail_on or settings.fail_on).rank
     if not exit_zero and any(diagnostic.severity.rank >= threshold for diagnostic in result.diagnostics):
         raise click.exceptions.Exit(1)
@@ -118,15 +135,7 @@ def render(result: Result, output_format: str, color: str = "never", statistics:
         from zerocfg.report.statistics import render_statistics, render_statistics_json
 
         return render_statistics_json(result) if output_format == "json" else render_statistics(result, _colour(color))
-    if output_format == "json":
-        from zerocfg.report.json_format import render_json
-
-        return render_json(result)
-    from zerocfg.report.full import render_concise, render_full
-
-    if output_format == "concise":
-        return render_concise(result, _colour(color))
-    return render_full(result, _colour(color))
+    return as_format(result, output_format, _colour(color))
 
 
 def _targets(paths: tuple[Path, ...], stdin_filename: str | None) -> tuple[list[Path], dict[str, str]]:

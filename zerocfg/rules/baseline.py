@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from zerocfg.rules.engine import Diagnostic, Result
+from zerocfg.rules.engine import Diagnostic, Hidden, Result
 from zerocfg.source.node import Mapping, plain
 
 Entry = tuple[str, str, str, str]
@@ -22,7 +22,7 @@ Entry = tuple[str, str, str, str]
 
 def entry_of(diagnostic: Diagnostic, folder: Path) -> Entry:
     spot = diagnostic.spot
-    return (diagnostic.code, _relative(diagnostic, folder), spot.path, _fingerprint(diagnostic))
+    return (diagnostic.code, _relative(diagnostic, folder), spot.path, fingerprint(diagnostic))
 
 
 def _relative(diagnostic: Diagnostic, folder: Path) -> str:
@@ -33,8 +33,8 @@ def _relative(diagnostic: Diagnostic, folder: Path) -> str:
     return real.relative_to(folder).as_posix() if real.is_relative_to(folder) else real.as_posix()
 
 
-def _fingerprint(diagnostic: Diagnostic) -> str:
-    """Of the value found. A section has none: what is in it may change for other reasons."""
+def fingerprint(diagnostic: Diagnostic) -> str:
+    """Of the value found, wherever it stands. A section has none: what is in it may change for other reasons."""
     spot = diagnostic.spot
     document = spot.file.document
     node = document.get(spot.keys) if document is not None and spot.keys else None
@@ -95,18 +95,17 @@ def without_known(result: Result, known: Table[Entry, int], folder: Path, looked
     An entry can only be missed when its rule ran and its file was looked at; ``looked_at`` holds real paths.
     """
     left = Counter(known)
-    fresh = []
+    fresh, hidden = [], list(result.hidden)
     for diagnostic in result.diagnostics:
         entry = entry_of(diagnostic, folder)
         if left[entry] > 0:
             left[entry] -= 1
+            hidden.append(Hidden(diagnostic, "baseline"))
         else:
             fresh.append(diagnostic)
-    hidden = len(result.diagnostics) - len(fresh)
     stale = sum(
         count
         for (code, file, _, _), count in left.items()
         if count > 0 and code in result.ran and str(folder / file) in looked_at
     )
-    suppressed = {**result.suppressed, "baseline": hidden} if hidden else result.suppressed
-    return replace(result, diagnostics=fresh, suppressed=suppressed, stale=stale)
+    return replace(result, diagnostics=fresh, hidden=hidden, stale=stale)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -112,21 +113,34 @@ def _longest(rule: Rule, codes: Iterable[str]) -> int:
     return max(lengths, default=-1)
 
 
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """A finding that is not told. ``by``: "comments", "settings" or "baseline"; ``reason``: what a comment says."""
+
+    diagnostic: Diagnostic
+    by: str
+    reason: str = ""
+
+
 @dataclass
 class Result:
-    """``suppressed``: how many findings are not told, by what hides them ("comments", "settings", "baseline").
-    ``stale``: entries of the baseline that no longer occur.
+    """``hidden``: what was found and is not told. ``stale``: entries of the baseline that no longer occur.
 
     ``together``: the files of each run by real path; what one says may depend on the others. ``ran``: the codes
     of the rules that ran.
     """
 
     diagnostics: list[Diagnostic] = field(default_factory=list)
-    suppressed: dict[str, int] = field(default_factory=dict)
+    hidden: list[Hidden] = field(default_factory=list)
     files: int = 0
     stale: int = 0
     together: list[frozenset[str]] = field(default_factory=list)
     ran: frozenset[str] = frozenset()
+
+    @property
+    def suppressed(self) -> dict[str, int]:
+        """How many findings are not told, by what hides them."""
+        return dict(Counter(hidden.by for hidden in self.hidden))
 
 
 def lint_runs(
@@ -188,15 +202,13 @@ class _Lint:
         if key in self.seen:
             return
         self.seen.add(key)
-        if self.ignores.cover(where.file, where.start.line, diagnostic.code, diagnostic.name):
-            self.suppress("comments")
+        comment = self.ignores.cover(where.file, where.start.line, diagnostic.code, diagnostic.name)
+        if comment is not None:
+            self.result.hidden.append(Hidden(diagnostic, "comments", comment.reason))
         elif self.selection.ignores(diagnostic):
-            self.suppress("settings")
+            self.result.hidden.append(Hidden(diagnostic, "settings"))
         else:
             self.result.diagnostics.append(diagnostic)
-
-    def suppress(self, by: str) -> None:
-        self.result.suppressed[by] = self.result.suppressed.get(by, 0) + 1
 
 
 def _original(file: SourceFile) -> SourceFile:

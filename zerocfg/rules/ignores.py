@@ -164,21 +164,21 @@ class Ignores:
     def __init__(self) -> None:
         self._used: set[tuple[Directive, str]] = set()
 
-    def cover(self, file: SourceFile, line: int, code: str, name: str) -> bool:
-        """Whether a comment silences a finding; every comment that does has been of use."""
-        found = False
+    def cover(self, file: SourceFile, line: int, code: str, name: str) -> Directive | None:
+        """The comment that silences a finding, None: nothing does. Every comment that would has been of use."""
+        found = None
         for directive in directives(file.reread_of or file):
             if not directive.valid or (directive.lines and line not in directive.lines):
                 continue
             if directive.codes is None:
                 if code not in OWN:
                     self._used.add((directive, ""))
-                    found = True
+                    found = found or directive
                 continue
             for entry in directive.codes:
                 if entry.text.upper() == code or entry.text == name:
                     self._used.add((directive, entry.text))
-                    found = True
+                    found = found or directive
         return found
 
     def unused(self, files: Iterable[SourceFile], ran: Collection[str], everything: bool) -> Iterator[Finding]:

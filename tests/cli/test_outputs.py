@@ -1,0 +1,220 @@
+"""The formats for services, read by what reads them: official schemas, a parser of JUnit, GitHub's escaping."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import junitparser
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.cli.conftest import Outcome
+from tests.cli.schemas import official
+from tests.conftest import ROOT
+from zerocfg.source.edit import Edit, apply_edits
+from zerocfg.source.text import SourceText, Span
+
+Cli = Callable[..., Outcome]
+SARIF = official("https://json.schemastore.org/sarif-2.1.0.json")
+YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
+DEAD = "  overlap_comm: true\n"
+
+
+def sarif(outcome: Outcome) -> dict[str, Any]:
+    """The only run of the log, after the official schema accepted the log."""
+    log = json.loads(outcome.out)
+    jsonschema.validators.validator_for(SARIF)(SARIF).validate(log)
+    (run,) = log["runs"]
+    for result in run["results"]:
+        assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
+    found: dict[str, Any] = run
+    return found
+
+
+@pytest.fixture
+def pitfalls(tmp_path: Path) -> Path:
+    """The example that is wrong on purpose, several files that disagree."""
+    for file in (ROOT / "examples" / "pitfalls").iterdir():
+        if file.is_file():
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    return tmp_path
+
+
+def test_sarif_of_files_that_disagree(zerocfg: Cli, pitfalls: Path) -> None:
+    run = sarif(zerocfg("lint", "--output-format", "sarif"))
+    told = json.loads(zerocfg("lint", "--output-format", "json").out)["diagnostics"]
+    assert [(one["ruleId"], one["level"]) for one in run["results"]] == [(d["code"], d["severity"]) for d in told]
+    assert run["columnKind"] == "unicodeCodePoints"
+    for result, diagnostic in zip(run["results"], told, strict=True):
+        place = result["locations"][0]["physicalLocation"]
+        assert place["artifactLocation"]["uri"] == diagnostic["file"]
+        assert place["region"]["startLine"] == diagnostic["start"]["line"]
+        assert len(result.get("relatedLocations", [])) == len(diagnostic["related"])
+    across = [one for one in run["results"] if one["ruleId"] == "ZC201"]
+    assert {place["physicalLocation"]["artifactLocation"]["uri"] for place in across[0]["relatedLocations"]} == {
+        "recipe.yaml"
+    }
+
+
+def test_the_fixes_in_sarif_are_those_of_lint(zerocfg: Cli, tmp_path: Path) -> None:
+    """Applied by what the regions say, a fix gives what --fix writes."""
+    file = tmp_path / "accelerate.yaml"
+    file.write_text(YAML.replace("zero_stage", "zero_stagee"))
+    (result,) = (one for one in sarif(zerocfg("lint", "--output-format", "sarif"))["results"] if "fixes" in one)
+    (change,) = result["fixes"][0]["artifactChanges"]
+    assert change["artifactLocation"]["uri"] == file.name
+    source = SourceText(file.name, file.read_text())
+    edits = []
+    for one in change["replacements"]:
+        region = one["deletedRegion"]
+        start = source.offset(region["startLine"] - 1, region["startColumn"] - 1)
+        end = source.offset(region["endLine"] - 1, region["endColumn"] - 1)
+        edits.append(Edit(Span(start, end), one["insertedContent"]["text"]))
+    by_hand = apply_edits(source.text, edits)
+    zerocfg("lint", "--fix")
+    assert by_hand == file.read_text() == YAML
+
+
+def test_what_is_silenced_is_in_sarif_as_suppressed(zerocfg: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "accelerate.yaml"
+    file.write_text(YAML + "  # zerocfg: ignore[ZC103] our fork reads it\n" + DEAD)
+    outcome = zerocfg("lint", "--output-format", "sarif")
+    (result,) = sarif(outcome)["results"]
+    assert outcome.code == 0
+    assert result["suppressions"] == [{"kind": "inSource", "justification": "our fork reads it"}]
+    (tmp_path / "zerocfg.toml").write_text('[per-file-ignores]\n"accelerate.yaml" = ["ZC103"]\n')
+    file.write_text(YAML + DEAD)
+    (result,) = sarif(zerocfg("lint", "--output-format", "sarif"))["results"]
+    assert result["suppressions"][0]["kind"] == "external"
+
+
+def test_fingerprints_outlive_lines_that_move(zerocfg: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "accelerate.yaml"
+
+    def keys() -> dict[str, str]:
+        results = sarif(zerocfg("lint", "--output-format", "sarif"))["results"]
+        return {one["partialFingerprints"]["zerocfg/v1"]: one["ruleId"] for one in results}
+
+    file.write_text(YAML + DEAD + "  reduce_scatter: true\n")
+    before = keys()
+    assert len(before) == 2
+    file.write_text("# a comment\n\n" + YAML + "  reduce_scatter: true\n" + DEAD)
+    assert keys() == before
+    file.write_text(YAML + DEAD.replace("true", "false") + "  reduce_scatter: true\n")
+    assert len(before.keys() & keys().keys()) == 1, "another value is another finding"
+
+
+def test_names_become_uris(zerocfg: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "my configs" / "größe#1.yaml"
+    file.parent.mkdir()
+    file.write_text(YAML + DEAD)
+    for target in (str(tmp_path), "."):
+        (result,) = sarif(zerocfg("lint", target, "--output-format", "sarif"))["results"]
+        uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+        assert uri.endswith("my%20configs/gr%C3%B6%C3%9Fe%231.yaml")
+
+
+def test_nothing_found(zerocfg: Cli, tmp_path: Path) -> None:
+    (tmp_path / "accelerate.yaml").write_text(YAML)
+    assert sarif(zerocfg("lint", "--output-format", "sarif"))["results"] == []
+    assert json.loads(zerocfg("lint", "--output-format", "gitlab").out) == []
+    assert zerocfg("lint", "--output-format", "github").out == "All checks passed in 1 file.\n"
+    document = junitparser.JUnitXml.fromstring(zerocfg("lint", "--output-format", "junit").out.encode())
+    assert [(suite.tests, suite.failures) for suite in document] == [(1, 0)]
+
+
+def test_junit(zerocfg: Cli, pitfalls: Path) -> None:
+    document = junitparser.JUnitXml.fromstring(zerocfg("lint", "--output-format", "junit").out.encode())
+    told = json.loads(zerocfg("lint", "--output-format", "json").out)["diagnostics"]
+    cases = [case for suite in document for case in suite]
+    failed = [case for case in cases if case.result]
+    assert len(cases) == len(told)
+    assert len(failed) == sum(one["severity"] != "note" for one in told)
+    assert {suite.name for suite in document} == {one["file"] for one in told}
+    assert all(suite.failures == sum(bool(case.result) for case in suite) for suite in document)
+    assert failed[0].result[0].message in {one["message"] for one in told}
+
+
+def test_gitlab(zerocfg: Cli, pitfalls: Path) -> None:
+    """The required fields of GitLab's format, with its severities, and no fingerprint twice."""
+    entries = json.loads(zerocfg("lint", "--output-format", "gitlab").out)
+    assert len(entries) > 20
+    for entry in entries:
+        assert entry.keys() == {"description", "check_name", "fingerprint", "severity", "location"}
+        assert entry["severity"] in ("info", "minor", "major", "critical", "blocker")
+        assert entry["location"]["lines"]["begin"] >= 1 and not entry["location"]["path"].startswith("./")
+    assert len({entry["fingerprint"] for entry in entries}) == len(entries)
+
+
+COMMAND = re.compile(r"::(error|warning|notice) ([^:]*)::(.*)")
+
+
+def unescaped(text: str) -> str:
+    for code, char in (("%2C", ","), ("%3A", ":"), ("%0A", "\n"), ("%0D", "\r"), ("%25", "%")):
+        text = text.replace(code, char)
+    return text
+
+
+def test_github(zerocfg: Cli, pitfalls: Path) -> None:
+    """Each line is a command as the runner parses it, the gravest first, and a summary that people read."""
+    *lines, summary = zerocfg("lint", "--output-format", "github").out.splitlines()
+    told = json.loads(zerocfg("lint", "--output-format", "json").out)["diagnostics"]
+    assert len(lines) == len(told) and summary.startswith("Found ")
+    levels = []
+    for line in lines:
+        command = COMMAND.fullmatch(line)
+        assert command is not None, line
+        words = dict(word.split("=", 1) for word in command[2].split(","))
+        assert {"file", "line", "endLine", "title"} <= words.keys()
+        levels.append(command[1])
+    assert levels == sorted(levels, key=["error", "warning", "notice"].index)
+    messages = {unescaped(line.split("::", 2)[2]).split("\n")[0] for line in lines}
+    assert messages == {one["message"] for one in told}
+
+
+def test_several_reports_of_one_run(zerocfg: Cli, pitfalls: Path) -> None:
+    words = ("concise", "sarif=lint.sarif", "junit=out.xml")
+    outcome = zerocfg("lint", *(word for one in words for word in ("--output-format", one)))
+    assert outcome.code == 1 and "error[ZC201]" in outcome.out
+    assert json.loads((pitfalls / "lint.sarif").read_text())["version"] == "2.1.0"
+    assert (pitfalls / "out.xml").read_text().startswith("<?xml")
+    written = zerocfg("lint", "--output-format", "json", "--output-file", "lint.json", "--exit-zero")
+    assert (written.code, written.out) == (0, "")
+    assert json.loads((pitfalls / "lint.json").read_text())["version"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--output-format", "html"], "'html' is none of"),
+        (["--output-format", "sarif="], "names no file"),
+        (["--output-format", "full", "--output-format", "json"], "cannot both go to standard output"),
+        (["--output-format", "sarif=a", "--output-format", "junit=a"], "cannot both go to 'a'"),
+        (["--output-format", "sarif=a", "--output-file", "b"], "--output-file is for one"),
+        (["--output-format", "sarif", "--statistics"], "--statistics is told in"),
+        (["--output-file", "no/such/folder/x"], "cannot be written"),
+    ],
+)
+def test_wrong_use(words: list[str], said: str, zerocfg: Cli, tmp_path: Path) -> None:
+    (tmp_path / "accelerate.yaml").write_text(YAML)
+    outcome = zerocfg("lint", *words)
+    assert outcome.code == 2 and said in outcome.err
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(max_size=20))
+def test_any_value_gives_documents_that_can_be_read(zerocfg: Cli, tmp_path: Path, value: str) -> None:
+    """Control characters, lone surrogates, emojis: what stands in a config must not break the report."""
+    text = json.dumps({"zero_optimization": {"stage": 2}, "train_batch_size": value, f"k{value}": 1})
+    (tmp_path / "ds_config.json").write_text(text)
+    sarif(zerocfg("lint", "--output-format", "sarif"))
+    junitparser.JUnitXml.fromstring(zerocfg("lint", "--output-format", "junit").out.encode())
+    json.loads(zerocfg("lint", "--output-format", "gitlab").out)
+    *commands, end = zerocfg("lint", "--output-format", "github").out.split("\n")
+    assert end == "" and all(line.startswith(("::", "Found ", "All ")) for line in commands)

@@ -1,0 +1,23 @@
+"""What a finding is known by, so that services see the same one again after lines moved."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from hashlib import sha256
+
+from zerocfg.rules.baseline import fingerprint
+from zerocfg.rules.engine import Diagnostic
+
+
+def fingerprints(diagnostics: Iterable[Diagnostic]) -> list[str]:
+    """One for each, all different: rule, file, key path and value; the same a second time is numbered."""
+    met: Counter[str] = Counter()
+    found = []
+    for diagnostic in diagnostics:
+        spot = diagnostic.spot
+        words = "\0".join((diagnostic.code, spot.file.name, spot.path, fingerprint(diagnostic)))
+        key = sha256(words.encode("utf-8", "surrogatepass")).hexdigest()
+        met[key] += 1
+        found.append(key if met[key] == 1 else sha256(f"{key}{met[key]}".encode()).hexdigest())
+    return found

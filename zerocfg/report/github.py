@@ -1,0 +1,37 @@
+"""Annotations of GitHub Actions: workflow commands that it shows beside the lines of a change.
+
+It shows ten of them for a step, so the summary is printed as well.
+"""
+
+from __future__ import annotations
+
+from zerocfg.report.full import Paint, summary
+from zerocfg.rules.engine import Diagnostic, Result
+
+_COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
+
+
+def render_github(result: Result) -> str:
+    """One workflow command a finding, the gravest first, and the summary line."""
+    gravest = sorted(result.diagnostics, key=lambda diagnostic: -diagnostic.severity.rank)
+    return "\n".join([*map(_command, gravest), summary(result, Paint(colour=False))]) + "\n"
+
+
+def _command(diagnostic: Diagnostic) -> str:
+    spot = diagnostic.spot
+    place = {"file": spot.file.name.replace("\\", "/"), "line": str(spot.start.line), "endLine": str(spot.end.line)}
+    if spot.start.line == spot.end.line:  # columns are taken for one line only
+        place |= {"col": str(spot.start.column), "endColumn": str(max(spot.end.column, spot.start.column + 1))}
+    place["title"] = f"{diagnostic.code} {diagnostic.name}"
+    said = [diagnostic.message, *([f"help: {diagnostic.help}"] if diagnostic.help else [])]
+    said += [f"see also {other.file.name}:{other.start.line} {other.label}".rstrip() for other in diagnostic.related]
+    words = ",".join(f"{name}={_property(value)}" for name, value in place.items())
+    return f"::{_COMMANDS[diagnostic.severity.value]} {words}::{_data(chr(10).join(said))}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

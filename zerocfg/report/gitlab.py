@@ -1,0 +1,28 @@
+"""GitLab's code quality report: https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format."""
+
+from __future__ import annotations
+
+import json
+
+from zerocfg.report.fingerprints import fingerprints
+from zerocfg.rules.engine import Result
+
+_SEVERITIES = {"error": "critical", "warning": "major", "note": "info"}
+
+
+def render_gitlab(result: Result) -> str:
+    """A JSON array, one object a finding."""
+    entries = [
+        {
+            "description": f"{diagnostic.code}: {diagnostic.message}",
+            "check_name": diagnostic.name,
+            "fingerprint": key,
+            "severity": _SEVERITIES[diagnostic.severity.value],
+            "location": {
+                "path": diagnostic.spot.file.name.replace("\\", "/"),
+                "lines": {"begin": diagnostic.spot.start.line, "end": diagnostic.spot.end.line},
+            },
+        }
+        for diagnostic, key in zip(result.diagnostics, fingerprints(result.diagnostics), strict=True)
+    ]
+    return json.dumps(entries, indent=2, ensure_ascii=False) + "\n"

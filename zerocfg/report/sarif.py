@@ -1,0 +1,135 @@
+"""SARIF 2.1.0, as code scanning services read it.
+
+https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html. Lines and columns count from 1, columns in code
+points.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from zerocfg import __version__
+from zerocfg.report.fingerprints import fingerprints
+from zerocfg.rules.api import Fix, Rule
+from zerocfg.rules.docs import parts
+from zerocfg.rules.engine import Diagnostic, Hidden, Result, Spot
+from zerocfg.rules.registry import find
+from zerocfg.run.model import SourceFile
+from zerocfg.source.text import Place
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+FINGERPRINT = "zerocfg/v1"
+
+
+def render_sarif(result: Result) -> str:
+    """One log with one run; hidden findings are in it as suppressed ones."""
+    told = [(diagnostic, None) for diagnostic in result.diagnostics]
+    found: list[tuple[Diagnostic, Hidden | None]] = [*told, *((one.diagnostic, one) for one in result.hidden)]
+    codes = sorted({diagnostic.code for diagnostic, _ in found})
+    keys = fingerprints(diagnostic for diagnostic, _ in found)
+    run = {
+        "tool": {
+            "driver": {
+                "name": "zerocfg",
+                "version": __version__,
+                "semanticVersion": __version__,
+                "rules": [_rule(rule) for rule in map(find, codes) if rule is not None],
+            }
+        },
+        "columnKind": "unicodeCodePoints",
+        "invocations": [{"executionSuccessful": True}],
+        "results": [
+            _result(diagnostic, codes.index(diagnostic.code), key, hidden)
+            for (diagnostic, hidden), key in zip(found, keys, strict=True)
+        ],
+    }
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False) + "\n"
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    said = parts(rule)
+    page = [rule.summary, said[""], *(f"{label}: {text}" for label, text in said.items() if label)]
+    return {
+        "id": rule.code,
+        "name": rule.name,
+        "shortDescription": {"text": rule.summary},
+        "fullDescription": {"text": said[""] or rule.summary},
+        "help": {
+            "text": "\n\n".join(filter(None, page)),
+            "markdown": "\n\n".join(filter(None, [*page, f"`zerocfg explain {rule.code}` shows examples."])),
+        },
+        "defaultConfiguration": {"level": rule.severity.value},
+        "properties": {"tags": sorted({"configuration", *rule.consumers})},
+    }
+
+
+def _result(diagnostic: Diagnostic, index: int, key: str, hidden: Hidden | None) -> dict[str, Any]:
+    # An alert shows the message alone; the way out belongs to it.
+    text = f"{diagnostic.message}\n{_sentence(diagnostic.help)}" if diagnostic.help else diagnostic.message
+    result: dict[str, Any] = {
+        "ruleId": diagnostic.code,
+        "ruleIndex": index,
+        "level": diagnostic.severity.value,
+        "message": {"text": text},
+        "locations": [_location(diagnostic.spot)],
+        "partialFingerprints": {FINGERPRINT: key},
+    }
+    if diagnostic.related:
+        result["relatedLocations"] = [
+            {"id": number, **_location(spot), "message": {"text": spot.label or spot.path or "see here"}}
+            for number, spot in enumerate(diagnostic.related, start=1)
+        ]
+    if diagnostic.fix is not None:
+        result["fixes"] = [_fix(diagnostic.fix)]
+    if hidden is not None:
+        result["suppressions"] = [_suppression(hidden)]
+    return result
+
+
+def _suppression(hidden: Hidden) -> dict[str, Any]:
+    kind = "inSource" if hidden.by == "comments" else "external"
+    why = hidden.reason if hidden.by == "comments" else f"by the {hidden.by} of zerocfg"
+    return {"kind": kind, **({"justification": why} if why else {})}
+
+
+def _location(spot: Spot) -> dict[str, Any]:
+    location: dict[str, Any] = {
+        "physicalLocation": {"artifactLocation": _artifact(spot.file), "region": _region(spot.start, spot.end)}
+    }
+    if spot.path:
+        location["logicalLocations"] = [{"fullyQualifiedName": spot.path, "kind": "member"}]
+    return location
+
+
+def _fix(fix: Fix) -> dict[str, Any]:
+    changes: dict[str, dict[str, Any]] = {}
+    for file, edit in fix.edits:
+        change = changes.setdefault(file.name, {"artifactLocation": _artifact(file), "replacements": []})
+        place = file.source.place
+        change["replacements"].append(
+            {
+                "deletedRegion": _region(place(edit.span.start), place(edit.span.end)),
+                "insertedContent": {"text": edit.replacement},
+            }
+        )
+    text = fix.description if fix.safe else f"{fix.description} (makes a choice for you)"
+    return {"description": {"text": text}, "artifactChanges": list(changes.values())}
+
+
+def _region(start: Place, end: Place) -> dict[str, int]:
+    return {"startLine": start.line, "startColumn": start.column, "endLine": end.line, "endColumn": end.column}
+
+
+def _artifact(file: SourceFile) -> dict[str, str]:
+    """Relative names stay relative to where zerocfg was started, which is how services find the file."""
+    name = file.name.replace("\\", "/")
+    if Path(file.name).is_absolute():
+        return {"uri": Path(file.name).as_uri()}
+    return {"uri": quote(name)}
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
