@@ -15,7 +15,7 @@ class Job:
     ``reports``, ``saved``: folders of the ranks' reports and of the saved weights. ``by_accelerate``: accelerate's
     launcher set the engine up. ``device`` "cpu" or "cuda". ``steps``: optimizer steps. ``model``: the content of a
     config.json. ``arguments``: those of TrainingArguments that shape the engine. ``sequence``: tokens of a sample.
-    ``deepspeed_config``: path of the config, None without DeepSpeed.
+    ``deepspeed_config``: path of the config, None without DeepSpeed. ``memory_limit``: bytes that a rank may have.
     """
 
     reports: str
@@ -28,6 +28,7 @@ class Job:
     arguments: dict[str, Any]
     sequence: int
     deepspeed_config: str | None
+    memory_limit: int | None = None
 
     @classmethod
     def read(cls, path: Path) -> Job:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Report:
     """``rank<N>.json``.
 
     "rank", "pid", "phase" (what it is doing), "done", "seen" (what the live engine says of itself), "losses" (one a
-    micro step), "step_seconds", "versions", on rank 0 "weights", and "error" when it failed.
+    micro step), "step_seconds", "versions", on rank 0 "weights", and "error" when it failed; `memory.Recorder` adds its
+    own. ``fills`` are called before every writing, to bring the content up to date.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -20,9 +24,12 @@ class Report:
         self.path = folder / f"rank{self.rank}.json"
         self.content: dict[str, Any] = {"rank": self.rank, "pid": os.getpid(), "phase": "start", "done": False}
         self.content.update(seen={}, losses=[], step_seconds=[])
+        self.fills: list[Callable[[], None]] = []
         self.write()
 
     def write(self) -> None:
+        for fill in self.fills:
+            fill()
         temporary = self.path.with_suffix(".tmp")
         temporary.write_text(json.dumps(self.content))
         temporary.replace(self.path)
