@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from zerocfg.smoke.checks import Check
     from zerocfg.smoke.verdict import Verdict
 
 
@@ -40,9 +41,27 @@ def table(verdict: Verdict) -> list[str]:
         return []
     rows = [("check", "planned", "seen", "")]
     marks = {True: "ok", False: "FAIL", None: ""}
-    rows += [(one.name, one.planned, one.seen, marks[one.ok]) for one in verdict.checks]
+    own = [one for one in verdict.checks if not one.further or one.ok is False]
+    rows += [(one.name, one.planned, one.seen, marks[one.ok]) for one in own]
+    rows[_after_settings(own) : _after_settings(own)] = _further(verdict)
     widths = [max(len(row[at]) for row in rows) for at in range(3)]
     return [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), row[3]]).rstrip()
         for row in rows
     ]
+
+
+def _after_settings(own: list[Check]) -> int:
+    """The row, below the heading, that follows the last one of the engine's settings."""
+    return max((at for at, one in enumerate(own, 1) if one.further or one.name == "device"), default=len(own)) + 1
+
+
+def _further(verdict: Verdict) -> list[tuple[str, str, str, str]]:
+    """The many settings that are as planned, counted."""
+    words = {"acting": ("read where they act", "ok"), "parsed": ("as parsed", "ok"), "unseen": ("not to be seen", "")}
+    found = []
+    for kind, (seen, mark) in words.items():
+        count = sum(1 for one in verdict.checks if one.further == kind and one.ok is not False)
+        if count:
+            found.append((f"{count} further setting{'s' if count != 1 else ''}", "as planned", seen, mark))
+    return found

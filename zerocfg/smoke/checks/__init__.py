@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zerocfg.smoke.checks import settings, training, weights
+from zerocfg.smoke.checks import asked, settings, training, weights
 from zerocfg.smoke.checks.check import Check
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ def check(run: RunFolder, reduced: Reduced, outcome: Outcome, steps: int) -> lis
     checks = [Check(f"{name} as built", "unchanged", "changed since", False) for name in sorted(run.changed)]
     if not all("world_size" in report.get("seen", {}) for report in outcome.reports):
         return checks
-    checks += settings.check(reduced, outcome.reports)
+    found = settings.check(run, reduced, outcome.reports)
+    if run.handwritten is not None:
+        found = asked.instead(found, run.handwritten.asked, reduced, outcome.reports)
+    checks += found
     checks += training.check(outcome.reports, steps)
     return [*checks, *weights.check(outcome.reports)]

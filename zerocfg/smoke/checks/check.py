@@ -8,12 +8,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Check:
-    """``planned`` and ``seen`` as shown; ``ok`` None for what is only noted."""
+    """``planned`` and ``seen`` as shown; ``ok`` None for what is only noted.
+
+    ``further``: "" for what has a row of its own in the table. Of the others only those that differ are shown, the rest
+    is counted: "acting" was read where it acts, "parsed" from the config that the engine holds, "unseen" not at all.
+    """
 
     name: str
     planned: str
     seen: str
     ok: bool | None
+    further: str = ""
 
     def data(self) -> dict[str, Any]:
         return asdict(self)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from . import readback_deepspeed, readback_optimizer, readback_parallel
+from .values import plain
+
 if TYPE_CHECKING:
     from .report import Report
 
@@ -11,53 +14,94 @@ DTYPES = {"no": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
 
 
 def see(report: Report, model: Any, optimizer: Any, settings: dict[str, Any]) -> None:
-    """Read back from the live engine what it runs with; ``settings`` stand in for an engine that keeps none."""
+    """Read back from the live engine what it runs with; ``settings`` stand in for an engine that keeps none.
+
+    ``settings["scheduler"]``: the loop's own, where the engine has none. "settings" of the report are values where
+    they act, "parsed" those that the engine only holds in its config, both by the names of the lock or of
+    TrainingArguments; "held" is what lies where, in elements.
+    """
     import torch
 
+    settings = dict(settings)
+    scheduler = settings.pop("scheduler", None)
     group = torch.distributed.is_available() and torch.distributed.is_initialized()
-    report.see(world_size=torch.distributed.get_world_size() if group else 1)
-    kind = type(model).__name__
+    ranks = torch.distributed.get_world_size() if group else 1
+    report.see(world_size=ranks)
+    acting: dict[str, Any] = {}
+    parsed: dict[str, Any] = {}
+    parameters = list(model.parameters())
     if hasattr(model, "zero_optimization_stage"):
-        offload_optimizer, offload_param = model.zero_offload_optimizer(), model.zero_offload_param()
+        acting = readback_deepspeed.acting(model)
+        parsed = readback_deepspeed.parsed(model)
+        scheduler = getattr(model, "lr_scheduler", None) or scheduler
         report.see(
             engine="deepspeed",
-            stage=int(model.zero_optimization_stage()),
+            stage=acting["zero_optimization.stage"],
             micro_batch=model.train_micro_batch_size_per_gpu(),
             gradient_accumulation_steps=model.gradient_accumulation_steps(),
-            gradient_clipping=model.gradient_clipping(),
-            dtype="bf16" if model.bfloat16_enabled() else "fp16" if model.fp16_enabled() else "fp32",
-            offload_optimizer=_device(offload_optimizer),
-            offload_param=_device(offload_param),
+            gradient_clipping=acting["gradient_clipping"],
+            dtype=_dtype(model, parameters),
+            offload_optimizer=acting["zero_optimization.offload_optimizer.device"],
+            offload_param=acting["zero_optimization.offload_param.device"],
+            held=readback_deepspeed.facts(model),
         )
     else:
-        report.see(engine={"DistributedDataParallel": "ddp"}.get(kind, "fsdp" if "FSDP" in kind else "single"))
-        report.see(**settings)
-    while hasattr(optimizer, "optimizer"):
-        optimizer = optimizer.optimizer
-    parameters = list(model.parameters())
+        engine = readback_parallel.kind(model)
+        report.see(engine=engine, **settings)
+        if engine == "ddp":
+            acting = readback_parallel.ddp(model)
+        elif engine == "fsdp":
+            from accelerate import PartialState
+            from accelerate.state import AcceleratorState
+
+            known = PartialState._shared_state and AcceleratorState._shared_state
+            plugin = getattr(AcceleratorState(), "fsdp_plugin", None) if known else None
+            acting, parsed = readback_parallel.fsdp(model, plugin)
+        if {"micro_batch", "gradient_accumulation_steps"} <= settings.keys():
+            acting["train_batch_size"] = settings["micro_batch"] * settings["gradient_accumulation_steps"] * ranks
+    bare = model.module if hasattr(model, "module") else model
+    if isinstance(getattr(bare, "is_gradient_checkpointing", None), bool):  # of transformers' models
+        acting["gradient_checkpointing"] = bare.is_gradient_checkpointing
+    acting.update(readback_optimizer.optimizer(optimizer))
+    acting.update(readback_optimizer.schedule(scheduler))
     report.see(
-        optimizer=type(optimizer).__name__,
+        optimizer=type(readback_optimizer.innermost(optimizer)).__name__,
         partitioned=sum(1 for parameter in parameters if hasattr(parameter, "ds_id") and parameter.numel() == 0),
         device=str(parameters[0].device) if parameters else "",
+        settings=acting,
+        parsed=parsed,
     )
 
 
-def _device(section: Any) -> str:
-    return str(getattr(section.device, "value", section.device)) if section is not None else "none"
+def see_states(report: Report, optimizer: Any) -> None:
+    """Read back where the optimizer keeps its states, which exist from its first step on."""
+    states = readback_optimizer.states(optimizer)
+    if states:
+        report.see(states=states)
+
+
+def _dtype(engine: Any, parameters: list[Any]) -> str:
+    """The dtype of most elements of the model as the engine left it; under torch's autocast, that of the work."""
+    if getattr(engine, "torch_autocast_enabled", bool)():
+        return str(plain(engine.torch_autocast_dtype()))
+    sizes: dict[str, int] = {}
+    for parameter in parameters:
+        if parameter.is_floating_point():
+            name = str(plain(parameter.dtype))
+            sizes[name] = sizes.get(name, 0) + int(getattr(parameter, "ds_numel", parameter.numel()))
+    return max(sizes, key=lambda name: sizes[name]) if sizes else "-"
 
 
 def see_machine(report: Report, device: str) -> None:
-    """Releases, the name of the device, the most memory that this rank held (bytes)."""
+    """Releases and the name of the device."""
     import platform
-    import resource
 
     import accelerate
     import torch
     import transformers
 
     on_card = device == "cuda"
-    peak = torch.cuda.max_memory_allocated() if on_card else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    report.see(peak_memory_bytes=peak, device_name=torch.cuda.get_device_name() if on_card else platform.processor())
+    report.see(device_name=torch.cuda.get_device_name() if on_card else platform.processor())
     versions = {"python": platform.python_version(), "torch": torch.__version__}
     versions.update(accelerate=accelerate.__version__, transformers=transformers.__version__)
     if report.content["seen"]["engine"] == "deepspeed":

@@ -43,6 +43,7 @@ def train(job: Job, watch: Watch) -> Any:
                 gradient_accumulation_steps=args.gradient_accumulation_steps,
                 gradient_clipping=args.max_grad_norm,
                 dtype=DTYPES[run.accelerator.mixed_precision],
+                scheduler=run.lr_scheduler,
             )
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
