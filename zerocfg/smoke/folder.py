@@ -1,4 +1,4 @@
-"""The folder of one run as `zerocfg build` left it: lock, configs, hashes."""
+"""The files of one run: a folder as `zerocfg build` left it, or configs that somebody wrote by hand."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from zerocfg.emit.lock import READABLE
+from zerocfg.smoke import handwritten as by_hand
 
 LOCK = "zerocfg.lock"
 ACCELERATE = "accelerate.yaml"
@@ -26,6 +27,7 @@ class RunFolder:
     """``lock`` as written by the build; ``accelerate`` / ``deepspeed`` the parsed configs, None where absent.
 
     ``hashes``: sha256 of the files as they are now; ``changed``: those that differ from what the build wrote.
+    ``handwritten``: how the files belong together where no build made them; ``lock`` then holds what they tell.
     """
 
     path: Path
@@ -34,6 +36,7 @@ class RunFolder:
     deepspeed: dict[str, Any] | None
     hashes: dict[str, str] = field(default_factory=dict)
     changed: dict[str, str] = field(default_factory=dict)
+    handwritten: by_hand.Handwritten | None = None
 
     @property
     def name(self) -> str:
@@ -49,14 +52,19 @@ class RunFolder:
         return plan
 
 
-def read(path: Path) -> RunFolder:
-    """Read a run folder. Raises SmokeError with a sentence for the user."""
-    if not path.is_dir():
-        raise SmokeError(f"there is no folder '{path}'")
+def read(path: Path, consumer: str | None = None, name: str | None = None) -> RunFolder:
+    """Read a run folder, or configs that were written by hand.
+
+    Of the latter ``consumer`` says who reads them where the files do not, and ``name`` which run is meant where there
+    are several. Raises SmokeError with a sentence for the user.
+    """
+    if not path.exists():
+        raise SmokeError(f"there is no file or folder '{path}'")
     if not (path / LOCK).is_file():
-        inside = sorted(child.parent.name for child in path.glob(f"*/{LOCK}"))
-        hint = f"; did you mean {path / inside[0]}?" if inside else "; `zerocfg build` writes such folders"
-        raise SmokeError(f"'{path}' holds no {LOCK}{hint}")
+        inside = sorted(child.parent.name for child in path.glob(f"*/{LOCK}")) if path.is_dir() else []
+        if inside:
+            raise SmokeError(f"'{path}' holds no {LOCK}; did you mean {path / inside[0]}?")
+        return _by_hand(path, consumer, name)
     lock = _mapping(path / LOCK, json.loads)
     if lock.get("version") not in READABLE:
         known = " and ".join(str(version) for version in READABLE)
@@ -84,6 +92,23 @@ def read(path: Path) -> RunFolder:
     ):
         raise SmokeError(f"'{path}' holds no {ACCELERATE}; build the run again")
     return folder
+
+
+def _by_hand(path: Path, consumer: str | None, name: str | None) -> RunFolder:
+    try:
+        own = by_hand.handwritten(by_hand.find(path, consumer, name))
+        hashes = by_hand.hashes(own.run)
+    except (by_hand.NotFoundError, OSError) as error:
+        built = f"'{path}' holds no {LOCK}, so that it is taken as written by hand: " if path.is_dir() else ""
+        raise SmokeError(f"{built}{error}") from None
+    return RunFolder(
+        path=path if path.is_dir() else path.parent,
+        lock=by_hand.lock_of(own),
+        accelerate=by_hand.accelerate_of(own),
+        deepspeed=by_hand.deepspeed_of(own),
+        hashes=hashes,
+        handwritten=own,
+    )
 
 
 def _mapping(path: Path, parse: Any) -> dict[str, Any]:

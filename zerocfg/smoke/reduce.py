@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import ctypes.util
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,7 +60,10 @@ def reduce(run: RunFolder, device: Device, ranks: int, scratch: Path) -> Reduced
         _offload(reduced, scratch)
     if device.kind == "cpu":
         _processor_only(reduced)
-    _arguments(reduced)
+    if run.handwritten is None:
+        _arguments(reduced)
+    else:
+        run.handwritten.fit(reduced, device)
     reduced.words.append(f"sequence length: {reduced.sequence} tokens of one batch that repeats")
     return reduced
 
@@ -70,7 +74,8 @@ def _model(run: RunFolder, reduced: Reduced, device: Device) -> bool:
     config = model.get("config")
     if not isinstance(config, dict) or not config.get("model_type"):
         reduced.model = dict(LLAMA)
-        reduced.words.append("model: its config is not known to the build; a Llama of 2 layers stands in")
+        who = "the files" if run.handwritten is not None else "the build"
+        reduced.words.append(f"model: its config is not known to {who}; a Llama of 2 layers stands in")
         return True
     parameters = (model.get("facts") or {}).get("parameters")
     room = device.memory * reduced.ranks // 2 // BYTES_PER_PARAMETER if device.memory else CPU_PARAMETERS
@@ -87,7 +92,9 @@ def _model(run: RunFolder, reduced: Reduced, device: Device) -> bool:
 
 def _world(reduced: Reduced) -> None:
     planned = reduced.plan.get("num_processes")
-    if planned != reduced.ranks:
+    if planned is None:
+        reduced.words.append(f"world size: the files do not tell; {reduced.ranks}")
+    elif planned != reduced.ranks:
         reduced.words.append(f"world size: {planned} to {reduced.ranks}")
     reduced.plan["num_processes"] = reduced.ranks
     if reduced.accelerate is not None:
@@ -97,8 +104,7 @@ def _world(reduced: Reduced) -> None:
     config = reduced.deepspeed
     if config is not None and isinstance(config.get("train_batch_size"), int) and planned != reduced.ranks:
         before = config["train_batch_size"]
-        per_rank = int(reduced.plan["train_micro_batch_size_per_gpu"])
-        after = per_rank * int(reduced.plan.get("gradient_accumulation_steps") or 1) * reduced.ranks
+        after = _scaled(config, before, planned, reduced)
         if before != after:
             config["train_batch_size"] = after
             reduced.words.append(f"train_batch_size: {before} to {after}, with the world size")
@@ -107,6 +113,18 @@ def _world(reduced: Reduced) -> None:
     if isinstance(split, int) and split > reduced.ranks:
         zero["zero_hpz_partition_size"] = reduced.ranks
         reduced.words.append(f"zero_hpz_partition_size: {split} to {reduced.ranks}, with the world size")
+
+
+def _scaled(config: dict[str, Any], before: int, planned: Any, reduced: Reduced) -> int:
+    """The samples of a step on fewer ranks. One that did not fit the other sizes does not fit them then."""
+    if not isinstance(planned, int) or planned < 1:
+        return before
+    after = before * reduced.ranks / planned
+    if after.is_integer():
+        return int(after)
+    sizes = [config.get("train_micro_batch_size_per_gpu"), config.get("gradient_accumulation_steps", 1)]
+    fitting = math.prod(size for size in sizes if isinstance(size, int)) * reduced.ranks
+    return math.ceil(after) if math.floor(after) == fitting else max(1, math.floor(after))
 
 
 def _buckets(reduced: Reduced, device: Device, shrunk: bool) -> None:

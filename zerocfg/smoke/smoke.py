@@ -26,22 +26,25 @@ if TYPE_CHECKING:
 class Options:
     """``ranks`` None: as planned, but at most two, and no more than there are cards. ``device`` "auto", "cpu", "cuda".
     ``steps``: optimizer steps. ``limit``: seconds for the whole run. ``keep``: a folder for the weights, the log and
-    the reduced configs, which else are removed.
+    the reduced configs, which else are removed. ``consumer``, ``name``: of configs written by hand, who reads them and
+    which run is meant, where the files leave it open.
     """
 
     ranks: int | None = None
     device: str = "auto"
     steps: int = 3
     limit: float = 300
+    consumer: str | None = None
+    name: str | None = None
     keep: Path | None = None
 
 
 def smoke(folder: Path, options: Options, progress: Callable[[str], None] | None = None) -> Verdict:
-    """Run the configs in ``folder``, check what really runs and certify it.
+    """Run the configs in ``folder``, check what really runs and certify it; hand-written ones get no certificate.
 
     Raises SmokeError when that cannot be tried.
     """
-    verdict = play(read(folder), options, progress)
+    verdict = play(read(folder, options.consumer, options.name), options, progress)
     verdict.certificate = certify(verdict, options.steps)
     return verdict
 
@@ -58,7 +61,9 @@ def play(run: RunFolder, options: Options, progress: Callable[[str], None] | Non
     try:
         reduced = reduce(run, device, ranks, scratch)
         command = prepare(run, reduced, device, options.steps, scratch)
-        outcome = process.run(command, scratch, ranks, device.kind, options.limit, progress, variables(scratch))
+        outcome = process.run(
+            command, scratch, ranks, device.kind, options.limit, progress, variables(scratch, run.handwritten)
+        )
         verdict = Verdict(run, device, reduced, outcome, check(run, reduced, outcome, options.steps))
         if options.keep is not None:
             verdict.kept = _keep(scratch, options.keep)
@@ -80,7 +85,7 @@ def _ranks(run: RunFolder, device: Device, wanted: int | None) -> int:
 
 def certify(verdict: Verdict, steps: int) -> Path | None:
     """Write ``smoke.json`` beside the configs; None when the folder cannot be written or the run was interrupted."""
-    if verdict.outcome.interrupted:
+    if verdict.outcome.interrupted or verdict.run.handwritten is not None:
         return None
     first = verdict.outcome.reports[0] if verdict.outcome.reports else {}
     run = verdict.run
@@ -91,7 +96,7 @@ def certify(verdict: Verdict, steps: int) -> Path | None:
 
 def _require(run: RunFolder) -> None:
     needed = ["torch", "transformers", "accelerate", "safetensors"]
-    if run.deepspeed is not None:
+    if run.deepspeed is not None or (run.handwritten is not None and run.handwritten.run.deepspeed is not None):
         needed.append("deepspeed")
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
