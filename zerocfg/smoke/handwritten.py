@@ -36,6 +36,12 @@ MACHINE_OPTIONS = frozenset(
 )
 # Variables of a launch line that decide what is trained; others (devices, hosts, caches) belong to its machine.
 TRAINING_VARIABLES = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_")
+# What a plan is made of, by the names of the lock.
+PLANNED = frozenset(
+    "engine num_processes num_machines zero_optimization.stage zero_optimization.offload_optimizer.device "
+    "zero_optimization.offload_param.device train_micro_batch_size_per_gpu gradient_accumulation_steps "
+    "gradient_clipping bf16.enabled fp16.enabled".split()
+)
 CONSUMERS = ("transformers", "trl", "accelerate", "deepspeed")
 
 
@@ -172,12 +178,12 @@ def _options(own: Handwritten, line: LaunchLine) -> None:
 def lock_of(own: Handwritten) -> dict[str, Any]:
     """What a build's lock would say of the run, as far as the files tell it."""
     run = own.run
-    settings = run.effective.settings
-    plan: dict[str, Any] = {
-        name: setting.value
-        for name, setting in settings.items()
+    values = {
+        name: setting
+        for name, setting in run.effective.settings.items()
         if setting.known and isinstance(setting.value, (bool, int, float, str))
     }
+    plan: dict[str, Any] = {name: setting.value for name, setting in values.items() if name in PLANNED}
     halves = {claim.value for claim in own.asked.get(DTYPE, ())}
     # Where files disagree the libraries have to judge.
     plan["fp16.enabled"] = halves == {"fp16"}
@@ -190,6 +196,8 @@ def lock_of(own: Handwritten) -> dict[str, Any]:
         "model": model,
         "recipe": _recipe(run),
         "plan": plan,
+        # Only what somebody wrote: a default is nobody's wish.
+        "settings": {name: one.value for name, one in values.items() if one.origin.kind in ("file", "flag")},
     }
 
 
