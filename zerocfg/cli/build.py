@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
 from zerocfg.cli.build_check import check_outputs
 from zerocfg.cli.build_output import finished, problems, stopped
 from zerocfg.cli.spec_argument import read_or_exit, resolved
-from zerocfg.emit.files import Emitted, emit
-from zerocfg.emit.problems import problems as emit_problems
-from zerocfg.emit.verify import differences, emitted_run
+from zerocfg.emit.compiled import compiled
 from zerocfg.emit.write import RefusedError, check, write
-from zerocfg.resolve.build import Built
-from zerocfg.resolve.places import placed
-from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import Diagnostic, Result, lint_runs
-from zerocfg.run.config import AUTO
 from zerocfg.run.discover import display_name
-from zerocfg.source.node import Path as KeyPath
-from zerocfg.source.node import Scalar, dotted, walk
 
 
 class InTheWayError(click.ClickException):
@@ -59,16 +49,15 @@ def command(
     """
     read = read_or_exit(spec)
     built = resolved(read, only, hardware)
-    for one in built:
-        if one.plan is not None:
-            one.problems += placed(emit_problems(one.plan), read, one.run)
-    if any(problem.key == "goals" for one in built for problem in one.problems):
-        _stop_on_problems(built, read.path, output_format)  # lint would judge a run that was not chosen to its end
-    warnings = _stop_on_findings(built, output_format)
-    if any(one.problems for one in built):
-        _stop_on_problems(built, read.path, output_format)
-    emitted = [emit(one.plan, out) for one in built if one.plan is not None]
-    _verify(emitted, built, output_format)
+    found = compiled(read, built, out)
+    if found.errors is not None:
+        click.echo(stopped(found.errors, output_format), nl=False)
+        raise click.exceptions.Exit(1)
+    if found.has_problems:
+        text = problems(built, display_name(read.path), output_format)
+        click.echo(text, nl=False, err=output_format == "text")
+        raise click.exceptions.Exit(1)
+    emitted = found.emitted
     if only_check:
         raise click.exceptions.Exit(check_outputs(emitted, read.path, out, only, output_format))
     try:
@@ -76,52 +65,6 @@ def command(
     except RefusedError as refused:
         raise InTheWayError(str(refused)) from None
     click.echo(finished(emitted, write(emitted), output_format), nl=False)
-    if warnings and output_format == "text":
-        found = f"lint has {warnings} warning{'s' * (warnings > 1)} about the sources"
-        click.echo(f"{found}: zerocfg lint {display_name(read.path)}")
-
-
-def _stop_on_problems(built: list[Built], spec: Path, output_format: str) -> NoReturn:
-    click.echo(problems(built, display_name(spec), output_format), nl=False, err=output_format == "text")
-    raise click.exceptions.Exit(1)
-
-
-def _stop_on_findings(built: list[Built], output_format: str) -> int:
-    """Errors of lint end the build, except about values that it replaces. Returns the number of warnings."""
-    found = lint_runs([one.run for one in built])
-    errors = [one for one in found.diagnostics if one.severity is Severity.ERROR and not _is_replaced(one)]
-    if errors:
-        click.echo(stopped(Result(errors, found.hidden, found.files), output_format), nl=False)
-        raise click.exceptions.Exit(1)
-    return sum(one.severity is Severity.WARNING for one in found.diagnostics)
-
-
-def _is_replaced(diagnostic: Diagnostic) -> bool:
-    """Whether the emitted files hold another value: an auto, or the processes of a hardware that the build knows."""
-    if diagnostic.spot.path in ("num_processes", "num_machines"):
-        return True
-    document = diagnostic.spot.file.document
-    path = _path(diagnostic)
-    node = document.get(path) if document is not None and path else None
-    return isinstance(node, Scalar) and node.value == AUTO
-
-
-def _path(diagnostic: Diagnostic) -> KeyPath:
-    document = diagnostic.spot.file.document
-    if document is None or document.root is None:
-        return ()
-    return next((path for path, _, _ in walk(document.root) if dotted(path) == diagnostic.spot.path), ())
-
-
-def _verify(emitted: list[Emitted], built: list[Built], output_format: str) -> None:
-    """What was emitted must mean what was planned; a difference is a bug of zerocfg. Nothing is written."""
-    runs = [emitted_run(one, source.run) for one, source in zip(emitted, built, strict=False)]
-    for one, run in zip(emitted, runs, strict=False):
-        wrong = differences(one, run)
-        if wrong:
-            raise RuntimeError(f"run {one.plan.name}: {wrong[0].key}: {wrong[0].message}")
-    found = lint_runs(runs)
-    errors = [one for one in found.diagnostics if one.severity is Severity.ERROR]
-    if errors:
-        click.echo(stopped(Result(errors, found.hidden, found.files), output_format), nl=False)
-        raise click.exceptions.Exit(1)
+    if found.warnings and output_format == "text":
+        warnings = f"lint has {found.warnings} warning{'s' * (found.warnings > 1)} about the sources"
+        click.echo(f"{warnings}: zerocfg lint {display_name(read.path)}")

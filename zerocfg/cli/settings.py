@@ -69,22 +69,10 @@ def _read(path: Path) -> dict[str, Any]:
 def _settings(table: Any, path: Path) -> Settings:
     if not isinstance(table, dict):
         raise click.UsageError(f"{path}: [tool.zerocfg] must be a table")
-    known = {
-        "select",
-        "ignore",
-        "preview",
-        "exclude",
-        "fail-on",
-        "per-file-ignores",
-        "baseline",
-        "consumer",
-        "gate",
-        *LIBRARIES,
-    }
     for name in table:
-        if name not in known:
+        if name not in KNOWN:
             raise click.UsageError(
-                f"{path}: [tool.zerocfg] has no setting '{name}'; there are {', '.join(sorted(known))}"
+                f"{path}: [tool.zerocfg] has no setting '{name}'; there are {', '.join(sorted(KNOWN))}"
             )
     per_file = table.get("per-file-ignores", {})
     if not isinstance(per_file, dict):
