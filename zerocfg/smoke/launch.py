@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from zerocfg.smoke.reduce import Reduced
 
 
-def prepare(run: RunFolder, reduced: Reduced, device: Device, steps: int, scratch: Path) -> list[str]:
+def prepare(
+    run: RunFolder, reduced: Reduced, device: Device, steps: int, scratch: Path, memory_limit: int | None = None
+) -> list[str]:
     """Write the reduced configs and the job into ``scratch``; the command that runs them there."""
     saved = scratch / "weights"
     saved.mkdir()
@@ -54,6 +56,7 @@ def prepare(run: RunFolder, reduced: Reduced, device: Device, steps: int, scratc
         arguments=reduced.arguments,
         sequence=reduced.sequence,
         deepspeed_config=str(config) if config is not None else None,
+        memory_limit=memory_limit,
     )
     job.write(scratch / "job.json")
     with socket.socket() as probe:
