@@ -5,16 +5,21 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
-import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from zerocfg.smoke import cause, leftovers, operator_locks, out_of_memory, stacks
+from zerocfg.smoke.folder import SmokeError
+from zerocfg.smoke.interrupts import Interrupts, interrupts
+from zerocfg.smoke.leftovers import MARK
+from zerocfg.smoke.scratch import temporary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,13 +30,19 @@ PROGRAM = "zerocfg_worker"
 # config, settings of the plugin that the files do not have.
 FOREIGN = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "TORCHELASTIC_")
 RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
-MARK = "ZEROCFG_SMOKE_RUN"
-FAILED_RANK = re.compile(r"rank\s*:\s*(\d+) \(local_rank: \d+\)\s+exitcode\s*:\s*(-?\d+)")
+PATIENCE = 15.0  # seconds that the others get after one rank failed
+GRACE = 3.0  # seconds between the request to end and the kill
+LOOK = 0.5  # seconds between two looks at what the ranks hold
+LOCKED = 5.0  # seconds between two looks at the lock of a compilation
+LOG = 1 << 20  # bytes of the log's end that are read
 
 
 @dataclass
 class Outcome:
-    """``failure`` is None when every rank came to its end; ``rank`` and ``detail`` tell of the one that failed."""
+    """``failure`` is None when every rank came to its end; ``rank`` and ``detail`` tell of the one that failed.
+
+    ``kind`` of failure: as `cause.Cause`.
+    """
 
     reports: list[dict[str, Any]]
     failure: str | None = None
@@ -39,6 +50,7 @@ class Outcome:
     detail: list[str] = field(default_factory=list)
     seconds: float = 0.0
     interrupted: bool = False
+    kind: str | None = None
 
 
 def environment(device: str, own: bool = False) -> dict[str, str]:
@@ -70,67 +82,189 @@ def run(
     ``ranks`` None: as many as report. ``variables`` are added to the environment. ``place``: where the command is
     run, when not in ``folder``; it is the user's own then, and keeps their environment.
 
-    Whatever happens, no process of the run is left when this returns.
+    Whatever happens, no process of the run is left when this returns, no shared memory and no lock of its ranks.
+    Raises SmokeError when the command cannot be started.
     """
-    reports = folder / "reports"
-    reports.mkdir(exist_ok=True)
-    start = time.monotonic()
-    outcome = Outcome([])
-    mark = uuid.uuid4().hex
-    began = time.time()
-    with (folder / "log.txt").open("wb") as log:
-        process = subprocess.Popen(
-            command,
-            cwd=place or folder,
-            env=environment(device, own=place is not None) | (variables or {}) | {MARK: mark},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    (folder / "reports").mkdir(exist_ok=True)
+    with interrupts() as stop:
+        if stop:
+            return Outcome([{} for _ in range(ranks or 0)], "interrupted", interrupted=True, kind="interrupted")
+        whole = environment(device, own=place is not None) | temporary(folder) | (variables or {})
+        return _Run(command, folder, ranks, limit, stop, progress).play(whole | {MARK: str(folder)}, place or folder)
+
+
+@dataclass
+class _Run:
+    """One run, from the start of the launcher to its end."""
+
+    command: list[str]
+    folder: Path
+    ranks: int | None
+    limit: float
+    stop: Interrupts
+    progress: Callable[[str], None] | None
+    vanished: int | None = None
+    lock: str | None = None
+    waiting: dict[int, list[str]] = field(default_factory=dict)
+    stopped: list[int] = field(default_factory=list)
+
+    def play(self, variables: dict[str, str], place: Path) -> Outcome:
+        self.segments = leftovers.Segments()
+        self.began = time.time()
+        start = time.monotonic()
+        kills = out_of_memory.kills()
+        log = self.folder / "log.txt"
+        with log.open("wb") as sink:
+            try:
+                self.process = subprocess.Popen(
+                    self.command,
+                    cwd=place,
+                    env=variables,
+                    stdin=subprocess.DEVNULL,
+                    stdout=sink,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise SmokeError(f"'{self.command[0]}' cannot be started: {error.strerror or error}") from None
+        late = False
         try:
-            outcome.rank = _follow(process, reports, ranks, start + limit, progress)
-        except KeyboardInterrupt:
-            outcome.interrupted = True
+            _no_core_files(self.process.pid)
+            late = self._follow(start + self.limit)
         finally:
-            outcome.seconds = time.monotonic() - start
-            outcome.reports = _reports(reports, ranks)
-            _end(process, mark, outcome.reports, began)
-    _judge(outcome, process.returncode, limit, (folder / "log.txt").read_text(errors="replace"))
-    return outcome
+            seconds = time.monotonic() - start
+            reports = self._reports()
+            self._end(reports)
+        found = cause.find(
+            cause.Seen(
+                reports,
+                self.process.returncode,
+                _tail(log),
+                self.limit if late else None,
+                self.folder,
+                vanished=self.vanished,
+                interrupted=bool(self.stop),
+                waiting=self.waiting,
+                stopped=self.stopped,
+                lock=self.lock,
+                killer=out_of_memory.struck(kills),
+            )
+        )
+        outcome = Outcome(reports, seconds=seconds, interrupted=bool(self.stop))
+        if found is not None:
+            outcome.failure, outcome.kind, outcome.rank = found.text, found.kind, found.rank
+            outcome.detail = found.detail
+        return outcome
+
+    def _reports(self) -> list[dict[str, Any]]:
+        return _reports(self.folder / "reports", self.ranks)
+
+    def _follow(self, deadline: float) -> bool:
+        """Wait for the end, for somebody who asks for it, or for the deadline; True when that came first.
+
+        A rank with an error, or one that vanished, gives the others a few seconds, not the whole limit. When one
+        vanished the others are killed: they wait for it inside a collective operation, where they do not hear
+        torchrun's request to end.
+        """
+        told, looked = "", 0.0
+        patience = deadline
+        while self.process.poll() is None and not self.stop and self.lock is None:
+            now = time.monotonic()
+            if now >= min(deadline, patience):
+                self._ask()
+                return now >= deadline
+            seen = self._reports()
+            if any("error" in report for report in seen):
+                patience = min(patience, now + PATIENCE)
+            elif self.vanished is None:
+                self.vanished = next((rank for rank, report in enumerate(seen) if _vanished(report)), None)
+                if self.vanished is not None:
+                    patience = min(patience, now + PATIENCE)
+                    self._kill(seen)
+            if now - looked >= LOOK:
+                looked = now
+                self.segments.look(self._members(seen))
+                self._find_lock(seen)
+            phase = str(seen[0].get("phase", "launch")) if seen else "launch"
+            if self.progress is not None and phase != told:
+                told = phase
+                self.progress(phase)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.1)
+        return False
+
+    def _members(self, reports: list[dict[str, Any]]) -> set[int]:
+        """The ranks' processes. A number that the system gave to somebody else since is not one of them."""
+        members = {report["pid"] for report in reports if "pid" in report}
+        return {one for one in members if leftovers.is_marked(one, str(self.folder))}
+
+    def _kill(self, reports: list[dict[str, Any]]) -> None:
+        for member in self._members(reports):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(member, signal.SIGKILL)
+
+    def _ask(self) -> None:
+        """Where the ranks are that do not come to an end."""
+        reports = self._reports()
+        members = self._members(reports)
+        self.stopped = [rank for rank, report in enumerate(reports) if stacks.stopped(report.get("pid", 0))]
+        self.waiting = stacks.ask(self.folder / "reports", reports, members)
+        self._find_lock(reports, quiet=0)
+
+    def _find_lock(self, reports: list[dict[str, Any]], quiet: float = operator_locks.QUIET) -> None:
+        """Notice that a rank waits for the lock of a process that is no more; looked at every few seconds."""
+        for lock in operator_locks.find():
+            first = self._since.setdefault(lock, time.monotonic())
+            if quiet and time.monotonic() - first < LOCKED:
+                continue
+            self._since[lock] = time.monotonic()
+            if operator_locks.abandoned(lock, quiet):
+                frames = self.waiting or stacks.ask(self.folder / "reports", reports, self._members(reports))
+                if any("file_baton.py" in one for rank in frames.values() for one in rank[:2]):
+                    self.lock = operator_locks.told(lock)
+
+    def __post_init__(self) -> None:
+        self._since: dict[Path, float] = {}
+
+    def _end(self, reports: list[dict[str, Any]]) -> None:
+        """End the launcher and every process that it started: asked first, then killed; remove what they leave."""
+        mark = str(self.folder)
+        self.segments.look(leftovers.marked(mark))
+        for sign in (signal.SIGTERM, signal.SIGKILL):
+            if self.process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.process.pid, sign)
+                self._wait(GRACE)
+        killed = leftovers.kill(mark)
+        if not leftovers.PROC.is_dir():
+            for report in reports:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(report["pid"], signal.SIGKILL) if "pid" in report else None
+        if killed or self.process.poll() != 0:
+            operator_locks.remove(self.began)
+        self.segments.remove()
+
+    def _wait(self, seconds: float) -> None:
+        """Wait for the launcher's end; no longer once the user has asked twice."""
+        deadline = time.monotonic() + seconds
+        while self.process.poll() is None and time.monotonic() < deadline and self.stop.asked < 2:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.1)
 
 
-def _follow(
-    process: subprocess.Popen[bytes],
-    reports: Path,
-    ranks: int | None,
-    deadline: float,
-    progress: Callable[[str], None] | None,
-) -> int | None:
-    """Wait for the end or the deadline; the rank that vanished without a word before any other failed, if one did.
+def _no_core_files(process: int) -> None:
+    """Crashing ranks leave none, in whatever folder they run."""
+    with contextlib.suppress(ImportError, AttributeError, OSError, ValueError):
+        import resource
 
-    A rank with an error gives the others a few seconds, not the whole limit. When one vanished the others are killed:
-    they wait for it inside a collective operation, where they do not hear torchrun's request to end.
-    """
-    told, vanished = "", None
-    while process.poll() is None and time.monotonic() < deadline:
-        seen = _reports(reports, ranks)
-        if any("error" in report for report in seen):
-            deadline = min(deadline, time.monotonic() + 15)
-        elif vanished is None:
-            vanished = next((rank for rank, report in enumerate(seen) if _vanished(report)), None)
-            if vanished is not None:
-                deadline = min(deadline, time.monotonic() + 15)
-                for report in seen:
-                    with contextlib.suppress(ProcessLookupError, PermissionError):
-                        os.kill(report["pid"], signal.SIGKILL) if "pid" in report else None
-        phase = str(seen[0].get("phase", "launch")) if seen else "launch"
-        if progress is not None and phase != told:
-            told = phase
-            progress(phase)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.1)
-    return vanished
+        _, hard = resource.prlimit(process, resource.RLIMIT_CORE)
+        resource.prlimit(process, resource.RLIMIT_CORE, (0, hard))
+
+
+def _tail(log: Path) -> str:
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - LOG))
+        return file.read().decode(errors="replace")
 
 
 def _vanished(report: dict[str, Any]) -> bool:
@@ -144,103 +278,6 @@ def _vanished(report: dict[str, Any]) -> bool:
     except PermissionError:
         return False
     return False
-
-
-def _end(process: subprocess.Popen[bytes], mark: str, reports: list[dict[str, Any]], since: float) -> None:
-    """End the launcher and every process that it started: asked first, then killed."""
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, sign)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(3)
-    left = _marked(mark) | {report.get("pid", 0) for report in reports} - {0}
-    for member in left:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(member, signal.SIGKILL)
-    if left or process.poll() != 0:
-        _unlock(since)
-    patience = time.monotonic() + 5
-    while left and _marked(mark) and time.monotonic() < patience:
-        time.sleep(0.02)
-
-
-def _operator_locks() -> list[Path]:
-    """Lock files that torch makes while it compiles DeepSpeed's operators."""
-    caches = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    root = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or Path(caches, "torch_extensions"))
-    return [*root.glob("*/lock"), *root.glob("*/*/lock")]
-
-
-def _unlock(since: float) -> None:
-    """Remove the locks made since then: torch waits for ever for one whose maker was killed."""
-    for lock in _operator_locks():
-        with contextlib.suppress(OSError):
-            if lock.stat().st_mtime >= since - 1:
-                lock.unlink()
-
-
-def _marked(mark: str) -> set[int]:
-    """Processes that inherited the mark of this run; torchrun puts each rank into a session of its own.
-
-    Empty on systems without /proc, where the ranks' own reports have to do.
-    """
-    wanted = f"{MARK}={mark}".encode()
-    members = set()
-    for entry in Path("/proc").glob("[0-9]*/environ"):
-        with contextlib.suppress(OSError):
-            if wanted in entry.read_bytes().split(b"\0"):
-                members.add(int(entry.parent.name))
-    return members
-
-
-def _judge(outcome: Outcome, code: int, limit: float, log: str) -> None:
-    """Why the run failed, told by the rank where it began."""
-    errors = [(report["error"], report["rank"]) for report in outcome.reports if "error" in report]
-    done = all(report.get("done") for report in outcome.reports)
-    codes = {int(rank): int(exit_code) for rank, exit_code in FAILED_RANK.findall(log)}
-    tail = [line for line in log.splitlines() if line.strip()][-12:]
-    if outcome.interrupted:
-        outcome.failure = "interrupted"
-    elif outcome.rank is not None:
-        outcome.rank = _first(outcome.rank, codes)
-        outcome.failure, outcome.detail = _ended(outcome.rank, codes, outcome.reports), tail
-    elif errors:
-        # The other ranks then fail because they lost a partner.
-        error, outcome.rank = min(errors, key=lambda item: item[0]["time"])
-        outcome.failure = f"{error['type']}: {' '.join(error['text'].split())[:2000]}"
-        outcome.detail = error["traceback"]
-    elif outcome.seconds >= limit and not done:
-        places = ", ".join(f"rank {n} in '{r.get('phase', 'launch')}'" for n, r in enumerate(outcome.reports))
-        outcome.failure = f"not finished within {limit:g} s: {places}"
-        outcome.detail = [
-            f"{lock}: made by a process that compiles DeepSpeed's operators; if none does, remove it"
-            for lock in _operator_locks()
-        ]
-    elif code != 0 or not done:
-        outcome.rank = next(iter(codes), None)
-        if outcome.rank is not None and outcome.rank < len(outcome.reports):
-            outcome.rank = _first(outcome.rank, codes)
-            outcome.failure = _ended(outcome.rank, codes, outcome.reports)
-        else:
-            outcome.failure = f"the launcher ended with exit code {code}"
-        outcome.detail = tail
-
-
-def _first(noticed: int, codes: dict[int, int]) -> int:
-    """The rank that went first. Between two looks torchrun may have ended the others as well, by SIGTERM."""
-    if codes.get(noticed) != -signal.SIGTERM:
-        return noticed
-    return next((rank for rank, code in codes.items() if code != -signal.SIGTERM), noticed)
-
-
-def _ended(rank: int, codes: dict[int, int], reports: list[dict[str, Any]]) -> str:
-    """How a rank came to its end; its exit code is known when torchrun still could print its table."""
-    code = codes.get(rank)
-    how = (
-        "vanished" if code is None else f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    )
-    return f"rank {rank} {how} in '{reports[rank].get('phase', 'launch')}'"
 
 
 def _reports(folder: Path, ranks: int | None) -> list[dict[str, Any]]:
@@ -280,3 +317,16 @@ def launcher(by_accelerate: bool, ranks: int, port: int) -> list[str]:
         return [sys.executable, "-m", "torch.distributed.run", *options, "-m", PROGRAM]
     options = ["--config_file", "accelerate.yaml", "--main_process_port", str(port)]
     return [sys.executable, "-m", "accelerate.commands.launch", *options, "-m", PROGRAM]
+
+
+def free_port() -> int:
+    """A port that nobody listens at now; another program may take it before the ranks do."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def elsewhere(command: list[str]) -> list[str]:
+    """The same command (`launcher`) with the ranks meeting at another free port."""
+    options = ("--master_port", "--main_process_port")
+    return [str(free_port()) if at and command[at - 1] in options else word for at, word in enumerate(command)]

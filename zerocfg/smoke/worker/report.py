@@ -7,8 +7,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from . import failure
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+RESERVE = 256 * 1024
+"""Bytes; a report is far smaller."""
 
 
 class Report:
@@ -25,13 +31,22 @@ class Report:
         self.content: dict[str, Any] = {"rank": self.rank, "pid": os.getpid(), "phase": "start", "done": False}
         self.content.update(seen={}, losses=[], step_seconds=[])
         self.fills: list[Callable[[], None]] = []
+        # Room for the last words on a disk that is full by then.
+        self._reserve = folder / f"rank{self.rank}.reserve"
+        self._reserve.write_bytes(bytes(RESERVE))
         self.write()
+        self.stack = failure.answer(folder / f"rank{self.rank}.stack")
 
     def write(self) -> None:
         for fill in self.fills:
             fill()
         temporary = self.path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(self.content))
+        text = json.dumps(self.content)
+        try:
+            temporary.write_text(text)
+        except OSError:
+            self._reserve.unlink(missing_ok=True)
+            temporary.write_text(text)
         temporary.replace(self.path)
 
     def phase(self, name: str) -> None:

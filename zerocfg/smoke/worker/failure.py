@@ -1,0 +1,56 @@
+"""What a rank tells of its own failure, and of where it is when it is asked."""
+
+from __future__ import annotations
+
+import faulthandler
+import re
+import signal
+import sysconfig
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+SHOWN = 6
+"""Frames of a traceback that are told."""
+_LIBRARY = tuple(dict.fromkeys(sysconfig.get_paths()[name] for name in ("purelib", "platlib", "stdlib", "platstdlib")))
+_OWN = str(Path(__file__).parent)
+# Frames of call chains that say nothing of the cause.
+_DULL = re.compile(r"^<frozen |[/\\](runpy|contextlib)\.py$|[/\\]torch[/\\]nn[/\\]modules[/\\]module\.py$")
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """{"type", "text", "time": seconds of the clock, "traceback": lines}.
+
+    The lines are the last frames in the user's own files, then the innermost ones of the libraries, then the
+    exception. Frames of this program and of mere call chains are left out.
+    """
+    try:
+        every = traceback.extract_tb(error.__traceback__)
+        frames = [one for one in every if _tells(one.filename)] or every
+        own = [one for one in frames if not one.filename.startswith(_LIBRARY)][-SHOWN // 2 :]
+        last = [one for one in frames if one not in own][-(SHOWN - len(own)) :]
+        shown = [one for one in frames if one in own or one in last]
+        lines = [line for one in traceback.format_list(shown) for line in one.splitlines() if set(line) - set(" ^~")]
+        lines += [line[:500] for line in "".join(traceback.format_exception_only(type(error), error)).splitlines()[:12]]
+        text = str(error)
+    except Exception as second:  # an exception whose own text cannot be made
+        lines, text = [], f"(its text cannot be made: {type(second).__name__})"
+    return {"type": type(error).__name__, "text": text, "time": time.time(), "traceback": lines}
+
+
+def _tells(file: str) -> bool:
+    return not file.startswith(_OWN) and not _DULL.search(file)
+
+
+def answer(path: Path) -> Any:
+    """Write this process's stack into the file whenever it gets SIGUSR1, also inside an operation that never ends.
+
+    The open file, to be kept; None where the signal is not there or is somebody else's.
+    """
+    wanted = getattr(signal, "SIGUSR1", None)
+    if wanted is None or signal.getsignal(wanted) is not signal.SIG_DFL:
+        return None
+    file = path.open("w")
+    faulthandler.register(wanted, file=file, all_threads=False)
+    return file
