@@ -29,7 +29,8 @@ ARGUMENTS = (
     "adam_beta1", "adam_beta2", "adam_epsilon", "optim", "optim_args", "lr_scheduler_type", "lr_scheduler_kwargs",
     "warmup_steps", "max_steps", "bf16", "fp16", "gradient_checkpointing", "gradient_checkpointing_kwargs",
     "activation_checkpointing", "activation_checkpointing_kwargs", "label_smoothing_factor",
-    "average_tokens_across_devices", "seed",
+    "average_tokens_across_devices", "seed", "ddp_find_unused_parameters", "ddp_bucket_cap_mb",
+    "ddp_broadcast_buffers", "ddp_static_graph",
 )  # fmt: skip
 
 
