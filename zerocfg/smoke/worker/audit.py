@@ -1,0 +1,63 @@
+"""Which files the processes of a user's command read and write, by Python's own audit events.
+
+Read: files of the run that is to be proven, told by a file ``read-<number>`` in the folder of the reports.
+Written: what a rank writes by itself, past the libraries that are redirected; it is told and not prevented.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FILES = "ZEROCFG_SMOKE_FILES"
+"""The variable with the absolute paths whose reading is told."""
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+CHANGES = ("os.mkdir", "os.remove", "os.rename", "os.rmdir")
+CACHES = ("XDG_CACHE_HOME", "HF_HOME", "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
+
+
+def tell_reads(reports: str) -> None:
+    """From now on tell when this process reads one of the files in `FILES`."""
+    files = {file: number for number, file in enumerate(os.environ.get(FILES, "").split(os.pathsep)) if file}
+    names = {os.path.basename(file) for file in files}  # noqa: PTH119 - runs in every Python process
+    if not files:
+        return
+
+    def hook(event: str, words: Any) -> None:
+        if event != "open" or not isinstance(words[0], (str, os.PathLike)):
+            return
+        path = os.fspath(words[0])
+        if isinstance(path, str) and os.path.basename(path) in names:  # noqa: PTH119
+            real = os.path.realpath(path)
+            if real in files:
+                os.close(os.open(f"{reports}/read-{files.pop(real)}", os.O_WRONLY | os.O_CREAT))
+
+    sys.addaudithook(hook)
+
+
+def tell_writes(told: Callable[[str], None], scratch: str) -> None:
+    """From now on tell what this process changes outside of ``scratch``, caches and the system's own folders."""
+    spared = [scratch, "/dev", "/proc", "/sys", sys.prefix, *map(os.path.expanduser, ("~/.cache", "~/.triton"))]
+    spared += [os.environ[name] for name in CACHES if os.environ.get(name)]
+    known: set[str] = set()
+
+    def hook(event: str, words: Any) -> None:
+        if event == "open":
+            if not isinstance(words[2], int) or not words[2] & WRITING:
+                return
+        elif event not in CHANGES:
+            return
+        if not isinstance(words[0], (str, os.PathLike)):
+            return
+        path = os.path.abspath(os.fspath(words[0]))  # noqa: PTH100
+        if not isinstance(path, str) or path in known or "__pycache__" in path:
+            return
+        known.add(path)
+        if not any(path == place or path.startswith(place.rstrip("/") + "/") for place in spared):
+            told(path)
+
+    sys.addaudithook(hook)

@@ -1,0 +1,142 @@
+"""A script's own loop around accelerate.
+
+The engine is read back at the first backward pass, when whatever has to be prepared is. After the steps of the job the
+rank ends: what the script does after its training is its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import TYPE_CHECKING, Any
+
+from . import elsewhere
+from .model import join_deepspeed
+from .readback import DTYPES
+from .session import current
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+LOOP = "accelerate"
+
+
+class Seen:
+    """What was prepared in this process, until the engine is read back."""
+
+    engine: Any = None
+    optimizer: Any = None
+    micro_batch: int | None = None
+    prepared = False
+
+
+def patch_accelerator(module: ModuleType) -> None:
+    elsewhere.patch(module)
+    kind = module.Accelerator
+    wraps = {"__init__": _init, "prepare": _prepare, "backward": _backward, "clip_grad_norm_": _clip}
+    for name, wrap in wraps.items():
+        setattr(kind, name, wrap(getattr(kind, name)))
+    kind.init_trackers = lambda self, *_, **__: None
+
+
+def patch_optimizer(module: ModuleType) -> None:
+    module.AcceleratedOptimizer.step = _step(module.AcceleratedOptimizer.step)
+
+
+def patch_deepspeed_optimizer(module: ModuleType) -> None:
+    module.DeepSpeedOptimizerWrapper.step = _step(module.DeepSpeedOptimizerWrapper.step)
+
+
+def _init(original: Any) -> Any:
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, **named: Any) -> None:  # noqa: N807
+        session = current()
+        if session.job.device == "cpu" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            from accelerate import PartialState
+
+            # Without a card accelerate connects the ranks only when it is told so; each would train alone.
+            if not PartialState._shared_state:
+                PartialState(cpu=True)
+            join_deepspeed()
+        original(self, *args, **named)
+        project = self.project_configuration
+        for name in ("project_dir", "logging_dir"):
+            if getattr(project, name, None) is not None:
+                setattr(project, name, session.places.of(getattr(project, name)))
+
+    return __init__
+
+
+def _prepare(original: Any) -> Any:
+    @functools.wraps(original)
+    def prepare(self: Any, *args: Any, **named: Any) -> Any:
+        import torch
+
+        session = current()
+        mine = session.claim(LOOP)
+        if mine:
+            session.watch.phase("init")
+        result = original(self, *args, **named)
+        if mine and Seen.optimizer is None:
+            for one in result if isinstance(result, tuple) else (result,):
+                if isinstance(one, torch.nn.Module):
+                    Seen.engine = one
+                elif isinstance(one, torch.optim.Optimizer):
+                    Seen.optimizer = one
+        if mine and Seen.micro_batch is None:
+            loader = next((one for one in args if isinstance(one, torch.utils.data.DataLoader)), None)
+            if loader is not None and loader.batch_size is not None:
+                Seen.micro_batch = loader.batch_size // (self.num_processes if self.split_batches else 1)
+        return result
+
+    return prepare
+
+
+def _backward(original: Any) -> Any:
+    @functools.wraps(original)
+    def backward(self: Any, loss: Any, **named: Any) -> Any:
+        session = current()
+        if not session.claim(LOOP):
+            return original(self, loss, **named)
+        watch = session.watch
+        if not Seen.prepared and Seen.engine is not None:
+            Seen.prepared = True
+            watch.prepared(
+                Seen.engine,
+                Seen.optimizer,
+                **({} if Seen.micro_batch is None else {"micro_batch": Seen.micro_batch}),
+                gradient_accumulation_steps=self.gradient_accumulation_steps,
+                dtype=DTYPES[self.mixed_precision],
+            )
+        watch.forward()
+        result = original(self, loss, **named)
+        watch.backward(float(loss.detach().float().mean()))
+        return result
+
+    return backward
+
+
+def _clip(original: Any) -> Any:
+    @functools.wraps(original)
+    def clip_grad_norm_(self: Any, parameters: Any, max_norm: Any, *args: Any, **named: Any) -> Any:
+        session = current()
+        # DeepSpeed clips by its own config, and the engine told of it.
+        if session.claim(LOOP) and not hasattr(Seen.engine, "zero_optimization_stage"):
+            session.watch.report.see(gradient_clipping=float(max_norm))
+        return original(self, parameters, max_norm, *args, **named)
+
+    return clip_grad_norm_
+
+
+def _step(original: Any) -> Any:
+    @functools.wraps(original)
+    def step(self: Any, *args: Any, **named: Any) -> Any:
+        result = original(self, *args, **named)
+        session = current()
+        if self is Seen.optimizer and self.gradient_state.sync_gradients and session.claim(LOOP):
+            session.watch.step()
+            if session.enough:
+                session.leave()
+        return result
+
+    return step

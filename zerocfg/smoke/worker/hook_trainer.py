@@ -1,0 +1,198 @@
+"""The Trainer of transformers, and those that build on it, in a script of the user's.
+
+It stops by a callback after the steps of the job. Its folders lie in the scratch folder then; it neither logs to
+services nor pushes, and evaluates two batches at most.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from .readback import DTYPES
+from .session import current
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import ModuleType
+
+EVALUATED = 2  # batches
+
+
+def patch_arguments(module: ModuleType) -> None:
+    """TrainingArguments that touch nothing of the user's."""
+    kind = module.TrainingArguments
+    original = kind.__post_init__
+
+    @functools.wraps(original)
+    def __post_init__(self: Any) -> None:  # noqa: N807
+        session = current()
+        if session.job.device == "cpu":
+            # Else accelerate starts no process group without a card, and each rank trains alone.
+            self.use_cpu = True
+        original(self)
+        _quiet(self)
+
+    kind.__post_init__ = __post_init__
+
+
+def _quiet(arguments: Any) -> None:
+    session = current()
+    for name in ("output_dir", "logging_dir"):
+        if isinstance(getattr(arguments, name, None), str):
+            setattr(arguments, name, session.places.of(getattr(arguments, name)))
+    arguments.report_to = []
+    arguments.push_to_hub = False
+
+
+def patch_trainer(module: ModuleType) -> None:
+    kind = module.Trainer
+    for name, wrap in (("__init__", _init), ("train", _train), ("save_model", _save_model)):
+        setattr(kind, name, wrap(getattr(kind, name)))
+    for name, loader in (("evaluate", "get_eval_dataloader"), ("predict", "get_test_dataloader")):
+        setattr(kind, name, _short(getattr(kind, name), loader))
+    kind.push_to_hub = lambda self, *_, **__: None
+    kind.init_hf_repo = lambda self, *_, **__: None
+
+
+def _init(original: Any) -> Any:
+    @functools.wraps(original)
+    def __init__(self: Any, *args: Any, **named: Any) -> None:  # noqa: N807
+        current().claim("Trainer")
+        arguments = named.get("args") or (args[1] if len(args) > 1 else None)
+        if arguments is not None:
+            _quiet(arguments)  # they may have been changed since
+        original(self, *args, **named)
+        handler = self.callback_handler
+        services = "transformers.integrations"
+        handler.callbacks = [one for one in handler.callbacks if not type(one).__module__.startswith(services)]
+
+    return __init__
+
+
+def _train(original: Any) -> Any:
+    @functools.wraps(original)
+    def train(self: Any, resume_from_checkpoint: Any = None, *args: Any, **named: Any) -> Any:
+        session = current()
+        session.claim("Trainer")
+        watch = session.watch
+        if resume_from_checkpoint is True:
+            from transformers.trainer_utils import get_last_checkpoint
+
+            # The checkpoint lies where the script thinks that it writes. It is only read.
+            resume_from_checkpoint = get_last_checkpoint(session.places.origin(self.args.output_dir)) or True
+        self.args.eval_on_start = False
+        _follow(self)
+        self.add_callback(_callback(self))
+        watch.phase("init")
+        result = original(self, resume_from_checkpoint, *args, **named)
+        session.trained()
+        watch.phase("after training")
+        return result
+
+    return train
+
+
+def _follow(trainer: Any) -> None:
+    """Tell the watch of each forward and backward pass; methods that a subclass has are followed too."""
+    watch = current().watch
+    if "training_step" in vars(trainer):
+        return  # trains again
+    compute_loss, training_step = trainer.compute_loss, trainer.training_step
+
+    @functools.wraps(compute_loss)
+    def computed(*args: Any, **named: Any) -> Any:
+        loss = compute_loss(*args, **named)
+        if trainer.model.training:
+            watch.forward()
+        return loss
+
+    @functools.wraps(training_step)
+    def stepped(*args: Any, **named: Any) -> Any:
+        loss = training_step(*args, **named)
+        watch.backward(float(loss) * trainer.args.gradient_accumulation_steps)
+        return loss
+
+    trainer.compute_loss, trainer.training_step = computed, stepped
+
+
+def _callback(trainer: Any) -> Any:
+    import transformers
+
+    session = current()
+    watch = session.watch
+
+    class Told(transformers.TrainerCallback):  # type: ignore[misc]
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if watch.steps:
+                return
+            watch.prepared(
+                trainer.model_wrapped,
+                trainer.optimizer,
+                micro_batch=trainer._train_batch_size,
+                gradient_accumulation_steps=args.gradient_accumulation_steps,
+                gradient_clipping=args.max_grad_norm,
+                dtype=DTYPES[trainer.accelerator.mixed_precision],
+            )
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if not session.enough:
+                watch.step()
+            control.should_training_stop = control.should_training_stop or session.enough
+            control.should_evaluate = control.should_save = False
+
+        def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            control.should_evaluate = control.should_save = False
+
+    return Told()
+
+
+def _save_model(original: Any) -> Any:
+    @functools.wraps(original)
+    def save_model(self: Any, output_dir: Any = None, _internal_call: bool = False) -> Any:
+        session = current()
+        given = output_dir if output_dir is not None else self.args.output_dir
+        folder = session.places.of(given)
+        session.redirected(session.places.origin(folder))
+        session.saving, outer = True, session.saving
+        try:
+            result = original(self, folder, _internal_call)
+            if not _internal_call:
+                session.saved(folder, self.accelerator.unwrap_model(self.model))
+            return result
+        finally:
+            session.saving = outer
+
+    return save_model
+
+
+def _short(original: Any, loader: str) -> Any:
+    """Evaluation of a few batches; what it finds is not looked at, but the script may want to read it."""
+
+    @functools.wraps(original)
+    def evaluate(self: Any, *args: Any, **named: Any) -> Any:
+        made = getattr(self, loader)
+        setattr(self, loader, lambda *words, **more: Few(made(*words, **more)))
+        try:
+            return original(self, *args, **named)
+        finally:
+            delattr(self, loader)
+
+    return evaluate
+
+
+class Few:
+    """The first batches of a loader, which it is in everything else."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def __len__(self) -> int:
+        return min(EVALUATED, len(self._loader))
+
+    def __iter__(self) -> Iterator[Any]:
+        return itertools.islice(iter(self._loader), EVALUATED)
