@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 @click.option("--ranks", type=click.IntRange(1, 64), help="Processes. Default: as planned, at most 2.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option("--steps", type=click.IntRange(1), default=3, show_default=True, help="Optimizer steps.")
+@click.option(
+    "--command", "line", metavar="LINE", help="Run your own training command instead, stopped after the steps."
+)
 @click.option("--time-limit", type=click.FloatRange(1), default=300, show_default=True, help="Seconds for each run.")
 @click.option("--fail-fast", is_flag=True, help="Stop after the first run that does not pass.")
 @click.option(
@@ -30,6 +33,7 @@ def command(
     ranks: int | None,
     device: str,
     steps: int,
+    line: str | None,
     time_limit: float,
     fail_fast: bool,
     keep: Path | None,
@@ -41,17 +45,25 @@ def command(
     model has random weights and learns one synthetic batch. What has to be smaller than planned is said.
     The verdict is also written to RUN/smoke.json.
 
+    With --command the training is your own, as you start it in this folder: your script, model and data, stopped by a
+    callback after the optimizer steps; nothing is saved into your folders. With one RUN it is compared with its plan.
+
     Exit codes: 0 every check passed, 1 a check failed, 2 a run could not be tried.
     """
     from zerocfg.smoke.folder import SmokeError
     from zerocfg.smoke.many import find
     from zerocfg.smoke.smoke import Options
 
+    if line is not None and len(runs) > 1:
+        raise click.UsageError("--command is one training: name one RUN, or none to compare it with nothing")
+    unplanned = line is not None and not runs
     try:
-        found = find(list(runs))
+        found = [Path()] if unplanned else find(list(runs))
     except SmokeError as error:
         raise click.UsageError(str(error)) from None
-    options = Options(ranks=ranks, device=device, steps=steps, limit=time_limit, keep=keep)
+    options = Options(
+        ranks=ranks, device=device, steps=steps, limit=time_limit, keep=keep, command=line, unplanned=unplanned
+    )
     play(found, options, output_format == "json", fail_fast)
 
 

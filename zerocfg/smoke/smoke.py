@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.smoke import certificate, process
+from zerocfg.smoke import command as commands
 from zerocfg.smoke.checks import check
 from zerocfg.smoke.device import Device, choose
 from zerocfg.smoke.folder import RunFolder, SmokeError, read
@@ -27,7 +28,8 @@ class Options:
     """``ranks`` None: as planned, but at most two, and no more than there are cards. ``device`` "auto", "cpu", "cuda".
     ``steps``: optimizer steps. ``limit``: seconds for the whole run. ``keep``: a folder for the weights, the log and
     the reduced configs, which else are removed. ``consumer``, ``name``: of configs written by hand, who reads them and
-    which run is meant, where the files leave it open.
+    which run is meant, where the files leave it open. ``command``: the user's own, run in the current folder instead of
+    the ranks' program; ``unplanned``: without a run that it is compared with.
     """
 
     ranks: int | None = None
@@ -37,6 +39,8 @@ class Options:
     consumer: str | None = None
     name: str | None = None
     keep: Path | None = None
+    command: str | None = None
+    unplanned: bool = False
 
 
 def smoke(folder: Path, options: Options, progress: Callable[[str], None] | None = None) -> Verdict:
@@ -44,7 +48,13 @@ def smoke(folder: Path, options: Options, progress: Callable[[str], None] | None
 
     Raises SmokeError when that cannot be tried.
     """
-    verdict = play(read(folder, options.consumer, options.name), options, progress)
+    if options.command is not None and options.unplanned:
+        return _command(commands.nobody(options.command), options.command, options, progress)
+    run = read(folder, options.consumer, options.name)
+    if options.command is not None:
+        verdict = _command(run, options.command, options, progress)
+    else:
+        verdict = play(run, options, progress)
     verdict.certificate = certify(verdict, options.steps)
     return verdict
 
@@ -65,6 +75,20 @@ def play(run: RunFolder, options: Options, progress: Callable[[str], None] | Non
             command, scratch, ranks, device.kind, options.limit, progress, variables(scratch, run.handwritten)
         )
         verdict = Verdict(run, device, reduced, outcome, check(run, reduced, outcome, options.steps))
+        if options.keep is not None:
+            verdict.kept = _keep(scratch, options.keep)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return verdict
+
+
+def _command(run: RunFolder, line: str, options: Options, progress: Callable[[str], None] | None = None) -> Verdict:
+    """Run the user's own command once and check what it trains, as `play` does with the ranks' program."""
+    device = choose(options.device)
+    scratch = Path(tempfile.mkdtemp(prefix="zerocfg-smoke-"))
+    try:
+        played = commands.play(line, run, device, options.steps, options.ranks, options.limit, scratch, progress)
+        verdict = Verdict(run, device, played.reduced, played.outcome, played.checks, command=played.command)
         if options.keep is not None:
             verdict.kept = _keep(scratch, options.keep)
     finally:

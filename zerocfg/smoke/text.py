@@ -17,6 +17,8 @@ def render(verdict: Verdict) -> str:
     lines += [f"  reduced  {words}" for words in verdict.reduced.words]
     lines += ["", *table(verdict)]
     outcome = verdict.outcome
+    if verdict.command is not None:
+        lines += ["", f"command: {verdict.command.line}", *(f"  {one}" for one in verdict.command.notes)]
     if outcome.failure is not None:
         who = f" (rank {outcome.rank})" if outcome.rank is not None else ""
         lines += ["", f"The run failed{who}: {outcome.failure}"]

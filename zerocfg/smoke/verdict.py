@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from zerocfg.smoke.checks import Check
+    from zerocfg.smoke.command import Command
     from zerocfg.smoke.device import Device
     from zerocfg.smoke.folder import RunFolder
     from zerocfg.smoke.process import Outcome
@@ -28,6 +29,7 @@ class Verdict:
     checks: list[Check] = field(default_factory=list)
     kept: Path | None = None
     certificate: Path | None = None
+    command: Command | None = None
 
     @property
     def passed(self) -> bool:
@@ -53,6 +55,7 @@ def data(verdict: Verdict) -> dict[str, Any]:
         "reductions": verdict.reduced.words,
         "checks": [one.data() for one in verdict.checks],
         "failure": failure,
+        **({} if verdict.command is None else {"command": verdict.command.data()}),
         "measured": {
             "seconds": round(outcome.seconds, 1),
             "step_seconds": first.get("step_seconds", []),
