@@ -66,8 +66,8 @@ def write(
     versions: dict[str, str],
     files: dict[str, str],
     lock: dict[str, Any],
-) -> Path | None:
-    """Write the certificate of the run in ``folder``; None when it cannot be written there.
+) -> Path:
+    """Write the certificate of the run in ``folder``. Raises OSError when it cannot be written there.
 
     ``content`` is the verdict (`zerocfg.smoke.smoke.data`), ``files`` the hashes of what was tested.
     """
@@ -80,10 +80,7 @@ def write(
         "values": values_hash(lock),
     }
     path = folder / NAME
-    try:
-        write_atomic(path, (json.dumps(content, indent=2) + "\n").encode())
-    except OSError:
-        return None
+    write_atomic(path, (json.dumps(content, indent=2) + "\n").encode())
     return path
 
 

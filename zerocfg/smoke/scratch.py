@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import subprocess
@@ -28,6 +29,8 @@ LOCK = "alive"
 LONGEST = 70
 """Characters of a folder in which sockets (at most 107) can still be made by Python's multiprocessing."""
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+
 
 @contextlib.contextmanager
 def scratch() -> Iterator[Path]:
@@ -47,6 +50,8 @@ def scratch() -> Iterator[Path]:
         guard = _guard(folder)
         yield folder
     except OSError as error:
+        if error.errno not in FULL and not str(error.filename or "").startswith(str(folder)):
+            raise
         raise SmokeError(_refused(error)) from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)
