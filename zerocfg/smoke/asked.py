@@ -205,7 +205,9 @@ def _in(file: SourceFile, path: Path, value: Any, written: Any = None) -> Claim:
 
 
 def _number(value: Any) -> Any:
-    return yaml_number(value) if isinstance(value, str) else value
+    """A number in quotes as the number that is meant."""
+    number = yaml_number(value) if isinstance(value, str) else value
+    return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
 def _is_value(value: Any) -> bool:

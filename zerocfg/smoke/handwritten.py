@@ -103,8 +103,9 @@ def find(path: Path, consumer: str | None = None, name: str | None = None) -> Ru
     found, _ = find_runs([path], files, root=root)
     if any(run.spec is not None for run in found):
         raise NotFoundError(f"'{path}' is a spec: `zerocfg build` makes run folders of it, which can be tried")
-    runs = [run for run in found if run.accelerate or run.deepspeed or run.recipe]
-    runs += [run for run in found if run not in runs and run.missing]
+    # accelerate's launcher needs no file: its options are a config of their own.
+    runs = [run for run in found if run.files or run.missing]
+    runs = [run for run in runs if run.accelerate or run.deepspeed or run.recipe or run.missing or run.flags]
     # A config that no launch line uses is a run of its own only where there are no launch lines.
     launched = [run for run in runs if run.launch is not None]
     others = [run for run in runs if run.launch is None]
