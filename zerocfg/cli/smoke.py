@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 @click.option(
     "--command", "line", metavar="LINE", help="Run your own training command instead, stopped after the steps."
 )
+@click.option(
+    "--consumer",
+    type=click.Choice(["transformers", "trl", "accelerate", "deepspeed"]),
+    help="Who reads configs written by hand of which no file tells it.",
+)
+@click.option("--run", "name", metavar="NAME", help="Which run is meant where files written by hand hold several.")
 @click.option("--time-limit", type=click.FloatRange(1), default=300, show_default=True, help="Seconds for each run.")
 @click.option("--fail-fast", is_flag=True, help="Stop after the first run that does not pass.")
 @click.option(
@@ -34,12 +40,18 @@ def command(
     device: str,
     steps: int,
     line: str | None,
+    consumer: str | None,
+    name: str | None,
     time_limit: float,
     fail_fast: bool,
     keep: Path | None,
     output_format: str,
 ) -> None:
-    """Launch each RUN (a folder that `zerocfg build` wrote) with the real libraries and compare with its plan.
+    """Launch each RUN with the real libraries and compare what runs with its plan.
+
+    A RUN is a folder that `zerocfg build` wrote, or configs written by hand: a launch script, an accelerate YAML, a
+    DeepSpeed JSON, a recipe, or a folder of these. The latter are started as they are and held against what each of
+    their files asks for; they get no certificate. A failure is explained by the rule that knows it.
 
     An OUT that holds several runs means all of them; without any argument the builds below the current folder. The
     model has random weights and learns one synthetic batch. What has to be smaller than planned is said.
@@ -62,9 +74,24 @@ def command(
     except SmokeError as error:
         raise click.UsageError(str(error)) from None
     options = Options(
-        ranks=ranks, device=device, steps=steps, limit=time_limit, keep=keep, command=line, unplanned=unplanned
+        ranks=ranks,
+        device=device,
+        steps=steps,
+        limit=time_limit,
+        keep=keep,
+        command=line,
+        unplanned=unplanned,
+        consumer=consumer or _consumer(found[0]),
+        name=name,
     )
     play(found, options, output_format == "json", fail_fast)
+
+
+def _consumer(path: Path) -> str | None:
+    """What the settings of the project say."""
+    from zerocfg.cli.settings import find_settings
+
+    return find_settings(path if path.is_dir() else path.parent).consumer
 
 
 def play(runs: list[Path], options: Options, as_json: bool, fail_fast: bool = False) -> None:
