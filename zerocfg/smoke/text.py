@@ -23,6 +23,7 @@ def render(verdict: Verdict) -> str:
         who = f" (rank {outcome.rank})" if outcome.rank is not None else ""
         lines += ["", f"The run failed{who}: {outcome.failure}"]
         lines += [f"  {line}" for line in outcome.detail]
+    lines += _diagnosis(verdict)
     weights = outcome.reports[0].get("weights") if outcome.reports else None
     if weights and weights["file"]:
         place = str(verdict.kept / "weights") if verdict.kept else "removed; --keep DIR keeps them"
@@ -31,11 +32,22 @@ def render(verdict: Verdict) -> str:
         lines.append(f"kept: {verdict.kept}")
     if verdict.certificate is not None:
         lines.append(f"certificate: {verdict.certificate}")
+    if verdict.uncertified is not None:
+        lines.append(f"certificate: not written, {verdict.uncertified}")
     failed = sum(1 for one in verdict.checks if one.ok is False)
     passed = sum(1 for one in verdict.checks if one.ok)
     verdict_line = "passed" if verdict.passed else "FAILED"
     lines.append(f"{verdict_line}: {passed} checks ok, {failed} failed, {outcome.seconds:.0f} s")
     return "\n".join(lines) + "\n"
+
+
+def _diagnosis(verdict: Verdict) -> list[str]:
+    """The rules that explain what failed, each in one line, and where to read more."""
+    if not verdict.diagnosis:
+        return []
+    codes = " ".join(dict.fromkeys(one.code for one in verdict.diagnosis if one.code))
+    more = [f"  (`zerocfg rules {codes.split()[0]}` explains)"] if codes else []
+    return ["", "why:", *(f"  {one}" for one in verdict.diagnosis), *more]
 
 
 def table(verdict: Verdict) -> list[str]:

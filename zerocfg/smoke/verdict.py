@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.smoke import certificate
+from zerocfg.smoke.diagnosis import Diagnosis, diagnose
+from zerocfg.smoke.figures import Figures, figures
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from zerocfg.smoke.command import Command
     from zerocfg.smoke.device import Device
     from zerocfg.smoke.folder import RunFolder
+    from zerocfg.smoke.predicted import Expected
     from zerocfg.smoke.process import Outcome
     from zerocfg.smoke.reduce import Reduced
 
@@ -29,11 +33,31 @@ class Verdict:
     checks: list[Check] = field(default_factory=list)
     kept: Path | None = None
     certificate: Path | None = None
+    uncertified: str | None = None
     command: Command | None = None
 
     @property
     def passed(self) -> bool:
         return self.outcome.failure is None and not any(one.ok is False for one in self.checks)
+
+    @cached_property
+    def expected(self) -> Expected | str:
+        """What was predicted of this very run, or why nothing was."""
+        from zerocfg.smoke.predicted import expect
+
+        if self.command is not None:
+            return "what a command trains is its own affair"
+        return expect(self.reduced, self.device, self.run.consumer)
+
+    @cached_property
+    def diagnosis(self) -> list[Diagnosis]:
+        """The rules that explain what failed."""
+        return diagnose(self.run, self.checks, self.outcome)
+
+    @cached_property
+    def figures(self) -> Figures:
+        """What the ranks measured."""
+        return figures(self.reduced, self.device, self.outcome.reports, self.expected)
 
 
 def data(verdict: Verdict) -> dict[str, Any]:
@@ -55,11 +79,16 @@ def data(verdict: Verdict) -> dict[str, Any]:
         "reductions": verdict.reduced.words,
         "checks": [one.data() for one in verdict.checks],
         "failure": failure,
+        "diagnosis": [one.data() for one in verdict.diagnosis],
         **({} if verdict.command is None else {"command": verdict.command.data()}),
         "measured": {
             "seconds": round(outcome.seconds, 1),
             "step_seconds": first.get("step_seconds", []),
             "losses": first.get("losses", []),
-            "peak_memory_bytes": [report.get("seen", {}).get("peak_memory_bytes") for report in reports],
+            "peak_memory_bytes": verdict.figures.peaks(verdict.figures.counter),
+            **verdict.figures.data(),
+            "predicted": {"unknown": verdict.expected}
+            if isinstance(verdict.expected, str)
+            else verdict.expected.data(),
         },
     }
