@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 
 
 def prepare(
-    run: RunFolder, reduced: Reduced, device: Device, steps: int, scratch: Path, memory_limit: int | None = None
+    run: RunFolder,
+    reduced: Reduced,
+    device: Device,
+    steps: int,
+    scratch: Path,
+    memory_limit: int | None = None,
+    parts: tuple[str, ...] = ("train",),
 ) -> list[str]:
     """Write the reduced configs and the job into ``scratch``; the command that runs them there."""
     saved = scratch / "weights"
@@ -57,6 +63,8 @@ def prepare(
         sequence=reduced.sequence,
         deepspeed_config=str(config) if config is not None else None,
         memory_limit=memory_limit,
+        parts=parts,
+        no_resume=_no_resume(run),
     )
     job.write(scratch / "job.json")
     with socket.socket() as probe:
@@ -66,6 +74,13 @@ def prepare(
     if own is not None and by_accelerate:
         command = _as_written(command, own, reduced.ranks, scratch)
     return [*command, str(scratch / "job.json")]
+
+
+def _no_resume(run: RunFolder) -> str | None:
+    """Why no checkpoint of the run can be resumed from, None when one should."""
+    if (run.lock.get("recipe") or {}).get("save_only_model"):
+        return "save_only_model is true: checkpoints hold the weights alone, and no run resumes from them"
+    return None
 
 
 def _as_written(command: list[str], own: Handwritten, ranks: int, scratch: Path) -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 import sys
-import time
-import traceback
 from pathlib import Path
 
+from . import failure, parts
 from .job import Job
 from .report import Report
+from .trial import Trial
 from .watch import Watch
 
 LOOPS = {
@@ -27,16 +27,12 @@ def main() -> None:
         report.phase("import")
         loop = importlib.import_module(f".{LOOPS[job.consumer]}", __package__)
         watch = Watch(job, report)
-        watch.finish(loop.train(job, watch))
+        watch.finish(loop.train(job, watch, Trial.planned(job)))
+        parts.run(job, report, loop, watch)
         report.content["done"] = True
         report.phase("done")
     except BaseException as error:
-        report.content["error"] = {
-            "type": type(error).__name__,
-            "text": str(error),
-            "time": time.time(),
-            "traceback": traceback.format_exc().splitlines()[-12:],
-        }
+        report.content["error"] = failure.describe(error)
         report.write()
         raise
 

@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .model import join_deepspeed, make_model, tokens
+from .model import initial, join_deepspeed, make_model, repeat_chance, tokens
 from .readback import DTYPES
 
 if TYPE_CHECKING:
     from .job import Job
+    from .record import Record
+    from .trial import Trial
     from .watch import Watch
 
 
-def train(job: Job, watch: Watch) -> Any:
+def train(job: Job, watch: Watch | Record, trial: Trial) -> Any:
     """Train and save; the bare model."""
     import torch
-    from accelerate import Accelerator, PartialState
     from accelerate.utils import DummyOptim, DummyScheduler
 
     watch.phase("arguments")
-    if job.device == "cpu":
-        PartialState(cpu=True)
     arguments = job.arguments
     accumulation = int(arguments.get("gradient_accumulation_steps") or 1)
-    join_deepspeed()
-    accelerator = Accelerator(gradient_accumulation_steps=accumulation)
+    accelerator = _accelerator(job, trial.deepspeed)
     plugin = accelerator.state.deepspeed_plugin
     config = plugin.deepspeed_config if plugin else {}
     watch.phase("model")
-    model = make_model(job)
+    model = make_model(job, trial.weights)
+    if job.arguments.get("gradient_checkpointing"):
+        model.gradient_checkpointing_enable()
     rate = float(arguments.get("learning_rate") or 1e-4)
     optimizer = (DummyOptim if "optimizer" in config else torch.optim.AdamW)(model.parameters(), lr=rate)
     batch = int(arguments.get("per_device_train_batch_size") or 1)
-    micro_steps = job.steps * accumulation
-    data: Any = [tokens(job, 0)] * (batch * micro_steps * accelerator.num_processes)
+    micro_steps = trial.steps(job) * accumulation
+    data: Any = [tokens(job, watch.report.rank)] * (batch * micro_steps * accelerator.num_processes)
     loader = torch.utils.data.DataLoader(data, batch_size=batch)
     parts = [model, optimizer, loader]
     if "scheduler" in config:
@@ -48,7 +48,10 @@ def train(job: Job, watch: Watch) -> Any:
         gradient_clipping=arguments.get("max_grad_norm"),
         dtype=DTYPES[accelerator.mixed_precision],
     )
+    if trial.resumed:
+        accelerator.load_state(str(trial.folder))
     for content in loader:
+        repeat_chance()
         with accelerator.accumulate(engine):
             loss = engine(**content).loss
             watch.forward()
@@ -62,9 +65,35 @@ def train(job: Job, watch: Watch) -> Any:
             optimizer.zero_grad()
         if accelerator.sync_gradients:
             watch.step()
-    watch.phase("save")
+            if watch.checkpoint_due():
+                accelerator.save_state(str(trial.folder))
+                watch.checkpointed()
     bare = accelerator.unwrap_model(engine)
+    if not trial.save:
+        return bare
+    watch.phase("save")
     state = accelerator.get_state_dict(engine)
     bare.save_pretrained(job.saved, is_main_process=accelerator.is_main_process, state_dict=state)
     accelerator.wait_for_everyone()
     return bare
+
+
+def initial_weights(job: Job) -> dict[str, Any]:
+    """The weights with which the planned training begins."""
+    accelerator = _accelerator(job)  # as long as it lives the model is made in shards
+    weights = initial(job)
+    del accelerator
+    return weights
+
+
+def _accelerator(job: Job, deepspeed: dict[str, Any] | None = None) -> Any:
+    from accelerate import Accelerator, DeepSpeedPlugin, PartialState
+    from accelerate.state import AcceleratorState
+
+    AcceleratorState._reset_state()  # there may have been another training in this process
+    if job.device == "cpu":
+        PartialState(cpu=True)
+    join_deepspeed()
+    plugin = DeepSpeedPlugin(hf_ds_config=deepspeed) if deepspeed is not None else None
+    accumulation = int(job.arguments.get("gradient_accumulation_steps") or 1)
+    return Accelerator(gradient_accumulation_steps=accumulation, deepspeed_plugin=plugin)

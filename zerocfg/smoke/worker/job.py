@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,6 +19,8 @@ class Job:
     launcher set the engine up. ``device`` "cpu" or "cuda". ``steps``: optimizer steps. ``model``: the content of a
     config.json. ``arguments``: those of TrainingArguments that shape the engine. ``sequence``: tokens of a sample.
     ``deepspeed_config``: path of the config, None without DeepSpeed. ``memory_limit``: bytes that a rank may have.
+    ``parts``: of "train", "resume" and "reference", what is done; training always is. ``no_resume``: why no checkpoint
+    of this run can be resumed from, None when one should.
     """
 
     reports: str
@@ -29,6 +34,8 @@ class Job:
     sequence: int
     deepspeed_config: str | None
     memory_limit: int | None = None
+    parts: Sequence[str] = ("train",)
+    no_resume: str | None = None
 
     @classmethod
     def read(cls, path: Path) -> Job:

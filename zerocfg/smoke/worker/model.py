@@ -5,15 +5,42 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from . import sums
+
 if TYPE_CHECKING:
     from .job import Job
 
 
-def make_model(job: Job) -> Any:
-    """The architecture with random weights; under ZeRO-3 it is made in shards, as `from_pretrained` would."""
+SEED = 0
+
+
+def make_model(job: Job, weights: dict[str, Any] | None = None) -> Any:
+    """The architecture with random weights; under ZeRO-3 it is made in shards, as `from_pretrained` would.
+
+    ``weights``: full tensors by parameter name that take the place of the random ones.
+    """
+    model = _random(job)
+    if weights is not None:
+        model.load_state_dict(weights, strict=False)
+    return model
+
+
+def initial(job: Job) -> dict[str, Any]:
+    """The random weights that `make_model` gives, as full tensors in host memory. All ranks call this."""
+    return {name: tensor.detach().cpu().clone() for name, tensor in sums.full(make_model(job))}
+
+
+def repeat_chance() -> None:
+    """Begin the random numbers anew, so that dropout falls on the same places in every forward pass."""
+    import torch
+
+    torch.manual_seed(SEED)
+
+
+def _random(job: Job) -> Any:
     import transformers
 
-    transformers.set_seed(0)
+    transformers.set_seed(SEED)
     content = {key: value for key, value in job.model.items() if key not in ("transformers_version", "auto_map")}
     config = transformers.AutoConfig.for_model(**content)
     config.use_cache = False

@@ -5,31 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .model import join_deepspeed, make_model, tokens
+from .model import initial, join_deepspeed, make_model, repeat_chance, tokens
 from .readback import DTYPES
+from .trial import Trial
 
 if TYPE_CHECKING:
     from .job import Job
+    from .record import Record
     from .watch import Watch
 
 
-def train(job: Job, watch: Watch) -> Any:
+def train(job: Job, watch: Watch | Record, trial: Trial) -> Any:
     """Train and save; the bare model."""
     import torch
     import transformers
 
     watch.phase("arguments")
-    folder = Path(job.saved)
-    arguments = {"max_steps": 1_000_000, **job.arguments}
-    arguments.update(output_dir=str(folder / "trainer"), report_to=[], save_strategy="no", logging_strategy="no")
-    if job.device == "cpu":
-        arguments["use_cpu"] = True  # else accelerate starts no process group and each rank trains alone
-    if job.deepspeed_config and not job.by_accelerate:
-        arguments["deepspeed"] = job.deepspeed_config
-    args = transformers.TrainingArguments(disable_tqdm=True, **arguments)
+    args = _arguments(job, trial)
     join_deepspeed()
     watch.phase("model")
-    model = make_model(job)
+    model = make_model(job, trial.weights)
     batch = args.per_device_train_batch_size
     row = tokens(job, watch.report.rank)
     data: Any = [row] * (batch * args.gradient_accumulation_steps * max(1, args.world_size) * job.steps)
@@ -48,7 +43,11 @@ def train(job: Job, watch: Watch) -> Any:
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             watch.step()
+            control.should_save = watch.checkpoint_due()
             control.should_training_stop = state.global_step >= job.steps
+
+        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            watch.checkpointed()
 
     class Run(transformers.Trainer):  # type: ignore[misc]
         def compute_loss(self, *args: Any, **named: Any) -> Any:
@@ -57,15 +56,42 @@ def train(job: Job, watch: Watch) -> Any:
             return loss
 
         def training_step(self, *args: Any, **named: Any) -> Any:
+            repeat_chance()
             loss = super().training_step(*args, **named)
             watch.backward(float(loss) * self.args.gradient_accumulation_steps)
             return loss
 
     run = Run(model=model, args=args, train_dataset=data, callbacks=[Told()])
     watch.phase("init")
-    run.train()
-    watch.phase("save")
-    run.save_model(str(folder))
-    if torch.distributed.is_initialized():
-        torch.distributed.barrier()
+    run.train(resume_from_checkpoint=str(trial.folder / f"checkpoint-{trial.resumed}") if trial.resumed else None)
+    if trial.resumed and run.state.global_step - trial.resumed != trial.steps(job):
+        raise RuntimeError(f"the Trainer began at another step than that of the checkpoint, {trial.resumed}")
+    if trial.save:
+        watch.phase("save")
+        run.save_model(str(Path(job.saved)))
+        if torch.distributed.is_initialized():
+            torch.distributed.barrier()
     return run.accelerator.unwrap_model(run.model)
+
+
+def initial_weights(job: Job) -> dict[str, Any]:
+    """The weights with which the planned training begins."""
+    arguments = _arguments(job, Trial.planned(job))  # as long as they live the model is made in shards
+    join_deepspeed()
+    weights = initial(job)
+    del arguments
+    return weights
+
+
+def _arguments(job: Job, trial: Trial) -> Any:
+    import transformers
+
+    arguments = {"max_steps": 1_000_000, **job.arguments}
+    arguments.update(output_dir=str(trial.folder), report_to=[], save_strategy="no", logging_strategy="no")
+    if job.device == "cpu":
+        arguments["use_cpu"] = True  # else accelerate starts no process group and each rank trains alone
+    if job.deepspeed_config and not job.by_accelerate:
+        arguments["deepspeed"] = job.deepspeed_config
+    if trial.deepspeed is not None:
+        arguments["deepspeed"] = trial.deepspeed
+    return transformers.TrainingArguments(disable_tqdm=True, **arguments)

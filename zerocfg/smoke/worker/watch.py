@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import memory, readback, weights
+from . import memory, readback, record, resume, sums, weights
 
 if TYPE_CHECKING:
     from .job import Job
@@ -19,7 +20,11 @@ class Watch:
     phase("model")  phase("init")
     prepared(engine, optimizer, ...)                     the engine stands
     forward() backward(loss) [per micro step]  step()    after each of these
+    checkpoint_due()  checkpointed()                     after a step: whether a checkpoint is wanted, and is written
     phase("save")
+
+    ``checkpoint``: optimizer steps behind the checkpoint that was written, 0 for none, and then ``no_checkpoint``
+    says why. ``config``: the DeepSpeed config as the engine resolved it, None for other engines.
     """
 
     def __init__(self, job: Job, report: Report) -> None:
@@ -30,6 +35,12 @@ class Watch:
         self._optimizer: Any = None
         self._micro_steps = 0
         self.memory = memory.Recorder(report, job.device)
+        self.checkpoint = 0
+        self.no_checkpoint: str | None = None
+        self.config: dict[str, Any] | None = None
+        self._engine: Any = None
+        self._before: dict[str, int] = {}
+        self._rate: float | None = None
 
     def phase(self, name: str) -> None:
         if name == "model" and self.job.memory_limit:
@@ -45,7 +56,11 @@ class Watch:
         self.memory.enter("own")
         readback.see(self.report, engine, optimizer, settings)
         memory.follow_step(engine, self.memory)
-        self._optimizer = optimizer
+        self._engine, self._optimizer = engine, optimizer
+        if hasattr(engine, "zero_optimization_stage"):
+            self.config = copy.deepcopy(engine.config)
+        self.report.content.update(rates=[], parameters=sums.elements(engine))
+        self._before = sums.live(engine)
         self.phase("step 1")
         self.memory.enter("forward")
         self._since = time.monotonic()
@@ -57,6 +72,7 @@ class Watch:
     def backward(self, loss: float) -> None:
         """A backward pass ended; ``loss`` is that of its micro batch on this rank."""
         self.report.content["losses"].append(loss)
+        self._rate = record.rate(self._optimizer)
         self._micro_steps += 1
         last = self._micro_steps % (self.report.content["seen"].get("gradient_accumulation_steps") or 1) == 0
         self.memory.enter("step" if last else "forward")
@@ -70,9 +86,44 @@ class Watch:
         self.report.content["step_seconds"].append(round(now - self._since, 4))
         if self.steps == 1:
             readback.see_states(self.report, self._optimizer)
+        self.report.content["rates"].append(self._rate)
+        if self.steps == self.job.steps:
+            self._trained()
         self.phase(f"step {self.steps} done")
         self.memory.enter("forward")
         self._since = time.monotonic()
+
+    def _trained(self) -> None:
+        """The last step is done: what the engine holds now."""
+        after = sums.live(self._engine)
+        self.report.content["sums"] = after
+        self.report.content["changed"] = sum(1 for name, value in after.items() if self._before.get(name) != value)
+        self.report.content["momentum"] = sums.momentum(self._engine, self._optimizer)
+        self.report.content["skipped_steps"] = int(getattr(self._engine, "skipped_steps", 0) or 0)
+
+    def checkpoint_due(self) -> bool:
+        """Whether a checkpoint is to be written now. All ranks get the same answer."""
+        if "resume" not in self.job.parts or self.steps != (resume.last_before(self.job.steps) or self.job.steps):
+            return False
+        self.no_checkpoint = resume.obstacle(self.job, self._engine)
+        if self.no_checkpoint is not None:
+            return False
+        self.memory.enter("own")
+        self.report.phase("checkpoint")
+        return True
+
+    def checkpointed(self) -> None:
+        """The checkpoint is written."""
+        self.checkpoint = self.steps
+        self.phase(f"step {self.steps} done")
+        self.memory.enter("forward")
+        self._since = time.monotonic()
+
+    def close(self) -> None:
+        """Let go of the engine."""
+        if hasattr(self._engine, "destroy"):
+            self._engine.destroy()
+        self._engine = self._optimizer = None
 
     def finish(self, model: Any) -> None:
         """Training and saving are over; ``model`` is the bare one."""
@@ -80,4 +131,4 @@ class Watch:
         self.phase("read back")
         readback.see_machine(self.report, self.job.device)
         if self.report.rank == 0:
-            self.report.content["weights"] = weights.read(Path(self.job.saved), model)
+            self.report.content["weights"] = weights.read(Path(self.job.saved), model, self.report.content.get("sums"))

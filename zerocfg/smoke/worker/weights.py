@@ -1,47 +1,54 @@
-"""Whether the saved weights are whole."""
+"""Whether the saved weights are whole, and those of the live model."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from .sums import checksum
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
-def read(folder: Path, model: Any) -> dict[str, Any]:
+def read(folder: Path, model: Any, sums: dict[str, int] | None = None) -> dict[str, Any]:
     """Compare the files of weights with the model's parameters and load them as a user would.
 
-    {"file", "expected", "saved": elements, "missing", "short": names, "loadable": null or the reason why not}
+    ``sums``: checksums of the live parameters by name (`sums.live`). Returns {"file", "expected", "saved": elements,
+    "missing", "short": names, "dtypes": elements by dtype, "live_dtypes": those of the model, "other": names of
+    tensors with other values than the live ones, "compared": how many were compared, "loadable": null or the reason
+    why not}. A tensor is compared where it has the live one's dtype.
     """
     import transformers
-    from safetensors import safe_open
 
-    expected: dict[str, int] = {}
+    expected: dict[str, Any] = {}
     known: set[int] = set()
     for name, parameter in model.named_parameters():
         if id(parameter) not in known:  # tied parameters are saved once
             known.add(id(parameter))
-            expected[name] = math.prod(getattr(parameter, "ds_shape", parameter.shape))
+            expected[name] = parameter
+    counts = {name: math.prod(getattr(parameter, "ds_shape", parameter.shape)) for name, parameter in expected.items()}
+    result: dict[str, Any] = {"file": "", "expected": sum(counts.values()), "dtypes": {}, "live_dtypes": {}}
+    result.update(short=[], other=[], compared=0, loadable=None)
+    for name, parameter in expected.items():
+        _count(result["live_dtypes"], parameter.dtype, counts[name])
+    files = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
+    result["file"] = ", ".join(file.name for file in files)
     saved: dict[str, int] = {}
-    files = sorted(folder.glob("*.safetensors"))
-    for file in files:
-        with safe_open(file, framework="pt") as content:
-            names = list(content.keys())
-            saved.update((name, math.prod(content.get_slice(name).get_shape())) for name in names)
-    if not files:
-        import torch
-
-        files = sorted(folder.glob("pytorch_model*.bin"))
-        for file in files:
-            state = torch.load(file, map_location="cpu", weights_only=True)
-            saved.update((name, tensor.numel()) for name, tensor in state.items())
-    result: dict[str, Any] = {
-        "file": ", ".join(file.name for file in files),
-        "expected": sum(expected.values()),
-        "saved": sum(saved.get(name, 0) for name in expected),
-        "missing": [name for name in expected if name not in saved],
-        "short": [name for name, count in expected.items() if name in saved and saved[name] != count],
-        "loadable": None,
-    }
+    for name, tensor in _tensors(files):
+        saved[name] = tensor.numel()
+        if name not in expected:
+            continue
+        _count(result["dtypes"], tensor.dtype, tensor.numel())
+        if saved[name] != counts[name]:
+            result["short"].append(name)
+        elif sums is not None and name in sums and tensor.dtype == expected[name].dtype:
+            result["compared"] += 1
+            if checksum(tensor) != sums[name]:
+                result["other"].append(name)
+    result["saved"] = sum(saved.get(name, 0) for name in expected)
+    result["missing"] = [name for name in expected if name not in saved]
     if files:
         try:
             transformers.integrations.deepspeed.unset_hf_deepspeed_config()
@@ -52,3 +59,23 @@ def read(folder: Path, model: Any) -> dict[str, Any]:
         except Exception as error:
             result["loadable"] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
     return result
+
+
+def _count(dtypes: dict[str, int], dtype: Any, elements: int) -> None:
+    name = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}.get(str(dtype).removeprefix("torch."))
+    name = name or str(dtype).removeprefix("torch.")
+    dtypes[name] = dtypes.get(name, 0) + elements
+
+
+def _tensors(files: list[Path]) -> Iterator[tuple[str, Any]]:
+    """(name, tensor) of all files; of safetensors one is in memory at a time."""
+    import torch
+    from safetensors import safe_open
+
+    for file in files:
+        if file.suffix == ".safetensors":
+            with safe_open(file, framework="pt") as content:
+                for name in list(content.keys()):
+                    yield name, content.get_tensor(name)
+        else:
+            yield from torch.load(file, map_location="cpu", weights_only=True).items()

@@ -1,0 +1,94 @@
+"""The same training under ZeRO-0: nothing is split over the ranks, nothing is offloaded."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import sums
+from .record import Record
+from .trial import Trial, checkpoints
+
+if TYPE_CHECKING:
+    from .job import Job
+    from .report import Report
+    from .watch import Watch
+
+BYTES = 18  # that ZeRO-0 holds for each parameter: weights and gradients in 16 bit, fp32 copy, Adam's states, room
+
+
+def run(job: Job, report: Report, loop: Any, watch: Watch) -> dict[str, Any]:
+    """Train anew under ZeRO-0, from the same weights.
+
+    {"losses", "rates", "steps", "momentum"} as `Record` has them, or {"state": "skipped", "why"}
+    """
+    if watch.config is None:
+        return _skipped("not compared: without DeepSpeed there is no stage to compare")
+    if report.content["seen"].get("stage") == 0:
+        return _skipped("not compared: this run is ZeRO-0 itself")
+    if (watch.config.get("tensor_parallel") or {}).get("autotp_size", 0) > 1:
+        return _skipped("not compared: the model is split by tensor parallelism")
+    needed = report.content["parameters"] * BYTES
+    room = sums.least(_free(job.device))
+    if needed > room:
+        return _skipped(f"not compared: ZeRO-0 takes {needed / 2**30:.1f} GiB a rank, {room / 2**30:.1f} GiB are free")
+    record = _Plain(report, "reference", job.steps)
+    record.phase("model")
+    # ZeRO-3 makes a model in shards, and so in another order of random numbers.
+    weights = loop.initial_weights(job) if report.content["seen"].get("stage") == 3 else None
+    loop.train(job, record, Trial(checkpoints(job), deepspeed=config(watch.config), weights=weights, save=False))
+    record.close()
+    return record.data()
+
+
+class _Plain(Record):
+    def prepared(self, engine: Any, optimizer: Any, **settings: Any) -> None:
+        """DeepSpeed's ZeRO-0 in 16 bit begins with an optimizer step of empty gradients, which the other stages do not.
+
+        Adam's bias correction would be a step ahead: 0.74 of the learning rate in the first step (seen in 0.19.8).
+        """
+        if int(engine.zero_optimization_stage()) != 0:
+            raise RuntimeError(f"ZeRO-0 was asked for the comparison, stage {engine.zero_optimization_stage()} came up")
+        sums.base(optimizer).state.clear()
+        super().prepared(engine, optimizer, **settings)
+
+
+def config(planned: dict[str, Any]) -> dict[str, Any]:
+    """The planned DeepSpeed config, as the engine resolved it, at stage 0 and without what needs another stage."""
+    plain = copy.deepcopy(planned)
+    plain["zero_optimization"] = {"stage": 0}
+    for name in ("data_types", "compile", "checkpoint", "aio", "zero_force_ds_cpu_optimizer"):
+        plain.pop(name, None)
+    for dtype in ("bf16", "bfloat16", "fp16"):
+        if isinstance(plain.get(dtype), dict):
+            # Low-precision masters and states exist in the ZeRO stages only.
+            kept = plain[dtype].items()
+            plain[dtype] = {key: value for key, value in kept if "master" not in key and key != "bf16_optimizer_states"}
+    optimizer = plain.get("optimizer")
+    if isinstance(optimizer, dict) and str(optimizer.get("type")).lower() in ("adam", "adamw"):
+        # The same mathematics, and no operator that has to be compiled for this comparison alone.
+        optimizer["params"] = {**(optimizer.get("params") or {}), "torch_adam": True}
+        optimizer["params"].pop("fp32_optimizer_states", None)
+    return plain
+
+
+def _skipped(why: str) -> dict[str, Any]:
+    return {"state": "skipped", "why": why}
+
+
+def _free(device: str) -> float:
+    """Bytes that this rank may still take."""
+    import torch
+
+    if device == "cuda":
+        return float(torch.cuda.mem_get_info()[0])
+    import os
+
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024 / int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    except OSError:
+        pass
+    return float("inf")
