@@ -1,3 +1,59 @@
-"""zerocfg: a compiler and linter for distributed-training configs."""
+"""zerocfg: a compiler and linter for distributed-training configs.
 
-__version__ = "0.1.0"
+The functions for Python programs are those of `zerocfg.api`, loaded when one is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from zerocfg.version import __version__
+
+if TYPE_CHECKING:
+    from zerocfg.api import (
+        UNKNOWN,
+        ConfigError,
+        Diagnostic,
+        Error,
+        Origin,
+        Result,
+        Run,
+        Setting,
+        build,
+        check_or_raise,
+        effective,
+        lint,
+        load,
+        plan,
+    )
+
+__all__ = [
+    "UNKNOWN",
+    "ConfigError",
+    "Diagnostic",
+    "Error",
+    "Origin",
+    "Result",
+    "Run",
+    "Setting",
+    "__version__",
+    "build",
+    "check_or_raise",
+    "effective",
+    "lint",
+    "load",
+    "plan",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the functions when they are used: `zerocfg --version` and the command line need none of them."""
+    if name in __all__:
+        from zerocfg import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module 'zerocfg' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -8,7 +8,7 @@ import sys
 def main() -> None:
     """Run the command line and leave with its exit code."""
     if sys.argv[1:] in (["--version"], ["-V"]):
-        from zerocfg import __version__
+        from zerocfg.version import __version__
 
         sys.stdout.write(f"zerocfg {__version__}\n")
         return

@@ -8,9 +8,9 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from zerocfg import __version__
 from zerocfg.source.load import MAX_BYTES, read_bytes
 from zerocfg.source.node import Problem
+from zerocfg.version import __version__
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from zerocfg import __version__
 from zerocfg.report.fingerprints import fingerprints
 from zerocfg.rules.api import Fix, Rule
 from zerocfg.rules.docs import parts
@@ -19,6 +18,7 @@ from zerocfg.rules.engine import Diagnostic, Hidden, Result, Spot
 from zerocfg.rules.registry import find
 from zerocfg.run.model import SourceFile
 from zerocfg.source.text import Place
+from zerocfg.version import __version__
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "zerocfg/v1"

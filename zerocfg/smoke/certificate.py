@@ -10,11 +10,11 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from zerocfg import __version__
 from zerocfg.emit.lock import sha256
 from zerocfg.source.load import read_bytes
 from zerocfg.source.node import Problem
 from zerocfg.source.write import write_atomic
+from zerocfg.version import __version__
 
 if TYPE_CHECKING:
     from pathlib import Path

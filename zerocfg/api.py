@@ -1,0 +1,201 @@
+"""zerocfg from Python: what the commands do, as functions that return values and raise errors.
+
+Everything here is also in ``zerocfg`` itself (``import zerocfg; zerocfg.lint("configs")``) and loaded when it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from zerocfg.cli.linting import Job
+from zerocfg.cli.selection import selection_of
+from zerocfg.cli.settings import CONSUMERS, find_settings
+from zerocfg.rules.engine import Diagnostic, Result
+from zerocfg.run.discover import Files, display_name
+from zerocfg.run.link import find_runs
+from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
+
+if TYPE_CHECKING:
+    from zerocfg.resolve.build import Built
+    from zerocfg.resolve.forecast import Forecast
+    from zerocfg.resolve.spec_file import SpecFile
+
+__all__ = [
+    "UNKNOWN", "ConfigError", "Diagnostic", "Error", "Origin", "Result", "Run", "Setting",
+    "build", "check_or_raise", "effective", "lint", "load", "plan",
+]  # fmt: skip
+
+AnyPath = str | PathLike[str]
+
+
+class Error(Exception):
+    """zerocfg could not do what it was asked to: wrong use, an unreadable file, a spec that does not resolve."""
+
+
+class ConfigError(Error):
+    """The configs have findings. ``result`` holds them; the text is what `zerocfg lint` prints."""
+
+    def __init__(self, message: str, result: Result) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+def lint(
+    *paths: AnyPath,
+    select: Iterable[str] = (),
+    ignore: Iterable[str] = (),
+    preview: bool = False,
+    consumer: str | None = None,
+) -> Result:
+    """What `zerocfg lint` finds in files and folders (default: the current folder), with the project's settings.
+
+    ``select``, ``ignore``: codes, prefixes or names of rules. ``consumer``: who reads a config of which no file tells
+    it. `Result.diagnostics` are in the order of files and lines. Raises Error for a path that is not there, an unknown
+    code, or settings that make no sense.
+    """
+    if consumer is not None and consumer not in CONSUMERS:
+        raise Error(f"consumer is one of {', '.join(CONSUMERS)}, not {consumer!r}")
+    targets = _existing(paths)
+    try:
+        settings = find_settings(_folder(targets[0]))
+        selection = selection_of(settings, ",".join(select), ",".join(ignore), preview)
+        from zerocfg.cli.known import known_findings
+
+        return Job(targets, settings, selection, consumer or settings.consumer, known_findings(None, settings)).lint()
+    except click.UsageError as error:
+        raise Error(error.message) from None
+
+
+def load(*paths: AnyPath) -> list[Run]:
+    """The runs that files and folders take part in: which files belong together, and what they amount to.
+
+    `Run.effective.settings` are the values that the training process gets, by dotted name. Raises Error for a path
+    that is not there.
+    """
+    return find_runs(_existing(paths), Files())[0]
+
+
+def effective(path: AnyPath, run: str | None = None) -> dict[str, Setting]:
+    """The effective settings of one run: name -> value, where it comes from, what it replaced.
+
+    ``run`` names one where ``path`` takes part in several. A value that the files do not tell is `UNKNOWN`. Raises
+    Error when there is no such run, or when there are several and none is named.
+    """
+    runs = load(path)
+    names = [one.name for one in runs]
+    if run is not None:
+        runs = [one for one in runs if one.name == run]
+    if len(runs) != 1:
+        found = f"it takes part in {', '.join(names)}" if names else "no run is found there"
+        raise Error(f"'{path}' has no single run{f' {run!r}' if run else ''}: {found}")
+    return dict(runs[0].effective.settings)
+
+
+def plan(spec: AnyPath, *, run: str | None = None, hardware: str | None = None) -> dict[str, Forecast]:
+    """What `zerocfg plan` predicts for the runs of a spec: memory by phase and time of a step (bytes, seconds).
+
+    ``run``: only that one. ``hardware``: instead of the spec's, as "8xA100-80GB" or a probed profile. Raises Error when
+    a run does not resolve or nothing can be predicted for it.
+    """
+    from zerocfg.resolve.forecast import forecast
+
+    _, built = _resolved(spec, run, hardware)
+    _stop_on_problems(built)
+    try:
+        return {one.name: forecast(one) for one in built}
+    except ValueError as error:
+        raise Error(str(error)) from None
+
+
+def build(
+    spec: AnyPath, out: AnyPath, *, run: str | None = None, hardware: str | None = None, force: bool = False
+) -> list[Path]:
+    """Write what `zerocfg build` writes below ``out``; the paths of the files.
+
+    Nothing is written unless every run resolves and lints clean. ``force`` replaces files that zerocfg did not write or
+    that were changed since. Raises ConfigError for errors that lint finds, Error for all else that prevents it.
+    """
+    from zerocfg.emit.compiled import compiled
+    from zerocfg.emit.lock import LockError
+    from zerocfg.emit.write import RefusedError, check, write
+
+    read, built = _resolved(spec, run, hardware)
+    found = compiled(read, built, Path(out))
+    if found.errors is not None:
+        raise ConfigError(_text(found.errors), found.errors)
+    _stop_on_problems(built)
+    try:
+        check(found.emitted, force=force)
+        return write(found.emitted)
+    except (RefusedError, LockError, OSError) as error:
+        raise Error(str(error)) from None
+
+
+def check_or_raise(*paths: AnyPath, fail_on: str = "error") -> None:
+    """At the top of a training script, before the model loads: stop the job when its configs have errors.
+
+    Looks at the command that this process was started with and at the variables that its launcher exported, and lints
+    the configs that they name; with ``paths`` those files instead. Quiet when nothing is found from ``fail_on`` on
+    ("error", "warning", "note"). Every rank raises ConfigError, the first one of a job with the findings as its text.
+    """
+    from zerocfg.guard import check
+
+    result = lint(*paths) if paths else check()
+    rank = {"note": 0, "warning": 1, "error": 2}
+    if fail_on not in rank:
+        raise Error(f"fail_on is one of {', '.join(rank)}, not {fail_on!r}")
+    grave = [one for one in result.diagnostics if one.severity.rank >= rank[fail_on]]
+    if grave:
+        from zerocfg.guard import is_first
+
+        told = Result(grave, result.hidden, result.files)
+        raise ConfigError(_text(told) if is_first() else "the configs have errors; rank 0 says which", told)
+
+
+def _existing(paths: tuple[AnyPath, ...]) -> list[Path]:
+    targets = [Path(path) for path in paths] or [Path()]
+    for target in targets:
+        if not target.exists():
+            raise Error(f"there is no file or folder '{target}'")
+    return targets
+
+
+def _folder(path: Path) -> Path:
+    return path if path.is_dir() else path.parent
+
+
+def _resolved(spec: AnyPath, run: str | None, hardware: str | None) -> tuple[SpecFile, list[Built]]:
+    from zerocfg.resolve.build import build_plans
+    from zerocfg.resolve.spec_file import read_spec
+
+    path = Path(spec) / "zerocfg.yaml" if Path(spec).is_dir() else Path(spec)
+    if not path.exists():
+        raise Error(f"there is no file '{path}'")
+    read = read_spec(path, display_name(path))
+    if read.spec is None:
+        raise Error("\n".join(map(str, read.problems)))
+    try:
+        return read, build_plans(read, run, hardware)
+    except ValueError as error:
+        raise Error(str(error)) from None
+
+
+def _stop_on_problems(built: list[Built]) -> None:
+    problems = [
+        f"{problem.place}: run {one.name}: {problem.key}: {problem.message}"
+        for one in built
+        for problem in one.problems
+    ]
+    if problems:
+        raise Error("\n".join(problems))
+
+
+def _text(result: Result) -> str:
+    from zerocfg.report.full import render_full
+
+    return "\n" + render_full(result)

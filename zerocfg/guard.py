@@ -1,0 +1,51 @@
+"""The configs of the training process that this code runs in: what `zerocfg.check_or_raise` looks at."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zerocfg.cli.selection import selection_of
+from zerocfg.cli.settings import find_settings
+from zerocfg.rules.engine import lint_runs
+from zerocfg.run.discover import Files
+from zerocfg.run.link import find_runs
+from zerocfg.run.releases import declare_versions
+
+if TYPE_CHECKING:
+    from zerocfg.rules.engine import Result
+
+EXPORTED = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "MEGATRON_LM_")
+"""Prefixes of the variables by which accelerate's launcher hands its config on."""
+NAME = "this-process.sh"
+
+
+def check() -> Result:
+    """Lint what the command of this process names. Raises click.UsageError for settings that make no sense."""
+    settings = find_settings(Path())
+    # As a launch line it goes the linter's usual road: the variables say what a launcher's config said.
+    stand_in = Path(NAME)
+    files = Files({os.path.realpath(stand_in): command()})
+    runs, asked = find_runs([stand_in], files)
+    own = [run for run in runs if run.launch_file is not None and id(run.launch_file) in asked]
+    declare_versions(own, settings.versions)
+    return lint_runs(own, selection_of(settings, "", "", preview=False))
+
+
+def command() -> str:
+    """The command that would start this process as it was started, in one line of shell."""
+    variables = {name: value for name, value in sorted(os.environ.items()) if name.startswith(EXPORTED)}
+    words = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+    ranks, local = os.environ.get("WORLD_SIZE", "1"), os.environ.get("LOCAL_WORLD_SIZE")
+    words += ["torchrun", "--nproc_per_node", local or ranks]
+    if local and local.isdigit() and ranks.isdigit() and int(local) < int(ranks):
+        words += ["--nnodes", str(int(ranks) // int(local))]
+    return " ".join([*words, *map(shlex.quote, sys.argv)]) + "\n"
+
+
+def is_first() -> bool:
+    """Whether this is the process of the job that speaks for all."""
+    return os.environ.get("RANK", "0") == "0"
