@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.smoke.shrink import LLAMA, shrink
+from zerocfg.smoke.fit import SEQUENCE as ASSUMED
+from zerocfg.smoke.fit import TRL_CHECKPOINTS, Size, fit_of, most_layers, room_here, sequence_of, spec_of
+from zerocfg.smoke.shrink import LLAMA, fewer_layers, layers_of, least_layers, shrink
 
 if TYPE_CHECKING:
     from zerocfg.smoke.device import Device
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 BYTES_PER_PARAMETER = 20  # weights, gradients and Adam's states in mixed precision, and room for work
 CPU_PARAMETERS = 20_000_000  # more than this takes minutes on a processor
 CPU_BUCKET = 10_000_000  # elements; DeepSpeed allocates buckets in full, whatever the model needs
-SEQUENCE = 32
+SEQUENCE = 32  # tokens of a sample on a processor
 # What of a recipe shapes the engine; the rest (data, logging, saving, evaluation) has no part in a smoke-run.
 ARGUMENTS = (
     "per_device_train_batch_size", "gradient_accumulation_steps", "max_grad_norm", "learning_rate", "weight_decay",
@@ -36,7 +38,12 @@ ARGUMENTS = (
 
 @dataclass
 class Reduced:
-    """``model``, ``accelerate``, ``deepspeed``, ``arguments``: what is run; ``plan``: what must be seen then."""
+    """``model``, ``accelerate``, ``deepspeed``, ``arguments``: what is run; ``plan``: what must be seen then.
+
+    ``sequence``: tokens of a sample. ``layers``: of the planned model and of the one that is run, where known.
+    ``narrow``: the model's widths were cut as well, or another model stands in. ``size``: what the model that is run
+    takes at most by prediction, on a card.
+    """
 
     ranks: int
     model: dict[str, Any]
@@ -46,49 +53,118 @@ class Reduced:
     plan: dict[str, Any]
     sequence: int = SEQUENCE
     words: list[str] = field(default_factory=list)
+    layers: tuple[int, int] | None = None
+    narrow: bool = False
+    size: Size | None = None
 
 
-def reduce(run: RunFolder, device: Device, ranks: int, scratch: Path) -> Reduced:
-    """The run on ``ranks`` processes of ``device``; temporary NVMe folders go below ``scratch``."""
+def reduce(run: RunFolder, device: Device, ranks: int, scratch: Path, limit: float = 300) -> Reduced:
+    """The run on ``ranks`` processes of ``device`` within ``limit`` seconds; temporary NVMe folders below ``scratch``.
+
+    On a card the model keeps its widths and loses layers as far as memory and time ask for it; a processor, where
+    minutes matter, gets a small one of the same kind.
+    """
     plan = dict(run.plan)
     recipe = run.lock.get("recipe") or {}
     arguments = {key: recipe[key] for key in ARGUMENTS if key in recipe}
     reduced = Reduced(ranks, {}, copy.deepcopy(run.accelerate), copy.deepcopy(run.deepspeed), arguments, plan, words=[])
-    shrunk = _model(run, reduced, device)
+    _checkpointing(run, arguments)
     _world(reduced)
     if reduced.deepspeed is not None:
-        _buckets(reduced, device, shrunk)
         _offload(reduced, scratch)
+    _sequence(run, reduced, device)
+    _model(run, reduced, device, scratch, limit)
+    if reduced.deepspeed is not None:
+        _buckets(reduced, device, reduced.narrow)
     if device.kind == "cpu":
         _processor_only(reduced)
     if run.handwritten is None:
         _arguments(reduced)
     else:
         run.handwritten.fit(reduced, device)
-    reduced.words.append(f"sequence length: {reduced.sequence} tokens of one batch that repeats")
     return reduced
 
 
-def _model(run: RunFolder, reduced: Reduced, device: Device) -> bool:
-    """Put the model in; True when its sizes were cut."""
+def _checkpointing(run: RunFolder, arguments: dict[str, Any]) -> None:
+    """Activations are kept or recomputed as in the planned run, also where no recipe says it."""
+    if run.consumer == "trl":
+        arguments.setdefault("gradient_checkpointing", TRL_CHECKPOINTS)
+    elif run.consumer in ("accelerate", "deepspeed") and spec_of(run).gradient_checkpointing:
+        arguments.setdefault("gradient_checkpointing", True)
+
+
+def _sequence(run: RunFolder, reduced: Reduced, device: Device) -> None:
+    """As long as the samples of the run; short on a processor."""
+    length, _ = sequence_of(run)
+    longest = SEQUENCE if device.kind == "cpu" else length or ASSUMED
+    if length is None:
+        reduced.sequence = min(longest, _positions(run) or longest)
+        reduced.words.append(f"sequence length: nobody says it; {reduced.sequence} tokens")
+        return
+    reduced.sequence = min(length, longest)
+    if reduced.sequence != length:
+        reduced.words.append(f"sequence length: {length} to {reduced.sequence} tokens")
+
+
+def _positions(run: RunFolder) -> int | None:
+    """The longest sequence that the model takes."""
+    config = (run.lock.get("model") or {}).get("config")
+    longest = config.get("max_position_embeddings") if isinstance(config, dict) else None
+    return longest if isinstance(longest, int) and longest > 0 else None
+
+
+def _model(run: RunFolder, reduced: Reduced, device: Device, scratch: Path, limit: float) -> None:
+    """Put the model in, as large as it fits."""
     model = run.lock.get("model") or {}
     config = model.get("config")
     if not isinstance(config, dict) or not config.get("model_type"):
-        reduced.model = dict(LLAMA)
+        reduced.model, reduced.narrow = dict(LLAMA), True
         who = "the files" if run.handwritten is not None else "the build"
         reduced.words.append(f"model: its config is not known to {who}; a Llama of 2 layers stands in")
-        return True
+        return
     parameters = (model.get("facts") or {}).get("parameters")
-    room = device.memory * reduced.ranks // 2 // BYTES_PER_PARAMETER if device.memory else CPU_PARAMETERS
+    reason = "is too much here"
     if device.kind == "cpu":
-        room = CPU_PARAMETERS
-    if isinstance(parameters, int) and parameters <= room:
-        reduced.model = config
-        return False
+        fits = isinstance(parameters, int) and parameters <= CPU_PARAMETERS
+    else:
+        fits, why = _fewer_layers(run, reduced, config, device, scratch, limit)
+        reason = why or reason
+    if fits:
+        return
     reduced.model, changes = shrink(config)
+    reduced.layers = _layers(config, reduced.model)
+    reduced.narrow = True
     size = f"{parameters:,} parameters" if isinstance(parameters, int) else "a size that is not known"
-    reduced.words.append(f"model: {size} is too much here; {', '.join(changes) or 'nothing could be cut'}")
-    return True
+    reduced.words.append(f"model: {size} {reason}; {', '.join(changes) or 'nothing could be cut'}")
+
+
+def _fewer_layers(
+    run: RunFolder, reduced: Reduced, config: dict[str, Any], device: Device, scratch: Path, limit: float
+) -> tuple[bool, str]:
+    """Put the model in with as many layers as fit, all widths as planned; False, and why, where not even few do."""
+    fit = fit_of(run, reduced.plan, reduced.ranks, device, reduced.sequence)
+    room = room_here(device, reduced.ranks, limit, scratch)
+    count = layers_of(config)
+    if count is None or fit.size(config) is None:
+        parameters = (run.lock["model"].get("facts") or {}).get("parameters")
+        fits = isinstance(parameters, int) and parameters * BYTES_PER_PARAMETER <= room.device * reduced.ranks // 2
+        if fits:
+            reduced.model = config
+        return fits, ""
+    layers, size, lacking = most_layers(fit, config, room)
+    if not layers:
+        return False, f"is too much here even with {least_layers(config)} layers ({lacking})"
+    reduced.model, reduced.size = config, size
+    if lacking:
+        reduced.model = fewer_layers(config, layers)
+        reduced.layers = _layers(config, reduced.model)
+        reduced.words.append(f"layers: {count} to {layers}, all widths as planned; {layers + 1} would take {lacking}")
+    return True, ""
+
+
+def _layers(config: dict[str, Any], less: dict[str, Any]) -> tuple[int, int] | None:
+    before, after = layers_of(config), layers_of(less)
+    return (before, after) if before and after else None
 
 
 def _world(reduced: Reduced) -> None:

@@ -1,0 +1,233 @@
+"""How much of a model the device at hand holds, by the predictions that `zerocfg build` chooses plans with."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zerocfg.hardware import linux
+from zerocfg.hardware.catalogue import find_accelerator
+from zerocfg.memory.formula import by_formula
+from zerocfg.memory.host import loading_terms, node_bytes, rounding_terms
+from zerocfg.memory.options import Options
+from zerocfg.memory.predict import Prediction, predict
+from zerocfg.memory.zero import zero_terms
+from zerocfg.models.hardware import Accelerator
+from zerocfg.models.model_facts import ModelFacts, from_config
+from zerocfg.models.spec import RunSpec
+from zerocfg.resolve.setup import Setup, setup_of
+from zerocfg.resolve.spec_file import read_spec
+from zerocfg.smoke.shrink import fewer_layers, layers_of, least_layers
+
+if TYPE_CHECKING:
+    from zerocfg.smoke.device import Device
+    from zerocfg.smoke.folder import RunFolder
+
+SEQUENCE = 1024
+"""Tokens of a sample where nobody says how many: what TRL takes then."""
+TRL_CHECKPOINTS = True
+"""Gradient checkpointing where a recipe of TRL says nothing (trl 1.16, trainer/sft_config.py)."""
+SECONDS_PER_PARAMETER = 60e-9
+"""To make weights (18 ns measured on one core of a processor), to save them (6 ns), and room for the rest: steps with
+an optimizer on the host, checkpoints, reading back."""
+SHARE = 0.9
+"""Of the host's free memory and of free disk space; others want some, too."""
+SAVED = 16
+"""Bytes of disk for a parameter: weights and a checkpoint with the optimizer's states."""
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What there is: bytes of a rank's share of a card, of host memory (None: unknown) and of disk, and seconds."""
+
+    device: int
+    host: int | None
+    disk: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What so many layers take at most: bytes of a rank on the device, of all ranks on the host; elements."""
+
+    parameters: int
+    device: int
+    host: int
+
+    def against(self, room: Room) -> str | None:
+        """The first thing that there is too little of, in words; None when it fits."""
+        if self.device > room.device:
+            return f"up to {self.device / GIB:.1f} of {room.device / GIB:.1f} GiB of a card"
+        if room.host is not None and self.host > room.host:
+            return f"{self.host / GIB:.1f} of {room.host / GIB:.1f} GiB of the host's memory"
+        if self.parameters * SAVED > room.disk:
+            return f"{self.parameters * SAVED / GIB:.1f} of {room.disk / GIB:.1f} GiB of disk space"
+        seconds = self.parameters * SECONDS_PER_PARAMETER
+        if seconds > room.seconds / 2:
+            return f"about {seconds:.0f} s to make and save; the time limit is {room.seconds:.0f} s (--time-limit)"
+        return None
+
+
+def room_here(device: Device, ranks: int, limit: float, scratch: Path) -> Room:
+    """What each of ``ranks`` ranks finds on this machine."""
+    _, available = linux.memory(Path("/"))
+    granted = [size for size in (available, linux.memory_limit(Path("/"))) if size is not None]
+    each = -(-ranks // max(1, device.count))  # ranks that share a card
+    return Room(
+        device=(device.free or device.memory) // each,
+        host=int(min(granted) * SHARE) if granted else None,
+        disk=int(shutil.disk_usage(scratch).free * SHARE),
+        seconds=limit,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A run as predictions see it. ``value``: its effective settings by dotted name, None where there is none."""
+
+    spec: RunSpec
+    recipe: dict[str, Any]
+    value: Callable[[str], Any]
+    ranks: int
+    accelerator: Accelerator
+
+    def size(self, config: dict[str, Any]) -> Size | None:
+        """Of the run with this config.json; None where its tensors are not known."""
+        found = self.prediction(config)
+        if found is None:
+            return None
+        facts, setup, prediction = found
+        elements = int(facts.parameters or 0)
+        cast = 2 * elements if setup.workload and setup.workload.autocast else 0  # autocast keeps 16-bit copies
+        return Size(elements, prediction.device.high + cast, _host(facts, setup, elements, self.ranks))
+
+    def prediction(self, config: dict[str, Any]) -> tuple[ModelFacts, Setup, Prediction] | None:
+        """What the run takes with this config.json; None where its tensors or its engine are not known."""
+        facts = from_config(config)
+        if facts.parameters is None or not facts.layout:
+            return None
+        dtype = config.get("dtype") or config.get("torch_dtype")
+        try:
+            setup = setup_of(self.value, self.recipe, self.spec, self.ranks, str(dtype) if dtype else None)
+            if setup.workload is None:
+                return None
+            timeline = by_formula(facts, replace(setup.workload, autocast=False), setup.precision, config)
+            return facts, setup, predict(facts, setup.options, timeline, self.accelerator)
+        except ValueError:
+            return None
+
+
+def _host(facts: ModelFacts, setup: Setup, elements: int, ranks: int) -> int:
+    """Bytes of the host that all ranks take: offloaded states, or the model before it goes to the card, in fp32."""
+    if isinstance(setup.options, Options):
+        terms = (*zero_terms(facts, setup.options), *rounding_terms(facts, setup.options))
+        return node_bytes((*terms, *loading_terms(facts, setup.options, width=4)), ranks)
+    return 4 * elements * ranks
+
+
+def fit_of(run: RunFolder, plan: dict[str, Any], ranks: int, device: Device, sequence: int) -> Fit:
+    """The run on ``ranks`` processes; ``plan`` says what was changed of its settings, ``sequence`` tokens of a sample.
+
+    Predicted is what a smoke-run trains: every parameter, by the Trainer's loop where TRL's own is planned.
+    """
+    settings = run.lock.get("settings")
+    settings = settings if isinstance(settings, dict) else {}
+    changed = {key: value for key, value in plan.items() if run.plan.get(key) != value}
+
+    def value(name: str) -> Any:
+        if name in changed or name not in settings:
+            return plan.get(name)
+        found = settings[name].get("value") if isinstance(settings[name], dict) else None
+        if name.endswith("zero_hpz_partition_size") and isinstance(found, int):
+            return min(found, ranks)
+        return found
+
+    spec, recipe = spec_of(run), _recipe(run)
+    if run.consumer == "trl":
+        spec = spec.model_copy(update={"consumer": "transformers"})
+        recipe = {"gradient_checkpointing": TRL_CHECKPOINTS} | recipe
+    spec = spec.model_copy(update={"sequence_length": sequence})
+    known = find_accelerator(device.name)
+    accelerator = known[0] if known else Accelerator(name=device.name, vendor="nvidia")
+    return Fit(spec, recipe, value, ranks, accelerator)
+
+
+def spec_of(run: RunFolder) -> RunSpec:
+    """The run of the spec that the folder was built from, while that file is as it was; else what the lock says."""
+    source = (run.lock.get("inputs") or {}).get("spec")
+    folder = run.lock.get("spec_folder")
+    if isinstance(source, dict) and isinstance(folder, str):
+        path = run.path / folder / str(source.get("path"))
+        try:
+            fresh = hashlib.sha256(path.read_bytes()).hexdigest() == source.get("sha256")
+            spec = read_spec(path).spec if fresh else None
+        except (OSError, ValueError):
+            spec = None
+        if spec is not None and run.name in spec.runs:
+            return spec.runs[run.name]
+    return RunSpec.model_construct(consumer=run.consumer, script=str(run.lock.get("script") or ""))
+
+
+def sequence_of(run: RunFolder) -> tuple[int | None, str]:
+    """Tokens of a sample as the sources say it, and where; None where nobody does."""
+    length = spec_of(run).sequence_length
+    if length is not None:
+        return length, "sequence_length of the spec"
+    for decision in (run.lock.get("settings") or {}).values():
+        inputs = decision.get("inputs") if isinstance(decision, dict) else None
+        if isinstance(inputs, dict) and _count(inputs.get("sequence_length")):
+            return int(inputs["sequence_length"]), "sequence_length of the spec"
+    recipe = _recipe(run)
+    if _count(recipe.get("max_completion_length")):
+        prompt = recipe.get("max_prompt_length")
+        return recipe["max_completion_length"] + (prompt if _count(prompt) else 0), "the recipe's completion and prompt"
+    for name in ("max_length", "max_seq_length", "max_seq_len", "block_size", "model_max_length", "cutoff_len"):
+        if _count(recipe.get(name)):
+            return int(recipe[name]), f"{name} of the recipe"
+    if run.consumer == "trl":
+        return 1024, "the default of TRL's max_length"
+    return None, ""
+
+
+def most_layers(fit: Fit, config: dict[str, Any], room: Room) -> tuple[int, Size | None, str]:
+    """The most layers that fit, what they take, and what one more would lack ("": all fit).
+
+    0 layers: not even the fewest that hold one of each kind. Raises ValueError where the sizes are not known.
+    """
+    count = layers_of(config)
+    if count is None:
+        raise ValueError("the number of layers is not known")
+
+    def lacks(layers: int) -> tuple[Size, str | None]:
+        size = fit.size(config if layers == count else fewer_layers(config, layers))
+        if size is None:
+            raise ValueError("the sizes of the tensors are not known")
+        return size, size.against(room)
+
+    size, lacking = lacks(count)
+    if lacking is None:
+        return count, size, ""
+    low, high = least_layers(config) - 1, count  # low fits (or is none), high does not
+    found: Size | None = None
+    while high - low > 1:
+        middle = (low + high) // 2
+        size, why = lacks(middle)
+        if why is None:
+            low, found = middle, size
+        else:
+            high, lacking = middle, why
+    return (low if found else 0), found, lacking
+
+
+def _recipe(run: RunFolder) -> dict[str, Any]:
+    recipe = run.lock.get("recipe")
+    return recipe if isinstance(recipe, dict) else {}
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
