@@ -1,0 +1,51 @@
+"""Broken config sets on the real libraries: each fails, and the rule that knows why is named with its place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from zerocfg.cli.smoke import command
+
+from .sets import BROKEN, Set
+
+pytestmark = [pytest.mark.libs, pytest.mark.xdist_group("smoke")]
+
+
+def smoke(folder: Path, broken: Set) -> tuple[int, dict[str, Any]]:
+    """Exit code and verdict."""
+    words = [str(folder), "--device", "cpu", "--ranks", str(broken.ranks), "--steps", "1", "--output-format", "json"]
+    if broken.consumer is not None:
+        words += ["--consumer", broken.consumer]
+    done = CliRunner().invoke(command, words)
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    (verdict,) = json.loads(done.stdout)["runs"]
+    return done.exit_code, verdict
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_fails_with_the_rule_that_knows_why(name: str, tmp_path: Path) -> None:
+    broken = BROKEN[name]
+    code, verdict = smoke(broken.write(tmp_path), broken)
+    assert code == 1 and verdict["passed"] is False
+    failed = {one["name"]: one for one in verdict["checks"] if one["ok"] is False}
+    told = {one["code"]: one for one in verdict["diagnosis"]}
+    assert list(told) == [broken.code], (failed, verdict["failure"])
+    diagnosis = told[broken.code]
+    if broken.check is None:
+        assert not failed
+        assert verdict["failure"]["rank"] == 0, "the rank's own error, not the launcher's"
+        assert broken.says in verdict["failure"]["message"]
+        assert diagnosis["why"] == "error"
+    else:
+        assert verdict["failure"] is None
+        assert broken.check in failed and broken.says in failed[broken.check]["planned"]
+        assert diagnosis["why"].startswith("check:")
+    # The place is one of the user's own files.
+    assert Path(diagnosis["file"]).name in broken.files
+    assert diagnosis["line"] >= 1 and diagnosis["message"]
+    assert not (tmp_path / "smoke.json").exists(), "configs written by hand get no certificate"
