@@ -201,7 +201,8 @@ def _scaled(config: dict[str, Any], before: int, planned: Any, reduced: Reduced)
         return int(after)
     sizes = [config.get("train_micro_batch_size_per_gpu"), config.get("gradient_accumulation_steps", 1)]
     fitting = math.prod(size for size in sizes if isinstance(size, int)) * reduced.ranks
-    return math.ceil(after) if math.floor(after) == fitting else max(1, math.floor(after))
+    least = math.floor(after)
+    return next(size for size in (least, least + 1, least + 2) if size > 0 and size != fitting)
 
 
 def _buckets(reduced: Reduced, device: Device, shrunk: bool) -> None:
