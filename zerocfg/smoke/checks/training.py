@@ -1,18 +1,201 @@
-"""Whether training went as it should."""
+"""Whether training went as it should: losses, synchronous ranks, the same as ZeRO-0, resumed from a checkpoint."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from zerocfg.smoke.checks.check import Check
 
+RESOLUTION = {"fp32": 2**-23, "fp16": 2**-10, "bf16": 2**-7}
+"""Relative distance of neighbouring numbers of a dtype, at most."""
+ALIKE = {"fp32": 0.001, "fp16": 0.01, "bf16": 0.01}
+"""How far a loss may be from that of ZeRO-0, relative, by dtype."""
+GRADIENTS = {"fp32": 0.005, "fp16": 0.03, "bf16": 0.03}
+"""The same of the norm of what the optimizer was given."""
+RESUMED = {"fp32": 0.0001, "fp16": 0.005, "bf16": 0.005}
+"""How far a resumed training may be from the one that went on, relative: in its losses and in that norm."""
+
+
+@dataclass(frozen=True)
+class _Course:
+    """One rank's training. ``losses``: one a micro step; ``rates``: learning rates, one an optimizer step."""
+
+    losses: list[float]
+    rates: list[float | None]
+    momentum: float | None
+
+    @classmethod
+    def of(cls, report: dict[str, Any]) -> _Course:
+        return cls(report.get("losses") or [], report.get("rates") or [], report.get("momentum"))
+
 
 def check(reports: list[dict[str, Any]], steps: int) -> list[Check]:
-    """Losses and steps."""
+    """Losses and steps of every rank, the parameters, and the parts behind the training."""
     losses = [loss for report in reports for loss in report.get("losses", [])]
     done = min(len(report.get("step_seconds", [])) for report in reports)
     finite = bool(losses) and all(math.isfinite(loss) for loss in losses)
     own = reports[0].get("losses", [])
     seen = f"{done}; loss {own[0]:.4g} to {own[-1]:.4g}" if own else str(done)
-    return [Check("optimizer steps, loss finite", str(steps), seen, finite and done == steps)]
+    checks = [Check("optimizer steps, loss finite", str(steps), seen, finite and done == steps)]
+    if finite and done == steps:
+        checks += _falls(reports, done)
+    checks += _parameters(reports)
+    if finite:
+        checks += _reference(reports)
+        checks += _resumes(reports)
+    return checks
+
+
+def _dtype(reports: list[dict[str, Any]]) -> str:
+    dtype = str(reports[0]["seen"].get("dtype"))
+    return dtype if dtype in RESOLUTION else "bf16"  # fp8 and what is not known: the coarsest
+
+
+def _falls(reports: list[dict[str, Any]], done: int) -> list[Check]:
+    """The loss of the last step against that of the first, on the batch that repeats, over all ranks."""
+    if done < 2:
+        return [Check("loss falls", "falls", "not tried: it takes 2 steps", None)]
+    means = []
+    for report in reports:
+        size = len(report["losses"]) // done
+        means.append((_mean(report["losses"][:size]), _mean(report["losses"][-size:])))
+    first, last = _mean([pair[0] for pair in means]), _mean([pair[1] for pair in means])
+    seen = f"{first:.4g} to {last:.4g}"
+    if last < first:
+        return [Check("loss falls", "falls", seen, True)]
+    why = _idle(reports, done - 1)
+    if why is None and abs(last - first) <= RESOLUTION[_dtype(reports)] * abs(first):
+        rate = max((rate for rate in reports[0].get("rates") or [] if rate is not None), default=None)
+        small = f", learning rate {rate:.3g}" if rate is not None else ""
+        why = f"the change is below what {_dtype(reports)} resolves{small}"
+    return [
+        Check("loss falls", "falls", f"{seen}; {why}" if why else f"{seen}: it does not fall", None if why else False)
+    ]
+
+
+def _idle(reports: list[dict[str, Any]], steps: int) -> str | None:
+    """Why the first ``steps`` optimizer steps changed nothing by design; None when they should have."""
+    rates = (reports[0].get("rates") or [])[:steps]
+    if rates and all(rate == 0 for rate in rates):
+        return f"the learning rate was 0 in step {'1' if steps == 1 else f'1 to {steps}'} (warmup)"
+    skipped = reports[0].get("skipped_steps") or 0
+    if skipped >= steps:
+        return f"{skipped} optimizer steps were skipped: fp16 looked for its loss scale"
+    return None
+
+
+def _parameters(reports: list[dict[str, Any]]) -> list[Check]:
+    """Whether the optimizer changed them, and the same way on all ranks."""
+    if not all("sums" in report for report in reports):
+        return []
+    sums = [report["sums"] for report in reports]
+    changed = min(report["changed"] for report in reports)
+    why = _idle(reports, len(reports[0].get("rates") or [])) if not changed else None
+    seen = f"{changed} of {len(sums[0])} tensors" if not why else f"no tensor; {why}"
+    checks = [Check("parameters change", "yes", seen, True if changed else None if why else False)]
+    if len(reports) > 1:
+        names = {name: None for one in sums for name in one}
+        apart = [name for name in names if len({one.get(name) for one in sums}) > 1]
+        seen = f"{len(names)} tensors on {len(reports)} ranks"
+        if apart:
+            seen = f"{len(apart)} of {len(names)} tensors differ, {apart[0]} first: gradients are not synchronised"
+        checks.append(Check("parameters alike on all ranks", "same checksums", seen, not apart))
+    return checks
+
+
+def _reference(reports: list[dict[str, Any]]) -> list[Check]:
+    name, limit = "loss as under ZeRO-0", ALIKE[_dtype(reports)]
+    parts = [report.get("parts", {}).get("reference") for report in reports]
+    if None in parts:
+        return []
+    why = _missing(parts)
+    if why is not None:
+        return [Check(name, "-", why if why.startswith("not ") else f"not compared: {why}", None)]
+    pairs = [(_Course.of(report), _Course.of(part)) for report, part in zip(reports, parts, strict=True)]
+    distance = max(_distance(ours.losses, others.losses) for ours, others in pairs)
+    seen = f"{_percent(distance)} apart at most"
+    if distance > limit:
+        ours, others = pairs[0]
+        seen += f": {_losses(ours.losses)}, ZeRO-0 {_losses(others.losses)}"
+    checks = [Check(name, f"within {_percent(limit)}", seen, distance <= limit)]
+    norms = [(ours.momentum, others.momentum) for ours, others in pairs]
+    limit = GRADIENTS[_dtype(reports)]
+    known = [(a, b) for a, b in norms if a is not None and b is not None]
+    # Below this Adam's moments are rounding; fp16 may have skipped other steps while it looked for its loss scale.
+    if len(known) == len(norms) and reports[0]["seen"].get("dtype") != "fp16":
+        distance = max(_distance([a], [b]) for a, b in known)
+        seen = f"{_percent(distance)} apart"
+        if distance > limit:
+            seen += f": norm {known[0][0]:.4g}, ZeRO-0 {known[0][1]:.4g}; averaging, clipping or accumulation differ"
+        checks.append(Check("gradients as under ZeRO-0", f"within {_percent(limit)}", seen, distance <= limit))
+    return checks
+
+
+def _resumes(reports: list[dict[str, Any]]) -> list[Check]:
+    name, limit = "resumes from a checkpoint", RESUMED[_dtype(reports)]
+    parts = [report.get("parts", {}).get("resume") for report in reports]
+    if None in parts:
+        return []
+    why = _missing(parts)
+    if why is not None:
+        broken = [part for part in parts if part["state"] == "failed" and not part.get("memory")]
+        return [Check(name, "same next loss" if broken else "-", why, False if broken else None)]
+    wrong: list[str] = []
+    for report, part in zip(reports, parts, strict=True):
+        ours, others = _Course.of(report), _Course.of(part)
+        if not others.losses:
+            wrong.append("no step was done after the checkpoint")
+            continue
+        later = ours.losses[-len(others.losses) :]
+        if _distance(later, others.losses) > limit:
+            wrong.append(f"loss {_losses(others.losses)}, without the break {_losses(later)}")
+        rates = ours.rates[-len(others.rates) :]
+        if _distance([rate or 0 for rate in rates], [rate or 0 for rate in others.rates]) > 1e-6:
+            wrong.append(f"learning rate {_losses(others.rates)}, without the break {_losses(rates)}")
+        before, after = ours.momentum, others.momentum
+        if before is not None and after is not None and _distance([before], [after]) > limit:
+            wrong.append(f"the optimizer's states are others: norm {after:.4g}, without the break {before:.4g}")
+    planned = f"loss {reports[0]['losses'][-1]:.4g}"
+    if wrong:
+        return [Check(name, planned, wrong[0], False)]
+    differing = max(part["differing"] for part in parts)
+    same = "same parameters" if not differing else f"{differing} of {parts[0]['of']} parameters by rounding apart"
+    behind = f"from step {parts[0]['from']}: loss {parts[0]['losses'][-1]:.4g}, {same}"
+    return [Check(name, planned, behind, True)]
+
+
+def _missing(parts: list[dict[str, Any]]) -> str | None:
+    """Why a part has no result; None when every rank has one."""
+    for state in ("failed", "skipped", "running"):
+        for part in parts:
+            if part.get("state") == state:
+                return str(part.get("why") or "it did not come to its end")
+    return None
+
+
+def _distance(ours: list[Any], others: list[Any]) -> float:
+    """The largest relative difference of two rows of numbers; infinite when they are not of one length."""
+    if len(ours) != len(others):
+        return math.inf
+    worst = 0.0
+    for a, b in zip(ours, others, strict=True):
+        scale = max(abs(a), abs(b))
+        distance = abs(a - b) / scale if scale else 0.0
+        worst = max(worst, distance if math.isfinite(distance) else math.inf)
+    return worst
+
+
+def _mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %" if math.isfinite(share) else "infinitely"
+
+
+def _losses(values: list[Any]) -> str:
+    """The different ones among neighbours, as a short text."""
+    kept = [value for at, value in enumerate(values) if at == 0 or value != values[at - 1]]
+    return " ".join("-" if value is None else f"{value:.4g}" for value in kept[:4])

@@ -1,4 +1,4 @@
-"""Whether the saved weights are whole."""
+"""Whether the saved weights are whole, and those of the live model."""
 
 from __future__ import annotations
 
@@ -22,6 +22,21 @@ def check(reports: list[dict[str, Any]]) -> list[Check]:
         seen = f"{saved:,} in {weights['file']}"
     checks = [Check("saved parameters", f"{expected:,}", seen, bool(weights["file"]) and not wrong)]
     if weights["file"]:
+        checks += _content(weights, str(reports[0]["seen"].get("engine")))
         loadable = weights["loadable"]
         checks.append(Check("loaded by from_pretrained", "yes", loadable or "yes", loadable is None))
     return checks
+
+
+def _content(weights: dict[str, Any], engine: str) -> list[Check]:
+    """Dtype and values against the live model. A dtype counts where the consumer keeps that of the model (not FSDP)."""
+    if not weights.get("dtypes"):
+        return []
+    live, saved = ", ".join(sorted(weights["live_dtypes"])), ", ".join(sorted(weights["dtypes"]))
+    same = live == saved
+    checks = [Check("saved dtype", live, saved, same or (None if engine == "fsdp" else False))]
+    compared, other = weights["compared"], weights["other"]
+    if not compared:
+        return [*checks, Check("saved values", "-", "not compared", None)]
+    seen = f"{len(other)} of {compared} tensors differ, {other[0]} first" if other else f"{compared} tensors the same"
+    return [*checks, Check("saved values", "as in the live model", seen, not other)]
