@@ -126,6 +126,7 @@ def _model(run: RunFolder, reduced: Reduced, device: Device, scratch: Path, limi
     reason = "is too much here"
     if device.kind == "cpu":
         fits = isinstance(parameters, int) and parameters <= CPU_PARAMETERS
+        reduced.model = config
     else:
         fits, why = _fewer_layers(run, reduced, config, device, scratch, limit)
         reason = why or reason
