@@ -31,7 +31,7 @@ SHELL = "bash"
 WRITTEN = "written"
 LOOPS = {"Trainer": "the Trainer", "accelerate": "a loop around accelerate", "deepspeed": "a loop around DeepSpeed"}
 QUIET = {"WANDB_MODE": "disabled", "PYTHONDONTWRITEBYTECODE": "1"}
-LINES = 12
+LINES, SHOWN = 12, 8
 
 
 @dataclass
@@ -163,6 +163,8 @@ def _checks(run: RunFolder, reduced: Reduced, outcome: Outcome, steps: int) -> l
     done = min(len(report.get("step_seconds", [])) for report in reports)
     by_itself = not any((report.get("command") or {}).get("stopped") for report in reports)
     checks = check(run, reduced, outcome, min(steps, done) if by_itself and done else steps)
+    # The script's own batches differ from step to step, and so may their losses.
+    checks = [replace(one, ok=None) if one.name == "loss falls" and one.ok is False else one for one in checks]
     if run.plan:
         return checks
     noted = {one.name for one in settings.check(run, reduced, reports)} - {"world size"}
@@ -202,18 +204,26 @@ def _notes(reports: list[dict[str, Any]], steps: int, written: Path, device: Dev
         notes = [f"training: {loop}, stopped by zerocfg after {done} optimizer step{'s' * (done != 1)}"]
     else:
         notes = [f"training: {loop}, ended by itself after {done} optimizer step{'s' * (done != 1)}"]
-    unsaved = _unsaved(reports)
-    notes.append(f"saving: {unsaved}" if unsaved else "saving: the script's own, checked")
+    if _unsaved(reports) is None:
+        notes.append("saving: the script's own, checked")
     if device.kind == "cpu" and told["loop"] == "Trainer":
         notes.append("use_cpu: true was added to its TrainingArguments; else each rank would train alone")
-    redirected = sorted({path for report in reports for path in (report.get("command") or {}).get("redirected", [])})
-    notes += [f"not written: {_shown(path)} (kept in scratch)" for path in redirected[:5]]
-    wrote = sorted({path for report in reports for path in (report.get("command") or {}).get("wrote", [])})
-    notes += [f"written by the script itself: {_shown(path)}" for path in wrote[:10]]
+    redirected = _told(reports, "redirected")
+    outer = [path for path in redirected if not any(path.startswith(other + os.sep) for other in redirected)]
+    notes += [f"redirected: {_shown(path)}, to a temporary folder" for path in outer[:SHOWN]]
+    wrote = [path for path in _told(reports, "wrote") if Path(path).exists()]
+    notes += [f"written by the script itself: {_shown(path)}" for path in wrote[:SHOWN]]
+    removed = [path for path in _told(reports, "removed") if not Path(path).exists()]
+    notes += [f"removed by the script itself: {_shown(path)}" for path in removed[:SHOWN]]
     again = sum(1 for folder in written.parent.joinpath("reports").iterdir() if folder.is_dir())
     if again:
         notes.append(f"the command trained {again + 1} times; the first training is checked")
     return notes
+
+
+def _told(reports: list[dict[str, Any]], what: str) -> list[str]:
+    """The paths that any rank told of."""
+    return sorted({path for report in reports for path in (report.get("command") or {}).get(what, [])})
 
 
 def _shown(path: str) -> str:
@@ -228,20 +238,19 @@ def _judge(outcome: Outcome, command: Command, watch: _Unwatched, limit: float, 
     """Say in the words of a command why it proves nothing."""
     if outcome.interrupted:
         return
+    late = outcome.seconds >= limit
     if watch.found is not None:
-        outcome.failure, outcome.detail, outcome.rank = watch.found, [], None
+        outcome.failure, outcome.kind, outcome.detail, outcome.rank = watch.found, "launcher", [], None
+        return
+    if command.loop is None and late:
+        outcome.failure, outcome.kind = f"no training that zerocfg can watch began within {limit:g} s", "time"
+        outcome.detail = outcome.detail or tail
         return
     if outcome.failure is not None:
-        outcome.failure = outcome.failure.replace("the launcher ended", "the command ended")
+        outcome.failure = outcome.failure.replace("the launcher", "the command")
         if command.loop is None and not any("error" in report for report in outcome.reports):
-            ended = outcome.failure
-            if outcome.failure.startswith("not finished"):
-                ended = f"no training that zerocfg can watch began within {limit:g} s"
-            else:
-                ended += ", before any training that zerocfg can watch began"
-            outcome.failure, outcome.detail = ended, outcome.detail or tail
-        elif outcome.failure.startswith("not finished") and not outcome.detail:
-            outcome.detail = tail
+            outcome.failure += ", before any training that zerocfg can watch began"
+        outcome.detail = outcome.detail or tail
         return
     steps = [len(report.get("step_seconds", [])) for report in outcome.reports]
     if command.loop is None:

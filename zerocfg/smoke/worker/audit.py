@@ -39,8 +39,11 @@ def tell_reads(reports: str) -> None:
     sys.addaudithook(hook)
 
 
-def tell_writes(told: Callable[[str], None], scratch: str) -> None:
-    """From now on tell what this process changes outside of ``scratch``, caches and the system's own folders."""
+def tell_writes(told: Callable[[str, str], None], scratch: str) -> None:
+    """From now on tell what this process changes outside of ``scratch``, caches and the system's own folders.
+
+    ``told`` gets "wrote" or "removed", and the path; nothing of what this process had written itself before.
+    """
     spared = [scratch, "/dev", "/proc", "/sys", sys.prefix, *map(os.path.expanduser, ("~/.cache", "~/.triton"))]
     spared += [os.environ[name] for name in CACHES if os.environ.get(name)]
     known: set[str] = set()
@@ -58,6 +61,6 @@ def tell_writes(told: Callable[[str], None], scratch: str) -> None:
             return
         known.add(path)
         if not any(path == place or path.startswith(place.rstrip("/") + "/") for place in spared):
-            told(path)
+            told("wrote" if event in ("open", "os.mkdir") else "removed", path)
 
     sys.addaudithook(hook)

@@ -134,6 +134,7 @@ def _callback(trainer: Any) -> Any:
                 gradient_accumulation_steps=args.gradient_accumulation_steps,
                 gradient_clipping=args.max_grad_norm,
                 dtype=DTYPES[trainer.accelerator.mixed_precision],
+                scheduler=trainer.lr_scheduler,
             )
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -7,11 +7,10 @@ import os
 import sys
 import threading
 import time
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import audit
+from . import audit, failure
 from .job import Job
 from .report import Report
 from .watch import Watch
@@ -131,7 +130,7 @@ class Session:
             return
         config = integration._hf_deepspeed_config_weak_ref  # the check forgets it; the script goes on with it
         try:
-            self.report.content["weights"] = weights.read(Path(folder), model)
+            self.report.content["weights"] = weights.read(Path(folder), model, self.report.content.get("sums"))
         finally:
             integration._hf_deepspeed_config_weak_ref = config
         self.report.write()
@@ -168,7 +167,7 @@ class Session:
         return base / str(AGAIN)
 
     def _begin(self, folder: Path) -> None:
-        self.report = Report(folder)
+        self.report = report = Report(folder)
         self._tell(loop=None, world_size=int(os.environ.get("WORLD_SIZE", "1")), program=sys.argv[:1])
         atexit.register(self._end, os.getpid())
         previous = sys.excepthook
@@ -179,29 +178,22 @@ class Session:
 
         sys.excepthook = failed
         process, scratch = os.getpid(), str(self.places.root.parent)
-        audit.tell_writes(lambda path: self._wrote(path) if os.getpid() == process else None, scratch)
+
+        def told(what: str, path: str) -> None:
+            known = report.content["command"].setdefault(what, [])
+            if os.getpid() == process and len(known) < AGAIN:
+                known.append(path)
+
+        audit.tell_writes(told, scratch)
 
     def _tell(self, **values: Any) -> None:
         assert self.report is not None
         self.report.content.setdefault("command", {}).update(values)
         self.report.write()
 
-    def _wrote(self, path: str) -> None:
-        """The script changed something by itself."""
-        assert self.report is not None
-        known = self.report.content["command"].setdefault("wrote", [])
-        if len(known) < AGAIN:
-            known.append(path)
-
     def _fail(self, error: BaseException) -> None:
         assert self.report is not None
-        shown = traceback.format_exception(type(error), error, error.__traceback__)
-        self.report.content["error"] = {
-            "type": type(error).__name__,
-            "text": str(error),
-            "time": time.time(),
-            "traceback": "".join(shown).splitlines()[-12:],
-        }
+        self.report.content["error"] = failure.describe(error)
         self.report.write()
 
     def _end(self, process: int) -> None:
