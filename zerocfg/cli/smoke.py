@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 @click.argument("runs", metavar="[RUN|OUT]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--ranks", type=click.IntRange(1, 64), help="Processes. Default: as planned, at most 2.")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@click.option(
+    "--share-gpu",
+    is_flag=True,
+    help="All ranks on the first card, after a trial whether they can; times say nothing.",
+)
 @click.option("--steps", type=click.IntRange(1), default=3, show_default=True, help="Optimizer steps.")
 @click.option(
     "--command", "line", metavar="LINE", help="Run your own training command instead, stopped after the steps."
@@ -38,6 +43,7 @@ def command(
     runs: tuple[Path, ...],
     ranks: int | None,
     device: str,
+    share_gpu: bool,
     steps: int,
     line: str | None,
     consumer: str | None,
@@ -83,6 +89,7 @@ def command(
         unplanned=unplanned,
         consumer=consumer or _consumer(found[0]),
         name=name,
+        share_gpu=share_gpu,
     )
     play(found, options, output_format == "json", fail_fast)
 

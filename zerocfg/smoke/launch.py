@@ -30,6 +30,7 @@ def prepare(
     scratch: Path,
     memory_limit: int | None = None,
     parts: tuple[str, ...] = ("train",),
+    share: str | None = None,
 ) -> list[str]:
     """Write the reduced configs and the job into ``scratch``; the command that runs them there."""
     saved = scratch / "weights"
@@ -65,6 +66,7 @@ def prepare(
         memory_limit=memory_limit,
         parts=parts,
         no_resume=_no_resume(run),
+        share=share,
     )
     job.write(scratch / "job.json")
     with socket.socket() as probe:

@@ -5,22 +5,26 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zerocfg.smoke import certificate, process
+from zerocfg.smoke import certificate, process, sharing
 from zerocfg.smoke import command as commands
-from zerocfg.smoke.checks import check
+from zerocfg.smoke.checks import check, measured
 from zerocfg.smoke.device import Device, choose
 from zerocfg.smoke.folder import RunFolder, SmokeError, read
+from zerocfg.smoke.interrupts import interrupts
 from zerocfg.smoke.launch import prepare, variables
 from zerocfg.smoke.reduce import reduce
+from zerocfg.smoke.scratch import LOCK, scratch
 from zerocfg.smoke.verdict import Verdict, data
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+PORTS = 3
+"""Launches that are tried when another program takes the chosen port before the ranks do."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,9 @@ class Options:
     ``steps``: optimizer steps. ``limit``: seconds for the whole run. ``keep``: a folder for the weights, the log and
     the reduced configs, which else are removed. ``consumer``, ``name``: of configs written by hand, who reads them and
     which run is meant, where the files leave it open. ``command``: the user's own, run in the current folder instead of
-    the ranks' program; ``unplanned``: without a run that it is compared with.
+    the ranks' program; ``unplanned``: without a run that it is compared with. ``memory_limit``: bytes that each rank
+    may have. ``parts``: what is done beside the planned training, "train": a checkpoint is resumed from, and the same
+    is trained under ZeRO-0. ``share_gpu``: all ranks on the first card.
     """
 
     ranks: int | None = None
@@ -39,8 +45,11 @@ class Options:
     consumer: str | None = None
     name: str | None = None
     keep: Path | None = None
+    memory_limit: int | None = None
+    parts: tuple[str, ...] = ("train", "resume", "reference")
     command: str | None = None
     unplanned: bool = False
+    share_gpu: bool = False
 
 
 def smoke(folder: Path, options: Options, progress: Callable[[str], None] | None = None) -> Verdict:
@@ -66,56 +75,70 @@ def play(run: RunFolder, options: Options, progress: Callable[[str], None] | Non
     """
     _require(run)
     device = choose(options.device)
+    if options.share_gpu:
+        device = sharing.one_card(device)
     ranks = _ranks(run, device, options.ranks)
-    scratch = Path(tempfile.mkdtemp(prefix="zerocfg-smoke-"))
-    try:
-        reduced = reduce(run, device, ranks, scratch)
-        command = prepare(run, reduced, device, options.steps, scratch)
-        outcome = process.run(
-            command, scratch, ranks, device.kind, options.limit, progress, variables(scratch, run.handwritten)
-        )
+    keep = _kept_in(options.keep)
+    with interrupts(), scratch() as folder:
+        reduced = reduce(run, device, ranks, folder, options.limit)
+        own, way, memory = variables(folder, run.handwritten), None, options.memory_limit
+        if device.shared and ranks > 1:
+            shared = sharing.find(ranks, folder, progress=progress)
+            own, way, memory = own | sharing.first_card(), shared.way, memory or sharing.memory_of_a_rank(device, ranks)
+            reduced.words.append(shared.words(ranks, device.name))
+        command = prepare(run, reduced, device, options.steps, folder, memory, options.parts, way)
+        for _ in range(PORTS):
+            outcome = process.run(command, folder, ranks, device.kind, options.limit, progress, own)
+            if outcome.kind != "port":
+                break
+            command = process.elsewhere(command)
         verdict = Verdict(run, device, reduced, outcome, check(run, reduced, outcome, options.steps))
-        if options.keep is not None:
-            verdict.kept = _keep(scratch, options.keep)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        verdict.checks += measured.check(verdict.figures, verdict.expected, outcome)
+        verdict.kept = _keep(folder, keep)
     return verdict
 
 
 def _command(run: RunFolder, line: str, options: Options, progress: Callable[[str], None] | None = None) -> Verdict:
     """Run the user's own command once and check what it trains, as `play` does with the ranks' program."""
     device = choose(options.device)
-    scratch = Path(tempfile.mkdtemp(prefix="zerocfg-smoke-"))
-    try:
-        played = commands.play(line, run, device, options.steps, options.ranks, options.limit, scratch, progress)
+    keep = _kept_in(options.keep)
+    with interrupts(), scratch() as folder:
+        played = commands.play(line, run, device, options.steps, options.ranks, options.limit, folder, progress)
         verdict = Verdict(run, device, played.reduced, played.outcome, played.checks, command=played.command)
-        if options.keep is not None:
-            verdict.kept = _keep(scratch, options.keep)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        verdict.kept = _keep(folder, keep)
     return verdict
 
 
 def _ranks(run: RunFolder, device: Device, wanted: int | None) -> int:
     """How many processes are started."""
     planned = run.plan.get("num_processes")
-    ranks = wanted or min(planned if isinstance(planned, int) and planned > 0 else 1, 2, device.count or 2)
-    if device.kind == "cuda" and ranks > device.count:
-        raise SmokeError(f"{ranks} ranks need {ranks} cards; {device.count} are here (--ranks {device.count})")
+    here = 2 if device.shared else device.count or 2
+    ranks = wanted or min(planned if isinstance(planned, int) and planned > 0 else 1, 2, here)
+    if device.kind == "cuda" and ranks > device.count and not device.shared:
+        way_out = f"--ranks {device.count}, or --share-gpu"
+        raise SmokeError(f"{ranks} ranks need {ranks} cards; {device.count} are here ({way_out})")
     if device.kind == "cpu" and str((run.accelerate or {}).get("distributed_type")) == "FSDP":
         raise SmokeError("FSDP needs a card: on a processor accelerate makes plain data parallelism of it")
     return ranks
 
 
 def certify(verdict: Verdict, steps: int) -> Path | None:
-    """Write ``smoke.json`` beside the configs; None when the folder cannot be written or the run was interrupted."""
+    """Write ``smoke.json`` beside the configs; None when the folder cannot be written or the run was interrupted.
+
+    Why the folder cannot be written is added to the verdict.
+    """
     if verdict.outcome.interrupted or verdict.run.handwritten is not None:
         return None
     first = verdict.outcome.reports[0] if verdict.outcome.reports else {}
     run = verdict.run
-    return certificate.write(
-        run.path, data(verdict), steps=steps, versions=first.get("versions", {}), files=run.hashes, lock=run.lock
-    )
+    versions = first.get("versions", {})
+    try:
+        return certificate.write(
+            run.path, data(verdict), steps=steps, versions=versions, files=run.hashes, lock=run.lock
+        )
+    except OSError as error:
+        verdict.uncertified = f"{run.path / certificate.NAME}: {error.strerror or error}"
+        return None
 
 
 def _require(run: RunFolder) -> None:
@@ -131,13 +154,24 @@ def _require(run: RunFolder) -> None:
         )
 
 
-def _keep(scratch: Path, keep: Path) -> Path:
-    keep.mkdir(parents=True, exist_ok=True)
+def _kept_in(keep: Path | None) -> Path | None:
+    """The folder of ``--keep``, made before anything runs: what cannot be kept is not found out afterwards."""
+    if keep is not None:
+        try:
+            keep.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SmokeError(f"the folder of --keep cannot be made: {keep}: {error.strerror or error}") from None
+    return keep
+
+
+def _keep(scratch: Path, keep: Path | None) -> Path | None:
+    if keep is None:
+        return None
     for child in scratch.iterdir():
         target = keep / child.name
         with contextlib.suppress(OSError):
-            if child.is_dir():
-                shutil.copytree(child, target, dirs_exist_ok=True)
-            else:
+            if child.is_dir() and child.name != "tmp":
+                shutil.copytree(child, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.reserve"))
+            elif child.is_file() and child.name != LOCK:
                 shutil.copy2(child, target)
     return keep

@@ -6,7 +6,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from . import failure, parts
+from . import failure, parts, sharing
 from .job import Job
 from .report import Report
 from .trial import Trial
@@ -25,6 +25,8 @@ def main() -> None:
     report = Report(Path(job.reports))
     try:
         report.phase("import")
+        if job.share is not None:
+            sharing.join(job.share, job.device)
         loop = importlib.import_module(f".{LOOPS[job.consumer]}", __package__)
         watch = Watch(job, report)
         watch.finish(loop.train(job, watch, Trial.planned(job)))

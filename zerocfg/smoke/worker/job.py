@@ -20,7 +20,8 @@ class Job:
     config.json. ``arguments``: those of TrainingArguments that shape the engine. ``sequence``: tokens of a sample.
     ``deepspeed_config``: path of the config, None without DeepSpeed. ``memory_limit``: bytes that a rank may have.
     ``parts``: of "train", "resume" and "reference", what is done; training always is. ``no_resume``: why no checkpoint
-    of this run can be resumed from, None when one should.
+    of this run can be resumed from, None when one should. ``share``: the way in which all ranks use one card
+    (`sharing.WAYS`), None where each has its own.
     """
 
     reports: str
@@ -36,6 +37,7 @@ class Job:
     memory_limit: int | None = None
     parts: Sequence[str] = ("train",)
     no_resume: str | None = None
+    share: str | None = None
 
     @classmethod
     def read(cls, path: Path) -> Job:
