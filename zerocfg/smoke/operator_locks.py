@@ -44,14 +44,24 @@ def abandoned(lock: Path, quiet: float = 0.0) -> bool:
     return lock.exists()
 
 
-def remove(since: float) -> None:
-    """Remove the locks made since then (seconds of the clock) that nobody holds: a rank was killed while it compiled.
+def known() -> set[tuple[Path, int, int]]:
+    """The locks that are there, each with what tells it from a later one of the same path."""
+    found = set()
+    for lock in find():
+        with contextlib.suppress(OSError):
+            state = lock.stat()
+            found.add((lock, state.st_ino, state.st_mtime_ns))
+    return found
+
+
+def remove(before: set[tuple[Path, int, int]]) -> None:
+    """Remove the locks that were not there ``before`` and that nobody holds: a rank was killed while it compiled.
 
     Older ones and those of other runs are left alone.
     """
-    for lock in find():
-        with contextlib.suppress(OSError):
-            if lock.stat().st_mtime >= since - 1 and (abandoned(lock) or not Path("/proc/self/fd").is_dir()):
+    for lock, *_ in known() - before:
+        if abandoned(lock) or not Path("/proc/self/fd").is_dir():
+            with contextlib.suppress(OSError):
                 lock.unlink()
 
 

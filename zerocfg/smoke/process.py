@@ -110,7 +110,7 @@ class _Run:
 
     def play(self, variables: dict[str, str], place: Path) -> Outcome:
         self.segments = leftovers.Segments()
-        self.began = time.time()
+        self.locks = operator_locks.known()
         start = time.monotonic()
         kills = out_of_memory.kills()
         log = self.folder / "log.txt"
@@ -241,7 +241,7 @@ class _Run:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(report["pid"], signal.SIGKILL) if "pid" in report else None
         if killed or self.process.poll() != 0:
-            operator_locks.remove(self.began)
+            operator_locks.remove(self.locks)
         self.segments.remove()
 
     def _wait(self, seconds: float) -> None:
