@@ -29,6 +29,9 @@ def run(job: Job, report: Report, loop: Any, watch: Watch) -> dict[str, Any]:
         return _skipped("not compared: this run is ZeRO-0 itself")
     if (watch.config.get("tensor_parallel") or {}).get("autotp_size", 0) > 1:
         return _skipped("not compared: the model is split by tensor parallelism")
+    zero = watch.config.get("zero_optimization") or {}
+    if any(zero.get(f"zero_quantized_{name}") for name in ("weights", "gradients", "nontrainable_weights")):
+        return _skipped("not compared: ZeRO++ rounds what the ranks exchange, by design")
     needed = report.content["parameters"] * BYTES
     room = sums.least(_free(job.device))
     if needed > room:

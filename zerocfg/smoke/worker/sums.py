@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+FLAT = "FullyShardedDataParallel"  # FSDP of version 1, which makes flat parameters
 CHUNK = 2**20  # elements that are worked on at a time: 8 MiB an intermediate
 
 
@@ -39,7 +40,7 @@ def live(engine: Any) -> dict[str, int]:
 def full(engine: Any) -> Iterator[tuple[str, Any]]:
     """(name, full tensor) of every parameter, tied ones once, one in memory at a time. All ranks have to follow it."""
     bare = getattr(engine, "module", engine)
-    if type(engine).__name__ == "FullyShardedDataParallel":
+    if type(engine).__name__ == FLAT:
         # Flat parameters have no tensors of their own: FSDP itself has to say what they are.
         from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
@@ -69,7 +70,13 @@ def _plain(name: str) -> str:
 def elements(model: Any) -> int:
     """Elements of all parameters, also of those that are spread over the ranks."""
     parameters = getattr(model, "module", model).parameters()
-    return sum(math.prod(getattr(parameter, "ds_shape", parameter.shape)) for parameter in parameters)
+    count: int = sum(math.prod(getattr(parameter, "ds_shape", parameter.shape)) for parameter in parameters)
+    if type(model).__name__ != FLAT:
+        return count
+    import torch
+
+    # Each rank has its share of the flat parameters, and padding.
+    return count * int(torch.distributed.get_world_size())
 
 
 def momentum(engine: Any, optimizer: Any) -> float | None:
@@ -93,7 +100,7 @@ def momentum(engine: Any, optimizer: Any) -> float | None:
     bare = getattr(engine, "module", engine)
     trained = (parameter for parameter in bare.parameters() if parameter.requires_grad)
     wanted = sum(math.prod(getattr(parameter, "ds_shape", parameter.shape)) for parameter in trained)
-    if "FullyShardedDataParallel" in type(engine).__name__ or count < wanted:
+    if type(engine).__name__ == FLAT or count < wanted:
         return None
     return math.sqrt(squares)
 

@@ -60,7 +60,7 @@ class Watch:
         if hasattr(engine, "zero_optimization_stage"):
             self.config = copy.deepcopy(engine.config)
         self.report.content.update(rates=[], parameters=sums.elements(engine))
-        self._before = sums.live(engine)
+        self._before = self._sums()
         self.phase("step 1")
         self.memory.enter("forward")
         self._since = time.monotonic()
@@ -95,11 +95,19 @@ class Watch:
 
     def _trained(self) -> None:
         """The last step is done: what the engine holds now."""
-        after = sums.live(self._engine)
+        after = self._sums()
         self.report.content["sums"] = after
         self.report.content["changed"] = sum(1 for name, value in after.items() if self._before.get(name) != value)
         self.report.content["momentum"] = sums.momentum(self._engine, self._optimizer)
         self.report.content["skipped_steps"] = int(getattr(self._engine, "skipped_steps", 0) or 0)
+
+    def _sums(self) -> dict[str, int]:
+        """Checksums of the live parameters; empty where an engine does not show them, which is no fault of the run."""
+        try:
+            return sums.live(self._engine)
+        except Exception as error:
+            self.report.content["unread"] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            return {}
 
     def checkpoint_due(self) -> bool:
         """Whether a checkpoint is to be written now. All ranks get the same answer."""
