@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 from typing import TYPE_CHECKING
 
 import yaml
@@ -69,10 +68,7 @@ def prepare(
         share=share,
     )
     job.write(scratch / "job.json")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    command = process.launcher(by_accelerate, reduced.ranks, port)
+    command = process.launcher(by_accelerate, reduced.ranks, process.free_port())
     if own is not None and by_accelerate:
         command = _as_written(command, own, reduced.ranks, scratch)
     return [*command, str(scratch / "job.json")]
