@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from zerocfg.cli.smoke import command
+from zerocfg.smoke import many
+from zerocfg.smoke.smoke import Options
 
 from .sets import BROKEN, Set
 
@@ -18,13 +17,10 @@ pytestmark = [pytest.mark.libs, pytest.mark.xdist_group("smoke")]
 
 def smoke(folder: Path, broken: Set) -> tuple[int, dict[str, Any]]:
     """Exit code and verdict."""
-    words = [str(folder), "--device", "cpu", "--ranks", str(broken.ranks), "--steps", "1", "--output-format", "json"]
-    if broken.consumer is not None:
-        words += ["--consumer", broken.consumer]
-    done = CliRunner().invoke(command, words)
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    (verdict,) = json.loads(done.stdout)["runs"]
-    return done.exit_code, verdict
+    options = Options(ranks=broken.ranks, device="cpu", steps=1, consumer=broken.consumer, parts=("train",))
+    results = many.run_all([folder], options, lambda _: None)
+    (verdict,) = many.as_data(results)["runs"]
+    return many.exit_code(results), verdict
 
 
 @pytest.mark.parametrize("name", BROKEN)

@@ -286,7 +286,8 @@ def test_good_sets_pass_without_a_diagnosis(name: str, tmp_path: Path) -> None:
     good = GOOD[name]
     folder = good.write(tmp_path)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    verdict = smoke(folder, Options(ranks=good.ranks, device="cpu", steps=2, consumer=good.consumer))
+    options = Options(ranks=good.ranks, device="cpu", steps=2, consumer=good.consumer, parts=("train",))
+    verdict = smoke(folder, options)
     assert verdict.passed and verdict.diagnosis == [], [one for one in verdict.checks if one.ok is False]
     assert {one.name: one.ok for one in verdict.checks}["engine"] is not False
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
