@@ -59,10 +59,9 @@ class Played:
     checks: list[Check]
 
 
-def nobody(line: str) -> RunFolder:
+def nobody() -> RunFolder:
     """A run of which nothing is planned, for a command without one."""
-    name = line if len(line) <= 60 else line[:57] + "..."
-    return RunFolder(Path.cwd(), {"run": name, "plan": {}, "files": {}}, None, None)
+    return RunFolder(Path.cwd(), {"run": "own command", "plan": {}, "files": {}}, None, None)
 
 
 def play(
