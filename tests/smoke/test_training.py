@@ -132,6 +132,13 @@ class TestReference:
         other = report(parts=part("reference", losses=[4.0, 4.0, 3.8, 3.8, 3.6, 3.6]))
         assert failed(report(), other) == ["loss as under ZeRO-0"]
 
+    def test_fp16_is_compared_as_long_as_no_step_can_be_skipped(self) -> None:
+        half = {"seen": {"dtype": "fp16"}}
+        later = report(parts=part("reference", losses=[4.0, 4.0, 4.0, 4.0, 3.8, 3.8], momentum=0.1), **half)
+        assert failed(later, later) == []
+        first = report(parts=part("reference", losses=[4.3, 4.3, 3.8, 3.8, 3.7, 3.7]), **half)
+        assert failed(first, first) == ["loss as under ZeRO-0"]
+
     def test_gradients_that_are_not_clipped(self) -> None:
         """Adam's steps hardly depend on the size of gradients: the loss says nothing, the optimizer's states do."""
         other = report(parts=part("reference", momentum=0.1))

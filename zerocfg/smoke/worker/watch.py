@@ -41,6 +41,7 @@ class Watch:
         self._engine: Any = None
         self._before: dict[str, int] = {}
         self._rate: float | None = None
+        self._skipped = 0
 
     def phase(self, name: str) -> None:
         if name == "model" and self.job.memory_limit:
@@ -87,6 +88,7 @@ class Watch:
         if self.steps == 1:
             readback.see_states(self.report, self._optimizer)
         self.report.content["rates"].append(self._rate)
+        self._skipped += bool(getattr(self._optimizer, "step_was_skipped", False))
         if self.steps == self.job.steps:
             self._trained()
         self.phase(f"step {self.steps} done")
@@ -99,7 +101,7 @@ class Watch:
         self.report.content["sums"] = after
         self.report.content["changed"] = sum(1 for name, value in after.items() if self._before.get(name) != value)
         self.report.content["momentum"] = sums.momentum(self._engine, self._optimizer)
-        self.report.content["skipped_steps"] = int(getattr(self._engine, "skipped_steps", 0) or 0)
+        self.report.content["skipped_steps"] = int(getattr(self._engine, "skipped_steps", self._skipped) or 0)
 
     def _sums(self) -> dict[str, int]:
         """Checksums of the live parameters; empty where an engine does not show them, which is no fault of the run."""
