@@ -24,6 +24,9 @@ def render(verdict: Verdict) -> str:
         lines += ["", f"The run failed{who}: {outcome.failure}"]
         lines += [f"  {line}" for line in outcome.detail]
     lines += _diagnosis(verdict)
+    for title, statements in (("proven", verdict.proof.proven), ("not proven", verdict.proof.not_proven)):
+        if statements:
+            lines += ["", f"{title}:", *(f"  {words}" for words in statements)]
     weights = outcome.reports[0].get("weights") if outcome.reports else None
     if weights and weights["file"]:
         place = str(verdict.kept / "weights") if verdict.kept else "removed; --keep DIR keeps them"

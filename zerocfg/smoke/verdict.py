@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from zerocfg.smoke.folder import RunFolder
     from zerocfg.smoke.predicted import Expected
     from zerocfg.smoke.process import Outcome
+    from zerocfg.smoke.proven import Proof
     from zerocfg.smoke.reduce import Reduced
 
 
@@ -55,6 +56,13 @@ class Verdict:
         return diagnose(self.run, self.checks, self.outcome)
 
     @cached_property
+    def proof(self) -> Proof:
+        """What the run showed, and what of the planned one it did not."""
+        from zerocfg.smoke.proven import proof
+
+        return proof(self)
+
+    @cached_property
     def figures(self) -> Figures:
         """What the ranks measured."""
         return figures(self.reduced, self.device, self.outcome.reports, self.expected)
@@ -78,6 +86,8 @@ def data(verdict: Verdict) -> dict[str, Any]:
         "ranks": verdict.reduced.ranks,
         "reductions": verdict.reduced.words,
         "checks": [one.data() for one in verdict.checks],
+        "proven": list(verdict.proof.proven),
+        "not_proven": list(verdict.proof.not_proven),
         "failure": failure,
         "diagnosis": [one.data() for one in verdict.diagnosis],
         **({} if verdict.command is None else {"command": verdict.command.data()}),
