@@ -157,22 +157,32 @@ def _flops(facts: ModelFacts, setup: Setup) -> float | None:
     return one.model_flops * setup.options.gradient_accumulation_steps
 
 
-def largest_expected(reduced: Reduced, device: Device, consumer: str, room: int) -> int | None:
-    """The largest micro batch whose expected need is within ``room`` bytes; None where nothing is known of it.
+def largest_expected(
+    reduced: Reduced, device: Device, consumer: str, room: int, seen: tuple[int, int] | None = None
+) -> int | None:
+    """The largest micro batch whose need is within ``room`` bytes; None where nothing is known of it, 1 at least.
 
-    On a card the need is what the driver shows, on a processor the tensors. 1 where not even that fits.
+    ``seen``: a micro batch, and the bytes that a rank was seen to hold with it. Of the prediction only what another
+    batch takes more is needed then; without it, it is taken as it is: on a card what the driver shows, else the tensors.
     """
 
-    def fits(size: int) -> bool | None:
+    def need(size: int) -> int | None:
         found = expect(reduced, device, consumer, size)
         if isinstance(found, str) or not found.prediction.complete:
             return None
-        held = found.prediction.device if device.kind == "cuda" else found.prediction.allocated
-        return held.expected <= room
+        return (found.prediction.device if device.kind == "cuda" and seen is None else found.allocated).expected
 
-    if fits(1) is None:
+    more = 0
+    if seen is not None:
+        batch, held = seen
+        more = held - (need(batch) or 0)
+    if need(1) is None:
         return None
-    low, high = 1, 1
+
+    def fits(size: int) -> bool:
+        return (need(size) or 0) + more <= room
+
+    low, high = 1, 2
     while high < MOST and fits(high):
         low, high = high, 2 * high
     while high - low > 1:

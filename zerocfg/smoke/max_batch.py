@@ -1,0 +1,364 @@
+"""The largest micro batch that fits, found by real launches around the predicted one."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from zerocfg.smoke.checks.measured import peak_in, ran_out, size
+from zerocfg.smoke.folder import RunFolder, SmokeError
+from zerocfg.smoke.predicted import largest_expected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zerocfg.smoke.figures import Figures
+    from zerocfg.smoke.process import Outcome
+    from zerocfg.smoke.smoke import Options
+    from zerocfg.smoke.verdict import Verdict
+
+    Play = Callable[[RunFolder, Options], Verdict]
+
+ON_PROCESSOR, ON_CARD = 64, 4096
+"""Samples: where a search ends that finds no limit. A processor has none but the machine's."""
+KILLED = re.compile(r"killed by signal 9\b")
+
+
+def most_launches(guess: int, upper: int) -> int:
+    """No search between 1 and ``upper`` that starts at ``guess`` takes more launches than this.
+
+    It leaves the guess by steps that double, from an eighth of it on, and halves what is left between the largest that
+    fits and the smallest that does not.
+    """
+    guess = min(max(1, guess), upper)
+    first = max(1, guess // 8)
+    far = max(upper - guess, guess - 1, 1)
+    doublings = math.ceil(math.log2(far / first + 1))
+    return 1 + doublings + math.ceil(math.log2(first)) + max(0, doublings - 1)
+
+
+@dataclass
+class Bracket:
+    """What is known of a search: ``low`` fits (0: nothing known to), ``high`` does not (None: nothing known)."""
+
+    upper: int
+    low: int = 0
+    high: int | None = None
+
+    def add(self, batch: int, fits: bool) -> None:
+        if fits:
+            self.low = max(self.low, batch)
+        else:
+            self.high = batch if self.high is None else min(self.high, batch)
+
+    @property
+    def closed(self) -> bool:
+        """Nothing is left to try."""
+        return self.low >= self.upper or (self.high is not None and self.high - self.low <= 1)
+
+
+def search(fits: Callable[[int], bool], guess: int, upper: int, launches: int | None = None) -> Bracket:
+    """Ask ``fits`` for micro batches from 1 to ``upper``, beginning with ``guess``.
+
+    What fits is assumed to fit in smaller batches, too. The bracket is closed unless ``launches`` were not enough.
+    """
+    bracket = Bracket(upper)
+    batch = min(max(1, guess), upper)
+    step = max(1, batch // 8)
+    done = 0
+    while not bracket.closed and (launches is None or done < launches):
+        bracket.add(batch, fits(batch))
+        done += 1
+        if bracket.high is None:
+            batch = min(bracket.low + step, upper)
+            step *= 2
+        elif bracket.low == 0:
+            batch = max(bracket.high - step, 1)
+            step *= 2
+        else:
+            batch = (bracket.low + bracket.high) // 2
+    return bracket
+
+
+@dataclass(frozen=True)
+class Try:
+    """One launch. ``peak``: bytes of the rank that held most; ``why``: what it failed for."""
+
+    batch: int
+    fits: bool
+    peak: int | None
+    tokens_per_second: float | None
+    seconds: float
+    why: str = ""
+
+    def data(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "micro_batch": self.batch,
+            "fits": self.fits,
+            "peak_memory_bytes": self.peak,
+            "tokens_per_second": None if self.tokens_per_second is None else round(self.tokens_per_second, 1),
+            "launch_seconds": round(self.seconds, 1),
+            "why": self.why,
+        }
+
+
+@dataclass
+class Found:
+    """``largest``: None when not even one sample fits. ``verdict``: that of the largest, else of the last launch.
+
+    ``problem``: a launch that failed for another reason than memory, which ended the search.
+    """
+
+    run: RunFolder
+    guess: int
+    upper: int
+    predicted: int | None
+    tries: list[Try] = field(default_factory=list)
+    bracket: Bracket | None = None
+    verdict: Verdict | None = None
+    problem: str | None = None
+    limit: int | None = None
+
+    @property
+    def largest(self) -> int | None:
+        return max((one.batch for one in self.tries if one.fits), default=None)
+
+    @property
+    def certain(self) -> bool:
+        """Whether the next larger one is known not to fit, or the end of the search was reached."""
+        return self.problem is None and self.bracket is not None and self.bracket.closed
+
+    @property
+    def interrupted(self) -> bool:
+        return self.verdict is not None and self.verdict.outcome.interrupted
+
+    @property
+    def fastest(self) -> Try | None:
+        """With the most tokens a second; of equals, within 3 percent, the smallest."""
+        rated = [one for one in self.tries if one.fits and one.tokens_per_second]
+        most = max((one.tokens_per_second or 0 for one in rated), default=0)
+        good = [one for one in rated if (one.tokens_per_second or 0) >= 0.97 * most]
+        return min(good, key=lambda one: one.batch, default=None)
+
+    @property
+    def faithful(self) -> bool:
+        """Whether model, sequence and ranks were those of the plan, so that the figure holds for the job itself."""
+        return self.verdict is not None and faithful(self.verdict)
+
+    def data(self) -> dict[str, Any]:
+        """As JSON."""
+        fastest = self.fastest
+        return {
+            "run": self.run.name,
+            "largest": self.largest,
+            "certain": self.certain,
+            "fastest": fastest.batch if fastest else None,
+            "planned": self.run.plan.get("train_micro_batch_size_per_gpu"),
+            "predicted": self.predicted,
+            "upper": self.upper,
+            "memory_limit_bytes": self.limit,
+            "launches": len(self.tries),
+            "holds_for_the_plan": self.faithful,
+            "reductions": self.verdict.reduced.words if self.verdict is not None else [],
+            "tries": [one.data() for one in self.tries],
+            "problem": self.problem,
+        }
+
+
+def faithful(verdict: Verdict) -> bool:
+    """Whether the ranks trained the planned model on as many ranks."""
+    planned = (verdict.run.lock.get("model") or {}).get("config")
+    return verdict.reduced.model == planned and verdict.run.plan.get("num_processes") == verdict.reduced.ranks
+
+
+def with_batch(run: RunFolder, batch: int) -> RunFolder:
+    """The run with this micro batch on every rank; accumulation stays, so the global batch changes."""
+    changed = replace(run, lock=copy.deepcopy(run.lock), deepspeed=copy.deepcopy(run.deepspeed))
+    plan, config = changed.plan, changed.deepspeed
+    before = plan.get("train_micro_batch_size_per_gpu")
+    plan["train_micro_batch_size_per_gpu"] = batch
+    for holder in (plan, config or {}):
+        whole = holder.get("train_batch_size")
+        if isinstance(whole, int) and isinstance(before, int) and before > 0:
+            holder["train_batch_size"] = whole // before * batch
+    if config is not None and "train_micro_batch_size_per_gpu" in config:
+        config["train_micro_batch_size_per_gpu"] = batch
+    recipe = changed.lock.get("recipe")
+    if isinstance(recipe, dict):
+        recipe["per_device_train_batch_size"] = batch
+    settings = changed.lock.get("settings")
+    for name in ("train_micro_batch_size_per_gpu", "train_batch_size", "per_device_train_batch_size"):
+        if isinstance(settings, dict) and isinstance(settings.get(name), dict) and name in plan:
+            settings[name]["value"] = plan[name]
+    return changed
+
+
+def find(
+    run: RunFolder,
+    options: Options,
+    play: Play,
+    *,
+    upper: int | None = None,
+    launches: int | None = None,
+    told: Callable[[Try], None] | None = None,
+) -> Found:
+    """Search the largest micro batch of ``run``. ``play`` launches once; ``told`` hears of every launch.
+
+    A launch that finds no memory bounds the search; one that fails for another reason ends it. Raises SmokeError when
+    nothing could be tried.
+    """
+    if run.handwritten is not None:
+        raise SmokeError("a largest micro batch is searched only in runs that `zerocfg build` wrote")
+    planned = run.plan.get("train_micro_batch_size_per_gpu")
+    first = planned if isinstance(planned, int) and planned > 0 else 1
+    found = Found(run, first, upper or ON_CARD, None, limit=options.memory_limit)
+    seen: dict[int, bool] = {}
+
+    def fits(batch: int) -> bool:
+        if batch in seen:
+            return seen[batch]
+        verdict = play(with_batch(run, batch), options)
+        one = tried(batch, verdict)
+        found.tries.append(one)
+        if one.fits or found.verdict is None or found.largest is None:
+            found.verdict = verdict
+        if told is not None:
+            told(one)
+        if verdict.outcome.interrupted or (not one.fits and not no_memory(verdict.outcome)):
+            found.verdict = verdict
+            raise _EndError(verdict.outcome.failure or "it was interrupted")
+        seen[batch] = one.fits
+        return one.fits
+
+    try:
+        # The planned batch tells what model runs here on which device, and so what can be predicted.
+        fits(first)
+        _aim(found, first, upper)
+        found.bracket = search(fits, found.guess, found.upper, None if launches is None else launches)
+    except _EndError as end:
+        found.problem = str(end)
+    return found
+
+
+class _EndError(Exception):
+    """The search cannot go on."""
+
+
+def _aim(found: Found, first: int, upper: int | None) -> None:
+    """Where the search begins and ends, by what the first launch showed."""
+    verdict = found.verdict
+    assert verdict is not None
+    on_card = verdict.device.kind == "cuda"
+    found.upper = max(upper or (ON_CARD if on_card else ON_PROCESSOR), 1)
+    room = found.limit or (verdict.device.memory if on_card else None)
+    # What the limit counts: torch's reserve for a fraction of a card, the driver for the whole, else resident memory.
+    counter = "rss" if not on_card else "reserved" if found.limit else "device"
+    held = verdict.figures.peak(counter)
+    seen = (first, held) if held is not None and found.largest == first else None
+    if room is not None:
+        found.predicted = largest_expected(verdict.reduced, verdict.device, found.run.consumer, room, seen)
+    found.guess = min(found.predicted or 2 * first, found.upper)
+
+
+def tried(batch: int, verdict: Verdict) -> Try:
+    """What one launch showed. One that trained fits, whatever else is wrong with it."""
+    outcome, seen = verdict.outcome, verdict.figures
+    good = outcome.failure is None and seen.first is not None
+    why = "" if good else no_memory(outcome) or outcome.failure or "no step was made"
+    return Try(batch, good, peak_in(seen), _rate(seen), outcome.seconds, why)
+
+
+def _rate(seen: Figures) -> float | None:
+    return seen.tokens_per_second
+
+
+def no_memory(outcome: Outcome) -> str:
+    """That a launch failed for want of memory, in words; empty when it says something else."""
+    out = ran_out(outcome)
+    if out is not None:
+        return f"rank {out[0]} ran out of the {out[1]}'s memory"
+    text = " ".join([outcome.failure or "", *outcome.detail])
+    if "std::bad_alloc" in text:
+        return "a library found no memory (std::bad_alloc)"
+    if KILLED.search(outcome.failure or ""):
+        return "a rank was killed by signal 9, as the kernel does when the host has no memory left"
+    return ""
+
+
+def render(found: Found) -> str:
+    """The table of launches, the largest that fits, the fastest, and what to write."""
+    rows = [("micro batch", "fits", "peak", "tokens/s", "launch", "")]
+    for one in sorted(found.tries, key=lambda one: one.batch):
+        rate = f"{one.tokens_per_second:,.0f}" if one.tokens_per_second else "-"
+        fits = "yes" if one.fits else "no"
+        rows.append((str(one.batch), fits, size(one.peak), rate, f"{one.seconds:.0f} s", one.why[:120]))
+    widths = [max(len(row[at]) for row in rows) for at in range(5)]
+    lines = [heading(found), ""]
+    for *cells, note in rows:
+        shown = [cell.rjust(width) for cell, width in zip(cells, widths, strict=True)]
+        lines.append("  ".join([*shown, note]).rstrip())
+    return "\n".join([*lines, "", *conclusion(found)]) + "\n"
+
+
+def heading(found: Found) -> str:
+    verdict = found.verdict
+    where = ""
+    if verdict is not None:
+        ranks = verdict.reduced.ranks
+        device = verdict.device.name if verdict.device.kind == "cuda" else "CPU"
+        where = f"{ranks} rank{'s' if ranks != 1 else ''} on {device}"
+    limit = f", {size(found.limit)} for each rank" if found.limit else ""
+    guess = f"predicted {found.predicted}" if found.predicted else "nothing predicted"
+    return f"{found.run.name}: {where}{limit}; {guess}, {len(found.tries)} launches"
+
+
+def conclusion(found: Found) -> list[str]:
+    """What follows, in sentences."""
+    if found.problem is not None:
+        return [f"The search ended early: {found.problem}"]
+    largest = found.largest
+    if largest is None:
+        return ["Not even a micro batch of 1 fits."]
+    bracket = found.bracket
+    if bracket is not None and bracket.low >= found.upper:
+        lines = [f"Micro batch {largest} fits; the search ends there (--batch-limit)."]
+    elif found.certain:
+        lines = [f"The largest micro batch that fits is {largest}."]
+    else:
+        more = f"; {bracket.high} does not" if bracket is not None and bracket.high is not None else ""
+        lines = [f"Micro batch {largest} fits{more}; what lies between was not tried (--max-launches)."]
+    fastest = found.fastest
+    if fastest is not None and fastest.batch != largest:
+        lines.append(f"As many tokens a second, or more, come from {fastest.batch}.")
+    lines += advice(found, fastest.batch if fastest is not None else largest)
+    return lines
+
+
+def advice(found: Found, batch: int) -> list[str]:
+    """What to write into the config, where the figure holds for the job itself."""
+    verdict = found.verdict
+    if verdict is None:
+        return []
+    if not found.faithful:
+        return [
+            "That is the micro batch of the run as it was reduced here, not of the planned job:",
+            *(f"  {words}" for words in verdict.reduced.words),
+        ]
+    steps = found.run.plan.get("gradient_accumulation_steps") or 1
+    ranks = verdict.reduced.ranks
+    whole = batch * int(steps) * ranks
+    keys = f"train_micro_batch_size_per_gpu: {batch}"
+    if found.run.consumer in ("transformers", "trl"):
+        keys = f"per_device_train_batch_size: {batch}"
+    planned = found.run.plan.get("train_micro_batch_size_per_gpu")
+    before = planned * int(steps) * ranks if isinstance(planned, int) else None
+    changed = f"With {steps} accumulation steps the global batch becomes {whole}"
+    if before is not None and before != whole:
+        changed += f" instead of {before}"
+        if before % (batch * ranks) == 0:
+            changed += f"; gradient_accumulation_steps: {before // (batch * ranks)} would keep it"
+    return [f"Write {keys}. {changed}."]
