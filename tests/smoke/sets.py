@@ -180,6 +180,11 @@ BROKEN = {
         check="offload parameters",
         says="offload_param.device: cpu",
     ),
+    "argument-of-an-old-release": Set(
+        trainer(zero(2), RECIPE + "evaluation_strategy: steps\n"),
+        code="ZC801",
+        says="unexpected keyword argument 'evaluation_strategy'",
+    ),
     # Nobody fills it in.
     "auto-in-own-loop": Set(engine(plain(train_micro_batch_size_per_gpu="auto")), code="ZC415"),
     "learning-rate-is-a-text": Set(trainer(zero(2), RECIPE.replace("1.0e-4", "1e-4")), code="ZC005"),

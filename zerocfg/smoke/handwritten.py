@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from zerocfg.catalog.schema import load_schema
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.discover import Files
 from zerocfg.run.effective import compute
@@ -66,6 +67,12 @@ class Handwritten:
         """Finish the reduction: what a build's plan would have settled is left to the libraries here."""
         reduced.words += self.notes
         arguments, config = reduced.arguments, reduced.deepspeed or {}
+        if self.run.consumer in ("transformers", "trl"):
+            # What TrainingArguments no longer have stops the user's script, too.
+            names = load_schema("training-arguments").root
+            written = _recipe(self.run)
+            removed = {name for name in written if (key := names.key(name)) is not None and "removed" in key.facts}
+            arguments.update({name: written[name] for name in written if name in removed})
         if self.run.consumer in ("accelerate", "deepspeed"):
             # A loop of its own takes its micro batch from its options; else from the config that it passes on.
             micro = config.get("train_micro_batch_size_per_gpu")
