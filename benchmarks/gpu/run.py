@@ -23,13 +23,25 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).resolve().parent / "results"
-# name -> (spec, run in it)
-SMOKE = {
-    "quickstart": ("examples/quickstart/zerocfg.yaml", "quickstart"),
-    "zero2-cpu-offload": ("examples/zero2-cpu-offload/zerocfg.yaml", "offload"),
-    "zero3-nvme": ("examples/zero3-nvme/zerocfg.yaml", "nvme"),
+ONE = ("--ranks", "1")
+# name -> (spec, run in it, options of `zerocfg smoke`)
+SMOKE: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "quickstart": ("examples/quickstart/zerocfg.yaml", "quickstart", ONE),
+    "sft-zero2": ("examples/sft-zero2/zerocfg.yaml", "sft", ONE),
+    "fsdp": ("examples/fsdp/zerocfg.yaml", "fsdp", ONE),
+    "zero2-cpu-offload": ("examples/zero2-cpu-offload/zerocfg.yaml", "offload", ONE),
+    "zero3-nvme": ("examples/zero3-nvme/zerocfg.yaml", "nvme", ONE),
+    "compare": (
+        "examples/pretrain-zero1/zerocfg.yaml",
+        "pretrain",
+        (*ONE, "--compare", "0,2,3", "--picture", "PICTURE"),
+    ),
+    "max-batch": ("examples/ddp/zerocfg.yaml", "ddp", (*ONE, "--find-max-batch")),
+    "share-gpu": ("examples/stages/zerocfg.yaml", "stage-zero3", ("--ranks", "2", "--share-gpu")),
 }
 LIMIT = 900
+# Seconds of one launch. By it a smoke-run also decides how many layers it can make, train and save: 1.6e9 parameters.
+LAUNCH = 200
 # name -> (folder, program that compares, seconds); with the start of the libraries less than ten minutes
 SWEEPS = {
     "memory": (ROOT / "benchmarks" / "memory", "compare_gpu.py", 540),
@@ -52,14 +64,16 @@ def cards() -> list[dict[str, str]]:
     return [dict(zip(fields, (cell.strip() for cell in row), strict=True)) for row in rows]
 
 
-def smoke_run(spec: str, run: str) -> dict[str, Any]:
-    """Build ``spec`` and smoke-run ``run`` of it on one card."""
+def smoke_run(spec: str, run: str, options: tuple[str, ...]) -> dict[str, Any]:
+    """Build ``spec`` and smoke-run ``run`` of it on one card; "PICTURE" among the options becomes a file of results."""
     with tempfile.TemporaryDirectory(prefix="zerocfg-gpu-") as out:
         zerocfg = [sys.executable, "-m", "zerocfg"]
+        RESULTS.mkdir(exist_ok=True)
+        given = [str(RESULTS / "compare.svg") if word == "PICTURE" else word for word in options]
         build = [*zerocfg, "build", str(ROOT / spec), "-o", out]
-        smoke = [*zerocfg, "smoke", f"{out}/{run}", "--ranks", "1", "--device", "cuda"]
-        smoke += ["--time-limit", str(LIMIT), "--output-format", "json"]
-        commands = [f"zerocfg build {spec} -o OUT", f"zerocfg smoke OUT/{run} --ranks 1 --device cuda"]
+        smoke = [*zerocfg, "smoke", f"{out}/{run}", *given, "--device", "cuda"]
+        smoke += ["--time-limit", str(LAUNCH), "--output-format", "json"]
+        commands = [f"zerocfg build {spec} -o OUT", f"zerocfg smoke OUT/{run} {' '.join(options)} --device cuda"]
         for command in (build, smoke):
             try:
                 done = subprocess.run(
@@ -67,11 +81,71 @@ def smoke_run(spec: str, run: str) -> dict[str, Any]:
                 )
             except subprocess.TimeoutExpired:
                 return {"passed": False, "commands": commands, "error": f"no end within {LIMIT + 60} s"}
-            if done.returncode != 0 and not done.stdout.startswith("{"):
+            if done.returncode != 0 and not done.stdout.lstrip().startswith(("{", "[")):
                 error = (done.stderr or done.stdout).strip()[-4000:]
                 return {"passed": False, "commands": commands, "error": error}
-        certificate = json.loads((Path(out) / run / "smoke.json").read_text())
-        return {"passed": certificate["passed"], "commands": commands, "certificate": certificate}
+        try:
+            told = json.loads(done.stdout)
+        except ValueError:
+            return {"passed": False, "commands": commands, "error": f"no JSON: {done.stdout[-2000:]}"}
+        result: dict[str, Any] = {"passed": done.returncode == 0, "commands": commands, "told": told}
+        certificate = Path(out) / run / "smoke.json"
+        if certificate.is_file():
+            content = json.loads(certificate.read_text())
+            result |= {"passed": content["passed"] and done.returncode == 0, "certificate": content}
+            result["against_prediction"] = against_prediction(content["measured"])
+        return result
+
+
+def against_prediction(measured: dict[str, Any]) -> dict[str, Any]:
+    """What a smoke-run measured beside its prediction: bytes allocated at the peak of the worst rank, and step times.
+
+    ``ratio`` is measured over expected, ``inside`` whether it lies between the predicted ends. Empty where nothing was
+    predicted.
+    """
+    predicted = measured.get("predicted") or {}
+    peaks = [peak for peak in measured.get("peak_memory_bytes", []) if peak]
+    steps = sorted(measured.get("step_seconds", [])[1:])  # the first one warms up
+    pairs = {
+        "allocated": (max(peaks, default=None), predicted.get("allocated")),
+        "step_seconds": (steps[len(steps) // 2] if steps else None, predicted.get("step_seconds")),
+    }
+    found = {}
+    for name, (value, band) in pairs.items():
+        if value is not None and isinstance(band, list) and len(band) == 3 and band[1]:
+            low, expected, high = band
+            inside = low <= value <= high
+            found[name] = {"measured": value, "predicted": band, "ratio": round(value / expected, 3), "inside": inside}
+    return found
+
+
+def sharing_ways() -> dict[str, Any]:
+    """Which ways for two ranks to share this card work, each tried on its own (`zerocfg.smoke.sharing`).
+
+    Passed: at least one does.
+    """
+    sys.path.insert(0, str(ROOT))
+    from zerocfg.smoke import sharing
+    from zerocfg.smoke.folder import SmokeError
+    from zerocfg.smoke.worker.sharing import WAYS
+
+    found = {}
+    for way in WAYS:
+        start = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="zerocfg-gpu-") as scratch:
+            try:
+                sharing.find(2, Path(scratch), ways=(way,))
+                works, why = True, ""
+            except SmokeError as error:
+                works, why = False, str(error)
+            reports = [json.loads(path.read_text()) for path in sorted(Path(scratch).glob("*/reports/rank*.json"))]
+        seen = [report.get("seen", {}) for report in reports]
+        found[way] = {"works": works, "why": why, "seconds": round(time.monotonic() - start, 1), "seen": seen}
+    return {
+        "passed": any(one["works"] for one in found.values()),
+        "commands": ["zerocfg.smoke.sharing.find"],
+        "ways": found,
+    }
 
 
 def sweep(folder: Path, compare: str, budget: int) -> dict[str, Any]:
@@ -102,13 +176,19 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 
 def environment() -> dict[str, str]:
-    """The current environment, with this interpreter's programs (ninja, accelerate) found first."""
+    """The current environment, with this interpreter's programs (ninja, accelerate) and this zerocfg found first."""
     paths = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
-    return {**os.environ, "PATH": os.pathsep.join(path for path in paths if path)}
+    modules = [str(ROOT), os.environ.get("PYTHONPATH", "")]  # where zerocfg is not installed
+    return {
+        **os.environ,
+        "PATH": os.pathsep.join(path for path in paths if path),
+        "PYTHONPATH": os.pathsep.join(path for path in modules if path),
+    }
 
 
 CHECKS: dict[str, Callable[[], dict[str, Any]]] = {
     **{name: partial(smoke_run, *case) for name, case in SMOKE.items()},
+    "sharing-ways": sharing_ways,
     **{name: partial(sweep, *case) for name, case in SWEEPS.items()},
 }
 
