@@ -6,12 +6,15 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from zerocfg.emit.lock import READABLE
 from zerocfg.smoke import handwritten as by_hand
+
+if TYPE_CHECKING:
+    from zerocfg.smoke.reduce import Reduced
 
 LOCK = "zerocfg.lock"
 ACCELERATE = "accelerate.yaml"
@@ -28,6 +31,7 @@ class RunFolder:
 
     ``hashes``: sha256 of the files as they are now; ``changed``: those that differ from what the build wrote.
     ``handwritten``: how the files belong together where no build made them; ``lock`` then holds what they tell.
+    ``pinned``: a reduction whose model and samples are taken, whatever would fit: launches that are compared need it.
     """
 
     path: Path
@@ -37,6 +41,7 @@ class RunFolder:
     hashes: dict[str, str] = field(default_factory=dict)
     changed: dict[str, str] = field(default_factory=dict)
     handwritten: by_hand.Handwritten | None = None
+    pinned: Reduced | None = None
 
     @property
     def name(self) -> str:

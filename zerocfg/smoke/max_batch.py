@@ -221,7 +221,8 @@ def find(
     def fits(batch: int) -> bool:
         if batch in seen:
             return seen[batch]
-        verdict = play(with_batch(run, batch), options)
+        pinned = found.verdict.reduced if found.verdict is not None else run.pinned
+        verdict = play(replace(with_batch(run, batch), pinned=pinned), options)
         one = tried(batch, verdict)
         found.tries.append(one)
         if one.fits or found.verdict is None or found.largest is None:

@@ -89,7 +89,7 @@ def expect(reduced: Reduced, device: Device, consumer: str, micro_batch: int | N
 def setup_in(reduced: Reduced, consumer: str) -> Setup:
     """The engine and the workload of the ranks' own program. Raises ValueError for what cannot be built."""
     loop = "transformers" if consumer == "trl" else consumer  # TRL's runs are trained by the plain Trainer
-    recomputes = None if loop == "transformers" else False  # the loops of their own recompute nothing
+    recomputes = bool(reduced.arguments.get("gradient_checkpointing"))
     known = {"consumer": loop, "script": "train.py", "gradient_checkpointing": recomputes}
     spec = RunSpec.model_validate({**known, "sequence_length": reduced.sequence})
     values = _values(reduced)
@@ -163,7 +163,7 @@ def largest_expected(
     """The largest micro batch whose need is within ``room`` bytes; None where nothing is known of it, 1 at least.
 
     ``seen``: a micro batch, and the bytes that a rank was seen to hold with it. Of the prediction only what another
-    batch takes more is needed then; without it, it is taken as it is: on a card what the driver shows, else the tensors.
+    batch takes more is needed then; without it, all of it: on a card what the driver shows, else the tensors.
     """
 
     def need(size: int) -> int | None:

@@ -72,8 +72,11 @@ def reduce(run: RunFolder, device: Device, ranks: int, scratch: Path, limit: flo
     _world(reduced)
     if reduced.deepspeed is not None:
         _offload(reduced, scratch)
-    _sequence(run, reduced, device)
-    _model(run, reduced, device, scratch, limit)
+    if run.pinned is not None:
+        _take(reduced, run.pinned)
+    else:
+        _sequence(run, reduced, device)
+        _model(run, reduced, device, scratch, limit)
     if reduced.deepspeed is not None:
         _buckets(reduced, device, reduced.narrow)
     if device.kind == "cpu":
@@ -91,6 +94,13 @@ def _checkpointing(run: RunFolder, arguments: dict[str, Any]) -> None:
         arguments.setdefault("gradient_checkpointing", TRL_CHECKPOINTS)
     elif run.consumer in ("accelerate", "deepspeed") and spec_of(run).gradient_checkpointing:
         arguments.setdefault("gradient_checkpointing", True)
+
+
+def _take(reduced: Reduced, pinned: Reduced) -> None:
+    """Model and samples of another launch."""
+    reduced.model, reduced.sequence = copy.deepcopy(pinned.model), pinned.sequence
+    reduced.layers, reduced.narrow, reduced.size = pinned.layers, pinned.narrow, pinned.size
+    reduced.words += [words for words in pinned.words if words.startswith(("model:", "layers:", "sequence length:"))]
 
 
 def _sequence(run: RunFolder, reduced: Reduced, device: Device) -> None:
