@@ -111,6 +111,18 @@ BROKEN = {
         check="ZeRO stage",
         says="--zero_stage 2",
     ),
+    "engine-of-another-launcher": Set(
+        {
+            "ds.json": plain(zero_optimization={"stage": 3}),
+            "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\nmixed_precision: bf16\n"
+            "deepspeed_config:\n  deepspeed_config_file: ds.json\n",
+            "train.sh": ACCELERATE,
+        },
+        consumer="accelerate",
+        code="ZC604",
+        check="engine",
+        says="deepspeed_config: {...}",
+    ),
     "engine-switched-off-by-variable": Set(
         {
             "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 8\nmixed_precision: bf16\n"

@@ -134,6 +134,11 @@ def find(path: Path, consumer: str | None = None, name: str | None = None) -> Ru
         place = run.missing[0]
         where = f"{place.file.name}: " if place.file is not None else ""
         raise NotFoundError(f"{where}'{place.note}' is nowhere to be found")
+    recipe = run.recipe.document if run.recipe is not None else None
+    if run.recipe is not None and recipe is not None and recipe.root is None:
+        # The script's own reader would stop at it; there is nothing to start then.
+        said = recipe.problems[0].message if recipe.problems else "no mapping"
+        raise NotFoundError(f"{run.recipe.name} cannot be read: {said}")
     if run.consumer is None and consumer is None:
         raise NotFoundError(
             f"nothing tells what reads the configs of {run.name}: a Trainer, a loop of accelerate, or DeepSpeed's "
