@@ -26,7 +26,7 @@ def script() -> ModuleType:
 
 def test_the_table_lists_every_check_and_its_state(script: ModuleType) -> None:
     rows = re.findall(r"^\| `([^`]+)` \|.*\| ([^|]+) \|$", (FOLDER / "README.md").read_text(encoding="utf-8"), re.M)
-    assert [name for name, _ in rows] == list(script.CHECKS)
+    assert sorted(name for name, _ in rows) == sorted(script.CHECKS)
     for name, state in rows:
         path = FOLDER / "results" / f"{name}.json"
         if path.exists():
