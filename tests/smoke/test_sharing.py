@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 CARD = Device("cuda", "NVIDIA H200", 1, 140 * GIB, 139 * GIB)
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "_FOUND", {})
+
+
 def answers(monkeypatch: pytest.MonkeyPatch, failures: dict[str, str | None]) -> list[dict[str, Any]]:
     """Trials that end as ``failures`` says, by way; the jobs and environments that they were given."""
     seen: list[dict[str, Any]] = []
@@ -51,6 +56,7 @@ def test_the_first_way_that_works_is_taken(tmp_path: Path, monkeypatch: pytest.M
         assert one["variables"]["CUDA_VISIBLE_DEVICES"] == "3", "all ranks see the same card"
         assert one["command"][-2:-1] == ["zerocfg_worker.sharing"] and "--nproc_per_node" in one["command"]
         assert (one["ranks"], one["limit"], one["device"]) == (2, sharing.PATIENCE, "cuda")
+    assert sharing.known(2) == found and sharing.known(3) is None
     assert found.words(2, "NVIDIA H200").startswith("shared card: 2 ranks on one NVIDIA H200, collectives by gloo")
 
 

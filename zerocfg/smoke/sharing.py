@@ -37,6 +37,14 @@ class Sharing:
         return f"shared card: {ranks} ranks on one {card}, collectives by {how}; times say nothing"
 
 
+_FOUND: dict[tuple[int, str], Sharing] = {}
+
+
+def known(ranks: int, device: str = "cuda") -> Sharing | None:
+    """What an earlier trial of this process found: many runs in a row need one."""
+    return _FOUND.get((ranks, device))
+
+
 def one_card(device: Device) -> Device:
     """The first card, for all ranks. Raises SmokeError where there is none."""
     if device.kind != "cuda":
@@ -77,8 +85,10 @@ def find(
         if progress is not None:
             progress(f"trying whether {ranks} ranks can share a card: {way}")
         outcome = process.run(trial(ranks, folder), folder, ranks, device, patience, None, environment(folder, device))
-        if outcome.failure is None or outcome.interrupted:  # what is launched next ends at once then
+        if outcome.interrupted:  # what is launched next ends at once
             return Sharing(way, refused)
+        if outcome.failure is None:
+            return _FOUND.setdefault((ranks, device), Sharing(way, refused))
         refused[way] = outcome.failure[:300]
     told = "; ".join(f"{way}: {why}" for way, why in refused.items())
     raise SmokeError(

@@ -83,7 +83,7 @@ def play(run: RunFolder, options: Options, progress: Callable[[str], None] | Non
         reduced = reduce(run, device, ranks, folder, options.limit)
         own, way, memory = variables(folder, run.handwritten), None, options.memory_limit
         if device.shared and ranks > 1:
-            shared = sharing.find(ranks, folder, progress=progress)
+            shared = sharing.known(ranks) or sharing.find(ranks, folder, progress=progress)
             own, way, memory = own | sharing.first_card(), shared.way, memory or sharing.memory_of_a_rank(device, ranks)
             reduced.words.append(shared.words(ranks, device.name))
         command = prepare(run, reduced, device, options.steps, folder, memory, options.parts, way)
