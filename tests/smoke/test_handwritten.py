@@ -6,7 +6,7 @@ import json
 import re
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from zerocfg.cli.smoke import command
 from zerocfg.smoke import known_errors
-from zerocfg.smoke.asked import claims
+from zerocfg.smoke.checks import Check
 from zerocfg.smoke.checks.asked import check, fits
 from zerocfg.smoke.device import Device
 from zerocfg.smoke.diagnosis import diagnose
@@ -26,6 +26,9 @@ from zerocfg.smoke.reduce import Reduced, reduce
 from zerocfg.smoke.smoke import Options, smoke
 
 from .sets import ACCELERATE, BROKEN, GOOD, RECIPE, TORCHRUN, Set, engine, plain, trainer, zero
+
+if TYPE_CHECKING:
+    from .conftest import MakeRun
 
 CPU = Device("cpu", "cpu")
 
@@ -271,11 +274,14 @@ def test_a_rule_is_found_by_its_own_words_with_other_numbers() -> None:
     assert rule is not None and rule.code == "ZC201"
 
 
-def test_claims_of_a_run_that_zerocfg_built(tmp_path: Path) -> None:
-    """Diagnosis looks at builds with the same eyes."""
-    run = made(tmp_path, BROKEN["engine-switched-off-by-variable"].files)
-    assert run.handwritten is not None
-    assert claims(run.handwritten.run).keys() == run.handwritten.asked.keys()
+def test_what_zerocfg_built_is_diagnosed_as_well(make_run: MakeRun) -> None:
+    folder = make_run(3)
+    path = folder / "ds_config.json"
+    path.write_text(path.read_text().replace('model_save": true', 'model_save": false'))
+    failed = Check("saved parameters", "1", "no file of weights", False)
+    (found,) = diagnose(read(folder), [failed], Outcome([{"rank": 0}]))
+    assert (found.code, found.why) == ("ZC401", "check:saved parameters")
+    assert found.file is not None and found.file.endswith("tiny/ds_config.json")
 
 
 # -- on the real libraries --------------------------------------------------------------------------------------

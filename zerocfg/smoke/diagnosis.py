@@ -14,10 +14,12 @@ from zerocfg.rules.api import Severity
 from zerocfg.rules.engine import Diagnostic, lint_runs, spot
 from zerocfg.rules.registry import find as find_rule
 from zerocfg.run.discover import Files
+from zerocfg.run.effective import compute
 from zerocfg.run.link import find_runs
 from zerocfg.smoke import known_errors
 from zerocfg.smoke.asked import GATHER, STAGE, claims
 from zerocfg.smoke.checks.asked import NAMES
+from zerocfg.smoke.handwritten import CONSUMERS
 
 if TYPE_CHECKING:
     from zerocfg.rules.api import Rule
@@ -92,7 +94,13 @@ def _run(folder: RunFolder) -> Run | None:
     except OSError:
         return None
     runs = [run for run in runs if run.accelerate or run.deepspeed or run.recipe]
-    return runs[0] if runs else None
+    if not runs:
+        return None
+    run = runs[0]
+    if run.consumer is None and folder.consumer in CONSUMERS:  # the lock tells
+        run.consumer = folder.consumer  # type: ignore[assignment]
+        run.effective = compute(run)
+    return run
 
 
 def _findings(run: Run | None) -> list[Diagnostic]:
