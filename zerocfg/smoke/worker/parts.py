@@ -56,7 +56,7 @@ def _one(name: str, part: Callable[..., dict[str, Any]], job: Job, report: Repor
         parts[name] = {"state": "done", **part(job, report, loop, watch)}
     except Exception as error:
         text = f"{type(error).__name__}: {' '.join(str(error).split())[:1000]}"
-        parts[name] = {"state": "failed", "why": text, "memory": "OutOfMemory" in text or "out of memory" in text}
+        parts[name] = {"state": "failed", "why": text, "memory": _memory(text)}
     os.environ.clear()
     os.environ.update(environment)
     release()
@@ -71,6 +71,11 @@ def release() -> None:
 
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+def _memory(text: str) -> bool:
+    """Whether an error says that memory ran out: two engines one after another may need more than the run itself."""
+    return any(words in text for words in ("OutOfMemory", "out of memory", "MemoryError", "can't allocate memory"))
 
 
 def _together(name: str, report: Report) -> None:
