@@ -197,7 +197,9 @@ def _mean(values: list[float]) -> float:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %" if math.isfinite(share) else "infinitely"
+    if not math.isfinite(share):
+        return "infinitely far"
+    return f"{100 * share:.2g} %" if share == 0 or share >= 1e-4 else "under 0.01 %"
 
 
 def _losses(values: list[Any]) -> str:
