@@ -64,7 +64,7 @@ def read(path: Path, consumer: str | None = None, name: str | None = None) -> Ru
     are several. Raises SmokeError with a sentence for the user.
     """
     if not path.exists():
-        raise SmokeError(f"there is no file or folder '{path}'")
+        raise SmokeError(f"there is no folder or file '{path}'")
     if not (path / LOCK).is_file():
         inside = sorted(child.parent.name for child in path.glob(f"*/{LOCK}")) if path.is_dir() else []
         if inside:
