@@ -1,0 +1,45 @@
+"""docs/smoke.md says what the smoke-run does: every option, every word of a reduction, every way to share a card."""
+
+from __future__ import annotations
+
+import re
+
+from tests.conftest import ROOT
+from zerocfg.cli.smoke import command
+from zerocfg.smoke.worker.sharing import WAYS
+
+PAGE = (ROOT / "docs" / "smoke.md").read_text(encoding="utf-8")
+SMOKE = ROOT / "zerocfg" / "smoke"
+
+
+def table(heading: str, number: int = 0) -> list[list[str]]:
+    """What is in backticks in the first column of a table below a heading, row by row."""
+    part = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    tables = [block for block in part.split("\n\n") if block.strip().startswith("|")]
+    return [re.findall(r"`([^`]+)`", line.split(" | ")[0]) for line in tables[number].strip().splitlines()[2:]]
+
+
+def test_every_option_is_listed() -> None:
+    listed = {re.split(r"[ \\]", name)[0] for row in table("Options") for name in row}
+    known = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
+    assert listed == known
+
+
+def test_every_word_of_a_reduction_is_listed() -> None:
+    """The gate's `allow-reduced` reads them."""
+    code = "".join((SMOKE / name).read_text(encoding="utf-8") for name in ("reduce.py", "sharing.py"))
+    words = set(re.findall(r'(?:append\(|return )\s*f?"([a-z][a-z_ ]*): ', code))
+    words |= {"offload_optimizer", "offload_param", "offload_optimizer.nvme_path", "offload_param.nvme_path"}
+    words |= {"stage3_param_persistence_threshold", "reduce_bucket_size", "allgather_bucket_size"}
+    assert words == {word for row in table("What is made smaller") for word in row if word.islower()}
+    for name in (
+        "stage3_param_persistence_threshold",
+        "reduce_bucket_size",
+        "allgather_bucket_size",
+        "{name}.nvme_path",
+    ):
+        assert name in code
+
+
+def test_every_way_to_share_a_card_is_listed() -> None:
+    assert [row[0] for row in table("Several ranks on one card")] == list(WAYS)
