@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 FILES = "ZEROCFG_SMOKE_FILES"
 """The variable with the absolute paths whose reading is told."""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-CHANGES = ("os.mkdir", "os.remove", "os.rename", "os.rmdir")
+CHANGES = {"os.mkdir": 2, "os.remove": 1, "os.rename": 2, "os.rmdir": 1, "shutil.rmtree": 1}
+"""Events: where they carry the open folder that a relative path is meant from, -1 for the current one."""
 CACHES = ("XDG_CACHE_HOME", "HF_HOME", "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
 
 
@@ -52,15 +53,18 @@ def tell_writes(told: Callable[[str, str], None], scratch: str) -> None:
         if event == "open":
             if not isinstance(words[2], int) or not words[2] & WRITING:
                 return
-        elif event not in CHANGES:
-            return
+        elif event not in CHANGES or words[CHANGES[event]] not in (-1, None):
+            return  # below an open folder: a tree that is removed as a whole, and told so
         if not isinstance(words[0], (str, os.PathLike)):
             return
         path = os.path.abspath(os.fspath(words[0]))  # noqa: PTH100
         if not isinstance(path, str) or path in known or "__pycache__" in path:
             return
+        wrote = event in ("open", "os.mkdir")
+        if not wrote and not os.path.lexists(path):
+            return
         known.add(path)
         if not any(path == place or path.startswith(place.rstrip("/") + "/") for place in spared):
-            told("wrote" if event in ("open", "os.mkdir") else "removed", path)
+            told("wrote" if wrote else "removed", path)
 
     sys.addaudithook(hook)
