@@ -60,7 +60,8 @@ def environment(device: str, own: bool = False) -> dict[str, str]:
     if not own:
         kept["HF_HUB_OFFLINE"] = "1"
     # DeepSpeed compiles with ninja, which an environment that is not activated has beside its Python only.
-    kept["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
+    places = [str(Path(sys.executable).parent), kept.get("PATH", os.defpath)]
+    kept["PATH"] = os.pathsep.join(reversed(places) if own else places)
     if device == "cpu":
         kept.update(DS_ACCELERATOR="cpu", CUDA_VISIBLE_DEVICES="")
         kept.setdefault("OMP_NUM_THREADS", "1")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from zerocfg.smoke.command import WRITTEN
+
 if TYPE_CHECKING:
     from zerocfg.smoke.checks import Check
     from zerocfg.smoke.verdict import Verdict
@@ -29,7 +31,8 @@ def render(verdict: Verdict) -> str:
             lines += ["", f"{title}:", *(f"  {words}" for words in statements)]
     weights = outcome.reports[0].get("weights") if outcome.reports else None
     if weights and weights["file"]:
-        place = str(verdict.kept / "weights") if verdict.kept else "removed; --keep DIR keeps them"
+        folder = "weights" if verdict.command is None else WRITTEN
+        place = str(verdict.kept / folder) if verdict.kept else "removed; --keep DIR keeps them"
         lines += ["", f"weights: {weights['saved']:,} parameters in {weights['file']} ({place})"]
     if verdict.kept is not None:
         lines.append(f"kept: {verdict.kept}")

@@ -96,22 +96,24 @@ def _train(original: Any) -> Any:
 
 def _follow(trainer: Any) -> None:
     """Tell the watch of each forward and backward pass; methods that a subclass has are followed too."""
-    watch = current().watch
-    if "training_step" in vars(trainer):
+    session = current()
+    watch = session.watch
+    if session.over or "training_step" in vars(trainer):
         return  # trains again
     compute_loss, training_step = trainer.compute_loss, trainer.training_step
 
     @functools.wraps(compute_loss)
     def computed(*args: Any, **named: Any) -> Any:
         loss = compute_loss(*args, **named)
-        if trainer.model.training:
+        if trainer.model.training and not session.over:
             watch.forward()
         return loss
 
     @functools.wraps(training_step)
     def stepped(*args: Any, **named: Any) -> Any:
         loss = training_step(*args, **named)
-        watch.backward(float(loss) * trainer.args.gradient_accumulation_steps)
+        if not session.over:
+            watch.backward(float(loss) * trainer.args.gradient_accumulation_steps)
         return loss
 
     trainer.compute_loss, trainer.training_step = computed, stepped
