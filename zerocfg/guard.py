@@ -12,6 +12,7 @@ from zerocfg.cli.selection import selection_of
 from zerocfg.cli.settings import find_settings
 from zerocfg.rules.engine import lint_runs
 from zerocfg.run.discover import Files
+from zerocfg.run.exports import DEEPSPEED_VARIABLES
 from zerocfg.run.link import find_runs
 from zerocfg.run.releases import declare_versions
 
@@ -37,13 +38,29 @@ def check() -> Result:
 
 def command() -> str:
     """The command that would start this process as it was started, in one line of shell."""
+    ranks, local = _number("WORLD_SIZE"), _number("LOCAL_WORLD_SIZE")
+    nodes = max(1, ranks // local)
+    script = " ".join(map(shlex.quote, sys.argv))
+    if os.environ.get("ACCELERATE_USE_DEEPSPEED") == "true":
+        options = [f"--use_deepspeed --num_processes {ranks} --num_machines {nodes}"]
+        options += [f"--{name} {shlex.quote(value)}" for name, value in _deepspeed_options().items()]
+        return f"accelerate launch {' '.join(options)} {script}\n"
     variables = {name: value for name, value in sorted(os.environ.items()) if name.startswith(EXPORTED)}
     words = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
-    ranks, local = os.environ.get("WORLD_SIZE", "1"), os.environ.get("LOCAL_WORLD_SIZE")
-    words += ["torchrun", "--nproc_per_node", local or ranks]
-    if local and local.isdigit() and ranks.isdigit() and int(local) < int(ranks):
-        words += ["--nnodes", str(int(ranks) // int(local))]
-    return " ".join([*words, *map(shlex.quote, sys.argv)]) + "\n"
+    return " ".join([*words, f"torchrun --nproc_per_node {local} --nnodes {nodes}", script]) + "\n"
+
+
+def _deepspeed_options() -> dict[str, str]:
+    """The launcher's options that would export what this process has; beside a config file it takes no others."""
+    table = {"mixed_precision": "ACCELERATE_MIXED_PRECISION", **DEEPSPEED_VARIABLES}
+    found = {name: os.environ[variable] for name, variable in table.items() if variable in os.environ}
+    file = found.get("deepspeed_config_file")
+    return {"deepspeed_config_file": file} if file else found
+
+
+def _number(variable: str) -> int:
+    value = os.environ.get(variable, "1")
+    return int(value) if value.isdigit() and int(value) else 1
 
 
 def is_first() -> bool:
