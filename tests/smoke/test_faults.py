@@ -180,6 +180,12 @@ def test_counts_of_both_kinds_of_control_groups(tmp_path: Path, monkeypatch: pyt
     assert out_of_memory.struck(before)
 
 
+def test_ranks_that_do_their_work_but_never_end() -> None:
+    outcome = play("report.content['done'] = True\nreport.phase('done')\nother_ranks()", limit=3)
+    assert outcome.failure == "not finished within 3 s: every rank did its work, but their processes do not end"
+    assert all("other_ranks" in line for line in outcome.detail) and len(outcome.detail) == 2
+
+
 # Shared memory, core files, processes of ranks
 
 

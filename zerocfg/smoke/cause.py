@@ -73,7 +73,8 @@ def find(seen: Seen) -> Cause | None:
         return _error(error, rank, seen)
     if seen.lock is not None:
         return Cause("lock", "the ranks wait for a lock that nobody holds", detail=[seen.lock])
-    if all(report.get("done") for report in seen.reports) and (seen.code == 0 or seen.limit is not None):
+    done = all(report.get("done") for report in seen.reports)
+    if done and seen.code == 0:
         return None
     if seen.limit is not None:
         return _late(seen)
@@ -148,6 +149,8 @@ def _late(seen: Seen) -> Cause:
         f"rank {rank} in '{report.get('phase', 'launch')}'{' (stopped)' if rank in seen.stopped else ''}"
         for rank, report in enumerate(seen.reports)
     )
+    if seen.reports and all(report.get("done") for report in seen.reports):
+        places = "every rank did its work, but their processes do not end"
     text = f"not finished within {seen.limit:g} s: {places or 'no rank reported'}{halted}"
     detail = [f"rank {rank} waits in {stacks.shown(frames)}" for rank, frames in sorted(seen.waiting.items())]
     return Cause("time", text, seen.stopped[0] if seen.stopped else None, detail)

@@ -17,7 +17,9 @@ FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
 PATIENCE = 1.0  # seconds; a rank answers at once, also from inside a collective operation, unless it is stopped
 SHOWN = 4
 LIBRARY = re.compile(r".*/(?:site-packages|dist-packages|lib/python3\.\d+)/")
-DULL = re.compile(r"/(?:runpy|contextlib|threading)\.py$|/torch/nn/modules/module\.py$|/zerocfg_worker/|^<frozen ")
+DULL = re.compile(
+    r"/(?:runpy|contextlib|threading)\.py$|/torch/nn/modules/module\.py$|c10d_logger\.py$|/zerocfg_worker/|^<frozen "
+)
 
 
 def ask(folder: Path, reports: list[dict[str, Any]], allowed: Collection[int]) -> dict[int, list[str]]:
@@ -50,8 +52,9 @@ def _frames(path: Path, start: int) -> list[str]:
 
 
 def shown(frames: list[str]) -> str:
-    """The innermost frames, the caller behind what it called."""
-    return " < ".join(frames[:SHOWN])
+    """The innermost frames, the caller behind what it called; at last the user's own file, where one is among them."""
+    own = [frame for frame in frames[SHOWN:] if Path(frame).is_absolute()]
+    return " < ".join([*frames[:SHOWN], *own[:1]])
 
 
 def stopped(process: int) -> bool:
