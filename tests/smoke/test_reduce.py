@@ -123,7 +123,7 @@ def test_a_card_keeps_every_width(make_run: MakeRun, tmp_path: Path, monkeypatch
     [
         ({"host": 20}, "of 20.0 GiB of the host's memory"),
         ({"disk": 50}, "of 50.0 GiB of disk space"),
-        ({"seconds": 200}, "s to make and save; the time limit is 200 s (--time-limit)"),
+        ({"seconds": 400}, "s to make, train and save, of 400 s (--time-limit)"),
     ],
 )
 def test_what_there_is_too_little_of(
@@ -143,6 +143,16 @@ def test_widths_are_cut_only_when_one_layer_is_too_much(
     assert reduced.narrow and reduced.model["hidden_size"] == 64 and reduced.layers == (32, 2)
     (words,) = (words for words in reduced.words if words.startswith("model: "))
     assert "too much here even with 1 layers (up to " in words and "of 10.0 GiB of a card" in words
+
+
+def test_a_late_layer_is_better_than_other_widths(
+    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One layer of this model is counted as 127 s."""
+    run = read(big(make_run))
+    for seconds, narrow in ((150, False), (130, True)):
+        room(monkeypatch, seconds=seconds)
+        assert reduce(run, H100, 1, tmp_path).narrow is narrow
 
 
 def test_more_ranks_hold_more_layers(make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

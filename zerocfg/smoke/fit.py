@@ -31,9 +31,14 @@ SEQUENCE = 1024
 """Tokens of a sample where nobody says how many: what TRL takes then."""
 TRL_CHECKPOINTS = True
 """Gradient checkpointing where a recipe of TRL says nothing (trl 1.16, trainer/sft_config.py)."""
-SECONDS_PER_PARAMETER = 60e-9
-"""To make weights (18 ns measured on one core of a processor), to save them (6 ns), and room for the rest: steps with
-an optimizer on the host, checkpoints, reading back."""
+SECONDS_PER_PARAMETER = 100e-9
+"""Assumed. Measured on one core of a processor: 18 ns to make random weights, which training, resuming and the
+comparison with ZeRO-0 do each, and 6 ns to save them; the rest is for checkpoints with the optimizer's states, and for
+an optimizer on the host."""
+TIME_SHARE = 0.6
+LEAST_SHARE = 0.9
+"""Of the time limit that may be counted on: starting the libraries and compiling operators take from it, too. The
+fewest layers may take more of it, because a model of other widths says less than one that may be late."""
 SHARE = 0.9
 """Of the host's free memory and of free disk space; others want some, too."""
 SAVED = 16
@@ -59,7 +64,7 @@ class Size:
     device: int
     host: int
 
-    def against(self, room: Room) -> str | None:
+    def against(self, room: Room, share: float = TIME_SHARE) -> str | None:
         """The first thing that there is too little of, in words; None when it fits."""
         if self.device > room.device:
             return f"up to {self.device / GIB:.1f} of {room.device / GIB:.1f} GiB of a card"
@@ -68,8 +73,8 @@ class Size:
         if self.parameters * SAVED > room.disk:
             return f"{self.parameters * SAVED / GIB:.1f} of {room.disk / GIB:.1f} GiB of disk space"
         seconds = self.parameters * SECONDS_PER_PARAMETER
-        if seconds > room.seconds / 2:
-            return f"about {seconds:.0f} s to make and save; the time limit is {room.seconds:.0f} s (--time-limit)"
+        if seconds > room.seconds * share:
+            return f"about {seconds:.0f} s to make, train and save, of {room.seconds:.0f} s (--time-limit)"
         return None
 
 
@@ -123,10 +128,13 @@ class Fit:
 
 
 def _host(facts: ModelFacts, setup: Setup, elements: int, ranks: int) -> int:
-    """Bytes of the host that all ranks take: offloaded states, or the model before it goes to the card, in fp32."""
+    """Bytes of the host that all ranks take: offloaded states, or the model before it goes to the card, in fp32.
+
+    Under ZeRO-3, too: the comparison with ZeRO-0 begins with a whole copy of the weights on every rank.
+    """
     if isinstance(setup.options, Options):
         terms = (*zero_terms(facts, setup.options), *rounding_terms(facts, setup.options))
-        return node_bytes((*terms, *loading_terms(facts, setup.options, width=4)), ranks)
+        return max(node_bytes((*terms, *loading_terms(facts, setup.options, width=4)), ranks), 4 * elements * ranks)
     return 4 * elements * ranks
 
 
@@ -207,12 +215,13 @@ def most_layers(fit: Fit, config: dict[str, Any], room: Room) -> tuple[int, Size
         size = fit.size(config if layers == count else fewer_layers(config, layers))
         if size is None:
             raise ValueError("the sizes of the tensors are not known")
-        return size, size.against(room)
+        return size, size.against(room, LEAST_SHARE if layers <= least else TIME_SHARE)
 
+    least = least_layers(config)
     size, lacking = lacks(count)
     if lacking is None:
         return count, size, ""
-    low, high = least_layers(config) - 1, count  # low fits (or is none), high does not
+    low, high = least - 1, count  # low fits (or is none), high does not
     found: Size | None = None
     while high - low > 1:
         middle = (low + high) // 2
