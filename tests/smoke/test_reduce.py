@@ -86,7 +86,12 @@ def test_reductions_are_told(make_run: MakeRun, tmp_path: Path) -> None:
 
 
 def test_small_models_keep_their_shape() -> None:
-    config = {"hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 1, "num_hidden_layers": 40}
+    config: dict[str, Any] = {
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 1,
+        "num_hidden_layers": 40,
+    }
     config |= {"num_local_experts": 64, "vocab_size": 50000, "layer_types": ["a", "b"] * 20, "eos_token_id": [49999]}
     small, changes = shrink({"text_config": config})
     text = small["text_config"]
@@ -206,7 +211,7 @@ def test_recomputing_activations_as_trl_does(make_run: MakeRun, tmp_path: Path) 
     assert reduce(run, CPU, 1, tmp_path).arguments["gradient_checkpointing"] is False
 
 
-PATTERNS = {
+PATTERNS: dict[str, dict[str, Any]] = {
     "list": {"num_hidden_layers": 12, "layer_types": (["sliding"] * 5 + ["full"]) * 2},
     "period": {"num_hidden_layers": 24, "attn_layer_period": 8, "attn_layer_offset": 4},
     "dense first": {"num_hidden_layers": 61, "first_k_dense_replace": 3, "n_routed_experts": 256},

@@ -7,7 +7,9 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
+from zerocfg.cli.smoke import command
 from zerocfg.smoke import process, sharing
 from zerocfg.smoke import smoke as smoking
 from zerocfg.smoke.device import Device
@@ -73,6 +75,11 @@ def test_a_processor_is_no_card(make_run: MakeRun, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(smoking, "_require", lambda _: None)
     with pytest.raises(SmokeError, match="--share-gpu needs an NVIDIA card"):
         smoking.play(read(make_run(3)), smoking.Options(device="cpu", share_gpu=True))
+
+
+def test_a_command_starts_its_own_ranks() -> None:
+    result = CliRunner().invoke(command, ["--command", "python train.py", "--share-gpu"])
+    assert result.exit_code == 2 and "--share-gpu is for zerocfg's own launch" in result.output
 
 
 def test_a_rank_becomes_the_first_of_its_card(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,8 +49,9 @@ def _cards() -> list[tuple[str, int, int]]:
     cards = []
     for line in answer.splitlines():
         name, *sizes = (word.strip() for word in line.rsplit(",", 2))
-        if len(sizes) == 2 and all(size.isdigit() for size in sizes):
-            cards.append((name, int(sizes[0]) * 2**20, int(sizes[1]) * 2**20))
+        if len(sizes) == 2 and sizes[0].isdigit():
+            free = sizes[1] if sizes[1].isdigit() else sizes[0]  # some cards do not tell it
+            cards.append((name, int(sizes[0]) * 2**20, int(free) * 2**20))
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     return cards if visible is None else _visible(cards, visible)
 

@@ -74,9 +74,7 @@ def play(run: RunFolder, options: Options, progress: Callable[[str], None] | Non
     Raises SmokeError when that cannot be tried.
     """
     _require(run)
-    device = choose(options.device)
-    if options.share_gpu:
-        device = sharing.one_card(device)
+    device = device_for(options)
     ranks = _ranks(run, device, options.ranks)
     keep = _kept_in(options.keep)
     with interrupts(), scratch() as folder:
@@ -107,6 +105,12 @@ def _command(run: RunFolder, line: str, options: Options, progress: Callable[[st
         verdict = Verdict(run, device, played.reduced, played.outcome, played.checks, command=played.command)
         verdict.kept = _keep(folder, keep)
     return verdict
+
+
+def device_for(options: Options) -> Device:
+    """What the ranks will run on. Raises SmokeError where it is not here."""
+    device = choose(options.device)
+    return sharing.one_card(device) if options.share_gpu else device
 
 
 def _ranks(run: RunFolder, device: Device, wanted: int | None) -> int:
