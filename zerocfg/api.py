@@ -151,10 +151,13 @@ def check_or_raise(*paths: AnyPath, fail_on: str = "error") -> None:
         raise Error(f"fail_on is one of {', '.join(rank)}, not {fail_on!r}")
     grave = [one for one in result.diagnostics if one.severity.rank >= rank[fail_on]]
     if grave:
-        from zerocfg.guard import is_first
+        from zerocfg.guard import is_first, let_the_first_speak
 
         told = Result(grave, result.hidden, result.files)
-        raise ConfigError(_text(told) if is_first() else "the configs have errors; rank 0 says which", told)
+        if is_first():
+            raise ConfigError(_text(told), told)
+        let_the_first_speak()
+        raise ConfigError("the configs have errors; rank 0 says which", told)
 
 
 def _existing(paths: tuple[AnyPath, ...]) -> list[Path]:

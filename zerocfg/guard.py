@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 EXPORTED = ("ACCELERATE_", "FSDP_", "PARALLELISM_CONFIG_", "MEGATRON_LM_")
 """Prefixes of the variables by which accelerate's launcher hands its config on."""
 NAME = "this-process.sh"
+PATIENCE = 10.0
+"""Seconds."""
 
 
 def check() -> Result:
@@ -66,3 +69,8 @@ def _number(variable: str) -> int:
 def is_first() -> bool:
     """Whether this is the process of the job that speaks for all."""
     return os.environ.get("RANK", "0") == "0"
+
+
+def let_the_first_speak() -> None:
+    """Wait a little: a launcher ends all ranks when one of them fails, and the first has to be heard before."""
+    time.sleep(PATIENCE)

@@ -472,3 +472,16 @@ def test_what_a_smoke_run_writes_is_what_the_gate_reads(repository: Repository) 
     assert found.reductions == tuple(VERDICT["reductions"]) and found.versions["torch"] == "2.13.0+cpu"
     assert set(found.files) == {"accelerate.yaml", "ds_config.json", "launch.sh", "zerocfg.lock"}
     assert found.date.tzinfo is not None and found.failed == () and found.failure is None
+
+
+def test_one_check_alone(repository: Repository) -> None:
+    """The pre-commit hook insists on fresh builds and nothing else."""
+    Path(PROOF).unlink()
+    recipe = Path("recipe.yaml")
+    done = run("gate", "--only", "build")
+    assert not done.return_value and done.output == "gate: passed\n  build        1 run as the sources give it\n"
+    recipe.write_text(recipe.read_text().replace("gradient_accumulation_steps: 2", "gradient_accumulation_steps: 4"))
+    done = run("gate", "--only", "build")
+    assert done.return_value == 1 and "gate: shut, for 1 reason (build 1)" in done.output
+    said = json.loads(run("gate", "--only", "lint", "--only", "policy", "--output-format", "json").output)
+    assert said["passed"] and list(said["checks"]) == ["lint", "policy"]

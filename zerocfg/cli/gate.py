@@ -17,7 +17,7 @@ from zerocfg.cli.settings import Settings, find_settings
 from zerocfg.rules.api import Severity
 
 if TYPE_CHECKING:
-    from zerocfg.gate.model import Outcome, Reason
+    from zerocfg.gate.model import Check, Outcome, Reason
     from zerocfg.gate.policy import Policy
 
 
@@ -26,8 +26,21 @@ if TYPE_CHECKING:
 @click.option("--fail-on", type=click.Choice(["error", "warning", "note"]), help="Lint findings from this severity on.")
 @click.option("--require", type=click.Choice(["all", "changed", "none"]), help="Which runs need a certificate.")
 @click.option("--base", metavar="REF", help="With --require changed: what git compares with (default: origin/main).")
+@click.option(
+    "--only",
+    type=click.Choice(["lint", "build", "certificate", "policy"]),
+    multiple=True,
+    help="Make this check alone; several times for several.",
+)
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(folder: Path, fail_on: str | None, require: str | None, base: str | None, output_format: str) -> None:
+def command(
+    folder: Path,
+    fail_on: str | None,
+    require: str | None,
+    base: str | None,
+    only: tuple[str, ...],
+    output_format: str,
+) -> None:
     """Insist that FOLDER (default: the current one) lints clean, that its builds are what their sources give, and that
     every run is covered by a certificate of `zerocfg smoke` for these files, releases and this hardware.
 
@@ -36,9 +49,10 @@ def command(folder: Path, fail_on: str | None, require: str | None, base: str | 
     Exit codes: 0 passed, 1 there are reasons against, 2 wrong use, or settings or policies that make no sense.
     """
     from zerocfg.gate.gate import gate
-    from zerocfg.gate.model import GateError
+    from zerocfg.gate.model import CHECKS, GateError
     from zerocfg.gate.policy import read_policy
 
+    checks = [check for check in CHECKS if check in only] or list(CHECKS)
     settings = find_settings(folder)
     try:
         policy = read_policy(settings.gate, settings.source)
@@ -46,13 +60,15 @@ def command(folder: Path, fail_on: str | None, require: str | None, base: str | 
         if policy.base.startswith("-"):
             raise GateError("--base must name a branch or commit of git, as origin/main")
         level = fail_on or policy.fail_on or settings.fail_on
-        outcome = gate(folder, policy, settings.versions, lambda path: _excluded(path, settings))
+        outcome = gate(folder, policy, settings.versions, lambda path: _excluded(path, settings), checks=checks)
     except GateError as error:
         raise click.UsageError(str(error)) from None
-    files, found = _lint(folder, settings, level)
-    outcome.reasons = [*found, *outcome.reasons]
-    outcome.looked_at["lint"] = files
-    click.echo(_data(outcome) if output_format == "json" else _text(outcome, policy, level), nl=False)
+    if "lint" in checks:
+        files, found = _lint(folder, settings, level)
+        outcome.reasons = [*found, *outcome.reasons]
+        outcome.looked_at["lint"] = files
+    text = _data(outcome, checks) if output_format == "json" else _text(outcome, policy, level, checks)
+    click.echo(text, nl=False)
     if not outcome.passed:
         raise click.exceptions.Exit(1)
 
@@ -93,30 +109,24 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'s' * (number != 1)}"
 
 
-def _text(outcome: Outcome, policy: Policy, level: str) -> str:
-    from zerocfg.gate.model import CHECKS
-
+def _text(outcome: Outcome, policy: Policy, level: str, checks: list[Check]) -> str:
     if not outcome.passed:
-        counts = [(check, sum(one.check == check for one in outcome.reasons)) for check in CHECKS]
+        counts = [(check, sum(one.check == check for one in outcome.reasons)) for check in checks]
         per = ", ".join(f"{check} {number}" for check, number in counts if number)
         reasons = "".join(f"{one}\n" for one in outcome.reasons)
         return f"{reasons}\ngate: shut, for {_count(len(outcome.reasons), 'reason')} ({per})\n"
     seen = outcome.looked_at
-    proofs = _count(seen["certificate"], "run") + (
-        " proven" if policy.require == "all" else f' that need a certificate (require = "{policy.require}")'
-    )
-    return (
-        "gate: passed\n"
-        f"  lint         {_count(seen['lint'], 'file')}, nothing from {level} on\n"
-        f"  build        {_count(seen['build'], 'run')} as the sources give it\n"
-        f"  certificate  {proofs}\n"
-        f"  policy       {_count(seen['policy'], 'schema')} met\n"
-    )
+    proofs = " proven" if policy.require == "all" else f' that need a certificate (require = "{policy.require}")'
+    said = {
+        "lint": lambda: f"{_count(seen['lint'], 'file')}, nothing from {level} on",
+        "build": lambda: f"{_count(seen['build'], 'run')} as the sources give it",
+        "certificate": lambda: _count(seen["certificate"], "run") + proofs,
+        "policy": lambda: f"{_count(seen['policy'], 'schema')} met",
+    }
+    return "gate: passed\n" + "".join(f"  {check:<11}  {said[check]()}\n" for check in checks)
 
 
-def _data(outcome: Outcome) -> str:
-    from zerocfg.gate.model import CHECKS
-
+def _data(outcome: Outcome, names: list[Check]) -> str:
     reasons: list[dict[str, Any]] = [
         {
             "check": one.check,
@@ -132,7 +142,7 @@ def _data(outcome: Outcome) -> str:
     ]
     checks = {
         check: {"looked_at": outcome.looked_at.get(check, 0), "reasons": sum(one["check"] == check for one in reasons)}
-        for check in CHECKS
+        for check in names
     }
     content = {"version": 1, "passed": outcome.passed, "checks": checks, "reasons": reasons}
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from zerocfg.gate import outputs
 from zerocfg.gate.builds import fresh
 from zerocfg.gate.certificates import proven
-from zerocfg.gate.model import GateError, Outcome, Target
+from zerocfg.gate.model import CHECKS, GateError, Outcome, Target
 from zerocfg.run.discover import display_name
 from zerocfg.run.releases import declare_versions
 from zerocfg.smoke import certificate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from zerocfg.gate.policy import Policy
@@ -26,8 +26,9 @@ def gate(
     versions: Mapping[str, str],
     excluded: Callable[[Path], bool],
     now: datetime.datetime | None = None,
+    checks: Collection[str] = CHECKS,
 ) -> Outcome:
-    """Builds, certificates and policies of every spec below ``folder``.
+    """Builds, certificates and policies of every spec below ``folder``, or of these only the ``checks`` named.
 
     ``versions`` are the releases that the settings state. Raises GateError where there is nothing to judge, or
     something that the judgement needs is not as it must be.
@@ -41,7 +42,7 @@ def gate(
             "`zerocfg init` writes one, and `zerocfg lint` alone needs none"
         )
     rules = []
-    if policy.policies:
+    if policy.policies and "policy" in checks:
         from zerocfg.gate.organisation import read_rules
 
         rules = [read_rules(path) for path in policy.policies]
@@ -52,7 +53,7 @@ def gate(
         outcome.reasons += wrong
     outcome.looked_at["build"] = len(targets)
     declare_versions([target.built.run for target in targets], versions)
-    needed = _needed(targets, policy, folder)
+    needed = _needed(targets, policy, folder) if "certificate" in checks else []
     for target in needed:
         outcome.reasons += proven(target, policy, now)
     outcome.looked_at["certificate"] = len(needed)
@@ -63,7 +64,7 @@ def gate(
             outcome.reasons += meets(target, one)
     outcome.looked_at["policy"] = len(rules)
     # Several policies or output folders may say the same of one place.
-    outcome.reasons = list(dict.fromkeys(outcome.reasons))
+    outcome.reasons = [one for one in dict.fromkeys(outcome.reasons) if one.check in checks]
     return outcome
 
 
