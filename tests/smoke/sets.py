@@ -178,7 +178,10 @@ BROKEN = {
         says="lr_scheduler_type: cosine",
     ),
     "optimizer-overridden": Set(
-        trainer(zero(2, optimizer={"type": "AdamW", "params": {"lr": "auto"}}), RECIPE + "optim: adafactor\n"),
+        trainer(
+            zero(2, optimizer={"type": "AdamW", "params": {"lr": "auto", "torch_adam": True}}),
+            RECIPE + "optim: adafactor\n",
+        ),
         code="ZC211",
         check="optimizer",
         says="optim: adafactor",

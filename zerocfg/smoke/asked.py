@@ -73,7 +73,7 @@ class Claim:
     @property
     def place(self) -> str:
         where = spot(self.location)
-        return f"{where.file.name}:{where.start.line}:{where.start.column}"
+        return f"{where.file.name}:{where.start.line}"
 
     def __str__(self) -> str:
         return f"{self.text} ({self.place})"
