@@ -32,6 +32,7 @@ DONE = [
     Check("optimizer states of a rank", "1/2", "50 of 100", True),
     Check("parameters alike on all ranks", "same checksums", "12 tensors on 2 ranks", True),
     Check("saved parameters", "100", "100 in model.safetensors", True),
+    Check("saved values", "as in the live model", "12 tensors the same", True),
     Check("loaded by from_pretrained", "yes", "yes", True),
     Check("resumes from a checkpoint", "loss 2", "loss 2", True),
     Check("a", "1", "1", True, "acting"),
@@ -56,8 +57,9 @@ def test_what_was_seen_is_proven(make_run: MakeRun, tmp_path: Path) -> None:
         "ZeRO-3 trains 3 optimizer steps in bf16 on 2 ranks of a processor, and the loss falls",
         "each of 2 ranks keeps its part of the parameters and optimizer states",
         "gradients are synchronised: all ranks hold the same parameters after the steps",
-        "1 more settings are in the engine, where they act, as planned",
-        "saving gives whole weights (100 in model.safetensors), and from_pretrained loads them",
+        "one more setting is as planned in the parts of the engine that act on it",
+        "saving gives whole weights with the values of the live model (100 in model.safetensors), and from_pretrained "
+        "loads them",
         "a checkpoint resumes with the same next loss",
     )
 
@@ -101,7 +103,7 @@ def test_what_was_smaller_is_not_proven(make_run: MakeRun, tmp_path: Path) -> No
         "LoRA adapters: all parameters were trained",
         "attention by flash_attention_2: the model's default ran",
         "TRL's trainer",
-        "1 settings that the engine does not show: b",
+        "a setting that the engine does not show: b",
         "train.py and its data: zerocfg trained random weights on one batch in the Trainer's own loop",
     ):
         assert said in text, (said, text)
@@ -116,7 +118,7 @@ def test_as_planned_on_its_card(make_run: MakeRun, tmp_path: Path) -> None:
     )
     verdict = verdict_of(folder, tmp_path, Device("cuda", "NVIDIA H200", 4, 140 * GIB), ranks=4)
     assert told(proof(verdict)).splitlines() == [
-        "1 settings that the engine does not show: b",
+        "a setting that the engine does not show: b",
         "your script and its data: zerocfg trained random weights on one batch in the Trainer's own loop",
     ]
 

@@ -62,10 +62,12 @@ def _proven(verdict: Verdict) -> list[str]:
     found += _offload(held)
     settings = sum(1 for one in held.values() if one.further == "acting")
     if settings:
-        found.append(f"{settings} more settings are in the engine, where they act, as planned")
+        more = f"{settings} more settings are" if settings > 1 else "one more setting is"
+        found.append(f"{more} as planned in the parts of the engine that act on it")
     if "saved parameters" in held:
+        values = " with the values of the live model" if "saved values" in held else ""
         loaded = ", and from_pretrained loads them" if "loaded by from_pretrained" in held else ""
-        found.append(f"saving gives whole weights ({held['saved parameters'].seen}){loaded}")
+        found.append(f"saving gives whole weights{values} ({held['saved parameters'].seen}){loaded}")
     if "resumes from a checkpoint" in held:
         found.append("a checkpoint resumes with the same next loss")
     return found + _held_memory(verdict)
@@ -236,7 +238,8 @@ def _unseen(verdict: Verdict) -> list[str]:
     if not names:
         return []
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return [f"{len(names)} settings that the engine does not show: {', '.join(names[:SHOWN])}{more}"]
+    count = f"{len(names)} settings" if len(names) > 1 else "a setting"
+    return [f"{count} that the engine does not show: {', '.join(names[:SHOWN])}{more}"]
 
 
 def _and(words: list[str]) -> str:
