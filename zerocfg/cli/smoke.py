@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zerocfg.cli import smoke_measure
+
 if TYPE_CHECKING:
     from zerocfg.smoke.many import Result
     from zerocfg.smoke.smoke import Options
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 )
 @click.option("--run", "name", metavar="NAME", help="Which run is meant where files written by hand hold several.")
 @click.option("--time-limit", type=click.FloatRange(1), default=300, show_default=True, help="Seconds for each run.")
+@smoke_measure.options
 @click.option("--fail-fast", is_flag=True, help="Stop after the first run that does not pass.")
 @click.option(
     "--keep", type=click.Path(file_okay=False, path_type=Path), help="Keep weights, log and reduced configs here."
@@ -49,6 +52,12 @@ def command(
     consumer: str | None,
     name: str | None,
     time_limit: float,
+    ways: str | None,
+    picture: Path | None,
+    find_max_batch: bool,
+    batch_limit: int | None,
+    max_launches: int,
+    memory_limit: float | None,
     fail_fast: bool,
     keep: Path | None,
     output_format: str,
@@ -66,6 +75,9 @@ def command(
     With --command the training is your own, as you start it in this folder: your script, model and data, stopped by a
     callback after the optimizer steps; nothing is saved into your folders. With one RUN it is compared with its plan.
 
+    With --find-max-batch or --compare one RUN is launched several times, to find the largest micro batch that fits or
+    to fill a table of ZeRO stages, with the same model and samples each time; nothing is certified then.
+
     Exit codes: 0 every check passed, 1 a check failed, 2 a run could not be tried.
     """
     from zerocfg.smoke.folder import SmokeError
@@ -74,6 +86,10 @@ def command(
 
     if line is not None and len(runs) > 1:
         raise click.UsageError("--command is one training: name one RUN, or none to compare it with nothing")
+    if line is not None and share_gpu:
+        raise click.UsageError(
+            "--share-gpu is for zerocfg's own launch: what a --command starts chooses its cards itself"
+        )
     unplanned = line is not None and not runs
     try:
         found = [Path()] if unplanned else find(list(runs))
@@ -90,8 +106,25 @@ def command(
         consumer=consumer or _consumer(found[0]),
         name=name,
         share_gpu=share_gpu,
+        memory_limit=int(memory_limit * smoke_measure.GIB) if memory_limit else None,
     )
-    play(found, options, output_format == "json", fail_fast)
+    if ways is None and not find_max_batch:
+        if picture is not None:
+            raise click.UsageError("--picture draws a comparison: give --compare as well")
+        play(found, options, output_format == "json", fail_fast)
+        return
+    if len(found) != 1 or line is not None:
+        raise click.UsageError("--compare and --find-max-batch take one RUN, and no --command")
+    smoke_measure.measure(
+        found[0],
+        options,
+        ways=ways,
+        find_max_batch=find_max_batch,
+        picture=picture,
+        batch_limit=batch_limit,
+        max_launches=max_launches,
+        as_json=output_format == "json",
+    )
 
 
 def _consumer(path: Path) -> str | None:
