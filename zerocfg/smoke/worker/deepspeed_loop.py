@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +25,9 @@ def train(job: Job, watch: Watch | Record, trial: Trial) -> Any:
     model = make_model(job, trial.weights)
     if job.arguments.get("gradient_checkpointing"):
         model.gradient_checkpointing_enable()
-    config = trial.deepspeed or json.loads(Path(str(job.deepspeed_config)).read_text())
-    offload = (config.get("zero_optimization") or {}).get("offload_optimizer") or {}
+    config = trial.deepspeed or _config(job)
+    zero = config.get("zero_optimization")
+    offload = (zero.get("offload_optimizer") if isinstance(zero, dict) else None) or {}
     optimizer = None
     if not config.get("optimizer"):
         on_host = offload.get("device") in ("cpu", "nvme")
@@ -70,3 +72,13 @@ def train(job: Job, watch: Watch | Record, trial: Trial) -> Any:
 def initial_weights(job: Job) -> dict[str, Any] | None:
     """None: here the model is made whole whatever the stage, with the same random numbers."""
     return None
+
+
+def _config(job: Job) -> dict[str, Any]:
+    """The config for a look at it, read as DeepSpeed reads it; one that it will refuse is empty here."""
+    hjson: Any = importlib.import_module("hjson")  # which DeepSpeed depends on
+    try:
+        content = hjson.loads(Path(str(job.deepspeed_config)).read_text())
+    except Exception:
+        return {}
+    return json.loads(json.dumps(content)) if isinstance(content, dict) else {}
