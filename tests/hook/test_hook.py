@@ -104,3 +104,47 @@ def test_files_of_others_are_left_alone(project: Path, env: dict[str, str]) -> N
     (project / "broken.json").write_text("{nothing of ours\n")
     accepted = _commit(project, env)
     assert accepted.returncode == 0, accepted.stdout + accepted.stderr
+
+
+def test_fixes_are_applied_and_can_be_committed(project: Path, hooks: tuple[Path, str], env: dict[str, str]) -> None:
+    """zerocfg-fix changes the file and refuses the commit; added as it is now, it is accepted."""
+    settings = project / ".pre-commit-config.yaml"
+    settings.write_text(settings.read_text().replace("zerocfg-lint", "zerocfg-fix"))
+    config = project / "configs" / "ds.json"
+    config.write_text(GOOD.replace('"gradient_clipping"', '"gradient_cliping"'))
+    refused = _commit(project, env)
+    assert refused.returncode != 0 and "files were modified by this hook" in refused.stdout + refused.stderr
+    assert config.read_text() == GOOD
+    accepted = _commit(project, env)
+    assert accepted.returncode == 0, accepted.stdout + accepted.stderr
+
+
+def test_builds_have_to_be_fresh(project: Path, env: dict[str, str]) -> None:
+    settings = project / ".pre-commit-config.yaml"
+    settings.write_text(settings.read_text().replace("zerocfg-lint", "zerocfg-build-check"))
+    shutil.copytree(ROOT / "examples" / "quickstart", project / "job")
+    for name in ("accelerate.yaml", "configs/ds.json"):
+        (project / name).unlink()
+    accepted = _commit(project, env)
+    assert accepted.returncode == 0, accepted.stdout + accepted.stderr
+    recipe = project / "job" / "recipe.yaml"
+    recipe.write_text(recipe.read_text().replace("gradient_accumulation_steps: 2", "gradient_accumulation_steps: 4"))
+    refused = _commit(project, env)
+    text = refused.stdout + refused.stderr
+    assert refused.returncode != 0, text
+    assert "build-stale" in text and "gradient_accumulation_steps" in text, text
+    rebuilt = _run(sys.executable, "-m", "zerocfg", "build", "job", "-o", "job/built", cwd=project, env=env)
+    assert rebuilt.returncode == 0, rebuilt.stderr
+    accepted = _commit(project, env)
+    assert accepted.returncode == 0, accepted.stdout + accepted.stderr
+
+
+def test_try_repo(project: Path, hooks: tuple[Path, str], env: dict[str, str]) -> None:
+    """What someone does before writing a config: `pre-commit try-repo` on the files of a repository."""
+    assert _run("git", "add", "-A", cwd=project, env=env).returncode == 0
+    words = ("pre-commit", "try-repo", str(hooks[0]), "zerocfg-lint", "--all-files")
+    good = _run(*words, cwd=project, env=env)
+    assert good.returncode == 0, good.stdout + good.stderr
+    (project / "configs" / "ds.json").write_text(BAD)
+    bad = _run(*words, cwd=project, env=env)
+    assert bad.returncode == 1 and "allreduce_bucket_size" in bad.stdout, bad.stdout + bad.stderr

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# What the GitHub Action runs: annotations in the log, a summary of the job, SARIF beside it.
+# COMMAND, PATHS and ARGS are the action's inputs; GITHUB_* and RUNNER_TEMP come from the runner.
+set -uo pipefail
+
+# The inputs are lists of words, as on a command line.
+read -r -a paths <<<"${PATHS:-.}"
+read -r -a args <<<"${ARGS:-}"
+
+case "${COMMAND:-lint}" in
+lint)
+  sarif="${RUNNER_TEMP:-/tmp}/zerocfg.sarif"
+  text="${RUNNER_TEMP:-/tmp}/zerocfg.txt"
+  zerocfg lint "${args[@]}" --output-format github --output-format "sarif=$sarif" --output-format "full=$text" \
+    -- "${paths[@]}"
+  code=$?
+  if [ -f "$sarif" ]; then echo "sarif-file=$sarif" >>"${GITHUB_OUTPUT:-/dev/null}"; fi
+  ;;
+gate)
+  text="${RUNNER_TEMP:-/tmp}/zerocfg.txt"
+  zerocfg gate "${args[@]}" -- "${paths[@]}" | tee "$text"
+  code=${PIPESTATUS[0]}
+  ;;
+*)
+  echo "::error::zerocfg: the input command is lint or gate, not '$COMMAND'"
+  exit 2
+  ;;
+esac
+
+if [ -f "$text" ]; then
+  {
+    echo "### zerocfg $COMMAND"
+    echo
+    # More backticks than any line of a config has, so that nothing in it ends the block.
+    echo '``````text'
+    cat "$text"
+    echo '``````'
+  } >>"${GITHUB_STEP_SUMMARY:-/dev/null}"
+fi
+exit "$code"
