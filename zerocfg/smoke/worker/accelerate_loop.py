@@ -21,10 +21,12 @@ def train(job: Job, watch: Watch | Record, trial: Trial) -> Any:
 
     watch.phase("arguments")
     arguments = job.arguments
-    accumulation = int(arguments.get("gradient_accumulation_steps") or 1)
     accelerator = _accelerator(job, trial.deepspeed)
     plugin = accelerator.state.deepspeed_plugin
     config = plugin.deepspeed_config if plugin else {}
+    # The launcher's variable beats the script's argument, and a number of the DeepSpeed config both.
+    stated = config.get("gradient_accumulation_steps")
+    accumulation = stated if isinstance(stated, int) else int(accelerator.gradient_accumulation_steps)
     watch.phase("model")
     model = make_model(job, trial.weights)
     if job.arguments.get("gradient_checkpointing"):
