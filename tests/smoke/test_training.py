@@ -15,6 +15,8 @@ from zerocfg.smoke.checks import training, weights
 from zerocfg.smoke.smoke import Options, smoke
 from zerocfg.smoke.worker import parts, reference, resume
 
+from .conftest import MODEL
+
 if TYPE_CHECKING:
     from .conftest import MakeRun
 
@@ -274,39 +276,88 @@ def test_a_checksum_sees_one_bit_and_an_exchange() -> None:
     assert checksum(torch.zeros(3)) != checksum(torch.tensor([0.0, -0.0, 0.0])), "bits, not values"
 
 
-CLIP_AND_LOAD = """
-    from deepspeed.runtime.zero.stage_1_and_2 import DeepSpeedZeroOptimizer
-    DeepSpeedZeroOptimizer.unscale_and_clip_grads = lambda *_: None
-    from deepspeed.runtime.engine import DeepSpeedEngine
-    load = DeepSpeedEngine.load_checkpoint
-    def forget(self, *args, **named):
-        return load(self, *args, **named | {"load_optimizer_states": False})
-    DeepSpeedEngine.load_checkpoint = forget
-"""
-NO_SYNC = """
-    from torch.nn.parallel import DistributedDataParallel
-    run = DistributedDataParallel.forward
-    def alone(self, *args, **named):
-        self.require_backward_grad_sync = False
-        return run(self, *args, **named)
-    DistributedDataParallel.forward = alone
-    from transformers import Trainer
-    def no_load(self, *_, **__):
+@pytest.mark.libs
+@pytest.mark.parametrize("kind", ["llama", "mixtral"])
+def test_saved_weights_against_a_live_model(kind: str, tmp_path: Path) -> None:
+    """Whole, with the live values; also those of experts, which transformers saves under other names than they live."""
+    import torch
+    import transformers
+
+    from zerocfg.smoke.worker import sums
+    from zerocfg.smoke.worker.weights import read
+
+    experts = {"num_local_experts": 2, "num_experts_per_tok": 1} if kind == "mixtral" else {}
+    config = transformers.AutoConfig.for_model(**(MODEL | {"model_type": kind, "num_hidden_layers": 1} | experts))
+    model = transformers.AutoModelForCausalLM.from_config(config).to(torch.bfloat16)
+    model.save_pretrained(tmp_path)
+    live = sums.live(model)
+    seen = read(tmp_path, model, live)
+    assert seen["saved"] == seen["expected"] == sums.elements(model)
+    assert (seen["missing"], seen["short"], seen["other"], seen["loadable"]) == ([], [], [], None)
+    assert seen["dtypes"] == seen["live_dtypes"] == {"bf16": seen["expected"]}
+    assert seen["compared"] == len(live)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("experts.down_proj", "lm_head.weight")):
+                parameter.view(-1)[3] += 1
+    changed = {name for name, value in sums.live(model).items() if value != live[name]}
+    assert changed and set(read(tmp_path, model, sums.live(model))["other"]) == changed
+
+
+# (the module behind whose import it is done, what is done to it)
+CLIP_AND_LOAD = (
+    "deepspeed.runtime.engine",
+    """
+module.DeepSpeedZeroOptimizer.unscale_and_clip_grads = lambda *_: None
+load = module.DeepSpeedEngine.load_checkpoint
+def forget(self, *args, **named):
+    return load(self, *args, **named | {"load_optimizer_states": False})
+module.DeepSpeedEngine.load_checkpoint = forget
+""",
+)
+NO_SYNC = (
+    "transformers.trainer",
+    """
+from torch.nn.parallel import DistributedDataParallel
+run = DistributedDataParallel.forward
+def alone(self, *args, **named):
+    self.require_backward_grad_sync = False
+    return run(self, *args, **named)
+DistributedDataParallel.forward = alone
+def no_load(self, path):
+    if path:
         raise OSError("no such checkpoint, for a test")
-    Trainer._load_optimizer_and_scheduler = lambda self, path: no_load(self) if path else None
+module.Trainer._load_optimizer_and_scheduler = no_load
+""",
+)
+SITE = """
+import importlib.util, sys
+class After:
+    def find_spec(self, name, path=None, target=None):
+        if name != {name!r}:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        run = spec.loader.exec_module
+        def exec_module(module):
+            run(module)
+            exec({code!r}, {{"module": module}})
+        spec.loader.exec_module = exec_module
+        return spec
+sys.meta_path.insert(0, After())
 """
 
 
 @pytest.fixture
 def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Break the libraries in the ranks alone, by way of a module that Python imports itself."""
+    """Break a library as soon as it is imported, by way of a module that Python imports itself."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
 
-    def by(code: str) -> None:
+    def by(what: tuple[str, str]) -> None:
         (tmp_path / "site").mkdir()
-        (tmp_path / "site" / "sitecustomize.py").write_text(f"import os\nif 'RANK' in os.environ:\n{code}")
+        (tmp_path / "site" / "sitecustomize.py").write_text(SITE.format(name=what[0], code=what[1]))
         monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
 
     return by
@@ -320,7 +371,8 @@ def test_clipping_and_states_that_are_left_out(make_run: MakeRun, broken: Any) -
     verdict = smoke(make_run(2), Options(ranks=2, device="cpu"))
     assert verdict.outcome.failure is None, verdict.outcome
     wrong = {one.name: one.seen for one in verdict.checks if one.ok is False}
-    assert set(wrong) == {"gradients as under ZeRO-0", "resumes from a checkpoint"}, wrong
+    # The fixture's learning rate is high enough that the loss tells as well.
+    assert {"gradients as under ZeRO-0", "resumes from a checkpoint"} == set(wrong) - {"loss as under ZeRO-0"}, wrong
 
 
 @pytest.mark.libs

@@ -60,12 +60,35 @@ class Record:
 
     def close(self) -> None:
         """Let go of the engine."""
-        if hasattr(self.engine, "destroy"):
-            self.engine.destroy()
+        let_go(self.engine)
         self.engine = self.optimizer = None
 
     def data(self) -> dict[str, Any]:
         return {"losses": self.losses, "rates": self.rates, "steps": self.steps, "momentum": self.momentum}
+
+
+def let_go(engine: Any) -> None:
+    """Free what an engine of DeepSpeed holds; it cannot be used any more.
+
+    Hooks of autograd keep an engine of ZeRO-3 alive where Python's collector does not see them, so its tensors are
+    dropped one by one.
+    """
+    if not hasattr(engine, "zero_optimization_stage"):
+        return
+    import torch
+
+    engine.destroy()
+    optimizer = engine.optimizer
+    inner = sums.base(optimizer)
+    inner.state.clear()
+    inner.param_groups.clear()
+    for parameter in engine.module.parameters():
+        parameter.grad = None
+        for tensor in (parameter, getattr(parameter, "ds_tensor", None)):
+            if tensor is not None:
+                tensor.data = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        vars(optimizer).clear()
 
 
 def rate(optimizer: Any) -> float | None:

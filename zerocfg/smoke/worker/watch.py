@@ -92,7 +92,8 @@ class Watch:
         if self.steps == self.job.steps:
             self._trained()
         self.phase(f"step {self.steps} done")
-        self.memory.enter("forward")
+        if self.steps < self.job.steps:
+            self.memory.enter("forward")
         self._since = time.monotonic()
 
     def _trained(self) -> None:
@@ -126,13 +127,13 @@ class Watch:
         """The checkpoint is written."""
         self.checkpoint = self.steps
         self.phase(f"step {self.steps} done")
-        self.memory.enter("forward")
+        if self.steps < self.job.steps:
+            self.memory.enter("forward")
         self._since = time.monotonic()
 
     def close(self) -> None:
         """Let go of the engine."""
-        if hasattr(self._engine, "destroy"):
-            self._engine.destroy()
+        record.let_go(self._engine)
         self._engine = self._optimizer = None
 
     def finish(self, model: Any) -> None:

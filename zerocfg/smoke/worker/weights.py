@@ -52,13 +52,36 @@ def read(folder: Path, model: Any, sums: dict[str, int] | None = None) -> dict[s
     if files:
         try:
             transformers.integrations.deepspeed.unset_hf_deepspeed_config()
-            _, notes = type(model).from_pretrained(folder, output_loading_info=True)
+            loaded, notes = type(model).from_pretrained(folder, output_loading_info=True)
             wrong = [str(name) for key in ("missing_keys", "mismatched_keys") for name in notes[key]]
             if wrong:
                 result["loadable"] = f"from_pretrained finds no fitting weights for {', '.join(wrong[:3])}"
+            else:
+                _elsewhere(result, loaded, expected, counts, sums or {})
         except Exception as error:
             result["loadable"] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
     return result
+
+
+def _elsewhere(
+    result: dict[str, Any], loaded: Any, expected: dict[str, Any], counts: dict[str, int], sums: dict[str, int]
+) -> None:
+    """What is in the files under other names, as transformers saves fused experts: seen in the model loaded from them.
+
+    ``loaded`` has found weights for all of its parameters.
+    """
+    found = dict(loaded.named_parameters())
+    for name in list(result["missing"]):
+        tensor = found.get(name)
+        if tensor is None or tensor.numel() != counts[name]:
+            continue
+        result["missing"].remove(name)
+        result["saved"] += counts[name]
+        _count(result["dtypes"], tensor.dtype, counts[name])
+        if name in sums and tensor.dtype == expected[name].dtype:
+            result["compared"] += 1
+            if checksum(tensor) != sums[name]:
+                result["other"].append(name)
 
 
 def _count(dtypes: dict[str, int], dtype: Any, elements: int) -> None:
