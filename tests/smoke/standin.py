@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 from zerocfg.smoke import process
 from zerocfg.smoke.leftovers import MARK
@@ -69,11 +74,72 @@ def variables(folder: Path) -> dict[str, str]:
     return {"PYTHONPATH": str(process.program(folder))}
 
 
-def play(body: str, ranks: int = 2, limit: float = 60, **more: object) -> Outcome:
+class Hurry:
+    """Has the time limit pass as soon as ``ready``, which is asked when rank 0 says that it is in one of the phases.
+
+    So nothing waits for the limit, and on a busy machine the limit waits for the ranks. To be used as ``progress``.
+    """
+
+    def __init__(self, limit: float, phases: tuple[str, ...], ready: Callable[[], bool]) -> None:
+        self.limit, self.phases, self.ready = limit, phases, ready
+        self.passed = 0.0
+
+    def __enter__(self) -> Hurry:
+        self._patch = mock.patch.object(process, "time", self)
+        self._patch.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._patch.stop()
+
+    def __call__(self, phase: str) -> None:
+        if phase in self.phases:
+            until(self.ready)
+            time.sleep(0.3)
+            self.passed = self.limit
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.passed
+
+
+def until(true: Callable[[], Any], seconds: float = 60) -> Any:
+    """Wait; the time is far more than an idle machine needs."""
+    deadline = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < deadline, "it does not come"
+        time.sleep(0.02)
+    return found
+
+
+def report(folder: Path, rank: int) -> dict[str, Any]:
+    """What a rank says by now, {} when nothing."""
+    try:
+        content: dict[str, Any] = json.loads((folder / "reports" / f"rank{rank}.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return content
+
+
+def play(body: str, ranks: int = 2, limit: float = 60, progress: Callable[[str], None] | None = None) -> Outcome:
     """Run it as a smoke-run does, in a scratch folder."""
     with scratch() as folder:
         words = command(folder, body, ranks)
-        return process.run(words, folder, ranks, "cpu", limit, variables=variables(folder), **more)  # type: ignore[arg-type]
+        return process.run(words, folder, ranks, "cpu", limit, progress, variables(folder))
+
+
+def hang(
+    body: str, ranks: int = 2, phase: str = "step 1", ready: Callable[[dict[str, Any]], bool] | None = None
+) -> Outcome:
+    """Run what never ends. The limit (60 s) has passed when all ranks are in the phase and each is ``ready``."""
+    with scratch() as folder:
+        words = command(folder, body, ranks)
+
+        def all_there() -> bool:
+            reports = [report(folder, rank) for rank in range(ranks)]
+            return all(one.get("phase") == phase and (ready is None or ready(one)) for one in reports)
+
+        with Hurry(60, (phase,), all_there) as progress:
+            return process.run(words, folder, ranks, "cpu", 60, progress, variables(folder))
 
 
 def processes(below: str) -> list[int]:

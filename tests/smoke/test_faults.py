@@ -13,21 +13,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
 
 from zerocfg.cli.smoke import command as cli
-from zerocfg.smoke import leftovers, out_of_memory, process
+from zerocfg.smoke import leftovers, out_of_memory, process, stacks
 from zerocfg.smoke.folder import SmokeError
 from zerocfg.smoke.scratch import scratch, sweep
 from zerocfg.smoke.smoke import Options, smoke
 
 from . import standin
-from .standin import play
+from .standin import hang, play, until
 
 if TYPE_CHECKING:
     from .conftest import MakeRun
@@ -46,15 +46,6 @@ def temporary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]
     assert standin.processes(str(folder)) == []
     assert standin.guards(str(folder)) == []
     folder.rmdir()
-
-
-def until(true: Callable[[], Any], seconds: float = 20) -> Any:
-    """Wait; the time is far more than an idle machine needs."""
-    deadline = time.monotonic() + seconds
-    while not (found := true()):
-        assert time.monotonic() < deadline, "it does not come"
-        time.sleep(0.02)
-    return found
 
 
 # What a rank does
@@ -76,8 +67,9 @@ other_ranks()
 
 def test_the_first_error_counts() -> None:
     outcome = play("""
-if rank == 0:
-    time.sleep(0.3)
+other = Path("reports/rank1.json")
+while rank == 0 and not (other.exists() and '"error"' in other.read_text()):
+    time.sleep(0.05)
 raise RuntimeError("Connection closed by peer" if rank == 0 else "the cause")
 """)
     assert (outcome.rank, outcome.failure) == (1, "RuntimeError: the cause")
@@ -97,27 +89,25 @@ json.loads("{")
 
 
 def test_a_stopped_rank_is_named() -> None:
-    start = time.monotonic()
-    outcome = play("os.kill(os.getpid(), signal.SIGSTOP) if rank == 1 else other_ranks()", limit=3)
+    outcome = hang(
+        "os.kill(os.getpid(), signal.SIGSTOP) if rank == 1 else other_ranks()",
+        ready=lambda report: report["rank"] == 0 or stacks.stopped(report["pid"]),
+    )
     assert outcome.kind == "time" and outcome.rank == 1
     assert outcome.failure is not None and outcome.failure.startswith(
-        "not finished within 3 s: rank 0 in 'step 1', rank 1 in 'step 1' (stopped)"
+        "not finished within 60 s: rank 0 in 'step 1', rank 1 in 'step 1' (stopped)"
     )
-    assert time.monotonic() - start < 20
 
 
 def test_a_deadlock_tells_where_each_rank_waits() -> None:
     """One rank skips a collective operation and waits in the next one; the ranks that wait say so themselves."""
-    outcome = play(
-        """
+    outcome = hang("""
 def all_reduce():
     other_ranks()
 def barrier():
     other_ranks()
 all_reduce() if rank == 0 else barrier()
-""",
-        limit=3,
-    )
+""")
     assert outcome.kind == "time"
     first, second = outcome.detail
     assert "rank 0 waits in " in first and "other_ranks < " in first and "in all_reduce" in first
@@ -181,15 +171,15 @@ def test_counts_of_both_kinds_of_control_groups(tmp_path: Path, monkeypatch: pyt
 
 
 def test_ranks_that_do_their_work_but_never_end() -> None:
-    outcome = play("report.content['done'] = True\nreport.phase('done')\nother_ranks()", limit=3)
-    assert outcome.failure == "not finished within 3 s: every rank did its work, but their processes do not end"
+    outcome = hang("report.content['done'] = True\nreport.phase('done')\nother_ranks()", phase="done")
+    assert outcome.failure == "not finished within 60 s: every rank did its work, but their processes do not end"
     assert all("other_ranks" in line for line in outcome.detail) and len(outcome.detail) == 2
 
 
 # Shared memory, core files, processes of ranks
 
 
-def test_shared_memory_of_killed_ranks_is_removed() -> None:
+def test_shared_memory_of_killed_ranks_is_removed(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what the ranks made: a file that was there, and one that another process makes meanwhile, stay."""
     shared = Path("/dev/shm")
     if not os.access(shared, os.W_OK):
@@ -198,7 +188,9 @@ def test_shared_memory_of_killed_ranks_is_removed() -> None:
     before, during, data = (shared / f"{name}_{key}" for name in ("psm_before", "nccl-during", "dataset"))
     before.touch()
     try:
-        outcome = play(f"""
+        monkeypatch.setattr(process, "LOOK", 0.0)
+        outcome = play(
+            f"""
 import mmap
 names = ["torch_%d_1_0" % os.getpid(), "psm_{key}_%d" % rank, "deepspeed_allreduce_buffer_0_127.0.0.1_{key}_%d" % rank]
 kept = []
@@ -209,9 +201,21 @@ for name in [*names, "dataset_{key}"]:
 with open("/dev/shm/psm_before_{key}", "r+b") as seen:
     if rank == 0:
         open("/dev/shm/nccl-during_{key}", "w").close()
-    time.sleep(2)
-    os.kill(os.getpid(), signal.SIGKILL) if rank == 1 else other_ranks()
-""")
+    if rank == 0:
+        while not Path("mapped").exists():
+            time.sleep(0.05)
+        report.phase("save")
+        other_ranks()
+    Path("mapped").touch()
+    while not Path("go").exists():
+        time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGKILL)
+""",
+            progress=lambda phase: [
+                (folder / "go").touch() for folder in temporary.glob("zerocfg-smoke-*") if phase == "save"
+            ],
+        )
+
         assert outcome.rank == 1 and outcome.kind == "killed"
         assert before.exists() and during.exists() and data.exists()
         left = [path.name for path in shared.iterdir() if str(key) in path.name]
@@ -235,7 +239,9 @@ def test_a_number_that_belongs_to_another_process_now_is_left_alone() -> None:
     """A report names a process that is none of the run, as after its number was given away again."""
     stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
-        outcome = play(f"report.content['pid'] = {stranger.pid}\nreport.write()\nother_ranks()", ranks=1, limit=2)
+        outcome = hang(
+            f"report.content['pid'] = {stranger.pid}\nreport.phase('save')\nother_ranks()", ranks=1, phase="save"
+        )
         assert outcome.kind == "time" and stranger.poll() is None
     finally:
         stranger.kill()
@@ -487,8 +493,8 @@ def test_a_lock_that_nobody_holds_is_named(lock: Path, monkeypatch: pytest.Monke
     assert outcome.kind == "lock" and outcome.seconds < 40
     assert str(lock) in outcome.detail[0] and "remove it" in outcome.detail[0]
     lock.touch()
-    outcome = play(f"{WAIT}\nbaton.wait()", ranks=1, limit=4)
-    assert outcome.kind == "lock" and outcome.seconds >= 4
+    outcome = hang(f"{WAIT}\nreport.phase('save')\nbaton.wait()", ranks=1, phase="save")
+    assert outcome.kind == "lock" and outcome.seconds >= 60
     assert lock.exists()
 
 
