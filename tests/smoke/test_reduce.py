@@ -251,6 +251,14 @@ def test_one_layer_of_each_kind_stays(name: str) -> None:
     assert config == PATTERNS[name], "the config itself is left as it is"
 
 
+def test_a_figure_for_each_layer_makes_no_kinds() -> None:
+    config = {"num_hidden_layers": 32, "intermediate_size": [1000 + index for index in range(32)]}
+    assert least_layers(config) == 1
+    assert fewer_layers(config, 3)["intermediate_size"] == [1000, 1001, 1002]
+    small, _ = shrink(config)
+    assert small["num_hidden_layers"] == 2 and small["intermediate_size"] == [256, 256]
+
+
 # Types beyond those that zerocfg counts itself: hybrids, encoder-decoders, latent attention, multimodal.
 TYPES = sorted(
     {

@@ -65,6 +65,8 @@ PERIODS = (
     "global_attn_every_n_layers",
 )  # fmt: skip
 """Every so many layers one is of another kind."""
+KINDS = 6
+"""More different entries than these in a list are no kinds of layers."""
 INDEXES = (
     "mlp_only_layers", "attn_layer_indices", "full_attn_idxs", "hybrid_layer_ids", "moe_layers", "no_rope_layers_idx",
     "cross_attention_layers", "attention_layers_idx",
@@ -163,6 +165,8 @@ def _kept(config: dict[str, Any], count: int, wanted: int) -> list[int]:
         told.append([apart.get(index, apart.get(str(index))) for index in range(count)])
     told += [[index in value for index in range(count)] for key, value in config.items()
              if key in INDEXES and isinstance(value, list)]  # fmt: skip
+    # A figure for each layer, such as a width, makes no kinds.
+    told = [value for value in told if len({repr(item) for item in value}) <= KINDS]
     first: dict[str, int] = {}
     for index in range(count):
         first.setdefault(repr([value[index] for value in told]), index)
