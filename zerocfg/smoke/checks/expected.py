@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from zerocfg.smoke.reduce import Reduced
 
 ZERO = "zero_optimization."
+WRAPPED = "fsdp_config.fsdp_transformer_layer_cls_to_wrap"
 LAUNCHER = frozenset({"engine", "num_processes", "num_machines", "mixed_precision"})
 """Settings of the launcher. The rows of engine, world size and precision speak of them."""
 
@@ -46,8 +47,14 @@ def expected(run: RunFolder, reduced: Reduced) -> dict[str, Any]:
     micro = planned.get("train_micro_batch_size_per_gpu")
     if isinstance(micro, int):
         planned["train_batch_size"] = micro * int(planned.get("gradient_accumulation_steps") or 1) * reduced.ranks
+    if reduced.ranks == 1 and "fsdp_config.fsdp_sharding_strategy" in planned:
+        planned["fsdp_config.fsdp_sharding_strategy"] = "NO_SHARD"  # torch makes that of all others on one rank
+    classes = planned.pop(WRAPPED, None)
+    if classes:  # None: accelerate asks the model
+        planned[WRAPPED] = ",".join(sorted(part.strip() for part in str(classes).split(",")))
     _offload(planned)
-    _optimizer_section(planned)
+    for name in CLASS_ONLY:
+        planned.pop(f"optimizer.params.{name}", None)
     if run.consumer in TRAINERS:
         _arguments(planned, reduced.arguments)
     return {name: one for name, one in planned.items() if name not in LAUNCHER}
@@ -76,11 +83,6 @@ def _offload(planned: dict[str, Any]) -> None:
     # Offload works on one buffer of gradients, whatever the config says (rule contiguous-gradients-forced).
     if planned.get(f"{ZERO}stage") in (1, 2) and planned.get(f"{ZERO}offload_optimizer.device") in ("cpu", "nvme"):
         planned[f"{ZERO}contiguous_gradients"] = True
-
-
-def _optimizer_section(planned: dict[str, Any]) -> None:
-    for name in CLASS_ONLY:
-        planned.pop(f"optimizer.params.{name}", None)
 
 
 def _arguments(planned: dict[str, Any], arguments: dict[str, Any]) -> None:

@@ -62,7 +62,7 @@ def see(report: Report, model: Any, optimizer: Any, settings: dict[str, Any]) ->
     bare = model.module if hasattr(model, "module") else model
     if isinstance(getattr(bare, "is_gradient_checkpointing", None), bool):  # of transformers' models
         acting["gradient_checkpointing"] = bare.is_gradient_checkpointing
-    acting.update(readback_optimizer.optimizer(optimizer))
+    acting.update(readback_optimizer.optimizer(optimizer, scheduler))
     acting.update(readback_optimizer.schedule(scheduler))
     report.see(
         optimizer=type(readback_optimizer.innermost(optimizer)).__name__,

@@ -45,14 +45,19 @@ def innermost(optimizer: Any) -> Any:
     return optimizer
 
 
-def optimizer(optimizer: Any) -> dict[str, Any]:
+def optimizer(optimizer: Any, scheduler: Any = None) -> dict[str, Any]:
     """``optimizer.params.*`` of the first group: that with weight decay, where biases have a group of their own."""
-    groups = getattr(innermost(optimizer), "param_groups", None)
+    inner = innermost(optimizer)
+    groups = getattr(inner, "param_groups", None)
     if not groups:
         return {}
     group = {key: value for key, value in groups[0].items() if key not in ("params", "initial_lr")}
-    # A schedule that warms up starts with a rate of 0, and keeps the planned one beside it.
-    group["lr"] = groups[0].get("initial_lr", groups[0].get("lr"))
+    # A schedule changes the rate as soon as it is made. torch's keep the planned one beside it, DeepSpeed's do not;
+    # that with which the optimizer was made is left then.
+    if "initial_lr" in groups[0]:
+        group["lr"] = groups[0]["initial_lr"]
+    elif scheduler is not None and "lr" in getattr(inner, "defaults", {}):
+        group["lr"] = inner.defaults["lr"]
     return {f"optimizer.params.{key}": plain(value) for key, value in group.items()}
 
 

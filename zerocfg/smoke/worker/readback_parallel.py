@@ -47,7 +47,7 @@ def fsdp(model: Any, plugin: Any = None) -> tuple[dict[str, Any], dict[str, Any]
 def _first(model: Any) -> dict[str, Any]:
     units = [module for module in model.modules() if type(module).__name__ == OWN]
     # The root is wrapped whatever the policy says.
-    classes = {type(getattr(unit, "_fsdp_wrapped_module", unit)).__name__ for unit in units if unit is not model}
+    classes = {type(_inner(unit)).__name__ for unit in units if unit is not model}
     unit = units[0]
     prefetch = getattr(unit, "backward_prefetch", None)
     found = {
@@ -71,7 +71,7 @@ def _second(model: Any) -> dict[str, Any]:
     groups = [group for unit in below if (group := getattr(unit._get_fsdp_state(), "_fsdp_param_group", None))]
     found: dict[str, Any] = {
         "version": 2,
-        "transformer_layer_cls_to_wrap": ",".join(sorted({type(unit).__mro__[2].__name__ for unit in below})),
+        "transformer_layer_cls_to_wrap": ",".join(sorted({_class(unit) for unit in below})),
     }
     if groups:
         # No mesh to share the parameters on after forward: they stay whole until backward has used them.
@@ -79,6 +79,19 @@ def _second(model: Any) -> dict[str, Any]:
         found["offload_params"] = type(groups[0].offload_policy).__name__ == "CPUOffloadPolicy"
         found.update(_precision(groups[0].mp_policy))
     return {FSDP + key: value for key, value in found.items()}
+
+
+def _inner(module: Any) -> Any:
+    """The module itself, below the wrappers of FSDP 1 and of activation checkpointing."""
+    for name in ("_fsdp_wrapped_module", "_checkpoint_wrapped_module"):
+        module = getattr(module, name, module)
+    return module
+
+
+def _class(unit: Any) -> str:
+    """Of a module of FSDP 2, whose class derives from FSDPModule and from its own."""
+    inner = _inner(unit)
+    return type(inner).__name__ if inner is not unit else str(type(unit).__mro__[2].__name__)
 
 
 def _is_unit(module: Any) -> bool:
