@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from zerocfg.smoke import launch
 from zerocfg.smoke.checks import training, weights
 from zerocfg.smoke.smoke import Options, smoke
 from zerocfg.smoke.worker import parts, reference, resume
@@ -250,6 +251,19 @@ class TestParts:
             "zero_optimization": {"stage": 0},
         }
         assert planned == before
+
+    def test_a_run_that_saves_the_model_alone_cannot_resume(self) -> None:
+        run: Any = types.SimpleNamespace(lock={"recipe": {"save_only_model": True}})
+        why = launch._no_resume(run)
+        assert why is not None and "save_only_model" in why
+        job: Any = types.SimpleNamespace(no_resume=why, steps=3)
+        assert resume.obstacle(job, None) == why
+        run.lock["recipe"]["save_only_model"] = False
+        assert launch._no_resume(run) is None
+
+    def test_one_step_leaves_none_to_do_again(self) -> None:
+        job: Any = types.SimpleNamespace(no_resume=None, steps=1)
+        assert "2 steps" in (resume.obstacle(job, None) or "")
 
     def test_when_the_checkpoint_is_written(self) -> None:
         assert [resume.last_before(steps) for steps in (1, 2, 3, 10)] == [0, 1, 1, 8]
