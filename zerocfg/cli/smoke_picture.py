@@ -89,7 +89,7 @@ def _lines(axis: Any, rows: list[Row], unit: int, name: str) -> None:
     if limit is not None and limit < 2.5 * largest:
         axis.axhline(limit, color=LIMIT, linestyle="--", linewidth=1.2, label=f"the card has {limit:.0f} {name}")
         largest = max(largest, limit)
-    axis.set_ylim(0, largest * 1.08)
+    axis.set_ylim(0, max(largest, 1.0) * 1.08)
     axis.grid(axis="y", color="#e5e5e5", linewidth=0.8)
     axis.set_axisbelow(True)
     axis.set_ylabel(f"{name} {'allocated' if seen.on_card else 'of host memory beside the libraries'}, rank 0")

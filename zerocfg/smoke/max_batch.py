@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from zerocfg.smoke.predicted import largest_expected
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from zerocfg.smoke.figures import Figures
     from zerocfg.smoke.process import Outcome
     from zerocfg.smoke.smoke import Options
     from zerocfg.smoke.verdict import Verdict
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 
 ON_PROCESSOR, ON_CARD = 64, 4096
 """Samples: where a search ends that finds no limit. A processor has none but the machine's."""
-KILLED = re.compile(r"killed by signal 9\b")
 
 
 def most_launches(guess: int, upper: int) -> int:
@@ -60,13 +57,17 @@ class Bracket:
         return self.low >= self.upper or (self.high is not None and self.high - self.low <= 1)
 
 
-def search(fits: Callable[[int], bool], guess: int, upper: int, launches: int | None = None) -> Bracket:
-    """Ask ``fits`` for micro batches from 1 to ``upper``, beginning with ``guess``.
+def search(
+    fits: Callable[[int], bool], guess: int, upper: int, launches: int | None = None, known: Bracket | None = None
+) -> Bracket:
+    """Ask ``fits`` for micro batches from 1 to ``upper``, beginning with ``guess``; ``known``: what need not be asked.
 
     What fits is assumed to fit in smaller batches, too. The bracket is closed unless ``launches`` were not enough.
     """
-    bracket = Bracket(upper)
-    batch = min(max(1, guess), upper)
+    bracket = known or Bracket(upper)
+    batch = min(max(1, guess, bracket.low + 1), upper)
+    if bracket.high is not None:
+        batch = max(1, min(batch, bracket.high - 1))
     step = max(1, batch // 8)
     done = 0
     while not bracket.closed and (launches is None or done < launches):
@@ -214,13 +215,10 @@ def find(
     if run.handwritten is not None:
         raise SmokeError("a largest micro batch is searched only in runs that `zerocfg build` wrote")
     planned = run.plan.get("train_micro_batch_size_per_gpu")
-    first = planned if isinstance(planned, int) and planned > 0 else 1
+    first = min(planned if isinstance(planned, int) and planned > 0 else 1, upper or ON_CARD)
     found = Found(run, first, upper or ON_CARD, None, limit=options.memory_limit)
-    seen: dict[int, bool] = {}
 
     def fits(batch: int) -> bool:
-        if batch in seen:
-            return seen[batch]
         pinned = found.verdict.reduced if found.verdict is not None else run.pinned
         verdict = play(replace(with_batch(run, batch), pinned=pinned), options)
         one = tried(batch, verdict)
@@ -232,14 +230,15 @@ def find(
         if verdict.outcome.interrupted or (not one.fits and not no_memory(verdict.outcome)):
             found.verdict = verdict
             raise _EndError(verdict.outcome.failure or "it was interrupted")
-        seen[batch] = one.fits
         return one.fits
 
     try:
         # The planned batch tells what model runs here on which device, and so what can be predicted.
-        fits(first)
+        good = fits(first)
         _aim(found, first, upper)
-        found.bracket = search(fits, found.guess, found.upper, None if launches is None else launches)
+        found.bracket = Bracket(found.upper)
+        found.bracket.add(first, good)
+        search(fits, found.guess, found.upper, None if launches is None else launches - 1, found.bracket)
     except _EndError as end:
         found.problem = str(end)
     return found
@@ -270,11 +269,7 @@ def tried(batch: int, verdict: Verdict) -> Try:
     outcome, seen = verdict.outcome, verdict.figures
     good = outcome.failure is None and seen.first is not None
     why = "" if good else no_memory(outcome) or outcome.failure or "no step was made"
-    return Try(batch, good, peak_in(seen), _rate(seen), outcome.seconds, why)
-
-
-def _rate(seen: Figures) -> float | None:
-    return seen.tokens_per_second
+    return Try(batch, good, peak_in(seen), seen.tokens_per_second, outcome.seconds, why)
 
 
 def no_memory(outcome: Outcome) -> str:
@@ -282,12 +277,10 @@ def no_memory(outcome: Outcome) -> str:
     out = ran_out(outcome)
     if out is not None:
         return f"rank {out[0]} ran out of the {out[1]}'s memory"
+    if outcome.kind == "memory":
+        return outcome.failure or "memory ran out"
     text = " ".join([outcome.failure or "", *outcome.detail])
-    if "std::bad_alloc" in text:
-        return "a library found no memory (std::bad_alloc)"
-    if KILLED.search(outcome.failure or ""):
-        return "a rank was killed by signal 9, as the kernel does when the host has no memory left"
-    return ""
+    return "a library found no memory (std::bad_alloc)" if "std::bad_alloc" in text else ""
 
 
 def render(found: Found) -> str:
