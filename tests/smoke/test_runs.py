@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import socket
+import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from zerocfg.smoke import process, stacks
+from zerocfg.smoke.scratch import scratch
 from zerocfg.smoke.smoke import Options, smoke
+from zerocfg.smoke.text import render
 from zerocfg.smoke.verdict import Verdict
 
 from .conftest import MODEL, PARAMETERS
+from .standin import Hurry, report
 
 if TYPE_CHECKING:
     from .conftest import MakeRun
 
 pytestmark = [pytest.mark.libs, pytest.mark.xdist_group("smoke")]
+
+# The parts beside the planned training have tests of their own.
+SHORT = Options(ranks=2, device="cpu", steps=1, parts=("train",))
 
 
 def seen(verdict: Verdict) -> dict[str, tuple[str, str, bool | None]]:
@@ -61,7 +75,7 @@ def test_zero3_on_two_ranks(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("WORLD_SIZE", "7")
     folder = make_run(3)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    verdict = smoke(folder, Options(ranks=2, device="cpu", keep=tmp_path / "kept"))
+    verdict = smoke(folder, replace(SHORT, steps=3, keep=tmp_path / "kept"))
     assert verdict.passed, verdict.outcome
     checks = seen(verdict)
     assert checks["engine"] == ("deepspeed", "deepspeed", True)
@@ -88,7 +102,7 @@ def test_weights_that_are_not_gathered_fail(make_run: MakeRun) -> None:
     folder = make_run(3)
     path = folder / "ds_config.json"
     path.write_text(path.read_text().replace('model_save": true', 'model_save": false'))
-    verdict = smoke(folder, Options(ranks=2, device="cpu"))
+    verdict = smoke(folder, SHORT)
     assert not verdict.passed
     checks = seen(verdict)
     assert checks["saved parameters"] == (f"{PARAMETERS:,}", "no file of weights", False)
@@ -96,15 +110,31 @@ def test_weights_that_are_not_gathered_fail(make_run: MakeRun) -> None:
     assert checks["ZeRO stage"][2] is True
 
 
-def test_plain_data_parallel(make_run: MakeRun) -> None:
-    verdict = smoke(make_run(None), Options(ranks=2, device="cpu", steps=1))
-    assert verdict.passed, verdict.outcome
+@pytest.fixture
+def busy() -> Iterator[int]:
+    """A port that somebody listens at."""
+    with socket.socket() as other:
+        other.bind(("", 0))
+        other.listen()
+        yield int(other.getsockname()[1])
+
+
+def test_plain_data_parallel(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, busy: int) -> None:
+    """With a port that somebody took meanwhile, and a certificate that cannot be written: the verdict is given."""
+    free, asked = process.free_port, [busy]
+    monkeypatch.setattr(process, "free_port", lambda: asked.pop() if asked else free())
+    folder = make_run(None)
+    (folder / "smoke.json").mkdir()
+    verdict = smoke(folder, SHORT)
+    assert verdict.passed and not asked, verdict.outcome
     assert seen(verdict)["engine"] == ("ddp", "ddp", True)
+    assert verdict.certificate is None
+    assert f"certificate: not written, {folder / 'smoke.json'}: Is a directory" in render(verdict)
 
 
 @pytest.mark.parametrize(("consumer", "stage"), [("accelerate", 3), ("deepspeed", 2)])
 def test_own_loops(consumer: str, stage: int, make_run: MakeRun) -> None:
-    verdict = smoke(make_run(stage, consumer=consumer), Options(ranks=2, device="cpu"))
+    verdict = smoke(make_run(stage, consumer=consumer), SHORT)
     assert verdict.passed, verdict.outcome
     assert seen(verdict)["engine"] == ("deepspeed", "deepspeed", True)
 
@@ -115,7 +145,7 @@ def test_another_engine_than_planned_fails(make_run: MakeRun) -> None:
     lock = json.loads((folder / "zerocfg.lock").read_text())
     lock["plan"]["zero_optimization.stage"] = 1
     (folder / "zerocfg.lock").write_text(json.dumps(lock))
-    verdict = smoke(folder, Options(ranks=1, device="cpu", steps=1))
+    verdict = smoke(folder, replace(SHORT, ranks=1))
     assert [one.name for one in verdict.checks if one.ok is False] == ["ZeRO stage"]
     assert seen(verdict)["ZeRO stage"] == ("1", "2", False)
 
@@ -123,7 +153,7 @@ def test_another_engine_than_planned_fails(make_run: MakeRun) -> None:
 def test_an_error_of_the_libraries_is_told_in_its_own_words(make_run: MakeRun) -> None:
     folder = make_run(2, model={"config": MODEL | {"num_attention_heads": 5}, "facts": {"parameters": PARAMETERS}})
     start = time.monotonic()
-    verdict = smoke(folder, Options(ranks=2, device="cpu"))
+    verdict = smoke(folder, SHORT)
     assert not verdict.passed and verdict.outcome.rank in (0, 1)
     assert "5" in (verdict.outcome.failure or "") and "64" in (verdict.outcome.failure or "")
     assert verdict.outcome.detail
@@ -156,7 +186,7 @@ if os.environ.get("RANK") == "1":
 def test_a_killed_rank_is_named(make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disturb(tmp_path, monkeypatch, "SIGKILL")
     start = time.monotonic()
-    verdict = smoke(make_run(3), Options(ranks=2, device="cpu", steps=200))
+    verdict = smoke(make_run(3), replace(SHORT, steps=200))
     assert not verdict.passed
     assert verdict.outcome.rank == 1, "\n".join([str(verdict.outcome.failure), *verdict.outcome.detail])
     assert "rank 1 was killed by signal 9" in (verdict.outcome.failure or "")
@@ -165,12 +195,17 @@ def test_a_killed_rank_is_named(make_run: MakeRun, tmp_path: Path, monkeypatch: 
 
 def test_a_hang_ends_at_the_time_limit(make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disturb(tmp_path, monkeypatch, "SIGSTOP")
-    start = time.monotonic()
-    verdict = smoke(make_run(3), Options(ranks=2, device="cpu", steps=100000, limit=20))
-    assert not verdict.passed
-    assert "not finished within 20 s" in (verdict.outcome.failure or "")
-    assert "rank 1 in '" in (verdict.outcome.failure or "")
-    assert time.monotonic() - start < 40
+
+    def stopped() -> bool:
+        (folder,) = (tmp_path / "scratch").glob("zerocfg-smoke-*")
+        return stacks.stopped(report(folder, 1).get("pid", 0))
+
+    with Hurry(300, ("init", "step 1"), stopped) as progress:
+        verdict = smoke(make_run(3), replace(SHORT, steps=100000), progress)
+    assert not verdict.passed and verdict.outcome.rank == 1
+    assert "not finished within 300 s" in (verdict.outcome.failure or "")
+    assert re.search(r"rank 1 in '\w+[^']*' \(stopped\)", verdict.outcome.failure or ""), verdict.outcome
+    assert [line.split(" waits in ")[0] for line in verdict.outcome.detail] == ["rank 0"]
 
 
 def test_interrupted(make_run: MakeRun) -> None:
@@ -187,8 +222,87 @@ def test_interrupted(make_run: MakeRun) -> None:
     sent: list[str] = []
     folder = make_run(3)
     try:
-        verdict = smoke(folder, Options(ranks=2, device="cpu"), progress=interrupt)
+        verdict = smoke(folder, SHORT, progress=interrupt)
     finally:
         signal.signal(signal.SIGINT, previous)
     assert verdict.outcome.interrupted and not verdict.passed
     assert not (folder / "smoke.json").exists()
+
+
+def torchrun(ranks: int, port: int, folder: Path, code: str) -> list[str]:
+    (folder / "train.py").write_text(code)
+    words = process.launcher(False, ranks, port)
+    return [*words[: words.index("-m", 3)], str(folder / "train.py")]
+
+
+DEADLOCK = """
+from pathlib import Path
+import torch, torch.distributed as dist
+from zerocfg_worker.report import Report
+report = Report(Path("reports"))
+report.phase("init")
+dist.init_process_group("gloo")
+report.phase("step 1")
+def synchronise():
+    dist.all_reduce(torch.ones(4))
+def fetch():
+    dist.recv(torch.ones(4), src=0)
+synchronise() if report.rank == 0 else fetch()
+"""
+
+
+def test_a_deadlock_shows_the_operations_that_wait_for_each_other() -> None:
+    """One rank skips a collective operation of the real library."""
+    with scratch() as folder:
+        words = torchrun(2, process.free_port(), folder, DEADLOCK)
+        variables = {"PYTHONPATH": str(process.program(folder))}
+        with Hurry(60, ("step 1",), lambda: report(folder, 1).get("phase") == "step 1") as progress:
+            outcome = process.run(words, folder, 2, "cpu", 60, progress, variables)
+    assert outcome.failure == "not finished within 60 s: rank 0 in 'step 1', rank 1 in 'step 1'"
+    first, second = outcome.detail
+    assert "torch/distributed/distributed_c10d.py" in first and "in all_reduce" in first and "in synchronise" in first
+    assert "in recv" in second and "in fetch" in second
+
+
+def test_torchrun_on_a_port_that_is_taken(busy: int) -> None:
+    with scratch() as folder:
+        outcome = process.run(torchrun(2, busy, folder, "print()"), folder, 2, "cpu", 60)
+    assert outcome.kind == "port", outcome
+    assert outcome.failure == "the port that the ranks meet at is taken by another program"
+
+
+def test_a_library_that_is_broken_on_import(make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "site" / "transformers").mkdir(parents=True)
+    said = "libcudart.so.13: cannot open shared object file: No such file or directory"
+    (tmp_path / "site" / "transformers" / "__init__.py").write_text(f"raise ImportError({said!r})")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    verdict = smoke(make_run(3), SHORT)
+    assert verdict.outcome.failure == f"ImportError: {said}", verdict.outcome
+    assert verdict.outcome.rank in (0, 1) and len(verdict.outcome.detail) < 15
+
+
+def test_two_at_the_same_time(make_run: MakeRun) -> None:
+    """Of the same folder: each has its own verdict; the certificate is that of one of them, whole."""
+    folder = make_run(3)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: smoke(folder, SHORT), range(2))
+    assert first.passed and second.passed, (first.outcome, second.outcome)
+    assert json.loads((folder / "smoke.json").read_text())["passed"] is True
+    assert sorted(path.name for path in folder.iterdir() if path.name.startswith(".")) == []
+
+
+def test_zerocfg_is_killed(make_run: MakeRun, tmp_path: Path) -> None:
+    """The real ranks end and its temporary folder goes, though nobody waits for them any more."""
+    folder, own = make_run(3), tmp_path / "scratch"
+    words = [sys.executable, "-m", "zerocfg", "smoke", str(folder), "--device", "cpu", "--ranks", "2"]
+    zerocfg = subprocess.Popen(words, env={**os.environ, "TMPDIR": str(own)}, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not list(own.glob("zerocfg-smoke-*/reports/rank1.json")):
+        assert time.monotonic() < deadline and zerocfg.poll() is None
+        time.sleep(0.1)
+    assert len(left_over(str(tmp_path))) >= 3
+    zerocfg.kill()
+    zerocfg.wait()
+    while left_over(str(tmp_path)) or list(own.iterdir()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
