@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
 import json
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +23,7 @@ from zerocfg.smoke.reduce import Reduced, reduce
 from zerocfg.smoke.smoke import Options, smoke
 from zerocfg.smoke.text import table
 from zerocfg.smoke.verdict import Verdict
+from zerocfg.smoke.worker import readback_deepspeed, readback_optimizer, readback_parallel
 
 if TYPE_CHECKING:
     from .conftest import MakeRun
@@ -235,6 +238,41 @@ def test_the_table_counts_what_is_as_planned() -> None:
     assert rows[-1][0] == "optimizer" and not any(row[0] in ("a", "b", "c", "d") for row in rows)
 
 
+def test_reads_a_loss_scale() -> None:
+    """By the attributes of DeepSpeed's DynamicLossScaler and LossScaler; fp16 does not run on a processor."""
+
+    class Half:
+        def __str__(self) -> str:
+            return "torch.float16"
+
+    dynamic = SimpleNamespace(
+        dynamic=True, cur_scale=2.0**12, scale_window=500, min_scale=2, delayed_shift=3, consecutive_hysteresis=False
+    )
+    assert readback_deepspeed.loss_scale(SimpleNamespace(loss_scaler=dynamic, dtype=Half())) == {
+        "fp16.loss_scale": 0,
+        "fp16.initial_scale_power": 12,
+        "fp16.loss_scale_window": 500,
+        "fp16.min_loss_scale": 2,
+        "fp16.hysteresis": 3,
+        "fp16.consecutive_hysteresis": False,
+    }
+    static = SimpleNamespace(dynamic=False, cur_scale=128)
+    assert readback_deepspeed.loss_scale(SimpleNamespace(loss_scaler=static, dtype=Half())) == {"fp16.loss_scale": 128}
+    assert readback_deepspeed.loss_scale(SimpleNamespace(loss_scaler=static, dtype="torch.bfloat16")) == {}
+    assert readback_deepspeed.loss_scale(SimpleNamespace()) == {}
+
+
+def test_reads_a_schedule() -> None:
+    def _get_cosine_schedule_with_warmup_lr_lambda(step: int, *, num_warmup_steps: int, num_training_steps: int) -> int:
+        return step
+
+    function = functools.partial(_get_cosine_schedule_with_warmup_lr_lambda, num_warmup_steps=3, num_training_steps=9)
+    wrapped = SimpleNamespace(scheduler=SimpleNamespace(lr_lambdas=[function, function]))
+    assert readback_optimizer.schedule(wrapped) == {"lr_scheduler_type": "cosine", "warmup_steps": 3, "max_steps": 9}
+    assert readback_optimizer.schedule(SimpleNamespace(lr_lambdas=[lambda step: 1])) == {}, "a script's own"
+    assert readback_optimizer.schedule(None) == {}
+
+
 @pytest.fixture
 def group() -> Any:
     """A process group of this process alone."""
@@ -252,8 +290,6 @@ def group() -> Any:
 def test_reads_of_ddp(group: Any) -> None:
     import torch
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
-
-    from zerocfg.smoke.worker import readback_parallel
 
     model = torch.nn.parallel.DistributedDataParallel(
         torch.nn.Linear(4, 4), bucket_cap_mb=3, find_unused_parameters=True, gradient_as_bucket_view=True
@@ -277,8 +313,6 @@ def test_reads_of_fsdp_2(reshard: bool, group: Any) -> None:
     import torch
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 
-    from zerocfg.smoke.worker import readback_parallel
-
     model = torch.nn.Sequential(torch.nn.TransformerEncoderLayer(8, 2, 8), torch.nn.Linear(8, 8))
     mesh = torch.distributed.init_device_mesh("cpu", (1,))
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
@@ -301,14 +335,10 @@ def test_reads_of_fsdp_2(reshard: bool, group: Any) -> None:
 
 @pytest.mark.libs
 def test_reads_of_fsdp_1(group: Any) -> None:
-    import functools
-
     import torch
     from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
     from torch.distributed.fsdp import BackwardPrefetch, FullyShardedDataParallel, MixedPrecision, ShardingStrategy
     from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
-
-    from zerocfg.smoke.worker import readback_parallel
 
     layer = torch.nn.TransformerEncoderLayer
     model = FullyShardedDataParallel(

@@ -106,7 +106,7 @@ def acting(engine: Any) -> dict[str, Any]:
     found["data_types.grad_accum_dtype"] = plain(
         getattr(optimizer, "gradient_accumulation_dtype", getattr(optimizer, "grad_acc_dtype", accumulation))
     )
-    found.update(_loss_scale(optimizer))
+    found.update(loss_scale(optimizer))
     return found
 
 
@@ -165,7 +165,7 @@ def offload_of_parameters(engine: Any) -> str:
     return str(plain(device)) if device is not None else "none"
 
 
-def _loss_scale(optimizer: Any) -> dict[str, Any]:
+def loss_scale(optimizer: Any) -> dict[str, Any]:
     """``fp16.*`` of the object that scales the loss; nothing when none does."""
     scaler = getattr(optimizer, "loss_scaler", None) or getattr(optimizer, "loss_scale_config", None)
     if scaler is None or str(plain(getattr(optimizer, "dtype", "fp16"))) != "fp16":
