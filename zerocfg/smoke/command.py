@@ -29,7 +29,12 @@ if TYPE_CHECKING:
 
 SHELL = "bash"
 WRITTEN = "written"
-LOOPS = {"Trainer": "the Trainer", "accelerate": "a loop around accelerate", "deepspeed": "a loop around DeepSpeed"}
+LOOPS = {
+    "Trainer": "the Trainer",
+    "accelerate": "a loop around accelerate",
+    "deepspeed": "a loop around DeepSpeed",
+    "torch": "a loop of torch alone",
+}
 QUIET = {"WANDB_MODE": "disabled", "PYTHONDONTWRITEBYTECODE": "1"}
 LINES, SHOWN = 12, 8
 
@@ -253,7 +258,7 @@ def _judge(outcome: Outcome, command: Command, watch: _Unwatched, limit: float, 
         return
     steps = [len(report.get("step_seconds", [])) for report in outcome.reports]
     if command.loop is None:
-        known = "transformers.Trainer, accelerate.Accelerator or deepspeed.initialize"
+        known = "the Trainer, accelerate, DeepSpeed or an optimizer of torch"
         outcome.failure = f"the command ended without an error, but none of its processes trained with {known}"
         outcome.detail = tail
     elif not all(steps):

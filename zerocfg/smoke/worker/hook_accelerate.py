@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from . import elsewhere
+from .hook_torch import model_of
 from .model import join_deepspeed
 from .readback import DTYPES
 from .session import current
@@ -43,10 +44,6 @@ def patch_optimizer(module: ModuleType) -> None:
     module.AcceleratedOptimizer.step = _step(module.AcceleratedOptimizer.step)
 
 
-def patch_deepspeed_optimizer(module: ModuleType) -> None:
-    module.DeepSpeedOptimizerWrapper.step = _step(module.DeepSpeedOptimizerWrapper.step)
-
-
 def _init(original: Any) -> Any:
     @functools.wraps(original)
     def __init__(self: Any, *args: Any, **named: Any) -> None:  # noqa: N807
@@ -73,17 +70,16 @@ def _prepare(original: Any) -> Any:
         import torch
 
         session = current()
-        mine = session.claim(LOOP)
-        if mine:
+        if any(isinstance(one, torch.nn.Module) for one in args) and session.claim(LOOP):
             session.watch.phase("init")
         result = original(self, *args, **named)
-        if mine and Seen.optimizer is None:
+        if Seen.optimizer is None:
             for one in result if isinstance(result, tuple) else (result,):
                 if isinstance(one, torch.nn.Module):
                     Seen.engine = one
                 elif isinstance(one, torch.optim.Optimizer):
                     Seen.optimizer = one
-        if mine and Seen.micro_batch is None:
+        if Seen.micro_batch is None:
             loader = next((one for one in args if isinstance(one, torch.utils.data.DataLoader)), None)
             if loader is not None and loader.batch_size is not None:
                 Seen.micro_batch = loader.batch_size // (self.num_processes if self.split_batches else 1)
@@ -96,24 +92,48 @@ def _backward(original: Any) -> Any:
     @functools.wraps(original)
     def backward(self: Any, loss: Any, **named: Any) -> Any:
         session = current()
-        if not session.claim(LOOP):
+        if (Seen.optimizer is None and not _deepspeed()) or not session.take(LOOP):
             return original(self, loss, **named)
         watch = session.watch
-        if not Seen.prepared and Seen.engine is not None:
-            Seen.prepared = True
-            watch.prepared(
-                Seen.engine,
-                Seen.optimizer,
-                **({} if Seen.micro_batch is None else {"micro_batch": Seen.micro_batch}),
-                gradient_accumulation_steps=self.gradient_accumulation_steps,
-                dtype=DTYPES[self.mixed_precision],
-            )
+        _ready()
         watch.forward()
+        before = getattr(Seen.engine, "global_steps", 0)
         result = original(self, loss, **named)
         watch.backward(float(loss.detach().float().mean()))
+        if _deepspeed() and Seen.engine.global_steps > before:
+            _stepped()  # it steps by itself; the script's own call of `step` does nothing
         return result
 
     return backward
+
+
+def _ready() -> None:
+    """The engine stands, at the latest when the first gradients are made."""
+    if Seen.prepared:
+        return
+    Seen.prepared = True
+    if _deepspeed():
+        current().watch.prepared(Seen.engine, Seen.optimizer or Seen.engine.optimizer)
+        return
+    micro_batch = {} if Seen.micro_batch is None else {"micro_batch": Seen.micro_batch}
+    current().watch.prepared(
+        Seen.engine if Seen.engine is not None else model_of(Seen.optimizer),
+        Seen.optimizer,
+        **micro_batch,
+        gradient_accumulation_steps=Seen.optimizer.gradient_state.num_steps,
+        dtype=DTYPES[Seen.optimizer.accelerator_state.mixed_precision],
+    )
+
+
+def _deepspeed() -> bool:
+    return hasattr(Seen.engine, "zero_optimization_stage")
+
+
+def _stepped() -> None:
+    session = current()
+    session.watch.step()
+    if session.enough:
+        session.leave()
 
 
 def _clip(original: Any) -> Any:
@@ -121,7 +141,7 @@ def _clip(original: Any) -> Any:
     def clip_grad_norm_(self: Any, parameters: Any, max_norm: Any, *args: Any, **named: Any) -> Any:
         session = current()
         # DeepSpeed clips by its own config, and the engine told of it.
-        if session.claim(LOOP) and not hasattr(Seen.engine, "zero_optimization_stage"):
+        if session.claim(LOOP) and not _deepspeed():
             session.watch.report.see(gradient_clipping=float(max_norm))
         return original(self, parameters, max_norm, *args, **named)
 
@@ -132,11 +152,10 @@ def _step(original: Any) -> Any:
     @functools.wraps(original)
     def step(self: Any, *args: Any, **named: Any) -> Any:
         result = original(self, *args, **named)
-        session = current()
-        if self is Seen.optimizer and self.gradient_state.sync_gradients and session.claim(LOOP):
-            session.watch.step()
-            if session.enough:
-                session.leave()
+        mine = self is Seen.optimizer and not _deepspeed() and self.gradient_state.sync_gradients
+        if mine and current().claim(LOOP):
+            _ready()
+            _stepped()
         return result
 
     return step

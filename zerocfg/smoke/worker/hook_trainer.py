@@ -75,8 +75,7 @@ def _train(original: Any) -> Any:
     @functools.wraps(original)
     def train(self: Any, resume_from_checkpoint: Any = None, *args: Any, **named: Any) -> Any:
         session = current()
-        session.claim("Trainer")
-        watch = session.watch
+        watch = session.become("Trainer")
         if resume_from_checkpoint is True:
             from transformers.trainer_utils import get_last_checkpoint
 

@@ -44,7 +44,7 @@ class Places:
 
 
 class Session:
-    """One process. ``loop`` "Trainer", "accelerate", "deepspeed", or None as long as no training was reached."""
+    """One process. ``loop`` "Trainer", "accelerate", "deepspeed", "torch"; None as long as no training was reached."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -73,6 +73,24 @@ class Session:
         if not self._owner or (owner == "Trainer" and self.loop is None):
             self._owner = owner
         return self._owner == owner
+
+    def take(self, owner: str) -> bool:
+        """The same when ``owner`` really trains: a Trainer whose own loop was replaced never does."""
+        if self.loop is None:
+            self._owner = owner
+        return self._owner == owner
+
+    def become(self, owner: str) -> Watch:
+        """``owner`` trains now, whatever was prepared before."""
+        self._owner = owner
+        if self.loop is not None:
+            self.loop = owner
+            self._tell(loop=owner)
+        return self.watch
+
+    def free(self, owner: str) -> bool:
+        """Whether ``owner`` is the loop that is watched, or may become it."""
+        return not self.over and self._owner in ("", owner)
 
     @property
     def watch(self) -> Watch:

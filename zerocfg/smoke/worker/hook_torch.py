@@ -1,0 +1,88 @@
+"""A loop of torch alone: its optimizer's steps are counted, and the rank ends after those of the job.
+
+It is the last resort, for whatever steps a torch optimizer and is none of the other loops. The model is looked for when
+the first step is due: the outermost module that holds the optimizer's parameters.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+from typing import TYPE_CHECKING, Any
+
+from .session import current
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+LOOP = "torch"
+DTYPES = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16"}
+
+
+class Seen:
+    """The first optimizer that steps, and the losses of its first step."""
+
+    optimizer: Any = None
+    losses: list[float] = []  # noqa: RUF012
+
+
+def patch_tensor(module: ModuleType) -> None:
+    module.Tensor.backward = _backward(module.Tensor.backward)
+
+
+def patch_optimizer(module: ModuleType) -> None:
+    module.register_optimizer_step_pre_hook(_before)
+    module.register_optimizer_step_post_hook(_after)
+
+
+def _backward(original: Any) -> Any:
+    @functools.wraps(original)
+    def backward(self: Any, *args: Any, **named: Any) -> Any:
+        session = current()
+        watched = session.free(LOOP) and self.numel() == 1
+        loss = float(self.detach()) if watched else 0.0
+        if watched and Seen.optimizer is not None:
+            session.watch.forward()
+        result = original(self, *args, **named)
+        if watched and Seen.optimizer is not None:
+            session.watch.backward(loss)
+        elif watched:
+            Seen.losses.append(loss)
+        return result
+
+    return backward
+
+
+def _before(optimizer: Any, *_: Any) -> None:
+    session = current()
+    if Seen.optimizer is not None or not session.claim(LOOP):
+        return
+    Seen.optimizer = optimizer
+    model = model_of(optimizer)
+    dtype = DTYPES.get(str(next(model.parameters()).dtype), "")
+    session.watch.prepared(model, optimizer, gradient_accumulation_steps=max(1, len(Seen.losses)), dtype=dtype)
+    for loss in Seen.losses:
+        session.watch.forward()
+        session.watch.backward(loss)
+
+
+def _after(optimizer: Any, *_: Any) -> None:
+    session = current()
+    if optimizer is Seen.optimizer and session.claim(LOOP):
+        session.watch.step()
+        if session.enough:
+            session.leave()
+
+
+def model_of(optimizer: Any) -> Any:
+    """The outermost live module that holds the first parameter; the bare parameters when there is none."""
+    import torch
+
+    own = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    found, size = None, 0
+    for one in gc.get_objects():
+        if issubclass(type(one), torch.nn.Module) and any(parameter is own[0] for parameter in one.parameters()):
+            inside = sum(1 for _ in one.modules())
+            if inside > size:
+                found, size = one, inside
+    return found if found is not None else torch.nn.ParameterList(own)
