@@ -130,7 +130,7 @@ def test_another_failure_ends_the_search(make_run: MakeRun, tmp_path: Path) -> N
 @pytest.mark.xdist_group("smoke")
 def test_a_real_lack_of_memory_bounds_the_search(make_run: MakeRun) -> None:
     """8000 samples need more than 2 GiB, of which a rank may have 1; what is tried next is smaller."""
-    run = max_batch.with_batch(read(make_run(None)), 8000)
+    run = max_batch.with_batch(read(make_run(3)), 8000)
     options = Options(ranks=1, device="cpu", steps=2, memory_limit=1 << 30, parts=("train",))
     found = max_batch.find(run, options, play, upper=8000, launches=2)
     assert found.problem is None, found.problem
