@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +65,9 @@ class Verdict:
     @cached_property
     def figures(self) -> Figures:
         """What the ranks measured."""
-        return figures(self.reduced, self.device, self.outcome.reports, self.expected)
+        found = figures(self.reduced, self.device, self.outcome.reports, self.expected)
+        # How long the samples of a command are is not known.
+        return found if self.command is None else replace(found, tokens=None)
 
 
 def data(verdict: Verdict) -> dict[str, Any]:
