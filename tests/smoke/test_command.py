@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from tests.conftest import ROOT
 from zerocfg.cli.smoke import command as cli
 from zerocfg.smoke import certificate as certificates
+from zerocfg.smoke import command as commands
 from zerocfg.smoke import process
 from zerocfg.smoke.smoke import Options, smoke
 from zerocfg.smoke.verdict import Verdict, data
@@ -264,6 +265,44 @@ def test_the_environment_is_the_users(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_one_command_is_of_one_run() -> None:
     result = CliRunner().invoke(cli, ["a", "b", "--command", "true"])
     assert result.exit_code == 2 and "name one RUN" in result.output
+
+
+def told(**command: Any) -> dict[str, Any]:
+    """A rank's report as the hook leaves it."""
+    seen = {"world_size": 2, "engine": "deepspeed", "stage": 2, "dtype": "bf16"}
+    return {"seen": seen, "losses": [2.0, 3.0], "step_seconds": [0.1, 0.1], "command": {"world_size": 2, **command}}
+
+
+def test_a_run_whose_config_is_not_read_is_not_proven(tmp_path: Path) -> None:
+    files = [tmp_path / "accelerate.yaml", tmp_path / "ds_config.json"]
+    (tmp_path / "read-1").touch()
+    checks = commands._reads(files, tmp_path)
+    assert [(one.name, one.seen, one.ok) for one in checks] == [
+        ("accelerate.yaml of the run", "not read by the command", False),
+        ("ds_config.json of the run", "read", True),
+    ]
+
+
+def test_saving_that_was_not_seen_is_told() -> None:
+    ended = "not reached, zerocfg ended the script after 2 optimizer steps"
+    assert commands._unsaved([told(left=True)]) == ended
+    assert commands._unsaved([told()]) == "the script saved no model after its training"
+    assert commands._unsaved([told(saved="adapter_model.safetensors (a PeftModel, not checked)")])
+    assert commands._unsaved([told() | {"weights": {}}]) is None
+
+
+def test_without_a_run_nothing_is_planned_but_the_ranks_are_together() -> None:
+    reports = [told(stopped=False), told(stopped=False)]
+    outcome = process.Outcome(reports)
+    reduced = commands._expected(commands.nobody(), reports, None)
+    checks = {one.name: one for one in commands._checks(commands.nobody(), reduced, outcome, 3)}
+    assert (checks["ZeRO stage"].planned, checks["ZeRO stage"].seen, checks["ZeRO stage"].ok) == ("-", "2", None)
+    assert checks["world size"].ok is True
+    assert checks["optimizer steps, loss finite"].ok is True, "it ended by itself after 2 steps"
+    assert checks["loss falls"].ok is not False, "its own batches differ"
+    reports[1]["seen"]["world_size"] = 1
+    alone = commands._checks(commands.nobody(), reduced, outcome, 3)
+    assert [one.name for one in alone if one.ok is False] == ["world size"]
 
 
 # Real training
