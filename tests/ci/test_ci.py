@@ -17,6 +17,7 @@ import yaml
 
 from tests.cli.schemas import official
 from tests.conftest import ROOT
+from zerocfg.report.formats import FORMATS
 
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 
@@ -106,3 +107,19 @@ def test_the_gitlab_job(pitfalls: Path) -> None:
     entries = json.loads((pitfalls / reports["codequality"]).read_text())
     assert len(entries) > 10 and entries[0].keys() >= {"description", "check_name", "fingerprint", "severity"}
     assert sum(suite.failures for suite in junitparser.JUnitXml.fromfile(str(pitfalls / reports["junit"]))) > 10
+
+
+def test_the_page_names_every_input_and_format() -> None:
+    page = (ROOT / "docs" / "ci.md").read_text()
+    assert all(f"| `{name}` |" in page for name in ACTION["inputs"])
+    assert all(f"`{name}`" in page for name in FORMATS)
+    script = page.split("```bash\n")[1].split("```")[0]
+    lint = next(line for line in script.splitlines() if line.startswith("zerocfg"))
+    assert "--output-format sarif=zerocfg.sarif" in lint
+
+
+def test_the_recipe_for_anywhere_else(pitfalls: Path) -> None:
+    page = (ROOT / "docs" / "ci.md").read_text()
+    lint = next(line for line in page.splitlines() if line.startswith("zerocfg lint"))
+    done = ran(["bash", "-c", lint], pitfalls)
+    assert done.returncode == 1 and (pitfalls / "zerocfg.xml").is_file() and (pitfalls / "zerocfg.sarif").is_file()
