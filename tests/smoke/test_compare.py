@@ -102,6 +102,28 @@ def test_all_ways_train_the_same(make_run: MakeRun, tmp_path: Path) -> None:
     assert [row["way"] for row in content["rows"]] == ["1", "2", "3"] and content["losses_agree"] is True
 
 
+def test_the_largest_batch_of_each_stage_costs_no_launch_twice(make_run: MakeRun, tmp_path: Path) -> None:
+    launches: list[tuple[int, int]] = []
+
+    def launched(changed: RunFolder, options: Options) -> Verdict:
+        stage, batch = changed.plan["zero_optimization.stage"], changed.plan["train_micro_batch_size_per_gpu"]
+        launches.append((stage, batch))
+        if batch > 4 + stage:
+            return verdict(changed, tmp_path, [no_memory(0, "host"), report(1, {})], failure="RuntimeError: no memory")
+        return verdict(changed, tmp_path, [report(rank, PEAKS) for rank in (0, 1)])
+
+    run = read(make_run(3))
+    bounds = {"upper": 32, "launches": None}
+    found = compare.compare(
+        run, ["1", "2"], Options(), launched, lambda one, _: reduce(one, CPU, 2, tmp_path), search=bounds
+    )
+    assert [row.batches.largest for row in found.rows if row.batches is not None] == [5, 6]
+    assert len(set(launches)) == len(launches)
+    text = compare.render(found).splitlines()
+    assert next(line for line in text if line.startswith("ZeRO-2")).endswith(" 6")
+    assert "largest batch" in compare.render(found)
+
+
 def test_losses_that_should_agree_and_do_not(make_run: MakeRun, tmp_path: Path) -> None:
     found = comparison(read(make_run(3)), tmp_path, ["1", "2"], of_2=3.0)
     assert not found.good and "do NOT agree" in compare.render(found)

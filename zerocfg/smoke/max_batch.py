@@ -109,7 +109,8 @@ class Try:
 
 @dataclass
 class Found:
-    """``largest``: None when not even one sample fits. ``verdict``: that of the largest, else of the last launch.
+    """``largest``: None when not even one sample fits. ``verdict``: that of the largest, else of the last launch;
+    ``first``: of the first launch, which has the planned micro batch unless that is above the end of the search.
 
     ``problem``: a launch that failed for another reason than memory, which ended the search.
     """
@@ -121,6 +122,7 @@ class Found:
     tries: list[Try] = field(default_factory=list)
     bracket: Bracket | None = None
     verdict: Verdict | None = None
+    first: Verdict | None = None
     problem: str | None = None
     limit: int | None = None
 
@@ -223,6 +225,7 @@ def find(
         verdict = play(replace(with_batch(run, batch), pinned=pinned), options)
         one = tried(batch, verdict)
         found.tries.append(one)
+        found.first = found.first or verdict
         if one.fits or found.verdict is None or found.largest is None:
             found.verdict = verdict
         if told is not None:
