@@ -99,7 +99,6 @@ def test_every_place_that_asks(tmp_path: Path) -> None:
     [
         ("stage-in-misspelt-section", "stage", 2),
         ("stage-in-section-of-accelerate", "stage", 3),
-        ("misspelt-clipping", "gradient_clipping", 0.3),
         ("precision-in-old-section", "dtype", "bf16"),
         ("stage-in-quotes", "stage", 3),
         ("engine-options-without-engine", "stage", 2),
@@ -109,6 +108,11 @@ def test_what_nobody_reads_is_asked_all_the_same(name: str, key: str, value: Any
     run = read(BROKEN[name].write(tmp_path), BROKEN[name].consumer)
     assert run.handwritten is not None
     assert [one.value for one in run.handwritten.asked[key]] == [value]
+
+
+def test_a_misspelt_key_asks_for_what_it_was_meant_to_be(tmp_path: Path) -> None:
+    found = asked(made(tmp_path, engine(plain(gradient_clippin=0.3))))
+    assert found["gradient_clipping"] == [f"gradient_clippin: 0.3 ({tmp_path}/ds.json:6)"]
 
 
 def seen(**values: Any) -> list[dict[str, Any]]:
