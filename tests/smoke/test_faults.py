@@ -341,6 +341,16 @@ def test_an_error_of_somebody_else_is_not_taken_for_the_scratch_folders() -> Non
         Path("/no/such/file").read_text()
 
 
+def test_temporary_files_of_ranks_go_with_the_run(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also below a folder with a long name; ranks that are killed, as torchrun, remove none."""
+    long = temporary / ("x" * 90)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    outcome = play("import tempfile\ntempfile.mkdtemp(prefix='torchelastic_')\nos._exit(3)", ranks=1)
+    assert outcome.kind == "killed" and list(long.iterdir()) == []
+    long.rmdir()
+
+
 # Somebody who wants it to end
 
 

@@ -90,7 +90,8 @@ def run(
     with interrupts() as stop:
         if stop:
             return Outcome([{} for _ in range(ranks or 0)], "interrupted", interrupted=True, kind="interrupted")
-        whole = environment(device, own=place is not None) | temporary(folder) | (variables or {})
+        own = place is not None
+        whole = environment(device, own) | temporary(folder, sockets=own) | (variables or {})
         return _Run(command, folder, ranks, limit, stop, progress).play(whole | {MARK: str(folder)}, place or folder)
 
 

@@ -62,9 +62,12 @@ def scratch() -> Iterator[Path]:
             os.close(lock)
 
 
-def temporary(folder: Path) -> dict[str, str]:
-    """Variables that put the temporary files of launcher and ranks into ``folder`` too."""
-    if len(str(folder)) > LONGEST:
+def temporary(folder: Path, sockets: bool = False) -> dict[str, str]:
+    """Variables that put the temporary files of launcher and ranks into ``folder`` too.
+
+    ``sockets``: programs that make sockets there, as the workers of a data loader do; then none for a long path.
+    """
+    if sockets and len(str(folder)) > LONGEST:
         return {}
     (folder / "tmp").mkdir(exist_ok=True)
     return dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder / "tmp"))
