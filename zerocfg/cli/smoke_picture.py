@@ -81,7 +81,8 @@ def _lines(axis: Any, rows: list[Row], unit: int, name: str) -> None:
         largest = max(largest, *sizes)
         colour = LINES[row.way]
         axis.step([time for time, _, _ in points], sizes, where="post", color=colour, linewidth=1.6)
-        top = max(range(len(sizes)), key=sizes.__getitem__)
+        trained = [at for at, (_, _, phase) in enumerate(points) if phase != "own"]
+        top = max(trained or range(len(sizes)), key=sizes.__getitem__)
         axis.plot(points[top][0], sizes[top], marker="o", markersize=4, color=colour, label=label(row.way))
     assert rows[0].verdict is not None
     seen = rows[0].verdict.figures
@@ -94,7 +95,7 @@ def _lines(axis: Any, rows: list[Row], unit: int, name: str) -> None:
     axis.set_axisbelow(True)
     axis.set_ylabel(f"{name} {'allocated' if seen.on_card else 'of host memory beside the libraries'}, rank 0")
     axis.set_title("Memory over time (dots: the peaks)", loc="left", fontsize=9)
-    axis.legend(loc="lower right", fontsize=8, framealpha=0.9)
+    axis.legend(loc="upper left", fontsize=8, framealpha=0.9)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
 
