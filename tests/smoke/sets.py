@@ -92,17 +92,6 @@ BROKEN = {
         check="ZeRO stage",
         says="deepspeed_config.zero_optimization.stage: 3",
     ),
-    "stage-of-option-beaten-by-file": Set(
-        {
-            "ds.json": plain(zero_optimization={"stage": 2}),
-            "train.sh": "accelerate launch --use_deepspeed --num_processes 8 --zero_stage 3 "
-            "--deepspeed_config_file ds.json train.py\n",
-        },
-        consumer="accelerate",
-        code="ZC720",
-        check="ZeRO stage",
-        says="--zero_stage 3",
-    ),
     # The engine is another one.
     "engine-options-without-engine": Set(
         {"train.sh": "accelerate launch --num_processes 1 --mixed_precision bf16 --zero_stage 2 train.py\n"},
@@ -110,6 +99,18 @@ BROKEN = {
         code="ZC719",
         check="ZeRO stage",
         says="--zero_stage 2",
+    ),
+    "engine-of-another-launcher": Set(
+        {
+            "ds.json": plain(zero_optimization={"stage": 3}),
+            "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\nmixed_precision: bf16\n"
+            "deepspeed_config:\n  deepspeed_config_file: ds.json\n",
+            "train.sh": ACCELERATE,
+        },
+        consumer="accelerate",
+        code="ZC604",
+        check="engine",
+        says="deepspeed_config: {...}",
     ),
     "engine-switched-off-by-variable": Set(
         {
@@ -145,6 +146,11 @@ BROKEN = {
         engine(plain(train_batch_size=16, train_micro_batch_size_per_gpu=2, gradient_accumulation_steps=2)),
         code="ZC203",
         says="Check batch related parameters",
+    ),
+    "argument-of-an-old-release": Set(
+        trainer(zero(2), RECIPE + "evaluation_strategy: steps\n"),
+        code="ZC801",
+        says="unexpected keyword argument 'evaluation_strategy'",
     ),
     "learning-rate-mismatch": Set(
         trainer(zero(2, optimizer={"type": "AdamW", "params": {"lr": 3e-5}})), code="ZC202", says="learning_rate"
