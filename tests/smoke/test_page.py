@@ -6,7 +6,7 @@ import re
 
 from tests.conftest import ROOT
 from zerocfg.cli.smoke import command
-from zerocfg.smoke.worker.sharing import WAYS
+from zerocfg.smoke.worker.ways import WAYS
 
 PAGE = (ROOT / "docs" / "smoke.md").read_text(encoding="utf-8")
 SMOKE = ROOT / "zerocfg" / "smoke"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.smoke import process
 from zerocfg.smoke.folder import SmokeError
-from zerocfg.smoke.worker.sharing import WAYS
+from zerocfg.smoke.worker.ways import WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ CONTEXT = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """``way`` of `zerocfg.smoke.worker.sharing.WAYS` that works, ``refused``: why the ones before it do not."""
+    """``way`` of `zerocfg.smoke.worker.ways.WAYS` that works, ``refused``: why the ones before it do not."""
 
     way: str
     refused: dict[str, str]
