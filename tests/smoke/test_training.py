@@ -119,6 +119,16 @@ def test_parameters_that_do_not_change_fail() -> None:
     assert failed(report(changed=0), report()) == ["parameters change"]
 
 
+def test_a_tiny_rate_may_change_no_parameter_of_16_bit() -> None:
+    """A warmup's first steps; the same rate in fp32, or a higher one, has to show."""
+    tiny = report(changed=0, rates=[0.0, 1e-6, 2e-6])
+    assert verdicts(tiny, tiny)["parameters change"] == (
+        "no tensor; learning rate 2e-06 changes too little for bf16",
+        None,
+    )
+    assert "parameters change" in failed(report(changed=0, rates=[0.0, 1e-3, 2e-3]))
+
+
 def test_parameters_that_an_engine_does_not_show_are_noted() -> None:
     seen = verdicts(report(sums={}, changed=0, unread="RuntimeError: flat"), report())
     assert seen["parameters change"] == ("not read: RuntimeError: flat", None)

@@ -55,7 +55,11 @@ def _proven(verdict: Verdict) -> list[str]:
     if parts:
         found.append(f"each of {verdict.reduced.ranks} ranks keeps its part of the {_and(parts)}")
     if "parameters alike on all ranks" in held:
-        found.append("gradients are synchronised: all ranks hold the same parameters after the steps")
+        # Shards are gathered from one rank each, so equal parameters alone say nothing of averaged gradients.
+        sharded = seen.get("engine") == "fsdp" or (seen.get("stage") or 0) > 0
+        averaged = not sharded or "gradients as under ZeRO-0" in held
+        what = "gradients are synchronised: " if averaged else ""
+        found.append(f"{what}all ranks hold the same parameters after the steps")
     if "loss as under ZeRO-0" in held:
         more = " and gradients" if "gradients as under ZeRO-0" in held else ""
         found.append(f"losses{more} are those of ZeRO-0 ({held['loss as under ZeRO-0'].seen})")

@@ -18,6 +18,8 @@ are rounded to bf16 first), 0.00001 % in fp32. A high learning rate makes roundi
 """
 GRADIENTS = {"fp32": 0.002, "fp16": 0.02, "bf16": 0.02}
 """The same of the norm of what the optimizer was given. Seen: at most 0.01 % in bf16, 0.00001 % in fp32."""
+SMALL_RATE = 1e-5
+"""Learning rate up to which parameters of 16 bit, whose values are about 0.01, may all stay as they are."""
 RESUMED = {"fp32": 0.0001, "fp16": 0.005, "bf16": 0.005}
 """How far a resumed training may be from the one that went on, relative: in its losses and in that norm."""
 
@@ -90,6 +92,14 @@ def _idle(reports: list[dict[str, Any]], steps: int) -> str | None:
     return None
 
 
+def _too_little(reports: list[dict[str, Any]]) -> str | None:
+    """Why optimizer steps of this learning rate may be lost in rounding; None when they should show."""
+    rate = max((rate for rate in reports[0].get("rates") or [] if rate is not None), default=None)
+    if rate is None or rate > SMALL_RATE or _dtype(reports) == "fp32":
+        return None
+    return f"learning rate {rate:.3g} changes too little for {_dtype(reports)}"
+
+
 def _parameters(reports: list[dict[str, Any]]) -> list[Check]:
     """Whether the optimizer changed them, and the same way on all ranks."""
     if not all("sums" in report for report in reports):
@@ -99,7 +109,7 @@ def _parameters(reports: list[dict[str, Any]]) -> list[Check]:
         unread = next((report["unread"] for report in reports if report.get("unread")), "no parameters are seen")
         return [Check("parameters change", "-", f"not read: {unread}", None)]
     changed = min(report["changed"] for report in reports)
-    why = _idle(reports, len(reports[0].get("rates") or [])) if not changed else None
+    why = None if changed else _idle(reports, len(reports[0].get("rates") or [])) or _too_little(reports)
     seen = f"{changed} of {len(sums[0])} tensors" if not why else f"no tensor; {why}"
     checks = [Check("parameters change", "yes", seen, True if changed else None if why else False)]
     if len(reports) > 1:
