@@ -31,6 +31,8 @@ DONE = [
     Check("parameters of a rank", "1/2", "50 of 100", True),
     Check("optimizer states of a rank", "1/2", "50 of 100", True),
     Check("parameters alike on all ranks", "same checksums", "12 tensors on 2 ranks", True),
+    Check("loss as under ZeRO-0", "within 1 %", "0 % apart at most", True),
+    Check("gradients as under ZeRO-0", "within 2 %", "0 % apart", True),
     Check("saved parameters", "100", "100 in model.safetensors", True),
     Check("saved values", "as in the live model", "12 tensors the same", True),
     Check("loaded by from_pretrained", "yes", "yes", True),
@@ -57,6 +59,7 @@ def test_what_was_seen_is_proven(make_run: MakeRun, tmp_path: Path) -> None:
         "ZeRO-3 trains 3 optimizer steps in bf16 on 2 ranks of a processor, and the loss falls",
         "each of 2 ranks keeps its part of the parameters and optimizer states",
         "gradients are synchronised: all ranks hold the same parameters after the steps",
+        "losses and gradients are those of ZeRO-0 (0 % apart at most)",
         "one more setting is as planned in the parts of the engine that act on it",
         "saving gives whole weights with the values of the live model (100 in model.safetensors), and from_pretrained "
         "loads them",
