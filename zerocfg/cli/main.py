@@ -22,6 +22,7 @@ COMMANDS = {
     "rules": "List the rules.",
     "probe": "Write down this machine's hardware as a profile.",
     "schema": "Print or write the JSON Schemas of the file formats.",
+    "completion": "Print or install the completion of the shell.",
 }
 
 
