@@ -241,3 +241,12 @@ def test_no_shape_of_input_raises(zerocfg: Cli, tmp_path: Path, yaml: Any, ds: A
     (tmp_path / "recipe.yaml").write_text(json.dumps(recipe))
     (tmp_path / "run.sh").write_text("accelerate launch --config_file a.yaml train.py --config recipe.yaml\n")
     assert zerocfg("lint").code in (0, 1)
+
+
+def test_a_batch_that_no_float_can_hold(zerocfg: Cli, tmp_path: Path) -> None:
+    """DeepSpeed divides the world size by the sequence parallel size, so it multiplies with a float."""
+    config = {"train_micro_batch_size_per_gpu": 10**400, "sequence_parallel_size": 2, "zero_optimization": {"stage": 2}}
+    (tmp_path / "ds_config.json").write_text(json.dumps(config))
+    (tmp_path / "train.sh").write_text("deepspeed --num_gpus 4 train.py --deepspeed_config ds_config.json\n")
+    outcome = zerocfg("lint")
+    assert outcome.code in (0, 1) and "internal error" not in outcome.err

@@ -196,10 +196,15 @@ def batch(config: Config, world_size: Setting) -> tuple[dict[str, Setting], list
     except ZeroDivisionError:
         message = "DeepSpeed divides by a batch size or accumulation of 0"
         return settings, [Failure("ds-batch-zero", "parse", message, places)]
+    except OverflowError:
+        return settings, [Failure("ds-batch-type", "parse", "int too large to convert to float", places)]
     for name, value in filled.items():
         if name not in settings:
             settings[name] = Setting(value, Origin("computed", "DeepSpeed's batch arithmetic"))
-    return settings, _check_batch(filled, world_size.value, places)
+    try:
+        return settings, _check_batch(filled, world_size.value, places)
+    except OverflowError:
+        return settings, [Failure("ds-batch-type", "parse", "int too large to convert to float", places)]
 
 
 def _fill_batch(values: dict[str, Any], world: Any) -> dict[str, Any]:
