@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -51,6 +53,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
 @click.option("--stdin-filename", metavar="NAME", help="With '-': what to call the file read from standard input.")
 @click.option("--exit-zero", is_flag=True, help="Exit 0 whatever is found.")
+@click.option("--watch", is_flag=True, help="Lint again whenever a config or script changes, until Ctrl-C.")
 def command(
     paths: tuple[Path, ...],
     select: str,
@@ -70,6 +73,7 @@ def command(
     color: str,
     stdin_filename: str | None,
     exit_zero: bool,
+    watch: bool,
 ) -> None:
     """Find what will crash, be silently ignored, or lose the weights.
 
@@ -91,6 +95,11 @@ def command(
     for note in deprecated(selection.select):
         click.echo(f"zerocfg: {note}", err=True)
     known = None if write_baseline else known_findings(baseline, settings)
+    if watch:
+        changing = fix or diff or add_ignore or write_baseline is not None
+        if changing or stdin:
+            raise click.UsageError("--watch only looks: not with standard input, --fix, --diff or what writes")
+        _watch(lambda: Job(targets, settings, selection, consumer or settings.consumer, known), targets, reports, color)
     job = Job(targets, settings, selection, consumer or settings.consumer, known, stdin)
     result = job.lint()
     if write_baseline is not None:
@@ -119,6 +128,25 @@ def command(
     threshold = Severity(fail_on or settings.fail_on).rank
     if not exit_zero and any(diagnostic.severity.rank >= threshold for diagnostic in result.diagnostics):
         raise click.exceptions.Exit(1)
+
+
+def _watch(job: Callable[[], Job], targets: list[Path], reports: list[Output], color: str) -> NoReturn:
+    """Report again and again; a terminal is cleared before each report."""
+    from zerocfg.cli.watching import watch
+
+    def lint() -> None:
+        result = job().lint()
+        for report in reports:
+            text = render(result, report.format, "never" if report.file else color)
+            if report.file is not None:
+                write(report.file, text)
+            else:
+                click.clear()
+                click.echo(text)
+        click.echo("watching for changes; Ctrl-C ends", err=True)
+
+    watch(targets, lint)
+    raise AssertionError("only an interrupt ends it")
 
 
 def _check_use(modes: dict[str, bool], paths: tuple[Path, ...]) -> None:
