@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +96,10 @@ def test_scripts_are_sound(tmp_path: Path, launcher: str, hardware: str, hosts: 
     folder = written(make(tmp_path, hardware, slurm, launcher=launcher, hosts=names, script="a 'b' $c.py"))
     for name in ("launch.sh", "job.sbatch"):
         subprocess.run(["bash", "-n", str(folder / name)], check=True)
-        if shutil.which("shellcheck"):
-            done = subprocess.run(["shellcheck", str(folder / name)], capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stdout
+        # SC2016 takes the single quotes around an odd name for a mistake.
+        command = [str(Path(sys.executable).with_name("shellcheck")), "--exclude=SC2016", str(folder / name)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
 
 
 def test_the_examples_of_the_page_are_targets(root: Path) -> None:

@@ -6,8 +6,10 @@ against the rules' proofs, and then against what no config shows. Where nothing 
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import asdict, dataclass
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.rules.api import Severity
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from zerocfg.smoke.folder import RunFolder
     from zerocfg.smoke.process import Outcome
 
+LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
 KEYS = {name: key for key, name in NAMES.items()}
 SAVED = ("saved parameters", "loaded by from_pretrained")
 # What a rank was doing, as the proofs call it. Everything up to the engine may also fail earlier or later than there.
@@ -107,8 +110,18 @@ def _findings(run: Run | None) -> list[Diagnostic]:
     """Errors first, then warnings; notes explain no failure."""
     if run is None:
         return []
+    run.versions = {**run.versions, **_installed()}  # whatever the project states, these ran
     found = [one for one in lint_runs([run]).diagnostics if one.severity is not Severity.NOTE]
     return sorted(found, key=lambda one: -one.severity.rank)
+
+
+def _installed() -> dict[str, str]:
+    """The releases of this environment, as clauses of PEP 440."""
+    found = {}
+    for name in LIBRARIES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = f"=={metadata.version(name).partition('+')[0]}"
+    return found
 
 
 # -- errors -----------------------------------------------------------------------------------------------------
