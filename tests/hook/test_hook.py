@@ -132,7 +132,7 @@ def test_builds_have_to_be_fresh(project: Path, env: dict[str, str]) -> None:
     refused = _commit(project, env)
     text = refused.stdout + refused.stderr
     assert refused.returncode != 0, text
-    assert "build-stale" in text and "gradient_accumulation_steps" in text, text
+    assert "build-outdated" in text and "gradient_accumulation_steps" in text, text
     rebuilt = _run(sys.executable, "-m", "zerocfg", "build", "job", "-o", "job/built", cwd=project, env=env)
     assert rebuilt.returncode == 0, rebuilt.stderr
     accepted = _commit(project, env)

@@ -426,7 +426,15 @@ def started(folder: Path, body: str) -> tuple[subprocess.Popen[str], list[int]]:
     """A zerocfg of its own whose ranks run, and their processes."""
     root = Path(__file__).parents[2]
     words = [sys.executable, "-m", "tests.smoke.standin", str(folder), body]
-    zerocfg = subprocess.Popen(words, cwd=root, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    zerocfg = subprocess.Popen(
+        words,
+        cwd=root,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # A signal that was ignored stays ignored: a test run may itself have been started by nohup.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    )
     until(lambda: len(list(folder.glob("zerocfg-smoke-*/reports/rank?.json"))) == 2)
     return zerocfg, standin.processes(str(folder))
 

@@ -132,13 +132,6 @@ def test_plain_data_parallel(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch,
     assert f"certificate: not written, {folder / 'smoke.json'}: Is a directory" in render(verdict)
 
 
-@pytest.mark.parametrize(("consumer", "stage"), [("accelerate", 3), ("deepspeed", 2)])
-def test_own_loops(consumer: str, stage: int, make_run: MakeRun) -> None:
-    verdict = smoke(make_run(stage, consumer=consumer), SHORT)
-    assert verdict.passed, verdict.outcome
-    assert seen(verdict)["engine"] == ("deepspeed", "deepspeed", True)
-
-
 def test_another_engine_than_planned_fails(make_run: MakeRun) -> None:
     """A plan of stage 2 whose config says 1: told with both values, and only there."""
     folder = make_run(2)
