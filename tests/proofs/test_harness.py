@@ -216,10 +216,10 @@ def test_a_checkpoint_that_does_not_load() -> None:
 def test_a_hang_is_reported() -> None:
     """Rank 1 is stopped before its first step; rank 0 waits for it in vain, until the time is up."""
     disturb = {"rank": 1, "phase": "step", "signal": signal.SIGSTOP}
-    seen = observe(with_json(ds_json()), "transformers", "save", ranks=2, limit=6, disturb=disturb)
+    seen = observe(with_json(ds_json()), "transformers", "save", ranks=2, limit=12, disturb=disturb)
     assert seen.error is not None
     assert (seen.error.type, seen.error.phase) == ("Timeout", "step")
-    assert seen.seconds < 12
+    assert seen.seconds < 40
     assert observe({"ds.json": '{"train_batch_size": 1}'}).error is None, "the zygote did not survive"
 
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from zerocfg.source.json_reader import read_json
@@ -46,6 +46,7 @@ def verdict(loads: Any, text: str) -> tuple[bool, Any]:
 
 @settings(max_examples=600, deadline=None)
 @given(texts())
+@example('""#')
 def test_agrees_with_json_and_hjson(text: str) -> None:
     document = read(text)
     strict, strict_data = verdict(json.loads, text)
