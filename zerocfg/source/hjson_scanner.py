@@ -97,7 +97,7 @@ class _Scanner:
         return node
 
     def _without_braces(self, at: int) -> tuple[Node, int]:
-        before, comments = len(self.problems), self.comments
+        before, comments, noted = len(self.problems), self.comments, self._noted_comment
         try:
             self._only("an object without braces is", Span(at, at + 1))
             return self._object(at, (), 0, braces=False)
@@ -105,7 +105,7 @@ class _Scanner:
             if refused.final:
                 raise
             del self.problems[before:]
-            self.comments = comments  # met in vain: they are told when they are met again
+            self.comments, self._noted_comment = comments, noted  # what was met is told when it is met again
             try:
                 return self._value(at, (), 0)
             except JsonError:
