@@ -11,10 +11,11 @@ STAMP := $(VENV)/.installed
 setup: $(STAMP)
 
 # torch first and alone: the pinned release is taken as it is, nothing later may replace it.
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml constraints.txt tests/node/package-lock.json
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/npm ci --silent --prefix tests/node
 	touch $@
 
 demo: setup
