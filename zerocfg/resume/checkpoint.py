@@ -28,6 +28,7 @@ _LOSS_SCALE = "dynamic_loss_scale"
 LATEST, LATEST_UNIVERSAL = "latest", "latest_universal"
 FSDP_MODEL, FSDP_OPTIMIZER = "pytorch_model_fsdp", "optimizer"
 STATE = "trainer_state.json"
+FULL, SHARDED = "FULL_STATE_DICT", "SHARDED_STATE_DICT"
 
 
 class CheckpointError(ValueError):
@@ -336,9 +337,9 @@ def _fsdp(path: Path, names: list[str]) -> Fsdp | None:
 
 def _fsdp_type(path: Path, kind: str, names: list[str]) -> str | None:
     if (path / f"{kind}_0").is_dir():
-        return "SHARDED_STATE_DICT"
+        return SHARDED
     if f"{kind}.bin" in names:
-        return "FULL_STATE_DICT"
+        return FULL
     return "LOCAL_STATE_DICT" if any(name.startswith(f"{kind}_rank") for name in names) else None
 
 

@@ -31,6 +31,11 @@ class Target:
     state_dict_type: str | None = None
     origins: dict[str, str] = field(default_factory=dict)
 
+    def told(self, name: str) -> str:
+        """Where the value of a field comes from, in brackets; empty where that is not known."""
+        origin = self.origins.get(name)
+        return f" ({origin})" if origin else ""
+
 
 _KEYS = {
     "engine": "engine",

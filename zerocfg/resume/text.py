@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zerocfg.resume.checkpoint import Checkpoint
+    from zerocfg.resume.finding import Finding
     from zerocfg.resume.target import Target
-    from zerocfg.resume.verdict import Finding, Verdict
+    from zerocfg.resume.verdict import Verdict
 
 VERSION = 1
 _TITLES = {"stops": "stops it", "loses": "gets lost", "note": "note"}
