@@ -16,7 +16,6 @@ from typing import Any
 from tests.conftest import ROOT
 from zerocfg.cli.plan_output import Shown
 from zerocfg.cli.plan_picture import draw
-from zerocfg.cli.plan_table import by_column, duration, ways, words
 from zerocfg.hardware.profile import load_hardware
 from zerocfg.memory.outside import GIB
 from zerocfg.models.hardware import Link
@@ -24,6 +23,7 @@ from zerocfg.resolve.alternatives import Alternative, alternatives
 from zerocfg.resolve.build import Built, build_plans
 from zerocfg.resolve.forecast import forecast
 from zerocfg.resolve.spec_file import read_spec
+from zerocfg.resolve.ways import by_column, duration, ways, words
 
 PAGE = ROOT / "docs" / "choosing-a-stage.md"
 PICTURES = ROOT / "docs" / "pictures"

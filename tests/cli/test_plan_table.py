@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Outcome
-from zerocfg.cli.plan_table import COLUMNS, compared, duration, words
+from zerocfg.cli.plan_table import compared
 from zerocfg.resolve.candidates import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS
 from zerocfg.resolve.plan import Considered
+from zerocfg.resolve.ways import COLUMNS, duration, words
 
 Cli = Callable[..., Outcome]
 SMALL = {

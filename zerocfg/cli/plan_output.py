@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.cli import plan_table
-from zerocfg.cli.plan_table import duration
 from zerocfg.memory.options import Options, TorchOptions
 from zerocfg.memory.outside import GIB, MIB, Band
 from zerocfg.resolve.forecast import Forecast
+from zerocfg.resolve.ways import duration
 
 if TYPE_CHECKING:
     from zerocfg.memory import rates

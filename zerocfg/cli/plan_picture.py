@@ -5,23 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.cli.plan_table import COLUMNS, by_column, ways, words
 from zerocfg.memory.outside import GIB
 from zerocfg.resolve.forecast import Forecast
+from zerocfg.resolve.ways import COLUMNS, NAMES, by_column, ways, words
 
 if TYPE_CHECKING:
     from zerocfg.cli.plan_output import Shown
     from zerocfg.resolve.alternatives import Alternative
 
 SUFFIXES = (".svg", ".png", ".pdf")
-NAMES = {
-    "param": "parameters",
-    "grad": "gradients",
-    "optim": "optimizer",
-    "buffer": "buffers and temporaries",
-    "activ": "activations and logits",
-    "other": "context, communication, allocator",
-}
 COLOURS = ("#4269d0", "#efb118", "#6cc5b0", "#9c6b4e", "#ff725c", "#b8b8b8")
 
 

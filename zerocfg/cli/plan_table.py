@@ -5,46 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.memory.outside import GIB
-from zerocfg.resolve.candidates import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS
+from zerocfg.resolve.ways import COLUMNS, by_column, duration, ways, words
 
 if TYPE_CHECKING:
-    from zerocfg.memory.terms import Kind
     from zerocfg.resolve.alternatives import Alternative
-    from zerocfg.resolve.candidates import Candidate
     from zerocfg.resolve.plan import Considered
-
-COLUMNS: dict[str, tuple[Kind, ...]] = {
-    "param": ("parameters",),
-    "grad": ("gradients",),
-    "optim": ("optimizer",),
-    "buffer": ("buffers", "temporaries"),
-    "activ": ("activations", "logits"),
-    "other": ("outside",),
-}
-"""Columns of the table and the kinds of terms that they sum."""
-
-
-def words(settings: dict[str, Any]) -> str:
-    """A plan in a few words: ``ZeRO-3, optimizer on cpu, 2 x 8, recomputed``."""
-    found = []
-    if STAGE in settings:
-        found.append(f"ZeRO-{settings[STAGE]}")
-    places = [settings.get(name, "none") for name in (OPTIMIZER_DEVICE, PARAM_DEVICE)]
-    if places[0] == places[1] != "none":
-        found.append(f"all on {places[0]}")
-    else:
-        found += [
-            f"{what} on {place}"
-            for what, place in zip(("optimizer", "parameters"), places, strict=True)
-            if place != "none"
-        ]
-    if MICRO in settings:
-        found.append(
-            f"{settings[MICRO]} x {settings[STEPS]}" if STEPS in settings else f"micro batch {settings[MICRO]}"
-        )
-    if settings.get("gradient_checkpointing"):
-        found.append("recomputed")
-    return ", ".join(found) or "as it is"
 
 
 def text(rows: list[Alternative], *, every: bool = False) -> str:
@@ -68,23 +33,6 @@ def text(rows: list[Alternative], *, every: bool = False) -> str:
     return found
 
 
-def ways(rows: list[Alternative]) -> list[Alternative]:
-    """The first of each combination of stage, offload and recomputation, and the run's own."""
-    found, seen = [], set()
-    for row in rows:
-        settings = row.candidate.choice.settings()
-        way = (
-            settings.get(STAGE),
-            settings.get(OPTIMIZER_DEVICE),
-            settings.get(PARAM_DEVICE),
-            settings.get("gradient_checkpointing"),
-        )
-        if way not in seen or row.own:
-            seen.add(way)
-            found.append(row)
-    return found
-
-
 def _line(row: Alternative) -> tuple[str, ...]:
     one = row.candidate
     time = one.time
@@ -95,20 +43,6 @@ def _line(row: Alternative) -> tuple[str, ...]:
     mark = ">" if row.own else ""
     parts = (f"{size / GIB:.1f}" for size in by_column(one).values())
     return (mark, words(one.choice.settings()), *parts, f"{one.prediction.device.high / GIB:.1f}", *spent, best)
-
-
-def by_column(one: Candidate) -> dict[str, int]:
-    """Bytes of a device at the peak, by column."""
-    found = dict.fromkeys(COLUMNS, 0)
-    for term, size in one.prediction.worst.parts:
-        column = next((name for name, kinds in COLUMNS.items() if term.kind in kinds), "other")
-        found[column] += size
-    found["other"] += one.prediction.device.expected - one.prediction.worst.size
-    return found
-
-
-def duration(value: float) -> str:
-    return f"{value:.1f} s" if value >= 1 else f"{value * 1000:.0f} ms"
 
 
 def data(rows: list[Alternative]) -> list[dict[str, Any]]:
