@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from zerocfg.memory.continuing import NotUniformError, continued
 from zerocfg.memory.options import Workload
 from zerocfg.memory.terms import MOMENTS
-from zerocfg.memory.tracing import Adapters, NotUniformError, Traced, TraceError, continued, trace, trace_all
+from zerocfg.memory.tracer_process import TraceError
+from zerocfg.memory.tracing import Adapters, Traced, trace, trace_all
 
 SMALL = {
     "hidden_size": 64,
@@ -95,7 +97,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tracer in this process, where torch is imported already: what it does is the same, and 4 seconds less."""
     from zerocfg.tracer.__main__ import answer_text
 
-    monkeypatch.setattr("zerocfg.memory.tracing._ran", lambda text, *_: answer_text(text))
+    monkeypatch.setattr("zerocfg.memory.tracer_process._ran", lambda text, *_: answer_text(text))
 
 
 # -- fake tensors against real ones -----------------------------------------------------------------------------------
@@ -421,7 +423,7 @@ def test_answers_are_kept_and_bad_ones_ignored(cache: Path, monkeypatch: pytest.
     first = ask()
     (kept,) = cache.iterdir()
     with monkeypatch.context() as patched:
-        patched.setattr("zerocfg.memory.tracing._ran", lambda *_, **__: pytest.fail("asked again"))
+        patched.setattr("zerocfg.memory.tracer_process._ran", lambda *_, **__: pytest.fail("asked again"))
         assert ask() == first
     for content in ("", "[1]", json.dumps({"format": 0}), "\x00"):
         kept.write_text(content)
@@ -443,7 +445,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[dict[str, Any]]]:
         calls.append(json.loads(text))
         return answer_text(text)
 
-    monkeypatch.setattr("zerocfg.memory.tracing._ran", ran)
+    monkeypatch.setattr("zerocfg.memory.tracer_process._ran", ran)
     return calls
 
 
