@@ -27,6 +27,7 @@ from pathlib import Path
 
 SHELL = {"console", "bash", "sh", "shell"}
 _COMMENT = re.compile(r"^\s*<!-- *(start in|first|file|exit \d+|libs|not run)(?:: *(.*?))? *-->\s*$")
+_COMMAND = re.compile(r"(\$|zerocfg|python3?|pip|torchrun|accelerate|deepspeed|srun|make|[A-Z_]+=\S+) ")
 _FENCE = re.compile(r"^(\s*)(`{3,})\s*([\w-]*).*$")
 
 
@@ -90,7 +91,7 @@ def read(path: Path) -> Page:
         elif line.strip():
             if said:
                 raise ValueError(f"{path}:{number}: `{said[-1][0]}` stands before no block")
-            if re.match(r"\s{4,}\$? ?(zerocfg|python -m zerocfg) ", line):
+            if line.startswith("    ") and _COMMAND.match(line.strip()):
                 page.loose.append(number)
     _keep(page, current)
     return page
@@ -118,7 +119,7 @@ def _block(page: Page, current: Scenario, said: list[tuple[str, str]], language:
     elif language in SHELL:
         steps = _console(text, line) if language == "console" else _shell(text, line)
         current.parts += _coded(steps, {word: rest for word, rest in said if word.startswith("exit ")})
-    elif re.search(r"^\$ ", text, re.M):
+    elif (not language and _COMMAND.match(text)) or re.search(r"^\$ ", text, re.M):
         page.loose.append(line)
     return current
 

@@ -1,10 +1,6 @@
-"""docs/memory.md says what the program says: its example, and the figures of its table of claims."""
+"""docs/memory.md says what the program says: the figures of its table of claims."""
 
 from __future__ import annotations
-
-import re
-import subprocess
-import sys
 
 from tests.conftest import ROOT
 from zerocfg.memory.options import Options
@@ -22,14 +18,6 @@ def figures(options: Options) -> tuple[float, float]:
     terms = zero_terms(LLAMA, options)
     rest = sum(term.size for term in terms if term.place == "device" and term.moments >= TRAINING)
     return rest / GIB, Estimate(terms).peak("device", TRAINING).size / GIB
-
-
-def test_the_example_is_what_the_command_prints() -> None:
-    ((command, output),) = re.findall(r"```console\n\$ zerocfg (.*?)\n(.*?)```", TEXT, re.S)
-    done = subprocess.run(
-        [sys.executable, "-m", "zerocfg", *command.split()], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == output
 
 
 def test_seven_billion_parameters_on_four_cards() -> None:

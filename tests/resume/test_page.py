@@ -1,16 +1,11 @@
-"""docs/resume.md: its example is run, its table is that of the proofs."""
+"""docs/resume.md: its table is that of the proofs."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-import pytest
-from click.testing import CliRunner
-
-from tests.resume.test_folders import zero
 from tests.resume.test_real import CASES, Case
-from zerocfg.cli.main import cli
 
 PAGE = Path(__file__).parents[2] / "docs" / "resume.md"
 
@@ -36,16 +31,3 @@ def test_the_table_is_that_of_the_proofs() -> None:
     found = re.search(r"<!-- table -->\n(.*)<!-- end of table -->", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
     assert found[1] == table(), f"the page should have\n{table()}"
-
-
-def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    config = re.search(r"```yaml\n(.*?)```", text, re.DOTALL)
-    shown = re.search(r"```console\n\$ zerocfg (.*?)\n(.*?)```", text, re.DOTALL)
-    assert config is not None
-    assert shown is not None
-    monkeypatch.chdir(tmp_path)
-    zero(tmp_path / "checkpoint")
-    (tmp_path / "accelerate.yaml").write_text(config[1])
-    found = CliRunner().invoke(cli, shown[1].split())
-    assert found.output == shown[2]
