@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.cli import plan_table
-from zerocfg.memory.options import Options, TorchOptions
 from zerocfg.memory.outside import GIB, MIB, Band
 from zerocfg.resolve.forecast import Forecast
-from zerocfg.resolve.ways import duration
+from zerocfg.resolve.ways import duration, engine
 
 if TYPE_CHECKING:
     from zerocfg.memory import rates
@@ -43,7 +42,7 @@ def _run(built: Built, one: Forecast | str) -> str:
     title = f"{built.name}: {built.plan.consumer} on {built.plan.hardware}"
     if isinstance(one, str):
         return f"{title}\n  nothing can be predicted: {one}\n"
-    text = f"{title}, {_engine(one.setup.options)}, {one.setup.precision}\n"
+    text = f"{title}, {engine(one.setup.options)}, {one.setup.precision}\n"
     work = one.setup.workload
     if work is not None:
         kept = "gradient checkpointing" if work.gradient_checkpointing else "all activations kept"
@@ -54,16 +53,6 @@ def _run(built: Built, one: Forecast | str) -> str:
     text += _time(one)
     text += "".join(f"  note       {note}\n" for note in one.notes)
     return text + _ladder(one)
-
-
-def _engine(options: Options | TorchOptions) -> str:
-    if isinstance(options, TorchOptions):
-        return {"single": "one process", "ddp": "DDP", "fsdp1": "FSDP", "fsdp2": "FSDP 2"}[options.kind]
-    words = [f"ZeRO-{options.stage}"]
-    for part, device in (("optimizer", options.offload_optimizer), ("parameters", options.offload_param)):
-        if device != "none":
-            words.append(f"{part} on {'the host' if device == 'cpu' else 'NVMe'}")
-    return ", ".join(words)
 
 
 def _phases(one: Forecast) -> str:

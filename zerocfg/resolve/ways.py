@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.memory.options import Options, TorchOptions
 from zerocfg.resolve.candidates import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS
 
 if TYPE_CHECKING:
@@ -31,6 +32,17 @@ NAMES = {
     "other": "context, communication, allocator",
 }
 """The columns in words."""
+
+
+def engine(options: Options | TorchOptions) -> str:
+    """The engine of a plan: ``ZeRO-3, optimizer on the host``."""
+    if isinstance(options, TorchOptions):
+        return {"single": "one process", "ddp": "DDP", "fsdp1": "FSDP", "fsdp2": "FSDP 2"}[options.kind]
+    words = [f"ZeRO-{options.stage}"]
+    for part, device in (("optimizer", options.offload_optimizer), ("parameters", options.offload_param)):
+        if device != "none":
+            words.append(f"{part} on {'the host' if device == 'cpu' else 'NVMe'}")
+    return ", ".join(words)
 
 
 def words(settings: dict[str, Any]) -> str:
