@@ -6,7 +6,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from . import failure, parts, sharing
+from . import parts, sharing
 from .job import Job
 from .report import Report
 from .trial import Trial
@@ -23,20 +23,13 @@ LOOPS = {
 def main() -> None:
     job = Job.read(Path(sys.argv[1]))
     report = Report(Path(job.reports))
-    try:
-        report.phase("import")
+    with report.telling():
         if job.share is not None:
             sharing.join(job.share, job.device)
         loop = importlib.import_module(f".{LOOPS[job.consumer]}", __package__)
         watch = Watch(job, report)
         watch.finish(loop.train(job, watch, Trial.planned(job)))
         parts.run(job, report, loop, watch)
-        report.content["done"] = True
-        report.phase("done")
-    except BaseException as error:
-        report.content["error"] = failure.describe(error)
-        report.write()
-        raise
 
 
 if __name__ == "__main__":

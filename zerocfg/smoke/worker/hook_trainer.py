@@ -10,8 +10,8 @@ import functools
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from .readback import DTYPES
 from .session import current
+from .trainer import prepared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,15 +128,7 @@ def _callback(trainer: Any) -> Any:
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             if watch.steps:
                 return
-            watch.prepared(
-                trainer.model_wrapped,
-                trainer.optimizer,
-                micro_batch=trainer._train_batch_size,
-                gradient_accumulation_steps=args.gradient_accumulation_steps,
-                gradient_clipping=args.max_grad_norm,
-                dtype=DTYPES[trainer.accelerator.mixed_precision],
-                scheduler=trainer.lr_scheduler,
-            )
+            prepared(watch, trainer)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             if not session.enough:

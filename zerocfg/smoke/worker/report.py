@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from . import failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 RESERVE = 256 * 1024
@@ -48,6 +49,19 @@ class Report:
             self._reserve.unlink(missing_ok=True)
             temporary.write_text(text)
         temporary.replace(self.path)
+
+    @contextlib.contextmanager
+    def telling(self) -> Iterator[None]:
+        """Around all work of the rank: tells that it is done, or of the error that ended it."""
+        try:
+            self.phase("import")
+            yield
+            self.content["done"] = True
+            self.phase("done")
+        except BaseException as error:
+            self.content["error"] = failure.describe(error)
+            self.write()
+            raise
 
     def phase(self, name: str) -> None:
         self.content["phase"] = name

@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import failure
 from .report import Report
 from .ways import WAYS
 
@@ -99,8 +98,7 @@ def collectives(device: str) -> Iterator[tuple[str, Callable[[], bool]]]:
 def main() -> None:
     job = json.loads(Path(sys.argv[1]).read_text())
     report = Report(Path(job["reports"]))
-    try:
-        report.phase("import")
+    with report.telling():
         import torch
 
         join(job["way"], job["device"])
@@ -116,12 +114,6 @@ def main() -> None:
         if job["device"] == "cuda":
             torch.cuda.synchronize()
         torch.distributed.destroy_process_group()
-        report.content["done"] = True
-        report.phase("done")
-    except BaseException as error:
-        report.content["error"] = failure.describe(error)
-        report.write()
-        raise
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .model import initial, join_deepspeed, make_model, repeat_chance, tokens
-from .readback import DTYPES
+from .trainer import prepared
 from .trial import Trial
 
 if TYPE_CHECKING:
@@ -31,15 +31,7 @@ def train(job: Job, watch: Watch | Record, trial: Trial) -> Any:
 
     class Told(transformers.TrainerCallback):  # type: ignore[misc]
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            watch.prepared(
-                run.model_wrapped,
-                run.optimizer,
-                micro_batch=run._train_batch_size,
-                gradient_accumulation_steps=args.gradient_accumulation_steps,
-                gradient_clipping=args.max_grad_norm,
-                dtype=DTYPES[run.accelerator.mixed_precision],
-                scheduler=run.lr_scheduler,
-            )
+            prepared(watch, run)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             watch.step()
