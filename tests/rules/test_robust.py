@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from copy import deepcopy
 from functools import cache
+from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -60,6 +62,47 @@ def test_no_rule_raises(data: st.DataObject, tmp_path_factory: Any) -> None:
     text = json_text(tree) if name.endswith(".json") else yaml_text(tree)
     folder = tmp_path_factory.mktemp("odd")
     write(type(example)({**example.files, name: text}), folder)
+    _check(folder)
+
+
+BIG = 10**400
+ZENFLOW = {"stage": 2, "offload_optimizer": {"device": "cpu"}, "zenflow": {"topk_ratio": 0.1}}
+ACCELERATE = """\
+distributed_type: .inf
+num_processes: auto
+mixed_precision: []
+deepspeed_config: {deepspeed_config_file: ds.json}
+"""
+RECIPE = """\
+output_dir: out
+max_steps: 4
+deepspeed: ds.json
+per_device_train_batch_size: 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "text"),
+    [
+        ("ZC906", "ds.json", json.dumps({"train_micro_batch_size_per_gpu": BIG, "gradient_accumulation_steps": BIG})),
+        ("ZC906", "zerocfg.yaml", f"sequence_length: {BIG}"),
+        ("ZC906", "ds.json", json.dumps({"gradient_accumulation_steps": BIG, "zero_optimization": ZENFLOW})),
+        ("ZC906", "ds.json", json.dumps({"train_batch_size": BIG, "tensor_parallel": {"autotp_size": 2}})),
+        ("ZC702", "accelerate.yaml", ACCELERATE),
+        *(("ZC241", "recipe.yaml", f"{RECIPE}warmup_steps: {steps}\n") for steps in (".inf", "-.inf", ".nan")),
+    ],
+)
+def test_found_before(code: str, name: str, text: str, tmp_path: Path) -> None:
+    """What random values showed once."""
+    rule = next(rule for rule in ALL if rule.code == code)
+    example = [example for example in rule.bad if name in example.files][-1]
+    if name == "zerocfg.yaml":
+        text = example.files[name].replace("sequence_length: 512", text)
+    write(type(example)({**example.files, name: text}), tmp_path)
+    _check(tmp_path)
+
+
+def _check(folder: Path) -> None:
     files = Files()
     with inside(folder):
         runs, asked = find_runs([folder], files, root=folder)

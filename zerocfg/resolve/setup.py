@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
 
 from zerocfg.memory.options import Attention, OptimizerName, Options, Precision, TorchOptions, Workload
 from zerocfg.memory.tracing import Adapters
@@ -99,7 +99,12 @@ class _Reader:
 
     def count(self, name: str, otherwise: int) -> int:
         value = self.setting(name)
-        return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else otherwise
+        return value if is_size(value) else otherwise
+
+
+def is_size(value: Any) -> TypeGuard[int]:
+    """Whether it can be a number of elements, samples or tokens; what is larger no machine could hold."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST
 
 
 def arguments_written(run: Run) -> dict[str, Any]:
@@ -156,7 +161,7 @@ def _lora(read: _Reader, precision: Precision) -> Adapters | None:
     rank, targets, dropout = (read.argument(f"lora_{name}") for name in ("r", "target_modules", "dropout"))
     names = (targets,) if isinstance(targets, str) else tuple(map(str, targets)) if isinstance(targets, list) else ()
     return Adapters(
-        rank if isinstance(rank, int) and rank > 0 else 16,
+        rank if is_size(rank) else 16,
         names,
         dropout if isinstance(dropout, (int, float)) and 0 <= dropout < 1 else 0.05,
         precision,
@@ -175,7 +180,7 @@ def _deepspeed(read: _Reader, world_size: int, precision: Precision) -> Options:
     given: dict[str, Any] = {}
     for name, key in SIZES.items():
         value = read.setting(ZERO + key)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST:
+        if is_size(value):
             given[name] = value
     for name, key in SWITCHES.items():
         value = read.setting(ZERO + key)
@@ -185,7 +190,7 @@ def _deepspeed(read: _Reader, world_size: int, precision: Precision) -> Options:
         device = read.setting(f"{ZERO}{part}.device")
         given[part] = device if device in ("cpu", "nvme") else "none"
     cap = read.setting(ZERO + "stage3_model_persistence_threshold")
-    if isinstance(cap, int) and 0 < cap < LARGEST:
+    if is_size(cap):
         given["model_persistence_threshold"] = cap
     accumulation = read.setting("data_types.grad_accum_dtype")
     if accumulation in get_args(Precision):
@@ -275,9 +280,11 @@ def _workload(read: _Reader, autocast: bool) -> tuple[Workload | None, str]:
     sequence = spec.sequence_length
     if sequence is None and spec.consumer == "trl":
         length = read.argument("max_length")
-        sequence = length if isinstance(length, int) and length > 0 else 1024
+        sequence = length if is_size(length) else 1024
         if not isinstance(length, int):
             read.assumed.append("sequences of 1024 tokens, the default of SFTConfig's max_length")
+    if sequence is not None and not is_size(sequence):
+        return None, "no machine could hold sequences that long"
     if sequence is None:
         return None, "nothing says how long the sequences are; add `sequence_length:` to the run in the spec"
     trainer = spec.consumer in ("transformers", "trl")

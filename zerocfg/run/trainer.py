@@ -155,13 +155,16 @@ def warmup_steps(arguments: Arguments, total: Any) -> Setting:
     """At least 1: warmup_steps from 1 on is a number of steps, below a share of all steps."""
     given = arguments.setting("warmup_steps")
     value = given.value
-    if isinstance(value, (int, float)):
-        if value >= 1:
-            return Setting(max(1, int(value)), given.origin)
-        if value == 0:
-            return Setting(1, given.origin)
-        if isinstance(total, (int, float)):
-            return Setting(max(1, math.ceil(total * value)), given.origin)
+    try:
+        if isinstance(value, (int, float)):
+            if value >= 1:
+                return Setting(max(1, int(value)), given.origin)
+            if value == 0:
+                return Setting(1, given.origin)
+            if isinstance(total, (int, float)):
+                return Setting(max(1, math.ceil(total * value)), given.origin)
+    except (OverflowError, ValueError):  # infinite, no number, or beyond every float
+        pass
     return Setting(UNKNOWN, given.origin)
 
 

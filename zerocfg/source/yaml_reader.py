@@ -190,6 +190,8 @@ class _Tree:
             value = constructor(self.constructor, raw)
             if raw.tag in (_MAP, _SEQ) or hasattr(value, "__next__"):
                 value = SafeConstructor().construct_document(raw)
+            if isinstance(value, int):
+                str(value)  # hexadecimal ones may have more digits than Python turns into text, as every reader does
             return value
         except ConstructorError as error:
             raise _YamlError("bad-value", f"cannot be read: {error.problem}", _span(raw), path) from error

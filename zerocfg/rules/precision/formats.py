@@ -254,7 +254,7 @@ def precision_lost(run: Run) -> Iterator[Finding]:
     When to ignore: fp32 is meant; take the other word away then.
     """
     asked = run.effective.get("mixed_precision")
-    if asked is None or asked.value not in _NAMES or effective(run, "engine") != "deepspeed":
+    if asked is None or str(asked.value) not in _NAMES or effective(run, "engine") != "deepspeed":
         return
     enabled = run.effective.get(_NAMES[str(asked.value)])
     if enabled is None or enabled.value is not False or run.effective.failures:
@@ -367,10 +367,10 @@ def precision_of_launcher_beaten(run: Run) -> Iterator[Finding]:
     When to ignore: the accelerate config is shared and cannot be changed.
     """
     used = run.effective.get("mixed_precision")
-    if used is None or used.value not in _NAMES:
+    if used is None or str(used.value) not in _NAMES:
         return
     for beaten in used.overridden:
-        if beaten.value is UNKNOWN or beaten.value not in _NAMES or beaten.value == used.value:
+        if beaten.value is UNKNOWN or str(beaten.value) not in _NAMES or beaten.value == used.value:
             continue
         if any(failure.kind == "ds-precision-conflict" for failure in run.effective.failures):
             continue

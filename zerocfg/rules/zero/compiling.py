@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.effects import (
@@ -220,7 +221,7 @@ def tensor_parallel_ranks_counted_in_batch(run: Run) -> Iterator[Finding]:
         yield Finding(
             Location(run.deepspeed, ("train_batch_size",)),
             f"`train_batch_size` {batch} counts the ranks of a tensor-parallel group as if each had its own samples: "
-            f"the batch is {batch / size:g} with `autotp_size` {size}",
+            f"the batch is {Fraction(batch, size)} with `autotp_size` {size}",
             "write micro batch and accumulation instead",
             [Location(run.deepspeed, ("tensor_parallel", "autotp_size"), label="tensor parallelism")],
         )

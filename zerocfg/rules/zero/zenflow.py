@@ -212,7 +212,7 @@ def zenflow_replaces_accumulation(run: Run) -> Iterator[Finding]:
     if zenflow is None or run.deepspeed is None or stage_of(run) not in (1, 2, 3):
         return
     update = zenflow.get("update_interval", "auto")
-    if isinstance(steps, bool) or not isinstance(steps, (int, float)) or steps <= 1 or update == steps:
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps <= 1 or update == steps:
         return
     if update != "auto" and not isinstance(number(update), int):
         return
@@ -222,10 +222,10 @@ def zenflow_replaces_accumulation(run: Run) -> Iterator[Finding]:
     related = [Location(other.file, other.path, label="the accumulation")] if other and other.file else []
     yield Finding(
         Location(run.deepspeed, _written(run, "update_interval")),
-        f"gradients are accumulated over {steps:g} steps, but ZenFlow's `update_interval` makes that {becomes}",
-        f'write "update_interval": {steps:g}',
+        f"gradients are accumulated over {steps} steps, but ZenFlow's `update_interval` makes that {becomes}",
+        f'write "update_interval": {steps}',
         related,
-        _set(run, "update_interval", f"{steps:g}", "update as often as gradients are accumulated"),
+        _set(run, "update_interval", f"{steps}", "update as often as gradients are accumulated"),
     )
 
 
