@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from tests.build.conftest import Files, Workplace, job, spec
+from tests.llamas import LLAMA_3_8B
 from tests.proofs.harness import observe
 from zerocfg.memory.options import TorchOptions
 from zerocfg.models.spec import RunSpec
@@ -21,22 +22,13 @@ from zerocfg.resolve.setup import setup_of
 from zerocfg.run.fsdp import plugin_settings
 from zerocfg.run.model import UNKNOWN, Origin, Setting
 
-LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-}
 FULL = "FULL_STATE_DICT"
 
 
 def sharded(section: dict[str, Any] | None = None, **run: Any) -> Files:
     """A job of eight ranks, with an accelerate config of FSDP when ``section`` is given."""
     entry = {"deepspeed": None, "model": "model.json", **run}
-    files = {**job(), "model.json": LLAMA}
+    files = {**job(), "model.json": LLAMA_3_8B}
     if section is not None:
         entry.setdefault("accelerate", "accelerate.yaml")
         files["accelerate.yaml"] = {"distributed_type": "FSDP", "num_processes": 8, "fsdp_config": section}

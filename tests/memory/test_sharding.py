@@ -5,25 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.llamas import LLAMA_2_7B
 from zerocfg.memory.options import OptimizerName, TorchOptions
 from zerocfg.memory.sharding import torch_terms
 from zerocfg.memory.terms import MOMENTS, Term
 from zerocfg.models.model_facts import ModelFacts, from_config
 
-# Llama-2-7B
-SEVEN = from_config(
-    {
-        "model_type": "llama",
-        "hidden_size": 4096,
-        "intermediate_size": 11008,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "vocab_size": 32000,
-    }
-)
+SEVEN = from_config(LLAMA_2_7B)
 N = 6_738_415_616
 BLOCK, TABLE = 202_383_360, 32000 * 4096
 
@@ -143,6 +134,8 @@ KIND = st.sampled_from(["fsdp1", "fsdp2"])
 
 @given(MODELS, KIND, DRAWN, st.integers(1, 6))
 def test_more_ranks_never_need_more(facts: ModelFacts, kind: str, drawn: dict[str, Any], power: int) -> None:
+    # 8-bit Adam keeps shards below 4096 elements in 32 bits, and more ranks have smaller shards.
+    assume(drawn["optimizer"] != "adamw_8bit")
     few, many = (
         torch_terms(facts, TorchOptions(**{"kind": kind, "world_size": ranks} | drawn))
         for ranks in (2**power, 2 ** (power + 1))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.llamas import LLAMA_2_7B, LLAMA_3_8B
 from zerocfg.memory.continuing import NotUniformError, continued
 from zerocfg.memory.options import Workload
 from zerocfg.memory.terms import MOMENTS
@@ -70,16 +71,6 @@ MODELS: dict[str, dict[str, Any]] = {
     "bert": {**UNGROUPED, "architectures": ["BertForMaskedLM"]},
     "t5": {"d_model": 64, "d_kv": 16, "d_ff": 96, "num_layers": 2, "num_heads": 4, "vocab_size": 160},
 }
-LLAMA_7B = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 32,
-    "vocab_size": 32000,
-}
-LLAMA_3_8B = {**LLAMA_7B, "intermediate_size": 14336, "num_key_value_heads": 8, "vocab_size": 128256}
 
 
 def named(name: str, **more: Any) -> dict[str, Any]:
@@ -221,14 +212,14 @@ def saved_by_a_layer(config: dict[str, Any], workload: Workload) -> float:
 @pytest.mark.usefixtures("here")
 def test_what_a_layer_saves() -> None:
     # Eight for two RMSNorms, queries, keys, values and result, four for the feed-forward part, the softmax statistics.
-    assert saved_by_a_layer(LLAMA_7B, Workload(1, 4096)) == pytest.approx(8 + 4 + 4 * 11008 / 4096 + 1 / 64, abs=0.01)
+    assert saved_by_a_layer(LLAMA_2_7B, Workload(1, 4096)) == pytest.approx(8 + 4 + 4 * 11008 / 4096 + 1 / 64, abs=0.01)
     assert saved_by_a_layer(LLAMA_3_8B, Workload(1, 4096)) == pytest.approx(8 + 2.5 + 14 + 1 / 64, abs=0.01)
-    assert saved_by_a_layer(LLAMA_7B, Workload(2, 4096, gradient_checkpointing=True)) == 1
+    assert saved_by_a_layer(LLAMA_2_7B, Workload(2, 4096, gradient_checkpointing=True)) == 1
 
 
 @pytest.mark.libs
 def test_a_seven_billion_model() -> None:
-    traced = trace(LLAMA_7B, Workload(1, 4096, gradient_checkpointing=True), "bf16")
+    traced = trace(LLAMA_2_7B, Workload(1, 4096, gradient_checkpointing=True), "bf16")
     assert traced.parameters == traced.trainable == traced.timeline.elements == 6_738_415_616
     assert (traced.largest_module, traced.largest_block) == (32000 * 4096, 202_383_360)
     assert (traced.hidden, traced.layers, traced.vocabulary, traced.tied) == (4096, 32, 32000, False)
@@ -238,7 +229,7 @@ def test_a_seven_billion_model() -> None:
     assert produced == sorted(produced) and produced[-1] == traced.trainable
     moments = list(dict.fromkeys(one.moment for one in traced.timeline.segments))
     assert moments == ["forward", "loss", "head backward", "backward"]
-    fused = trace(LLAMA_7B, Workload(1, 4096, gradient_checkpointing=True, fused_loss=True), "bf16")
+    fused = trace(LLAMA_2_7B, Workload(1, 4096, gradient_checkpointing=True, fused_loss=True), "bf16")
     assert fused.timeline.peak < traced.timeline.peak and fused.timeline.logits == 0
 
 
@@ -246,7 +237,7 @@ def test_a_seven_billion_model() -> None:
 @pytest.mark.usefixtures("here")
 def test_a_loop_that_keeps_its_outputs_keeps_the_logits() -> None:
     workload = Workload(1, 4096, gradient_checkpointing=True)
-    held = [trace(LLAMA_7B, workload, "bf16", keeps_outputs=keeps).timeline.peak for keeps in (False, True)]
+    held = [trace(LLAMA_2_7B, workload, "bf16", keeps_outputs=keeps).timeline.peak for keeps in (False, True)]
     assert held[1] - held[0] == 2 * 4096 * 32000
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.llamas import LLAMA_3_8B
 from zerocfg.models.families import FAMILIES
 from zerocfg.smoke import reduce as reducing
 from zerocfg.smoke.device import Device
@@ -23,17 +24,7 @@ if TYPE_CHECKING:
 CPU = Device("cpu", "cpu")
 CARD = Device("cuda", "card", 1, 80 * 2**30)
 H100 = Device("cuda", "NVIDIA H100 80GB HBM3", 1, 81559 * 2**20)
-LLAMA_8B = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": False,
-}
+LLAMA_8B = {**LLAMA_3_8B, "max_position_embeddings": 8192, "tie_word_embeddings": False}
 PARAMETERS_8B = 8_030_261_248
 
 
