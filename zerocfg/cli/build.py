@@ -51,7 +51,7 @@ def command(
     built = resolved(read, only, hardware)
     found = compiled(read, built, out)
     if found.errors is not None:
-        click.echo(stopped(found.errors, output_format), nl=False)
+        click.echo(stopped(found.errors, output_format), nl=False, color=True)
         raise click.exceptions.Exit(1)
     if found.has_problems:
         text = problems(built, display_name(read.path), output_format)

@@ -105,7 +105,7 @@ def _data(found: list[Checked]) -> str:
         }
         for one in found
     ]
-    return json.dumps({"version": 1, "runs": rows}, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps({"version": 1, "runs": rows}, indent=2) + "\n"
 
 
 def _change(change: Change) -> dict[str, Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.cli.plan_table import compared
+from zerocfg.cli.terminal import colour, columns
 from zerocfg.emit.values import one_line
 from zerocfg.run.discover import display_name
 
@@ -47,7 +49,7 @@ def finished(emitted: list[Emitted], written: list[Path], output_format: str) ->
             }
             for one in emitted
         ]
-        return json.dumps({"version": 1, "runs": runs, "files": names}, indent=2, ensure_ascii=False) + "\n"
+        return json.dumps({"version": 1, "runs": runs, "files": names}, indent=2) + "\n"
     text = ""
     for one in emitted:
         text += f"{one.plan.name}: {one.plan.consumer} on {one.plan.hardware}\n{_table(one)}"
@@ -86,7 +88,7 @@ def problems(built: list[Built], spec: str, output_format: str) -> str:
             for one in built
             for problem in one.problems
         ]
-        return json.dumps({"version": 1, "problems": rows}, indent=2, ensure_ascii=False) + "\n"
+        return json.dumps({"version": 1, "problems": rows}, indent=2) + "\n"
     runs: dict[Problem, list[str]] = {}
     for one in built:
         for problem in dict.fromkeys(one.problems):
@@ -107,4 +109,4 @@ def stopped(result: Result, output_format: str) -> str:
         return render_json(result)
     from zerocfg.report.full import render_full
 
-    return render_full(result, False)
+    return render_full(result, colour("auto", sys.stdout), columns(sys.stdout))

@@ -38,7 +38,7 @@ def command(checkpoint: Path, run: str | None, output_format: str) -> None:
         raise click.UsageError(str(error)) from None
     verdict = judge(found, target)
     if output_format == "json":
-        click.echo(json.dumps(data(found, target, verdict), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(data(found, target, verdict), indent=2))
     else:
         click.echo(render(found, target, verdict), nl=False)
     raise click.exceptions.Exit(1 if verdict.outcome == "does not resume" else 0)

@@ -106,7 +106,7 @@ def as_data(found: Comparison) -> str:
         ],
         "not_compared": found.left_out,
     }
-    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(data, indent=2) + "\n"
 
 
 def _side(side: Side, unsaid: int) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from pathlib import Path
 import click
 
 from zerocfg.cli.linting import Job
+from zerocfg.cli.progress import Working
+from zerocfg.cli.terminal import write_exactly
 from zerocfg.rules.engine import Result
 from zerocfg.rules.fixing import fix_all
 from zerocfg.run.discover import display_name
@@ -16,10 +18,11 @@ from zerocfg.source.write import Change, write_together
 
 def show_fixes(job: Job, result: Result, *, unsafe: bool) -> bool:
     """Print what the fixes would change as a diff; returns whether there is anything."""
-    texts, _, applied = fix_all(result, job.lint, unsafe=unsafe)
+    with Working("trying fixes"):
+        texts, _, applied = fix_all(result, job.lint, unsafe=unsafe)
     changed = _changed(job, texts)
     for path, text in changed.items():
-        click.echo(unified_diff(display_name(Path(path)), job.original(path), text), nl=False)
+        write_exactly(unified_diff(display_name(Path(path)), job.original(path), text))
     if applied:
         click.echo(f"Would apply {_count(applied, 'fix')} in {_count(len(changed), 'file')}.", err=True)
     return bool(changed)
@@ -30,7 +33,8 @@ def fix_files(job: Job, result: Result, *, unsafe: bool) -> Result:
 
     Standard input is answered with its fixed text on standard output.
     """
-    texts, remaining, applied = fix_all(result, job.lint, unsafe=unsafe)
+    with Working("trying fixes"):
+        texts, remaining, applied = fix_all(result, job.lint, unsafe=unsafe)
     changed = _changed(job, texts)
     write_together(
         Change(Path(path), job.original(path).encode("utf-8"), text.encode("utf-8"))
@@ -38,7 +42,7 @@ def fix_files(job: Job, result: Result, *, unsafe: bool) -> Result:
         if path not in job.stdin
     )
     for path in job.stdin:
-        click.echo(changed.get(path, job.original(path)), nl=False)
+        write_exactly(changed.get(path, job.original(path)))
     if applied:
         click.echo(f"Applied {_count(applied, 'fix')} in {_count(len(changed), 'file')}.", err=True)
     return remaining

@@ -12,6 +12,7 @@ import click
 
 from zerocfg.cli.known import known_findings
 from zerocfg.cli.linting import Job
+from zerocfg.cli.progress import Working
 from zerocfg.cli.selection import selection_of
 from zerocfg.cli.settings import Settings, find_settings
 from zerocfg.rules.api import Severity
@@ -60,7 +61,8 @@ def command(
         if policy.base.startswith("-"):
             raise GateError("--base must name a branch or commit of git, as origin/main")
         level = fail_on or policy.fail_on or settings.fail_on
-        outcome = gate(folder, policy, settings.versions, lambda path: _excluded(path, settings), checks=checks)
+        with Working("comparing builds and certificates with their sources"):
+            outcome = gate(folder, policy, settings.versions, lambda path: _excluded(path, settings), checks=checks)
     except GateError as error:
         raise click.UsageError(str(error)) from None
     if "lint" in checks:
@@ -87,7 +89,9 @@ def _lint(folder: Path, settings: Settings, level: str) -> tuple[int, list[Reaso
     from zerocfg.gate.model import Reason
 
     selection = selection_of(settings, "", "", False)
-    result = Job([folder], settings, selection, settings.consumer, known_findings(None, settings)).lint()
+    job = Job([folder], settings, selection, settings.consumer, known_findings(None, settings))
+    with Working("linting", job.progress):
+        result = job.lint()
     threshold = Severity(level).rank
     return result.files, [
         Reason(
@@ -145,4 +149,4 @@ def _data(outcome: Outcome, names: list[Check]) -> str:
         for check in names
     }
     content = {"version": 1, "passed": outcome.passed, "checks": checks, "reasons": reasons}
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(content, indent=2) + "\n"

@@ -6,15 +6,17 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import click
 
 from zerocfg.cli.known import known_findings, write_known
 from zerocfg.cli.linting import Job
 from zerocfg.cli.outputs import Output, OutputType, outputs, write
+from zerocfg.cli.progress import Working
 from zerocfg.cli.selection import deprecated, selection_of
 from zerocfg.cli.settings import CONSUMERS, find_settings
+from zerocfg.cli.terminal import colour, columns, write_exactly
 from zerocfg.report.formats import render as as_format
 from zerocfg.rules.api import Severity
 from zerocfg.rules.engine import Result
@@ -101,7 +103,8 @@ def command(
             raise click.UsageError("--watch only looks: not with standard input, --fix, --diff or what writes")
         _watch(lambda: Job(targets, settings, selection, consumer or settings.consumer, known), targets, reports, color)
     job = Job(targets, settings, selection, consumer or settings.consumer, known, stdin)
-    result = job.lint()
+    with Working("linting", job.progress):
+        result = job.lint()
     if write_baseline is not None:
         write_known(result, write_baseline)
         return
@@ -122,9 +125,9 @@ def command(
     # The fixed text of standard input has standard output to itself.
     for report in reports:
         if report.file is not None:
-            write(report.file, render(result, report.format, "never", statistics))
+            write(report.file, render(result, report.format, statistics=statistics))
         else:
-            click.echo(render(result, report.format, color, statistics), nl=False, err=bool(stdin) and fix)
+            show(result, report.format, color, statistics, sys.stderr if stdin and fix else sys.stdout)
     threshold = Severity(fail_on or settings.fail_on).rank
     if not exit_zero and any(diagnostic.severity.rank >= threshold for diagnostic in result.diagnostics):
         raise click.exceptions.Exit(1)
@@ -135,14 +138,15 @@ def _watch(job: Callable[[], Job], targets: list[Path], reports: list[Output], c
     from zerocfg.cli.watching import watch
 
     def lint() -> None:
-        result = job().lint()
+        looking = job()
+        with Working("linting", looking.progress):
+            result = looking.lint()
         for report in reports:
-            text = render(result, report.format, "never" if report.file else color)
             if report.file is not None:
-                write(report.file, text)
+                write(report.file, render(result, report.format))
             else:
                 click.clear()
-                click.echo(text)
+                show(result, report.format, color)
         click.echo("watching for changes; Ctrl-C ends", err=True)
 
     watch(targets, lint)
@@ -157,13 +161,30 @@ def _check_use(modes: dict[str, bool], paths: tuple[Path, ...]) -> None:
         raise click.UsageError(f"{asked[0]} needs files, not standard input")
 
 
-def render(result: Result, output_format: str, color: str = "never", statistics: bool = False) -> str:
-    """The result as text."""
+def render(
+    result: Result, output_format: str, coloured: bool = False, statistics: bool = False, width: int | None = None
+) -> str:
+    """The result as text. ``width``: columns of the terminal it is for."""
     if statistics:
         from zerocfg.report.statistics import render_statistics, render_statistics_json
 
-        return render_statistics_json(result) if output_format == "json" else render_statistics(result, _colour(color))
-    return as_format(result, output_format, _colour(color))
+        return render_statistics_json(result) if output_format == "json" else render_statistics(result, coloured)
+    return as_format(result, output_format, coloured, width)
+
+
+def show(
+    result: Result, output_format: str, color: str, statistics: bool = False, stream: TextIO | None = None
+) -> None:
+    """Print the result as it suits the reader: a person at a terminal, a file, a program."""
+    stream = stream or sys.stdout
+    text = render(result, output_format, colour(color, stream), statistics, columns(stream))
+    if output_format in ("full", "concise"):
+        # click would take the colours out of what goes to a pipe, also where they are asked for.
+        click.echo(text, file=stream, nl=False, color=True)
+    elif stream is sys.stdout:
+        write_exactly(text)
+    else:
+        click.echo(text, file=stream, nl=False)
 
 
 def _targets(paths: tuple[Path, ...], stdin_filename: str | None) -> tuple[list[Path], dict[str, str]]:
@@ -179,11 +200,3 @@ def _targets(paths: tuple[Path, ...], stdin_filename: str | None) -> tuple[list[
         else:
             targets.append(path)
     return targets, stdin
-
-
-def _colour(choice: str) -> bool:
-    if choice != "auto":
-        return choice == "always"
-    if os.environ.get("NO_COLOR"):
-        return False
-    return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()

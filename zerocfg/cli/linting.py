@@ -42,6 +42,8 @@ class Job:
     root: Path | None = None
     files: Files | None = None
     """What the first lint read. Later ones see the same, except for texts that are given to them."""
+    runs: list[Run] = field(default_factory=list)
+    """Of the last lint."""
 
     def lint(self, texts: Mapping[str, str] | None = None) -> Result:
         """Lint the targets, with some texts (by real path) in place of what is on disk."""
@@ -59,6 +61,7 @@ class Job:
             from zerocfg.resolve.facts import with_facts
 
             runs = with_facts(runs, files)
+        self.runs = runs
         result = lint_runs(runs, self.selection, asked, complete=all(map(_whole, self.targets)))
         if self.known is None:
             return result
@@ -66,6 +69,11 @@ class Job:
 
         looked_at = frozenset(str(file.path.resolve()) for file in files.all() if file.path and id(file) in asked)
         return without_known(result, self.known.entries, self.known.folder, looked_at)
+
+    def progress(self) -> str:
+        """How far a lint has come, in words."""
+        read = len(list(self.files.all())) if self.files is not None else 0
+        return f"{read} files read" if read else ""
 
     def excluded(self, file: SourceFile) -> bool:
         return any(

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from zerocfg.cli.terminal import prepare
+
 COMMANDS = {
     "init": "Write a first zerocfg.yaml from what is found in a repository.",
     "lint": "Find what will crash, be silently ignored, or lose the weights.",
@@ -54,6 +56,7 @@ def cli() -> None:
 
 def run() -> int:
     """Exit code: 0 clean, 1 findings or a failed check, 2 wrong use or zerocfg could not do its work."""
+    prepare()
     try:
         # Without standalone mode click returns the code that a command exits with.
         code = cli.main(standalone_mode=False)

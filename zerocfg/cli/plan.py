@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -10,6 +9,7 @@ import click
 from zerocfg.cli.build_output import problems
 from zerocfg.cli.plan_output import Shown, as_data, as_text
 from zerocfg.cli.plan_table import compared
+from zerocfg.cli.progress import Working
 from zerocfg.cli.spec_argument import read_or_exit, resolved
 from zerocfg.resolve.alternatives import Alternative, alternatives
 from zerocfg.resolve.build import Built
@@ -70,22 +70,19 @@ def command(
 
 def _forecast(built: Built, trace: bool, python: str | None) -> Forecast | str:
     """The forecast, or in words why there is none."""
-    show = sys.stderr.isatty()
-    if show:
-        click.echo(f"\r\033[K{built.name}: predicting", err=True, nl=False)
+    doing = "tracing the model's activations" if trace else "predicting"
     try:
-        return forecast(built, tracing=trace, python=python)
+        with Working(f"{built.name}: {doing}"):
+            return forecast(built, tracing=trace, python=python)
     except ValueError as error:
         return str(error)
-    finally:
-        if show:
-            click.echo("\r\033[K", err=True, nl=False)
 
 
 def _alternatives(built: Built) -> list[Alternative]:
     """Nothing where no plan can be predicted: the forecast says why."""
     try:
-        return alternatives(built)
+        with Working(f"{built.name}: comparing plans"):
+            return alternatives(built)
     except ValueError:
         return []
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from zerocfg.cli import smoke_measure
+from zerocfg.cli.progress import Working
 
 if TYPE_CHECKING:
     from zerocfg.smoke.many import Result
@@ -138,20 +138,18 @@ def play(runs: list[Path], options: Options, as_json: bool, fail_fast: bool = Fa
     """Run all, show each result as it comes, and end with the exit code of them all."""
     from zerocfg.smoke import many
 
-    show = sys.stderr.isatty()
-
-    def progress(phase: str) -> None:
-        click.echo(f"\r\033[K{phase}", err=True, nl=False)
+    working = Working("smoke-run: preparing")
 
     def ended(result: Result) -> None:
-        if show:
-            click.echo("\r\033[K", err=True, nl=False)
+        working("")
+        working.clear()
         if result.problem is not None:
             click.echo(f"Error: {result.problem}", err=True)
         if not as_json:
             _show(result, len(runs) > 1)
 
-    results = many.run_all(runs, options, ended, progress if show else None, fail_fast)
+    with working:
+        results = many.run_all(runs, options, ended, lambda phase: working(f"smoke-run: {phase}"), fail_fast)
     if as_json:
         click.echo(json.dumps(many.as_data(results), indent=2))
     elif len(runs) > 1:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from zerocfg.cli.progress import Working
 from zerocfg.resolve.build import Built, build_plans
 from zerocfg.resolve.spec_file import SpecFile, read_spec
 from zerocfg.run.discover import display_name
@@ -30,15 +30,8 @@ def read_or_exit(spec: Path) -> SpecFile:
 
 def resolved(read: SpecFile, only: str | None, hardware: str | None) -> list[Built]:
     """The runs, resolved; shows which one is at work. Unknown runs and hardware on the command line are wrong use."""
-    show = sys.stderr.isatty()
-
-    def progress(text: str) -> None:
-        click.echo(f"\r\033[K{text}", err=True, nl=False)
-
     try:
-        return build_plans(read, only, hardware, progress if show else None)
+        with Working() as working:
+            return build_plans(read, only, hardware, working)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    finally:
-        if show:
-            click.echo("\r\033[K", err=True, nl=False)

@@ -7,8 +7,8 @@ from zerocfg.rules.engine import Result
 FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 
 
-def render(result: Result, output_format: str, colour: bool = False) -> str:
-    """The result as text; ``colour`` for the two formats that people read."""
+def render(result: Result, output_format: str, colour: bool = False, width: int | None = None) -> str:
+    """The result as text; ``colour``, and ``width`` in columns, for the formats that people read."""
     if output_format == "json":
         from zerocfg.report.json_format import render_json
 
@@ -31,4 +31,4 @@ def render(result: Result, output_format: str, colour: bool = False) -> str:
         return render_junit(result)
     from zerocfg.report.full import render_concise, render_full
 
-    return render_concise(result, colour) if output_format == "concise" else render_full(result, colour)
+    return render_concise(result, colour) if output_format == "concise" else render_full(result, colour, width)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from zerocfg.report.frame import frame
 from zerocfg.rules.engine import Diagnostic, Result, Spot
 
 _COLOURS = {"error": "31;1", "warning": "33;1", "note": "36;1", "blue": "34", "bold": "1", "green": "32"}
-WIDEST = 160
-"""Columns of a source line that are shown; longer lines are cut around the caret."""
+NARROWEST = 32
+"""Columns that are filled even where a terminal has fewer."""
 
 
 class Paint:
@@ -19,10 +20,14 @@ class Paint:
         return f"\033[{_COLOURS[style]}m{text}\033[0m" if self.colour else text
 
 
-def render_full(result: Result, colour: bool = False) -> str:
-    """All diagnostics with their frames, then the summary line."""
+def render_full(result: Result, colour: bool = False, width: int | None = None) -> str:
+    """All diagnostics with their frames, then the summary line.
+
+    ``width``: columns of a terminal. Words are wrapped and source lines cut to them; places stay whole, to be clicked.
+    """
     paint = Paint(colour)
-    blocks = [_diagnostic(diagnostic, paint) for diagnostic in result.diagnostics]
+    width = max(width, NARROWEST) if width is not None else None
+    blocks = ["\n".join(_diagnostic(diagnostic, paint, width)) for diagnostic in result.diagnostics]
     return "\n\n".join([*blocks, summary(result, paint)]) + "\n"
 
 
@@ -84,35 +89,47 @@ def _join(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
 
 
-def _diagnostic(d: Diagnostic, paint: Paint) -> str:
+def _diagnostic(d: Diagnostic, paint: Paint, width: int | None) -> list[str]:
     level = d.severity.value
-    lines = [f"{paint(f'{level}[{d.code}]', level)}{paint(f': {d.message}', 'bold')}"]
+    head = f"{level}[{d.code}]"
+    first, *more = wrap(f"{head}: {d.message}", width, "  ")
+    lines = [paint(head, level) + paint(first.removeprefix(head), "bold"), *(paint(line, "bold") for line in more)]
     spots = [d.spot, *d.related]
-    width = len(str(max(spot.start.line for spot in spots)))
+    digits = len(str(max(spot.start.line for spot in spots)))
+    edge = " " * digits
     for index, spot in enumerate(spots):
         arrow = "-->" if index == 0 else ":::"
-        lines.append(f"{' ' * width}{paint(arrow, 'blue')} {spot.file.name}:{spot.start.line}:{spot.start.column}")
-        lines += _frame(spot, width, paint, level if index == 0 else "blue", "^" if index == 0 else "-")
-    if d.help:
-        lines.append(f"{' ' * width} {paint('=', 'blue')} help: {d.help}")
-    lines.append(f"{' ' * width} {paint('=', 'blue')} rule: {d.name} (zerocfg explain {d.code})")
-    return "\n".join(lines)
+        lines.append(f"{edge}{paint(arrow, 'blue')} {spot.file.name}:{spot.start.line}:{spot.start.column}")
+        lines += _framed(spot, digits, paint, level if index == 0 else "blue", "^" if index == 0 else "-", width)
+    told = [f"help: {d.help}"] if d.help else []
+    for text in [*told, f"rule: {d.name} (zerocfg explain {d.code})"]:
+        first, *more = wrap(text, width and width - digits - 3, "")
+        lines.append(f"{edge} {paint('=', 'blue')} {first}")
+        lines += [f"{edge}   {line}" for line in more]
+    return lines
 
 
-def _frame(spot: Spot, width: int, paint: Paint, style: str, mark: str) -> list[str]:
-    text = spot.file.source.line(spot.start.line)
-    if not text.strip():
+def wrap(text: str, width: int | None, indent: str) -> list[str]:
+    """Lines of at most ``width`` columns, the later ones indented; a word that is longer stays whole."""
+    if width is None or (len(text) <= width and "\n" not in text):
+        return [text]
+    from textwrap import wrap as filled
+
+    lines = [
+        line
+        for part in text.split("\n")
+        for line in filled(
+            part, max(width, 1), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+    ]
+    return lines or [""]
+
+
+def _framed(spot: Spot, digits: int, paint: Paint, style: str, mark: str, width: int | None) -> list[str]:
+    found = frame(spot, mark, width and width - digits - 3)
+    if found is None:
         return []
-    start = spot.start.column - 1
-    last = len(text) if spot.end.line > spot.start.line else spot.end.column - 1
-    offset = 0
-    if len(text) > WIDEST:
-        offset = max(0, start - WIDEST // 2)
-        text = text[offset : offset + WIDEST]
-    start, last = start - offset, min(last - offset, len(text))
-    pad = "".join("\t" if char == "\t" else " " for char in text[:start])
-    bar = paint("|", "blue")
-    number = paint(str(spot.start.line).rjust(width), "blue")
-    caret = paint(mark * max(1, last - start) + (f" {spot.label}" if spot.label else ""), style)
-    shown = "".join(char if char == "\t" or char.isprintable() else "�" for char in text)
-    return [f"{' ' * width} {bar}", f"{number} {bar} {shown}", f"{' ' * width} {bar} {pad}{caret}"]
+    edge, bar = " " * digits, paint("|", "blue")
+    number = paint(str(spot.start.line).rjust(digits), "blue")
+    marks = [f"{edge} {bar} {' ' * indent}{paint(text, style)}" for indent, text in found.marks]
+    return [f"{edge} {bar}", f"{number} {bar} {found.source}", *marks]

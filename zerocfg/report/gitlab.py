@@ -25,4 +25,4 @@ def render_gitlab(result: Result) -> str:
         }
         for diagnostic, key in zip(result.diagnostics, fingerprints(result.diagnostics), strict=True)
     ]
-    return json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(entries, indent=2) + "\n"

@@ -18,7 +18,7 @@ def render_json(result: Result) -> str:
         "stale_in_baseline": result.stale,
         "diagnostics": [_diagnostic(diagnostic) for diagnostic in result.diagnostics],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(document, indent=2) + "\n"
 
 
 def _diagnostic(d: Diagnostic) -> dict[str, Any]:

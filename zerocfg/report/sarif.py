@@ -46,7 +46,7 @@ def render_sarif(result: Result) -> str:
             for (diagnostic, hidden), key in zip(found, keys, strict=True)
         ],
     }
-    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
 def _rule(rule: Rule) -> dict[str, Any]:

@@ -1,0 +1,119 @@
+"""What the terminal can show: colour, columns, characters."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+import sys
+from typing import TextIO
+
+import click
+
+COUNTERPARTS = {
+    "…": "...",
+    "×": "x",
+    "²": "^2",
+    "³": "^3",
+    "→": "->",
+    "←": "<-",
+    "≤": "<=",
+    "≥": ">=",
+    "≈": "~",
+    "·": "*",
+    "•": "*",
+    "▸": ">",
+    "–": "-",
+    "—": "-",
+    "‘": "'",
+    "’": "'",
+    "“": '"',
+    "”": '"',
+    "│": "|",
+    "─": "-",
+    "µ": "u",
+    "\N{NO-BREAK SPACE}": " ",
+}
+"""What stands for a character that an encoding lacks."""
+
+
+def colour(choice: str, stream: TextIO) -> bool:
+    """Whether a stream is coloured. ``choice``: always, never or auto.
+
+    With auto NO_COLOR forbids, then FORCE_COLOR demands, then it is a terminal that can (https://no-color.org,
+    https://force-color.org).
+    """
+    if choice != "auto":
+        return choice == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return os.environ["FORCE_COLOR"] != "0"
+    return os.environ.get("TERM") != "dumb" and stream.isatty()
+
+
+def columns(stream: TextIO) -> int | None:
+    """Columns of the terminal that a stream is; None where it is a file or a pipe, which have no edge."""
+    if not stream.isatty():
+        return None
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdigit() and int(asked):
+        return int(asked)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
+
+
+def write_exactly(text: str) -> None:
+    """For standard output that a program or a file takes: UTF-8 and unchanged line ends, whatever the terminal."""
+    exact = isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty()
+    click.echo(text.encode("utf-8", "surrogateescape") if exact else text, nl=False)
+
+
+def prepare() -> None:
+    """No character stops a command: what standard output and error cannot encode is written by its counterpart."""
+    codecs.register_error("zerocfg", _counterpart)
+    sys.stdout, sys.stderr = _able(sys.stdout), _able(sys.stderr)
+
+
+class _Ascii(io.TextIOWrapper):
+    """A stream of ASCII that does not say so: click would write UTF-8 into a stream that does."""
+
+    def write(self, text: str) -> int:
+        super().write(text.encode("ascii", "zerocfg").decode("ascii"))
+        return len(text)
+
+
+def _able(stream: TextIO) -> TextIO:
+    if not isinstance(stream, io.TextIOWrapper) or isinstance(stream, _Ascii):
+        return stream  # none at all, or what a test puts in its place
+    if codecs.lookup(stream.encoding).name == "ascii":
+        buffered = stream.line_buffering
+        return _Ascii(stream.detach(), encoding="latin-1", errors="strict", line_buffering=buffered)
+    stream.reconfigure(errors="zerocfg")
+    return stream
+
+
+def _counterpart(error: UnicodeError) -> tuple[str | bytes, int]:
+    """An error handler for encoding."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end]
+    if codecs.lookup(error.encoding).name == "utf-8":
+        # Only halves of pairs cannot be written, such as stand for the odd bytes of a file's name.
+        return text.encode("utf-8", "surrogateescape" if _bytes(text) else "replace"), error.end
+    return "".join(map(_plain, text)), error.end
+
+
+def _bytes(text: str) -> bool:
+    return all("\udc80" <= char <= "\udcff" for char in text)
+
+
+def _plain(char: str) -> str:
+    if char in COUNTERPARTS:
+        return COUNTERPARTS[char]
+    from unicodedata import normalize
+
+    letters = normalize("NFKD", char).encode("ascii", "ignore").decode()  # e for é
+    return letters or "?"

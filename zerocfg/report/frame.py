@@ -1,0 +1,85 @@
+"""A line of source with marks below it, cut to the columns there are. Columns, not characters: some take two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zerocfg.rules.engine import Spot
+
+WIDEST = 160
+"""Columns of a source line that are shown where nothing says how many there are."""
+TAB = "    "
+CUT = "..."
+"""Stands where a line goes on."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """``marks``: lines below the source, each an indent in columns and a text."""
+
+    source: str
+    marks: list[tuple[int, str]]
+
+
+def frame(spot: Spot, mark: str, width: int | None = None) -> Frame | None:
+    """The first line of a spot; None where there is nothing to see. Longer lines are cut around the marked part."""
+    text = spot.file.source.line(spot.start.line)
+    if not text.strip():
+        return None
+    cells = [_cell(char) for char in text]
+    edges = _edges(cells)
+    start = edges[min(spot.start.column - 1, len(cells))]
+    last = edges[len(cells) if spot.end.line > spot.start.line else min(spot.end.column - 1, len(cells))]
+    room = max(width or WIDEST, 2 * len(CUT) + 1)
+    offset = 0 if edges[-1] <= room or last <= room - len(CUT) else max(0, start - room // 3)
+    offset = min(offset, max(0, edges[-1] - room))
+    source = _window(cells, edges, offset, room)
+    start, last = max(0, start - offset), min(last - offset, room)
+    marks = mark * max(1, last - start)
+    return Frame(source, _labelled(start, marks, spot.label, width))
+
+
+def _labelled(start: int, marks: str, label: str, width: int | None) -> list[tuple[int, str]]:
+    """The label behind the marks, or below them where no room is left."""
+    if not label:
+        return [(start, marks)]
+    if width is None or start + len(marks) + 1 + len(label) <= width:
+        return [(start, f"{marks} {label}")]
+    from textwrap import wrap
+
+    lines = wrap(label, width, break_long_words=False) if len(label) > width else [label]
+    indent = max(0, min(start, width - max(map(len, lines))))
+    return [(start, marks), *((indent, line) for line in lines)]
+
+
+def _window(cells: list[tuple[str, int]], edges: list[int], offset: int, room: int) -> str:
+    """``room`` columns from ``offset`` on, with signs where something was left out."""
+    left, right = offset > 0, edges[-1] > offset + room
+    first, end = offset + len(CUT) * left, offset + room - len(CUT) * right
+    shown = [(text, edges[at]) for at, (text, size) in enumerate(cells) if first <= edges[at] <= end - size]
+    text = "".join(piece for piece, _ in shown)
+    gap = shown[0][1] - first if shown else 0
+    return CUT * left + " " * gap + text + CUT * right
+
+
+def _edges(cells: list[tuple[str, int]]) -> list[int]:
+    """The column where each cell begins, and where the last one ends."""
+    edges = [0]
+    for _, size in cells:
+        edges.append(edges[-1] + size)
+    return edges
+
+
+def _cell(char: str) -> tuple[str, int]:
+    """What is shown for a character, and how many columns that takes."""
+    if char == "\t":
+        return TAB, len(TAB)
+    if " " <= char <= "~":
+        return char, 1
+    if not char.isprintable():
+        return "\N{REPLACEMENT CHARACTER}", 1
+    from unicodedata import combining, east_asian_width
+
+    if combining(char):
+        return char, 0
+    return char, 2 if east_asian_width(char) in "WF" else 1
