@@ -30,6 +30,10 @@ class Set:
         return folder
 
 
+def written(config: dict[str, Any]) -> str:
+    return json.dumps({key: value for key, value in config.items() if value is not None}, indent=2) + "\n"
+
+
 def zero(stage: Any, **more: Any) -> str:
     """A DeepSpeed config whose numbers the Trainer fills; a value None takes a key away."""
     config: dict[str, Any] = {
@@ -39,15 +43,13 @@ def zero(stage: Any, **more: Any) -> str:
         "bf16": {"enabled": "auto"},
         "zero_optimization": {"stage": stage, "stage3_gather_16bit_weights_on_model_save": True},
     }
-    config |= more
-    return json.dumps({key: value for key, value in config.items() if value is not None}, indent=2) + "\n"
+    return written(config | more)
 
 
 def plain(**more: Any) -> str:
     """A DeepSpeed config for a loop that hands it to deepspeed.initialize."""
     config: dict[str, Any] = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 1}}
-    config |= more
-    return json.dumps({key: value for key, value in config.items() if value is not None}, indent=2) + "\n"
+    return written(config | more)
 
 
 RECIPE = """\
@@ -63,6 +65,7 @@ deepspeed: ds.json
 TORCHRUN = "torchrun --nproc_per_node 4 train.py recipe.yaml\n"
 DEEPSPEED = "deepspeed --num_gpus 8 train.py --deepspeed --deepspeed_config ds.json\n"
 ACCELERATE = "accelerate launch --config_file accelerate.yaml train.py\n"
+WITHOUT_DEEPSPEED = RECIPE.replace("deepspeed: ds.json\n", "")
 
 
 def trainer(config: str, recipe: str = RECIPE) -> dict[str, str]:
@@ -71,6 +74,12 @@ def trainer(config: str, recipe: str = RECIPE) -> dict[str, str]:
 
 def engine(config: str) -> dict[str, str]:
     return {"ds.json": config, "train.sh": DEEPSPEED}
+
+
+def launched(engine: str, section: str = "") -> dict[str, str]:
+    """An accelerate config for eight ranks; ``section`` is YAML behind its three settings."""
+    config = f"distributed_type: {engine}\nnum_processes: 8\nmixed_precision: bf16\n{section}"
+    return {"accelerate.yaml": config, "train.sh": ACCELERATE}
 
 
 BROKEN = {
@@ -82,11 +91,7 @@ BROKEN = {
         says="zero_optimisation.stage: 2",
     ),
     "stage-in-section-of-accelerate": Set(
-        {
-            "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 8\nmixed_precision: bf16\n"
-            "deepspeed_config:\n  zero_optimization:\n    stage: 3\n",
-            "train.sh": ACCELERATE,
-        },
+        launched("DEEPSPEED", "deepspeed_config:\n  zero_optimization:\n    stage: 3\n"),
         consumer="accelerate",
         code="ZC103",
         check="ZeRO stage",
@@ -101,22 +106,17 @@ BROKEN = {
         says="--zero_stage 2",
     ),
     "engine-of-another-launcher": Set(
-        {
-            "ds.json": plain(zero_optimization={"stage": 3}),
-            "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\nmixed_precision: bf16\n"
-            "deepspeed_config:\n  deepspeed_config_file: ds.json\n",
-            "train.sh": ACCELERATE,
-        },
+        {"ds.json": plain(zero_optimization={"stage": 3})}
+        | launched("MULTI_GPU", "deepspeed_config:\n  deepspeed_config_file: ds.json\n"),
         consumer="accelerate",
         code="ZC604",
         check="engine",
         says="deepspeed_config: {...}",
     ),
     "engine-switched-off-by-variable": Set(
-        {
-            "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 8\nmixed_precision: bf16\n"
-            "deepspeed_config:\n  zero_stage: 2\n",
-            "recipe.yaml": RECIPE.replace("deepspeed: ds.json\n", ""),
+        launched("DEEPSPEED", "deepspeed_config:\n  zero_stage: 2\n")
+        | {
+            "recipe.yaml": WITHOUT_DEEPSPEED,
             "train.sh": "export ACCELERATE_USE_CPU=true\n"
             "accelerate launch --config_file accelerate.yaml train.py recipe.yaml\n",
         },
@@ -184,33 +184,28 @@ GOOD = {
         trainer(zero(3), RECIPE + "model_name_or_path: model\n") | {"model/config.json": json.dumps(MODEL)}, ranks=2
     ),
     "trl-script": Set(
-        {
-            "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 8\nmixed_precision: bf16\n"
-            "deepspeed_config:\n  zero_stage: 2\n",
+        launched("DEEPSPEED", "deepspeed_config:\n  zero_stage: 2\n")
+        | {
             "sft.yaml": "output_dir: out\ndataset_name: trl-lib/Capybara\nper_device_train_batch_size: 1\n"
             "max_steps: 4\nlearning_rate: 2.0e-5\nbf16: true\n",
             "train.sh": "accelerate launch --config_file accelerate.yaml sft.py --config sft.yaml\n",
         },
     ),
     "accelerate-loop": Set(
-        {
-            "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 8\nmixed_precision: bf16\n"
+        launched(
+            "DEEPSPEED",
             "deepspeed_config:\n  zero_stage: 2\n  gradient_clipping: 0.5\n  gradient_accumulation_steps: 2\n",
-            "train.sh": ACCELERATE,
-        },
+        ),
         consumer="accelerate",
     ),
     "deepspeed-loop": Set(
         engine(plain(train_batch_size=32, train_micro_batch_size_per_gpu=2, gradient_accumulation_steps=2)), ranks=2
     ),
     "torchrun-without-deepspeed": Set(
-        {"recipe.yaml": RECIPE.replace("deepspeed: ds.json\n", ""), "train.sh": TORCHRUN},
+        {"recipe.yaml": WITHOUT_DEEPSPEED, "train.sh": TORCHRUN},
     ),
     "ddp": Set(
-        {
-            "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\nmixed_precision: bf16\n",
-            "train.sh": ACCELERATE,
-        },
+        launched("MULTI_GPU"),
         consumer="accelerate",
         ranks=2,
     ),
