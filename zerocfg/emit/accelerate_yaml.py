@@ -22,15 +22,6 @@ _COLUMN = 40
 _TEXT = "tag:yaml.org,2002:str"
 
 
-def accelerate_config(plan: Plan) -> dict[str, Any]:
-    """The config as nested mappings, in the order in which it is written."""
-    config: dict[str, Any] = {}
-    for name, decision in plan.accelerate.items():
-        section, _, leaf = name.rpartition(".")
-        (config.setdefault(section, {}) if section else config)[leaf] = decision.value
-    return config
-
-
 def render(plan: Plan) -> str:
     document = CommentedMap()
     for name, decision in plan.accelerate.items():

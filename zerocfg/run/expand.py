@@ -38,7 +38,6 @@ MOST_RUNS = 256
 MOST_RUNS_IN_ALL = 2048
 MOST_BASES = 50
 """Names in one ``extends``, and bases in a chain of them."""
-LONGEST_NAME = 100
 
 Open = Callable[[Path], Document | None]
 """Reads another spec file; None when there is no such file."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,19 +21,6 @@ if TYPE_CHECKING:
 
 ON_PROCESSOR, ON_CARD = 64, 4096
 """Samples: where a search ends that finds no limit. A processor has none but the machine's."""
-
-
-def most_launches(guess: int, upper: int) -> int:
-    """No search between 1 and ``upper`` that starts at ``guess`` takes more launches than this.
-
-    It leaves the guess by steps that double, from an eighth of it on, and halves what is left between the largest that
-    fits and the smallest that does not.
-    """
-    guess = min(max(1, guess), upper)
-    first = max(1, guess // 8)
-    far = max(upper - guess, guess - 1, 1)
-    doublings = math.ceil(math.log2(far / first + 1))
-    return 1 + doublings + math.ceil(math.log2(first)) + max(0, doublings - 1)
 
 
 @dataclass
