@@ -55,33 +55,51 @@ def display_name(path: Path) -> str:
 class Files:
     """Every file is read once, whoever asks for it.
 
-    ``overlay`` holds texts, by real path, that stand in for what is on disk (a fix that is being tried).
+    ``overlay`` holds texts, by real path, that stand in for what is on disk (a fix that is being tried, what an editor
+    has not saved yet).
     """
 
     def __init__(self, overlay: Mapping[str, str] | None = None) -> None:
         self._read: dict[str, SourceFile] = {}
         self._others: set[str] = set()
-        self._overlay = overlay or {}
+        self._overlay = dict(overlay or {})
+        self._stamps: dict[str, Stamp] = {}
 
     def with_texts(self, texts: Mapping[str, str]) -> Files:
         """The same files as they were read, except for some, by real path, that hold these texts now."""
-        files = Files(texts)
+        if not texts:
+            return self
+        files = Files({**self._overlay, **texts})
         files._read = {key: file for key, file in self._read.items() if key not in texts}
         files._others = self._others - set(texts)
         return files
+
+    def refresh(self, texts: Mapping[str, str]) -> None:
+        """Forget every file that is not what it was: changed on disk, or with another text in its place than before.
+
+        ``texts``, by real path, take the place of those given so far. Files that stayed the same are not read again.
+        """
+        told = {key for key in (*texts, *self._overlay) if texts.get(key) != self._overlay.get(key)}
+        seen = [key for key in self._stamps if key not in texts]
+        self._overlay = dict(texts)
+        for key in told.union(key for key in seen if self._stamps[key] != stamp(key)):
+            self._read.pop(key, None)
+            self._others.discard(key)
+            self._stamps.pop(key, None)
 
     def open(self, path: Path, text: str | None = None) -> SourceFile:
         """Read one file; ``text`` replaces what is on disk (stdin). Never raises: problems are in the document."""
         key = os.path.realpath(path)
         found = self._read.get(key)
         if found is None:
+            self._stamps[key] = stamp(key)
             found = self._read[key] = _read(path, self._overlay.get(key, text))
         return found
 
     def peek(self, path: Path) -> SourceFile | None:
         """The file when it was met while walking and looks like one of ours, else None."""
         key = os.path.realpath(path)
-        if key in self._read:
+        if key in self._read or key in self._overlay:
             return self.open(path)
         if key in self._others:
             return None
@@ -94,11 +112,25 @@ class Files:
         words = _LAUNCHERS if is_launch_file(path) else MARKERS
         if path.name not in SPEC_NAMES and not any(word in data for word in words):
             self._others.add(key)
+            self._stamps[key] = stamp(key)
             return None
         return self.open(path)
 
     def all(self) -> Iterable[SourceFile]:
         return self._read.values()
+
+
+Stamp = tuple[int, int] | None
+"""Time of a file's last change (ns) and its size (bytes); None: it is not there."""
+
+
+def stamp(path: str) -> Stamp:
+    """By which a change of a file on disk is noticed."""
+    try:
+        about = os.stat(path)  # noqa: PTH116
+    except OSError:
+        return None
+    return about.st_mtime_ns, about.st_size
 
 
 def _read(path: Path, text: str | None) -> SourceFile:

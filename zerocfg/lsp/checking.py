@@ -1,0 +1,126 @@
+"""Linting what is open together with its partners on disk: a `Project` for each root, a `Snapshot` for each look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import click
+
+from zerocfg.cli.known import known_findings
+from zerocfg.cli.linting import Job
+from zerocfg.cli.selection import selection_of
+from zerocfg.cli.settings import Settings, find_settings
+from zerocfg.lsp.documents import Document, texts
+from zerocfg.rules.engine import Diagnostic, Result
+from zerocfg.rules.fixing import Texts, fix_all
+from zerocfg.run.discover import Files
+from zerocfg.run.model import Run, SourceFile
+
+
+@dataclass(frozen=True)
+class Look:
+    """One lint: of the documents that share their settings."""
+
+    job: Job
+    result: Result
+    runs: list[Run]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What one lint found. ``versions``: of the open documents that it saw, by real path.
+
+    ``looks`` has one entry for each file of settings among the open documents.
+    ``troubles`` are sentences about settings that make no sense; their documents were not looked at.
+    """
+
+    versions: dict[str, int]
+    looks: tuple[Look, ...] = ()
+    troubles: tuple[str, ...] = ()
+    kept: dict[int, bool] = field(default_factory=dict)
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        return [run for look in self.looks for run in look.runs]
+
+    @cached_property
+    def files(self) -> dict[str, SourceFile]:
+        """The files of all runs by real path; a DeepSpeed config that is named as YAML as its readers see it."""
+        found = {}
+        for run in self.runs:
+            for file in run.files:
+                if file.path is not None:
+                    found[str(file.path.resolve())] = file
+        return found
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        return [diagnostic for look in self.looks for diagnostic in look.result.diagnostics]
+
+    def holds(self, diagnostic: Diagnostic) -> bool:
+        """Whether its fix removes the finding and brings no other; tried once."""
+        found = self.kept.get(id(diagnostic))
+        if found is None:
+            look = next(look for look in self.looks if any(one is diagnostic for one in look.result.diagnostics))
+            alone = [one if one is diagnostic else replace(one, fix=None) for one in look.result.diagnostics]
+            changed, _, _ = fix_all(replace(look.result, diagnostics=alone), look.job.lint, unsafe=True)
+            found = self.kept[id(diagnostic)] = bool(changed)
+        return found
+
+    def fixed(self, path: str) -> tuple[Texts, Texts]:
+        """The texts before and after `zerocfg lint --fix PATH`, of the files that it changes."""
+        for look in self.looks:
+            if any(str(target) == path for target in look.job.targets):
+                alone = replace(look.job, targets=[Path(path)])
+                changed, _, _ = fix_all(alone.lint(), alone.lint)
+                before = {name: alone.original(name) for name in changed}
+                return before, {name: text for name, text in changed.items() if text != before[name]}
+        return {}, {}
+
+
+@dataclass
+class Project:
+    """The files below one root, read once and again when they change. Used by one thread at a time."""
+
+    root: str
+    files: Files = field(default_factory=Files)
+
+    def check(self, documents: Sequence[Document]) -> Snapshot:
+        """Lint the open documents. Never raises for what stands in a file of the user's."""
+        self.files.refresh(texts(documents))
+        groups: dict[Path | None, tuple[Settings, list[Path]]] = {}
+        troubles: list[str] = []
+        for document in documents:
+            if not document.linted:
+                continue
+            assert document.path is not None
+            try:
+                settings = find_settings(Path(document.path).parent)
+            except (click.UsageError, OSError) as error:
+                troubles.append(_sentence(error))
+                continue
+            groups.setdefault(settings.source, (settings, []))[1].append(Path(document.path))
+        looks = []
+        for settings, targets in groups.values():
+            try:
+                looks.append(self._lint(settings, targets))
+            except (click.UsageError, OSError) as error:
+                troubles.append(_sentence(error))
+        versions = {one.path: one.version for one in documents if one.path is not None}
+        return Snapshot(versions, tuple(looks), tuple(dict.fromkeys(troubles)))
+
+    def _lint(self, settings: Settings, targets: list[Path]) -> Look:
+        selection = selection_of(settings, "", "", False)
+        known = known_findings(None, settings)
+        job = Job(targets, settings, selection, settings.consumer, known, root=Path(self.root), files=self.files)
+        result = job.lint()
+        return Look(job, result, job.runs)
+
+
+def _sentence(error: click.UsageError | OSError) -> str:
+    if isinstance(error, click.UsageError):
+        return error.message
+    return f"{error.filename or ''}: {error.strerror or error}".lstrip(": ")

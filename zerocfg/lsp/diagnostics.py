@@ -1,0 +1,119 @@
+"""Findings as diagnostics of the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+
+from lsprotocol.types import (
+    CodeDescription,
+    DiagnosticRelatedInformation,
+    DiagnosticSeverity,
+    DiagnosticTag,
+    Location,
+    Range,
+)
+from lsprotocol.types import Diagnostic as Shown
+
+from zerocfg.lsp.checking import Snapshot
+from zerocfg.lsp.keys import key_at
+from zerocfg.lsp.pages import page
+from zerocfg.lsp.positions import lines_of
+from zerocfg.rules.api import Severity
+from zerocfg.rules.engine import Diagnostic, Spot, real_name
+from zerocfg.source.text import Place
+
+SOURCE = "zerocfg"
+_SEVERITIES = {
+    Severity.ERROR: DiagnosticSeverity.Error,
+    Severity.WARNING: DiagnosticSeverity.Warning,
+    Severity.NOTE: DiagnosticSeverity.Information,
+}
+_UNREAD = frozenset(("ignored-key", "key-accelerate-ignores", "key-without-effect", "unused-ignore"))
+"""Rules about what is written and read by nobody."""
+
+UriOf = Callable[[str], str]
+"""How the client calls a file, by real path."""
+
+
+def diagnostics(
+    snapshot: Snapshot, open_files: Collection[str], uri_of: UriOf, encoding: str
+) -> dict[str, list[Shown]]:
+    """What to show, by real path.
+
+    A finding stands where `zerocfg lint` tells it. In an open file that it also speaks of there is a pointer to it, so
+    that whoever types in one file sees what becomes wrong in another.
+    """
+    found: dict[str, list[Shown]] = {}
+    for diagnostic in snapshot.diagnostics:
+        file = diagnostic.spot.file
+        if file.path is None:
+            continue
+        own = real_name(file)
+        found.setdefault(own, []).append(shown(diagnostic, uri_of, encoding))
+        pointed: set[str] = {own}
+        for spot in diagnostic.related:
+            name = real_name(spot.file)
+            if spot.file.path is not None and name in open_files and name not in pointed:
+                pointed.add(name)
+                found.setdefault(name, []).append(_pointer(diagnostic, spot, uri_of, encoding))
+    return found
+
+
+def shown(diagnostic: Diagnostic, uri_of: UriOf, encoding: str) -> Shown:
+    """One finding at its own place."""
+    related = [
+        DiagnosticRelatedInformation(_location(spot, uri_of, encoding), spot.label or spot.path or "see here")
+        for spot in diagnostic.related
+        if spot.file.path is not None
+    ]
+    href = page(diagnostic.code)
+    return Shown(
+        range=range_of(diagnostic.spot, encoding),
+        severity=_SEVERITIES[diagnostic.severity],
+        code=diagnostic.code,
+        code_description=CodeDescription(href) if href else None,
+        source=SOURCE,
+        message=f"{diagnostic.message}\n{diagnostic.help}" if diagnostic.help else diagnostic.message,
+        tags=list(_tags(diagnostic)) or None,
+        related_information=related or None,
+    )
+
+
+def _pointer(diagnostic: Diagnostic, spot: Spot, uri_of: UriOf, encoding: str) -> Shown:
+    """The same finding as seen from another file that it speaks of."""
+    href = page(diagnostic.code)
+    back = DiagnosticRelatedInformation(_location(diagnostic.spot, uri_of, encoding), diagnostic.message)
+    return Shown(
+        range=range_of(spot, encoding),
+        severity=DiagnosticSeverity.Information,
+        code=diagnostic.code,
+        code_description=CodeDescription(href) if href else None,
+        source=SOURCE,
+        message=f"{diagnostic.spot.file.name}:{diagnostic.spot.start.line}: {diagnostic.message}",
+        related_information=[back],
+    )
+
+
+def _tags(diagnostic: Diagnostic) -> Iterator[DiagnosticTag]:
+    key = key_at(diagnostic.spot.file, diagnostic.spot.keys)
+    facts = key.facts if key is not None else {}
+    if "deprecated" in facts or "removed" in facts:
+        yield DiagnosticTag.Deprecated
+    elif diagnostic.name in _UNREAD or "inert" in facts:
+        yield DiagnosticTag.Unnecessary
+
+
+def range_of(spot: Spot, encoding: str) -> Range:
+    """The range of a spot, which counts lines as `zerocfg.source.text` does."""
+    lines = lines_of(spot.file.source.text, encoding)
+    return Range(lines.position(_offset(spot, spot.start)), lines.position(_offset(spot, spot.end)))
+
+
+def _offset(spot: Spot, place: Place) -> int:
+    source = spot.file.source
+    bom = place.line == 1 and source.text.startswith("\ufeff")
+    return source.offset(place.line - 1, place.column - 1 + bom)
+
+
+def _location(spot: Spot, uri_of: UriOf, encoding: str) -> Location:
+    return Location(uri_of(real_name(spot.file)), range_of(spot, encoding))

@@ -1,0 +1,126 @@
+"""The documents that are open in the editor, and the folder that each belongs to.
+
+The client sends whole texts: configs are short, and nothing can get out of step.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pygls.uris import from_fs_path, to_fs_path
+
+from zerocfg.run.discover import LARGEST_UNASKED, SPEC_NAMES, is_launch_file
+from zerocfg.run.kinds import MARKERS
+from zerocfg.source.load import decode, read_bytes
+from zerocfg.source.node import Problem
+
+LARGEST = LARGEST_UNASKED
+"""Characters. A longer text is data, not a config, and is not looked at while it is typed."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """One open document. ``path`` is its real path, None where it is no file (a new one without a name).
+
+    ``undecodable``: the bytes on disk are not UTF-8. The editor shows a guess of their meaning; the file counts.
+    """
+
+    uri: str
+    text: str
+    version: int
+    path: str | None = None
+    undecodable: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.path or self.uri
+
+    @property
+    def linted(self) -> bool:
+        """Whether a lint may start from this document: other files are only met as partners."""
+        if self.path is None or len(self.text) > LARGEST:
+            return False
+        path = Path(self.path)
+        if path.name in SPEC_NAMES or is_launch_file(path) or self.undecodable:
+            return True
+        return not self.text.strip() or any(marker.decode() in self.text for marker in MARKERS)
+
+
+@dataclass
+class Documents:
+    """What is open, by URI as the client writes it, and the folders of the workspace (real paths)."""
+
+    open: dict[str, Document] = field(default_factory=dict)
+    folders: list[str] = field(default_factory=list)
+
+    def put(self, uri: str, text: str, version: int) -> Document:
+        """A document that was opened or changed."""
+        path = real_path(uri)
+        document = Document(uri, text, version, path, path is not None and not _is_utf8(path))
+        self.open[uri] = document
+        return document
+
+    def close(self, uri: str) -> None:
+        self.open.pop(uri, None)
+
+    def uri_of(self, path: str) -> str:
+        """As the client calls a file, where it is open; else a URI of our own."""
+        for document in self.open.values():
+            if document.path == path:
+                return document.uri
+        return file_uri(path)
+
+    def in_folder(self, root: str) -> list[Document]:
+        """The open files whose nearest root is this one."""
+        return [one for one in self.open.values() if one.path is not None and self.root(one.path) == root]
+
+    def root(self, path: str) -> str:
+        """What the paths in a file's configs may be relative to, and below which its partners are looked for.
+
+        The repository that it lies in, else the folder of the workspace, else the file's own folder. A home folder or
+        the root of the file system is none of these, though it may be under version control.
+        """
+        folder = Path(path).parent
+        for above in (folder, *folder.parents):
+            if (above / ".git").exists() and _is_project(above):
+                return str(above)
+        around = [one for one in self.folders if folder.is_relative_to(one) and _is_project(Path(one))]
+        return max(around, key=len) if around else str(folder)
+
+
+def real_path(uri: str) -> str | None:
+    """The real path behind a URI, None where it names no file."""
+    try:
+        path = to_fs_path(uri)
+        return os.path.realpath(path) if path else None
+    except (OSError, ValueError):
+        return None
+
+
+def file_uri(path: str | os.PathLike[str]) -> str:
+    return from_fs_path(os.fspath(path)) or ""
+
+
+def texts(documents: Iterable[Document]) -> dict[str, str]:
+    """What takes the place of the files on disk, by real path."""
+    return {one.path: one.text for one in documents if one.path and not one.undecodable and len(one.text) <= LARGEST}
+
+
+def _is_utf8(path: str) -> bool:
+    """False only where a file is there and cannot be read as UTF-8."""
+    if not os.path.isfile(path):  # noqa: PTH113
+        return True
+    data = read_bytes(path)
+    return isinstance(data, Problem) or not (
+        isinstance(found := decode(path, data), Problem) and found.kind == "encoding"
+    )
+
+
+def _is_project(folder: Path) -> bool:
+    try:
+        return folder != folder.parent and folder != Path.home()
+    except RuntimeError:  # nobody's home
+        return folder != folder.parent

@@ -1,0 +1,178 @@
+"""What the server knows between two messages: open documents, projects, the latest snapshots, what is being shown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from lsprotocol.types import Diagnostic as Shown
+
+from zerocfg.lsp.checking import Project, Snapshot
+from zerocfg.lsp.diagnostics import diagnostics
+from zerocfg.lsp.documents import LARGEST, Document, Documents, real_path
+from zerocfg.lsp.schedule import Schedule
+from zerocfg.rules.engine import real_name
+from zerocfg.run.discover import SPEC_NAMES, is_launch_file
+from zerocfg.run.kinds import guess_unread, sniff
+from zerocfg.run.model import Run
+from zerocfg.source.load import format_of, load_as
+from zerocfg.source.node import Document as Tree
+from zerocfg.source.text import SourceText
+
+Publish = Callable[[str, "int | None", "list[Shown]"], None]
+"""Show these diagnostics for a URI, made for this version of it."""
+Tell = Callable[[str], None]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A document as it reads now. ``tree`` is None where it does not parse; ``data`` is then what it held last."""
+
+    kind: str
+    form: Literal["json", "yaml"]
+    tree: Tree | None
+    data: Any
+
+
+class Session:
+    def __init__(self, publish: Publish, tell: Tell) -> None:
+        self.documents = Documents()
+        self.encoding = "utf-16"
+        self.schedule = Schedule(self._look)
+        self._publish = publish
+        self._tell = tell
+        self._projects: dict[str, Project] = {}
+        self._snapshots: dict[str, Snapshot] = {}
+        self._stale: set[str] = set()
+        self._shown: dict[str, dict[str, list[Shown]]] = {}
+        self._readable: dict[str, tuple[str, Any]] = {}
+        self._troubles: set[str] = set()
+        # All looks at files happen on one thread, one after the other.
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lint")
+
+    # -- what the client tells ----------------------------------------------------------------------------------
+
+    def put(self, uri: str, text: str, version: int) -> None:
+        document = self.documents.put(uri, text, version)
+        if len(text) > LARGEST:
+            self._tell(f"{document.name} is longer than {LARGEST} characters; it is not looked at while it is open")
+        self._touch(document.path)
+
+    def close(self, uri: str) -> None:
+        self.documents.close(uri)
+        self._readable.pop(uri, None)
+        self._touch(real_path(uri))
+
+    def touch_all(self) -> None:
+        """Something changed on disk."""
+        for document in list(self.documents.open.values()):
+            if document.path is not None:
+                self._touch(document.path)
+
+    def saved(self, uri: str) -> None:
+        document = self.documents.open.get(uri)
+        if document is not None:
+            self.put(uri, document.text, document.version)
+
+    def stop(self) -> None:
+        self.schedule.stop()
+        self._worker.shutdown(wait=False, cancel_futures=True)
+
+    def _touch(self, path: str | None) -> None:
+        if path is not None:
+            self._stale.add(self.documents.root(path))
+            self.schedule.changed()
+
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    async def on_worker(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._worker, work)
+
+    async def snapshot(self, uri: str) -> Snapshot | None:
+        """The latest look at a document's project, after every change so far; None for what is no open file."""
+        await self.schedule.settled()
+        return self.latest(uri)
+
+    def latest(self, uri: str) -> Snapshot | None:
+        """The same without waiting."""
+        document = self.documents.open.get(uri)
+        return self._snapshots.get(self.documents.root(document.path)) if document and document.path else None
+
+    async def _look(self) -> None:
+        stale, self._stale = self._stale, set()
+        for root in sorted(stale):
+            documents = self.documents.in_folder(root)
+            project = self._projects.setdefault(root, Project(root))
+            try:
+                snapshot = await self.on_worker(lambda p=project, d=documents: p.check(d))  # type: ignore[misc]
+                open_files = {one.path for one in documents if one.path is not None}
+                shown = await self.on_worker(
+                    lambda s=snapshot, o=open_files: diagnostics(s, o, self.documents.uri_of, self.encoding)  # type: ignore[misc]
+                )
+            except RecursionError:
+                self._tell("a file is nested too deeply to be looked at")
+                continue
+            except Exception as error:
+                # A bug of zerocfg: the next change is another chance, and the editor keeps what it shows.
+                self._tell(f"internal error while looking at {root}: {type(error).__name__}: {error}")
+                continue
+            self._snapshots[root] = snapshot
+            for trouble in set(snapshot.troubles) - self._troubles:
+                self._tell(trouble)
+            self._troubles = self._troubles | set(snapshot.troubles) if snapshot.troubles else set()
+            self._show(root, snapshot, shown)
+            if not documents:
+                self._forget(root)
+
+    def _show(self, root: str, snapshot: Snapshot, shown: dict[str, list[Shown]]) -> None:
+        """Publish what changed; not for a document that was changed since: the next look is on its way."""
+        before = self._shown.get(root, {})
+        after = dict(shown)
+        versions = {one.path: one.version for one in self.documents.in_folder(root)}
+        for path in sorted({*before, *shown, *snapshot.versions}):
+            version = snapshot.versions.get(path)
+            if versions.get(path, version) != version:
+                after[path] = before.get(path, [])
+                continue
+            if path in snapshot.versions or shown.get(path) != before.get(path):
+                self._publish(self.documents.uri_of(path), version, shown.get(path, []))
+        self._shown[root] = {path: found for path, found in after.items() if found}
+
+    def _forget(self, root: str) -> None:
+        for store in (self._projects, self._snapshots, self._shown):
+            store.pop(root, None)
+
+    # -- reading one document -----------------------------------------------------------------------------------
+
+    def runs(self, snapshot: Snapshot | None, path: str | None) -> list[Run]:
+        """The runs that a file takes part in."""
+        found = snapshot.runs if snapshot is not None and path is not None else []
+        return [run for run in found if any(one.path and real_name(one) == path for one in run.files)]
+
+    def reading(self, document: Document, snapshot: Snapshot | None) -> Reading | None:
+        """How a document reads; None for what is no config (a script, a text that is too long)."""
+        name = document.name
+        if len(document.text) > LARGEST or (document.path and is_launch_file(Path(document.path))):
+            return None
+        role = snapshot.files.get(document.path) if snapshot is not None and document.path else None
+        form = role.document.format if role is not None and role.document else format_of(name, document.text)
+        tree = load_as(SourceText(name, document.text), form)
+        if tree.root is not None:
+            data = tree.data()
+            kind: str = role.kind if role is not None and role.kind != "other" else sniff(data, name)
+            kind = "spec" if kind == "other" and Path(name).name in SPEC_NAMES else kind
+            if kind == "other":
+                kind = self._readable.get(document.uri, (guess_unread(document.text, name), None))[0]
+            self._readable[document.uri] = kind, data
+            return Reading(kind, form, tree, data)
+        kind, data = self._readable.get(document.uri, ("other", None))
+        if kind == "other" and role is not None:
+            kind = role.kind
+        if kind == "other":
+            kind = "spec" if Path(name).name in SPEC_NAMES else guess_unread(document.text, name)
+        return Reading(kind, form, None, data)
