@@ -17,6 +17,7 @@ COMMANDS = {
     "plan": "Predict memory and time of the runs of a spec, and say what would make them fit.",
     "build": "Resolve every auto and emit runnable configs with the reason for every value.",
     "smoke": "Train a few steps with the emitted configs and check what really runs.",
+    "report": "Write one HTML page about a run.",
     "gate": "Insist, in CI, on clean, fresh and proven configs.",
     "check-resume": "Say whether a run can resume from a checkpoint, and how to get there if not.",
     "explain": "Explain a rule, or a value of a run or of a build.",
@@ -24,6 +25,7 @@ COMMANDS = {
     "rules": "List the rules.",
     "probe": "Write down this machine's hardware as a profile.",
     "schema": "Print or write the JSON Schemas of the file formats.",
+    "lsp": "Serve an editor: findings, hover, completion and fixes while typing.",
     "completion": "Print or install the completion of the shell.",
 }
 

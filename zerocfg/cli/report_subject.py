@@ -1,0 +1,203 @@
+"""The RUN argument of ``zerocfg report``: a run of a spec, a build, or configs written by hand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zerocfg.cli.explain_built import lock_at, locks_below, read_lock
+from zerocfg.cli.selection import selection_of
+from zerocfg.cli.settings import find_settings
+from zerocfg.cli.spec_argument import read_or_exit, resolved
+from zerocfg.compare.changes import changes, sources
+from zerocfg.compare.check import Checked, check_run
+from zerocfg.compare.table import source_path
+from zerocfg.emit import lock as lockfile
+from zerocfg.emit.compiled import compiled
+from zerocfg.page.subject import Subject
+from zerocfg.resolve.alternatives import alternatives
+from zerocfg.resolve.facts import with_facts
+from zerocfg.resolve.forecast import Forecast, forecast
+from zerocfg.rules.engine import Result, lint_runs
+from zerocfg.run.discover import SPEC_NAMES, Files, display_name
+from zerocfg.run.link import find_runs
+from zerocfg.run.releases import declare_versions
+
+if TYPE_CHECKING:
+    from zerocfg.emit.files import Emitted
+    from zerocfg.resolve.build import Built
+    from zerocfg.resolve.spec_file import SpecFile
+    from zerocfg.run.model import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options of the command."""
+
+    run: str | None = None
+    build: Path | None = None
+    hardware: str | None = None
+    trace: bool = True
+    python: str | None = None
+
+
+def open_subject(name: str, asked: Asked) -> Subject:
+    """What a page about ``name`` is about. Raises click.UsageError where it is no run, or several."""
+    lock = lock_at(name)
+    if lock is not None:
+        return _of_build(lock, asked)
+    try:
+        path, run = Path(name), asked.run
+        if not path.exists() and ":" in name and Path(name.rpartition(":")[0]).is_file():
+            path, run = Path(name.rpartition(":")[0]), name.rpartition(":")[2]
+        if not path.exists():
+            raise click.UsageError(f"there is no file or folder '{name}'")
+    except ValueError as error:  # a NUL in the name
+        raise click.UsageError(f"'{name}' cannot be read: {error}") from None
+    spec = next((path / one for one in SPEC_NAMES if (path / one).is_file()), None) if path.is_dir() else path
+    if spec is not None and (path.is_dir() or Files().open(spec).kind == "spec"):
+        return _of_spec(spec, run, asked)
+    inside = sorted(one.parent for one in path.glob(f"*/{lockfile.NAME}")) if path.is_dir() else []
+    if len(inside) == 1:
+        return _of_build(inside[0] / lockfile.NAME, asked)
+    if inside:
+        names = ", ".join(display_name(one) for one in inside[:8])
+        raise click.UsageError(f"'{display_name(path)}' holds several builds; name one: {names}")
+    return _by_hand(path, run)
+
+
+def _of_spec(path: Path, run: str | None, asked: Asked) -> Subject:
+    read = read_or_exit(path)
+    try:
+        names = read.selected(run)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if len(names) != 1:
+        listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+        raise click.UsageError(f"'{display_name(path)}' has several runs; name one with --run: {listed}")
+    name = names[0]
+    built = resolved(read, name, asked.hardware)[0]
+    builds = [_named(asked.build, name)] if asked.build is not None else _builds(path, name)
+    build = builds[0] if len(builds) == 1 else None
+    subject = Subject(name, display_name(path), built=built, build=build, builds=builds if build is None else [])
+    subject.run, subject.found = _linted(path, name)
+    _compile(subject, read, built)
+    if not built.problems:
+        subject.forecast = _forecast(built, asked)
+        subject.alternatives = _alternatives(built)
+    return subject
+
+
+def _of_build(lock: Path, asked: Asked) -> Subject:
+    """A build whose spec is still there stands for the run of that spec."""
+    content, folder = read_lock(lock), lock.parent
+    name = str(content.get("run", folder.name))
+    spec = _spec_of(content, folder)
+    if spec is not None and asked.run in (None, name):
+        read = read_or_exit(spec)
+        if name in read.runs:
+            known = Asked(name, folder, asked.hardware, asked.trace, asked.python)
+            return _of_spec(spec, name, known)
+    subject = Subject(name, lock=content, build=folder)
+    runs, _ = find_runs([folder], Files())
+    if runs:
+        subject.run = runs[0]
+        subject.found = _lint(runs[:1], folder)
+    return subject
+
+
+def _spec_of(lock: dict[str, Any], folder: Path) -> Path | None:
+    start, path = lock.get("spec_folder"), source_path(lock, "spec")
+    try:
+        spec = folder / str(start) / path
+        return Path(display_name(spec)) if path and isinstance(start, str) and spec.is_file() else None
+    except (OSError, ValueError):
+        return None
+
+
+def _by_hand(path: Path, name: str | None) -> Subject:
+    files = Files()
+    runs, _ = find_runs([path], files)
+    runs = [one for one in runs if name in (None, one.name)]
+    if not runs:
+        raise click.UsageError(f"no run{f' {name!r}' if name else ''} is found in '{display_name(path)}'")
+    if len(runs) > 1:
+        listed = ", ".join(one.name for one in runs[:8]) + (", ..." if len(runs) > 8 else "")
+        raise click.UsageError(f"'{display_name(path)}' takes part in several runs; name one with --run: {listed}")
+    return Subject(runs[0].name, run=runs[0], found=_lint(runs, path if path.is_dir() else path.parent))
+
+
+def _linted(spec: Path, name: str) -> tuple[Run | None, Result | None]:
+    """The run as lint sees it, and what it finds: only what this run is about, with the project's settings."""
+    files = Files()
+    runs = [one for one in find_runs([spec], files)[0] if one.name == name and one.spec is not None]
+    if not runs:
+        return None, None
+    settings = find_settings(spec.parent)
+    declare_versions(runs, settings.versions)
+    return runs[0], _lint(with_facts(runs, files), spec.parent)
+
+
+def _lint(runs: list[Run], folder: Path) -> Result:
+    settings = find_settings(folder)
+    return lint_runs(runs, selection_of(settings, "", "", False))
+
+
+def _builds(spec: Path, name: str) -> list[Path]:
+    """The folders that hold a build of this run, below the spec and below the current folder."""
+    found: dict[Path, Path] = {}
+    for folder in dict.fromkeys((spec.parent, Path())):
+        for lock in locks_below(folder):
+            content = lockfile.read(lock.parent)
+            own = _spec_of(content, lock.parent) if content is not None and content.get("run") == name else None
+            if own is not None and own.resolve() == spec.resolve():
+                found.setdefault(lock.parent.resolve(), Path(display_name(lock.parent)))
+    return list(found.values())
+
+
+def _named(build: Path, name: str) -> Path:
+    for folder in (build, build / name):
+        if (folder / lockfile.NAME).is_file():
+            return folder
+    raise click.UsageError(f"'{display_name(build)}' holds no build of {name}: there is no {lockfile.NAME}")
+
+
+def _compile(subject: Subject, read: SpecFile, built: Built) -> None:
+    """The lock that a build would write now, and how the last build differs from it."""
+    out = subject.build.parent if subject.build is not None else read.path.parent / "built"
+    found = compiled(read, [built], out)
+    if not found.emitted:
+        return
+    emitted = found.emitted[0]
+    subject.lock = json.loads(emitted.files[lockfile.NAME])
+    if subject.build is not None:
+        subject.checked = _checked(emitted, subject.build, subject.lock)
+
+
+def _checked(emitted: Emitted, build: Path, new: dict[str, Any]) -> Checked:
+    if emitted.folder.resolve() == build.resolve():
+        read_lock(build / lockfile.NAME)  # one that cannot be read is told as every command tells it
+        return check_run(emitted)
+    # The folder was renamed: its files hold paths that a build would write otherwise, its values can be compared.
+    old = read_lock(build / lockfile.NAME)
+    moved = changes(old, new)
+    return Checked(emitted.plan.name, build, "differs" if moved else "up to date", moved, [], sources(old, new))
+
+
+def _forecast(built: Built, asked: Asked) -> Forecast | str:
+    try:
+        return forecast(built, tracing=asked.trace, python=asked.python)
+    except ValueError as error:
+        return str(error)
+
+
+def _alternatives(built: Built) -> list[Any]:
+    """Nothing where no plan can be predicted: the forecast says why."""
+    try:
+        return alternatives(built)
+    except ValueError:
+        return []

@@ -1,0 +1,63 @@
+"""What changed since the last build, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from zerocfg.compare.values import ABSENT
+from zerocfg.page.settings import text
+
+if TYPE_CHECKING:
+    from zerocfg.compare.check import Checked
+
+STATES = {
+    "missing": "is missing",
+    "edited": "was edited since it was built",
+    "outdated": "is out of date",
+    "stale": "is no longer emitted",
+    "unreadable": "cannot be read",
+    "unknown": "is not what the build gives (no lock tells how it was built)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    name: str
+    old: str
+    new: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    name: str
+    state: str
+    details: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Changes:
+    """``defaults`` counts values that nobody sets and that come or go with others."""
+
+    same: bool
+    changes: list[Change] = field(default_factory=list)
+    defaults: int = 0
+    files: list[File] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
+
+
+def changes(found: Checked) -> Changes:
+    """The build on disk against what the sources give now."""
+    said = [one for one in found.changes if one.said] or found.changes
+    return Changes(
+        found.state == "up to date",
+        [Change(one.row.name, _text(one.old), _text(one.new), one.because) for one in said],
+        len(found.changes) - len(said),
+        [File(one.name, STATES.get(one.state, one.state), tuple(one.details)) for one in found.files],
+        found.sources,
+    )
+
+
+def _text(value: Any) -> str:
+    return "not set" if value is ABSENT else text(value)

@@ -1,0 +1,88 @@
+"""The findings of lint with the lines that they are about, and the rules behind them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from zerocfg.page.words import cut
+from zerocfg.rules.docs import parts
+from zerocfg.rules.registry import find
+
+if TYPE_CHECKING:
+    from zerocfg.rules.api import Rule
+    from zerocfg.rules.engine import Diagnostic, Result, Spot
+
+WIDEST = 160
+"""Columns of a source line that are shown; longer ones are cut around what is marked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A line of a source file in three pieces, the middle one marked; empty where the line is."""
+
+    place: str
+    line: int
+    before: str
+    marked: str
+    after: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    code: str
+    name: str
+    severity: str
+    message: str
+    help: str
+    frames: tuple[Frame, ...]
+    fix: str = ""
+    fix_safe: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RulePage:
+    """A rule's documentation in short; ``zerocfg explain CODE`` prints all of it."""
+
+    code: str
+    name: str
+    summary: str
+    sections: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+def findings(result: Result) -> list[Finding]:
+    """The gravest first, else in the order of files and lines."""
+    order = sorted(result.diagnostics, key=lambda one: -one.severity.rank)
+    return [_finding(one) for one in order]
+
+
+def rule_pages(found: list[Finding]) -> list[RulePage]:
+    """The rules that the findings name, each once."""
+    rules = [find(code) for code in sorted({one.code for one in found})]
+    return [_rule(rule) for rule in rules if rule is not None]
+
+
+def _finding(one: Diagnostic) -> Finding:
+    frames = tuple(_frame(spot) for spot in (one.spot, *one.related))
+    fix, safe = (one.fix.description, one.fix.safe) if one.fix is not None else ("", True)
+    return Finding(one.code, one.name, one.severity.value, one.message, one.help, frames, fix, safe)
+
+
+def _frame(spot: Spot) -> Frame:
+    text = spot.file.source.line(spot.start.line)
+    start = spot.start.column - 1
+    last = len(text) if spot.end.line > spot.start.line else max(spot.end.column - 1, start + 1)
+    offset = max(0, start - WIDEST // 2) if len(text) > WIDEST else 0
+    text = text[offset : offset + WIDEST]
+    start, last = start - offset, min(last - offset, len(text))
+    where = f"{spot.file.name}:{spot.start.line}:{spot.start.column}"
+    return Frame(where, spot.start.line, text[:start], text[start:last], text[last:], cut(spot.label, WIDEST))
+
+
+def _rule(rule: Rule) -> RulePage:
+    said = parts(rule)
+    titles = {"": "Why it is bad", "What happens": "What happens", "Instead": "Use instead", "Fix": "Fix"}
+    titles["When to ignore"] = "When to ignore"
+    sections = ((title, tuple(said[label].split("\n\n"))) for label, title in titles.items() if said.get(label))
+    return RulePage(rule.code, rule.name, rule.summary, tuple(sections))

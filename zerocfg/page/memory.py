@@ -1,0 +1,162 @@
+"""The plan: memory of a device by phase and term, and of every other way to run the same job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from zerocfg.page.words import GIB, Unit, band, size, unit_for
+from zerocfg.resolve.forecast import Forecast
+from zerocfg.resolve.ways import COLUMNS, by_column, duration, ways, words
+
+if TYPE_CHECKING:
+    from zerocfg.memory.outside import Band
+    from zerocfg.memory.terms import Held
+    from zerocfg.memory.verdict import Rung
+    from zerocfg.resolve.alternatives import Alternative
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One stacked bar: ``parts`` are bytes by column (`zerocfg.resolve.ways.COLUMNS`).
+
+    ``low`` and ``high`` are the ends of what the driver may show (bytes); None where only a moment is looked at.
+    """
+
+    label: str
+    parts: dict[str, int]
+    low: int | None = None
+    high: int | None = None
+    own: bool = False
+
+    @property
+    def total(self) -> int:
+        return sum(self.parts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A row of the table of terms: bytes by phase, and the file of the library that allocates it."""
+
+    name: str
+    sizes: tuple[int, ...]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """A way to run the job: its bar, and what else is known of it as text."""
+
+    bar: Bar
+    verdict: str
+    sent: str
+    step: str
+    tokens: str
+    why: str
+
+
+@dataclass(slots=True)
+class Memory:
+    """``figures`` are pairs of words and a size; ``changes`` are rows of what would save memory."""
+
+    verdict: str
+    capacity: int | None
+    unit: Unit
+    phases: list[Bar] = field(default_factory=list)
+    terms: list[Term] = field(default_factory=list)
+    figures: list[tuple[str, str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    cheapest: list[tuple[str, ...]] = field(default_factory=list)
+    changes: list[tuple[str, ...]] = field(default_factory=list)
+    others: list[Other] = field(default_factory=list)
+    compared: int = 0
+    peak: int = 0
+    expected: int = 0
+    complete: bool = True
+    job: str = ""
+
+    @property
+    def limit(self) -> str:
+        return size(self.capacity) if self.capacity else ""
+
+
+def memory(one: Forecast, alternatives: list[Alternative]) -> Memory:
+    """What the plan section shows."""
+    held = one.prediction.estimate.phases("device")
+    peak = max((each.size for each in held.values()), default=0)
+    found = Memory(one.word, one.capacity, unit_for(peak), peak=peak, expected=one.prediction.device.expected)
+    found.complete = one.prediction.complete
+    found.phases = [Bar(phase, _columns(each)) for phase, each in held.items()]
+    found.terms = _terms(list(held.values()))
+    found.figures = list(_figures(one))
+    found.notes = list(one.notes)
+    found.job = _job(one)
+    found.others = [_other(row) for row in ways(alternatives)]
+    found.compared = len(alternatives)
+    if one.ladder is not None:
+        found.cheapest = [_rung(rung) for rung in one.ladder.together]
+        found.changes = [_rung(rung) for rung in one.ladder.single]
+    return found
+
+
+def _columns(held: Held) -> dict[str, int]:
+    found = dict.fromkeys(COLUMNS, 0)
+    for term, bytes_ in held.parts:
+        found[next((name for name, kinds in COLUMNS.items() if term.kind in kinds), "other")] += bytes_
+    return found
+
+
+def _terms(phases: list[Held]) -> list[Term]:
+    sizes: dict[str, list[int]] = {}
+    sources: dict[str, str] = {}
+    for at, held in enumerate(phases):
+        for term, bytes_ in held.parts:
+            sizes.setdefault(term.name, [0] * len(phases))[at] += bytes_
+            sources.setdefault(term.name, term.source)
+    order = sorted(sizes, key=lambda name: -max(sizes[name]))
+    return [Term(name, tuple(sizes[name]), sources[name]) for name in order]
+
+
+def _figures(one: Forecast) -> list[tuple[str, str, str]]:
+    held = one.prediction
+
+    def told(figure: Band) -> str:
+        return band(figure.low, figure.high) if held.complete else f"at least {size(figure.low)}"
+
+    found = [
+        ("Allocated", told(held.allocated), "torch.cuda.max_memory_allocated"),
+        ("Reserved", told(held.reserved), "torch.cuda.max_memory_reserved"),
+        ("Device", told(held.device), "what nvidia-smi shows for the process"),
+    ]
+    if one.host >= GIB // 10:
+        of = f" of {size(one.room)}" if one.room is not None else ""
+        found.append(("Host", f"{size(one.host)}{of}", "memory of a node, for all its ranks"))
+    if one.nvme >= GIB // 10:
+        found.append(("Drives", size(one.nvme), "on the NVMe drives of a node"))
+    return found
+
+
+def _job(one: Forecast) -> str:
+    work = one.setup.workload
+    if work is None:
+        return ""
+    kept = "gradient checkpointing" if work.gradient_checkpointing else "all activations kept"
+    loss = ", loss without all logits" if work.fused_loss else ""
+    batch = f"Micro batch of {work.micro_batch} × {work.sequence_length} tokens"
+    return f"{batch}, {kept}, {work.attention} attention{loss}."
+
+
+def _rung(rung: Rung) -> tuple[str, ...]:
+    device = rung.prediction.device
+    slower = f"{rung.slower:.2f} ×" if rung.slower else "–"
+    return rung.what, band(device.low, device.high), rung.word, slower, rung.cost
+
+
+def _other(row: Alternative) -> Other:
+    one, time = row.candidate, row.candidate.time
+    device = one.prediction.device
+    bar = Bar(words(one.choice.settings()), by_column(one), device.low, device.high, row.own)
+    spent = ("–", "–", "–")
+    if time is not None:
+        spent = (size(time.traffic.sent), duration(time.seconds.expected), f"{time.tokens_per_second:,.0f}")
+    return Other(bar, one.word, *spent, row.excluded or "best")

@@ -1,0 +1,139 @@
+"""Charts of the plan: stacked bars with the line of what the card has; times and messages as plain bars."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from zerocfg.page.charts import HALF, Chart, Look, chart, figure, labels, plain, rows
+from zerocfg.page.words import Unit, size, unit_for
+from zerocfg.resolve.ways import COLUMNS, duration
+
+if TYPE_CHECKING:
+    from zerocfg.page.memory import Bar, Memory
+    from zerocfg.page.time import Time
+
+_BEYOND = 1.6
+"""How many times what the card has is shown; longer bars leave the chart."""
+
+
+def phases(held: Memory) -> Chart:
+    """A bar for each phase of a step."""
+    told = ", ".join(f"{bar.label} {size(bar.total)}" for bar in held.phases)
+    alt = f"Memory of a device by phase of a step: {told}{_limit(held)}."
+    return chart(alt, lambda look: _stacked(look, held.phases, held))
+
+
+def plans(held: Memory) -> Chart:
+    """A bar for each other way to run the job."""
+    bars = [one.bar for one in held.others]
+    told = ", ".join(f"{bar.label} {size(bar.total)}" for bar in bars)
+    alt = f"Memory of a device at its peak by plan: {told}{_limit(held)}."
+    return chart(alt, lambda look: _stacked(look, bars, held))
+
+
+def parts(found: Time) -> Chart:
+    """Seconds of a step by what they go into."""
+    told = ", ".join(f"{part.name} {duration(part.expected)}" for part in found.parts)
+    return chart(f"A step takes {found.step}: {told}.", lambda look: _parts(look, found), HALF)
+
+
+def sent(found: Time) -> Chart:
+    """What a rank sends in a step by collective."""
+    told = ", ".join(f"{one.name} {size(one.bytes)}" for one in found.sent)
+    return chart(f"A rank sends {found.total} in a step: {told}.", lambda look: _sent(look, found), HALF)
+
+
+def _limit(held: Memory) -> str:
+    return f"; the card has {held.limit}" if held.limit else ""
+
+
+def _stacked(look: Look, bars: list[Bar], held: Memory) -> Any:
+    theme = look.theme
+    height, thick = rows(look, len(bars))
+    drawn = figure(look, height + 64)
+    axis = drawn.subplots()
+    plain(axis, look)
+    most = max([bar.high or bar.total for bar in bars] + [bar.total for bar in bars])
+    unit = unit_for(most)
+    limit = held.capacity
+    end = (min(most, _BEYOND * limit) if limit else most) * 1.04
+    if limit and limit < 3 * end:
+        end = max(end, limit * 1.04)
+    for at, bar in enumerate(bars):
+        if bar.own:
+            axis.axhspan(at - 0.5, at + 0.5, color=theme.band, linewidth=0)
+        left = 0.0
+        for column in COLUMNS:
+            wide = bar.parts[column] / unit.scale
+            if wide:
+                edge = theme.surface
+                axis.barh(at, wide, thick, left, color=theme.kind(column), edgecolor=edge, linewidth=0.8)
+            left += wide
+        if bar.low is not None and bar.high is not None:
+            ends = [bar.low / unit.scale, min(bar.high, end) / unit.scale]
+            axis.plot(ends, [at, at], color=theme.ink, linewidth=1.2, solid_capstyle="butt")
+        _total(axis, look, at, bar, unit, end)
+    if limit and limit <= end:
+        axis.axvline(limit / unit.scale, color=theme.limit, linewidth=1.5, linestyle=(0, (4, 3)))
+        words = f"the card has {held.limit}"
+        axis.set_title(words, color=theme.limit, fontsize=axis.xaxis.label.get_size(), loc="right")
+    axis.set_xlim(0, end / unit.scale)
+    axis.set_ylim(len(bars) - 0.5, -0.75 if look.narrow else -0.5)
+    labels(axis, look, [bar.label for bar in bars], [bar.own for bar in bars])
+    axis.set_xlabel(f"{unit.name} of one device")
+    return drawn
+
+
+def _total(axis: Any, look: Look, at: int, bar: Bar, unit: Unit, end: float) -> None:
+    """The sum at the end of a bar; inside of the chart where the bar leaves it."""
+    held = max(bar.total, min(bar.high or 0, end))
+    text = f"{bar.total / unit.scale:,.1f}"
+    if bar.total > end * 0.93 or held > end * 0.93:
+        if bar.total > end:
+            text += " →"
+        box = {"facecolor": look.theme.surface, "edgecolor": "none", "pad": 1.5, "alpha": 0.85}
+        axis.text(end / unit.scale * 0.995, at, text, ha="right", va="center", color=look.theme.ink, bbox=box)
+        return
+    axis.annotate(text, (held / unit.scale, at), (6, 0), textcoords="offset points", va="center", color=look.theme.ink)
+
+
+def _parts(look: Look, found: Time) -> Any:
+    theme = look.theme
+    height, thick = rows(look, len(found.parts))
+    drawn = figure(look, height + 50)
+    axis = drawn.subplots()
+    plain(axis, look)
+    most = max(part.high for part in found.parts) or 1.0
+    scale, name = (1.0, "seconds") if most >= 1 else (1000.0, "milliseconds")
+    for at, part in enumerate(found.parts):
+        axis.barh(at, part.expected * scale, thick, color=theme.accent)
+        axis.plot([part.low * scale, part.high * scale], [at, at], color=theme.ink, linewidth=1.2)
+        end = (max(part.high, part.expected) * scale, at)
+        axis.annotate(duration(part.expected), end, (6, 0), textcoords="offset points", va="center", color=theme.ink)
+    _ends(axis, look, [part.name for part in found.parts], most * scale)
+    axis.set_xlabel(f"{name} of a step (line: the range)")
+    return drawn
+
+
+def _sent(look: Look, found: Time) -> Any:
+    height, thick = rows(look, len(found.sent))
+    drawn = figure(look, height + 50)
+    axis = drawn.subplots()
+    plain(axis, look)
+    most = max(one.bytes for one in found.sent) or 1.0
+    unit = unit_for(most)
+    for at, one in enumerate(found.sent):
+        axis.barh(at, one.bytes / unit.scale, thick, color=look.theme.kind("optim"))
+        end = (one.bytes / unit.scale, at)
+        axis.annotate(size(one.bytes), end, (6, 0), textcoords="offset points", va="center", color=look.theme.ink)
+    _ends(axis, look, [one.name for one in found.sent], most / unit.scale)
+    axis.set_xlabel(f"{unit.name} that a rank sends in a step")
+    return drawn
+
+
+def _ends(axis: Any, look: Look, names: list[str], most: float) -> None:
+    """Room for the figures behind the bars."""
+    axis.set_xlim(0, most * (1.28 if look.narrow else 1.22))
+    axis.set_ylim(len(names) - 0.5, -0.75 if look.narrow else -0.5)
+    axis.locator_params(axis="x", nbins=5)
+    labels(axis, look, names)

@@ -1,0 +1,46 @@
+"""What a page is about: a run, as far as files tell of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from zerocfg.compare.check import Checked
+    from zerocfg.resolve.alternatives import Alternative
+    from zerocfg.resolve.build import Built
+    from zerocfg.resolve.forecast import Forecast
+    from zerocfg.rules.engine import Result
+    from zerocfg.run.model import Run
+
+
+class PageError(Exception):
+    """Why there can be no page, in one line."""
+
+
+@dataclass(slots=True)
+class Subject:
+    """One run. What is None is not known; the page then says which command makes it.
+
+    ``spec``      how the spec is called on the command line; empty: the configs were written by hand, or it is gone
+    ``built``     the run as a build resolves it now
+    ``lock``      its lock: of the files that a build would write now, else of the build on disk
+    ``found``     the findings of lint about this run
+    ``forecast``  what is predicted, or in words why nothing is
+    ``build``     the folder of the last build; ``checked`` compares it with what the sources give now
+    ``builds``    the folders of several builds, when it cannot be told which is meant
+    """
+
+    name: str
+    spec: str = ""
+    run: Run | None = None
+    built: Built | None = None
+    lock: dict[str, Any] | None = None
+    found: Result | None = None
+    forecast: Forecast | str | None = None
+    alternatives: list[Alternative] = field(default_factory=list)
+    build: Path | None = None
+    checked: Checked | None = None
+    builds: list[Path] = field(default_factory=list)
