@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +54,12 @@ ACTIVATIONS = 80_000
 COUNTERS = 400  # bytes: step counters of the optimizer, buffers of the rotary embedding
 
 
-@pytest.fixture(scope="module")
-def measured() -> dict[str, Any]:
-    requests = [BASE | case | {"model": "tied" if case.get("tied") else "llama"} for case in CASES.values()]
+MEASURED = 3  # times at most: a buffer that gloo's thread frees late stands in one peak, seldom in the next
+
+
+def measure(names: Iterable[str]) -> dict[str, Any]:
+    cases = {name: CASES[name] for name in names}
+    requests = [BASE | case | {"model": "tied" if case.get("tied") else "llama"} for case in cases.values()]
     done = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / "memory" / "torch_ranks.py")],
         input="\n".join(map(json.dumps, requests)),
@@ -64,14 +68,29 @@ def measured() -> dict[str, Any]:
         timeout=300,
     )
     lines = done.stdout.splitlines()
-    assert len(lines) == len(CASES), done.stderr[-2000:]
-    return dict(zip(CASES, map(json.loads, lines), strict=True))
+    assert len(lines) == len(cases), done.stderr[-2000:]
+    return dict(zip(cases, map(json.loads, lines), strict=True))
+
+
+@pytest.fixture(scope="module")
+def measured() -> dict[str, Any]:
+    return measure(CASES)
 
 
 @pytest.mark.libs
 @pytest.mark.parametrize("name", CASES)
 def test_ranks_hold_what_is_predicted(name: str, measured: dict[str, Any]) -> None:
-    case, found = BASE | CASES[name], measured[name]
+    found = measured[name]
+    for _ in range(MEASURED - 1):
+        try:
+            return holds(name, found)
+        except AssertionError:
+            found = measure([name])[name]
+    holds(name, found)
+
+
+def holds(name: str, found: dict[str, Any]) -> None:
+    case = BASE | CASES[name]
     assert "error" not in found, found["error"]
     facts = from_config(CONFIG | {"tie_word_embeddings": case.pop("tied", False)})
     if case.pop("trained", None):
