@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ from .claims import contradictions
 from .conftest import PROOFS
 from .harness import Observation, observe
 
+Play = Callable[[Proof, dict[str, str], str | None], Observation]
 RULES = {rule.code: rule for rule in ALL}
 EXECUTED = sorted(code for code, rule in RULES.items() if rule.proof.status == "executed")
 
@@ -29,9 +34,27 @@ def cases(kind: str) -> list[Any]:
     ]
 
 
-def play(proof: Proof, files: dict[str, str], consumer: str | None) -> Observation:
-    memory = any(name.startswith("memory.") for name in proof.shows)
-    return observe(files, consumer, proof.phase, proof.ranks, memory=memory)
+@pytest.fixture(scope="session")
+def play(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Play:
+    """Plays an example; the same files only once in a test run (many fixes write what is good elsewhere)."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base if worker_id == "master" else base.parent) / "played"
+    folder.mkdir(exist_ok=True)
+
+    def played(proof: Proof, files: dict[str, str], consumer: str | None) -> Observation:
+        memory = any(name.startswith("memory.") for name in proof.shows)
+        key = json.dumps([files, consumer, proof.phase, proof.ranks, memory], sort_keys=True)
+        file = folder / hashlib.sha256(key.encode()).hexdigest()
+        if file.exists():
+            known: Observation = pickle.loads(file.read_bytes())
+            return known
+        seen = observe(files, consumer, proof.phase, proof.ranks, memory=memory)
+        own = file.with_suffix(f".{worker_id}")  # another worker may play the same now
+        own.write_bytes(pickle.dumps(seen))
+        own.replace(file)
+        return seen
+
+    return played
 
 
 def verdict(rule: Any, proof: Proof, seen: Observation, good: bool) -> str:
@@ -44,7 +67,7 @@ def verdict(rule: Any, proof: Proof, seen: Observation, good: bool) -> str:
 
 
 @pytest.mark.parametrize(("code", "at"), cases("bad"))
-def test_bad_example_shows_the_claim(code: str, at: int, record_property: Any) -> None:
+def test_bad_example_shows_the_claim(code: str, at: int, play: Play, record_property: Any) -> None:
     record_property(PROOFS, True)
     rule = RULES[code]
     example = rule.bad[at]
@@ -53,7 +76,7 @@ def test_bad_example_shows_the_claim(code: str, at: int, record_property: Any) -
 
 
 @pytest.mark.parametrize(("code", "at"), cases("good"))
-def test_good_example_does_not(code: str, at: int, record_property: Any) -> None:
+def test_good_example_does_not(code: str, at: int, play: Play, record_property: Any) -> None:
     record_property(PROOFS, True)
     rule = RULES[code]
     example = rule.good[at]
@@ -62,7 +85,7 @@ def test_good_example_does_not(code: str, at: int, record_property: Any) -> None
 
 
 @pytest.mark.parametrize(("code", "at"), [case for case in cases("bad") if RULES[case.values[0]].fixable])
-def test_fixed_example_does_not(code: str, at: int, record_property: Any, tmp_path: Path) -> None:
+def test_fixed_example_does_not(code: str, at: int, play: Play, record_property: Any, tmp_path: Path) -> None:
     """The fix of a rule cures what the rule claims. Values that only the good example has are not asked for."""
     record_property(PROOFS, True)
     rule = RULES[code]
