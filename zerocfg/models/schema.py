@@ -94,10 +94,9 @@ class _Compiler:
             ):
                 spellings[f"^{re.escape(alias)}$"] = {**properties[name], "description": f"Read as {name}."}
         facts = {fact: value for fact in _SECTION_FACTS if (value := getattr(model, fact))}
-        read_by = " ".join(part for part in (model.library, f"({model.source})" if model.source else "") if part)
         text = " ".join((model.__dict__.get("__doc__") or "").split())
         schema: dict[str, Any] = {
-            "description": f"{text} Read by {read_by}." if read_by else text,
+            "description": f"{text} {read_by(facts)}".rstrip(),
             "type": "object",
             "properties": properties,
         }
@@ -136,7 +135,7 @@ class _Compiler:
                 "any_case": variants.any_case,
                 "cases": {value: self.reference(case)["$ref"] for value, case in variants.cases.items()},
             }
-        schema: dict[str, Any] = {"description": _describe(field.description or "", facts)}
+        schema: dict[str, Any] = {"description": describe(field.description or "", facts)}
         schema.update(branches[0] if len(branches) == 1 else {"anyOf": branches})
         default = _default(field)
         one_default = "defaults" not in facts and default is not PydanticUndefined
@@ -226,7 +225,16 @@ def _default(field: FieldInfo) -> Any:
     return typing.cast("Callable[[], Any]", factory)()
 
 
-def _describe(text: str, facts: dict[str, Any]) -> str:
+def read_by(facts: dict[str, Any]) -> str:
+    """The sentence about a section's reader, behind what the section's author wrote; empty where nobody is named."""
+    reader = " ".join(
+        part for part in (facts.get("library"), f"({facts['source']})" if facts.get("source") else "") if part
+    )
+    return f"Read by {reader}." if reader else ""
+
+
+def describe(text: str, facts: dict[str, Any]) -> str:
+    """A key's description: its author's words and the facts about it."""
     parts = [text] if text else []
     if "unit" in facts:
         parts.append(f"Unit: {facts['unit']}.")

@@ -39,11 +39,7 @@ _SHADOWED = (
 
 
 class ClusterConfig(Section):
-    """Each key that is also a launcher argument fills it only when the command line left it None.
-
-    What an argument does then, and the environment variables that it becomes, is told by the schema
-    accelerate-launcher under the same name.
-    """
+    """Each key that is also a launcher argument fills it only when the command line left it None."""
 
     unknown: ClassVar[Literal["error", "ignored", "passed"]] = "error"
     source: ClassVar[str] = "accelerate/commands/config/config_args.py"

@@ -23,8 +23,8 @@ _NO_PATH = (
 class DeepSpeedConfig(Section):
     """Read by the launcher without any check; the job gets environment variables and converts their text.
 
-    Every key that is written is also listed in ACCELERATE_CONFIG_DS_FIELDS. The job refuses the eight marked
-    `conflicts`, and mixed_precision, when it also has a DeepSpeed JSON.
+    Every key that is written is also listed in ACCELERATE_CONFIG_DS_FIELDS. The job refuses eight of them, and
+    mixed_precision, when it also has a DeepSpeed JSON.
     """
 
     unknown: ClassVar[Literal["error", "ignored", "passed"]] = "ignored"

@@ -28,7 +28,7 @@ def _renamed(name: str, instead: str) -> Any:
 class Fp8Config(Section):
     """Any other key is exported as ACCELERATE_FP8_<KEY>; a key that starts with `fp8` is taken as it is.
 
-    `backends` names the back ends whose recipe reads the key; absent means all.
+    Some keys are read by the recipe of one back end alone.
     """
 
     unknown: ClassVar[Literal["error", "ignored", "passed"]] = "ignored"

@@ -18,8 +18,8 @@ def _exported(name: str, when: Literal["always", "set"] = "always", text: Litera
 class FsdpConfig(Section):
     """All launcher defaults are exported, even those of keys that the file does not write.
 
-    A key that starts with `fsdp` is taken as it is, any other gets `fsdp_` in front. `versions` names the
-    versions of FSDP whose plugin reads the key's variable; absent means both.
+    A key that starts with `fsdp` is taken as it is, any other gets `fsdp_` in front. Some keys are
+    read with one version of FSDP alone.
     """
 
     unknown: ClassVar[Literal["error", "ignored", "passed"]] = "ignored"

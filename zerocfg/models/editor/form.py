@@ -1,0 +1,212 @@
+"""An editor's schema from a compiled one: JSON Schema draft-07, which every editor reads.
+
+Differences from the compiled form, which linting reads: the facts under ``x-zerocfg`` are words; values that a library
+converts are taken; keys that take effect from another schema are known; the parameters of an optimizer follow from
+its type; removed and deprecated keys carry the message that an editor shows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from zerocfg.models.editor import values, words
+from zerocfg.models.schema import describe, read_by
+
+DIALECT = "http://json-schema.org/draft-07/schema#"
+
+Compiled = Callable[[str], dict[str, Any]]
+"""The compiled schema of a name."""
+
+
+def editor_schema(name: str, compiled: Compiled, *, yaml: bool, shared: bool = False, address: str) -> dict[str, Any]:
+    """The schema for editors of the format ``name``.
+
+    ``yaml``: its files are read by PyYAML. ``shared``: the same file holds keys of the program itself, and it may be
+    written for older releases, too: unknown and removed keys are then no errors.
+    """
+    return _Form(compiled(name), compiled, yaml, shared).whole(address)
+
+
+def joined(cases: list[tuple[str, str, dict[str, Any]]], otherwise: dict[str, Any], title: str) -> dict[str, Any]:
+    """One schema for a file whose format follows from a key: (key, value that tells it, schema), else the last one."""
+    definitions: dict[str, Any] = {}
+
+    def root(schema: dict[str, Any], name: str) -> dict[str, Any]:
+        inner = {word: part for word, part in schema.items() if word not in ("$schema", "$id", "title", "definitions")}
+        for each, section in schema["definitions"].items():
+            if definitions.setdefault(each, section) != section:
+                raise TypeError(f"two sections are named {each}")
+        definitions[name] = inner
+        return {"$ref": f"#/definitions/{name}"}
+
+    chosen = root(otherwise, "Otherwise")
+    for key, value, schema in cases:
+        chosen = {
+            "if": {"required": [key], "properties": {key: {"const": value}}},
+            "then": root(schema, value.title().replace("_", "")),
+            "else": chosen,
+        }
+    return {
+        "$schema": DIALECT,
+        "$id": otherwise["$id"],
+        "title": title,
+        "description": otherwise["description"],
+        "type": "object",
+        **chosen,
+        "definitions": definitions,
+    }
+
+
+class _Form:
+    def __init__(self, source: dict[str, Any], compiled: Compiled, yaml: bool, shared: bool) -> None:
+        self.source = source
+        self.compiled = compiled
+        self.yaml = yaml
+        self.shared = shared
+
+    def whole(self, address: str) -> dict[str, Any]:
+        return {
+            "$schema": DIALECT,
+            "$id": address,
+            "title": self.source["title"],
+            **self.section(self.source),
+            **({"additionalProperties": True} if self.shared else {}),
+            "definitions": {name: self.section(each) for name, each in self.source["$defs"].items()},
+        }
+
+    def section(self, source: dict[str, Any]) -> dict[str, Any]:
+        facts = source["x-zerocfg"]
+        made: dict[str, Any] = {
+            "description": source["description"],
+            "markdownDescription": words.section_text({}, source, "", _own_words(source)),
+            "type": "object",
+            "properties": {},
+        }
+        cases: list[dict[str, Any]] = []
+        for name, prop in source["properties"].items():
+            made["properties"][name] = self.key(prop, facts)
+            if "variants" in prop.get("x-zerocfg", {}):
+                cases.append(self.variants(name, prop))
+        spellings = {
+            pattern: self.alias(prop, facts) if prop else {}
+            for pattern, prop in source.get("patternProperties", {}).items()
+        }
+        if "also" in facts:
+            elsewhere = self.compiled(facts["also"])["properties"]
+            other = [re.escape(name) for name in elsewhere if name not in source["properties"]]
+            spellings[f"^(?:{'|'.join(other)})$"] = {}
+        if spellings:
+            made["patternProperties"] = spellings
+        for word in ("required", "anyOf", "additionalProperties"):
+            if word in source:
+                made[word] = source[word]
+        if cases:
+            made["allOf"] = cases
+        return made
+
+    def key(self, prop: dict[str, Any], section: dict[str, Any]) -> dict[str, Any]:
+        facts = prop.get("x-zerocfg", {})
+        inner = _references(prop)
+        text = _own_words(prop)
+        if inner:
+            target = self.target(inner[0])
+            markdown = words.section_text(prop, target, text, _own_words(target))
+        else:
+            markdown = words.hover(prop, section, text)
+        made: dict[str, Any] = {"description": words.plain(markdown), "markdownDescription": markdown}
+        if "removed" in facts and self.shared:
+            return {**made, "deprecated": True, "doNotSuggest": True}
+        if "not" in prop or "never" in facts:
+            # A type that nothing has: the YAML server has no words of the schema's author for other refusals.
+            said = f"Removed: {facts['removed']}." if "removed" in facts else f"The value {facts['never']}."
+            made |= {"type": "null", "not": {"type": "null"}, "errorMessage": said}
+            return made | ({"doNotSuggest": True} if "removed" in facts else {})
+        if "variants" not in facts:  # else the value follows from the sibling
+            made.update(self.value(prop, inner, made))
+        if inner:
+            # Servers write the colon and the braces behind a proposed key only where they see what it opens.
+            made |= {} if "$ref" in made else {"properties": {}}
+        elif "default" in prop:
+            made["default"] = prop["default"]
+        elif "oneOf" in made and "boolean" not in (types := values.types_of(made["oneOf"])):
+            made |= {"type": types, **({"errorMessage": message} if (message := words.expected(prop)) else {})}
+        if prop.get("examples"):
+            made["examples"] = prop["examples"]
+        if "deprecated" in facts:
+            # The YAML server shows the message as an error.
+            said = {} if self.shared else {"deprecationMessage": f"Deprecated: {facts['deprecated']}."}
+            made |= {"deprecated": True, **said}
+        return made
+
+    def value(self, prop: dict[str, Any], sections: list[str], said: dict[str, Any]) -> dict[str, Any]:
+        """The schema of a key's value: one of these sections, or what else is taken; ``said``: the words about it."""
+        facts = prop.get("x-zerocfg", {})
+        branches = prop.get("anyOf", [prop])
+        others = [branch for branch in branches if "$ref" not in branch]
+        absent = [value for reference in sections for value in self.absent(facts, reference)]
+        found: list[dict[str, Any]] = []
+        if others or absent:
+            found = values.accepted(others, {} if sections else facts, yaml=self.yaml, absent=absent)
+        if found and found != [{}] and (message := words.expected(prop)) is not None:
+            # An editor shows the problem of the first alternative when none fits.
+            found[0]["errorMessage"] = message
+        # The words stand beside the reference, too: an editor shows those of the branch that fits.
+        references = [{"$ref": values.moved(reference), **(said if found else {})} for reference in sections]
+        return values.one_of([*references, *found])
+
+    def absent(self, facts: dict[str, Any], reference: str) -> list[Any]:
+        """What may stand in the place of a section and counts as none."""
+        inner = self.target(reference)["x-zerocfg"]
+        found: list[Any] = []
+        if inner["null"] in ("absent", "falsy"):
+            found.append(None)
+        if inner["null"] == "falsy":
+            found += [False, 0, ""]
+        if inner.get("library") == "deepspeed" and facts.get("auto_raw") != "error":
+            found.append("auto")
+        return found
+
+    def alias(self, prop: dict[str, Any], section: dict[str, Any]) -> dict[str, Any]:
+        made = self.key({**prop, "description": ""}, section)
+        text = prop["description"]
+        return {**made, "description": text, "markdownDescription": f"{text}\n\n{made['markdownDescription']}".strip()}
+
+    def variants(self, name: str, prop: dict[str, Any]) -> dict[str, Any]:
+        """The section of a key by the value of its sibling, and the declared one for every other value."""
+        stated = prop["x-zerocfg"]["variants"]
+        chosen = self.holding(name, prop, _references(prop)[0])
+        by_section: dict[str, list[str]] = {}
+        for value, reference in stated["cases"].items():
+            by_section.setdefault(reference, []).append(value)
+        for reference, names in reversed(by_section.items()):
+            form = values.any_case if stated["any_case"] else re.escape
+            pattern = f"^(?:{'|'.join(form(each) for each in names)})$"
+            chosen = {
+                "if": {"required": [stated["key"]], "properties": {stated["key"]: {"pattern": pattern}}},
+                "then": self.holding(name, prop, reference),
+                "else": chosen,
+            }
+        return chosen
+
+    def holding(self, name: str, prop: dict[str, Any], reference: str) -> dict[str, Any]:
+        return {"properties": {name: self.value(prop, [reference], {})}}
+
+    def target(self, reference: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.source["$defs"][reference.rpartition("/")[2]]
+        return found
+
+
+def _references(prop: dict[str, Any]) -> list[str]:
+    """The sections that a key may hold."""
+    return [branch["$ref"] for branch in prop.get("anyOf", [prop]) if "$ref" in branch]
+
+
+def _own_words(part: dict[str, Any]) -> str:
+    """What the model's author wrote about a key or a section, without the facts that the compiler puts behind it."""
+    facts = part.get("x-zerocfg", {})
+    if "removed" in facts:
+        return ""
+    added = read_by(facts) if "properties" in part else describe("", facts)
+    return str(part["description"]).removesuffix(added).rstrip()
