@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from typing import Any
@@ -113,7 +114,8 @@ def show(value: Any, limit: int = 60) -> str:
     if value is True or value is False or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, str):
-        text = '"' + value.replace("\n", "\\n") + '"'
+        # What a terminal would obey, or not show, is written as JSON writes it.
+        text = f'"{"".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in value[: limit + 1])}"'
     elif isinstance(value, float) and value == int(value if math.isfinite(value) else 0) and 1e5 <= abs(value) < 1e16:
         text = f"{int(value)}"
     else:
