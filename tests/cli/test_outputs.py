@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.cli.conftest import Outcome
-from tests.cli.schemas import official
+from tests.cli.schemas import JENKINS, jenkins_junit, official
 from tests.conftest import ROOT
 from zerocfg.source.edit import Edit, apply_edits
 from zerocfg.source.text import SourceText, Span
@@ -141,9 +140,60 @@ def test_junit(zerocfg: Cli, pitfalls: Path) -> None:
     assert failed[0].result[0].message in {one["message"] for one in told}
 
 
+@pytest.mark.skipif(not JENKINS.is_file(), reason="tests/node is not installed")
+@pytest.mark.parametrize("value", ["2", "two", "\x00\x1b[0m", "a\ud800b", "]]>&<\"'", "  \t\n ", "\U0001f600\uffff"])
+def test_junit_is_valid_by_the_schema_of_jenkins(zerocfg: Cli, pitfalls: Path, value: str) -> None:
+    """Of the two schemas that exist. Ant's wants the time and the host of a run of tests, which a report of
+    configs has not: the same configs give the same report."""
+    from lxml import etree
+
+    (pitfalls / "more.json").write_text(json.dumps({"zero_optimization": {"stage": value}, f"k{value}": 1}))
+    document = etree.fromstring(zerocfg("lint", "--output-format", "junit").out.encode())
+    jenkins_junit().assertValid(document)
+    assert len(document.findall(".//failure")) > 10
+    clean = etree.fromstring(zerocfg("lint", "--ignore", "ZC", "--output-format", "junit").out.encode())
+    jenkins_junit().assertValid(clean)
+
+
+GITLAB: dict[str, Any] = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["description", "check_name", "fingerprint", "severity", "location"],
+        "additionalProperties": False,
+        "properties": {
+            "description": {"type": "string", "minLength": 1},
+            "check_name": {"type": "string", "minLength": 1},
+            "fingerprint": {"type": "string", "minLength": 1},
+            "severity": {"enum": ["info", "minor", "major", "critical", "blocker"]},
+            "location": {
+                "type": "object",
+                "required": ["path", "lines"],
+                "additionalProperties": False,
+                "properties": {
+                    "path": {"type": "string", "pattern": r"^[^./\\][^\\]*$"},
+                    "lines": {
+                        "type": "object",
+                        "required": ["begin"],
+                        "additionalProperties": False,
+                        "properties": {
+                            "begin": {"type": "integer", "minimum": 1},
+                            "end": {"type": "integer", "minimum": 1},
+                        },
+                    },
+                },
+            },
+        },
+    },
+}
+"""What GitLab documents of its code quality report (docs.gitlab.com/ci/testing/code_quality). The schema that it reads
+reports by (app/validators/json_schemas/codeclimate.json) asks for less, and no package of a registry carries it."""
+
+
 def test_gitlab(zerocfg: Cli, pitfalls: Path) -> None:
     """The required fields of GitLab's format, with its severities, and no fingerprint twice."""
     entries = json.loads(zerocfg("lint", "--output-format", "gitlab").out)
+    jsonschema.validate(entries, GITLAB)
     assert len(entries) > 20
     for entry in entries:
         assert entry.keys() == {"description", "check_name", "fingerprint", "severity", "location"}
@@ -152,12 +202,18 @@ def test_gitlab(zerocfg: Cli, pitfalls: Path) -> None:
     assert len({entry["fingerprint"] for entry in entries}) == len(entries)
 
 
-COMMAND = re.compile(r"::(error|warning|notice) ([^:]*)::(.*)")
+def command(line: str) -> tuple[str, dict[str, str], str]:
+    """(name, properties, data) as the runner takes a line of the log apart (actions/runner, ActionCommand.cs)."""
+    assert line.startswith("::")
+    said, _, data = line[2:].partition("::")
+    name, _, properties = said.partition(" ")
+    words = (word.split("=", 1) for word in properties.split(",") if word)
+    return name, {key: unescaped(value, ":", ",") for key, value in words}, unescaped(data)
 
 
-def unescaped(text: str) -> str:
-    for code, char in (("%2C", ","), ("%3A", ":"), ("%0A", "\n"), ("%0D", "\r"), ("%25", "%")):
-        text = text.replace(code, char)
+def unescaped(text: str, *more: str) -> str:
+    for char in ("\r", "\n", *more, "%"):
+        text = text.replace(f"%{ord(char):02X}", char)
     return text
 
 
@@ -168,14 +224,32 @@ def test_github(zerocfg: Cli, pitfalls: Path) -> None:
     assert len(lines) == len(told) and summary.startswith("Found ")
     levels = []
     for line in lines:
-        command = COMMAND.fullmatch(line)
-        assert command is not None, line
-        words = dict(word.split("=", 1) for word in command[2].split(","))
+        level, words, _ = command(line)
         assert {"file", "line", "endLine", "title"} <= words.keys()
-        levels.append(command[1])
+        levels.append(level)
     assert levels == sorted(levels, key=["error", "warning", "notice"].index)
-    messages = {unescaped(line.split("::", 2)[2]).split("\n")[0] for line in lines}
-    assert messages == {one["message"] for one in told}
+    assert {command(line)[2].split("\n")[0] for line in lines} == {one["message"] for one in told}
+
+
+def test_github_gets_back_what_was_escaped(zerocfg: Cli, tmp_path: Path) -> None:
+    """Names with the signs that end a property, values with those that end a line or look like a command."""
+    file = tmp_path / "100%25: a, b=c%.json"
+    file.write_text(json.dumps({"zero_optimization": {"stage": "50%0A of\r\n::warning::x, %25"}}))
+    line, _ = zerocfg("lint", "--select", "ZC106", "--output-format", "github").out.splitlines()
+    (told,) = json.loads(zerocfg("lint", "--select", "ZC106", "--output-format", "json").out)["diagnostics"]
+    name, words, data = command(line)
+    assert (name, words["file"], words["line"]) == ("error", file.name, "1")
+    assert data == told["message"] and '"50%0A of\\r\\n::warning::x, %25"' in data
+    assert "file=100%2525%3A a%2C b=c%25.json," in line
+
+
+def test_a_message_gives_the_terminal_nothing_to_obey(zerocfg: Cli, tmp_path: Path) -> None:
+    value = "\x1b[2Jcpu\r\x07\u202e"
+    (tmp_path / "ds_config.json").write_text(json.dumps({"zero_optimization": {"stage": value}}))
+    for form in ("full", "concise"):
+        out = zerocfg("lint", "--select", "ZC106", "--output-format", form).out
+        assert r'"\u001b[2Jcpu\r\u0007\u202e"' in out
+        assert all(char.isprintable() or char == "\n" for char in out)
 
 
 def test_several_reports_of_one_run(zerocfg: Cli, pitfalls: Path) -> None:
