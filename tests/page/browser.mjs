@@ -9,5 +9,7 @@ const load = async (name) => import(pathToFileURL(require.resolve(name)).href);
 export async function browser() {
   const { chromium } = require("playwright-core");
   const packed = (await load("@sparticuz/chromium")).default;
-  return chromium.launch({ executablePath: await packed.executablePath(), args: packed.args, headless: true });
+  // In one process a page that is closed takes the browser with it.
+  const args = packed.args.filter((one) => one !== "--single-process");
+  return chromium.launch({ executablePath: await packed.executablePath(), args, headless: true });
 }

@@ -20,7 +20,7 @@ class NoPageError(click.ClickException):
 
 
 @click.command("report")
-@click.argument("run", type=click.Path())
+@click.argument("run")
 @click.option("-o", "--out", required=True, metavar="FILE", help="The page to write; '-' is standard output.")
 @click.option("--run", "only", metavar="NAME", help="Which run is meant where RUN holds several.")
 @click.option(
@@ -71,7 +71,7 @@ def command(
     finally:
         _tell(show, "")
     if target is None:
-        sys.stdout.buffer.write(text.encode())
+        click.get_binary_stream("stdout").write(text.encode())
         return
     _check(target, force)
     try:

@@ -38,11 +38,13 @@ class File:
 
 @dataclass(slots=True)
 class Changes:
-    """``defaults`` counts values that nobody sets and that come or go with others."""
+    """``defaults`` counts values that nobody sets and that come or go with others. ``follow`` are files that are out of
+    date because of the changes, ``files`` those that differ for another reason."""
 
     same: bool
     changes: list[Change] = field(default_factory=list)
     defaults: int = 0
+    follow: list[str] = field(default_factory=list)
     files: list[File] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
 
@@ -50,11 +52,14 @@ class Changes:
 def changes(found: Checked) -> Changes:
     """The build on disk against what the sources give now."""
     said = [one for one in found.changes if one.said] or found.changes
+    follow = [one.name for one in found.files if found.changes and one.state == "outdated"]
+    files = [one for one in found.files if one.name not in follow]
     return Changes(
         found.state == "up to date",
         [Change(one.row.name, _text(one.old), _text(one.new), one.because) for one in said],
         len(found.changes) - len(said),
-        [File(one.name, STATES.get(one.state, one.state), tuple(one.details)) for one in found.files],
+        sorted(follow),
+        [File(one.name, STATES.get(one.state, one.state), tuple(one.details)) for one in files],
         found.sources,
     )
 

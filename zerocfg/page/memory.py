@@ -124,8 +124,8 @@ def _figures(one: Forecast) -> list[tuple[str, str, str]]:
         return band(figure.low, figure.high) if held.complete else f"at least {size(figure.low)}"
 
     found = [
-        ("Allocated", told(held.allocated), "torch.cuda.max_memory_allocated"),
-        ("Reserved", told(held.reserved), "torch.cuda.max_memory_reserved"),
+        ("Allocated", told(held.allocated), "max_memory_allocated of torch"),
+        ("Reserved", told(held.reserved), "max_memory_reserved of torch"),
         ("Device", told(held.device), "what nvidia-smi shows for the process"),
     ]
     if one.host >= GIB // 10:

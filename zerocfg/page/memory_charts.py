@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.page.charts import HALF, Chart, Look, chart, figure, labels, plain, rows
-from zerocfg.page.words import Unit, size, unit_for
-from zerocfg.resolve.ways import COLUMNS, duration
+from zerocfg.page.words import Unit, brief, size, unit_for
+from zerocfg.resolve.ways import COLUMNS
 
 if TYPE_CHECKING:
     from zerocfg.page.memory import Bar, Memory
@@ -33,7 +33,7 @@ def plans(held: Memory) -> Chart:
 
 def parts(found: Time) -> Chart:
     """Seconds of a step by what they go into."""
-    told = ", ".join(f"{part.name} {duration(part.expected)}" for part in found.parts)
+    told = ", ".join(f"{part.name} {brief(part.expected)}" for part in found.parts)
     return chart(f"A step takes {found.step}: {told}.", lambda look: _parts(look, found), HALF)
 
 
@@ -56,7 +56,7 @@ def _stacked(look: Look, bars: list[Bar], held: Memory) -> Any:
     most = max([bar.high or bar.total for bar in bars] + [bar.total for bar in bars])
     unit = unit_for(most)
     limit = held.capacity
-    end = (min(most, _BEYOND * limit) if limit else most) * 1.04
+    end = (min(most, _BEYOND * limit) if limit else most) * (1.14 if look.narrow else 1.06)
     if limit and limit < 3 * end:
         end = max(end, limit * 1.04)
     for at, bar in enumerate(bars):
@@ -75,8 +75,11 @@ def _stacked(look: Look, bars: list[Bar], held: Memory) -> Any:
         _total(axis, look, at, bar, unit, end)
     if limit and limit <= end:
         axis.axvline(limit / unit.scale, color=theme.limit, linewidth=1.5, linestyle=(0, (4, 3)))
-        words = f"the card has {held.limit}"
-        axis.set_title(words, color=theme.limit, fontsize=axis.xaxis.label.get_size(), loc="right")
+        side = "left" if limit < 0.4 * end else "right"
+        axis.annotate(
+            f"the card has {held.limit}", (limit / unit.scale, 1), (0, 4), xycoords=("data", "axes fraction"),
+            textcoords="offset points", ha=side, color=theme.limit, fontsize=11 if look.narrow else 12,
+        )  # fmt: skip
     axis.set_xlim(0, end / unit.scale)
     axis.set_ylim(len(bars) - 0.5, -0.75 if look.narrow else -0.5)
     labels(axis, look, [bar.label for bar in bars], [bar.own for bar in bars])
@@ -88,13 +91,13 @@ def _total(axis: Any, look: Look, at: int, bar: Bar, unit: Unit, end: float) -> 
     """The sum at the end of a bar; inside of the chart where the bar leaves it."""
     held = max(bar.total, min(bar.high or 0, end))
     text = f"{bar.total / unit.scale:,.1f}"
+    box = {"facecolor": look.theme.band if bar.own else look.theme.surface, "edgecolor": "none", "pad": 1.5}
     if bar.total > end * 0.93 or held > end * 0.93:
-        if bar.total > end:
-            text += " →"
-        box = {"facecolor": look.theme.surface, "edgecolor": "none", "pad": 1.5, "alpha": 0.85}
+        text += " →" if bar.total > end else ""
         axis.text(end / unit.scale * 0.995, at, text, ha="right", va="center", color=look.theme.ink, bbox=box)
         return
-    axis.annotate(text, (held / unit.scale, at), (6, 0), textcoords="offset points", va="center", color=look.theme.ink)
+    place = {"textcoords": "offset points", "va": "center", "bbox": box}
+    axis.annotate(text, (held / unit.scale, at), (6, 0), color=look.theme.ink, **place)
 
 
 def _parts(look: Look, found: Time) -> Any:
@@ -109,7 +112,7 @@ def _parts(look: Look, found: Time) -> Any:
         axis.barh(at, part.expected * scale, thick, color=theme.accent)
         axis.plot([part.low * scale, part.high * scale], [at, at], color=theme.ink, linewidth=1.2)
         end = (max(part.high, part.expected) * scale, at)
-        axis.annotate(duration(part.expected), end, (6, 0), textcoords="offset points", va="center", color=theme.ink)
+        axis.annotate(brief(part.expected), end, (6, 0), textcoords="offset points", va="center", color=theme.ink)
     _ends(axis, look, [part.name for part in found.parts], most * scale)
     axis.set_xlabel(f"{name} of a step (line: the range)")
     return drawn

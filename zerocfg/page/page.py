@@ -194,7 +194,7 @@ def _tiles(found: Page, subject: Subject) -> list[Tile]:
 
 
 def _findings_tile(found: Page, subject: Subject) -> Tile:
-    if found.problems:
+    if found.problems and not found.findings:
         return Tile("Lint", count(len(found.problems), "problem"), "the run does not resolve", "bad", "findings")
     if subject.found is None:
         return Tile("Lint", "–", "not linted", "", "findings")
@@ -202,6 +202,7 @@ def _findings_tile(found: Page, subject: Subject) -> Tile:
     worst = next((name for name, number in numbers.items() if number), "")
     if not worst:
         return Tile("Lint", "clean", f"{count(subject.found.files, 'file')} read", "good", "findings")
-    rest = [count(number, name) for name, number in numbers.items() if number and name != worst]
+    rest = ["the run does not resolve"] if found.problems else []
+    rest += [count(number, name) for name, number in numbers.items() if number and name != worst]
     mood = {"error": "bad", "warning": "warn"}.get(worst, "")
-    return Tile("Lint", count(numbers[worst], worst), "and " + ", ".join(rest) if rest else "", mood, "findings")
+    return Tile("Lint", count(numbers[worst], worst), ", ".join(rest), mood, "findings")

@@ -14,8 +14,8 @@ from zerocfg.page.smoke import Smoke
 from zerocfg.page.subject import PageError
 from zerocfg.page.theme import DARK, LIGHT, PHASE_NAMES, variables
 from zerocfg.page.time import Time
-from zerocfg.page.words import clean, count, size
-from zerocfg.resolve.ways import COLUMNS, NAMES, duration
+from zerocfg.page.words import brief, clean, count, size
+from zerocfg.resolve.ways import COLUMNS, NAMES
 from zerocfg.version import __version__
 
 if TYPE_CHECKING:
@@ -41,13 +41,14 @@ def render(page: Page) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(size=size, duration=duration, count=count)
+    environment.filters.update(size=size, brief=brief, count=count, code=_code)
     style = _template("page.css").replace("/*light*/", variables(LIGHT)).replace("/*dark*/", variables(DARK))
     script = _template("page.js")
     return environment.get_template("page.html").render(
         page=page,
         charts=_charts(page),
         kinds={name: NAMES[name] for name in COLUMNS},
+        held_kinds=_held(page),
         phases=PHASE_NAMES,
         style=style,
         script=script,
@@ -89,6 +90,25 @@ def _template(name: str) -> str:
 def _shown(value: Any) -> Any:
     """Texts without what cannot be seen; styles, script and data URIs hold nothing of that kind."""
     return clean(value) if type(value) is str else value
+
+
+def _held(page: Page) -> dict[str, list[str]]:
+    """Which kinds of memory the charts of the plan show."""
+    if not isinstance(page.memory, Memory):
+        return {}
+    bars = {"phases": page.memory.phases, "plans": [one.bar for one in page.memory.others]}
+    return {name: [kind for kind in COLUMNS if any(bar.parts[kind] for bar in some)] for name, some in bars.items()}
+
+
+def _code(text: str) -> Any:
+    """What stands between backticks is set as code; everything is escaped."""
+    from markupsafe import Markup, escape
+
+    parts = clean(text).split("`")
+    if len(parts) % 2 == 0:
+        return clean(text)
+    found = (Markup("<code>{}</code>").format(part) if at % 2 else escape(part) for at, part in enumerate(parts))
+    return Markup("").join(found)
 
 
 def _hash(text: str) -> str:

@@ -41,24 +41,30 @@ class Shown:
 
 @dataclass(slots=True)
 class Group:
-    """Settings under one heading; ``closed`` ones are looked at when somebody asks for them."""
+    """Settings under one heading. ``closed``: they are looked at when somebody asks for them; ``standard``: all of them
+    are as the libraries have them."""
 
     title: str
     about: str
     rows: list[Shown] = field(default_factory=list)
     closed: bool = False
+    standard: bool = False
 
 
 def settings(subject: Subject) -> list[Group]:
     """Every value of the run, by group. Secrets are left out, as in a lock."""
     groups = {
         "differs": Group("Not the default", "What somebody or something set to another value than the library's own."),
-        "written": Group("Written, and the same as the default", "They could be left out; some are said on purpose."),
+        "written": Group(
+            "Written, and the same as the default", "They could be left out; some are said on purpose.", standard=True
+        ),
         "changed argument": Group("Arguments that differ from the recipe", "In the copy of the recipe that is built."),
         "accelerate": Group("accelerate.yaml", "What the launcher is given.", closed=True),
         "recipe": Group("Recipe", "Arguments of the trainer, as its author wrote them.", closed=True),
         "run": Group("Run", "What is started, and where.", closed=True),
-        "default": Group("Defaults that nobody sets", "What applies because no file says otherwise.", closed=True),
+        "default": Group(
+            "Defaults that nobody sets", "What applies because no file says otherwise.", closed=True, standard=True
+        ),
     }
     if subject.lock is not None:
         for row in rows(subject.lock):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.emit import lock
-from zerocfg.page.words import Unit, size, unit_for
+from zerocfg.page.words import GIB, Unit, size, unit_for
 from zerocfg.smoke import certificate
 from zerocfg.source.load import read_bytes
 from zerocfg.source.node import Problem
@@ -190,7 +190,7 @@ def _profile(measured: dict[str, Any], *, on_card: bool) -> Profile | None:
     told = {phase: _integer(predicted.get(name)) for phase, name in PREDICTED.items()}
     known = {phase: held for phase, held in told.items() if held is not None}
     limit = _integer(measured.get("device_memory_bytes")) if on_card else None
-    return Profile(on_card, tuple(points), tuple(one for one in peaks if one), known, limit, unit_for(most))
+    return Profile(on_card, tuple(points), tuple(one for one in peaks if one), known, limit, unit_for(most, GIB))
 
 
 def _points(measured: dict[str, Any], before: int) -> list[Point]:

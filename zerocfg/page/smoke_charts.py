@@ -56,13 +56,14 @@ def _over_time(look: Look, found: Profile) -> Any:
     late = times[top] > times[-1] * 0.8
     axis.plot(times[top], sizes[top], marker="o", markersize=5, color=theme.accent)
     axis.annotate(
-        size(found.points[top].bytes), (times[top], sizes[top]), (-8 if late else 8, 6),
+        f"{_short(sizes[top])} {found.unit.name}", (times[top], sizes[top]), (-8 if late else 8, 6),
         textcoords="offset points", ha="right" if late else "left", color=theme.ink, weight="bold",
     )  # fmt: skip
     # Making a model takes longer than a few small steps; what is before them may leave the chart.
     last = max(times[-1], 0.1)
     axis.set_xlim(max(times[0], -0.35 * last), last * 1.005)
     axis.set_ylim(-strip * 1.9, most * 1.14)
+    axis.locator_params(axis="y", nbins=5)
     axis.set_yticks([tick for tick in axis.get_yticks() if 0 <= tick <= most * 1.14])
     axis.set_ylabel(f"{found.unit.name}, rank 0")
     axis.set_xlabel("seconds since the first step began")

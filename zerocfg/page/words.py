@@ -21,9 +21,9 @@ class Unit:
         return f"{size / self.scale:,.2f}" if size else "–"
 
 
-def unit_for(largest: float) -> Unit:
-    """GiB, or MiB for toy models."""
-    return Unit(GIB, "GiB") if largest >= GIB / 10 else Unit(MIB, "MiB")
+def unit_for(largest: float, least: float = GIB / 10) -> Unit:
+    """GiB, or MiB where all is below ``least``."""
+    return Unit(GIB, "GiB") if largest >= least else Unit(MIB, "MiB")
 
 
 def size(value: float) -> str:
@@ -38,6 +38,13 @@ def band(low: float, high: float) -> str:
     if first == last:
         return first
     return f"{first.rpartition(' ')[0] if first[-3:] == last[-3:] else first} to {last}"
+
+
+def brief(seconds: float) -> str:
+    """A time, also a very short one: ``2.6 s``, ``22 ms``, ``23 µs``."""
+    if seconds >= 1:
+        return f"{seconds:.1f} s"
+    return f"{seconds * 1e3:.0f} ms" if seconds >= 1e-3 or not seconds else f"{seconds * 1e6:.0f} µs"
 
 
 def count(number: int, word: str) -> str:

@@ -14,9 +14,10 @@
   var count = document.getElementById("count");
   var groups = Array.from(document.querySelectorAll("details.group")).map(function (group) {
     return {
-      element: group, open: group.open, standard: group.dataset.default === "yes",
+      element: group, open: group.open, standard: group.dataset.standard === "yes",
       rows: Array.from(group.querySelectorAll(".setting")).map(function (row) {
-        return { element: row, text: row.textContent.toLowerCase() };
+        var cells = Array.from(row.children).map(function (cell) { return cell.textContent; });
+        return { element: row, text: cells.join(" ").toLowerCase() };
       })
     };
   });
