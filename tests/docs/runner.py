@@ -32,6 +32,8 @@ BIN = Path(sys.executable).parent
 _PLAIN = re.compile(r"zerocfg [^|&;<>$`*?~(){}\\#\n]*")
 _OWN_PROCESS = {"smoke", "probe"}
 """Commands that start ranks or read the machine: with processes and signals of their own."""
+_ANY = re.compile(r"(?<!\.)\.\.\.(?!\.)")
+"""Three dots, not the leaders of a table."""
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -124,7 +126,7 @@ def differs(shown: str, seen: str) -> str:
     def pattern(line: str) -> str:
         if line.strip() == "...":
             return r"(?:.*\n)*?"
-        parts = (_DATE.sub("0000-00-00", part) for part in line.rstrip().split("..."))
+        parts = (_DATE.sub("0000-00-00", part) for part in _ANY.split(line.rstrip()))
         return ".*?".join(re.escape(part) for part in parts) + r"[ \t]*\n"
 
     expected = "".join(pattern(line) for line in shown.strip("\n").splitlines())
