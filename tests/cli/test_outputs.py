@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import jsonschema
 import junitparser
@@ -250,6 +251,31 @@ def test_a_message_gives_the_terminal_nothing_to_obey(zerocfg: Cli, tmp_path: Pa
         out = zerocfg("lint", "--select", "ZC106", "--output-format", form).out
         assert r'"\u001b[2Jcpu\r\u0007\u202e"' in out
         assert all(char.isprintable() or char == "\n" for char in out)
+
+
+def test_services_get_names_from_the_root_of_the_checkout(
+    zerocfg: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a step is started in a folder of the repository, and for files that lie beside it."""
+    inside = tmp_path / "training"
+    inside.mkdir()
+    (tmp_path / "accelerate.yaml").write_text(YAML + DEAD)
+    (inside / "größe.yaml").write_text(YAML + DEAD)
+    monkeypatch.chdir(inside)
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
+    monkeypatch.setenv("CI_PROJECT_DIR", str(tmp_path))
+    wanted = {"accelerate.yaml", "training/größe.yaml"}
+
+    def report(form: str) -> str:
+        return zerocfg("lint", "..", "--output-format", form).out
+
+    assert {command(line)[1]["file"] for line in report("github").splitlines()[:-1]} == wanted
+    assert {entry["location"]["path"] for entry in json.loads(report("gitlab"))} == wanted
+    results = json.loads(report("sarif"))["runs"][0]["results"]
+    places = {one["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for one in results}
+    assert {unquote(uri) for uri in places} == wanted
+    monkeypatch.setenv("CI_PROJECT_DIR", str(tmp_path / "elsewhere"))
+    assert {entry["location"]["path"] for entry in json.loads(report("gitlab"))} != wanted
 
 
 def test_several_reports_of_one_run(zerocfg: Cli, pitfalls: Path) -> None:

@@ -5,6 +5,7 @@ It shows ten of them for a step, so the summary is printed as well.
 
 from __future__ import annotations
 
+from zerocfg.report.checkout import GITHUB, in_checkout
 from zerocfg.report.full import Paint, summary
 from zerocfg.rules.engine import Diagnostic, Result
 
@@ -19,7 +20,7 @@ def render_github(result: Result) -> str:
 
 def _command(diagnostic: Diagnostic) -> str:
     spot = diagnostic.spot
-    place = {"file": spot.file.name.replace("\\", "/"), "line": str(spot.start.line), "endLine": str(spot.end.line)}
+    place = {"file": in_checkout(spot.file.name, GITHUB), "line": str(spot.start.line), "endLine": str(spot.end.line)}
     if spot.start.line == spot.end.line:  # columns are taken for one line only
         place |= {"col": str(spot.start.column), "endColumn": str(max(spot.end.column, spot.start.column + 1))}
     place["title"] = f"{diagnostic.code} {diagnostic.name}"

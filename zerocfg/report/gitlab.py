@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from zerocfg.report.checkout import GITLAB, in_checkout
 from zerocfg.report.fingerprints import fingerprints
 from zerocfg.rules.engine import Result
 
@@ -19,7 +20,7 @@ def render_gitlab(result: Result) -> str:
             "fingerprint": key,
             "severity": _SEVERITIES[diagnostic.severity.value],
             "location": {
-                "path": diagnostic.spot.file.name.replace("\\", "/"),
+                "path": in_checkout(diagnostic.spot.file.name, GITLAB),
                 "lines": {"begin": diagnostic.spot.start.line, "end": diagnostic.spot.end.line},
             },
         }

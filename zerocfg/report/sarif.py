@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from zerocfg.report.checkout import GITHUB, in_checkout
 from zerocfg.report.fingerprints import fingerprints
 from zerocfg.rules.api import Fix, Rule
 from zerocfg.rules.docs import parts
@@ -124,11 +125,9 @@ def _region(start: Place, end: Place) -> dict[str, int]:
 
 
 def _artifact(file: SourceFile) -> dict[str, str]:
-    """Relative names stay relative to where zerocfg was started, which is how services find the file."""
-    name = file.name.replace("\\", "/")
-    if Path(file.name).is_absolute():
-        return {"uri": Path(file.name).as_uri()}
-    return {"uri": quote(name)}
+    """Relative to the checkout on GitHub, else to where zerocfg was started: services find the file by that."""
+    name = in_checkout(file.name, GITHUB)
+    return {"uri": Path(name).as_uri() if Path(name).is_absolute() else quote(name)}
 
 
 def _sentence(text: str) -> str:

@@ -1,0 +1,20 @@
+"""Where a file lies in the checkout of a CI service, which need not be where zerocfg was started."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+GITHUB, GITLAB = "GITHUB_WORKSPACE", "CI_PROJECT_DIR"
+"""The variables in which the services name the folder of the checkout."""
+
+
+def in_checkout(name: str, variable: str) -> str:
+    """The name of a file from the root of the checkout, with slashes; as it is told where there is no checkout."""
+    root = os.environ.get(variable)
+    if root:
+        path = Path(os.path.realpath(Path(name).parent)) / Path(name).name  # a link is itself
+        top = Path(os.path.realpath(root))
+        if path.is_relative_to(top):
+            return path.relative_to(top).as_posix()
+    return name.replace("\\", "/")
