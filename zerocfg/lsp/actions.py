@@ -50,16 +50,18 @@ def _overlap(one: Range, other: Range) -> bool:
 def quick_fixes(
     snapshot: Snapshot, found: Sequence[Diagnostic], context: Sequence[Shown], write: Writer
 ) -> Iterator[CodeAction]:
-    """For each finding its fix, if it holds, and a comment that silences it; ``context``: as the client shows them."""
+    """For each finding its fix, if that removes it, and a comment that silences it. ``context``: as it is shown."""
     for diagnostic in found:
-        mine = [one for one in context if one.code == diagnostic.code] or None
-        if diagnostic.fix is not None and snapshot.holds(diagnostic):
-            safe, what = diagnostic.fix.safe, _capital(diagnostic.fix.description)
+        others = snapshot.others_after(diagnostic) if diagnostic.fix is not None else None
+        if diagnostic.fix is not None and others is not None:
+            remarks = [diagnostic.code]
+            remarks += [] if diagnostic.fix.safe else ["unsafe: decides for you"]
+            remarks += [f"then {others[0].code} in {others[0].spot.file.name}"] if others else []
             yield CodeAction(
-                title=f"{what} ({diagnostic.code})" if safe else f"{what} ({diagnostic.code}; unsafe, decides for you)",
+                title=f"{_capital(diagnostic.fix.description)} ({'; '.join(remarks)})",
                 kind=CodeActionKind.QuickFix,
-                diagnostics=mine,
-                is_preferred=safe or None,
+                diagnostics=_as_shown(diagnostic, context, write.encoding),
+                is_preferred=(diagnostic.fix.safe and not others) or None,
                 edit=write(_fix_edits(diagnostic, write.encoding)),
             )
     for diagnostic in found:
@@ -69,9 +71,15 @@ def quick_fixes(
             yield CodeAction(
                 title=f"Ignore {diagnostic.code} here ({diagnostic.name})",
                 kind=CodeActionKind.QuickFix,
-                diagnostics=[one for one in context if one.code == diagnostic.code] or None,
+                diagnostics=_as_shown(diagnostic, context, write.encoding),
                 edit=write(changed(before, texts, write.encoding)),
             )
+
+
+def _as_shown(diagnostic: Diagnostic, context: Sequence[Shown], encoding: str) -> list[Shown] | None:
+    """The same finding as the client holds it."""
+    ranges = [range_of(spot, encoding) for spot in (diagnostic.spot, *diagnostic.related)]
+    return [one for one in context if one.code == diagnostic.code and one.range in ranges] or None
 
 
 def fix_all_of(snapshot: Snapshot, path: str, write: Writer) -> WorkspaceEdit | None:

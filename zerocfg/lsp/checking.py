@@ -15,7 +15,7 @@ from zerocfg.cli.selection import selection_of
 from zerocfg.cli.settings import Settings, find_settings
 from zerocfg.lsp.documents import Document, texts
 from zerocfg.rules.engine import Diagnostic, Result
-from zerocfg.rules.fixing import Texts, fix_all
+from zerocfg.rules.fixing import Texts, edited, fix_all
 from zerocfg.run.discover import Files
 from zerocfg.run.model import Run, SourceFile
 
@@ -40,7 +40,7 @@ class Snapshot:
     versions: dict[str, int]
     looks: tuple[Look, ...] = ()
     troubles: tuple[str, ...] = ()
-    kept: dict[int, bool] = field(default_factory=dict)
+    tried: dict[int, list[Diagnostic] | None] = field(default_factory=dict)
 
     @cached_property
     def runs(self) -> list[Run]:
@@ -60,15 +60,19 @@ class Snapshot:
     def diagnostics(self) -> list[Diagnostic]:
         return [diagnostic for look in self.looks for diagnostic in look.result.diagnostics]
 
-    def holds(self, diagnostic: Diagnostic) -> bool:
-        """Whether its fix removes the finding and brings no other; tried once."""
-        found = self.kept.get(id(diagnostic))
-        if found is None:
+    def others_after(self, diagnostic: Diagnostic) -> list[Diagnostic] | None:
+        """The findings that come up once its fix is applied, empty where it simply helps; tried once.
+
+        None: the edits do not fit, or the finding stays.
+        """
+        if id(diagnostic) not in self.tried:
             look = next(look for look in self.looks if any(one is diagnostic for one in look.result.diagnostics))
-            alone = [one if one is diagnostic else replace(one, fix=None) for one in look.result.diagnostics]
-            changed, _, _ = fix_all(replace(look.result, diagnostics=alone), look.job.lint, unsafe=True)
-            found = self.kept[id(diagnostic)] = bool(changed)
-        return found
+            texts = edited(diagnostic)
+            after = look.job.lint(texts).diagnostics if texts else look.result.diagnostics
+            before = {_place(one) for one in look.result.diagnostics}
+            stays = any(_place(one) == _place(diagnostic) and one.message == diagnostic.message for one in after)
+            self.tried[id(diagnostic)] = None if stays else [one for one in after if _place(one) not in before]
+        return self.tried[id(diagnostic)]
 
     def fixed(self, path: str) -> tuple[Texts, Texts]:
         """The texts before and after `zerocfg lint --fix PATH`, of the files that it changes."""
@@ -118,6 +122,10 @@ class Project:
         job = Job(targets, settings, selection, settings.consumer, known, root=Path(self.root), files=self.files)
         result = job.lint()
         return Look(job, result, job.runs)
+
+
+def _place(diagnostic: Diagnostic) -> tuple[str, str, str]:
+    return diagnostic.code, diagnostic.spot.file.name, diagnostic.spot.path
 
 
 def _sentence(error: click.UsageError | OSError) -> str:

@@ -37,7 +37,8 @@ _COMMENTS = ("//", "#", "/*")
 
 @dataclass
 class _Frame:
-    """An open bracket of a JSON. ``named``: a colon followed ``key``; ``given``: and a value."""
+    """An open bracket of a JSON. ``named``: a colon followed ``key``, on the line that ends at ``line``; ``given``:
+    and a value."""
 
     bracket: str
     key: str = ""
@@ -45,6 +46,11 @@ class _Frame:
     index: int = 0
     named: bool = False
     given: bool = False
+    line: int = 0
+
+    def wants_key(self, token: str, start: int) -> bool:
+        """Whether a word is a key: also where a comma is missing before it, or the value of the key before."""
+        return not self.named or self.given or (start > self.line and token.startswith('"'))
 
 
 def in_json(text: str, offset: int) -> Cursor | None:
@@ -65,22 +71,22 @@ def in_json(text: str, offset: int) -> Cursor | None:
             if start < offset:
                 typed = Span(start, end)
             break
-        _step(stack, token)
+        _step(stack, token, start, text)
         seen += 1
     if not stack or stack[-1].bracket == "[":
         return None
     frame = stack[-1]
     path = tuple(one.index if one.bracket == "[" else one.key for one in stack[:-1])
-    value = frame.named and not frame.given
+    value = not frame.wants_key(text[typed.start : typed.end], typed.start)
     key, follows = frame.key, text[typed.end : typed.end + 200].lstrip()[:1]
     for match in tokens[seen:]:
         if frame in stack and match.start() != typed.start:
-            _step(stack, match[0])
+            _step(stack, match[0], match.start(), text)
     present = frozenset(frame.keys)
     return Cursor(path, "value" if value else "key", key if value else "", typed, present, follows)
 
 
-def _step(stack: list[_Frame], token: str) -> None:
+def _step(stack: list[_Frame], token: str, start: int, text: str) -> None:
     if token.startswith(_COMMENTS):
         return
     if token in ("{", "["):
@@ -97,7 +103,9 @@ def _step(stack: list[_Frame], token: str) -> None:
         stack[-1].index += 1
     elif token == ":":
         stack[-1].named = True
-    elif stack[-1].bracket == "{" and (not stack[-1].named or stack[-1].given):  # given: a comma is missing
+        end = text.find("\n", start)
+        stack[-1].line = end if end >= 0 else len(text)
+    elif stack[-1].bracket == "{" and stack[-1].wants_key(token, start):
         stack[-1].key = token.strip('"')
         stack[-1].keys.append(stack[-1].key)
         stack[-1].named = stack[-1].given = False

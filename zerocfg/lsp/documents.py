@@ -68,7 +68,7 @@ class Documents:
 
     def uri_of(self, path: str) -> str:
         """As the client calls a file, where it is open; else a URI of our own."""
-        for document in self.open.values():
+        for document in list(self.open.values()):
             if document.path == path:
                 return document.uri
         return file_uri(path)

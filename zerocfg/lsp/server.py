@@ -8,8 +8,9 @@ import os
 import sys
 import traceback
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import wraps
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from lsprotocol import types as lsp
 from pygls.lsp.server import LanguageServer
@@ -38,8 +39,7 @@ class Server(LanguageServer):
 
     def report_server_error(self, error: Exception, source: Any) -> None:
         """Instead of pygls' window in the middle of the screen."""
-        if not isinstance(error, BrokenPipeError):
-            self.tell(f"{type(error).__name__}: {error}", lsp.MessageType.Error)
+        self.tell(f"{type(error).__name__}: {error}", lsp.MessageType.Error)
 
     def _publish(self, uri: str, version: int | None, found: list[lsp.Diagnostic]) -> None:
         self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, found, version))
@@ -53,7 +53,6 @@ class Server(LanguageServer):
 
     def writer(self, snapshot: Any) -> Writer:
         versioned = bool(self.may("workspace", "workspace_edit", "document_changes"))
-        versioned = versioned or bool(self.may("workspace", "workspaceEdit", "documentChanges"))
         session = self.session
         return Writer(snapshot, session.documents.uri_of, session.encoding, versioned=versioned)
 
@@ -67,8 +66,6 @@ def guarded(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[A
             return await handler(server, params)
         except asyncio.CancelledError:
             raise
-        except BrokenPipeError:
-            leave(1)
         except Exception as error:
             where = traceback.format_exc() if os.environ.get("ZEROCFG_TRACEBACK") else ""
             server.tell(f"internal error: {type(error).__name__}: {error}\n{where}".strip(), lsp.MessageType.Error)
@@ -77,19 +74,38 @@ def guarded(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[A
     return call
 
 
-def leave(code: int) -> None:
-    """End at once: nobody listens any more, and a thread may still wait for their next word."""
-    os._exit(code)
+class Channel:
+    """Standard output. When nobody listens any more the process ends at once: a thread may still wait for a word of
+    theirs that never comes."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def write(self, data: bytes) -> int:
+        try:
+            return self._stream.write(data)
+        except (OSError, ValueError):
+            os._exit(1)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except (OSError, ValueError):
+            os._exit(1)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._stream.close()
 
 
 def serve(stdin: BinaryIO | None = None, stdout: BinaryIO | None = None) -> int:
     """Answer until the client says goodbye. The exit code: 0 after a shutdown request, else 1."""
-    channel = stdout or sys.stdout.buffer
+    channel = Channel(stdout or sys.stdout.buffer)
     # Whatever prints must not disturb the conversation.
     sys.stdout = sys.stderr
     server = make_server()
     quieten(server)
-    server.start_io(stdin, channel)
+    server.start_io(stdin, cast(BinaryIO, channel))
     return 0 if server.asked_to_stop else 1
 
 
@@ -97,16 +113,16 @@ def quieten(server: Server) -> None:
     """Warnings of libraries go to the editor's log, one line each, and never to the terminal with a traceback."""
 
     class ToClient(logging.Handler):
+        busy = False
+
         def emit(self, record: logging.LogRecord) -> None:
-            broken = record.exc_info and isinstance(record.exc_info[1], BrokenPipeError)
-            if not broken and not getattr(self, "busy", False):
-                self.busy = True
-                try:
-                    server.tell(f"{record.name}: {record.getMessage()}".splitlines()[0])
-                except Exception:
-                    leave(1)
-                finally:
-                    self.busy = False
+            if self.busy:
+                return  # what goes wrong while telling cannot be told
+            self.busy = True
+            try:
+                server.tell(f"{record.name}: {record.getMessage()}".splitlines()[0])
+            finally:
+                self.busy = False
 
     root = logging.getLogger()
     root.handlers[:] = [ToClient(logging.WARNING)]

@@ -50,8 +50,9 @@ class Session:
         self._snapshots: dict[str, Snapshot] = {}
         self._stale: set[str] = set()
         self._shown: dict[str, dict[str, list[Shown]]] = {}
+        self._told: dict[str, int | None] = {}
         self._readable: dict[str, tuple[str, Any]] = {}
-        self._troubles: set[str] = set()
+        self._troubles: dict[str, tuple[str, ...]] = {}
         # All looks at files happen on one thread, one after the other.
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lint")
 
@@ -122,9 +123,10 @@ class Session:
                 self._tell(f"internal error while looking at {root}: {type(error).__name__}: {error}")
                 continue
             self._snapshots[root] = snapshot
-            for trouble in set(snapshot.troubles) - self._troubles:
-                self._tell(trouble)
-            self._troubles = self._troubles | set(snapshot.troubles) if snapshot.troubles else set()
+            for trouble in snapshot.troubles:
+                if trouble not in self._troubles.get(root, ()):
+                    self._tell(trouble)
+            self._troubles[root] = snapshot.troubles
             self._show(root, snapshot, shown)
             if not documents:
                 self._forget(root)
@@ -139,8 +141,9 @@ class Session:
             if versions.get(path, version) != version:
                 after[path] = before.get(path, [])
                 continue
-            if path in snapshot.versions or shown.get(path) != before.get(path):
+            if version != self._told.get(path) or shown.get(path) != before.get(path):
                 self._publish(self.documents.uri_of(path), version, shown.get(path, []))
+            self._told[path] = version
         self._shown[root] = {path: found for path, found in after.items() if found}
 
     def _forget(self, root: str) -> None:
