@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from zerocfg.cli.schema import command
+from zerocfg.models.editor.listing import CATALOG, EDITOR_SCHEMAS, catalog_text, editor_text
 from zerocfg.models.schema import ENTRIES, SCHEMAS, compile_schema, schema_text
 
 FOLDER = Path(__file__).parents[2] / "schemas"
@@ -25,6 +26,17 @@ def test_there_is_a_file_for_each_schema_and_no_other() -> None:
 def test_the_file_is_fresh(name: str) -> None:
     found = (FOLDER / f"{name}.json").read_bytes().decode("utf-8")
     assert found == schema_text(name), f"stale; run: zerocfg schema --write {FOLDER.name}"
+
+
+@pytest.mark.parametrize("name", EDITOR_SCHEMAS)
+def test_the_file_for_editors_is_fresh(name: str) -> None:
+    found = (FOLDER / "editor" / f"{name}.json").read_bytes().decode("utf-8")
+    assert found == editor_text(name), f"stale; run: zerocfg schema --write {FOLDER.name}"
+
+
+def test_the_catalogue_is_fresh() -> None:
+    assert (FOLDER / "editor" / f"{CATALOG}.json").read_bytes().decode("utf-8") == catalog_text()
+    assert {path.stem for path in (FOLDER / "editor").iterdir()} == {*EDITOR_SCHEMAS, CATALOG}
 
 
 def test_the_text_does_not_depend_on_the_process() -> None:
@@ -62,16 +74,27 @@ def test_an_auto_that_is_filled_needs_the_literal() -> None:
 def test_command_lists_and_prints() -> None:
     listed = CliRunner().invoke(command, [])
     assert listed.exit_code == 0
-    assert [line.split()[0] for line in listed.output.splitlines()] == list(SCHEMAS)
+    assert [line.split()[0] for line in listed.output.splitlines()] == list(EDITOR_SCHEMAS)
     printed = CliRunner().invoke(command, ["deepspeed"])
-    assert printed.exit_code == 0 and printed.output == schema_text("deepspeed")
+    assert printed.exit_code == 0 and printed.output == editor_text("deepspeed")
+
+
+def test_command_tells_how_to_bind_a_file() -> None:
+    path = CliRunner().invoke(command, ["accelerate", "--path"]).output.strip()
+    assert Path(path) == FOLDER / "editor" / "accelerate.json"
+    yaml = CliRunner().invoke(command, ["accelerate", "--line"]).output
+    assert yaml == f"# yaml-language-server: $schema={Path(path).as_uri()}\n"
+    line = CliRunner().invoke(command, ["deepspeed", "--line"]).output
+    bound = json.loads("{" + line + '"train_batch_size": 8}')
+    assert bound["$schema"] == (FOLDER / "editor" / "deepspeed.json").as_uri()
 
 
 def test_command_writes_and_checks(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "schemas"
     assert CliRunner().invoke(command, ["--check", str(folder)]).exit_code == 1
     assert CliRunner().invoke(command, ["--write", str(folder)]).exit_code == 0
-    assert {path.stem for path in folder.iterdir()} == set(SCHEMAS)
+    assert {path.stem for path in folder.glob("*.json")} == set(SCHEMAS)
+    assert {path.stem for path in (folder / "editor").iterdir()} == {*EDITOR_SCHEMAS, "catalog"}
     assert CliRunner().invoke(command, ["--check", str(folder)]).exit_code == 0
     stale = json.loads((folder / "deepspeed.json").read_text(encoding="utf-8"))
     stale["title"] = "something else"
@@ -83,7 +106,15 @@ def test_command_writes_and_checks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["no-such-schema"], ["deepspeed", "--check", "x"], ["--write", "x", "--check", "x"]]
+    "arguments",
+    [
+        ["no-such-schema"],
+        ["deepspeed", "--check", "x"],
+        ["--write", "x", "--check", "x"],
+        ["deepspeed", "--settings"],
+        ["--line"],
+        ["--path", "--settings"],
+    ],
 )
 def test_wrong_use(arguments: list[str]) -> None:
     done = CliRunner().invoke(command, arguments)

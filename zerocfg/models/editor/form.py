@@ -119,9 +119,8 @@ class _Form:
         if "removed" in facts and self.shared:
             return {**made, "deprecated": True, "doNotSuggest": True}
         if "not" in prop or "never" in facts:
-            # A type that nothing has: the YAML server has no words of the schema's author for other refusals.
             said = f"Removed: {facts['removed']}." if "removed" in facts else f"The value {facts['never']}."
-            made |= {"type": "null", "not": {"type": "null"}, "errorMessage": said}
+            made |= {**_refused(facts), "errorMessage": said}
             return made | ({"doNotSuggest": True} if "removed" in facts else {})
         if "variants" not in facts:  # else the value follows from the sibling
             made.update(self.value(prop, inner, made))
@@ -136,8 +135,8 @@ class _Form:
             made["examples"] = prop["examples"]
         if "deprecated" in facts:
             # The YAML server shows the message as an error.
-            said = {} if self.shared else {"deprecationMessage": f"Deprecated: {facts['deprecated']}."}
-            made |= {"deprecated": True, **said}
+            warned = {} if self.shared else {"deprecationMessage": f"Deprecated: {facts['deprecated']}."}
+            made |= {"deprecated": True, **warned}
         return made
 
     def value(self, prop: dict[str, Any], sections: list[str], said: dict[str, Any]) -> dict[str, Any]:
@@ -196,6 +195,14 @@ class _Form:
     def target(self, reference: str) -> dict[str, Any]:
         found: dict[str, Any] = self.source["$defs"][reference.rpartition("/")[2]]
         return found
+
+
+def _refused(facts: dict[str, Any]) -> dict[str, Any]:
+    """A schema that no value fits, but an "auto" that the library drops before it looks at the value."""
+    if facts.get("auto_raw") == "default":
+        return {"type": "string", "pattern": "^auto$"}
+    # A type that nothing has: for other refusals the YAML server shows no words of a schema's author.
+    return {"type": "null", "not": {"type": "null"}}
 
 
 def _references(prop: dict[str, Any]) -> list[str]:
