@@ -144,6 +144,8 @@ def in_yaml(text: str, offset: int) -> Cursor | None:
     own = _LINE.match(line)
     own_key = _KEY.match(own["rest"]) if own else None
     present = frozenset(_siblings(lines, number, indent))
+    if match is not None and match["value"].startswith(("{", "[")):
+        return None
     if match is not None:
         begin = start + indent + match.start("value")
         written = _COMMENT.sub("", own_key["value"] if own_key else "").rstrip()
