@@ -43,7 +43,8 @@ def test_keys_that_are_there_removed_or_old_come_never_or_last() -> None:
     keys = section.section(load_schema("deepspeed")).keys  # type: ignore[union-attr]
     assert not [name for name in zero if "removed" in keys[name].facts]
     old = [name for name in zero if "deprecated" in keys[name].facts]
-    assert old and zero[-len(old) :] == old or {"inert"} & set(keys[zero[-1]].facts)
+    new = [name for name in zero if not {"deprecated", "inert"} & set(keys[name].facts)]
+    assert old and zero[: len(new)] == new
 
 
 def test_another_name_is_offered_once_it_is_begun() -> None:
@@ -55,8 +56,6 @@ def test_values_are_those_that_are_allowed() -> None:
     assert _offered("deepspeed", "json", '{"zero_optimization": {"offload_optimizer": {"device": |}}}')[:1] == ["none"]
     assert set(_offered("accelerate", "yaml", "mixed_precision: |\n")) >= {"no", "fp16", "bf16", "fp8"}
     assert "cosine" in _offered("recipe", "yaml", "lr_scheduler_type: |\n")
-    assert _offered("accelerate", "yaml", "same_netwo|\n") == _offered(
-        "accelerate", "yaml", "same_netwo|\n", {}, {None}
     )
 
 
@@ -163,7 +162,7 @@ def test_tags_tell_what_is_old_and_what_nobody_reads(tmp_path: Path) -> None:
 
 
 def test_links_of_a_spec_and_a_recipe(tmp_path: Path) -> None:
-    spec = "version: 1\nruns:\n  a:\n    consumer: transformers\n    script: train.py\n    recipe: recipe.yaml\n    model: gone\n"
+    spec = "version: 1\nruns:\n  a:\n    script: train.py\n    recipe: recipe.yaml\n    model: gone\n"
     (tmp_path / "zerocfg.yaml").write_text(spec)
     (tmp_path / "recipe.yaml").write_text(
         "output_dir: out\nper_device_train_batch_size: 1\nnum_train_epochs: 1\ndeepspeed: ds.json\n"
