@@ -56,7 +56,6 @@ def test_values_are_those_that_are_allowed() -> None:
     assert _offered("deepspeed", "json", '{"zero_optimization": {"offload_optimizer": {"device": |}}}')[:1] == ["none"]
     assert set(_offered("accelerate", "yaml", "mixed_precision: |\n")) >= {"no", "fp16", "bf16", "fp8"}
     assert "cosine" in _offered("recipe", "yaml", "lr_scheduler_type: |\n")
-    )
 
 
 def test_auto_is_offered_where_somebody_fills_it() -> None:
