@@ -71,7 +71,7 @@ def command(
     finally:
         _tell(show, "")
     if target is None:
-        click.get_binary_stream("stdout").write(text.encode())
+        click.echo(text.encode(), nl=False)
         return
     _check(target, force)
     try:

@@ -52,8 +52,9 @@ def open_subject(name: str, asked: Asked) -> Subject:
         return _of_build(lock, asked)
     try:
         path, run = Path(name), asked.run
-        if not path.exists() and ":" in name and Path(name.rpartition(":")[0]).is_file():
-            path, run = Path(name.rpartition(":")[0]), name.rpartition(":")[2]
+        head, colon, tail = name.rpartition(":")
+        if colon and head and not path.exists() and Path(head).exists():
+            path, run = Path(head), tail
         if not path.exists():
             raise click.UsageError(f"there is no file or folder '{name}'")
     except ValueError as error:  # a NUL in the name

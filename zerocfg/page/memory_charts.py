@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _BEYOND = 1.6
 """How many times what the card has is shown; longer bars leave the chart."""
+_ROOM = 0.9
+"""The share of the chart that bars which leave it fill; their sum stands in the rest."""
 
 
 def phases(held: Memory) -> Chart:
@@ -53,25 +55,27 @@ def _stacked(look: Look, bars: list[Bar], held: Memory) -> Any:
     drawn = figure(look, height + 64)
     axis = drawn.subplots()
     plain(axis, look)
-    most = max([bar.high or bar.total for bar in bars] + [bar.total for bar in bars])
+    most = max([bar.high or bar.total for bar in bars] + [bar.total for bar in bars]) or 1
     unit = unit_for(most)
     limit = held.capacity
-    end = (min(most, _BEYOND * limit) if limit else most) * (1.14 if look.narrow else 1.06)
+    end = (min(most, _BEYOND * limit) if limit else most) * (1.14 if look.narrow else 1.08)
     if limit and limit < 3 * end:
         end = max(end, limit * 1.04)
     for at, bar in enumerate(bars):
         if bar.own:
             axis.axhspan(at - 0.5, at + 0.5, color=theme.band, linewidth=0)
         left = 0.0
+        edge_of_chart = end / unit.scale * (_ROOM if bar.total > end else 1)
         for column in COLUMNS:
-            wide = bar.parts[column] / unit.scale
-            if wide:
+            wide = min(bar.parts[column] / unit.scale, edge_of_chart - left)
+            if wide > 0:
                 edge = theme.surface
                 axis.barh(at, wide, thick, left, color=theme.kind(column), edgecolor=edge, linewidth=0.8)
             left += wide
         if bar.low is not None and bar.high is not None:
             ends = [bar.low / unit.scale, min(bar.high, end) / unit.scale]
-            axis.plot(ends, [at, at], color=theme.ink, linewidth=1.2, solid_capstyle="butt")
+            if bar.total <= end:
+                axis.plot(ends, [at, at], color=theme.ink, linewidth=1.2, solid_capstyle="butt")
         _total(axis, look, at, bar, unit, end)
     if limit and limit <= end:
         axis.axvline(limit / unit.scale, color=theme.limit, linewidth=1.5, linestyle=(0, (4, 3)))
@@ -89,13 +93,10 @@ def _stacked(look: Look, bars: list[Bar], held: Memory) -> Any:
 
 def _total(axis: Any, look: Look, at: int, bar: Bar, unit: Unit, end: float) -> None:
     """The sum at the end of a bar; inside of the chart where the bar leaves it."""
-    held = max(bar.total, min(bar.high or 0, end))
-    text = f"{bar.total / unit.scale:,.1f}"
+    beyond = bar.total > end
+    held = end * _ROOM if beyond else max(bar.total, min(bar.high or 0, end * _ROOM))
+    text = f"{bar.total / unit.scale:,.1f}" + " →" * beyond
     box = {"facecolor": look.theme.band if bar.own else look.theme.surface, "edgecolor": "none", "pad": 1.5}
-    if bar.total > end * 0.93 or held > end * 0.93:
-        text += " →" if bar.total > end else ""
-        axis.text(end / unit.scale * 0.995, at, text, ha="right", va="center", color=look.theme.ink, bbox=box)
-        return
     place = {"textcoords": "offset points", "va": "center", "bbox": box}
     axis.annotate(text, (held / unit.scale, at), (6, 0), color=look.theme.ink, **place)
 

@@ -35,10 +35,11 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Why a section has no content, and the command that makes it."""
+    """Why a section has no content, and the command that makes it; ``short`` is for the summary."""
 
     why: str
     command: str = ""
+    short: str = ""
 
 
 @dataclass(slots=True)
@@ -149,9 +150,9 @@ def _changes(subject: Subject) -> Changes | Missing:
         why = "No spec is known that this run is built from."
         return Missing(why) if subject.lock is not None else Missing(f"{why} Write one:", command("init"))
     if subject.build is None:
-        return Missing("This run was not built yet.", command("build", subject.spec, "-o", "OUT"))
+        return Missing("This run was not built yet.", command("build", subject.spec, "-o", "OUT"), "not built")
     why = "The sources do not build at present, so they cannot be compared with the build."
-    return Missing(why, command("build", subject.spec, "-o", "OUT", "--check"))
+    return Missing(why, command("build", subject.spec, "-o", "OUT", "--check"), "the sources do not build")
 
 
 def _several(subject: Subject) -> str:
@@ -189,7 +190,8 @@ def _tiles(found: Page, subject: Subject) -> list[Tile]:
         note = "the build is what the sources give" if moved.same else "since the last build"
         tiles.append(Tile("Build", value, note, "good" if moved.same else "warn", "changes"))
     else:
-        tiles.append(Tile("Build", "–", "nothing to compare", "", "changes"))
+        short = found.changes.short if found.changes is not None else ""
+        tiles.append(Tile("Build", "–", short or "nothing to compare", "", "changes"))
     return tiles
 
 
