@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ sys.path.insert(0, str(ROOT))
 from website.keys import SCHEMAS, KeyPages, key_pages  # noqa: E402
 from website.rules_of_keys import rules_of_keys  # noqa: E402
 
+_log = logging.getLogger("mkdocs.plugins.zerocfg")
 _state: dict[str, Any] = {}
 _FOR_TESTS = re.compile(r"^<!-- (?:start in|first|file|exit|libs|not run).*-->\n+", re.M)
 """Comments of `tests/docs/blocks.py`."""
@@ -82,7 +84,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return markdown
     markdown = _PICTURE.sub(lambda found: f"](pictures/{Path(found[1]).name})", markdown)
     # Other files of the repository are no pages: the repository shows them.
-    return _OUTSIDE.sub(rf"]({config.repo_url}/blob/main/\1)", markdown)
+    for target in _OUTSIDE.findall(markdown):
+        if not (ROOT / target.partition("#")[0]).exists():
+            _log.warning("%s links to %s, which is not in the repository", source, target)
+    return _OUTSIDE.sub(rf"]({config.extra['repository']}/blob/main/\1)", markdown)
 
 
 def _rule(markdown: str, code: str, family: str) -> str:

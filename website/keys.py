@@ -111,7 +111,7 @@ class _Writer:
         else:
             lines += ["## Keys", ""]
         for key, node in own.items():
-            lines += self._key("index.md", key, key, node)
+            lines += self._key("index.md", key, key, node, 3)
         self._keep("index.md", self.title, lines)
         for key, node in sections.items():
             page = f"{key}.md"
@@ -142,18 +142,18 @@ class _Writer:
         inner = [(f"{path}{suffix}", section, "") for suffix, section in self._inner(node)]
         variants = node.get("x-zerocfg", {}).get("variants")
         if variants:
-            inner = [*inner[:0], *self._cases(path, variants), *((at, one, "For others") for at, one, _ in inner)]
+            inner = [*self._cases(path, variants), *((at, one, "For others") for at, one, _ in inner)]
         for at, section, case in inner:
             if case:
-                lines += [f"{'#' * min(level, 4)} {case}", ""]
+                lines += [f"{_hashes(level)} {case}", ""]
             lines += self._about(section)
             keys = section.get("properties", {})
             for key, one in keys.items():
                 if not self._inner(one):
-                    lines += self._key(page, key, f"{at}.{key}", one, level, plain=bool(case))
+                    lines += self._key(page, key, f"{at}.{key}", one, level + bool(case))
             for key, one in keys.items():
                 if self._inner(one):
-                    lines += [f"{'#' * min(level, 4)} `{at}.{key}`", ""]
+                    lines += [f"{_hashes(level)} `{at}.{key}`", ""]
                     lines += self._section(page, f"{at}.{key}", one, level + 1)
         return lines
 
@@ -173,8 +173,8 @@ class _Writer:
             said += [NULL[known["null"]]] if known.get("null") in NULL else []
         return [" ".join(part for part in said if part), ""]
 
-    def _key(self, page: str, key: str, path: str, node: Node, level: int = 2, *, plain: bool = False) -> list[str]:
-        heading = f"{'#' * min(level + 1, 5)} `{key}`"
+    def _key(self, page: str, key: str, path: str, node: Node, level: int) -> list[str]:
+        heading = f"{_hashes(level)} `{key}`"
         # Of the variants of a section only the first to have a key owns its anchor.
         if (self.name, path) in self.made.anchors:
             return [heading, "", *self._facts(path, node)]
@@ -192,9 +192,12 @@ class _Writer:
             rows.append(("rules", ", ".join(links)))
         lines = [_escaped(_described(node)), ""] if _described(node) else []
         if rows:
-            # mkdocs-material shows a table without a header where its cells are empty.
             lines += ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows), ""]
         return lines
+
+
+def _hashes(level: int) -> str:
+    return "#" * min(level, 6)
 
 
 def _id(path: str) -> str:
