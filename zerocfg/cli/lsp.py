@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 
@@ -25,4 +27,6 @@ def command(stdio: bool) -> None:
         raise MissingExtraError("the language server needs pygls: pip install 'zerocfg[lsp]'") from None
     from zerocfg.lsp.server import serve
 
+    if sys.stdin.isatty():
+        click.echo("zerocfg lsp talks to an editor, which starts it by itself; Ctrl-C ends", err=True)
     raise click.exceptions.Exit(serve())

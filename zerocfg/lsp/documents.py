@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pygls.uris import from_fs_path, to_fs_path
@@ -57,10 +57,17 @@ class Documents:
     folders: list[str] = field(default_factory=list)
 
     def put(self, uri: str, text: str, version: int) -> Document:
-        """A document that was opened or changed."""
+        """A document that was opened."""
         path = real_path(uri)
-        document = Document(uri, text, version, path, path is not None and not _is_utf8(path))
-        self.open[uri] = document
+        document = self.open[uri] = Document(uri, text, version, path, path is not None and not _is_utf8(path))
+        return document
+
+    def change(self, uri: str, text: str, version: int) -> Document:
+        """A document whose text is another one now; nothing is known of the file on disk."""
+        known = self.open.get(uri)
+        if known is None:
+            return self.put(uri, text, version)
+        document = self.open[uri] = replace(known, text=text, version=version)
         return document
 
     def close(self, uri: str) -> None:

@@ -126,7 +126,8 @@ def quieten(server: Server) -> None:
 
     root = logging.getLogger()
     root.handlers[:] = [ToClient(logging.WARNING)]
-    logging.getLogger("pygls").setLevel(logging.WARNING)
+    # It warns of every request that was cancelled too late, which editors do all the time.
+    logging.getLogger("pygls").setLevel(logging.ERROR)
 
 
 def make_server() -> Server:
@@ -142,7 +143,8 @@ def make_server() -> Server:
         session.documents.folders = folders
         if folders:
             # Messages name files relative to where zerocfg was started; an editor may start it anywhere.
-            os.chdir(folders[0])
+            with suppress(OSError):
+                os.chdir(folders[0])
 
     @server.feature(lsp.INITIALIZED)
     @guarded
@@ -168,7 +170,7 @@ def make_server() -> Server:
     @guarded
     async def changed(_: Server, params: lsp.DidChangeTextDocumentParams) -> None:
         if params.content_changes:
-            session.put(params.text_document.uri, params.content_changes[-1].text, params.text_document.version)
+            session.change(params.text_document.uri, params.content_changes[-1].text, params.text_document.version)
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_CLOSE)
     @guarded

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -64,6 +65,9 @@ class Session:
             self._tell(f"{document.name} is longer than {LARGEST} characters; it is not looked at while it is open")
         self._touch(document.path)
 
+    def change(self, uri: str, text: str, version: int) -> None:
+        self._touch(self.documents.change(uri, text, version).path)
+
     def close(self, uri: str) -> None:
         self.documents.close(uri)
         self._readable.pop(uri, None)
@@ -110,11 +114,10 @@ class Session:
             documents = self.documents.in_folder(root)
             project = self._projects.setdefault(root, Project(root))
             try:
-                snapshot = await self.on_worker(lambda p=project, d=documents: p.check(d))  # type: ignore[misc]
+                snapshot = await self.on_worker(partial(project.check, documents))
                 open_files = {one.path for one in documents if one.path is not None}
-                shown = await self.on_worker(
-                    lambda s=snapshot, o=open_files: diagnostics(s, o, self.documents.uri_of, self.encoding)  # type: ignore[misc]
-                )
+                show = partial(diagnostics, snapshot, open_files, self.documents.uri_of, self.encoding)
+                shown = await self.on_worker(show)
             except RecursionError:
                 self._tell("a file is nested too deeply to be looked at")
                 continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from zerocfg.run.kinds import MARKERS, guess_unread, sniff
@@ -158,8 +159,9 @@ def _format(path: Path) -> Format:
     return "json" if path.suffix in (".json", ".hjson") else "yaml"
 
 
-def launch_lines(file: SourceFile) -> list[LaunchLine]:
-    """The launch lines of a launch file."""
+@lru_cache(maxsize=1024)
+def launch_lines(file: SourceFile) -> tuple[LaunchLine, ...]:
+    """The launch lines of a launch file; read once."""
     from zerocfg.source.shell import read_launch_lines
 
-    return read_launch_lines(file.source).lines
+    return tuple(read_launch_lines(file.source).lines)
