@@ -18,6 +18,7 @@ from zerocfg.compare.check import Checked, check_run
 from zerocfg.compare.table import source_path
 from zerocfg.emit import lock as lockfile
 from zerocfg.emit.compiled import compiled
+from zerocfg.emit.files import emit
 from zerocfg.page.subject import Subject
 from zerocfg.resolve.alternatives import alternatives
 from zerocfg.resolve.facts import with_facts
@@ -172,6 +173,9 @@ def _compile(subject: Subject, read: SpecFile, built: Built) -> None:
     out = subject.build.parent if subject.build is not None else read.path.parent / "built"
     found = compiled(read, [built], out)
     if not found.emitted:
+        # Findings keep it from being built; what it would get is known all the same.
+        if built.plan is not None and not built.problems:
+            subject.lock = json.loads(emit(built.plan, out).files[lockfile.NAME])
         return
     emitted = found.emitted[0]
     subject.lock = json.loads(emitted.files[lockfile.NAME])

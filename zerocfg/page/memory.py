@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from zerocfg.resolve.alternatives import Alternative
 
 
+NO_TIME = "no time is predicted"
+"""How the note of a forecast begins that says why it has no time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bar:
     """One stacked bar: ``parts`` are bytes by column (`zerocfg.resolve.ways.COLUMNS`).
@@ -89,7 +93,7 @@ def memory(one: Forecast, alternatives: list[Alternative]) -> Memory:
     found.phases = [Bar(phase, _columns(each)) for phase, each in held.items()]
     found.terms = _terms(list(held.values()))
     found.figures = list(_figures(one))
-    found.notes = list(one.notes)
+    found.notes = [note for note in one.notes if not note.startswith(NO_TIME)]
     found.job = _job(one)
     found.others = [_other(row) for row in ways(alternatives)]
     found.compared = len(alternatives)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from zerocfg.compare.table import changed_sources, hardware_name
 from zerocfg.page.changes import Changes, changes
 from zerocfg.page.findings import Finding, RulePage, findings, rule_pages
-from zerocfg.page.memory import Memory, memory
+from zerocfg.page.memory import NO_TIME, Memory, memory
 from zerocfg.page.settings import Group, settings
 from zerocfg.page.smoke import Smoke, smoke
 from zerocfg.page.time import Time, time
@@ -113,7 +113,7 @@ def _predicted(subject: Subject) -> tuple[Memory | Missing, Time | Missing]:
     one = subject.forecast
     if isinstance(one, Forecast):
         known = time(one)
-        why = next((note for note in one.notes if note.startswith("no time is predicted")), "")
+        why = next((note for note in one.notes if note.startswith(NO_TIME)), "")
         why = why or "no time can be predicted without a model, a batch and hardware"
         return memory(one, subject.alternatives), known or Missing(f"{why[:1].upper()}{why[1:]}.")
     if isinstance(one, str):
