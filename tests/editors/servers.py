@@ -30,8 +30,8 @@ def absent() -> str | None:
 class Editor:
     """One server and the documents that are open in it; every method waits for the answer."""
 
-    def __init__(self, language: str, schemas: dict[str, list[str]], folder: Path) -> None:
-        """``schemas``: address of a schema -> patterns of the files that it is for."""
+    def __init__(self, language: str, settings: dict[str, Any], folder: Path) -> None:
+        """``language``: "json" or "yaml"; ``settings``: those of VS Code, with dots in their names."""
         self.language = language
         self.folder = folder
         self._loop = asyncio.new_event_loop()
@@ -39,20 +39,13 @@ class Editor:
         self._told: dict[str, list[lsp.Diagnostic]] = {}
         self._news = asyncio.Condition()
         self._opened = 0
-        self._settings = {
-            "yaml": {
-                "schemas": schemas,
-                "schemaStore": {"enable": False},
-                "hover": True,
-                "completion": True,
-                "validate": True,
-            },
-            "json": {
-                "schemas": [{"fileMatch": patterns, "url": url} for url, patterns in schemas.items()],
-                "validate": {"enable": True},
-            },
-            "http": {"proxy": "", "proxyStrictSSL": False},
+        self._settings: dict[str, Any] = {
+            "yaml": {"schemaStore": {"enable": False}, "hover": True, "completion": True, "validate": True},
+            "json": {"validate": {"enable": True}},
         }
+        for name, value in settings.items():
+            extension, _, setting = name.partition(".")
+            self._settings[extension][setting] = value
         self._listen()
         self._wait(self._start())
 
@@ -70,15 +63,21 @@ class Editor:
 
     def diagnostics(self, name: str, text: str) -> list[lsp.Diagnostic]:
         """What the server underlines in a document of this name and text."""
-        uri = self.open(name, text)
+        return self.all_diagnostics({name: (name, text)})[name]
 
-        async def told() -> list[lsp.Diagnostic]:
+    def all_diagnostics(self, documents: dict[str, tuple[str, str]]) -> dict[str, list[lsp.Diagnostic]]:
+        """What the server underlines in each of some documents: key -> name and text. A server waits before it looks
+        at a document that was just opened, so all are open at once."""
+        addresses = {key: self.open(name, text) for key, (name, text) in documents.items()}
+
+        async def told() -> dict[str, list[lsp.Diagnostic]]:
             async with self._news:
-                await self._news.wait_for(lambda: uri in self._told)
-            return self._told[uri]
+                await self._news.wait_for(lambda: set(addresses.values()) <= set(self._told))
+            return {key: self._told[address] for key, address in addresses.items()}
 
-        found = self._wait(told())
-        self.close_document(uri)
+        found: dict[str, list[lsp.Diagnostic]] = self._wait(told())
+        for address in addresses.values():
+            self.close_document(address)
         return found
 
     def hover(self, name: str, text: str) -> str:

@@ -1,5 +1,5 @@
 // Many documents against one schema, by the JSON service that VS Code is built from.
-// stdin: {"schema": text, "documents": {name: text}}; stdout: {name: [message]}
+// stdin: {"schema": text, "documents": {name: text}}; stdout: {name: [[line, message]]}
 import { createRequire } from "node:module";
 
 const { getLanguageService, TextDocument } = createRequire(import.meta.url)(
@@ -16,6 +16,6 @@ const found = {};
 for (const [name, content] of Object.entries(documents)) {
   const document = TextDocument.create(`memory://${encodeURIComponent(name)}`, "json", 1, content);
   const problems = await service.doValidation(document, service.parseJSONDocument(document));
-  found[name] = problems.map((problem) => problem.message);
+  found[name] = problems.map((problem) => [problem.range.start.line + 1, problem.message]);
 }
 process.stdout.write(JSON.stringify(found));

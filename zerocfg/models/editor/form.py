@@ -65,15 +65,25 @@ class _Form:
         self.compiled = compiled
         self.yaml = yaml
         self.shared = shared
+        self.told = {
+            _name(reference)
+            for section in (source, *source["$defs"].values())
+            for prop in section["properties"].values()
+            for reference in (*_references(prop), *_cases(prop).values())
+        }
 
     def whole(self, address: str) -> dict[str, Any]:
+        definitions = {name: self.section(each) for name, each in self.source["$defs"].items()}
+        # A server shows the first words that it finds: those of the key, which are about its section, too.
+        for name in self.told:
+            del definitions[name]["description"], definitions[name]["markdownDescription"]
         return {
             "$schema": DIALECT,
             "$id": address,
             "title": self.source["title"],
             **self.section(self.source),
             **({"additionalProperties": True} if self.shared else {}),
-            "definitions": {name: self.section(each) for name, each in self.source["$defs"].items()},
+            "definitions": definitions,
         }
 
     def section(self, source: dict[str, Any]) -> dict[str, Any]:
@@ -110,7 +120,7 @@ class _Form:
         facts = prop.get("x-zerocfg", {})
         inner = _references(prop)
         text = _own_words(prop)
-        if inner:
+        if inner and "variants" not in facts:
             target = self.target(inner[0])
             markdown = words.section_text(prop, target, text, _own_words(target))
         else:
@@ -123,14 +133,14 @@ class _Form:
             made |= {**_refused(facts), "errorMessage": said}
             return made | ({"doNotSuggest": True} if "removed" in facts else {})
         if "variants" not in facts:  # else the value follows from the sibling
-            made.update(self.value(prop, inner, made))
+            made.update(self.value(prop, inner))
+        # Servers write the colon behind a proposed key only where they see what follows.
         if inner:
-            # Servers write the colon and the braces behind a proposed key only where they see what it opens.
-            made |= {} if "$ref" in made else {"properties": {}}
+            made["properties"] = {}
         elif "default" in prop:
             made["default"] = prop["default"]
-        elif "oneOf" in made and "boolean" not in (types := values.types_of(made["oneOf"])):
-            made |= {"type": types, **({"errorMessage": message} if (message := words.expected(prop)) else {})}
+        elif "oneOf" in made:
+            made.update(_opened(made["oneOf"], words.expected(prop)))
         if prop.get("examples"):
             made["examples"] = prop["examples"]
         if "deprecated" in facts:
@@ -139,8 +149,8 @@ class _Form:
             made |= {"deprecated": True, **warned}
         return made
 
-    def value(self, prop: dict[str, Any], sections: list[str], said: dict[str, Any]) -> dict[str, Any]:
-        """The schema of a key's value: one of these sections, or what else is taken; ``said``: the words about it."""
+    def value(self, prop: dict[str, Any], sections: list[str]) -> dict[str, Any]:
+        """The schema of a key's value: one of these sections, or what else is taken."""
         facts = prop.get("x-zerocfg", {})
         branches = prop.get("anyOf", [prop])
         others = [branch for branch in branches if "$ref" not in branch]
@@ -151,9 +161,9 @@ class _Form:
         if found and found != [{}] and (message := words.expected(prop)) is not None:
             # An editor shows the problem of the first alternative when none fits.
             found[0]["errorMessage"] = message
-        # The words stand beside the reference, too: an editor shows those of the branch that fits.
-        references = [{"$ref": values.moved(reference), **(said if found else {})} for reference in sections]
-        return values.one_of([*references, *found])
+        references = [{"$ref": values.moved(reference)} for reference in sections]
+        # Words beside a bare reference are not read in draft-07.
+        return {"allOf": references} if references and not found else values.one_of([*references, *found])
 
     def absent(self, facts: dict[str, Any], reference: str) -> list[Any]:
         """What may stand in the place of a section and counts as none."""
@@ -190,10 +200,13 @@ class _Form:
         return chosen
 
     def holding(self, name: str, prop: dict[str, Any], reference: str) -> dict[str, Any]:
-        return {"properties": {name: self.value(prop, [reference], {})}}
+        target = self.target(reference)
+        markdown = words.section_text({}, target, "", _own_words(target))
+        said = {"description": words.plain(markdown), "markdownDescription": markdown}
+        return {"properties": {name: {**said, **self.value(prop, [reference])}}}
 
     def target(self, reference: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.source["$defs"][reference.rpartition("/")[2]]
+        found: dict[str, Any] = self.source["$defs"][_name(reference)]
         return found
 
 
@@ -208,6 +221,30 @@ def _refused(facts: dict[str, Any]) -> dict[str, Any]:
 def _references(prop: dict[str, Any]) -> list[str]:
     """The sections that a key may hold."""
     return [branch["$ref"] for branch in prop.get("anyOf", [prop]) if "$ref" in branch]
+
+
+def _cases(prop: dict[str, Any]) -> dict[str, str]:
+    """The sections that a key may hold by the value of its sibling."""
+    found: dict[str, str] = prop.get("x-zerocfg", {}).get("variants", {}).get("cases", {})
+    return found
+
+
+def _name(reference: str) -> str:
+    return reference.rpartition("/")[2]
+
+
+def _opened(alternatives: list[dict[str, Any]], message: str | None) -> dict[str, Any]:
+    """What makes servers write the colon behind a key without a default: the types of its values.
+
+    From the type of a truth value they would propose true and false, though these are only taken. Proposals of the
+    words that are offered anyway do the same.
+    """
+    types = values.types_of(alternatives)
+    if "boolean" not in types:
+        return {"type": types, **({"errorMessage": message} if message else {})}
+    choices = [choice for each in alternatives for choice in each.get("enum", ()) if isinstance(choice, str)]
+    plain = [choice for choice in choices if choice.lower() not in ("no", "yes", "on", "off")]
+    return {"defaultSnippets": [{"label": choice, "body": choice} for choice in plain]} if len(plain) > 1 else {}
 
 
 def _own_words(part: dict[str, Any]) -> str:

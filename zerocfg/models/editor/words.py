@@ -72,11 +72,9 @@ def hover(prop: dict[str, Any], section: dict[str, Any], text: str) -> str:
 
 def section_text(prop: dict[str, Any], section: dict[str, Any], text: str, about: str) -> str:
     """The Markdown of a key that opens a mapping: the key's own words, then those about the mapping."""
-    own = hover({name: value for name, value in prop.items() if name != "default"}, {}, text)
-    source = section.get("x-zerocfg", {}).get("source")
-    return "\n\n".join(
-        part for part in (own, _code(about) if about != text else "", f"Read in `{source}`." if source else "") if part
-    )
+    reader = {fact: value for fact, value in section.get("x-zerocfg", {}).items() if fact in ("library", "source")}
+    both = "\n\n".join(dict.fromkeys(part for part in (text, about) if part))
+    return hover({name: value for name, value in prop.items() if name != "default"}, reader, both)
 
 
 def plain(markdown: str) -> str:

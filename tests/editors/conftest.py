@@ -1,0 +1,41 @@
+"""Editors with the settings that ``zerocfg schema --settings`` prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.editors.servers import Editor, absent
+from zerocfg.cli.schema import command
+
+
+@pytest.fixture(scope="session")
+def settings() -> dict[str, Any]:
+    printed = CliRunner().invoke(command, ["--settings"])
+    assert printed.exit_code == 0
+    found: dict[str, Any] = json.loads(printed.output)
+    return found
+
+
+def _editor(language: str, settings: dict[str, Any], folder: Path) -> Iterator[Editor]:
+    reason = absent()
+    if reason is not None:
+        pytest.skip(reason)
+    editor = Editor(language, settings, folder)
+    yield editor
+    editor.close()
+
+
+@pytest.fixture(scope="session")
+def json_editor(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Editor]:
+    yield from _editor("json", settings, tmp_path_factory.mktemp("json"))
+
+
+@pytest.fixture(scope="session")
+def yaml_editor(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Editor]:
+    yield from _editor("yaml", settings, tmp_path_factory.mktemp("yaml"))
