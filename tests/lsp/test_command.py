@@ -1,0 +1,26 @@
+"""The command itself."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from zerocfg.cli.main import run
+
+
+def test_without_the_extra_it_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pygls.lsp.server", None)
+    monkeypatch.setattr(sys, "argv", ["zerocfg", "lsp"])
+    assert run() == 2
+    assert "pip install 'zerocfg[lsp]'" in capsys.readouterr().err
+
+
+def test_lint_loads_nothing_of_it() -> None:
+    import subprocess
+
+    code = "import sys; import zerocfg.cli.lint; print([name for name in sys.modules if 'pygls' in name or '.lsp' in name])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
