@@ -11,6 +11,8 @@ import re
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import ROOT
 from tests.docs.blocks import File, read
 from tests.docs.runner import Session, differs
@@ -72,3 +74,9 @@ def test_from_nothing_to_a_green_commit(dist: Distributions, installed: Environm
     assert time.monotonic() - began < MINUTES * 60
     assert commits == [1, 0], "first red, then green"
     assert "Traceback" not in page.read_text()
+
+
+@pytest.mark.parametrize("target", ["demo", "test"])
+def test_the_targets_of_make_exist(target: str) -> None:
+    assert f"make {target}" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
