@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
@@ -19,8 +20,6 @@ def test_without_the_extra_it_says_how_to_get_it(
 
 
 def test_lint_loads_nothing_of_it() -> None:
-    import subprocess
-
-    code = "import sys; import zerocfg.cli.lint; print([name for name in sys.modules if 'pygls' in name or '.lsp' in name])"
+    code = "import sys, zerocfg.cli.lint; print([name for name in sys.modules if 'pygls' in name or '.lsp' in name])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
