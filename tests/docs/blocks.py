@@ -63,7 +63,9 @@ class Page:
     path: Path
     scenarios: list[Scenario] = field(default_factory=list)
     not_run: list[tuple[int, str]] = field(default_factory=list)
-    """Line and reason of each block that is not run."""
+    """Line and reason of each block of commands that is not run here. "tests/x ..." says which other test runs it."""
+    make: list[str] = field(default_factory=list)
+    """Targets of make that commands name."""
     loose: list[int] = field(default_factory=list)
     """Lines that look like commands and stand in no block that is run."""
 
@@ -104,10 +106,13 @@ def _keep(page: Page, scenario: Scenario) -> None:
 
 def _block(page: Page, current: Scenario, said: list[tuple[str, str]], language: str, line: int, text: str) -> Scenario:
     words = dict(said)
+    if language in SHELL:
+        page.make += re.findall(r"^(?:\$ )?make ([\w-]+)", text, re.M)
     if "not run" in words:
         if not words["not run"]:
             raise ValueError(f"{page.path}:{line}: `not run` without a reason")
-        page.not_run.append((line, words["not run"]))
+        if language in SHELL:
+            page.not_run.append((line, words["not run"]))
         return current
     if "start in" in words:
         _keep(page, current)

@@ -45,14 +45,18 @@ class Done:
 
 
 class Session:
-    """A shell in a folder: working directory and environment last from one command to the next."""
+    """A shell in a folder: working directory and environment last from one command to the next.
+
+    Its home is an empty folder beside it; ``env`` wins over all that is set here.
+    """
 
     def __init__(self, folder: Path, **env: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder = self._home = folder
+        self.folder = folder
         self._state = folder.parent / f".{folder.name}.state"
-        self.env = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT), **env}
-        self.env["HF_HUB_CACHE"] = str(self._state / "hub")
+        (self._state / "home").mkdir(parents=True, exist_ok=True)
+        own = {"PYTHONPATH": str(ROOT), "HOME": str(self._state / "home"), "HF_HUB_CACHE": str(self._state / "hub")}
+        self.env = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", **own, **env}
         for name in ("FORCE_COLOR", "CI", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY"):
             self.env.pop(name, None)
 
@@ -80,7 +84,6 @@ class Session:
         return Done(code, out.getvalue())
 
     def _in_bash(self, command: str, timeout: float) -> Done:
-        self._state.mkdir(exist_ok=True)
         where, env = self._state / "cwd", self._state / "env"
         script = f'{command}\n_code=$?; pwd > "{where}"; env -0 > "{env}"; exit $_code'
         done = subprocess.run(
