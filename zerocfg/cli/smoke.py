@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("runs", metavar="[RUN|OUT]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--ranks", type=click.IntRange(1, 64), help="Processes. Default: as planned, at most 2.")
+@click.option(
+    "--nodes",
+    type=click.IntRange(1, 1024),
+    default=1,
+    help="Machines that run this command at the same time, --ranks on each; who is who they read as launch.sh does.",
+)
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option(
     "--share-gpu",
@@ -45,6 +51,7 @@ if TYPE_CHECKING:
 def command(
     runs: tuple[Path, ...],
     ranks: int | None,
+    nodes: int,
     device: str,
     share_gpu: bool,
     steps: int,
@@ -90,6 +97,8 @@ def command(
         raise click.UsageError(
             "--share-gpu is for zerocfg's own launch: what a --command starts chooses its cards itself"
         )
+    if nodes > 1 and (line is not None or share_gpu or ways is not None or find_max_batch):
+        raise click.UsageError("--nodes takes builds, without --command, --share-gpu, --compare and --find-max-batch")
     unplanned = line is not None and not runs
     try:
         found = [Path()] if unplanned else find(list(runs))
@@ -106,6 +115,7 @@ def command(
         consumer=consumer or _consumer(found[0]),
         name=name,
         share_gpu=share_gpu,
+        nodes=nodes,
         memory_limit=int(memory_limit * smoke_measure.GIB) if memory_limit else None,
     )
     if ways is None and not find_max_batch:

@@ -83,19 +83,21 @@ def _lines(axis: Any, rows: list[Row], unit: int, name: str) -> None:
         axis.step([time for time, _, _ in points], sizes, where="post", color=colour, linewidth=1.6)
         trained = [at for at, (_, _, phase) in enumerate(points) if phase != "own"]
         top = max(trained or range(len(sizes)), key=sizes.__getitem__)
-        axis.plot(points[top][0], sizes[top], marker="o", markersize=4, color=colour, label=label(row.way))
+        axis.plot(points[top][0], sizes[top], marker="o", markersize=4, color=colour)
     assert rows[0].verdict is not None
     seen = rows[0].verdict.figures
     limit = seen.device_memory / unit if seen.device_memory else None
     if limit is not None and limit < 2.5 * largest:
-        axis.axhline(limit, color=LIMIT, linestyle="--", linewidth=1.2, label=f"the card has {limit:.0f} {name}")
+        axis.axhline(limit, color=LIMIT, linestyle="--", linewidth=1.2)
+        words = f"the card has {limit:.0f} {name}"
+        axis.annotate(words, (0.01, limit), xycoords=("axes fraction", "data"), va="bottom", fontsize=8, color=LIMIT)
         largest = max(largest, limit)
     axis.set_ylim(0, max(largest, 1.0) * 1.08)
     axis.grid(axis="y", color="#e5e5e5", linewidth=0.8)
     axis.set_axisbelow(True)
     axis.set_ylabel(f"{name} {'allocated' if seen.on_card else 'of host memory beside the libraries'}, rank 0")
     axis.set_title("Memory over time (dots: the peaks)", loc="left", fontsize=9)
-    axis.legend(loc="upper left", fontsize=8, framealpha=0.9)
+    # The bars beside it name the colours; a legend would lie over the lines.
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
 

@@ -33,7 +33,8 @@ class Seen:
     ``code``: the launcher's exit code, negative the signal. ``vanished``: a rank that went without a word.
     ``waiting``: frames of the ranks that still were there, the innermost first; ``stopped``: ranks that somebody
     stopped. ``lock``: the sentence on the abandoned lock that a rank waits for. ``killer``: the kernel's out-of-memory
-    killer struck meanwhile. ``limit`` in seconds, None when the run was not ended by it. ``scratch``: where it worked.
+    killer struck meanwhile. ``own``: the ranks of this machine, None where all are. ``limit`` in seconds, None when the
+    run was not ended by it. ``scratch``: where it worked.
     """
 
     reports: list[dict[str, Any]]
@@ -47,6 +48,7 @@ class Seen:
     stopped: list[int] = field(default_factory=list)
     lock: str | None = None
     killer: bool = False
+    own: range | None = None
 
 
 @dataclass
@@ -91,7 +93,7 @@ def _error(error: dict[str, Any], rank: int, seen: Seen) -> Cause:
     if memory is not None:
         where = "the card's" if memory == "card" else "host"
         told = f"out of {where} memory in '{seen.reports[rank].get('phase', 'launch')}': {told}"
-    return Cause("memory" if memory else "error", told, rank, list(error["traceback"]))
+    return Cause("memory" if memory else "error", told, rank, [*error["traceback"], *_others(seen)])
 
 
 def _first(noticed: int, codes: dict[int, int]) -> int:
@@ -148,12 +150,22 @@ def _late(seen: Seen) -> Cause:
     places = ", ".join(
         f"rank {rank} in '{report.get('phase', 'launch')}'{' (stopped)' if rank in seen.stopped else ''}"
         for rank, report in enumerate(seen.reports)
+        if seen.own is None or rank in seen.own
     )
     if seen.reports and all(report.get("done") for report in seen.reports):
         places = "every rank did its work, but their processes do not end"
     text = f"not finished within {seen.limit:g} s: {places or 'no rank reported'}{halted}"
     detail = [f"rank {rank} waits in {stacks.shown(frames)}" for rank, frames in sorted(seen.waiting.items())]
-    return Cause("time", text, seen.stopped[0] if seen.stopped else None, detail)
+    return Cause("time", text, seen.stopped[0] if seen.stopped else None, [*detail, *_others(seen)])
+
+
+def _others(seen: Seen) -> list[str]:
+    """Where else to look, when not all ranks were on this machine."""
+    if seen.own is None:
+        return []
+    if not any(seen.reports[rank] for rank in seen.own):
+        return ["the ranks wait for those of the other nodes: the same command has to run on each of them"]
+    return ["the ranks of the other nodes are told of there: what ended the run may have begun on one of them"]
 
 
 def _launcher(seen: Seen) -> Cause:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from zerocfg.smoke.device import Device
     from zerocfg.smoke.folder import RunFolder
     from zerocfg.smoke.handwritten import Handwritten
+    from zerocfg.smoke.nodes import Nodes
     from zerocfg.smoke.reduce import Reduced
 
 
@@ -30,6 +31,7 @@ def prepare(
     memory_limit: int | None = None,
     parts: tuple[str, ...] = ("train",),
     share: str | None = None,
+    nodes: Nodes | None = None,
 ) -> list[str]:
     """Write the reduced configs and the job into ``scratch``; the command that runs them there."""
     saved = scratch / "weights"
@@ -64,11 +66,12 @@ def prepare(
         deepspeed_config=str(config) if config is not None else None,
         memory_limit=memory_limit,
         parts=parts,
-        no_resume=_no_resume(run),
+        no_resume=_no_resume(run) or _apart(nodes),
         share=share,
+        nodes=nodes.count if nodes is not None else 1,
     )
     job.write(scratch / "job.json")
-    command = process.launcher(by_accelerate, reduced.ranks, process.free_port())
+    command = process.launcher(by_accelerate, reduced.ranks, process.free_port(), nodes)
     if own is not None and by_accelerate:
         command = _as_written(command, own, reduced.ranks, scratch)
     return [*command, str(scratch / "job.json")]
@@ -79,6 +82,12 @@ def _no_resume(run: RunFolder) -> str | None:
     if (run.lock.get("recipe") or {}).get("save_only_model"):
         return "save_only_model is true: checkpoints hold the weights alone, and no run resumes from them"
     return None
+
+
+def _apart(nodes: Nodes | None) -> str | None:
+    if nodes is None:
+        return None
+    return f"not tried over {nodes.count} nodes: each works in a folder of its own, a checkpoint needs one of them all"
 
 
 def _as_written(command: list[str], own: Handwritten, ranks: int, scratch: Path) -> list[str]:

@@ -24,6 +24,8 @@ from zerocfg.smoke.scratch import temporary
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from zerocfg.smoke.nodes import Nodes
+
 WORKER = Path(__file__).with_name("worker")
 PROGRAM = "zerocfg_worker"
 # What would turn the run into another one: accelerate on this processor alone, an outer launcher's ranks, a default
@@ -77,11 +79,13 @@ def run(
     progress: Callable[[str], None] | None = None,
     variables: dict[str, str] | None = None,
     place: Path | None = None,
+    nodes: Nodes | None = None,
 ) -> Outcome:
     """Run ``command`` in ``folder``; reports are expected in ``folder/reports``, the log goes to ``folder/log.txt``.
 
     ``ranks`` None: as many as report. ``variables`` are added to the environment. ``place``: where the command is
-    run, when not in ``folder``; it is the user's own then, and keeps their environment.
+    run, when not in ``folder``; it is the user's own then, and keeps their environment. ``nodes``: machines that the
+    ranks are spread over; those of the others report when all have done their work.
 
     Whatever happens, no process of the run is left when this returns, no shared memory and no lock of its ranks.
     Raises SmokeError when the command cannot be started.
@@ -92,7 +96,8 @@ def run(
             return Outcome([{} for _ in range(ranks or 0)], "interrupted", interrupted=True, kind="interrupted")
         own = place is not None
         whole = environment(device, own) | temporary(folder, sockets=own) | (variables or {})
-        return _Run(command, folder, ranks, limit, stop, progress).play(whole | {MARK: str(folder)}, place or folder)
+        played = _Run(command, folder, ranks, limit, stop, progress, nodes)
+        return played.play(whole | {MARK: str(folder)}, place or folder)
 
 
 @dataclass
@@ -105,6 +110,7 @@ class _Run:
     limit: float
     stop: Interrupts
     progress: Callable[[str], None] | None
+    nodes: Nodes | None = None
     vanished: int | None = None
     lock: str | None = None
     waiting: dict[int, list[str]] = field(default_factory=dict)
@@ -150,6 +156,7 @@ class _Run:
                 stopped=self.stopped,
                 lock=self.lock,
                 killer=out_of_memory.struck(kills),
+                own=self.nodes.own if self.nodes is not None else None,
             )
         )
         outcome = Outcome(reports, seconds=seconds, interrupted=bool(self.stop))
@@ -187,7 +194,8 @@ class _Run:
                 looked = now
                 self.segments.look(self._members(seen))
                 self._find_lock(seen)
-            phase = str(seen[0].get("phase", "launch")) if seen else "launch"
+            first = self.nodes.own[0] if self.nodes is not None else 0
+            phase = str(seen[first].get("phase", "launch")) if seen else "launch"
             if self.progress is not None and phase != told:
                 told = phase
                 self.progress(phase)
@@ -309,15 +317,22 @@ def program(scratch: Path) -> Path:
     return folder
 
 
-def launcher(by_accelerate: bool, ranks: int, port: int) -> list[str]:
+def launcher(by_accelerate: bool, ranks: int, port: int, nodes: Nodes | None = None) -> list[str]:
     """The words that start the ranks' program; the job file comes behind them.
 
     What the deepspeed launcher would start, torchrun starts here: on one machine the processes are the same.
+    ``nodes``: where the ranks of several machines meet, in place of ``port`` on this one.
     """
+    port = nodes.port if nodes is not None else port
     if not by_accelerate:
-        options = ["--nproc_per_node", str(ranks), "--master_port", str(port)]
+        each = nodes.each if nodes is not None else ranks
+        options = ["--nproc_per_node", str(each), "--master_port", str(port)]
+        if nodes is not None:
+            options += ["--nnodes", str(nodes.count), "--node_rank", str(nodes.rank), "--master_addr", nodes.address]
         return [sys.executable, "-m", "torch.distributed.run", *options, "-m", PROGRAM]
     options = ["--config_file", "accelerate.yaml", "--main_process_port", str(port)]
+    if nodes is not None:
+        options += ["--machine_rank", str(nodes.rank), "--main_process_ip", nodes.address]
     return [sys.executable, "-m", "accelerate.commands.launch", *options, "-m", PROGRAM]
 
 

@@ -80,7 +80,8 @@ def _proven(verdict: Verdict) -> list[str]:
 def _where(verdict: Verdict) -> str:
     ranks, device = verdict.reduced.ranks, verdict.device
     place = "a processor" if device.kind == "cpu" else device.name
-    return f"{ranks} rank{'s' if ranks != 1 else ''} of {place}"
+    nodes = f" on {verdict.reduced.nodes} nodes" if verdict.reduced.nodes > 1 else ""
+    return f"{ranks} rank{'s' if ranks != 1 else ''} of {place}{nodes}"
 
 
 def _offload(held: dict[str, Check]) -> list[str]:
@@ -132,9 +133,11 @@ def _ranks(verdict: Verdict) -> list[str]:
     run, reduced, device = verdict.run, verdict.reduced, verdict.device
     planned, nodes = run.plan.get("num_processes"), run.plan.get("num_machines")
     over = "gloo" if device.kind == "cpu" else "gloo" if _shares_by_gloo(verdict) else "NCCL"
-    if isinstance(planned, int) and planned > reduced.ranks:
+    several = isinstance(nodes, int) and nodes > reduced.nodes
+    if isinstance(planned, int) and (planned > reduced.ranks or several):
         where = f" on {nodes} nodes" if isinstance(nodes, int) and nodes > 1 else ""
-        did = f"{reduced.ranks} on one machine did, over {over}" if reduced.ranks > 1 else "one ran alone"
+        on = "one machine" if reduced.nodes == 1 else f"{reduced.nodes} nodes"
+        did = f"{reduced.ranks} on {on} did, over {over}" if reduced.ranks > 1 else "one ran alone"
         return [f"that {planned} ranks{where} talk to each other: {did}"]
     if isinstance(planned, int) and planned > 1 and over == "gloo" and _vendor(run) == "nvidia":
         return ["NCCL: the ranks talked over gloo"]

@@ -20,6 +20,7 @@ from zerocfg.smoke.shrink import LLAMA, fewer_layers, layers_of, least_layers, s
 if TYPE_CHECKING:
     from zerocfg.smoke.device import Device
     from zerocfg.smoke.folder import RunFolder
+    from zerocfg.smoke.nodes import Nodes
 
 BYTES_PER_PARAMETER = 20  # weights, gradients and Adam's states in mixed precision, and room for work
 CPU_PARAMETERS = 20_000_000  # more than this takes minutes on a processor
@@ -42,7 +43,7 @@ class Reduced:
 
     ``sequence``: tokens of a sample. ``layers``: of the planned model and of the one that is run, where known.
     ``narrow``: the model's widths were cut as well, or another model stands in. ``size``: what the model that is run
-    takes at most by prediction, on a card.
+    takes at most by prediction, on a card. ``nodes``: machines that the ranks are spread over.
     """
 
     ranks: int
@@ -56,9 +57,12 @@ class Reduced:
     layers: tuple[int, int] | None = None
     narrow: bool = False
     size: Size | None = None
+    nodes: int = 1
 
 
-def reduce(run: RunFolder, device: Device, ranks: int, scratch: Path, limit: float = 300) -> Reduced:
+def reduce(
+    run: RunFolder, device: Device, ranks: int, scratch: Path, limit: float = 300, nodes: Nodes | None = None
+) -> Reduced:
     """The run on ``ranks`` processes of ``device`` within ``limit`` seconds; temporary NVMe folders below ``scratch``.
 
     On a card the model keeps its widths and loses layers as far as memory and time ask for it; a processor, where
@@ -69,7 +73,7 @@ def reduce(run: RunFolder, device: Device, ranks: int, scratch: Path, limit: flo
     arguments = {key: recipe[key] for key in ARGUMENTS if key in recipe}
     reduced = Reduced(ranks, {}, copy.deepcopy(run.accelerate), copy.deepcopy(run.deepspeed), arguments, plan, words=[])
     _checkpointing(run, arguments)
-    _world(reduced)
+    _world(reduced, nodes)
     if reduced.deepspeed is not None:
         _offload(reduced, scratch)
     if run.pinned is not None:
@@ -178,17 +182,20 @@ def _layers(config: dict[str, Any], less: dict[str, Any]) -> tuple[int, int] | N
     return (before, after) if before and after else None
 
 
-def _world(reduced: Reduced) -> None:
+def _world(reduced: Reduced, nodes: Nodes | None) -> None:
     planned = reduced.plan.get("num_processes")
     if planned is None:
         reduced.words.append(f"world size: the files do not tell; {reduced.ranks}")
     elif planned != reduced.ranks:
         reduced.words.append(f"world size: {planned} to {reduced.ranks}")
     reduced.plan["num_processes"] = reduced.ranks
+    if nodes is not None:
+        reduced.nodes = nodes.count
+        reduced.words.append(nodes.words())
     if reduced.accelerate is not None:
         for name in ("main_process_ip", "machine_rank", "gpu_ids"):
             reduced.accelerate.pop(name, None)
-        reduced.accelerate.update(num_processes=reduced.ranks, num_machines=1)
+        reduced.accelerate.update(num_processes=reduced.ranks, num_machines=reduced.nodes)
     config = reduced.deepspeed
     if config is not None and isinstance(config.get("train_batch_size"), int) and planned != reduced.ranks:
         before = config["train_batch_size"]

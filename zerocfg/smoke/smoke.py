@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zerocfg.smoke import certificate, process, sharing
+from zerocfg.smoke import certificate, nodes, process, sharing
 from zerocfg.smoke import command as commands
 from zerocfg.smoke.checks import check, measured
 from zerocfg.smoke.device import Device, choose
@@ -35,7 +35,8 @@ class Options:
     which run is meant, where the files leave it open. ``command``: the user's own, run in the current folder instead of
     the ranks' program; ``unplanned``: without a run that it is compared with. ``memory_limit``: bytes that each rank
     may have. ``parts``: what is done beside the planned training, "train": a checkpoint is resumed from, and the same
-    is trained under ZeRO-0. ``share_gpu``: all ranks on the first card.
+    is trained under ZeRO-0. ``share_gpu``: all ranks on the first card. ``nodes``: machines that run this at the same
+    time; ``ranks`` are then those of each, and only the first of them writes a certificate.
     """
 
     ranks: int | None = None
@@ -50,6 +51,7 @@ class Options:
     command: str | None = None
     unplanned: bool = False
     share_gpu: bool = False
+    nodes: int = 1
 
 
 def smoke(folder: Path, options: Options, progress: Callable[[str], None] | None = None) -> Verdict:
@@ -64,7 +66,8 @@ def smoke(folder: Path, options: Options, progress: Callable[[str], None] | None
         verdict = _command(run, options.command, options, progress)
     else:
         verdict = play(run, options, progress)
-    verdict.certificate = certify(verdict, options.steps)
+    if options.nodes == 1 or nodes.here(options.nodes).rank == 0:
+        verdict.certificate = certify(verdict, options.steps)
     return verdict
 
 
@@ -75,19 +78,25 @@ def play(run: RunFolder, options: Options, progress: Callable[[str], None] | Non
     """
     _require(run)
     device = device_for(options)
-    ranks = _ranks(run, device, options.ranks)
+    ranks = _ranks(run, device, options.ranks, options.nodes)
+    spread = None
+    if options.nodes > 1:
+        spread = replace(nodes.here(options.nodes), each=ranks)
+        ranks = spread.ranks
+        if run.handwritten is not None:
+            raise SmokeError(f"{run.path}: --nodes takes a build; configs written by hand are run on one machine")
     keep = _kept_in(options.keep)
     with interrupts(), scratch() as folder:
-        reduced = reduce(run, device, ranks, folder, options.limit)
+        reduced = reduce(run, device, ranks, folder, options.limit, spread)
         own, way, memory = variables(folder, run.handwritten), None, options.memory_limit
         if device.shared and ranks > 1:
             shared = sharing.known(ranks) or sharing.find(ranks, folder, progress=progress)
             own, way, memory = own | sharing.first_card(), shared.way, memory or sharing.memory_of_a_rank(device, ranks)
             reduced.words.append(shared.words(ranks, device.name))
-        command = prepare(run, reduced, device, options.steps, folder, memory, options.parts, way)
+        command = prepare(run, reduced, device, options.steps, folder, memory, options.parts, way, spread)
         for _ in range(PORTS):
-            outcome = process.run(command, folder, ranks, device.kind, options.limit, progress, own)
-            if outcome.kind != "port":
+            outcome = process.run(command, folder, ranks, device.kind, options.limit, progress, own, nodes=spread)
+            if outcome.kind != "port" or spread is not None:
                 break
             command = process.elsewhere(command)
         verdict = Verdict(run, device, reduced, outcome, check(run, reduced, outcome, options.steps))
@@ -113,9 +122,10 @@ def device_for(options: Options) -> Device:
     return sharing.one_card(device) if options.share_gpu else device
 
 
-def _ranks(run: RunFolder, device: Device, wanted: int | None) -> int:
-    """How many processes are started."""
+def _ranks(run: RunFolder, device: Device, wanted: int | None, nodes: int = 1) -> int:
+    """How many processes are started on this machine."""
     planned = run.plan.get("num_processes")
+    planned = planned // nodes if isinstance(planned, int) else planned
     here = 2 if device.shared else device.count or 2
     ranks = wanted or min(planned if isinstance(planned, int) and planned > 0 else 1, 2, here)
     if device.kind == "cuda" and ranks > device.count and not device.shared:

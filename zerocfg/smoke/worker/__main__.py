@@ -6,7 +6,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from . import parts, sharing
+from . import others, parts, sharing
 from .job import Job
 from .report import Report
 from .trial import Trial
@@ -30,6 +30,8 @@ def main() -> None:
         watch = Watch(job, report)
         watch.finish(loop.train(job, watch, Trial.planned(job)))
         parts.run(job, report, loop, watch)
+        if job.nodes > 1:
+            others.exchange(report)
 
 
 if __name__ == "__main__":

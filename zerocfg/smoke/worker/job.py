@@ -21,7 +21,7 @@ class Job:
     ``deepspeed_config``: path of the config, None without DeepSpeed. ``memory_limit``: bytes that a rank may have.
     ``parts``: of "train", "resume" and "reference", what is done; training always is. ``no_resume``: why no checkpoint
     of this run can be resumed from, None when one should. ``share``: the way in which all ranks use one card
-    (`ways.WAYS`), None where each has its own.
+    (`ways.WAYS`), None where each has its own. ``nodes``: machines whose ranks train together.
     """
 
     reports: str
@@ -38,6 +38,7 @@ class Job:
     parts: Sequence[str] = ("train",)
     no_resume: str | None = None
     share: str | None = None
+    nodes: int = 1
 
     @classmethod
     def read(cls, path: Path) -> Job:
