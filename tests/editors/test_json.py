@@ -63,7 +63,7 @@ def test_hover_tells_unit_default_and_who_fills_auto(json_editor: Editor) -> Non
     assert "`learning_rate`" in learning_rate and "Default **0.001**" in learning_rate
     offload = json_editor.hover(NAME, '{"zero_optimization": {"offload_pa|ram": {"device": "cpu"}}}')
     assert "Offload of parameters" in offload and "Stage 3 only" in offload
-    assert "Arguments of the optimizer" in json_editor.hover(NAME, '{"optimizer": {"type": "Lion", "par|ams": {}}}')
+    assert "FusedLion" in json_editor.hover(NAME, '{"optimizer": {"type": "Lion", "par|ams": {}}}')
 
 
 def test_bad_values_are_underlined_with_words_that_help(json_editor: Editor) -> None:
