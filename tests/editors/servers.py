@@ -51,11 +51,16 @@ class Editor:
 
     def open(self, name: str, text: str) -> str:
         """Open a document and return its address."""
-        self._opened += 1  # an address of its own, so that no answer about another document is taken for this one's
-        uri = (self.folder / str(self._opened) / name).as_uri()
+        # An address of its own, so that no answer about another document is taken for this one's.
+        uri = (self.next_folder() / name).as_uri()
+        self._opened += 1
         item = lsp.TextDocumentItem(uri=uri, language_id=self.language, version=1, text=text)
         self._client.text_document_did_open(lsp.DidOpenTextDocumentParams(text_document=item))
         return uri
+
+    def next_folder(self) -> Path:
+        """The folder that the next document is in; nothing makes it."""
+        return self.folder / str(self._opened)
 
     def close_document(self, uri: str) -> None:
         identifier = lsp.TextDocumentIdentifier(uri=uri)
