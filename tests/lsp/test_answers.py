@@ -227,3 +227,30 @@ def test_a_file_that_became_a_config_is_met(tmp_path: Path) -> None:
     path.write_text('{"train_batch_size": 1}')
     files.refresh({})
     assert files.peek(path) is not None
+
+
+def test_what_a_file_is_to_its_run_counts_more_than_what_it_looks_like(tmp_path: Path) -> None:
+    (tmp_path / "accelerate.yaml").write_text(
+        "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: odd.yaml\n"
+    )
+    (tmp_path / "odd.yaml").write_text('{"steps_per_print": 1}')
+    _, snapshot = _open(tmp_path, "accelerate.yaml", "odd.yaml")
+    kind, file = snapshot.roles[os.path.realpath(tmp_path / "odd.yaml")]
+    assert kind == "deepspeed" and file.document is not None and file.document.format == "json"
+    assert len(snapshot.diagnostics) == len({(d.code, d.spot.file.name, d.spot.path) for d in snapshot.diagnostics})
+
+
+def test_files_with_settings_of_their_own_are_linted_apart_and_told_once(tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (inner / "zerocfg.toml").write_text('ignore = ["ZC102"]\n')
+    (inner / "ds.json").write_text('{"train_batch_size": 8, "gradient_cliping": 1, "bf16": {"enabeld": true}}')
+    (tmp_path / "accelerate.yaml").write_text(
+        "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: inner/ds.json\n"
+    )
+    documents = Documents()
+    for name in ("accelerate.yaml", "inner/ds.json"):
+        documents.put(file_uri(tmp_path / name), (tmp_path / name).read_text(), 1)
+    snapshot = Project(str(tmp_path)).check(list(documents.open.values()))
+    assert len(snapshot.looks) == 2
+    assert [one.code for one in snapshot.diagnostics].count("ZC101") == 1

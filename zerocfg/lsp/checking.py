@@ -14,10 +14,10 @@ from zerocfg.cli.linting import Job
 from zerocfg.cli.selection import selection_of
 from zerocfg.cli.settings import Settings, find_settings
 from zerocfg.lsp.documents import Document, texts
-from zerocfg.rules.engine import Diagnostic, Result
+from zerocfg.rules.engine import Diagnostic, Result, real_name
 from zerocfg.rules.fixing import Texts, edited, fix_all
 from zerocfg.run.discover import Files
-from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.model import Kind, Run, SourceFile
 
 
 @dataclass(frozen=True)
@@ -47,18 +47,30 @@ class Snapshot:
         return [run for look in self.looks for run in look.runs]
 
     @cached_property
-    def files(self) -> dict[str, SourceFile]:
-        """The files of all runs by real path; a DeepSpeed config that is named as YAML as its readers see it."""
-        found = {}
+    def roles(self) -> dict[str, tuple[Kind, SourceFile]]:
+        """What a file is to its runs, by real path, whatever it looks like; and the file as its readers see it."""
+        found: dict[str, tuple[Kind, SourceFile]] = {}
         for run in self.runs:
-            for file in run.files:
-                if file.path is not None:
-                    found[str(file.path.resolve())] = file
+            parts: list[tuple[Kind, SourceFile | None]] = [
+                ("accelerate", run.accelerate),
+                ("deepspeed", run.deepspeed),
+                ("recipe", run.recipe),
+                ("launch", run.launch_file),
+                ("spec", run.spec),
+            ]
+            for kind, file in parts:
+                if file is not None and file.path is not None:
+                    found.setdefault(real_name(file), (kind, file))
         return found
 
-    @property
+    @cached_property
     def diagnostics(self) -> list[Diagnostic]:
-        return [diagnostic for look in self.looks for diagnostic in look.result.diagnostics]
+        """Each finding once, also where two looks met it."""
+        found: dict[tuple[object, ...], Diagnostic] = {}
+        for look in self.looks:
+            for one in look.result.diagnostics:
+                found.setdefault((*_place(one), one.spot.start, one.message), one)
+        return list(found.values())
 
     def others_after(self, diagnostic: Diagnostic) -> list[Diagnostic] | None:
         """The findings that come up once its fix is applied, empty where it simply helps; tried once.

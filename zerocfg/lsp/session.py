@@ -52,7 +52,7 @@ class Session:
         self._stale: set[str] = set()
         self._shown: dict[str, dict[str, list[Shown]]] = {}
         self._told: dict[str, int | None] = {}
-        self._readable: dict[str, tuple[str, Any]] = {}
+        self._readable: dict[str, tuple[str | None, Any]] = {}
         self._troubles: dict[str, tuple[str, ...]] = {}
         # All looks at files happen on one thread, one after the other.
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lint")
@@ -165,20 +165,20 @@ class Session:
         name = document.name
         if len(document.text) > LARGEST or (document.path and is_launch_file(Path(document.path))):
             return None
-        role = snapshot.files.get(document.path) if snapshot is not None and document.path else None
-        form = role.document.format if role is not None and role.document else format_of(name, document.text)
+        role, seen = (snapshot.roles if snapshot is not None else {}).get(document.path or "", (None, None))
+        form = seen.document.format if seen is not None and seen.document else format_of(name, document.text)
         tree = load_as(SourceText(name, document.text), form)
-        if tree.root is not None:
-            data = tree.data()
-            kind: str = role.kind if role is not None and role.kind != "other" else sniff(data, name)
-            kind = "spec" if kind == "other" and Path(name).name in SPEC_NAMES else kind
-            if kind == "other":
-                kind = self._readable.get(document.uri, (guess_unread(document.text, name), None))[0]
-            self._readable[document.uri] = kind, data
-            return Reading(kind, form, tree, data)
-        kind, data = self._readable.get(document.uri, ("other", None))
-        if kind == "other" and role is not None:
-            kind = role.kind
-        if kind == "other":
-            kind = "spec" if Path(name).name in SPEC_NAMES else guess_unread(document.text, name)
-        return Reading(kind, form, None, data)
+        known, held = self._readable.get(document.uri, (None, None))
+        kind: str = role or known or _guess(document)
+        if tree.root is None:
+            return Reading(kind, form, None, held)
+        data = tree.data()
+        if role is None and (looks := sniff(data, name)) != "other":
+            kind = looks
+        self._readable[document.uri] = None if kind == "other" else kind, data
+        return Reading(kind, form, tree, data)
+
+
+def _guess(document: Document) -> str:
+    """The kind of a text that does not parse, or holds too little to tell."""
+    return "spec" if Path(document.name).name in SPEC_NAMES else guess_unread(document.text, document.name)
