@@ -6,7 +6,7 @@ import { browser } from "./browser.mjs";
 const running = await browser();
 for (const shot of JSON.parse(process.argv[2])) {
   const page = await running.newPage({
-    viewport: { width: shot.width, height: 800 }, colorScheme: shot.scheme, deviceScaleFactor: shot.scale,
+    viewport: { width: shot.width, height: 100 }, colorScheme: shot.scheme, deviceScaleFactor: shot.scale,
   });
   await page.goto(pathToFileURL(shot.page).href);
   const all = await page.evaluate(() => document.documentElement.scrollHeight);
