@@ -20,10 +20,12 @@ pytestmark = [pytest.mark.libs, pytest.mark.xdist_group("smoke")]
 EXAMPLES = ROOT / "examples"
 RUNS = sorted(path.parent.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.glob("*/built/*/zerocfg.lock"))
 # Planned for processors, so every part of a smoke-run is as planned; of the others the training and the saving.
-WHOLE = ("accelerate-loop", "deepspeed-loop", "quickstart", "stages", "two-nodes-cpu")
+WHOLE = ("accelerate-loop", "deepspeed-loop", "quickstart", "stages")
 # Models and stages that other examples train on two ranks.
 ALIKE = ("ddp", "goals", "matrix", "pretrain-zero1")
 NEEDS_A_CARD = ("fsdp/built/fsdp",)
+ON_TWO_MACHINES = ("two-nodes-cpu/built/nodes",)
+"""Smoke-run by `test_nodes.py`, on as many as planned."""
 
 
 def example(run: str, folder: Path) -> Path:
@@ -33,7 +35,7 @@ def example(run: str, folder: Path) -> Path:
     return folder / run
 
 
-@pytest.mark.parametrize("run", [run for run in RUNS if run not in NEEDS_A_CARD])
+@pytest.mark.parametrize("run", [run for run in RUNS if run not in (*NEEDS_A_CARD, *ON_TWO_MACHINES)])
 def test_an_example_runs_as_planned(run: str, tmp_path: Path) -> None:
     whole = run.startswith(WHOLE)
     parts = Options.parts if whole else ("train",)
