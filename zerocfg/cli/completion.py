@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
-SHELLS = ("bash", "zsh", "fish")
+from zerocfg.cli.shells import NAMES as SHELLS
 
 
 @click.command("completion")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from zerocfg.cli.terminal import prepare
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 COMMANDS = {
     "init": "Write a first zerocfg.yaml from what is found in a repository.",
@@ -41,6 +44,13 @@ class _Commands(click.Group):
         command: click.Command = module.command
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        """Names and sentences of this table: no command is imported for them."""
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(name, help=said) for name, said in COMMANDS.items() if name.startswith(incomplete)]
+        return found + super(click.Group, self).shell_complete(ctx, incomplete)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -59,6 +69,8 @@ def cli() -> None:
 def run() -> int:
     """Exit code: 0 clean, 1 findings or a failed check, 2 wrong use or zerocfg could not do its work."""
     prepare()
+    if "_ZEROCFG_COMPLETE" in os.environ:
+        import_module("zerocfg.cli.shells")
     try:
         # Without standalone mode click returns the code that a command exits with.
         code = cli.main(standalone_mode=False)

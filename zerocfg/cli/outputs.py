@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from zerocfg.report.formats import FORMATS
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,11 @@ class OutputType(click.ParamType):  # type: ignore[type-arg]
         if equals and not file:
             self.fail(f"'{value}' names no file behind the =", param, ctx)
         return Output(name, Path(file) if file else None)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(name) for name in FORMATS if name.startswith(incomplete)]
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         return "FORMAT[=FILE]"
