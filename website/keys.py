@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -220,21 +220,38 @@ def _rows(node: Node) -> Iterator[tuple[str, str]]:
     if "default" in node and not known.get("removed"):
         before = "".join(f"; `{_json(old)}` before {at}" for at, old in known.get("default_before", {}).items())
         yield "default", _told(f"`{_json(node['default'])}`{before}")
+    yield "default by class", _told(_by_class(known.get("defaults", {})))
     yield "unit", _told(known.get("unit", ""))
     yield "examples", ", ".join(f"`{_json(one)}`" for one in node.get("examples", []))
     yield "`auto`", _told(_auto(node, known))
     yield "read", READS.get(known.get("reads", ""), "") + ("; in any case" if known.get("ignore_case") else "")
+    yield "known values", _codes(known.get("known_values", []))
+    yield "read by", _codes(known.get("in", []))
+    yield "FSDP version", " or ".join(str(version) for version in known.get("versions", []))
+    yield "FP8 backend", _codes(known.get("backends", []))
+    yield "refused beside", f"`{known['conflicts']}`" if known.get("conflicts") else ""
     yield "since", known.get("since", "")
     yield "until", known.get("until", "")
-    yield "also spelled", ", ".join(f"`{one}`" for one in known.get("aliases", []))
+    yield "also spelled", _codes(known.get("aliases", []))
     yield "deprecated", _told(_escaped(known.get("deprecated", "")))
     yield "removed", _told(_escaped(known.get("removed", "")))
     yield "now", f"`{known['renamed_to']}`" if known.get("renamed_to") else ""
     yield "no effect", _told(_escaped(known.get("inert", "")))
     yield "no value fits", _told(_escaped(known.get("never", "")))
-    yield "option", ", ".join(f"`{flag}`" for flag in known.get("cli", {}).get("flags", []))
-    yield "reaches the job as", ", ".join(dict.fromkeys(f"`{one['name']}`" for one in known.get("env", [])))
+    yield "option", _codes(known.get("cli", {}).get("flags", []))
+    yield "reaches the job as", _codes(one["name"] for one in known.get("env", []))
     yield "source", f"`{known['source']}`" if known.get("source") else ""
+
+
+def _codes(words: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(f"`{word}`" for word in words))
+
+
+def _by_class(defaults: Node) -> str:
+    classes: dict[str, list[str]] = {}
+    for name, value in defaults.items():
+        classes.setdefault(_json(value), []).append(name)
+    return "; ".join(f"`{value}` in {_codes(names)}" for value, names in classes.items())
 
 
 def _auto(node: Node, known: Node) -> str:
