@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zerocfg.catalog.schema import load_schema
@@ -108,6 +108,7 @@ def test_hover_names_the_section_of_a_key() -> None:
     assert hover(place, ("zero_optimization", "no_such_key"), [], None, None, file_uri) == ""
 
 
+@settings(deadline=None)
 @given(st.text(st.sampled_from("ab\n\r\u2028🚀"), max_size=30), st.text(st.sampled_from("ab\n\r\u2028🚀"), max_size=30))
 def test_line_edits_lead_from_one_text_to_the_other(before: str, after: str) -> None:
     lines = Lines(before, "utf-16")

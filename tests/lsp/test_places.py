@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lsprotocol.types import Position
 from pygls.workspace import PositionCodec
 
 from tests.conftest import ROOT
 from zerocfg.lsp.cursor import Cursor, in_json, in_yaml
+from zerocfg.lsp.keys import place_in
 from zerocfg.lsp.positions import Lines
 from zerocfg.source.load import load
 from zerocfg.source.node import Mapping, Scalar, Sequence, walk
@@ -20,6 +21,7 @@ ENCODINGS = ("utf-8", "utf-16", "utf-32")
 TEXTS = st.text(st.sampled_from("aä€🚀 \t\n\r\u2028\ufeff"), max_size=40)
 
 
+@settings(deadline=None)
 @given(TEXTS, st.sampled_from(ENCODINGS))
 def test_every_offset_has_a_position_that_leads_back(text: str, encoding: str) -> None:
     lines = Lines(text, encoding)
@@ -29,6 +31,7 @@ def test_every_offset_has_a_position_that_leads_back(text: str, encoding: str) -
         assert lines.offset(lines.position(offset)) == offset
 
 
+@settings(deadline=None)
 @given(st.text(st.sampled_from("aä€🚀"), max_size=20), st.sampled_from(ENCODINGS))
 def test_columns_are_those_of_another_implementation(line: str, encoding: str) -> None:
     lines = Lines("x\n" + line, encoding)
@@ -157,3 +160,23 @@ def test_the_cursor_agrees_with_the_parser(path: Path) -> None:
             assert at_value.typed == node.span
         asked += 1
     assert asked
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(
+            ["{", "}", "[", "]", ":", ",", '"', "\\", "\n", "  ", "- ", "# ", "//", "bf16", "stage", "🚀", "\r\n", "\t"]
+        ),
+        max_size=25,
+    ).map("".join),
+    st.sampled_from(
+        [None, {}, [], "text", {"bf16": [1]}, {"runs": {"a": None}}, {"optimizer": {"type": 3, "params": 1}}]
+    ),
+)
+def test_no_text_is_too_broken(text: str, data: object) -> None:
+    for offset in range(len(text) + 1):
+        for find in (in_json, in_yaml):
+            cursor = find(text, offset)
+            for kind in ("deepspeed", "accelerate", "spec", "recipe", "other") if cursor is not None else ():
+                place_in(kind, data, cursor.path).key(cursor.key)

@@ -49,6 +49,8 @@ async def _everything(ed: Editor, name: str) -> None:
 
 async def _session(folder: Path, elsewhere: Path) -> None:
     async with editor(folder) as ed:
+        assert ed.encoding == "utf-16"
+        await _columns(ed)
         await _broken_texts(ed)
         await _odd_files(ed, elsewhere)
         await _fast_typing(ed)
@@ -145,19 +147,26 @@ def test_it_lives_through_everything(tmp_path_factory: pytest.TempPathFactory) -
     asyncio.run(_session(folder, tmp_path_factory.mktemp("elsewhere")))
 
 
+async def _columns(ed: Editor) -> None:
+    """Ranges, positions and edits behind characters that take more than one unit."""
+    name = "umlaut.json"
+    ed.open(name, '{"größe 🚀🚀": 1, "train_batch_size": 8, "bf16": {"enabeld": true}}\r\n')
+    await ed.until(lambda: "ZC101" in ed.codes(name))
+    found = {str(one.code): one for one in ed.shown[ed.path(name)]}
+    assert ed.text_at(name, found["ZC101"].range) == '"enabeld"'
+    assert ed.text_at(name, found["ZC102"].range) == '"größe 🚀🚀"'
+    assert "Unit: samples" in await ed.hover(name, '"train_batch', "_size")
+    [everything] = await ed.actions(name, only=["source.fixAll.zerocfg"])
+    [fixed] = ed.applied(everything.edit).values()
+    assert '"größe 🚀🚀": 1' in fixed and '{"enabled": true}}\r\n' in fixed
+    ed.close(name)
+
+
 async def _encoded(folder: Path, encoding: str) -> None:
     general = lsp.GeneralClientCapabilities(position_encodings=[lsp.PositionEncodingKind(encoding)])
     async with editor(folder, lsp.ClientCapabilities(general=general)) as ed:
         assert ed.encoding == encoding
-        ed.open("ds_config.json", '{"größe 🚀🚀": 1, "train_batch_size": 8, "bf16": {"enabeld": true}}\r\n')
-        await ed.until(lambda: "ZC101" in ed.codes("ds_config.json"))
-        found = {str(one.code): one for one in ed.shown[ed.path("ds_config.json")]}
-        assert ed.text_at("ds_config.json", found["ZC101"].range) == '"enabeld"'
-        assert ed.text_at("ds_config.json", found["ZC102"].range) == '"größe 🚀🚀"'
-        assert "Unit: samples" in await ed.hover("ds_config.json", '"train_batch', "_size")
-        [everything] = await ed.actions("ds_config.json", only=["source.fixAll.zerocfg"])
-        [fixed] = ed.applied(everything.edit).values()
-        assert '"größe 🚀🚀": 1' in fixed and '{"enabled": true}}\r\n' in fixed
+        await _columns(ed)
 
 
 def test_columns_are_counted_as_agreed(tmp_path: Path) -> None:
