@@ -175,6 +175,31 @@ def test_configs_written_by_hand_need_no_spec(tmp_path: Path) -> None:
     assert isinstance(found.memory, Missing) and found.memory.command == "zerocfg init"
 
 
+def test_a_launch_line_is_named_by_its_number(tmp_path: Path) -> None:
+    folder = example("quickstart", tmp_path)
+    shutil.rmtree(folder / "built")
+    (folder / "zerocfg.yaml").unlink()
+    line = "accelerate launch --config_file accelerate.yaml train.py recipe.yaml"
+    (folder / "train.sh").write_text(f"{line}\n{line} --max_steps 3\n")
+    assert gathered(f"{folder / 'train.sh'}:2").name.endswith("train.sh:2")
+
+
+def test_what_the_baseline_knows_is_not_told(tmp_path: Path, zerocfg: Cli) -> None:
+    example("quickstart", tmp_path)
+    folder = example("pitfalls", tmp_path)
+    before = gathered(folder)
+    (folder / "zerocfg.toml").write_text('baseline = "known.json"\n')
+    zerocfg("lint", "pitfalls", "--write-baseline", "pitfalls/known.json")
+    after = gathered(folder)
+    assert before.findings and not after.findings and "by baseline" in after.hidden
+
+
+def test_who_reads_a_config_can_be_said(tmp_path: Path) -> None:
+    config = tmp_path / "ds_config.json"
+    config.write_text('{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}}')
+    assert gathered(config, consumer="deepspeed").about == "deepspeed"
+
+
 def test_secrets_stay_where_they_are(tmp_path: Path) -> None:
     folder = example("quickstart", tmp_path)
     recipe = folder / "recipe.yaml"

@@ -78,6 +78,7 @@ def test_other_files_are_left_alone(zerocfg: Cli, quickstart: Path) -> None:
         (["quickstart/train.py"], "no run"),
         (["matrix.yaml"], "several runs; name one with --run: a, b"),
         (["binary.yaml"], "binary.yaml"),
+        (["quickstart/built/quickstart", "--run", "other"], "is a build of quickstart, not of other"),
     ],
 )
 def test_what_is_no_run_is_told_in_a_line(zerocfg: Cli, quickstart: Path, words: list[str], told: str) -> None:

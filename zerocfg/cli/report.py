@@ -28,6 +28,11 @@ class NoPageError(click.ClickException):
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The last build (OUT or OUT/RUN). Default: found below the spec or the current folder.",
 )
+@click.option(
+    "--consumer",
+    type=click.Choice(["transformers", "trl", "accelerate", "deepspeed"]),
+    help="Who reads configs written by hand of which no file tells it.",
+)
 @click.option("--hardware", metavar="PROFILE", help="8xA100-80GB, a probed profile (.json), or 'this' machine.")
 @click.option("--trace/--no-trace", default=True, show_default=True, help="Trace the model's activations with torch.")
 @click.option("--python", metavar="PATH", help="The interpreter that has torch and transformers. Default: this one.")
@@ -37,6 +42,7 @@ def command(
     out: str,
     only: str | None,
     build: Path | None,
+    consumer: str | None,
     hardware: str | None,
     trace: bool,
     python: str | None,
@@ -63,7 +69,7 @@ def command(
     show = sys.stderr.isatty()
     try:
         _tell(show, "reading and predicting")
-        subject = open_subject(run, Asked(only, build, hardware, trace, python))
+        subject = open_subject(run, Asked(only, build, hardware, consumer, trace, python))
         _tell(show, "drawing")
         text = render(page(subject))
     except PageError as error:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from zerocfg.cli.explain_built import lock_at, locks_below, read_lock
+from zerocfg.cli.known import known_findings
+from zerocfg.cli.linting import assume_consumer
 from zerocfg.cli.selection import selection_of
 from zerocfg.cli.settings import find_settings
 from zerocfg.cli.spec_argument import read_or_exit, resolved
@@ -42,6 +44,7 @@ class Asked:
     run: str | None = None
     build: Path | None = None
     hardware: str | None = None
+    consumer: str | None = None
     trace: bool = True
     python: str | None = None
 
@@ -69,7 +72,7 @@ def open_subject(name: str, asked: Asked) -> Subject:
     if inside:
         names = ", ".join(display_name(one) for one in inside[:8])
         raise click.UsageError(f"'{display_name(path)}' holds several builds; name one: {names}")
-    return _by_hand(path, run)
+    return _by_hand(path, run, asked.consumer)
 
 
 def _of_spec(path: Path, run: str | None, asked: Asked) -> Subject:
@@ -98,12 +101,11 @@ def _of_build(lock: Path, asked: Asked) -> Subject:
     """A build whose spec is still there stands for the run of that spec."""
     content, folder = read_lock(lock), lock.parent
     name = str(content.get("run", folder.name))
+    if asked.run not in (None, name):
+        raise click.UsageError(f"'{display_name(folder)}' is a build of {name}, not of {asked.run}")
     spec = _spec_of(content, folder)
-    if spec is not None and asked.run in (None, name):
-        read = read_or_exit(spec)
-        if name in read.runs:
-            known = Asked(name, folder, asked.hardware, asked.trace, asked.python)
-            return _of_spec(spec, name, known)
+    if spec is not None and name in read_or_exit(spec).runs:
+        return _of_spec(spec, name, replace(asked, run=name, build=folder))
     subject = Subject(name, lock=content, build=folder)
     runs, _ = find_runs([folder], Files())
     if runs:
@@ -121,16 +123,20 @@ def _spec_of(lock: dict[str, Any], folder: Path) -> Path | None:
         return None
 
 
-def _by_hand(path: Path, name: str | None) -> Subject:
-    files = Files()
-    runs, _ = find_runs([path], files)
-    runs = [one for one in runs if name in (None, one.name)]
+def _by_hand(path: Path, name: str | None, consumer: str | None) -> Subject:
+    runs, _ = find_runs([path], Files())
+    if name is not None:  # launch lines are called after their file: train.sh:3
+        runs = [one for one in runs if one.name == name or one.name.endswith(f":{name}")]
     if not runs:
         raise click.UsageError(f"no run{f' {name!r}' if name else ''} is found in '{display_name(path)}'")
     if len(runs) > 1:
         listed = ", ".join(one.name for one in runs[:8]) + (", ..." if len(runs) > 8 else "")
         raise click.UsageError(f"'{display_name(path)}' takes part in several runs; name one with --run: {listed}")
-    return Subject(runs[0].name, run=runs[0], found=_lint(runs, path if path.is_dir() else path.parent))
+    folder = path if path.is_dir() else path.parent
+    consumer = consumer or find_settings(folder).consumer
+    if consumer is not None:
+        assume_consumer(runs, consumer)
+    return Subject(runs[0].name, run=runs[0], found=_lint(runs, folder))
 
 
 def _linted(spec: Path, name: str) -> tuple[Run | None, Result | None]:
@@ -145,8 +151,15 @@ def _linted(spec: Path, name: str) -> tuple[Run | None, Result | None]:
 
 
 def _lint(runs: list[Run], folder: Path) -> Result:
+    """What `zerocfg lint` would say about these runs, less what the project's baseline knows."""
     settings = find_settings(folder)
-    return lint_runs(runs, selection_of(settings, "", "", False))
+    result = lint_runs(runs, selection_of(settings, "", "", False))
+    known = known_findings(None, settings)
+    if known is None:
+        return result
+    from zerocfg.rules.baseline import without_known
+
+    return without_known(result, known.entries, known.folder, frozenset().union(*result.together))
 
 
 def _builds(spec: Path, name: str) -> list[Path]:
