@@ -28,7 +28,8 @@ def render_full(result: Result, colour: bool = False, width: int | None = None) 
     paint = Paint(colour)
     width = max(width, NARROWEST) if width is not None else None
     blocks = ["\n".join(_diagnostic(diagnostic, paint, width)) for diagnostic in result.diagnostics]
-    return "\n\n".join([*blocks, summary(result, paint)]) + "\n"
+    end = "\n".join(wrap(summary(result, paint), width, "  "))
+    return "\n\n".join([*blocks, end]) + "\n"
 
 
 def render_concise(result: Result, colour: bool = False) -> str:

@@ -7,6 +7,7 @@ points.
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -127,7 +128,7 @@ def _region(start: Place, end: Place) -> dict[str, int]:
 def _artifact(file: SourceFile) -> dict[str, str]:
     """Relative to the checkout on GitHub, else to where zerocfg was started: services find the file by that."""
     name = in_checkout(file.name, GITHUB)
-    return {"uri": Path(name).as_uri() if Path(name).is_absolute() else quote(name)}
+    return {"uri": Path(name).as_uri() if Path(name).is_absolute() else quote(os.fsencode(name))}
 
 
 def _sentence(text: str) -> str:
