@@ -15,6 +15,7 @@ from tests.conftest import corpus_folder
 from tests.models.editor_schemas import FOLDER, editor_schema_of, sections
 from zerocfg.models.editor.listing import EDITOR_SCHEMAS, LISTED
 from zerocfg.models.editor.words import expected, hover, plain, show
+from zerocfg.models.schema import describe
 
 STORE = "https://raw.githubusercontent.com/SchemaStore/schemastore/master/src/api/json/catalog.json"
 
@@ -114,6 +115,8 @@ def test_every_schema_is_valid_and_every_key_is_explained(name: str) -> None:
         for key, prop in shown["properties"].items():
             facts = raw["properties"][key].get("x-zerocfg", {})
             assert prop["description"] and prop["markdownDescription"], (where, key)
+            left = {"removed", "deprecated"} & set(facts)  # says what to write instead
+            assert left or raw["properties"][key]["description"] != describe("", facts), (where, key)
             if "unit" in facts and "removed" not in facts:
                 assert f"**{facts['unit']}**" in prop["markdownDescription"], (where, key)
             for consumer in facts.get("auto", {}):

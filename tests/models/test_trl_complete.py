@@ -13,9 +13,10 @@ import pytest
 import yaml
 
 from zerocfg.models.trl import TRAINERS, Recipe
+from zerocfg.models.trl.about import ABOUT
 from zerocfg.models.trl.keys import KEYS
 from zerocfg.models.trl.older_names import DEPRECATED, REMOVED
-from zerocfg.models.trl.recipe import ABOUT, ALSO, EXTENDS
+from zerocfg.models.trl.recipe import ALSO, EXTENDS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,6 +10,7 @@ from pydantic import create_model
 
 from zerocfg.models.base import Section, key
 from zerocfg.models.training_arguments import TrainingArguments
+from zerocfg.models.trl.about import ABOUT
 from zerocfg.models.trl.keys import KEYS
 from zerocfg.models.trl.older_names import DEPRECATED, REMOVED
 
@@ -41,41 +42,6 @@ _TYPES: dict[str, Any] = {
 ALSO: dict[str, str] = {
     "scale_rewards": "bool",  # true is group, false is none
     "lora_target_modules": "str",  # a name that peft knows (all-linear), or a regular expression
-}
-
-# What matters to memory and distribution, and what its name does not say.
-ABOUT: dict[str, tuple[str, str | None]] = {
-    "bf16": ("bf16 training. Absent means true unless fp16 is set, unlike plain TrainingArguments.", None),
-    "gradient_checkpointing": (
-        "On unless activation_checkpointing says otherwise, unlike plain TrainingArguments.",
-        None,
-    ),
-    "max_length": ("Samples are cut to this length.", "tokens"),
-    "max_completion_length": ("Longest completion that is generated.", "tokens"),
-    "packing": ("Fill each sequence with several samples.", None),
-    "padding_free": ("Flatten a batch instead of padding it; needs flash attention.", None),
-    "num_generations": ("Completions of one prompt; must divide the effective batch.", "completions"),
-    "generation_batch_size": (
-        "Completions that one round of generation makes, over all ranks.",
-        "completions",
-    ),
-    "steps_per_generation": ("Micro batches that one round of generation serves.", "micro batches"),
-    "ds3_gather_for_generation": (
-        "Gather the parameters of ZeRO-3 to generate; false is slower and needs less memory.",
-        None,
-    ),
-    "use_vllm": ("Generate with vLLM.", None),
-    "vllm_mode": ("colocate: on the devices of training; server: a server of its own.", None),
-    "vllm_gpu_memory_utilization": ("Part of a device's memory that colocated vLLM takes.", "fraction"),
-    "vllm_tensor_parallel_size": ("Ranks that share one colocated vLLM.", "ranks"),
-    "vllm_server_timeout": ("Patience with the server.", "seconds"),
-    "dtype": ("Dtype in which the weights are loaded.", None),
-    "load_in_4bit": ("Load the weights in 4 bit (QLoRA); not together with ZeRO-3.", None),
-    "lora_r": ("Rank of LoRA.", None),
-    "precompute_ref_log_probs": ("Run the reference model once beforehand and free it.", None),
-    "activation_offloading": ("Keep activations in host memory until the backward pass.", None),
-    "beta": ("Weight of the distance to the reference model; 0 in GRPO loads no reference model.", None),
-    "use_liger_kernel": ("Replace layers by Liger's fused kernels; several TRL trainers deprecate it.", None),
 }
 
 
