@@ -26,7 +26,8 @@ def test_removed_and_deprecated_keys_are_not_offered(json_editor: Editor) -> Non
 
 
 def test_a_section_is_offered_with_its_braces(json_editor: Editor) -> None:
-    for key, outer in (("zero_optimization", '{"|"}'), ("offload_param", '{"zero_optimization": {"|"}}')):
+    inside = '{"zero_optimization": {"|"}}'
+    for key, outer in (("bf16", '{"|"}'), ("offload_param", inside), ("params", '{"optimizer": {"|"}}')):
         item = json_editor.completion(NAME, outer)[key]
         assert item.text_edit is not None and item.text_edit.new_text.replace("\n", "").startswith(f'"{key}": {{')
 

@@ -16,6 +16,9 @@ from zerocfg.models.schema import describe, read_by
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
 
+_CONDITION = {"doNotSuggest": True}
+"""A key of a condition is declared elsewhere, and proposed from there, with its default."""
+
 Compiled = Callable[[str], dict[str, Any]]
 """The compiled schema of a name."""
 
@@ -44,7 +47,7 @@ def joined(cases: list[tuple[str, str, dict[str, Any]]], otherwise: dict[str, An
     chosen = root(otherwise, "Otherwise")
     for key, value, schema in cases:
         chosen = {
-            "if": {"required": [key], "properties": {key: {"const": value}}},
+            "if": {"required": [key], "properties": {key: {"const": value, **_CONDITION}}},
             "then": root(schema, value.title().replace("_", "")),
             "else": chosen,
         }
@@ -193,7 +196,7 @@ class _Form:
             form = values.any_case if stated["any_case"] else re.escape
             pattern = f"^(?:{'|'.join(form(each) for each in names)})$"
             chosen = {
-                "if": {"required": [stated["key"]], "properties": {stated["key"]: {"pattern": pattern}}},
+                "if": {"required": [stated["key"]], "properties": {stated["key"]: {"pattern": pattern, **_CONDITION}}},
                 "then": self.holding(name, prop, reference),
                 "else": chosen,
             }
@@ -203,7 +206,7 @@ class _Form:
         target = self.target(reference)
         markdown = words.section_text({}, target, "", _own_words(target))
         said = {"description": words.plain(markdown), "markdownDescription": markdown}
-        return {"properties": {name: {**said, **self.value(prop, [reference])}}}
+        return {"properties": {name: {**said, **self.value(prop, [reference]), **_CONDITION}}}
 
     def target(self, reference: str) -> dict[str, Any]:
         found: dict[str, Any] = self.source["$defs"][_name(reference)]
