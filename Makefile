@@ -1,6 +1,6 @@
 # make demo  sets up, lints, builds and smoke-runs an example
 # make test  static checks and every test (unit, property, snapshot, completeness, parity, proofs, end to end)
-# make parity  thousands of generated configs against the real libraries, other ones each time (nightly)
+# make parity  thousands of generated configs against the real libraries, and other random values (nightly)
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -33,6 +33,7 @@ test: check
 PARITY ?= 5000
 parity: setup
 	ZEROCFG_PARITY=$(PARITY) ZEROCFG_PARITY_SEED=$$(date +%Y%m%d) $(BIN)/pytest -n 2 tests/parity tests/build/test_autos.py
+	ZEROCFG_RANDOM=1 $(BIN)/pytest -n 2 tests/source tests/catalog tests/run tests/rules
 
 schemas: setup
 	$(BIN)/python -m zerocfg schema --write schemas

@@ -8,8 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+settings.register_profile("steady", derandomize=True)
+settings.register_profile("random", print_blob=True)
+# A test run finds the same each time; `make parity` tries other values every night.
+settings.load_profile("random" if "ZEROCFG_RANDOM" in os.environ else "steady")
 
 
 def corpus_folder() -> Path | None:

@@ -83,7 +83,7 @@ def _real(section: str, values: dict[str, Any]) -> str | None:
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_same_verdict_as_the_library(section: str, data: st.DataObject) -> None:
     key = data.draw(st.sampled_from(_keys(section)))

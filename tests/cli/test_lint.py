@@ -230,9 +230,7 @@ _TREE = st.recursive(
 )
 
 
-@settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(yaml=_TREE, ds=_TREE, recipe=_TREE)
 def test_no_shape_of_input_raises(zerocfg: Cli, tmp_path: Path, yaml: Any, ds: Any, recipe: Any) -> None:
     top = {"distributed_type": "DEEPSPEED", "deepspeed_config": {"deepspeed_config_file": "ds.json"}}

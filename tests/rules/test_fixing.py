@@ -140,7 +140,7 @@ def check_kept(name: str, before: str, after: str) -> None:
         assert now.root is not None and not any(problem.fatal for problem in now.problems), "no longer parses"
 
 
-@settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(FIXABLE), st.frozensets(st.sampled_from([*SAME, *BYTES])), st.booleans())
 @example(("ZC506", 0), frozenset(("comments", "CRLF")), True)
 @example(("ZC609", 2), frozenset(("comments",)), False)

@@ -188,7 +188,7 @@ _PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(_PIECES, max_size=14).map("".join), st.sampled_from(["a.yaml", "ds.json", "train.sh", "page.md"]))
 def test_no_comment_raises(comment: str, name: str) -> None:
     base = {

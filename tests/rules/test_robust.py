@@ -48,7 +48,7 @@ def _read(name: str, text: str) -> Any:
         return None
 
 
-@settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_rule_raises(data: st.DataObject, tmp_path_factory: Any) -> None:
     number, at, name = data.draw(st.sampled_from(seeds()))

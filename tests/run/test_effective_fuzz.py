@@ -56,7 +56,7 @@ def with_data(kind: Any, data: Any) -> Any:
     return Fixed(source.name, kind, source.source, source.document)
 
 
-@settings(max_examples=400, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     consumer=st.sampled_from([None, "deepspeed", "accelerate", "transformers", "trl"]),
     route=st.sampled_from([None, "accelerate", "trainer", "engine"]),
