@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import errno
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.emit import accelerate_yaml, deepspeed_json, jobset, launch_sh, lock, recipe, slurm
+from zerocfg.source.paths import relative as from_folder
 
 if TYPE_CHECKING:
     from zerocfg.resolve.plan import Decision, Plan
@@ -81,5 +82,11 @@ def _located(plan: Plan, here: str) -> Plan:
 
 
 def relative(path: Path, start: Path) -> str:
-    """``path`` as seen from the folder ``start``, with forward slashes."""
-    return Path(os.path.relpath(path.resolve(), start.resolve())).as_posix()
+    """``path`` as seen from the folder ``start``, with forward slashes. Raises OSError where no way leads there."""
+    path = path.resolve()
+    found = from_folder(path, start.resolve())
+    if found == path.as_posix() and path.drive:
+        raise OSError(
+            errno.EXDEV, "spec and output lie on different drives; build into a folder beside the spec", found
+        )
+    return found

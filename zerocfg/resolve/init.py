@@ -7,7 +7,6 @@ be filled in).
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from zerocfg.run.hub import CONFIG, find_config, is_hub_name
 from zerocfg.run.kinds import sniff
 from zerocfg.run.link import TRL_KEYS, find_runs
 from zerocfg.run.model import Run, SourceFile
+from zerocfg.source.paths import relative
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -368,7 +368,7 @@ class _Guesser:
         return self._relative(file.path) if file.path is not None else file.name
 
     def _relative(self, path: Path) -> str:
-        return Path(os.path.relpath(path.resolve(), self.folder)).as_posix()
+        return relative(path.resolve(), self.folder)
 
 
 def _asked(run: Run | None, name: str) -> int | None:
@@ -404,7 +404,7 @@ def _closest_to(folder: Path, paths: Sequence[Path]) -> list[Path]:
     """The paths that are the fewest steps away; the names of folders decide nothing."""
 
     def steps(path: Path) -> int:
-        return len(Path(os.path.relpath(path.parent, folder)).parts)
+        return len(Path(relative(path.parent, folder)).parts)
 
     least = min(map(steps, paths), default=0)
     return [path for path in paths if steps(path) == least]

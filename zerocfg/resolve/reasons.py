@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from zerocfg.run.config import AUTO
 from zerocfg.run.model import UNKNOWN
 from zerocfg.run.trainer import PERSISTENCE, PREFETCH_BUCKET, REDUCE_BUCKET, hidden_size
 from zerocfg.source.node import dotted
+from zerocfg.source.paths import relative
 
 if TYPE_CHECKING:
     from zerocfg.run.model import Origin, Run, Setting
@@ -68,7 +68,7 @@ class Words:
             return ""
         if file.path is None:
             return file.name
-        return Path(os.path.relpath(file.path.resolve(), self.folder)).as_posix()
+        return relative(file.path.resolve(), self.folder)
 
     def place(self, origin: Origin) -> str:
         """``ds_config.json:12:5``: the key of the value as written; empty where no file says it."""

@@ -122,12 +122,12 @@ RUNNERS = _names(
         nvidia-docker enroot"""
 )
 SHELLS = frozenset(("bash", "sh", "zsh", "dash", "ksh"))
-_PYTHON = re.compile(r"(?:i?python|pypy)(?:[23](?:\.\d+)?)?(?:\.exe)?$")
+_PYTHON = re.compile(r"(?:i?python|pypy)(?:[23](?:\.\d+)?)?$")
 
 
 def program(word: Word) -> str:
     """The bare name of the program that a word calls; "" when unknown."""
-    return (word.value or "").replace("\\", "/").rpartition("/")[2]
+    return (word.value or "").replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
 
 
 def head(words: list[Word], at: int) -> tuple[Launcher, int] | None:
