@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -255,3 +256,14 @@ def test_files_with_settings_of_their_own_are_linted_apart_and_told_once(tmp_pat
     snapshot = Project(str(tmp_path)).check(list(documents.open.values()))
     assert len(snapshot.looks) == 2
     assert [one.code for one in snapshot.diagnostics].count("ZC101") == 1
+
+
+def test_hardware_counts_before_the_spec_is_saved(pitfalls: Path) -> None:
+    quickstart = pitfalls.parent / "quickstart"
+    saved = (quickstart / "zerocfg.yaml").read_text(encoding="utf-8")
+    typed = re.sub(r"hardware: \S+", "hardware: 4x8xH100-80GB", saved)
+    assert typed != saved
+    documents = Documents()
+    documents.put(file_uri(quickstart / "zerocfg.yaml"), typed, 1)
+    [run] = Project(str(pitfalls.parent)).check(list(documents.open.values())).runs
+    assert run.hardware is not None and (run.hardware.nodes, run.hardware.accelerators) == (4, 32)

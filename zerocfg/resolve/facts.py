@@ -13,7 +13,7 @@ from zerocfg.models.layers import LAYER_CLASSES, foreign_classes
 from zerocfg.resolve.build import THIS, model_file
 from zerocfg.resolve.choose import gather_weights, open_values
 from zerocfg.resolve.inputs import gather, take_memory
-from zerocfg.resolve.spec_file import read_spec
+from zerocfg.resolve.spec_file import check_spec
 from zerocfg.run.discover import Files
 from zerocfg.run.effective import compute
 from zerocfg.run.model import Origin, Setting
@@ -33,10 +33,12 @@ def with_facts(runs: list[Run], files: Files) -> list[Run]:
     specs: dict[str, SpecFile] = {}
     found = []
     for run in runs:
-        if run.spec is None or run.spec.path is None:
+        if run.spec is None or run.spec.path is None or run.spec.document is None:
             found.append(run)
             continue
-        spec = specs.setdefault(run.spec.name, read_spec(run.spec.path, run.spec.name))
+        spec = specs.get(run.spec.name)
+        if spec is None:  # the text that the run was made of, which may not be saved yet
+            spec = specs[run.spec.name] = check_spec(run.spec.path, run.spec.document)
         entry = spec.spec.runs.get(run.name) if spec.spec else None
         found.append(run if entry is None else _with_facts(run, spec, entry, files))
         _take_classes(found[-1])
