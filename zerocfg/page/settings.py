@@ -118,7 +118,11 @@ def _of_lock(row: Row) -> Shown:
 
 def _of_run(name: str, setting: Setting, run: Run) -> Shown:
     value = without_secrets({name: setting.value})[name]
-    replaced = tuple(f"{text(old.value)} ({_words(old.origin)})" for old in setting.overridden if old.value != "auto")
+    replaced = tuple(
+        f"{text(without_secrets({name: old.value})[name])} ({_words(old.origin)})"
+        for old in setting.overridden
+        if old.value != "auto"
+    )
     words = _words(setting.origin)
     return Shown(
         name, text(value), words, place(setting.origin), _other(name, value, setting.origin.kind), (), replaced
