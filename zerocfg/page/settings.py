@@ -17,7 +17,7 @@ from zerocfg.run.model import UNKNOWN
 if TYPE_CHECKING:
     from zerocfg.compare.table import Row
     from zerocfg.page.subject import Subject
-    from zerocfg.run.model import Origin, Run, Setting
+    from zerocfg.run.model import Origin, Setting
 
 WIDEST = 400
 """Characters of a value that are shown."""
@@ -71,7 +71,7 @@ def settings(subject: Subject) -> list[Group]:
             groups[_group(row)].rows.append(_of_lock(row))
     elif subject.run is not None:
         for name, setting in subject.run.effective.settings.items():
-            groups[_kind(name, setting.value, setting.origin.kind)].rows.append(_of_run(name, setting, subject.run))
+            groups[_kind(name, setting.value, setting.origin.kind)].rows.append(_of_run(name, setting))
     for group in groups.values():
         group.rows.sort(key=lambda one: importance(one.name))
     return [group for group in groups.values() if group.rows]
@@ -116,7 +116,7 @@ def _of_lock(row: Row) -> Shown:
     )
 
 
-def _of_run(name: str, setting: Setting, run: Run) -> Shown:
+def _of_run(name: str, setting: Setting) -> Shown:
     value = without_secrets({name: setting.value})[name]
     replaced = tuple(
         f"{text(without_secrets({name: old.value})[name])} ({_words(old.origin)})"
