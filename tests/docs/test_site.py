@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from tests.conftest import ROOT
 
@@ -25,18 +26,27 @@ MODULES = ROOT / "tests" / "node" / "node_modules"
 Node = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site. --strict: a warning, as of a link or an anchor that leads nowhere, is an error.
 
     Not with --quiet, under which mkdocs counts no warnings.
     """
-    folder = tmp_path_factory.mktemp("site")
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "site"
+    # The workers of pytest-xdist share what the first of them builds.
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "built").is_file():
+            _build(folder)
+            (folder / "built").touch()
+    return folder
+
+
+def _build(folder: Path) -> None:
     words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=540)
     assert done.returncode == 0, done.stdout + done.stderr
-    return folder
 
 
 @pytest.fixture(scope="module")
