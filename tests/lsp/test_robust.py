@@ -155,7 +155,7 @@ async def _columns(ed: Editor) -> None:
     found = {str(one.code): one for one in ed.shown[ed.path(name)]}
     assert ed.text_at(name, found["ZC101"].range) == '"enabeld"'
     assert ed.text_at(name, found["ZC102"].range) == '"größe 🚀🚀"'
-    assert "Unit: samples" in await ed.hover(name, '"train_batch', "_size")
+    assert "(samples)" in await ed.hover(name, '"train_batch', "_size")
     [everything] = await ed.actions(name, only=["source.fixAll.zerocfg"])
     [fixed] = ed.applied(everything.edit).values()
     assert '"größe 🚀🚀": 1' in fixed and '{"enabled": true}}\r\n' in fixed

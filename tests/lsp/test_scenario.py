@@ -78,7 +78,7 @@ async def _partner(ed: Editor) -> None:
 
 async def _hover(ed: Editor) -> None:
     said = await ed.hover("ds_config.json", '"reduce_buck', "et_size")
-    assert "elements" in said and "default `500000000`" in said and "hidden_size**2" in said
+    assert "elements" in said and "default `500000000`" in said and r"hidden_size\*\*2" in said
     said = await ed.hover("ds_config.json", '"train_micro_batch', "_size")
     assert "`train_micro_batch_size_per_gpu` = **4** from [recipe.yaml:3]" in said
     assert 'replaces "auto" from [ds_config.json:3]' in said

@@ -22,9 +22,9 @@ def describe(name: str, key: Key) -> str:
     lines = [f"**{name}**" + (f" ({facts['unit']})" if "unit" in facts else "")]
     if key.name != name.rpartition(".")[2]:
         lines.append(f"Another name of `{key.name}`.")
-    lines.append(key.description)
+    lines.append(key.description.removesuffix(f" Unit: {facts.get('unit')}."))
     for fact, words in (("removed", "Removed"), ("deprecated", "Deprecated"), ("inert", "Without effect")):
-        if fact in facts:
+        if fact in facts and str(facts[fact]) not in key.description:
             lines.append(f"{words}: {facts[fact]}.")
     if "renamed_to" in facts:
         lines.append(f"Write `{facts['renamed_to']}`.")
@@ -35,8 +35,13 @@ def describe(name: str, key: Key) -> str:
     fillers: dict[str, list[str]] = {}
     for consumer, what in facts.get("auto", {}).items():
         fillers.setdefault(str(what), []).append(consumer)
-    lines += [f'`"auto"` becomes {what} (under {", ".join(who)})' for what, who in fillers.items()]
+    lines += [f'`"auto"` becomes {_escaped(what)} (under {", ".join(who)})' for what, who in fillers.items()]
     return "\n\n".join(filter(None, lines))
+
+
+def _escaped(text: str) -> str:
+    """Formulas hold asterisks, which Markdown would take for emphasis."""
+    return text.replace("*", r"\*")
 
 
 def kinds(key: Key) -> str:
