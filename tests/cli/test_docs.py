@@ -32,7 +32,8 @@ def test_every_setting_is_described(tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name == "docs"], ids=lambda page: page.name)
 def test_toml_examples_are_settings(page: Path, tmp_path: Path) -> None:
     for number, example in enumerate(re.findall(r"^```toml\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)):
-        tomllib.loads(example)
+        if "zerocfg" not in tomllib.loads(example).get("tool", {}):
+            continue  # the configuration of an editor
         folder = tmp_path / str(number)
         folder.mkdir()
         (folder / "pyproject.toml").write_text(example)
