@@ -1,7 +1,7 @@
 """Which rules speak of which key: those that point at it when zerocfg lints the rules' own bad examples.
 
 Rules about any key (families 0 and 1: reading, names, types) are left out. Linting all examples takes some seconds, so
-the answer is kept in ``.cache`` until a rule or a schema changes.
+the answer is kept in ``.cache`` until what it follows from changes.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def _path(path: str) -> str:
 
 def _fingerprint() -> str:
     digest = hashlib.sha256()
-    for folder, pattern in (("zerocfg/rules", "**/*.py"), ("zerocfg/run", "**/*.py"), ("schemas", "*.json")):
-        for path in sorted((ROOT / folder).glob(pattern)):
+    read = [f"zerocfg/{package}/**/*.py" for package in ("source", "catalog", "run", "rules")]
+    for pattern in (*read, "schemas/*.json", "website/rules_of_keys.py"):
+        for path in sorted(ROOT.glob(pattern)):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
