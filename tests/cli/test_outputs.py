@@ -289,6 +289,36 @@ def test_several_reports_of_one_run(zerocfg: Cli, pitfalls: Path) -> None:
     assert json.loads((pitfalls / "lint.json").read_text())["version"] == 1
 
 
+def test_reports_make_their_folders_and_exit_zero_hides_no_wrong_use(zerocfg: Cli, pitfalls: Path) -> None:
+    words = (
+        "--output-format",
+        "sarif=reports/all/lint.sarif",
+        "--output-format",
+        "full",
+        "--output-file",
+        "reports/a.txt",
+    )
+    told = zerocfg("lint", *words, "--exit-zero")
+    assert (told.code, told.out) == (0, "")
+    assert "error[ZC201]" in (pitfalls / "reports" / "a.txt").read_text()
+    assert (pitfalls / "reports" / "all" / "lint.sarif").is_file()
+    assert zerocfg("lint", "--exit-zero", "no-such-file").code == 2
+
+
+def test_from_which_severity_on_a_run_fails(zerocfg: Cli, tmp_path: Path) -> None:
+    """Whatever is told: a file with a note alone, then one with an error."""
+    for text, severity, codes in (
+        (YAML + "same_network: true\n", "note", (1, 0, 0)),
+        (YAML + DEAD, "error", (1, 1, 1)),
+    ):
+        (tmp_path / "accelerate.yaml").write_text(text)
+        (told,) = json.loads(zerocfg("lint", "--output-format", "json").out)["diagnostics"]
+        assert told["severity"] == severity
+        for threshold, code in zip(("note", "warning", "error"), codes, strict=True):
+            for more in ((), ("--statistics",), ("--output-format", "junit")):
+                assert zerocfg("lint", "--fail-on", threshold, *more).code == code
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -298,7 +328,8 @@ def test_several_reports_of_one_run(zerocfg: Cli, pitfalls: Path) -> None:
         (["--output-format", "sarif=a", "--output-format", "junit=a"], "cannot both go to 'a'"),
         (["--output-format", "sarif=a", "--output-file", "b"], "--output-file is for one"),
         (["--output-format", "sarif", "--statistics"], "--statistics is told in"),
-        (["--output-file", "no/such/folder/x"], "cannot be written"),
+        (["--output-file", "accelerate.yaml/x"], "cannot be written"),
+        (["--watch", "--statistics"], "--watch only looks"),
     ],
 )
 def test_wrong_use(words: list[str], said: str, zerocfg: Cli, tmp_path: Path) -> None:

@@ -99,8 +99,10 @@ def command(
     known = None if write_baseline else known_findings(baseline, settings)
     if watch:
         changing = fix or diff or add_ignore or write_baseline is not None
-        if changing or stdin:
-            raise click.UsageError("--watch only looks: not with standard input, --fix, --diff or what writes")
+        if changing or stdin or statistics:
+            raise click.UsageError(
+                "--watch only looks: not with standard input, --statistics, --fix, --diff or what writes"
+            )
         _watch(lambda: Job(targets, settings, selection, consumer or settings.consumer, known), targets, reports, color)
     job = Job(targets, settings, selection, consumer or settings.consumer, known, stdin)
     with Working("linting", job.progress):

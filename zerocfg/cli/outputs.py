@@ -64,10 +64,11 @@ def outputs(chosen: Sequence[Output], file: Path | None) -> list[Output]:
 
 
 def write(file: Path, text: str) -> None:
-    """Write a report. Raises click.ClickException (exit code 2) when that cannot be done."""
+    """Write a report, and make its folder. Raises click.ClickException (exit code 2) when that cannot be done."""
     from zerocfg.source.write import write_atomic
 
     try:
+        file.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(file, text.encode("utf-8", "surrogateescape"))
     except OSError as error:
         raise click.ClickException(f"'{file}' cannot be written: {error.strerror or error}") from None
