@@ -52,7 +52,13 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--add-ignore", is_flag=True, help="Silence every finding where it stands, to be looked at later.")
 @click.option("--baseline", type=_FILE, help="Leave out the findings that this file knows.")
 @click.option("--write-baseline", type=_FILE, help="Write what is found to this file.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="Colours; auto heeds NO_COLOR and FORCE_COLOR.",
+)
 @click.option("--stdin-filename", metavar="NAME", help="With '-': what to call the file read from standard input.")
 @click.option("--exit-zero", is_flag=True, help="Exit 0 whatever is found.")
 @click.option("--watch", is_flag=True, help="Lint again whenever a config or script changes, until Ctrl-C.")

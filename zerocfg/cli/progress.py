@@ -32,7 +32,7 @@ class Working:
         self._since = time.monotonic()
         self._ended = threading.Event()
         self._lock = threading.Lock()
-        self._drawn = False
+        self._drawn = ""
         self._thread: threading.Thread | None = None
 
     def __call__(self, phase: str) -> None:
@@ -61,7 +61,7 @@ class Working:
         with self._lock:
             if self._drawn:
                 click.echo("\r\033[K", err=True, nl=False)
-                self._drawn = False
+                self._drawn = ""
 
     def _watch(self) -> None:
         patience = PATIENCE
@@ -80,5 +80,6 @@ class Working:
         room = (columns(sys.stderr) or 80) - 1
         if len(words) > room:
             words = words[: max(0, room - 3)] + "..."
-        click.echo(f"\r\033[K{words}", err=True, nl=False)
-        self._drawn = True
+        if words != self._drawn:
+            click.echo(f"\r\033[K{words}", err=True, nl=False)
+            self._drawn = words
