@@ -40,6 +40,7 @@ schemas: setup
 
 docs: setup
 	$(BIN)/python -m zerocfg rules --write docs/rules
+	$(BIN)/mkdocs build --strict
 
 # Builds every example again; a change of any built value shows in review
 examples: setup
