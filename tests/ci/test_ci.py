@@ -87,6 +87,26 @@ def test_gate(pitfalls: Path) -> None:
     assert done.returncode == 1 and "certificate" in summary
 
 
+def test_the_gate_says_nothing_that_the_runner_obeys(pitfalls: Path) -> None:
+    shutil.rmtree(pitfalls)
+    shutil.copytree(ROOT / "examples" / "quickstart", pitfalls)
+    done, _, _ = as_runner(pitfalls, COMMAND="gate")
+    first, *between, last = done.stdout.splitlines()
+    token = first.removeprefix("::stop-commands::")
+    assert done.returncode == 1 and f"::{token}::" == between[-1] and last.startswith("::error title=zerocfg gate::")
+    done, _, _ = as_runner(pitfalls, COMMAND="gate", ARGS="--require none")
+    assert done.returncode == 0 and done.stdout.splitlines()[0] != first and "::error" not in done.stdout
+
+
+def test_inputs_of_several_lines(pitfalls: Path) -> None:
+    done, _, _ = as_runner(
+        pitfalls, COMMAND="lint", PATHS="ds_config.json\nzero2.yaml\n", ARGS="--select ZC1\n--exit-zero\n"
+    )
+    assert done.returncode == 0 and done.stdout.startswith("::")
+    done, _, _ = as_runner(pitfalls, COMMAND="lint", PATHS="ds_config.json\nno/such/folder\n")
+    assert done.returncode == 2 and "no/such/folder" in done.stderr
+
+
 def test_wrong_use(pitfalls: Path) -> None:
     done, _, _ = as_runner(pitfalls, COMMAND="fix")
     assert done.returncode == 2 and done.stdout.startswith("::error::zerocfg: the input command is lint or gate")
@@ -103,6 +123,9 @@ def test_the_gitlab_job(pitfalls: Path) -> None:
     _, lint = job["script"]
     done = ran(["bash", "-c", lint], pitfalls, **job["variables"])
     assert done.returncode == 1 and "error[ZC" in done.stdout, done.stderr
+    gate = template[".zerocfg-gate"]
+    done = ran(["bash", "-c", gate["script"][-1]], ROOT / "examples" / "quickstart", **gate["variables"])
+    assert done.returncode == 1 and "certificate" in done.stdout, done.stderr
     reports = job["artifacts"]["reports"]
     entries = json.loads((pitfalls / reports["codequality"]).read_text())
     assert len(entries) > 10 and entries[0].keys() >= {"description", "check_name", "fingerprint", "severity"}
@@ -113,8 +136,7 @@ def test_the_page_names_every_input_and_format() -> None:
     page = (ROOT / "docs" / "ci.md").read_text()
     assert all(f"| `{name}` |" in page for name in ACTION["inputs"])
     assert all(f"`{name}`" in page for name in FORMATS)
-    script = page.split("```bash\n")[1].split("```")[0]
-    lint = next(line for line in script.splitlines() if line.startswith("zerocfg"))
+    lint = next(line for line in page.splitlines() if line.startswith("zerocfg lint"))
     assert "--output-format sarif=zerocfg.sarif" in lint
 
 
