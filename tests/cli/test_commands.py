@@ -87,7 +87,7 @@ def test_rules_are_written(zerocfg: Cli, tmp_path: Path) -> None:
 def test_schema(zerocfg: Cli, tmp_path: Path) -> None:
     names = zerocfg("schema").out.split()
     assert "deepspeed" in names and "accelerate" in names
-    assert json.loads(zerocfg("schema", "deepspeed").out)["$schema"].endswith("2020-12/schema")
+    assert json.loads(zerocfg("schema", "deepspeed").out)["$schema"].endswith("draft-07/schema#")
     assert zerocfg("schema", "--write", str(tmp_path / "s")).code == 0
     assert zerocfg("schema", "--check", str(tmp_path / "s")).code == 0
     (tmp_path / "s" / "deepspeed.json").write_text("{}")
