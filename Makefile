@@ -28,7 +28,7 @@ check: setup
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 3 --dist worksteal
 
 PARITY ?= 5000
 parity: setup
