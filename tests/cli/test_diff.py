@@ -156,6 +156,15 @@ def test_fsdp_configs(zerocfg: Cli, write: Any) -> None:
     assert list(found) == ["fsdp_config.fsdp_offload_params"]
 
 
+def test_an_fsdp_config_has_no_defaults_of_deepspeed(zerocfg: Cli, write: Any) -> None:
+    deepspeed = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: {zero_stage: 3}\n"
+    fsdp = "distributed_type: FSDP\nnum_processes: 2\nfsdp_config: {fsdp_version: 2}\n"
+    found = differences(zerocfg, write("a.yaml", deepspeed), write("b.yaml", fsdp))
+    assert found["zero_optimization.stage"] == (3, "(none)")
+    assert {value for name, (_, value) in found.items() if not name.startswith("fsdp_")} >= {"fsdp", "(none)"}
+    assert "default of deepspeed" not in zerocfg("diff", "a.yaml", "b.yaml").out
+
+
 def test_recipes(zerocfg: Cli, write: Any) -> None:
     a = write("a.yaml", "per_device_train_batch_size: 8\nlearning_rate: 1.0e-5\nweight_decay: 0.0\nhub_token: abc\n")
     b = write("b.yaml", "per_device_train_batch_size: 8\nlearning_rate: 0.00001\nmax_grad_norm: 2\nhub_token: abd\n")
