@@ -242,8 +242,8 @@ def _value(name: str, setting: Setting) -> Value:
 def _as_deepspeed_reads(settings: dict[str, Setting]) -> dict[str, Setting]:
     """The settings of a config that nobody is known to read, converted as DeepSpeed will in the end.
 
-    Absent keys get DeepSpeed's defaults; an ``auto`` stays one, because it depends on the reader what fills it. A config
-    of another engine stays as it is.
+    Absent keys get DeepSpeed's defaults; an ``auto`` stays one, because it depends on the reader what fills it. What is
+    meant for another engine stays as it is.
     """
     chosen = settings.get("engine")
     if chosen is not None and chosen.known and chosen.value != "deepspeed":
