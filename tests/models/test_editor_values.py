@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
@@ -20,6 +21,16 @@ VALUES: list[Any] = [
 SHOWN = ("deepspeed", "accelerate", "training-arguments", "trl")
 
 
+def judged_keys(name: str) -> Iterator[tuple[str, Key, jsonschema.Draft7Validator]]:
+    """(section, key, what an editor asks of its value) of each key that holds a value."""
+    compiled, whole = load_schema(name), editor_schema_of(name)
+    for where, raw, shown in sections(name):
+        for key in compiled.section(raw).keys.values():
+            if "removed" not in key.facts and key.section(compiled) is None:
+                one = {**shown["properties"][key.name], "definitions": whole["definitions"]}
+                yield where, key, jsonschema.Draft7Validator(one)
+
+
 def known(key: Key, value: Any) -> bool:
     """Values that the library refuses for a reason that the linter finds elsewhere than in :func:`refusal`."""
     branches = [branch for branch in key.branches if branch.get("type") != "null"]
@@ -36,39 +47,27 @@ def known(key: Key, value: Any) -> bool:
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_what_the_library_takes_is_not_underlined(name: str) -> None:
-    compiled, whole = load_schema(name), editor_schema_of(name)
     wrong, judged = [], 0
-    for where, raw, shown in sections(name):
-        for key in compiled.section(raw).keys.values():
-            if "removed" in key.facts or key.section(compiled) is not None:
-                continue
-            one = {**shown["properties"][key.name], "definitions": whole["definitions"]}
-            validator = jsonschema.Draft7Validator(one)
-            for value in VALUES:
-                judged += 1
-                if refusal(key, value) is None and not validator.is_valid(value) and not known(key, value):
-                    wrong.append((where, key.name, value))
+    for where, key, validator in judged_keys(name):
+        for value in VALUES:
+            judged += 1
+            if refusal(key, value) is None and not validator.is_valid(value) and not known(key, value):
+                wrong.append((where, key.name, value))
     assert judged > 2000 and wrong == []
 
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_what_the_library_refuses_is_underlined(name: str) -> None:
     """A value of a wrong kind always; text is not judged by the range of the number in it."""
-    compiled, whole = load_schema(name), editor_schema_of(name)
     missed, judged = [], 0
-    for where, raw, shown in sections(name):
-        for key in compiled.section(raw).keys.values():
-            if "removed" in key.facts or key.section(compiled) is not None:
+    for where, key, validator in judged_keys(name):
+        for value in ("x", -0.5, [["a"]], {"a": 1}, 1.5):
+            refused = refusal(key, value)
+            if refused is None or (refused[0] == "range" and isinstance(value, str)):
                 continue
-            one = {**shown["properties"][key.name], "definitions": whole["definitions"]}
-            validator = jsonschema.Draft7Validator(one)
-            for value in ("x", -0.5, [["a"]], {"a": 1}, 1.5):
-                refused = refusal(key, value)
-                if refused is None or (refused[0] == "range" and isinstance(value, str)):
-                    continue
-                judged += 1
-                if validator.is_valid(value):
-                    missed.append((where, key.name, value, refused))
+            judged += 1
+            if validator.is_valid(value):
+                missed.append((where, key.name, value, refused))
     assert judged > 100 and missed == []
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zerocfg.compare.check import Checked, FileState, check_run, gone_runs
+from zerocfg.compare.check import FILE_STATES, Checked, FileState, check_run, gone_runs
 from zerocfg.compare.values import ABSENT
 from zerocfg.emit.lock import LockError
 from zerocfg.run.discover import display_name
@@ -22,14 +22,6 @@ _STATES = {
     "not built": "is not there yet",
     "gone": "is a build of a run that the spec no longer has",
     "differs": "is not what the sources give",
-}
-_FILES = {
-    "missing": "is missing",
-    "edited": "was edited since it was built",
-    "outdated": "is out of date",
-    "stale": "is no longer emitted",
-    "unreadable": "cannot be read",
-    "unknown": "is not what the build gives (no lock tells how it was built)",
 }
 
 
@@ -89,7 +81,7 @@ def _run(one: Checked) -> str:
 
 
 def _file(state: FileState) -> list[str]:
-    lines = [f"  {state.name} {_FILES[state.state]}"]
+    lines = [f"  {state.name} {FILE_STATES[state.state]}"]
     return lines + [f"    {detail}" for detail in state.details]
 
 

@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from zerocfg.emit.files import Emitted
 
 DIFF_LINES = 12
+FILE_STATES = {
+    "missing": "is missing",
+    "edited": "was edited since it was built",
+    "outdated": "is out of date",
+    "stale": "is no longer emitted",
+    "unreadable": "cannot be read",
+    "unknown": "is not what the build gives (no lock tells how it was built)",
+}
+"""What a file's state means, in words behind its name."""
 
 
 @dataclass(slots=True)

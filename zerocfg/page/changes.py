@@ -5,20 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.compare.check import FILE_STATES
 from zerocfg.compare.values import ABSENT
 from zerocfg.page.settings import text
 
 if TYPE_CHECKING:
     from zerocfg.compare.check import Checked
-
-STATES = {
-    "missing": "is missing",
-    "edited": "was edited since it was built",
-    "outdated": "is out of date",
-    "stale": "is no longer emitted",
-    "unreadable": "cannot be read",
-    "unknown": "is not what the build gives (no lock tells how it was built)",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +51,7 @@ def changes(found: Checked) -> Changes:
         [Change(one.row.name, _text(one.old), _text(one.new), one.because) for one in said],
         len(found.changes) - len(said),
         sorted(follow),
-        [File(one.name, STATES.get(one.state, one.state), tuple(one.details)) for one in files],
+        [File(one.name, FILE_STATES[one.state], tuple(one.details)) for one in files],
         found.sources,
     )
 
