@@ -28,7 +28,12 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: check
+# What DeepSpeed compiles on a processor. Where it cannot, the tests that need it say so.
+OPERATORS := .cache/torch_extensions/fused_adam/fused_adam.so
+$(OPERATORS): | $(STAMP)
+	-$(BIN)/python -m tests.operators > /dev/null
+
+test: check $(OPERATORS)
 	$(BIN)/pytest -n 3 --dist worksteal
 
 PARITY ?= 5000

@@ -11,6 +11,8 @@ import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
+OPERATORS = ROOT / ".cache" / "torch_extensions"
+"""Where the operators that DeepSpeed compiles are kept; `operators.py` fills it."""
 
 
 settings.register_profile("steady", derandomize=True)
@@ -48,9 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if hasattr(config, "workerinput"):
         return
-    folder = ROOT / ".cache" / "torch_extensions"
-    os.environ.setdefault("TORCH_EXTENSIONS_DIR", str(folder))
-    for lock in folder.glob("**/lock"):
+    os.environ.setdefault("TORCH_EXTENSIONS_DIR", str(OPERATORS))
+    for lock in OPERATORS.glob("**/lock"):
         lock.unlink(missing_ok=True)
 
 

@@ -1,8 +1,7 @@
 """The examples of processor size, trained for three steps by their committed `launch.sh`; the live engine is asked.
 
-Two nodes in network namespaces are a test of their own; here the two-node example runs on one machine. The launch
-scripts of the loops and of a ZeRO-2 run are started by `tests/smoke/test_command.py`, and every built example is
-smoke-run by `tests/smoke/test_examples.py`.
+Two nodes are tests of their own (`test_two_nodes.py`). The launch scripts of the loops and of a ZeRO-2 run are started by
+`tests/smoke/test_command.py`, and every built example is smoke-run by `tests/smoke/test_examples.py`.
 """
 
 from __future__ import annotations
@@ -44,28 +43,6 @@ def test_trains_as_planned(workplace: Workplace, run: str) -> None:
     assert f"{lock['plan']['num_processes']} ranks" in TRAINED[run]
     assert stage is None or f"ZeRO stage {stage}," in TRAINED[run]
     assert saved_parameters(folder / "runs" / ("loop" if example.endswith("loop") else example)) == PARAMETERS
-
-
-def test_both_nodes_train_on_one_machine(workplace: Workplace) -> None:
-    folder = workplace.example("two-nodes-cpu")
-    script = folder / "built" / "nodes" / "launch.sh"
-    environment = environment_with_port()
-    environment |= {"MAIN_PROCESS_IP": "127.0.0.1", "MAIN_PROCESS_PORT": environment.pop("MASTER_PORT")}
-    logs = [workplace.folder / f"node{rank}.log" for rank in range(2)]
-    nodes = []
-    try:
-        for rank, log in enumerate(logs):
-            with log.open("w") as out:
-                own = environment | {"MACHINE_RANK": str(rank)}
-                nodes.append(subprocess.Popen([str(script)], env=own, stdout=out, stderr=subprocess.STDOUT))
-        codes = [node.wait(LIMIT) for node in nodes]
-    finally:
-        for node in nodes:
-            node.kill()
-    text = "".join(log.read_text() for log in logs)
-    assert codes == [0, 0], text[-4000:]
-    assert "trained by DeepSpeedEngine, ZeRO stage 3, 2 ranks" in text
-    assert saved_parameters(folder / "runs" / "nodes") == PARAMETERS
 
 
 def launched(script: Path, *words: str) -> subprocess.CompletedProcess[str]:
