@@ -100,7 +100,7 @@ def test_ranks_that_share_are_launched_so(make_run: MakeRun, monkeypatch: pytest
     answers(monkeypatch, {"nccl": None})
     launched: dict[str, Any] = {}
 
-    def play(command: list[str], folder: Path, ranks: int, device: str, *rest: Any) -> Outcome:
+    def play(command: list[str], folder: Path, ranks: int, device: str, *rest: Any, **_: Any) -> Outcome:
         if (folder / "job.json").exists() and "way" in json.loads((folder / "job.json").read_text()):
             return Outcome([{}] * ranks)
         launched.update(job=Job.read(folder / "job.json"), ranks=ranks, variables=rest[-1])

@@ -175,7 +175,8 @@ def test_watch_shows_again_after_a_change(project: Path) -> None:
             if select.select([ours], [], [], 0.5)[0]:
                 seen += os.read(ours, 1 << 16)
             if not changed and b"watching for changes" in seen:
-                (project / "recipe.yaml").write_text(RECIPE.replace("2e-5", "2.0e-5"))
+                (project / "new").write_text(RECIPE.replace("2e-5", "2.0e-5"))
+                (project / "new").replace(project / "recipe.yaml")  # never half a file
                 changed = True
         process.send_signal(signal.SIGINT)
         code = process.wait(30)
