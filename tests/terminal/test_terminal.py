@@ -167,6 +167,7 @@ def test_watch_shows_again_after_a_change(project: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "zerocfg", "lint", "--watch"],
         cwd=project, env=environment(), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
     )  # fmt: skip
     os.close(theirs)
     seen, until, changed = b"", time.monotonic() + 60, False
