@@ -1,7 +1,7 @@
 """The examples of processor size, trained for three steps by their committed `launch.sh`; the live engine is asked.
 
-Two nodes are tests of their own (`test_two_nodes.py`). The launch scripts of the loops and of a ZeRO-2 run are started by
-`tests/smoke/test_command.py`, and every built example is smoke-run by `tests/smoke/test_examples.py`.
+Two nodes are tests of their own (`test_two_nodes.py`). The launch scripts of the loops and of a ZeRO-2 run are started
+by `tests/smoke/test_command.py`, and every built example is smoke-run by `tests/smoke/test_examples.py`.
 """
 
 from __future__ import annotations
