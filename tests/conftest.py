@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,16 @@ def root() -> Path:
     return ROOT
 
 
+def take_own_ninja() -> None:
+    """The ninja of this environment for whatever is compiled: another release builds everything anew."""
+    own, folder = Path(sys.executable).parent / "ninja", ROOT / ".cache" / "ninja"
+    if own.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "ninja").unlink(missing_ok=True)
+        (folder / "ninja").symlink_to(own)
+        os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Compiled DeepSpeed operators in a folder of this checkout, cleared of the locks that a killed run left behind.
 
@@ -51,6 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         return
     os.environ.setdefault("TORCH_EXTENSIONS_DIR", str(OPERATORS))
+    take_own_ninja()
     for lock in OPERATORS.glob("**/lock"):
         lock.unlink(missing_ok=True)
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import shutil
 
-from tests.conftest import OPERATORS
+from tests.conftest import OPERATORS, take_own_ninja
 from tests.proofs.zygote import OPERATORS as BUILDERS
 from tests.proofs.zygote import operators
 
 
 def main() -> None:
     os.environ.update(DS_ACCELERATOR="cpu", TORCH_EXTENSIONS_DIR=str(OPERATORS))
+    take_own_ninja()
     from deepspeed.accelerator import get_accelerator
 
     for builder in BUILDERS:
