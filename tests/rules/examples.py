@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zerocfg.cli.linting import assume_consumer
 from zerocfg.resolve.facts import with_facts
+from zerocfg.rules.api import Expected
 from zerocfg.rules.engine import Result, Selection, lint_runs
 from zerocfg.rules.fixing import fix_all
 from zerocfg.run.discover import Files
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from zerocfg.rules.api import Example
+    from zerocfg.rules.engine import Diagnostic, Spot
 
 
 def write(example: Example, folder: Path) -> None:
@@ -59,6 +62,33 @@ def lint(
 def lint_example(example: Example, folder: Path, selection: Selection | None = None) -> Result:
     write(example, folder)
     return lint(folder, example.consumer, selection)
+
+
+FIGURE = re.compile(r"(?<![\w.-])-?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?(?!\w)")
+"""A number that stands for itself: not the 3 of ZeRO-3, of ``stage3_...`` or of a release."""
+
+
+def told(found: Diagnostic, files: dict[str, str]) -> Expected:
+    """What a finding says of an example's files, in the form in which the example states it."""
+    figures = tuple(FIGURE.findall(f"{found.message}\n{found.help}"))
+    return Expected(
+        found.severity.value, place(found.spot, files), figures, tuple(place(o, files) for o in found.related)
+    )
+
+
+def place(spot: Spot, files: dict[str, str]) -> str:
+    """File and underlined text; with line and column where that text stands earlier in the file, too, or is none."""
+    name = spot.file.name
+    text = files.get(name)
+    if text is None:
+        return name
+    lines = text.splitlines(keepends=True)
+    start, end = (sum(map(len, lines[: at.line - 1])) + at.column - 1 for at in (spot.start, spot.end))
+    marked = text[start:end]
+    if start == end == 0:
+        return name
+    exact = f":{spot.start.line}:{spot.start.column}" if not marked or text.find(marked) != start else ""
+    return f"{name}{exact}: {marked}".rstrip()
 
 
 def fixed(example: Example, code: str, folder: Path) -> dict[str, str]:

@@ -14,7 +14,7 @@ from zerocfg.rules.docs import parts
 from zerocfg.rules.fixing import fix_all
 from zerocfg.rules.registry import ALL
 
-from .examples import lint, lint_example, write
+from .examples import lint, lint_example, told, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,14 @@ def test_bad_example_is_found(code: str, at: int, tmp_path: Path) -> None:
         assert any(diagnostic.fix is not None for diagnostic in found)
     else:
         assert all(diagnostic.fix is None for diagnostic in found), "has a fix but is not declared fixable"
-    assert all(diagnostic.severity.rank <= RULES[code].severity.rank for diagnostic in found)
+    example = RULES[code].bad[at]
+    assert [told(diagnostic, example.files) for diagnostic in found] == list(example.expected)
+
+
+@pytest.mark.parametrize("code", RULES)
+def test_declared_severity_is_the_gravest_that_is_shown(code: str) -> None:
+    shown = {expected.severity for example in RULES[code].bad for expected in example.expected}
+    assert RULES[code].severity.value == next(level for level in ("error", "warning", "note") if level in shown)
 
 
 @pytest.mark.parametrize(("code", "at"), cases("good"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal
 
@@ -96,19 +96,44 @@ Status = Literal["preview", "stable", "deprecated"]
 (``replaced_by``). A rule that is removed leaves its code in `zerocfg.rules.codes` for ever."""
 
 
+Level = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a rule must say about its bad example, to the letter.
+
+    ``place``: the file and what is underlined there: ``ds.json: "stage": 3``; the file alone where something is
+    missing in it as a whole. ``figures``: every number in message and help, in their order. ``also``: the related
+    places.
+    """
+
+    severity: Level
+    place: str
+    figures: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Example:
     """A complete small run: named files with their text.
 
     Names tell the role: ``accelerate.yaml``, ``ds.json``, ``recipe.yaml``, ``train.sh`` (launch line),
     ``model/config.json``, ``zerocfg.yaml``. ``consumer`` says who reads it where the files do not. ``proof`` replaces
-    the rule's own where this example shows something else (another phase, another error).
+    the rule's own where this example shows something else (another phase, another error). ``expected``: all that the
+    rule finds in a bad example, in the order of places.
     """
 
     files: dict[str, str]
     consumer: str | None = None
     note: str = ""
     proof: Proof | None = None
+    expected: tuple[Expected, ...] = ()
+
+    def finds(self, severity: Level, place: str, *figures: float | str, also: tuple[str, ...] = ()) -> Example:
+        """This example with one more finding that the rule must report."""
+        one = Expected(severity, place, tuple(map(str, figures)), also)
+        return replace(self, expected=(*self.expected, one))
 
 
 @dataclass(frozen=True)

@@ -262,8 +262,10 @@ _USED = "  # zerocfg: ignore[ZC103] our fork of accelerate reads it\n  overlap_c
     bad=(
         Example(
             {"accelerate.yaml": _YAML + "  # zerocfg: ignore[ZC103] our fork reads it\n  gradient_clipping: 1.0\n"}
+        ).finds("warning", "accelerate.yaml: ZC103"),
+        Example({"accelerate.yaml": _YAML + _USED.replace("[ZC103]", "[ZC103, ZC005]")}).finds(
+            "warning", "accelerate.yaml: ZC005"
         ),
-        Example({"accelerate.yaml": _YAML + _USED.replace("[ZC103]", "[ZC103, ZC005]")}),
     ),
     good=Example({"accelerate.yaml": _YAML + _USED}),
     proof=itself("tests/rules/test_ignores.py"),
@@ -294,10 +296,18 @@ def unused_ignore(run: Run) -> Iterator[Finding]:
     "unknown-code-in-ignore",
     Severity.WARNING,
     bad=(
-        Example({"accelerate.yaml": _YAML + _USED.replace("ZC103", "key-acelerate-ignores")}),
-        Example({"accelerate.yaml": _YAML + _USED.replace("[ZC103]", "[ZC103, ZC1033]")}),
-        Example({"accelerate.yaml": _YAML + _USED.replace("ignore[", "ignroe[")}),
-        Example({"accelerate.yaml": _YAML + _USED.replace("[ZC103]", "[ZC103")}),
+        Example({"accelerate.yaml": _YAML + _USED.replace("ZC103", "key-acelerate-ignores")}).finds(
+            "warning", "accelerate.yaml: key-acelerate-ignores"
+        ),
+        Example({"accelerate.yaml": _YAML + _USED.replace("[ZC103]", "[ZC103, ZC1033]")}).finds(
+            "warning", "accelerate.yaml: ZC1033"
+        ),
+        Example({"accelerate.yaml": _YAML + _USED.replace("ignore[", "ignroe[")}).finds(
+            "warning", "accelerate.yaml: ignroe"
+        ),
+        Example({"accelerate.yaml": _YAML + _USED.replace("[ZC103]", "[ZC103")}).finds(
+            "warning", "accelerate.yaml: # zerocfg: ignore[ZC103 our fork of accelerate reads it"
+        ),
     ),
     good=Example({"accelerate.yaml": _YAML + _USED}),
     proof=itself("tests/rules/test_ignores.py"),

@@ -55,7 +55,7 @@ def _trained(more: str, recipe: str = "per_device_train_batch_size: 1\n") -> Exa
             "ds.json": _BARE % '"train_batch_size": "auto", ',
         },
         consumer="transformers",
-    ),
+    ).finds("error", "ds.json", 1, 4, also=("recipe.yaml: gradient_accumulation_steps: 4",)),
     good=Example(
         {
             "recipe.yaml": _RECIPE + "per_device_train_batch_size: 1\ngradient_accumulation_steps: 4\n",
@@ -114,8 +114,10 @@ def _trainer_value(run: Run, name: str) -> tuple[object, Origin] | None:
     "accumulation-null",
     Severity.ERROR,
     bad=(
-        _trained(_STEPS % "null"),
-        Example({"accelerate.yaml": _YAML, "ds.json": _AUTO % (_STEPS % "null")}, consumer="accelerate"),
+        _trained(_STEPS % "null").finds("error", 'ds.json: "gradient_accumulation_steps": null'),
+        Example({"accelerate.yaml": _YAML, "ds.json": _AUTO % (_STEPS % "null")}, consumer="accelerate").finds(
+            "error", 'ds.json: "gradient_accumulation_steps": null'
+        ),
     ),
     good=(
         _trained(_STEPS % '"auto"'),
@@ -162,12 +164,14 @@ _WHOLE_IN_RECIPE = (STEPS, "per_device_train_batch_size")
     "count-with-a-dot",
     Severity.ERROR,
     bad=(
-        _trained(_STEPS % '"auto"', "per_device_train_batch_size: 1\ngradient_accumulation_steps: 2.0\n"),
+        _trained(_STEPS % '"auto"', "per_device_train_batch_size: 1\ngradient_accumulation_steps: 2.0\n").finds(
+            "error", "recipe.yaml: 2.0", "2.0"
+        ),
         Example(
             _trained(_STEPS % '"auto"', "per_device_train_batch_size: 2.0\n").files,
             consumer="transformers",
             proof=crashes("init", "batch_size should be a positive integer value, but got batch_size=2.0"),
-        ),
+        ).finds("error", "recipe.yaml: 2.0", "2.0"),
         Example(
             _trained(
                 _STEPS % '"auto"' + '"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10.0}}, ',
@@ -175,7 +179,7 @@ _WHOLE_IN_RECIPE = (STEPS, "per_device_train_batch_size")
             ).files,
             consumer="transformers",
             proof=crashes("init", "warmup_num_steps must be a positive integer, got 10.0"),
-        ),
+        ).finds("error", "ds.json: 10.0", "10.0"),
     ),
     good=_trained(
         _STEPS % '"auto"' + '"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10}}, ',
@@ -233,7 +237,9 @@ def _unmanaged(run: Run) -> bool:
     "ZC245",
     "unmanaged-accumulation-with-overlap",
     Severity.ERROR,
-    bad=_own('"managed_gradient_accumulation": false, ', '1, "overlap_comm": true'),
+    bad=_own('"managed_gradient_accumulation": false, ', '1, "overlap_comm": true').finds(
+        "error", 'ds.json: "overlap_comm": true', 1, 2, also=('ds.json: "managed_gradient_accumulation": false',)
+    ),
     good=(
         _own('"managed_gradient_accumulation": false, ', '1, "overlap_comm": false'),
         _own('"managed_gradient_accumulation": false, ', '2, "overlap_comm": true'),
@@ -273,7 +279,7 @@ def unmanaged_accumulation_with_overlap(run: Run) -> Iterator[Finding]:
     "ZC248",
     "steps-per-print-zero",
     Severity.ERROR,
-    bad=_own('"steps_per_print": 0, '),
+    bad=_own('"steps_per_print": 0, ').finds("error", 'ds.json: "steps_per_print": 0', 0),
     good=_own('"steps_per_print": 100, '),
     proof=crashes("step", "ZeroDivisionError"),
     consumers={"deepspeed"},

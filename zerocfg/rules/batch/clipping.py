@@ -32,8 +32,12 @@ _LAUNCH = "accelerate launch --config_file accelerate.yaml train.py --max_grad_n
     "clipping-null",
     Severity.ERROR,
     bad=(
-        Example({"ds.json": _DS % "null"}, consumer="deepspeed"),
-        Example({"ds.json": _AUTO % "null", "recipe.yaml": _RECIPE}, consumer="transformers"),
+        Example({"ds.json": _DS % "null"}, consumer="deepspeed").finds(
+            "error", 'ds.json: "gradient_clipping": null', 0
+        ),
+        Example({"ds.json": _AUTO % "null", "recipe.yaml": _RECIPE}, consumer="transformers").finds(
+            "error", 'ds.json: "gradient_clipping": null'
+        ),
     ),
     good=(
         Example({"ds.json": _DS % "0"}, consumer="deepspeed"),
@@ -71,10 +75,10 @@ def clipping_null(run: Run) -> Iterator[Finding]:
     "clipping-negative",
     Severity.NOTE,
     bad=(
-        Example({"ds.json": _DS % "-1"}, consumer="deepspeed"),
+        Example({"ds.json": _DS % "-1"}, consumer="deepspeed").finds("note", 'ds.json: "gradient_clipping": -1', -1, 0),
         Example(
             {"ds.json": _AUTO % '"auto"', "recipe.yaml": _RECIPE + "max_grad_norm: -1.0\n"}, consumer="transformers"
-        ),
+        ).finds("note", "recipe.yaml: max_grad_norm: -1.0", "-1.0", 0),
     ),
     good=(
         Example({"ds.json": _DS % "0"}, consumer="deepspeed"),
@@ -117,7 +121,9 @@ def clipping_negative(run: Run) -> Iterator[Finding]:
     "ZC239",
     "clipping-of-script-without-effect",
     Severity.WARNING,
-    bad=Example({"accelerate.yaml": _YAML, "train.sh": _LAUNCH}, consumer="accelerate"),
+    bad=Example({"accelerate.yaml": _YAML, "train.sh": _LAUNCH}, consumer="accelerate").finds(
+        "warning", "train.sh: --max_grad_norm 0.5", "0.5", "1.0", "1.15.0"
+    ),
     good=Example({"accelerate.yaml": _YAML + "  gradient_clipping: 0.5\n", "train.sh": _LAUNCH}, consumer="accelerate"),
     proof=shows("parse", {"engine.gradient_clipping": (1.0, 0.5)}),
     consumers={"accelerate"},

@@ -27,13 +27,15 @@ def number(value: Any) -> bool:
     "optimizer-number-out-of-range",
     Severity.ERROR,
     bad=(
-        own(OPTIMIZER % ("AdamW", ', "betas": [0.9, 0.999, 0.999]')),
+        own(OPTIMIZER % ("AdamW", ', "betas": [0.9, 0.999, 0.999]')).finds(
+            "error", 'ds.json: "betas": [0.9, 0.999, 0.999]', 3, "0.9", "0.999", "1e-8", 0
+        ),
         Example(
             {"ds.json": DS % ('"optimizer": {"type": "AdamW", "params": {"lr": -1e-2}}, ', "2")},
             consumer="deepspeed",
             note="a sign too much: the loss grows",
             proof=shows("step", {"engine.loss": (at_least(8.0), None)}),
-        ),
+        ).finds("error", 'ds.json: "lr": -1e-2', "-0.01", 0, "0.9", "0.999", "1e-8", 0),
     ),
     good=own(OPTIMIZER % ("AdamW", ', "betas": [0.9, 0.999]')),
     proof=crashes("step", "too many values to unpack"),
@@ -120,12 +122,14 @@ def _filled(run: Run, name: str) -> Fix | None:
     "argument-not-passed-to-optimizer",
     Severity.ERROR,
     bad=(
-        trained('"optimizer": {"type": "AdamW"}, ', "learning_rate: 0.00002\n"),
+        trained('"optimizer": {"type": "AdamW"}, ', "learning_rate: 0.00002\n").finds(
+            "error", "recipe.yaml: learning_rate: 0.00002", "2e-05", "0.001", also=('ds.json: "optimizer"',)
+        ),
         Example(
             trained('"optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, ', "weight_decay: 0.1\n").files,
             consumer="transformers",
             proof=shows("init", {"inner.weight_decay": (0.0, 0.1)}),
-        ),
+        ).finds("error", "recipe.yaml: weight_decay: 0.1", "0.1", "0.0", also=('ds.json: "params": {"lr": "auto"}',)),
     ),
     good=trained(
         '"optimizer": {"type": "AdamW", "params": {"lr": "auto", "weight_decay": "auto"}}, ',
@@ -191,7 +195,7 @@ def _asked_for(asked: list[Setting], name: str) -> bool:
             "ds.json": AUTO % '"optimizer": {"type": "AdamW", "params": {"betas": [0.9, 0.95]}}, ',
         },
         consumer="accelerate",
-    ),
+    ).finds("warning", 'ds.json: "optimizer"', "0.001"),
     good=Example(
         {
             "accelerate.yaml": YAML,

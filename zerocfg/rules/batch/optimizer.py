@@ -79,7 +79,10 @@ def _torch_class(kind: str) -> str | None:
     "ZC212",
     "optimizer-unknown",
     Severity.ERROR,
-    bad=(own(OPTIMIZER % ("sgd", ""), "0"), own(OPTIMIZER % ("OneBitAdam", ""))),
+    bad=(
+        own(OPTIMIZER % ("sgd", ""), "0").finds("error", 'ds.json: "sgd"'),
+        own(OPTIMIZER % ("OneBitAdam", "")).finds("error", 'ds.json: "OneBitAdam"', 1),
+    ),
     good=(own(OPTIMIZER % ("SGD", ""), "0"), own(OPTIMIZER % ("AdamW", ""))),
     proof=crashes("init", "is not a supported DeepSpeed Optimizer"),
     fixable=True,
@@ -130,7 +133,10 @@ def _known_name(run: Run, kind: str, meant: str | None) -> Fix | None:
     "ZC213",
     "optimizer-untested-with-zero",
     Severity.ERROR,
-    bad=(own(OPTIMIZER % ("SGD", "")), trained('"optimizer": {"type": "RMSprop", "params": {"lr": "auto"}}, ')),
+    bad=(
+        own(OPTIMIZER % ("SGD", "")).finds("error", 'ds.json: "SGD"', 2),
+        trained('"optimizer": {"type": "RMSprop", "params": {"lr": "auto"}}, ').finds("error", 'ds.json: "RMSprop"', 2),
+    ),
     good=(
         own(OPTIMIZER % ("SGD", "") + '"zero_allow_untested_optimizer": true, '),
         own(OPTIMIZER % ("SGD", ""), "0"),
@@ -175,8 +181,10 @@ def optimizer_untested_with_zero(run: Run) -> Iterator[Finding]:
     "optimizer-without-type",
     Severity.ERROR,
     bad=(
-        trained('"optimizer": {"params": {"lr": "auto"}}, '),
-        Example({"accelerate.yaml": YAML, "ds.json": AUTO % '"optimizer": {}, '}, consumer="accelerate"),
+        trained('"optimizer": {"params": {"lr": "auto"}}, ').finds("error", 'ds.json: "optimizer"'),
+        Example({"accelerate.yaml": YAML, "ds.json": AUTO % '"optimizer": {}, '}, consumer="accelerate").finds(
+            "error", 'ds.json: "optimizer"'
+        ),
     ),
     good=(
         trained('"optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, '),
@@ -235,7 +243,9 @@ def adam_params(run: Run) -> dict[str, Any] | None:
     "ZC215",
     "adam-w-mode-ignored",
     Severity.ERROR,
-    bad=own(OPTIMIZER % ("AdamW", ', "weight_decay": 0.1, "adam_w_mode": false')),
+    bad=own(OPTIMIZER % ("AdamW", ', "weight_decay": 0.1, "adam_w_mode": false')).finds(
+        "error", 'ds.json: "adam_w_mode": false', also=('ds.json: "AdamW"',)
+    ),
     good=own(OPTIMIZER % ("Adam", ', "weight_decay": 0.1, "adam_w_mode": false')),
     proof=shows("init", {"inner.adam_w_mode": (1, 0)}),
     fixable=True,
@@ -273,7 +283,7 @@ def adam_w_mode_ignored(run: Run) -> Iterator[Finding]:
     "ZC216",
     "adam-is-adamw",
     Severity.WARNING,
-    bad=own(OPTIMIZER % ("Adam", ', "weight_decay": 0.1')),
+    bad=own(OPTIMIZER % ("Adam", ', "weight_decay": 0.1')).finds("warning", 'ds.json: "Adam"', "0.1"),
     good=(
         own(OPTIMIZER % ("AdamW", ', "weight_decay": 0.1')),
         Example(

@@ -23,13 +23,15 @@ _NOT_TORCH = ("bias_correction", "set_grad_none")
     "adam-parameter-of-another-build",
     Severity.ERROR,
     bad=(
-        own(OPTIMIZER % ("AdamW", ', "fused": true')),
+        own(OPTIMIZER % ("AdamW", ', "fused": true')).finds("error", 'ds.json: "fused": true'),
         Example(
             {"ds.json": DS % (OPTIMIZER % ("AdamW", ', "amsgrad": true'), "2")},
             consumer="deepspeed",
             proof=crashes("init", "does not support the AMSGrad variant"),
+        ).finds("error", 'ds.json: "amsgrad": true'),
+        own(OPTIMIZER % ("AdamW", ', "torch_adam": true, "bias_correction": true')).finds(
+            "error", 'ds.json: "bias_correction": true'
         ),
-        own(OPTIMIZER % ("AdamW", ', "torch_adam": true, "bias_correction": true')),
     ),
     good=(
         own(OPTIMIZER % ("AdamW", ', "bias_correction": true')),
@@ -92,7 +94,7 @@ def adam_parameter_of_another_build(run: Run) -> Iterator[Finding]:
             '"zero_allow_untested_optimizer": true, "optimizer": {"type": "Lamb", "params": {"lr": 1e-3}}}\n'
         },
         consumer="deepspeed",
-    ),
+    ).finds("error", 'ds.json: "loss_scale": 128', 128, 0, also=('ds.json: "Lamb"',)),
     good=Example(
         {
             "ds.json": '{"train_micro_batch_size_per_gpu": 1, "fp16": {"enabled": true, "loss_scale": 0}, '
@@ -129,7 +131,9 @@ def lamb_with_static_loss_scale(run: Run) -> Iterator[Finding]:
     "ZC222",
     "muon-with-reduce-scatter",
     Severity.ERROR,
-    bad=own(OPTIMIZER % ("Muon", ""), "3"),
+    bad=own(OPTIMIZER % ("Muon", ""), "3").finds(
+        "error", 'ds.json: "Muon"', 3, 2, also=('ds.json: "zero_optimization"',)
+    ),
     good=own(OPTIMIZER % ("Muon", ""), '3, "reduce_scatter": false'),
     proof=crashes("init", "Muon and reduce scatter cannot be used together"),
     fixable=True,
@@ -171,7 +175,7 @@ def muon_with_reduce_scatter(run: Run) -> Iterator[Finding]:
     "ZC223",
     "adagrad-of-trainer-with-zero",
     Severity.ERROR,
-    bad=trained("", "optim: adagrad\n"),
+    bad=trained("", "optim: adagrad\n").finds("error", "recipe.yaml: adagrad", 2),
     good=trained('"optimizer": {"type": "Adagrad", "params": {"lr": "auto"}}, '),
     proof=crashes("step", "IndexError: list index out of range"),
     consumers=TRAINERS,

@@ -51,7 +51,9 @@ _YAML = (
     "ZC207",
     "accumulation-auto-without-trainer",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": _YAML % "auto"}, consumer="accelerate"),
+    bad=Example({"accelerate.yaml": _YAML % "auto"}, consumer="accelerate").finds(
+        "error", "accelerate.yaml: gradient_accumulation_steps: auto"
+    ),
     good=Example({"accelerate.yaml": _YAML % 2}, consumer="accelerate"),
     proof=crashes("arguments", "invalid literal for int.. with base 10: 'auto'"),
     consumers={"accelerate"},
@@ -89,12 +91,18 @@ def accumulation_auto_without_trainer(run: Run) -> Iterator[Finding]:
     "accumulation-two-numbers",
     Severity.WARNING,
     bad=(
-        Example({"accelerate.yaml": _YAML % 4, **_SCRIPT}, consumer="accelerate"),
+        Example({"accelerate.yaml": _YAML % 4, **_SCRIPT}, consumer="accelerate").finds(
+            "warning",
+            "accelerate.yaml: gradient_accumulation_steps: 4",
+            4,
+            2,
+            also=("train.sh: --gradient_accumulation_steps 2",),
+        ),
         Example(
             {"accelerate.yaml": _FILE, "ds.json": _DS_OWN % "", **_SCRIPT},
             consumer="accelerate",
             proof=shows("parse", {"engine.gradient_accumulation_steps": (1, 2)}),
-        ),
+        ).finds("warning", "ds.json", 1, 2, also=("train.sh: --gradient_accumulation_steps 2",)),
     ),
     good=(
         Example({"accelerate.yaml": _YAML % 2, **_SCRIPT}, consumer="accelerate"),
@@ -173,7 +181,7 @@ def _beaten_by_file(run: Run) -> Iterator[Finding]:
     bad=Example(
         {"recipe.yaml": _RECIPE + "max_grad_norm: 0.3\ndeepspeed: ds.json\n", "ds.json": _DS % ""},
         consumer="transformers",
-    ),
+    ).finds("error", "recipe.yaml: max_grad_norm: 0.3", "0.3", "1.0", also=("ds.json",)),
     good=Example(
         {
             "recipe.yaml": _RECIPE + "max_grad_norm: 0.3\ndeepspeed: ds.json\n",
@@ -228,7 +236,9 @@ def clipping_not_passed_on(run: Run) -> Iterator[Finding]:
     "ZC210",
     "clipping-cannot-be-switched-off-here",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": _YAML % 1 + "  gradient_clipping: 0.0\n"}, consumer="accelerate"),
+    bad=Example({"accelerate.yaml": _YAML % 1 + "  gradient_clipping: 0.0\n"}, consumer="accelerate").finds(
+        "error", "accelerate.yaml: gradient_clipping: 0.0", "0.0", "1.0", -1, 0
+    ),
     good=Example({"accelerate.yaml": _YAML % 1 + "  gradient_clipping: 0.5\n"}, consumer="accelerate"),
     proof=shows("parse", {"engine.gradient_clipping": (1.0, 0.5)}),
     fixable=True,
@@ -279,7 +289,7 @@ def clipping_cannot_be_switched_off(run: Run) -> Iterator[Finding]:
             "ds.json": _DS % (_SCHEDULER % "SGD"),
         },
         consumer="transformers",
-    ),
+    ).finds("error", "recipe.yaml: optim: adafactor", also=('ds.json: "type": "SGD"',)),
     good=Example(
         {
             "recipe.yaml": _RECIPE + "optim: adafactor\ndeepspeed: ds.json\n",

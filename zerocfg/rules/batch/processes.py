@@ -34,7 +34,7 @@ def _shares(run: Run) -> Any:
     "ZC242",
     "sequence-parallel-size-alone",
     Severity.ERROR,
-    bad=_two('"sequence_parallel_size": 2, '),
+    bad=_two('"sequence_parallel_size": 2, ').finds("error", 'ds.json: "sequence_parallel_size": 2', 2, 2, 2),
     good=_two('"sequence_parallel_size": 2, "data_parallel_size": 1, '),
     proof=shows("init", {"engine.world_size": (2, 1)}, ranks=2),
     fixable=True,
@@ -84,7 +84,9 @@ def sequence_parallel_size_alone(run: Run) -> Iterator[Finding]:
     "ZC243",
     "parallel-sizes-miss-processes",
     Severity.ERROR,
-    bad=_two('"sequence_parallel_size": 2, "data_parallel_size": 2, '),
+    bad=_two('"sequence_parallel_size": 2, "data_parallel_size": 2, ').finds(
+        "error", 'ds.json: "data_parallel_size": 2', 2, 2, 4, 2, also=('ds.json: "sequence_parallel_size": 2',)
+    ),
     good=_two('"sequence_parallel_size": 2, "data_parallel_size": 1, '),
     proof=crashes("parse", "Mesh should not be bigger than default world size 2, but found 4 ranks", ranks=2),
     fixable=True,
@@ -131,6 +133,17 @@ def parallel_sizes_miss_processes(run: Run) -> Iterator[Finding]:
             '"zero_optimization": {"stage": 2}}\n'
         },
         consumer="deepspeed",
+    ).finds(
+        "note",
+        'ds.json: "train_batch_size": 8',
+        8,
+        4,
+        1,
+        2,
+        also=(
+            'ds.json: "train_micro_batch_size_per_gpu": 4',
+            'ds.json: "gradient_accumulation_steps": 1',
+        ),
     ),
     good=Example(
         {

@@ -89,7 +89,10 @@ def parameters(run: Run) -> dict[str, Any] | None:
     "ZC224",
     "schedule-unknown",
     Severity.ERROR,
-    bad=(own('{"type": "warmuplr", "params": {}}'), trained('{"type": "warmupLR", "params": {}}')),
+    bad=(
+        own('{"type": "warmuplr", "params": {}}').finds("error", 'ds.json: "warmuplr"'),
+        trained('{"type": "warmupLR", "params": {}}').finds("error", 'ds.json: "warmupLR"'),
+    ),
     good=(own('{"type": "WarmupLR", "params": {}}'), trained("", "lr_scheduler_type: cosine\n")),
     proof=crashes("init", "DeepSpeed does not recognize LR scheduler"),
     fixable=True,
@@ -123,7 +126,9 @@ def schedule_unknown(run: Run) -> Iterator[Finding]:
     "ZC225",
     "schedule-of-torch-with-zero",
     Severity.ERROR,
-    bad=trained('{"type": "CosineAnnealingLR", "params": {"T_max": 100}}'),
+    bad=trained('{"type": "CosineAnnealingLR", "params": {"T_max": 100}}').finds(
+        "error", 'ds.json: "CosineAnnealingLR"', 2
+    ),
     good=(
         trained("", "lr_scheduler_type: cosine\n"),
         own('{"type": "StepLR", "params": {"step_size": 10}}', 0),
@@ -172,7 +177,10 @@ _FILLED = {
     "ZC226",
     "schedule-without-params",
     Severity.ERROR,
-    bad=(own('{"type": "WarmupLR"}'), trained('{"type": "WarmupDecayLR"}')),
+    bad=(
+        own('{"type": "WarmupLR"}').finds("error", 'ds.json: "scheduler"'),
+        trained('{"type": "WarmupDecayLR"}').finds("error", 'ds.json: "scheduler"'),
+    ),
     good=(own('{"type": "WarmupLR", "params": {}}'), trained('{"type": "WarmupLR", "params": {}}')),
     proof=crashes("init", "argument after .. must be a mapping, not NoneType"),
     fixable=True,
@@ -208,7 +216,9 @@ def schedule_without_params(run: Run) -> Iterator[Finding]:
     "ZC227",
     "schedule-parameter-missing",
     Severity.ERROR,
-    bad=trained('{"type": "WarmupDecayLR", "params": {"warmup_max_lr": "auto", "warmup_num_steps": "auto"}}'),
+    bad=trained('{"type": "WarmupDecayLR", "params": {"warmup_max_lr": "auto", "warmup_num_steps": "auto"}}').finds(
+        "error", 'ds.json:1:209: "params"'
+    ),
     good=(
         trained(
             '{"type": "WarmupDecayLR", "params": {"warmup_max_lr": "auto", "warmup_num_steps": "auto", '
@@ -255,12 +265,12 @@ def schedule_parameter_missing(run: Run) -> Iterator[Finding]:
     "schedule-without-type",
     Severity.ERROR,
     bad=(
-        trained("{}"),
+        trained("{}").finds("error", 'ds.json: "scheduler"'),
         Example(
             own('{"params": {"warmup_num_steps": 100}}').files,
             consumer="deepspeed",
             proof=shows("init", {"engine.scheduler": (ABSENT, "WarmupLR")}),
-        ),
+        ).finds("error", 'ds.json: "scheduler"'),
     ),
     good=(
         trained("", "lr_scheduler_type: cosine\n"),

@@ -77,6 +77,12 @@ def disagreement(
             "train.sh": _LAUNCH,
         },
         consumer="transformers",
+    ).finds(
+        "error",
+        "accelerate.yaml: gradient_accumulation_steps: 4",
+        4,
+        2,
+        also=("recipe.yaml: gradient_accumulation_steps: 2",),
     ),
     good=Example(
         {
@@ -126,7 +132,7 @@ def accumulation_disagrees(run: Run) -> Iterator[Finding]:
     bad=Example(
         {**_TRAINER, "ds.json": _DS % '"gradient_accumulation_steps": "auto", "gradient_clipping": 0.5, '},
         consumer="transformers",
-    ),
+    ).finds("error", 'ds.json: "gradient_clipping": 0.5', "0.5", "1.0", "5.23.0"),
     good=Example(
         {**_TRAINER, "ds.json": _DS % '"gradient_accumulation_steps": "auto", "gradient_clipping": "auto", '},
         consumer="transformers",
@@ -175,6 +181,17 @@ def _batch_help(run: Run) -> str:
             "train.sh": "torchrun --nproc_per_node 2 train.py --deepspeed_config ds.json\n",
         },
         consumer="deepspeed",
+    ).finds(
+        "error",
+        'ds.json: "train_batch_size": 9',
+        9,
+        4,
+        1,
+        2,
+        also=(
+            'ds.json: "train_micro_batch_size_per_gpu": 4',
+            'ds.json: "gradient_accumulation_steps": 1',
+        ),
     ),
     good=Example(
         {
@@ -253,7 +270,9 @@ def _never_fits(run: Run) -> Iterator[Finding]:
     "ZC204",
     "batch-zero",
     Severity.ERROR,
-    bad=Example({"ds.json": '{"train_batch_size": 2, "train_micro_batch_size_per_gpu": 4}\n'}, consumer="deepspeed"),
+    bad=Example(
+        {"ds.json": '{"train_batch_size": 2, "train_micro_batch_size_per_gpu": 4}\n'}, consumer="deepspeed"
+    ).finds("error", 'ds.json: "train_batch_size": 2', 2, 4, 0, also=('ds.json: "train_micro_batch_size_per_gpu": 4',)),
     good=Example({"ds.json": '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 4}\n'}, consumer="deepspeed"),
     proof=crashes("parse", "Gradient accumulation steps: 0 has to be greater than 0"),
     fixable=True,
@@ -309,8 +328,8 @@ def _smaller(run: Run) -> Fix | None:
     "batch-missing",
     Severity.ERROR,
     bad=(
-        Example({**_TRAINER, "ds.json": _NO_BATCH % ""}, consumer="transformers"),
-        Example({"accelerate.yaml": _FILE, "ds.json": _NO_BATCH % ""}, consumer="accelerate"),
+        Example({**_TRAINER, "ds.json": _NO_BATCH % ""}, consumer="transformers").finds("error", "ds.json"),
+        Example({"accelerate.yaml": _FILE, "ds.json": _NO_BATCH % ""}, consumer="accelerate").finds("error", "ds.json"),
     ),
     good=(
         Example(

@@ -24,7 +24,9 @@ _RATE: Path = ("optimizer", "params", "lr")
     "ZC229",
     "warmup-longer-than-schedule",
     Severity.WARNING,
-    bad=own('{"type": "WarmupCosineLR", "params": {"total_num_steps": 500}}'),
+    bad=own('{"type": "WarmupCosineLR", "params": {"total_num_steps": 500}}').finds(
+        "warning", 'ds.json:1:135: "params"', 1000, 500, also=('ds.json: "total_num_steps": 500',)
+    ),
     good=own('{"type": "WarmupCosineLR", "params": {"total_num_steps": 500, "warmup_num_steps": 50}}'),
     proof=shows(
         "init", {"log": ("total_num_steps 500 is less than warmup_num_steps", "^(?!.*is less than warmup_num)")}
@@ -64,11 +66,13 @@ def warmup_longer_than_schedule(run: Run) -> Iterator[Finding]:
     "peak-ignores-learning-rate",
     Severity.ERROR,
     bad=(
-        own('{"type": "WarmupDecayLR", "params": {"total_num_steps": 5000}}'),
+        own('{"type": "WarmupDecayLR", "params": {"total_num_steps": 5000}}').finds(
+            "error", 'ds.json:1:134: "params"', "0.001", "1e-05"
+        ),
         trained(
             '{"type": "WarmupDecayLR", "params": {"total_num_steps": "auto", "warmup_num_steps": "auto"}}',
             "learning_rate: 0.00001\n",
-        ),
+        ).finds("error", 'ds.json:1:209: "params"', "0.001", "1e-05"),
     ),
     good=(
         own('{"type": "WarmupDecayLR", "params": {"total_num_steps": 5000, "warmup_max_lr": null}}'),
@@ -114,7 +118,9 @@ def peak_ignores_learning_rate(run: Run) -> Iterator[Finding]:
     "ZC231",
     "peak-beats-learning-rate",
     Severity.WARNING,
-    bad=own('{"type": "WarmupLR", "params": {"warmup_max_lr": 1e-3}}'),
+    bad=own('{"type": "WarmupLR", "params": {"warmup_max_lr": 1e-3}}').finds(
+        "warning", 'ds.json: "warmup_max_lr": 1e-3', "0.001", "1e-05", also=('ds.json: "lr": 1e-5',)
+    ),
     good=own('{"type": "WarmupLR", "params": {"warmup_max_lr": 1e-5}}'),
     proof=shows("init", {"schedule.max_lrs": ([0.001], [0.00001])}),
     fixable=True,
@@ -158,8 +164,8 @@ def peak_beats_learning_rate(run: Run) -> Iterator[Finding]:
     "warmup-type-unknown",
     Severity.ERROR,
     bad=(
-        own('{"type": "WarmupLR", "params": {"warmup_type": "Linear"}}'),
-        own('{"type": "WarmupLR", "params": {"warmup_type": "cosine"}}'),
+        own('{"type": "WarmupLR", "params": {"warmup_type": "Linear"}}').finds("error", 'ds.json: "Linear"'),
+        own('{"type": "WarmupLR", "params": {"warmup_type": "cosine"}}').finds("error", 'ds.json: "cosine"'),
     ),
     good=own('{"type": "WarmupLR", "params": {"warmup_type": "linear"}}'),
     proof=shows("init", {"schedule.warmup_type": ("log", "linear")}),
@@ -200,7 +206,9 @@ def warmup_type_unknown(run: Run) -> Iterator[Finding]:
     "ZC233",
     "warmup-not-passed-on",
     Severity.ERROR,
-    bad=trained('{"type": "WarmupLR", "params": {"warmup_max_lr": "auto"}}', "warmup_steps: 100\n"),
+    bad=trained('{"type": "WarmupLR", "params": {"warmup_max_lr": "auto"}}', "warmup_steps: 100\n").finds(
+        "error", "recipe.yaml: warmup_steps: 100", 100, 1000, also=('ds.json: "params": {"warmup_max_lr": "auto"}',)
+    ),
     good=trained(
         '{"type": "WarmupLR", "params": {"warmup_max_lr": "auto", "warmup_num_steps": "auto"}}', "warmup_steps: 100\n"
     ),
@@ -242,7 +250,9 @@ def warmup_not_passed_on(run: Run) -> Iterator[Finding]:
     "ZC236",
     "decay-without-interval",
     Severity.ERROR,
-    bad=own('{"type": "OneCycle", "params": {"cycle_min_lr": 1e-6, "cycle_max_lr": 1e-5, "decay_lr_rate": 0.1}}'),
+    bad=own('{"type": "OneCycle", "params": {"cycle_min_lr": 1e-6, "cycle_max_lr": 1e-5, "decay_lr_rate": 0.1}}').finds(
+        "error", 'ds.json: "decay_lr_rate": 0.1', "0.1", 0
+    ),
     good=own(
         '{"type": "OneCycle", "params": {"cycle_min_lr": 1e-6, "cycle_max_lr": 1e-5, "decay_lr_rate": 0.1, '
         '"decay_step_size": 1000}}'

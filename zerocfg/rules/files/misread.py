@@ -27,7 +27,7 @@ _LINE = "accelerate launch --config_file accelerate.yaml train.py\n"
                 '"gradient_clipping": 0.5\n}\n'
             },
             consumer="deepspeed",
-        ),
+        ).finds("error", "ds.json: False", "0.5"),
         Example(
             {
                 "ds.json": '{\n  "train_micro_batch_size_per_gpu": 1,\n  "zero_optimization": {\n    "stage": 2,\n'
@@ -35,7 +35,7 @@ _LINE = "accelerate launch --config_file accelerate.yaml train.py\n"
             },
             consumer="deepspeed",
             proof=crashes("parse", "Input should be a valid boolean"),
-        ),
+        ).finds("error", "ds.json: True"),
     ),
     good=Example(
         {
@@ -90,12 +90,12 @@ def python_word_in_json(run: Run) -> Iterator[Finding]:
         Example(
             {"ds.json": '{"train_micro_batch_size_per_gpu": 1,\n "gradient_clipping": Infinity\n}\n'},
             consumer="deepspeed",
-        ),
+        ).finds("error", "ds.json: Infinity"),
         Example(
             {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "gradient_clipping": 1e999}\n'},
             consumer="deepspeed",
             proof=crashes("read", "cannot convert float infinity to integer"),
-        ),
+        ).finds("error", "ds.json: 1e999"),
     ),
     good=Example(
         {"ds.json": '{"train_micro_batch_size_per_gpu": 1,\n "gradient_clipping": 0\n}\n'}, consumer="deepspeed"
@@ -139,7 +139,7 @@ def number_that_json_lacks(run: Run) -> Iterator[Finding]:
                 "main_process_ip: $MASTER_ADDR\nmain_process_port: 29500\n",
                 "train.sh": _LINE,
             }
-        ),
+        ).finds("error", "accelerate.yaml: $MASTER_ADDR"),
         Example(
             {
                 "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n"
@@ -148,7 +148,7 @@ def number_that_json_lacks(run: Run) -> Iterator[Finding]:
             },
             consumer="accelerate",
             proof=crashes("arguments", "Expected a string path to an existing deepspeed config"),
-        ),
+        ).finds("error", "accelerate.yaml: ~/ds.json"),
     ),
     good=Example(
         {

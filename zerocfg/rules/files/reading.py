@@ -48,7 +48,7 @@ def _where(file: SourceFile, problem: Problem) -> Location:
     bad=Example(
         {"accelerate.yaml": "# 8 GPUs, caf\udce9 node\n" + _GOOD_YAML},
         note="\\udce9 stands for the Latin-1 byte 0xe9",
-    ),
+    ).finds("error", "accelerate.yaml", 1),
     good=Example({"accelerate.yaml": "# 8 GPUs, café node\n" + _GOOD_YAML}),
     proof=crashes("read", "can't decode byte 0xe9"),
 )
@@ -69,7 +69,9 @@ def unreadable_file(run: Run) -> Iterator[Finding]:
     "ZC002",
     "syntax-error",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": _GOOD_YAML.replace("  zero_stage", "\tzero_stage")}),
+    bad=Example({"accelerate.yaml": _GOOD_YAML.replace("  zero_stage", "\tzero_stage")}).finds(
+        "error", "accelerate.yaml:"
+    ),
     good=Example({"accelerate.yaml": _GOOD_YAML}),
     proof=crashes("read", "found character '.t' that cannot start any token"),
 )
@@ -95,7 +97,9 @@ def syntax_error(run: Run) -> Iterator[Finding]:
     "ZC003",
     "duplicate-key",
     Severity.ERROR,
-    bad=Example({"ds.json": _GOOD_DS.replace('"stage": 2', '"stage": 1, "stage": 2')}, consumer="deepspeed"),
+    bad=Example({"ds.json": _GOOD_DS.replace('"stage": 2', '"stage": 1, "stage": 2')}, consumer="deepspeed").finds(
+        "error", 'ds.json:1:73: "stage"', also=('ds.json: "stage"',)
+    ),
     good=(Example({"ds.json": _GOOD_DS}, consumer="deepspeed"), Example({"accelerate.yaml": _GOOD_YAML})),
     proof=crashes("read", "Duplicate keys in DeepSpeed config"),
     fixable=True,
@@ -163,7 +167,7 @@ def _without_earlier(run: Run, file: SourceFile, problem: Problem) -> Fix | None
     bad=Example(
         {"ds.json": '{"train_micro_batch_size_per_gpu": 1, // per GPU\n "zero_optimization": {"stage": 2}}\n'},
         consumer="transformers",
-    ),
+    ).finds("error", "ds.json: // per GPU"),
     good=Example({"ds.json": _GOOD_DS}, consumer="transformers"),
     proof=crashes("read", "Expecting property name"),
     fixable=True,
@@ -201,7 +205,9 @@ def json_not_strict(run: Run) -> Iterator[Finding]:
     "ZC005",
     "number-read-as-string",
     Severity.WARNING,
-    bad=Example({"accelerate.yaml": _GOOD_YAML + "  reduce_bucket_size: 5e8\n"}),
+    bad=Example({"accelerate.yaml": _GOOD_YAML + "  reduce_bucket_size: 5e8\n"}).finds(
+        "warning", "accelerate.yaml: 5e8", "5e8", "5e8", "1.1", "5.0e+8"
+    ),
     good=Example({"accelerate.yaml": _GOOD_YAML + "  gradient_clipping: 1.0\n"}),
     proof=shows("read", {"read.deepspeed_config.reduce_bucket_size": ("5e8", "<absent>")}),
     fixable=True,
@@ -262,7 +268,9 @@ def _numeric(path: Path) -> bool:
     "ZC006",
     "word-read-as-boolean",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nmixed_precision: no\nnum_processes: 2\n"}),
+    bad=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nmixed_precision: no\nnum_processes: 2\n"}).finds(
+        "error", "accelerate.yaml: no", "1.1"
+    ),
     good=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nmixed_precision: 'no'\nnum_processes: 2\n"}),
     proof=crashes("launch", "'bool' object has no attribute 'lower'"),
     fixable=True,
@@ -328,7 +336,9 @@ def _meant(raw: str, branches: list[dict[str, object]]) -> str | None:
     "ZC007",
     "number-in-another-base",
     Severity.WARNING,
-    bad=Example({"accelerate.yaml": _GOOD_YAML + "main_process_port: 029500\n".replace("029500", "024500")}),
+    bad=Example({"accelerate.yaml": _GOOD_YAML + "main_process_port: 029500\n".replace("029500", "024500")}).finds(
+        "warning", "accelerate.yaml: 024500", "024500", 10560
+    ),
     good=Example({"accelerate.yaml": _GOOD_YAML + "main_process_port: 24500\n"}),
     proof=shows("read", {"read.main_process_port": (10560, 24500)}),
     fixable=True,
@@ -368,7 +378,9 @@ def number_in_another_base(run: Run) -> Iterator[Finding]:
     "ZC008",
     "not-a-mapping",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": "- distributed_type: DEEPSPEED\n  num_processes: 2\n", "train.sh": _LINE}),
+    bad=Example({"accelerate.yaml": "- distributed_type: DEEPSPEED\n  num_processes: 2\n", "train.sh": _LINE}).finds(
+        "error", "accelerate.yaml", also=("train.sh: accelerate launch --config_file accelerate.yaml train.py",)
+    ),
     good=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\n", "train.sh": _LINE}),
     proof=crashes("launch", "AttributeError|TypeError"),
 )

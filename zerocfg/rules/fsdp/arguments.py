@@ -50,7 +50,7 @@ def _options(run: Run) -> tuple[list[str], Location | None]:
     Severity.ERROR,
     bad=recipe_example(
         "fsdp: true\ndeepspeed: {train_micro_batch_size_per_gpu: auto, zero_optimization: {stage: 2}}\n"
-    ),
+    ).finds("error", "recipe.yaml: fsdp: true", also=("recipe.yaml: deepspeed",)),
     good=recipe_example("fsdp: true\n"),
     proof=crashes("arguments", "Using --fsdp xxx together with --deepspeed is not possible"),
     consumers=TRAINERS,
@@ -100,7 +100,7 @@ def _without(run: Run, *keys: str, safe: bool = False) -> Fix | None:
     "ZC621",
     "fsdp-config-without-fsdp",
     Severity.ERROR,
-    bad=recipe_example("fsdp_config:\n  state_dict_type: FULL_STATE_DICT\n"),
+    bad=recipe_example("fsdp_config:\n  state_dict_type: FULL_STATE_DICT\n").finds("error", "recipe.yaml: fsdp_config"),
     good=recipe_example("fsdp: true\nfsdp_config:\n  state_dict_type: FULL_STATE_DICT\n"),
     proof=shows("init", {"engine.kind": ("ddp", "fsdp")}, ranks=2),
     consumers=TRAINERS,
@@ -153,11 +153,13 @@ def fsdp_config_without_fsdp(run: Run) -> Iterator[Finding]:
     "fsdp-config-key-unknown",
     Severity.ERROR,
     bad=(
-        recipe_example("fsdp: true\nfsdp_config:\n  offload_params: true\n"),
+        recipe_example("fsdp: true\nfsdp_config:\n  offload_params: true\n").finds(
+            "error", "recipe.yaml: offload_params: true"
+        ),
         recipe_example(
             "fsdp: true\nfsdp_config:\n  sharding_strategy: SHARD_GRAD_OP\n",
             proof=shows("arguments", {"plugin.reshard_after_forward": (True, False)}),
-        ),
+        ).finds("error", "recipe.yaml: sharding_strategy: SHARD_GRAD_OP"),
     ),
     good=(
         recipe_example("fsdp: true\nfsdp_config:\n  cpu_offload: true\n"),
@@ -224,8 +226,8 @@ def _renamed(run: Run, key: str, new: str, value: Any) -> Fix | None:
     "fsdp-option-unknown",
     Severity.ERROR,
     bad=(
-        recipe_example("fsdp: 'true'\n"),
-        recipe_example("fsdp: full_shard,auto_wrap\n"),
+        recipe_example("fsdp: 'true'\n").finds("error", "recipe.yaml: 'true'"),
+        recipe_example("fsdp: full_shard,auto_wrap\n").finds("error", "recipe.yaml: full_shard,auto_wrap"),
     ),
     good=(recipe_example("fsdp: true\n"), recipe_example("fsdp: full_shard auto_wrap\n")),
     proof=crashes("arguments", "Unknown `fsdp` option"),
@@ -265,7 +267,10 @@ def fsdp_option_unknown(run: Run) -> Iterator[Finding]:
     "ZC624",
     "fsdp-option-of-version-1",
     Severity.ERROR,
-    bad=(recipe_example("fsdp: FULL_SHARD\n"), recipe_example("fsdp: hybrid_shard auto_wrap\n")),
+    bad=(
+        recipe_example("fsdp: FULL_SHARD\n").finds("error", "recipe.yaml: FULL_SHARD", 1, 2, 1),
+        recipe_example("fsdp: hybrid_shard auto_wrap\n").finds("error", "recipe.yaml: hybrid_shard auto_wrap", 1, 2, 1),
+    ),
     good=recipe_example("fsdp: true\n"),
     proof=crashes("arguments", "is only available with FSDP1"),
     consumers=TRAINERS,
@@ -309,8 +314,10 @@ def fsdp_option_of_version_1(run: Run) -> Iterator[Finding]:
     "fsdp-option-text",
     Severity.NOTE,
     bad=(
-        recipe_example("fsdp: full_shard auto_wrap\n"),
-        recipe_example("fsdp: shard_grad_op auto_wrap offload\n"),
+        recipe_example("fsdp: full_shard auto_wrap\n").finds("note", "recipe.yaml: full_shard auto_wrap"),
+        recipe_example("fsdp: shard_grad_op auto_wrap offload\n").finds(
+            "note", "recipe.yaml: shard_grad_op auto_wrap offload"
+        ),
     ),
     good=recipe_example("fsdp: true\n"),
     proof=shows("arguments", {"log": ("Passing `fsdp` as a string is deprecated", "^(?!.*as a string is deprecated)")}),
@@ -371,7 +378,9 @@ def _as_keys(run: Run, words: list[str]) -> Fix | None:
     "ZC626",
     "fsdp-config-wrap-policy",
     Severity.ERROR,
-    bad=recipe_example("fsdp: true\nfsdp_config:\n  auto_wrap_policy: transformer_based_wrap\n"),
+    bad=recipe_example("fsdp: true\nfsdp_config:\n  auto_wrap_policy: transformer_based_wrap\n").finds(
+        "error", "recipe.yaml: transformer_based_wrap"
+    ),
     good=recipe_example("fsdp: true\nfsdp_config:\n  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"),
     proof=crashes("arguments", "`auto_wrap_policy` must be one of"),
     consumers=TRAINERS,

@@ -35,7 +35,9 @@ _ONLY_1 = (
     "ZC608",
     "fsdp-version-not-written",
     Severity.NOTE,
-    bad=Example({"accelerate.yaml": _UNVERSIONED + "  fsdp_state_dict_type: FULL_STATE_DICT\n"}, consumer="accelerate"),
+    bad=Example(
+        {"accelerate.yaml": _UNVERSIONED + "  fsdp_state_dict_type: FULL_STATE_DICT\n"}, consumer="accelerate"
+    ).finds("note", "accelerate.yaml: fsdp_config", 1, 2, 1),
     good=accelerate_example(2, "  fsdp_state_dict_type: FULL_STATE_DICT\n"),
     proof=shows("arguments", {"plugin.fsdp_version": (1, 2)}),
     fixable=True,
@@ -84,19 +86,21 @@ def _nothing_lost(name: str, value: Any) -> bool:
     "fsdp1-key-under-fsdp2",
     Severity.WARNING,
     bad=(
-        accelerate_example(2, "  fsdp_forward_prefetch: true\n"),
+        accelerate_example(2, "  fsdp_forward_prefetch: true\n").finds(
+            "warning", "accelerate.yaml: fsdp_forward_prefetch: true", 1, 2
+        ),
         accelerate_example(
             2,
             "  fsdp_backward_prefetch: BACKWARD_PRE\n",
             proof=shows("arguments", {"log": ("backward_prefetch is not supported in FSDP2", "^(?!.*not supported)")}),
-        ),
+        ).finds("warning", "accelerate.yaml: fsdp_backward_prefetch: BACKWARD_PRE", 1, 2),
         recipe_example(
             "fsdp: true\nfsdp_config:\n  forward_prefetch: true\n",
             proof=shows(
                 "arguments",
                 {"read.fsdp_config.forward_prefetch": (True, ABSENT), "plugin.forward_prefetch": (None, None)},
             ),
-        ),
+        ).finds("warning", "recipe.yaml: forward_prefetch: true", 1, 2),
     ),
     good=accelerate_example(2, ""),
     proof=shows("arguments", {"env.FSDP_FORWARD_PREFETCH": ("true", "false"), "plugin.forward_prefetch": (None, None)}),
@@ -139,7 +143,7 @@ def fsdp1_key_under_fsdp2(run: Run) -> Iterator[Finding]:
     "ZC610",
     "fsdp-without-sharding",
     Severity.WARNING,
-    bad=accelerate_example(1, "  fsdp_sharding_strategy: NO_SHARD\n"),
+    bad=accelerate_example(1, "  fsdp_sharding_strategy: NO_SHARD\n").finds("warning", "accelerate.yaml: NO_SHARD"),
     good=accelerate_example(1, "  fsdp_sharding_strategy: FULL_SHARD\n"),
     proof=shows("init", {"engine.share": (1.0, 0.5)}, ranks=2),
     fixable=True,
@@ -175,12 +179,14 @@ def fsdp_without_sharding(run: Run) -> Iterator[Finding]:
     "fsdp-offloaded-activations",
     Severity.ERROR,
     bad=(
-        accelerate_example(2, "  fsdp_activation_checkpointing_offload: true\n"),
+        accelerate_example(2, "  fsdp_activation_checkpointing_offload: true\n").finds(
+            "error", "accelerate.yaml: fsdp_activation_checkpointing_offload: true"
+        ),
         accelerate_example(
             1,
             "  fsdp_activation_checkpointing: true\n  fsdp_activation_checkpointing_offload: true\n",
             proof=crashes("arguments", "requires `fsdp_version=2`"),
-        ),
+        ).finds("error", "accelerate.yaml: fsdp_activation_checkpointing_offload: true", 2, 1, 2),
     ),
     good=accelerate_example(
         2, "  fsdp_activation_checkpointing: true\n  fsdp_activation_checkpointing_offload: true\n"
@@ -238,7 +244,9 @@ def fsdp_offloaded_activations(run: Run) -> Iterator[Finding]:
     "ZC612",
     "fsdp-ignored-modules-as-list",
     Severity.ERROR,
-    bad=accelerate_example(2, "  fsdp_cpu_ram_efficient_loading: false\n  fsdp_ignored_modules: [lm_head]\n"),
+    bad=accelerate_example(2, "  fsdp_cpu_ram_efficient_loading: false\n  fsdp_ignored_modules: [lm_head]\n").finds(
+        "error", "accelerate.yaml: fsdp_ignored_modules: [lm_head]"
+    ),
     good=accelerate_example(2, "  fsdp_cpu_ram_efficient_loading: false\n  fsdp_ignored_modules: lm_head\n"),
     proof=shows("init", {"engine.share": (0.5, 0.56)}, ranks=2),
     fixable=True,
@@ -274,7 +282,9 @@ def fsdp_ignored_modules_as_list(run: Run) -> Iterator[Finding]:
     "ZC613",
     "fsdp2-ignored-modules-lost",
     Severity.ERROR,
-    bad=accelerate_example(2, "  fsdp_ignored_modules: lm_head\n"),
+    bad=accelerate_example(2, "  fsdp_ignored_modules: lm_head\n").finds(
+        "error", "accelerate.yaml: fsdp_ignored_modules: lm_head"
+    ),
     good=accelerate_example(2, "  fsdp_cpu_ram_efficient_loading: false\n  fsdp_ignored_modules: lm_head\n"),
     proof=shows("init", {"engine.share": (0.5, 0.56)}, ranks=2),
     fixable=True,

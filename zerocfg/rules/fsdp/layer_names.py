@@ -48,7 +48,9 @@ def _names(value: Any) -> list[str]:
     "ZC618",
     "layer-of-another-model",
     Severity.ERROR,
-    bad=_example("  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer\n"),
+    bad=_example("  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer\n").finds(
+        "error", "accelerate.yaml: LlamaDecoderLayer"
+    ),
     good=_example("  fsdp_transformer_layer_cls_to_wrap: Qwen2DecoderLayer\n"),
     proof=crashes("init", "Could not find the transformer layer class LlamaDecoderLayer in the model", ranks=2),
     fixable=True,
@@ -90,11 +92,11 @@ def layer_of_another_model(run: Run) -> Iterator[Finding]:
         Example(
             {"accelerate.yaml": _MOE + "  deepspeed_moe_layer_cls_names: [LlamaMLP]\n"},
             consumer="accelerate",
-        ),
+        ).finds("error", "accelerate.yaml: deepspeed_moe_layer_cls_names: [LlamaMLP]"),
         Example(
             {"accelerate.yaml": _MOE + "  deepspeed_moe_layer_cls_names: LlamaMLP, LlamaAttention\n"},
             consumer="accelerate",
-        ),
+        ).finds("error", "accelerate.yaml: deepspeed_moe_layer_cls_names: LlamaMLP, LlamaAttention"),
     ),
     good=Example(
         {"accelerate.yaml": _MOE + "  deepspeed_moe_layer_cls_names: LlamaMLP,LlamaAttention\n"},

@@ -128,8 +128,12 @@ def _is_default(value: Any) -> bool:
     "fsdp-loading-without-sync",
     Severity.ERROR,
     bad=(
-        accelerate_example(1, "  fsdp_sync_module_states: false\n"),
-        accelerate_example(2, "  fsdp_sync_module_states: false\n"),
+        accelerate_example(1, "  fsdp_sync_module_states: false\n").finds(
+            "error", "accelerate.yaml: fsdp_sync_module_states: false"
+        ),
+        accelerate_example(2, "  fsdp_sync_module_states: false\n").finds(
+            "error", "accelerate.yaml: fsdp_sync_module_states: false"
+        ),
     ),
     good=(
         accelerate_example(1, "  fsdp_sync_module_states: true\n"),
@@ -169,12 +173,14 @@ def fsdp_loading_without_sync(run: Run) -> Iterator[Finding]:
     "fsdp-key-of-other-version",
     Severity.ERROR,
     bad=(
-        accelerate_example(1, "  fsdp_reshard_after_forward: SHARD_GRAD_OP\n"),
+        accelerate_example(1, "  fsdp_reshard_after_forward: SHARD_GRAD_OP\n").finds(
+            "error", "accelerate.yaml: fsdp_reshard_after_forward: SHARD_GRAD_OP", 1
+        ),
         accelerate_example(
             2,
             "  fsdp_sharding_strategy: SHARD_GRAD_OP\n",
             proof=shows("arguments", {"plugin.reshard_after_forward": (True, False)}),
-        ),
+        ).finds("error", "accelerate.yaml: fsdp_sharding_strategy: SHARD_GRAD_OP", 2),
     ),
     good=(
         accelerate_example(1, "  fsdp_sharding_strategy: SHARD_GRAD_OP\n"),
@@ -247,8 +253,12 @@ def _moved(file: SourceFile, path: Path, key: str, value: str | None) -> Fix | N
     "fsdp2-strategy-name",
     Severity.ERROR,
     bad=(
-        accelerate_example(2, "  fsdp_reshard_after_forward: FULL_SHARD\n"),
-        recipe_example("fsdp: true\nfsdp_config:\n  reshard_after_forward: full_shard\n"),
+        accelerate_example(2, "  fsdp_reshard_after_forward: FULL_SHARD\n").finds(
+            "error", "accelerate.yaml: FULL_SHARD", 2
+        ),
+        recipe_example("fsdp: true\nfsdp_config:\n  reshard_after_forward: full_shard\n").finds(
+            "error", "recipe.yaml: full_shard", 2
+        ),
     ),
     good=(
         accelerate_example(2, "  fsdp_reshard_after_forward: true\n"),
@@ -299,7 +309,7 @@ _NAMES = {
     bad=Example(
         {"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"},
         consumer="accelerate",
-    ),
+    ).finds("error", "accelerate.yaml: deepspeed_config", also=("accelerate.yaml: distributed_type: MULTI_GPU",)),
     good=Example(
         {"accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"},
         consumer="accelerate",
@@ -355,8 +365,12 @@ def _right_engine(run: Run, unused: str) -> Fix | None:
     "fsdp-local-state",
     Severity.ERROR,
     bad=(
-        accelerate_example(2, "  fsdp_state_dict_type: LOCAL_STATE_DICT\n"),
-        recipe_example("fsdp: true\nfsdp_config:\n  state_dict_type: LOCAL_STATE_DICT\n"),
+        accelerate_example(2, "  fsdp_state_dict_type: LOCAL_STATE_DICT\n").finds(
+            "error", "accelerate.yaml: LOCAL_STATE_DICT", 2
+        ),
+        recipe_example("fsdp: true\nfsdp_config:\n  state_dict_type: LOCAL_STATE_DICT\n").finds(
+            "error", "recipe.yaml: LOCAL_STATE_DICT", 2
+        ),
     ),
     good=accelerate_example(2, "  fsdp_state_dict_type: FULL_STATE_DICT\n"),
     proof=crashes("arguments", "LOCAL_STATE_DICT"),

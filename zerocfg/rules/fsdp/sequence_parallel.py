@@ -36,7 +36,7 @@ _BATCH = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
     Severity.ERROR,
     bad=example(
         _DEEPSPEED % 2 + "  parallelism_config_sp_size: 2\n  parallelism_config_sp_attn_implementation: eager\n"
-    ),
+    ).finds("error", "accelerate.yaml: parallelism_config_sp_attn_implementation: eager"),
     good=example(
         _DEEPSPEED % 2 + "  parallelism_config_sp_size: 2\n  parallelism_config_sp_attn_implementation: sdpa\n"
     ),
@@ -72,7 +72,7 @@ def sequence_parallel_attention(run: Run) -> Iterator[Finding]:
     "ZC638",
     "sequence-parallel-without-deepspeed",
     Severity.ERROR,
-    bad=example(WRAPPED % 2 + sizes_text(sp=2)),
+    bad=example(WRAPPED % 2 + sizes_text(sp=2)).finds("error", "accelerate.yaml: parallelism_config_sp_size: 2", 2, 2),
     good=example(WRAPPED % 2 + sizes_text(cp=2)),
     proof=crashes("arguments", "no dimension for FSDP to shard across", ranks=2),
     fixable=True,
@@ -116,7 +116,7 @@ def sequence_parallel_without_deepspeed(run: Run) -> Iterator[Finding]:
             "recipe.yaml": _BATCH,
         },
         consumer="accelerate",
-    ),
+    ).finds("error", "accelerate.yaml: parallelism_config_sp_size: 2", 4, 2, 2, 1, 2),
     good=Example(
         {
             "accelerate.yaml": _DEEPSPEED % 4
@@ -171,7 +171,9 @@ def _data_parallel(run: Run, needed: int) -> Fix | None:
     "ZC640",
     "parallel-option-without-size",
     Severity.WARNING,
-    bad=example(WRAPPED % 2 + sizes_text(dp_shard=2) + "  parallelism_config_cp_comm_strategy: alltoall\n"),
+    bad=example(WRAPPED % 2 + sizes_text(dp_shard=2) + "  parallelism_config_cp_comm_strategy: alltoall\n").finds(
+        "warning", "accelerate.yaml: parallelism_config_cp_comm_strategy: alltoall", 1
+    ),
     good=example(WRAPPED % 2 + sizes_text(dp_shard=2)),
     proof=shows(
         "launch",
@@ -225,7 +227,7 @@ def parallel_option_without_size(run: Run) -> Iterator[Finding]:
     bad=Example(
         {"accelerate.yaml": _DEEPSPEED % 2 + "  parallelism_config_cp_size: 2\n", "recipe.yaml": _BATCH},
         consumer="accelerate",
-    ),
+    ).finds("error", "accelerate.yaml: parallelism_config_cp_size: 2", 2, 2),
     good=Example(
         {"accelerate.yaml": _DEEPSPEED % 2 + "  parallelism_config_dp_shard_size: 2\n", "recipe.yaml": _BATCH},
         consumer="accelerate",

@@ -31,9 +31,13 @@ from zerocfg.source.node import Path
     "fsdp-sharded-weights",
     Severity.WARNING,
     bad=(
-        launched(WRAPPED % 2 + "  fsdp_state_dict_type: SHARDED_STATE_DICT\n"),
-        launched(WRAPPED % 2),
-        recipe_example("fsdp: true\nfsdp_config:\n  state_dict_type: SHARDED_STATE_DICT\n"),
+        launched(WRAPPED % 2 + "  fsdp_state_dict_type: SHARDED_STATE_DICT\n").finds(
+            "warning", "accelerate.yaml: SHARDED_STATE_DICT"
+        ),
+        launched(WRAPPED % 2).finds("warning", "accelerate.yaml: fsdp_config", 2),
+        recipe_example("fsdp: true\nfsdp_config:\n  state_dict_type: SHARDED_STATE_DICT\n").finds(
+            "warning", "recipe.yaml: SHARDED_STATE_DICT"
+        ),
     ),
     good=(
         launched(WRAPPED % 2 + "  fsdp_state_dict_type: FULL_STATE_DICT\n"),
@@ -130,8 +134,14 @@ def _saves_shards(run: Run) -> bool:
     "fsdp-shards-without-states",
     Severity.ERROR,
     bad=(
-        recipe_example("save_only_model: true\nfsdp: true\nfsdp_config:\n  state_dict_type: SHARDED_STATE_DICT\n"),
-        launched(WRAPPED % 2, "save_only_model: true\n"),
+        recipe_example(
+            "save_only_model: true\nfsdp: true\nfsdp_config:\n  state_dict_type: SHARDED_STATE_DICT\n"
+        ).finds(
+            "error", "recipe.yaml: state_dict_type: SHARDED_STATE_DICT", also=("recipe.yaml: save_only_model: true",)
+        ),
+        launched(WRAPPED % 2, "save_only_model: true\n").finds(
+            "error", "accelerate.yaml: fsdp_config", 2, also=("recipe.yaml: save_only_model: true",)
+        ),
     ),
     good=(
         recipe_example("save_only_model: true\nfsdp: true\n"),
@@ -181,7 +191,9 @@ _BEST = "eval_strategy: steps\nsave_strategy: steps\nload_best_model_at_end: tru
     "ZC628",
     "fsdp-best-of-models-only",
     Severity.ERROR,
-    bad=recipe_example("fsdp: true\n" + _BEST),
+    bad=recipe_example("fsdp: true\n" + _BEST).finds(
+        "error", "recipe.yaml: save_only_model: true", also=("recipe.yaml: load_best_model_at_end: true",)
+    ),
     good=recipe_example("fsdp: true\n" + _BEST.replace("save_only_model: true\n", "")),
     proof=crashes("arguments", "FSDP can't be used with `save_only_model` along with `load_best_model_at_end`"),
     consumers=TRAINERS,
@@ -226,7 +238,9 @@ _COMPARED = {
     "ZC629",
     "fsdp-told-twice",
     Severity.ERROR,
-    bad=launched(WRAPPED % 1 + "  fsdp_sharding_strategy: FULL_SHARD\n", "fsdp: true\n"),
+    bad=launched(WRAPPED % 1 + "  fsdp_sharding_strategy: FULL_SHARD\n", "fsdp: true\n").finds(
+        "error", "accelerate.yaml: fsdp_version: 1", 1, 2, also=("recipe.yaml: fsdp: true",)
+    ),
     good=launched(WRAPPED % 1 + "  fsdp_sharding_strategy: FULL_SHARD\n"),
     proof=shows("arguments", {"plugin.fsdp_version": (2, 1)}),
     consumers=TRAINERS,
@@ -288,15 +302,23 @@ def _by_trainer(run: Run) -> tuple[bool, Location | None]:
     "fsdp-checkpointing-twice",
     Severity.ERROR,
     bad=(
-        recipe_example("fsdp: true\nfsdp_config:\n  activation_checkpointing: true\ngradient_checkpointing: true\n"),
+        recipe_example(
+            "fsdp: true\nfsdp_config:\n  activation_checkpointing: true\ngradient_checkpointing: true\n"
+        ).finds(
+            "error", "recipe.yaml: gradient_checkpointing: true", also=("recipe.yaml: activation_checkpointing: true",)
+        ),
         launched(
             WRAPPED % 2 + "  fsdp_activation_checkpointing: true\n  fsdp_state_dict_type: FULL_STATE_DICT\n",
             "gradient_checkpointing: true\n",
+        ).finds(
+            "error",
+            "recipe.yaml: gradient_checkpointing: true",
+            also=("accelerate.yaml: fsdp_activation_checkpointing: true",),
         ),
         Example(
             {"recipe.yaml": RECIPE + "max_length: 64\nfsdp: true\nfsdp_config:\n  activation_checkpointing: true\n"},
             consumer="trl",
-        ),
+        ).finds("error", "recipe.yaml: activation_checkpointing: true"),
     ),
     good=recipe_example("fsdp: true\nfsdp_config:\n  activation_checkpointing: true\n"),
     proof=crashes("arguments", "can't both be set to True"),
@@ -348,7 +370,9 @@ def _own_checkpointing(run: Run) -> tuple[SourceFile, Path, Any] | None:
     "ZC631",
     "fsdp-checkpointing-by-trainer",
     Severity.WARNING,
-    bad=recipe_example("fsdp: true\nfsdp_config:\n  state_dict_type: FULL_STATE_DICT\ngradient_checkpointing: true\n"),
+    bad=recipe_example(
+        "fsdp: true\nfsdp_config:\n  state_dict_type: FULL_STATE_DICT\ngradient_checkpointing: true\n"
+    ).finds("warning", "recipe.yaml: gradient_checkpointing: true"),
     good=recipe_example(
         "fsdp: true\nfsdp_config:\n  state_dict_type: FULL_STATE_DICT\n  activation_checkpointing: true\n"
     ),

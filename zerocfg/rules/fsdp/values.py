@@ -43,8 +43,8 @@ _FIRST_ONLY = (
     "adafactor-with-fsdp2",
     Severity.ERROR,
     bad=(
-        launched(WRAPPED % 2 + _FULL, "optim: adafactor\n"),
-        recipe_example("fsdp: true\noptim: adafactor\n"),
+        launched(WRAPPED % 2 + _FULL, "optim: adafactor\n").finds("error", "recipe.yaml: optim: adafactor", 2),
+        recipe_example("fsdp: true\noptim: adafactor\n").finds("error", "recipe.yaml: optim: adafactor", 2),
     ),
     good=recipe_example("fsdp: true\noptim: adamw_torch\n"),
     proof=crashes("step", "got mixed torch.Tensor and DTensor", ranks=2),
@@ -78,7 +78,7 @@ def adafactor_with_fsdp2(run: Run) -> Iterator[Finding]:
     "ZC643",
     "fsdp-offload-as-text",
     Severity.ERROR,
-    bad=recipe_example("fsdp: true\nfsdp_config:\n  cpu_offload: 'false'\n"),
+    bad=recipe_example("fsdp: true\nfsdp_config:\n  cpu_offload: 'false'\n").finds("error", "recipe.yaml: 'false'"),
     good=recipe_example("fsdp: true\nfsdp_config:\n  cpu_offload: false\n"),
     proof=shows("arguments", {"plugin.cpu_offload": (True, False)}),
     consumers=TRAINERS,
@@ -117,8 +117,10 @@ def fsdp_offload_as_text(run: Run) -> Iterator[Finding]:
     "fsdp1-strategy-as-boolean",
     Severity.ERROR,
     bad=(
-        accelerate_example(1, "  fsdp_sharding_strategy: true\n"),
-        recipe_example("fsdp: true\nfsdp_config:\n  version: 1\n  reshard_after_forward: true\n"),
+        accelerate_example(1, "  fsdp_sharding_strategy: true\n").finds("error", "accelerate.yaml: true", 1),
+        recipe_example("fsdp: true\nfsdp_config:\n  version: 1\n  reshard_after_forward: true\n").finds(
+            "error", "recipe.yaml:7:26: true", 1
+        ),
     ),
     good=(
         accelerate_example(1, "  fsdp_sharding_strategy: FULL_SHARD\n"),
@@ -159,7 +161,7 @@ def fsdp1_strategy_as_boolean(run: Run) -> Iterator[Finding]:
     "ZC645",
     "fsdp-strategy-by-number",
     Severity.NOTE,
-    bad=accelerate_example(1, "  fsdp_sharding_strategy: 2\n"),
+    bad=accelerate_example(1, "  fsdp_sharding_strategy: 2\n").finds("note", "accelerate.yaml:6:27: 2", 2),
     good=accelerate_example(1, "  fsdp_sharding_strategy: SHARD_GRAD_OP\n"),
     proof=shows("launch", {"env.FSDP_SHARDING_STRATEGY": ("2", "SHARD_GRAD_OP")}),
     fixable=True,
@@ -194,7 +196,7 @@ def fsdp_strategy_by_number(run: Run) -> Iterator[Finding]:
     "ZC646",
     "fsdp1-of-the-trainer",
     Severity.NOTE,
-    bad=recipe_example("fsdp: true\nfsdp_config:\n  version: 1\n"),
+    bad=recipe_example("fsdp: true\nfsdp_config:\n  version: 1\n").finds("note", "recipe.yaml: version: 1", 1, 2),
     good=recipe_example("fsdp: true\nfsdp_config:\n  version: 2\n"),
     proof=shows("arguments", {"log": (r"FSDP1 .*is deprecated", "^(?!.*FSDP1 .*is deprecated)")}),
     consumers=TRAINERS,

@@ -72,9 +72,15 @@ def _choose(
     "fsdp-layer-names-as-list",
     Severity.ERROR,
     bad=(
-        accelerate_example(1, "  fsdp_transformer_layer_cls_to_wrap:\n  - LlamaDecoderLayer\n"),
-        accelerate_example(2, "  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer, LlamaMLP\n"),
-        recipe_example("fsdp: true\nfsdp_config:\n  transformer_layer_cls_to_wrap: LlamaDecoderLayer, LlamaMLP\n"),
+        accelerate_example(1, "  fsdp_transformer_layer_cls_to_wrap:\n  - LlamaDecoderLayer\n").finds(
+            "error", "accelerate.yaml: fsdp_transformer_layer_cls_to_wrap:\n  - LlamaDecoderLayer"
+        ),
+        accelerate_example(2, "  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer, LlamaMLP\n").finds(
+            "error", "accelerate.yaml: fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer, LlamaMLP"
+        ),
+        recipe_example(
+            "fsdp: true\nfsdp_config:\n  transformer_layer_cls_to_wrap: LlamaDecoderLayer, LlamaMLP\n"
+        ).finds("error", "recipe.yaml: transformer_layer_cls_to_wrap: LlamaDecoderLayer, LlamaMLP"),
     ),
     good=(
         accelerate_example(1, "  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer\n"),
@@ -120,7 +126,7 @@ def fsdp_layer_names_as_list(run: Run) -> Iterator[Finding]:
     "ZC614",
     "fsdp-wraps-nothing",
     Severity.WARNING,
-    bad=_bare(1, "  fsdp_sharding_strategy: FULL_SHARD\n"),
+    bad=_bare(1, "  fsdp_sharding_strategy: FULL_SHARD\n").finds("warning", "accelerate.yaml: fsdp_config"),
     good=accelerate_example(1, "  fsdp_sharding_strategy: FULL_SHARD\n"),
     proof=_UNITS,
     fixable=True,
@@ -158,8 +164,12 @@ def fsdp_wraps_nothing(run: Run) -> Iterator[Finding]:
     "fsdp-wrap-size-zero",
     Severity.ERROR,
     bad=(
-        _bare(1, "  fsdp_auto_wrap_policy: SIZE_BASED_WRAP\n  fsdp_min_num_params: 0\n"),
-        recipe_example("fsdp: true\nfsdp_config:\n  auto_wrap_policy: SIZE_BASED_WRAP\n", proof=_UNITS_2),
+        _bare(1, "  fsdp_auto_wrap_policy: SIZE_BASED_WRAP\n  fsdp_min_num_params: 0\n").finds(
+            "error", "accelerate.yaml: fsdp_min_num_params: 0", 0
+        ),
+        recipe_example("fsdp: true\nfsdp_config:\n  auto_wrap_policy: SIZE_BASED_WRAP\n", proof=_UNITS_2).finds(
+            "error", "recipe.yaml: auto_wrap_policy: SIZE_BASED_WRAP", 0
+        ),
     ),
     good=(
         _bare(1, "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"),
@@ -206,8 +216,12 @@ def fsdp_wrap_size_zero(run: Run) -> Iterator[Finding]:
     "fsdp2-wrap-by-size",
     Severity.ERROR,
     bad=(
-        _bare(2, "  fsdp_auto_wrap_policy: SIZE_BASED_WRAP\n  fsdp_min_num_params: 100000\n"),
-        recipe_example("fsdp: true\nfsdp_config:\n  auto_wrap_policy: SIZE_BASED_WRAP\n  min_num_params: 100000\n"),
+        _bare(2, "  fsdp_auto_wrap_policy: SIZE_BASED_WRAP\n  fsdp_min_num_params: 100000\n").finds(
+            "error", "accelerate.yaml: SIZE_BASED_WRAP", 2, also=("accelerate.yaml: fsdp_min_num_params: 100000",)
+        ),
+        recipe_example(
+            "fsdp: true\nfsdp_config:\n  auto_wrap_policy: SIZE_BASED_WRAP\n  min_num_params: 100000\n"
+        ).finds("error", "recipe.yaml: SIZE_BASED_WRAP", 2, also=("recipe.yaml: min_num_params: 100000",)),
     ),
     good=_bare(2, "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"),
     proof=crashes("init", "fully_shard does not support containers that do not implement forward", ranks=2),
@@ -255,12 +269,14 @@ def fsdp2_wrap_by_size(run: Run) -> Iterator[Finding]:
     "fsdp-wrap-key-not-read",
     Severity.ERROR,
     bad=(
-        _bare(1, "  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer\n"),
+        _bare(1, "  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer\n").finds(
+            "error", "accelerate.yaml: fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer"
+        ),
         Example(
             {"accelerate.yaml": WRAPPED % 1 + "  fsdp_min_num_params: 2000\n"},
             consumer="accelerate",
             proof=_SIZE_UNREAD,
-        ),
+        ).finds("note", "accelerate.yaml: fsdp_min_num_params: 2000"),
     ),
     good=(
         accelerate_example(1, "  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer\n"),

@@ -54,7 +54,9 @@ def _section(issue: Issue) -> str:
     "ZC101",
     "unknown-key",
     Severity.ERROR,
-    bad=Example({"ds.json": DS % ', "allreduce_bucket_size": 500000000'}, consumer="deepspeed"),
+    bad=Example({"ds.json": DS % ', "allreduce_bucket_size": 500000000'}, consumer="deepspeed").finds(
+        "error", 'ds.json: "allreduce_bucket_size"'
+    ),
     good=Example({"ds.json": DS % ', "reduce_bucket_size": 500000000'}, consumer="deepspeed"),
     proof=crashes("parse", "Extra inputs are not permitted"),
     fixable=True,
@@ -96,7 +98,7 @@ def unknown_key(run: Run) -> Iterator[Finding]:
     bad=Example(
         {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimisation": {"stage": 2}}\n'},
         consumer="deepspeed",
-    ),
+    ).finds("error", 'ds.json: "zero_optimisation"'),
     good=Example({"ds.json": DS % ""}, consumer="deepspeed"),
     proof=shows("parse", {"engine.zero_config.stage": (0, 2)}),
     fixable=True,
@@ -139,17 +141,17 @@ def ignored_key(run: Run) -> Iterator[Finding]:
         Example(
             {"accelerate.yaml": _POINTS + "  reduce_bucket_size: 200000000\n", "ds.json": _POINTED % ""},
             consumer="transformers",
-        ),
+        ).finds("error", "accelerate.yaml: reduce_bucket_size"),
         Example(
             {"accelerate.yaml": YAML + "  bf16: {enabled: true}\n"},
             consumer="accelerate",
             proof=shows("launch", {"env.ACCELERATE_MIXED_PRECISION": ("no", "no")}),
-        ),
+        ).finds("error", "accelerate.yaml: bf16"),
         Example(
             {"accelerate.yaml": YAML.replace("zero_stage", "stage")},
             consumer="accelerate",
             proof=shows("launch", {"env.ACCELERATE_DEEPSPEED_ZERO_STAGE": (ABSENT, ABSENT)}),
-        ),
+        ).finds("error", "accelerate.yaml: stage"),
     ),
     good=Example(
         {"accelerate.yaml": _POINTS, "ds.json": _POINTED % ', "reduce_bucket_size": 200000000'},
@@ -261,7 +263,7 @@ def _as_precision(run: Run, file: SourceFile, issue: Issue) -> Fix | None:
     bad=Example(
         {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "amp": {"enabled": false}}\n'},
         consumer="deepspeed",
-    ),
+    ).finds("error", 'ds.json: "amp"'),
     good=Example({"ds.json": '{"train_micro_batch_size_per_gpu": 1}\n'}, consumer="deepspeed"),
     proof=crashes("parse", "Apex AMP integration|removed"),
     fixable=True,
@@ -295,7 +297,9 @@ def removed_key(run: Run) -> Iterator[Finding]:
     "ZC111",
     "deprecated-key",
     Severity.WARNING,
-    bad=Example({"ds.json": DS % ', "cpu_offload": true'}, consumer="deepspeed"),
+    bad=Example({"ds.json": DS % ', "cpu_offload": true'}, consumer="deepspeed").finds(
+        "warning", 'ds.json: "cpu_offload"'
+    ),
     good=Example({"ds.json": DS % ', "offload_optimizer": {"device": "cpu"}'}, consumer="deepspeed"),
     proof=shows("parse", {"log": ("deprecated", "^(?!.*cpu_offload.*deprecated)")}),
     fixable=True,
@@ -340,7 +344,7 @@ def _old_offload(file: SourceFile, issue: Issue) -> Fix | None:
     bad=Example(
         {"ds.json": DS % ', "stage3_prefetch_bucket_size": 10, "prefetch_bucket_size": 10'},
         consumer="deepspeed",
-    ),
+    ).finds("error", 'ds.json: "prefetch_bucket_size"', also=('ds.json: "stage3_prefetch_bucket_size"',)),
     good=Example({"ds.json": DS % ', "stage3_prefetch_bucket_size": 10'}, consumer="deepspeed"),
     proof=crashes("parse", "Extra inputs are not permitted"),
     fixable=True,

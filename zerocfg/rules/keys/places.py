@@ -73,12 +73,12 @@ def _homes(name: str) -> tuple[Path, ...]:
                 '"zero_optimization": {"stage": 2}}\n'
             },
             consumer="deepspeed",
-        ),
+        ).finds("error", 'ds.json: "overlap_comm"'),
         Example(
             {"ds.json": DS % ', "gradient_clipping": 0.5'},
             consumer="deepspeed",
             proof=crashes("parse", "Extra inputs are not permitted"),
-        ),
+        ).finds("error", 'ds.json: "gradient_clipping"'),
     ),
     good=Example({"ds.json": DS % ', "overlap_comm": false'}, consumer="deepspeed"),
     proof=shows(
@@ -150,7 +150,9 @@ def foreign(issue: Issue) -> bool:
                 '"offload_optimizer_device": "none"}\n',
                 "train.sh": "deepspeed --num_gpus 1 train.py --deepspeed_config ds.json\n",
             },
-        ),
+        )
+        .finds("error", 'ds.json: "zero_stage"')
+        .finds("error", 'ds.json: "offload_optimizer_device"'),
         Example(
             {
                 "ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}, '
@@ -158,7 +160,7 @@ def foreign(issue: Issue) -> bool:
                 "train.sh": "deepspeed --num_gpus 1 train.py --deepspeed_config ds.json\n",
             },
             proof=shows("parse", {"engine.gradient_clipping": (1.0, 0.5)}),
-        ),
+        ).finds("error", 'ds.json: "max_grad_norm"'),
     ),
     good=Example(
         {
@@ -211,7 +213,9 @@ def _fits(path: Path, value: object) -> bool:
     "ZC116",
     "section-beats-top-level",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": YAML + "  num_processes: 4\n"}),
+    bad=Example({"accelerate.yaml": YAML + "  num_processes: 4\n"}).finds(
+        "error", "accelerate.yaml: num_processes: 4", 4, 2, also=("accelerate.yaml: num_processes: 2",)
+    ),
     good=Example({"accelerate.yaml": YAML}),
     proof=shows("launch", {"launch.nproc_per_node": ("4", "2")}),
     fixable=True,

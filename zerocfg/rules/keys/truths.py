@@ -23,7 +23,7 @@ from zerocfg.source.node import Scalar, dotted, walk
     bad=Example(
         {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": true}}\n'},
         consumer="deepspeed",
-    ),
+    ).finds("error", "ds.json: true", 1),
     good=Example({"ds.json": DS % ""}, consumer="deepspeed"),
     proof=shows("parse", {"read.zero_optimization.stage": (True, 2), "engine.stage": (1, 2)}),
     fixable=True,
@@ -68,7 +68,7 @@ def boolean_for_a_number(run: Run) -> Iterator[Finding]:
     "ZC118",
     "quoted-false-is-true",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": "debug: 'false'\n" + YAML}),
+    bad=Example({"accelerate.yaml": "debug: 'false'\n" + YAML}).finds("error", "accelerate.yaml: 'false'"),
     good=Example({"accelerate.yaml": "debug: false\n" + YAML}),
     proof=shows("launch", {"env.ACCELERATE_DEBUG_MODE": ("true", "<absent>")}),
     fixable=True,

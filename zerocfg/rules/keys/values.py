@@ -21,7 +21,9 @@ from zerocfg.source.node import Scalar, dotted
     "ZC104",
     "wrong-type",
     Severity.ERROR,
-    bad=Example({"ds.json": DS % ', "reduce_bucket_size": "5e8"'}, consumer="deepspeed"),
+    bad=Example({"ds.json": DS % ', "reduce_bucket_size": "5e8"'}, consumer="deepspeed").finds(
+        "error", 'ds.json: "5e8"', "5e8"
+    ),
     good=Example({"ds.json": DS % ', "reduce_bucket_size": 5e8'}, consumer="deepspeed"),
     proof=crashes("parse", "unable to parse string as an integer"),
     fixable=True,
@@ -72,7 +74,7 @@ _STOPPING = ("unknown-crash", "removed", "type", "range", "choice", "null", "sec
     "ZC105",
     "out-of-range",
     Severity.ERROR,
-    bad=Example({"ds.json": DS % ', "reduce_bucket_size": 0'}, consumer="deepspeed"),
+    bad=Example({"ds.json": DS % ', "reduce_bucket_size": 0'}, consumer="deepspeed").finds("error", "ds.json: 0", 0, 0),
     good=Example({"ds.json": DS % ', "reduce_bucket_size": 1000000'}, consumer="deepspeed"),
     proof=crashes("parse", "greater than 0"),
     fixable=True,
@@ -101,7 +103,9 @@ def out_of_range(run: Run) -> Iterator[Finding]:
     "ZC106",
     "not-a-choice",
     Severity.ERROR,
-    bad=Example({"ds.json": DS % ', "offload_optimizer": {"device": "CPU"}'}, consumer="deepspeed"),
+    bad=Example({"ds.json": DS % ', "offload_optimizer": {"device": "CPU"}'}, consumer="deepspeed").finds(
+        "error", 'ds.json: "CPU"'
+    ),
     good=Example({"ds.json": DS % ', "offload_optimizer": {"device": "none"}'}, consumer="deepspeed"),
     proof=crashes("parse", "Input should be 'none', 'cpu' or 'nvme'"),
     fixable=True,
@@ -144,7 +148,7 @@ def _meant(file: SourceFile, issue: Issue) -> Fix | None:
     "ZC107",
     "null-value",
     Severity.ERROR,
-    bad=Example({"ds.json": DS % ', "reduce_bucket_size": null'}, consumer="deepspeed"),
+    bad=Example({"ds.json": DS % ', "reduce_bucket_size": null'}, consumer="deepspeed").finds("error", "ds.json: null"),
     good=Example({"ds.json": DS % ""}, consumer="deepspeed"),
     proof=crashes("parse", "Input should be a valid integer"),
     fixable=True,
@@ -177,7 +181,7 @@ def null_value(run: Run) -> Iterator[Finding]:
             "ds.json": '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}\n',
         },
         consumer="accelerate",
-    ),
+    ).finds("error", "accelerate.yaml: ds.json"),
     good=Example({"accelerate.yaml": YAML}),
     proof=crashes("launch", "'str' object has no attribute 'keys'"),
     fixable=True,
@@ -214,7 +218,7 @@ def section_not_a_mapping(run: Run) -> Iterator[Finding]:
     bad=Example(
         {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "prescale_gradients": "false"}\n'},
         consumer="deepspeed",
-    ),
+    ).finds("warning", 'ds.json: "false"'),
     good=Example(
         {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "prescale_gradients": false}\n'},
         consumer="deepspeed",
@@ -258,7 +262,9 @@ def unchecked_type(run: Run) -> Iterator[Finding]:
     "ZC113",
     "missing-key",
     Severity.ERROR,
-    bad=Example({"zerocfg.yaml": "version: 1\nruns:\n  sft:\n    consumer: trl\n    recipe: recipe.yaml\n"}),
+    bad=Example({"zerocfg.yaml": "version: 1\nruns:\n  sft:\n    consumer: trl\n    recipe: recipe.yaml\n"}).finds(
+        "error", "zerocfg.yaml: sft"
+    ),
     good=Example(
         {"zerocfg.yaml": "version: 1\nruns:\n  sft:\n    consumer: trl\n    script: sft.py\n    recipe: recipe.yaml\n"}
     ),
@@ -290,7 +296,7 @@ def missing_key(run: Run) -> Iterator[Finding]:
             "zerocfg.yaml": "version: 1\nbases:\n  common: {consumer: trl, recipe: recipe.yaml}\n"
             "runs:\n  sft: {extends: comon, script: sft.py}\n"
         }
-    ),
+    ).finds("error", "zerocfg.yaml: comon"),
     good=Example(
         {
             "zerocfg.yaml": "version: 1\nbases:\n  common: {consumer: trl, recipe: recipe.yaml}\n"

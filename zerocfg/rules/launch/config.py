@@ -46,7 +46,9 @@ _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
     "ZC701",
     "number-of-processes-missing",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\ngpu_ids: 0,1\n" + _SECTION, "train.sh": _LINE % ""}),
+    bad=Example(
+        {"accelerate.yaml": "distributed_type: DEEPSPEED\ngpu_ids: 0,1\n" + _SECTION, "train.sh": _LINE % ""}
+    ).finds("error", "accelerate.yaml"),
     good=Example({"accelerate.yaml": _YAML, "train.sh": _LINE % ""}),
     proof=crashes("launch", "You need to manually pass in `--num_processes`"),
     fixable=True,
@@ -96,7 +98,9 @@ def _counted(run: Run) -> Fix | None:
     "ZC702",
     "fields-beside-config-file",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": _WITH_FILE + "mixed_precision: bf16\n", "ds.json": _DS % 2}, consumer="accelerate"),
+    bad=Example(
+        {"accelerate.yaml": _WITH_FILE + "mixed_precision: bf16\n", "ds.json": _DS % 2}, consumer="accelerate"
+    ).finds("error", "accelerate.yaml: mixed_precision: bf16", also=("ds.json",)),
     good=Example({"accelerate.yaml": _WITH_FILE, "ds.json": _DS % 2}, consumer="accelerate"),
     proof=crashes("arguments", "the following accelerate config variables will be ignored: .*mixed_precision"),
     fixable=True,
@@ -143,7 +147,9 @@ def fields_beside_config_file(run: Run) -> Iterator[Finding]:
     "ZC703",
     "file-not-found",
     Severity.WARNING,
-    bad=Example({"accelerate.yaml": _WITH_FILE, "train.sh": _LINE % ""}, consumer="accelerate"),
+    bad=Example({"accelerate.yaml": _WITH_FILE, "train.sh": _LINE % ""}, consumer="accelerate").finds(
+        "warning", "accelerate.yaml: deepspeed_config_file: ds.json"
+    ),
     good=Example({"accelerate.yaml": _WITH_FILE, "train.sh": _LINE % "", "ds.json": _DS % 2}, consumer="accelerate"),
     proof=crashes("arguments", "Expected a string path to an existing deepspeed config"),
 )
@@ -199,7 +205,7 @@ def _looks_local(path: str) -> bool:
             "train.sh": _LINE.replace("train.py", "train.py --config recipe.yaml") % "",
         },
         consumer="transformers",
-    ),
+    ).finds("error", "accelerate.yaml: deepspeed_config_file: ds.json"),
     good=Example(
         {
             "accelerate.yaml": _WITH_FILE,
@@ -251,15 +257,17 @@ def two_deepspeed_files(run: Run) -> Iterator[Finding]:
     "launch-option-refused",
     Severity.ERROR,
     bad=(
-        Example({"train.sh": "accelerate launch --use_deepspeed --num_processes 2.0 train.py\n"}),
+        Example({"train.sh": "accelerate launch --use_deepspeed --num_processes 2.0 train.py\n"}).finds(
+            "error", "train.sh: --num_processes 2.0", "2.0"
+        ),
         Example(
             {"train.sh": "accelerate launch --use_deepspeed --num_processes 2 --mixed_precison bf16 train.py\n"},
             proof=crashes("launch", "unrecognized arguments: --mixed_precison"),
-        ),
+        ).finds("error", "train.sh: --mixed_precison bf16"),
         Example(
             {"train.sh": "accelerate launch --use_deepspeed --num_processes 2 --mixed_precision BF16 train.py\n"},
             proof=crashes("launch", "invalid choice: 'BF16'"),
-        ),
+        ).finds("error", "train.sh: --mixed_precision BF16"),
     ),
     good=Example({"train.sh": "accelerate launch --use_deepspeed --num_processes 2 --mixed_precision bf16 train.py\n"}),
     proof=crashes("launch", "invalid int value: '2.0'"),
@@ -318,7 +326,9 @@ _CATALOG = ("ZC006", "ZC008", "ZC101", "ZC104", "ZC106", "ZC108", "ZC109", "ZC11
     "ZC713",
     "flag-beats-file",
     Severity.NOTE,
-    bad=Example({"accelerate.yaml": _YAML, "train.sh": _LINE % "--zero_stage 1 "}),
+    bad=Example({"accelerate.yaml": _YAML, "train.sh": _LINE % "--zero_stage 1 "}).finds(
+        "note", "accelerate.yaml: zero_stage: 2", 2, 1, also=("train.sh: --zero_stage 1",)
+    ),
     good=Example({"accelerate.yaml": _YAML, "train.sh": _LINE % ""}),
     proof=shows("launch", {"env.ACCELERATE_DEEPSPEED_ZERO_STAGE": ("1", "2")}),
 )
@@ -351,7 +361,9 @@ def flag_beats_file(run: Run) -> Iterator[Finding]:
     "ZC714",
     "distributed-type-missing",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": "compute_environment: LOCAL_MACHINE\nnum_processes: 2\n" + _SECTION}),
+    bad=Example({"accelerate.yaml": "compute_environment: LOCAL_MACHINE\nnum_processes: 2\n" + _SECTION}).finds(
+        "error", "accelerate.yaml"
+    ),
     good=Example({"accelerate.yaml": _YAML}),
     proof=crashes("launch", "A `distributed_type` must be specified in the config file"),
     fixable=True,

@@ -43,12 +43,14 @@ def _engine(line: str) -> Example:
     "visible-devices-too-few",
     Severity.ERROR,
     bad=(
-        _accelerate("CUDA_VISIBLE_DEVICES=0,1 " + _LINE % "", 4),
+        _accelerate("CUDA_VISIBLE_DEVICES=0,1 " + _LINE % "", 4).finds(
+            "error", "train.sh: train.py", "0,1", 2, 4, also=("accelerate.yaml: num_processes: 4",)
+        ),
         Example(
             _engine("CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 4").files,
             consumer="deepspeed",
             proof=shows("launch", {"env.CUDA_VISIBLE_DEVICES": ("0,1", ""), "launch.nproc_per_node": (4, 2)}),
-        ),
+        ).finds("error", "train.sh: train.py", "0,1", 2, 4, also=("train.sh: --nproc_per_node 4",)),
     ),
     good=_accelerate("CUDA_VISIBLE_DEVICES=0,1 " + _LINE % ""),
     proof=shows("launch", {"env.CUDA_VISIBLE_DEVICES": ("0,1", "0,1"), "launch.nproc_per_node": ("4", "2")}),
@@ -96,12 +98,12 @@ def visible_devices_too_few(run: Run) -> Iterator[Finding]:
     "port-variable-not-read",
     Severity.WARNING,
     bad=(
-        _accelerate("MASTER_PORT=29501 " + _LINE % ""),
+        _accelerate("MASTER_PORT=29501 " + _LINE % "").finds("warning", "train.sh: train.py", 29501, 29500, 29501),
         Example(
             _engine("MASTER_PORT=29501 deepspeed --num_gpus 2").files,
             consumer="deepspeed",
             proof=shows("launch", {"launch.master_port": ("29500", "29501")}),
-        ),
+        ).finds("warning", "train.sh: train.py", 29501, 29500, 29501),
     ),
     good=_accelerate(_LINE % "--main_process_port 29501 "),
     proof=shows("launch", {"launch.master_port": ("29500", "29501")}),
@@ -146,11 +148,20 @@ def port_variable_not_read(run: Run) -> Iterator[Finding]:
     "variable-replaced-by-launcher",
     Severity.ERROR,
     bad=(
-        _accelerate("ACCELERATE_MIXED_PRECISION=bf16 " + _LINE % ""),
+        _accelerate("ACCELERATE_MIXED_PRECISION=bf16 " + _LINE % "").finds(
+            "error",
+            "train.sh: ACCELERATE_MIXED_PRECISION=bf16 accelerate launch --config_file accelerate.yaml train.py",
+        ),
         Example(
             _accelerate("CUDA_VISIBLE_DEVICES=2,3 " + _LINE % "", more="gpu_ids: 0,1\n").files,
             consumer="accelerate",
             proof=shows("launch", {"env.CUDA_VISIBLE_DEVICES": ("0,1", "")}),
+        ).finds(
+            "error",
+            "train.sh: CUDA_VISIBLE_DEVICES=2,3 accelerate launch --config_file accelerate.yaml train.py",
+            "2,3",
+            "0,1",
+            also=("accelerate.yaml: gpu_ids: 0,1",),
         ),
     ),
     good=_accelerate(_LINE % "--mixed_precision bf16 "),
@@ -204,7 +215,7 @@ def _said(used: Setting) -> str:
             "train.sh": "export ACCELERATE_DEEPSPEED_ZERO_STAGE=2\ntorchrun --nproc_per_node 1 train.py recipe.yaml\n",
         },
         consumer="transformers",
-    ),
+    ).finds("error", "train.sh: train.py"),
     good=Example(
         {
             "recipe.yaml": _RECIPE,
@@ -261,7 +272,7 @@ def _recipe(run: Run) -> dict[str, object]:
             + _LINE.replace("train.py", "train.py --config recipe.yaml") % "",
         },
         consumer="transformers",
-    ),
+    ).finds("error", "train.sh: train.py", also=("accelerate.yaml: distributed_type: DEEPSPEED",)),
     good=Example(
         {
             "accelerate.yaml": _YAML % 2,

@@ -40,7 +40,9 @@ def _cluster(section: str) -> Example:
     "unknown-multinode-launcher",
     Severity.ERROR,
     bad=(
-        _cluster("  deepspeed_hostfile: hostfile\n  deepspeed_multinode_launcher: torchrun\n"),
+        _cluster("  deepspeed_hostfile: hostfile\n  deepspeed_multinode_launcher: torchrun\n").finds(
+            "error", "accelerate.yaml: deepspeed_multinode_launcher: torchrun"
+        ),
         Example(
             {
                 "ds.json": _DS,
@@ -48,7 +50,7 @@ def _cluster(section: str) -> Example:
                 "train.sh": "deepspeed --hostfile hostfile --launcher ssh train.py --deepspeed_config ds.json\n",
             },
             consumer="deepspeed",
-        ),
+        ).finds("error", "train.sh: --launcher ssh"),
     ),
     good=_cluster("  deepspeed_hostfile: hostfile\n  deepspeed_multinode_launcher: pdsh\n"),
     proof=crashes("launch", "Unknown launcher"),
@@ -110,6 +112,10 @@ def _section_fix(run: Run, name: str, text: str) -> Fix | None:
     bad=_cluster(
         "  deepspeed_hostfile: hostfile\n  deepspeed_exclusion_filter: worker-0:0\n"
         "  deepspeed_inclusion_filter: worker-1\n"
+    ).finds(
+        "error",
+        "accelerate.yaml: deepspeed_inclusion_filter: worker-1",
+        also=("accelerate.yaml: deepspeed_exclusion_filter: worker-0:0",),
     ),
     good=_cluster("  deepspeed_hostfile: hostfile\n  deepspeed_inclusion_filter: worker-1\n"),
     proof=shows(
@@ -160,7 +166,7 @@ def inclusion_filter_dropped(run: Run) -> Iterator[Finding]:
             + _SECTION
             + "  deepspeed_exclusion_filter: localhost:0\n"
         }
-    ),
+    ).finds("warning", "accelerate.yaml: deepspeed_exclusion_filter: localhost:0", 0),
     good=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\ngpu_ids: 1,2\n" + _SECTION}),
     proof=shows(
         "launch",
@@ -206,7 +212,9 @@ def host_list_on_one_machine(run: Run) -> Iterator[Finding]:
     "ZC731",
     "more-devices-than-processes",
     Severity.WARNING,
-    bad=Example({"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\ngpu_ids: 0,1,2,3\n"}),
+    bad=Example({"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\ngpu_ids: 0,1,2,3\n"}).finds(
+        "warning", "accelerate.yaml: gpu_ids: 0,1,2,3", 4, "0,1,2,3", 2, 2, also=("accelerate.yaml: num_processes: 2",)
+    ),
     good=Example({"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 4\ngpu_ids: 0,1,2,3\n"}),
     proof=shows("launch", {"env.CUDA_VISIBLE_DEVICES": ("0,1,2,3", "0,1,2,3"), "launch.nproc_per_node": ("2", "4")}),
     fixable=True,

@@ -58,7 +58,7 @@ _OWN = {
     bad=Example(
         {"accelerate.yaml": _YAML % 1, "train.sh": _LINE % ("", _TRAIN + " --main_process_port 29501")},
         consumer="transformers",
-    ),
+    ).finds("error", "train.sh: --main_process_port 29501"),
     good=Example(
         {"accelerate.yaml": _YAML % 1, "train.sh": _LINE % ("--main_process_port 29501 ", _TRAIN)},
         consumer="transformers",
@@ -103,7 +103,9 @@ def launcher_option_behind_script(run: Run) -> Iterator[Finding]:
     "ZC718",
     "option-given-twice",
     Severity.WARNING,
-    bad=Example({"accelerate.yaml": _YAML % 2, "train.sh": _LINE % ("--num_processes 4 --num_processes 8 ", "")}),
+    bad=Example({"accelerate.yaml": _YAML % 2, "train.sh": _LINE % ("--num_processes 4 --num_processes 8 ", "")}).finds(
+        "warning", "train.sh: --num_processes 4", 4, 8, also=("train.sh: --num_processes 8",)
+    ),
     good=Example({"accelerate.yaml": _YAML % 2, "train.sh": _LINE % ("--num_processes 4 ", "")}),
     proof=shows(
         "launch",
@@ -168,9 +170,18 @@ _ENGINES = {
     "ZC719",
     "engine-options-without-engine",
     Severity.ERROR,
-    bad=Example(
-        {"train.sh": "accelerate launch --num_processes 2 --mixed_precision bf16 --zero_stage 2 train.py\n"},
-        consumer="accelerate",
+    bad=(
+        Example(
+            {"train.sh": "accelerate launch --num_processes 2 --mixed_precision bf16 --zero_stage 2 train.py\n"},
+            consumer="accelerate",
+        ).finds("warning", "train.sh: --zero_stage 2"),
+        Example(
+            {
+                "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\nmixed_precision: bf16\n",
+                "train.sh": "accelerate launch --config_file accelerate.yaml --zero_stage 2 train.py\n",
+            },
+            consumer="accelerate",
+        ).finds("error", "train.sh: --zero_stage 2"),
     ),
     good=Example(
         {
@@ -241,7 +252,7 @@ _IN_FILE = {
             "--deepspeed_config_file ds.json train.py\n",
         },
         consumer="accelerate",
-    ),
+    ).finds("error", "train.sh: --zero_stage 1", 1, 2, also=('ds.json: "stage": 2',)),
     good=Example(
         {
             "ds.json": _AUTO_DS.replace('"stage": 2', '"stage": "auto"'),
@@ -308,7 +319,9 @@ def _same(text: str, value: object) -> bool:
     "ZC721",
     "cpu-flag-switches-engine-off",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": _YAML % 2, "train.sh": _LINE % ("--cpu ", "")}),
+    bad=Example({"accelerate.yaml": _YAML % 2, "train.sh": _LINE % ("--cpu ", "")}).finds(
+        "error", "train.sh: --cpu", also=("accelerate.yaml: distributed_type: DEEPSPEED",)
+    ),
     good=Example({"accelerate.yaml": _YAML % 2, "train.sh": _LINE % ("", "")}),
     proof=shows("launch", {"launch.kind": ("process", "ranks"), "env.ACCELERATE_USE_DEEPSPEED": (ABSENT, "true")}),
     fixable=True,
@@ -346,8 +359,12 @@ def cpu_flag_switches_engine_off(run: Run) -> Iterator[Finding]:
     "processes-not-started",
     Severity.ERROR,
     bad=(
-        Example({"accelerate.yaml": "distributed_type: 'NO'\nnum_processes: 4\n"}),
-        Example({"accelerate.yaml": "distributed_type: MULTI_CPU\nnum_processes: 4\nuse_cpu: true\n"}),
+        Example({"accelerate.yaml": "distributed_type: 'NO'\nnum_processes: 4\n"}).finds(
+            "error", "accelerate.yaml: num_processes: 4", 4, 4, also=("accelerate.yaml: distributed_type: 'NO'",)
+        ),
+        Example({"accelerate.yaml": "distributed_type: MULTI_CPU\nnum_processes: 4\nuse_cpu: true\n"}).finds(
+            "warning", "accelerate.yaml: num_processes: 4", 4, 4, also=("accelerate.yaml: distributed_type: MULTI_CPU",)
+        ),
     ),
     good=Example({"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 4\n"}),
     proof=shows("launch", {"launch.kind": ("process", "ranks")}),

@@ -35,7 +35,7 @@ _LINE = "accelerate launch --config_file accelerate.yaml %strain.py\n"
             "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 7\nnum_machines: 2\n"
             "main_process_ip: 10.0.0.1\nmain_process_port: 29500\n"
         }
-    ),
+    ).finds("error", "accelerate.yaml: num_processes: 7", 7, 2, 3, 6),
     good=Example(
         {
             "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_machines: 2\n"
@@ -122,7 +122,7 @@ def under_runner(run: Run) -> bool:
     Severity.ERROR,
     bad=Example(
         {"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_machines: 2\n", "train.sh": _LINE % ""}
-    ),
+    ).finds("error", "accelerate.yaml: num_machines: 2", 2, 0),
     good=Example(
         {
             "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_machines: 2\n"
@@ -170,7 +170,7 @@ def address_missing(run: Run) -> Iterator[Finding]:
             "accelerate.yaml": _YAML + "num_machines: 2\nmachine_rank: 0\nmain_process_ip: 10.0.0.1\n",
             "train.sh": _LINE % "",
         }
-    ),
+    ).finds("error", "accelerate.yaml: num_machines: 2", 2),
     good=Example(
         {
             "accelerate.yaml": _YAML + "  deepspeed_multinode_launcher: standard\nnum_machines: 2\n"
@@ -233,8 +233,12 @@ def _standard(run: Run) -> Fix | None:
     "fewer-devices-than-processes",
     Severity.ERROR,
     bad=(
-        Example({"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 4\ngpu_ids: 0,1\n"}),
-        Example({"accelerate.yaml": _MACHINES + "num_processes: 8\ngpu_ids: 0,1\n"}),
+        Example({"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 4\ngpu_ids: 0,1\n"}).finds(
+            "error", "accelerate.yaml: gpu_ids: 0,1", 2, "0,1", 4, 4, also=("accelerate.yaml: num_processes: 4",)
+        ),
+        Example({"accelerate.yaml": _MACHINES + "num_processes: 8\ngpu_ids: 0,1\n"}).finds(
+            "error", "accelerate.yaml: gpu_ids: 0,1", 2, "0,1", 4, 4, also=("accelerate.yaml: num_processes: 8",)
+        ),
     ),
     good=(
         Example({"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\ngpu_ids: 0,1\n"}),
@@ -291,7 +295,7 @@ def fewer_devices_than_processes(run: Run) -> Iterator[Finding]:
                 "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_machines: 2\n"
                 "machine_rank: 2\nmain_process_ip: 10.0.0.1\nmain_process_port: 29500\n"
             }
-        ),
+        ).finds("error", "accelerate.yaml: machine_rank: 2", 2, 2, 0, 0, 1),
         Example(
             {
                 "ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n',
@@ -299,7 +303,7 @@ def fewer_devices_than_processes(run: Run) -> Iterator[Finding]:
                 "--deepspeed_config ds.json\n",
             },
             consumer="deepspeed",
-        ),
+        ).finds("error", "train.sh: --node_rank 2", 2, 2, 0, 0, 1),
     ),
     good=Example(
         {
@@ -348,7 +352,7 @@ def machine_rank_out_of_range(run: Run) -> Iterator[Finding]:
             "accelerate.yaml": "compute_environment: AMAZON_SAGEMAKER\ndistributed_type: 'NO'\n"
             "ec2_instance_type: ml.p3.2xlarge\niam_role_name: trainer\n"
         }
-    ),
+    ).finds("error", "accelerate.yaml: compute_environment: AMAZON_SAGEMAKER", "1.15.0"),
     good=Example({"accelerate.yaml": "compute_environment: LOCAL_MACHINE\n" + _YAML}),
     proof=crashes("launch", "unknown keys|parallelism_config"),
 )

@@ -45,7 +45,7 @@ def _meet(run: Run) -> bool:
     "ZC725",
     "port-picked-on-each-machine",
     Severity.ERROR,
-    bad=_machines("10.0.0.1", "0"),
+    bad=_machines("10.0.0.1", "0").finds("error", "accelerate.yaml: main_process_port: 0", 0, 2, 0, 29500),
     good=_machines("10.0.0.1"),
     proof=shows("launch", {"launch.free_port": (True, "<absent>"), "launch.nnodes": ("2", "2")}),
     fixable=True,
@@ -80,7 +80,7 @@ def port_picked_on_each_machine(run: Run) -> Iterator[Finding]:
     "address-of-this-machine",
     Severity.ERROR,
     bad=(
-        _machines("127.0.0.1"),
+        _machines("127.0.0.1").finds("error", "accelerate.yaml: main_process_ip: 127.0.0.1", 2, "127.0.0.1", 0),
         Example(
             {
                 "ds.json": _DS,
@@ -89,7 +89,7 @@ def port_picked_on_each_machine(run: Run) -> Iterator[Finding]:
             },
             consumer="deepspeed",
             proof=shows("launch", {"launch.rdzv_endpoint": ("localhost:29500", "10.0.0.1:29500")}),
-        ),
+        ).finds("error", "train.sh: --master_addr localhost", 2),
     ),
     good=_machines("10.0.0.1"),
     proof=shows("launch", {"launch.rdzv_endpoint": ("127.0.0.1:29500", "10.0.0.1:29500")}),
@@ -142,7 +142,9 @@ def address_of_this_machine(run: Run) -> Iterator[Finding]:
     "every-machine-has-rank-0",
     Severity.WARNING,
     bad=(
-        _machines("10.0.0.1", rank=""),
+        _machines("10.0.0.1", rank="").finds(
+            "warning", "train.sh: train.py", 2, 0, also=("accelerate.yaml: num_machines: 2",)
+        ),
         Example(
             {
                 "ds.json": _DS,
@@ -150,7 +152,7 @@ def address_of_this_machine(run: Run) -> Iterator[Finding]:
                 "--deepspeed_config ds.json\n",
             },
             consumer="deepspeed",
-        ),
+        ).finds("warning", "train.sh: --nnodes 2", 2, 0),
     ),
     good=(
         _machines("10.0.0.1"),

@@ -37,7 +37,10 @@ def _example(options: str, hosts: bool = False, start: str = "deepspeed") -> Exa
     "ZC732",
     "launcher-knows-no-such-option",
     Severity.ERROR,
-    bad=(_example("--num_processes 2"), _example("--num_gpus 2", start="torchrun")),
+    bad=(
+        _example("--num_processes 2").finds("error", "train.sh: --num_processes 2"),
+        _example("--num_gpus 2", start="torchrun").finds("error", "train.sh: --num_gpus 2"),
+    ),
     good=(_example("--num_gpus 2"), _example("--nproc_per_node 2", start="torchrun")),
     proof=crashes("launch", "unrecognized arguments", source=_SOURCE),
     references=(_SOURCE, "torch/distributed/run.py@2.13.0"),
@@ -97,12 +100,14 @@ _SAME = {
     "device-options-exclude-each-other",
     Severity.ERROR,
     bad=(
-        _example("--include localhost:0,1 --num_gpus 2"),
+        _example("--include localhost:0,1 --num_gpus 2").finds(
+            "error", "train.sh: --include localhost:0,1", also=("train.sh: --num_gpus 2",)
+        ),
         Example(
             _example("--include localhost:0,1 --exclude localhost:2").files,
             consumer="deepspeed",
             proof=crashes("launch", "include_str and exclude_str are mutually exclusive"),
-        ),
+        ).finds("error", "train.sh: --include localhost:0,1", also=("train.sh: --exclude localhost:2",)),
     ),
     good=_example("--include localhost:0,1"),
     proof=crashes("launch", "Cannot specify num_nodes/gpus with include/exclude"),
@@ -145,7 +150,7 @@ def device_options_exclude_each_other(run: Run) -> Iterator[Finding]:
     "ZC734",
     "include-without-host",
     Severity.ERROR,
-    bad=_example("--include 0,1"),
+    bad=_example("--include 0,1").finds("error", "train.sh: --include 0,1", "0,1", "0,1", "0,1"),
     good=_example("--include localhost:0,1"),
     proof=crashes("launch", "Hostname '0,1' not found in hostfile"),
     fixable=True,
@@ -186,7 +191,7 @@ def include_without_host(run: Run) -> Iterator[Finding]:
     "ZC735",
     "machines-without-hostfile",
     Severity.ERROR,
-    bad=_example("--num_nodes 2 --num_gpus 8"),
+    bad=_example("--num_nodes 2 --num_gpus 8").finds("error", "train.sh: --num_nodes 2", 2),
     good=_example("--hostfile hostfile --num_nodes 2 --num_gpus 8", hosts=True),
     proof=crashes("launch", "Num nodes is >1 but no extra nodes available via hostfile"),
     references=(_SOURCE,),
@@ -218,7 +223,7 @@ def machines_without_hostfile(run: Run) -> Iterator[Finding]:
     "ZC736",
     "node-rank-without-ssh-missing",
     Severity.ERROR,
-    bad=_example("--hostfile hostfile --no_ssh", hosts=True),
+    bad=_example("--hostfile hostfile --no_ssh", hosts=True).finds("error", "train.sh: --no_ssh", 0),
     good=_example("--hostfile hostfile --no_ssh --node_rank 1 --master_addr 10.0.0.1", hosts=True),
     proof=crashes("launch", "Launching training without ssh, but --node_rank is not set correctly"),
     references=(_SOURCE,),
@@ -246,7 +251,9 @@ def node_rank_without_ssh_missing(run: Run) -> Iterator[Finding]:
     "ZC742",
     "visible-devices-dropped-by-runner",
     Severity.ERROR,
-    bad=_example("--num_gpus 2", start="CUDA_VISIBLE_DEVICES=2,3 deepspeed"),
+    bad=_example("--num_gpus 2", start="CUDA_VISIBLE_DEVICES=2,3 deepspeed").finds(
+        "error", "train.sh: --num_gpus 2", "2,3", 0, 1, "2,3"
+    ),
     good=_example("--include localhost:2,3"),
     proof=shows("launch", {"launch.world": ({"localhost": [0, 1]}, {"localhost": [2, 3]})}),
     fixable=True,

@@ -50,12 +50,12 @@ def _machines(run: Run) -> int | None:
     "torchrun-without-address",
     Severity.ERROR,
     bad=(
-        _example("--nnodes 2 --node_rank 1 --nproc_per_node 2"),
+        _example("--nnodes 2 --node_rank 1 --nproc_per_node 2").finds("error", "train.sh: --nnodes 2", 2),
         Example(
             _example("--nnodes 2 --nproc_per_node 2 --rdzv_backend c10d").files,
             consumer="deepspeed",
             proof=shows("launch", {"launch.rdzv_endpoint": ("", "10.0.0.1:29500")}),
-        ),
+        ).finds("error", "train.sh: --nnodes 2", 2),
     ),
     good=_example("--nnodes 2 --node_rank 1 --nproc_per_node 2 --master_addr 10.0.0.1"),
     proof=shows("launch", {"launch.rdzv_endpoint": ("127.0.0.1:29500", "10.0.0.1:29500")}),
@@ -91,7 +91,9 @@ def torchrun_without_address(run: Run) -> Iterator[Finding]:
     "ZC738",
     "standalone-with-machines",
     Severity.ERROR,
-    bad=_example("--standalone --nnodes 2 --nproc_per_node 2"),
+    bad=_example("--standalone --nnodes 2 --nproc_per_node 2").finds(
+        "error", "train.sh: --standalone", 2, 1, also=("train.sh: --nnodes 2",)
+    ),
     good=_example("--nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --rdzv_endpoint 10.0.0.1:29500"),
     proof=shows("launch", {"launch.rdzv_endpoint": ("localhost:0", "10.0.0.1:29500")}),
     references=(_SOURCE,),
@@ -124,7 +126,9 @@ def standalone_with_machines(run: Run) -> Iterator[Finding]:
     "ZC739",
     "master-address-not-read",
     Severity.ERROR,
-    bad=_example("--nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --master_addr 10.0.0.1 --master_port 29500"),
+    bad=_example("--nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --master_addr 10.0.0.1 --master_port 29500").finds(
+        "error", "train.sh: --master_addr 10.0.0.1", 2
+    ),
     good=_example("--nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --rdzv_endpoint 10.0.0.1:29500"),
     proof=shows("launch", {"launch.rdzv_endpoint": ("", "10.0.0.1:29500")}),
     fixable=True,
@@ -168,7 +172,9 @@ def master_address_not_read(run: Run) -> Iterator[Finding]:
     "ZC740",
     "old-torch-launcher",
     Severity.WARNING,
-    bad=_example("--nproc_per_node 2", start="python -m torch.distributed.launch"),
+    bad=_example("--nproc_per_node 2", start="python -m torch.distributed.launch").finds(
+        "warning", "train.sh: python -m torch.distributed.launch"
+    ),
     good=_example("--nproc_per_node 2"),
     proof=shows("launch", {"log": ("torch.distributed.launch is deprecated", "^(?!.*launch is deprecated)")}),
     fixable=True,
@@ -205,7 +211,7 @@ def old_torch_launcher(run: Run) -> Iterator[Finding]:
     "deepspeed-without-launcher",
     Severity.ERROR,
     bad=(
-        _example("", start="python"),
+        _example("", start="python").finds("error", "train.sh: train.py"),
         Example(
             {
                 "ds.json": '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
@@ -213,7 +219,7 @@ def old_torch_launcher(run: Run) -> Iterator[Finding]:
                 "train.sh": "python train.py --deepspeed ds.json --output_dir out --per_device_train_batch_size 1\n",
             },
             consumer="transformers",
-        ),
+        ).finds("error", "train.sh: train.py"),
     ),
     good=(
         _example("--nproc_per_node 1"),

@@ -33,7 +33,7 @@ _LINE = "accelerate launch --config_file accelerate.yaml %strain.py\n"
     "ZC706",
     "cpu-not-used",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": _YAML + "use_cpu: true\n"}),
+    bad=Example({"accelerate.yaml": _YAML + "use_cpu: true\n"}).finds("error", "accelerate.yaml: use_cpu: true"),
     good=Example({"accelerate.yaml": "distributed_type: 'NO'\nnum_processes: 1\nuse_cpu: true\n"}),
     proof=shows("launch", {"read.use_cpu": (True, True), "env.ACCELERATE_USE_CPU": (ABSENT, "True")}),
     fixable=True,
@@ -61,7 +61,9 @@ def cpu_not_used(run: Run) -> Iterator[Finding]:
     "ZC708",
     "key-never-taken-from-file",
     Severity.WARNING,
-    bad=Example({"accelerate.yaml": _YAML + "enable_cpu_affinity: true\n"}),
+    bad=Example({"accelerate.yaml": _YAML + "enable_cpu_affinity: true\n"}).finds(
+        "warning", "accelerate.yaml: enable_cpu_affinity: true"
+    ),
     good=Example({"accelerate.yaml": _YAML, "train.sh": _LINE % "--enable_cpu_affinity "}),
     proof=shows("launch", {"read.enable_cpu_affinity": (True, ABSENT), "env.ACCELERATE_CPU_AFFINITY": (ABSENT, "1")}),
     fixable=True,
@@ -101,7 +103,9 @@ def key_never_taken_from_file(run: Run) -> Iterator[Finding]:
     "ZC712",
     "section-without-effect",
     Severity.WARNING,
-    bad=Example({"accelerate.yaml": _YAML + "dynamo_config: {dynamo_backend: INDUCTOR}\n"}),
+    bad=Example({"accelerate.yaml": _YAML + "dynamo_config: {dynamo_backend: INDUCTOR}\n"}).finds(
+        "warning", "accelerate.yaml: dynamo_config"
+    ),
     good=Example(
         {
             "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\ndynamo_config:\n  dynamo_backend: "
@@ -152,7 +156,7 @@ def section_without_effect(run: Run) -> Iterator[Finding]:
             "recipe.yaml": "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n",
         },
         consumer="transformers",
-    ),
+    ).finds("note", "accelerate.yaml: zero3_init_flag: false", 3),
     good=Example(
         {
             "accelerate.yaml": _STAGE_3 % 2 + "  zero3_init_flag: false\n",
@@ -197,8 +201,8 @@ def init_flag_does_not_stop_sharding(run: Run) -> Iterator[Finding]:
     "debug-left-on",
     Severity.WARNING,
     bad=(
-        Example({"accelerate.yaml": "debug: true\n" + _YAML}),
-        Example({"accelerate.yaml": _YAML, "train.sh": _LINE % "--debug "}),
+        Example({"accelerate.yaml": "debug: true\n" + _YAML}).finds("warning", "accelerate.yaml: debug: true"),
+        Example({"accelerate.yaml": _YAML, "train.sh": _LINE % "--debug "}).finds("warning", "train.sh: --debug"),
     ),
     good=Example({"accelerate.yaml": _YAML}),
     proof=shows("launch", {"env.ACCELERATE_DEBUG_MODE": ("true", ABSENT)}),

@@ -53,7 +53,9 @@ def replaced(setting: Setting | None, text: str, why: str) -> Fix | None:
     "ZC901",
     "whole-gradients-in-fp32",
     Severity.WARNING,
-    bad=Example({"ds.json": _DS % (_BF16 + _FP32_SUMS, 1)}, consumer="deepspeed"),
+    bad=Example({"ds.json": _DS % (_BF16 + _FP32_SUMS, 1)}, consumer="deepspeed").finds(
+        "warning", 'ds.json: "grad_accum_dtype": "fp32"', 1, 4, 2, also=('ds.json: "stage": 1',)
+    ),
     good=Example({"ds.json": _DS % (_BF16 + _FP32_SUMS, 2)}, consumer="deepspeed"),
     proof=shows(
         "step",
@@ -125,7 +127,15 @@ _HALF = '"fp16": {"enabled": true}, '
     "reduce-buckets-of-many-gib",
     Severity.WARNING,
     bad=(
-        Example({"ds.json": _DS % (_BF16, '2, "overlap_comm": true, "reduce_bucket_size": 1000000000')}),
+        Example({"ds.json": _DS % (_BF16, '2, "overlap_comm": true, "reduce_bucket_size": 1000000000')}).finds(
+            "warning",
+            'ds.json: "reduce_bucket_size": 1000000000',
+            1000000000,
+            2,
+            "3.7",
+            200000000,
+            also=('ds.json: "overlap_comm": true',),
+        ),
         Example(
             {
                 "ds.json": _DS
@@ -133,7 +143,7 @@ _HALF = '"fp16": {"enabled": true}, '
             },
             consumer="deepspeed",
             proof=shows("init", {"memory.init": (at_least(4_000_000_000), at_most(1_000_000_000))}),
-        ),
+        ).finds("warning", 'ds.json: "reduce_bucket_size": 2000000000', 2000000000, 2, "3.7", 200000000),
         Example(
             {
                 "zerocfg.yaml": _SPEC,
@@ -141,6 +151,15 @@ _HALF = '"fp16": {"enabled": true}, '
                 "ds.json": _DS % (_HALF, '2, "overlap_comm": true, "reduce_bucket_size": 500000000'),
             },
             proof=shows("step", {"memory.backward": (at_least(2_000_000_000), at_most(1_000_000_000))}),
+        ).finds(
+            "warning",
+            'ds.json: "reduce_bucket_size": 500000000',
+            500000000,
+            2,
+            "1.9",
+            "10.8",
+            200000000,
+            also=('ds.json: "overlap_comm": true',),
         ),
     ),
     good=(
@@ -222,7 +241,7 @@ def _written(section_data: dict[str, Any], names: tuple[str, ...]) -> tuple[str,
     bad=Example(
         {"ds.json": _DS % (_BF16, _SAVED + ', "stage3_param_persistence_threshold": 1000000000')},
         consumer="deepspeed",
-    ),
+    ).finds("warning", 'ds.json: "stage3_param_persistence_threshold": 1000000000', 1000000000, 100000),
     good=Example(
         {"ds.json": _DS % (_BF16, _SAVED + ', "stage3_param_persistence_threshold": 100000')}, consumer="deepspeed"
     ),
@@ -267,7 +286,9 @@ def parameters_never_sharded(run: Run) -> Iterator[Finding]:
     "ZC904",
     "sharding-over-one-process",
     Severity.NOTE,
-    bad=Example({"accelerate.yaml": _YAML % (1, "bf16", 3)}, consumer="accelerate"),
+    bad=Example({"accelerate.yaml": _YAML % (1, "bf16", 3)}, consumer="accelerate").finds(
+        "note", "accelerate.yaml: zero_stage: 3", 3, 0, 0, also=("accelerate.yaml: num_processes: 1",)
+    ),
     good=Example({"accelerate.yaml": _SMALL % (1, "bf16", 0)}, consumer="accelerate"),
     proof=shows("step", {"memory.step.bytes_per_parameter": (at_least(17.0), 14.0)}),
     fixable=True,
@@ -320,7 +341,9 @@ def _without_zero(run: Run, setting: Setting | None) -> Fix | None:
     "ZC905",
     "fp32-at-stage-3",
     Severity.NOTE,
-    bad=Example({"accelerate.yaml": _YAML % (2, "'no'", 3)}, consumer="accelerate"),
+    bad=Example({"accelerate.yaml": _YAML % (2, "'no'", 3)}, consumer="accelerate").finds(
+        "note", "accelerate.yaml: mixed_precision: 'no'", 3, 20, 16
+    ),
     good=Example({"accelerate.yaml": _YAML % (2, "bf16", 3)}, consumer="accelerate"),
     proof=shows("init", {"memory.init": (at_least(2_000_000_000), at_most(1_100_000_000))}, ranks=2),
     fixable=True,

@@ -73,7 +73,7 @@ def _stage_place(run: Run) -> tuple[Location, list[Location]]:
             "train.py": "import accelerate\n",
             "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n  zero_stage: 2\n",
         }
-    ),
+    ).finds("error", "accelerate.yaml: num_processes: 8", 8, 4, 4),
     good=Example(
         {
             "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    consumer: accelerate\n    script: train.py\n"
@@ -123,7 +123,9 @@ def processes_and_accelerators(run: Run) -> Iterator[Finding]:
     "ZC921",
     "bf16-not-in-hardware",
     Severity.ERROR,
-    bad=Example(_files("7000000000", "8xV100-SXM2-32GB", _DS % (3, _GATHER))),
+    bad=Example(_files("7000000000", "8xV100-SXM2-32GB", _DS % (3, _GATHER))).finds(
+        "error", 'ds.json: "enabled": true'
+    ),
     good=Example(
         _files("7000000000", "8xA100-80GB", _DS % (3, _GATHER)),
     ),
@@ -162,7 +164,9 @@ def bf16_not_in_hardware(run: Run) -> Iterator[Finding]:
     "ZC922",
     "states-do-not-fit",
     Severity.ERROR,
-    bad=Example(_files("7000000000", "8xA100-80GB", _DS % (0, ""))),
+    bad=Example(_files("7000000000", "8xA100-80GB", _DS % (0, ""))).finds(
+        "error", 'ds.json: "stage": 0', "91.3", 0, "79.2", 1
+    ),
     good=Example(_files("7000000000", "8xA100-80GB", _DS % (2, ""))),
     proof=shows("step", {"memory.step.bytes_per_parameter": (14.0, 8.0)}, ranks=2),
     fixable=True,
@@ -224,7 +228,9 @@ def to_stage(run: Run, stage: int | None) -> Fix | None:
     "ZC923",
     "host-memory-exceeded",
     Severity.ERROR,
-    bad=Example(_files("13000000000", "node.json", _DS % (2, _CPU % ""), _NODE % (128, '"unlimited"'))),
+    bad=Example(_files("13000000000", "node.json", _DS % (2, _CPU % ""), _NODE % (128, '"unlimited"'))).finds(
+        "error", 'ds.json: "device": "cpu"', 257, 39, 128, 3
+    ),
     good=Example(_files("13000000000", "8xH200-141GB", _DS % (2, ""))),
     proof=shows("step", {"memory.step.bytes_per_parameter": (20.5, 14.0)}),
     needs={"hardware", "model"},
@@ -270,7 +276,9 @@ def host_memory_exceeded(run: Run) -> Iterator[Finding]:
     "ZC924",
     "locked-memory-exceeded",
     Severity.NOTE,
-    bad=Example(_files("7000000000", "node.json", _DS % (2, _CPU % ""), _NODE % (512, 67108864))),
+    bad=Example(_files("7000000000", "node.json", _DS % (2, _CPU % ""), _NODE % (512, 67108864))).finds(
+        "note", 'ds.json: "offload_optimizer"', "32.6", "0.06"
+    ),
     good=Example(_files("7000000000", "node.json", _DS % (2, _CPU % ', "pin_memory": false'), _NODE % (512, 67108864))),
     proof=shows("init", {"memory.pinned": (at_least(10_000_000), 0)}),
     fixable=True,
@@ -319,7 +327,9 @@ def locked_memory_exceeded(run: Run) -> Iterator[Finding]:
     "ZC925",
     "offload-not-needed",
     Severity.NOTE,
-    bad=Example(_files("350000000", "8xA100-80GB", _DS % (2, _CPU % ""))),
+    bad=Example(_files("350000000", "8xA100-80GB", _DS % (2, _CPU % ""))).finds(
+        "note", 'ds.json: "device": "cpu"', 2, "2.1", 79
+    ),
     good=Example(_files("350000000", "8xA100-80GB", _DS % (2, ""))),
     proof=shows(
         "init",
@@ -369,7 +379,9 @@ def offload_not_needed(run: Run) -> Iterator[Finding]:
     "ZC926",
     "super-offload-without-nvidia",
     Severity.ERROR,
-    bad=Example(_files("70000000000", "8xMI300X", _DS % (3, _GATHER + _CPU % ', "super_offload": true'))),
+    bad=Example(_files("70000000000", "8xMI300X", _DS % (3, _GATHER + _CPU % ', "super_offload": true'))).finds(
+        "error", 'ds.json: "super_offload": true'
+    ),
     good=Example(_files("70000000000", "8xMI300X", _DS % (3, _GATHER + _CPU % ""))),
     proof=crashes("init", "SuperOffload only supports NVIDIA CUDA GPUs"),
     fixable=True,

@@ -62,7 +62,7 @@ def _states_fit(memory: MemorySummary, room: float) -> bool:
             "ds.json": _DS % (1, "3" + _SAVED),
         },
         note="A model of a million parameters, so that the proof can be run.",
-    ),
+    ).finds("error", 'ds.json: "stage": 3', "0.0239", 3, "0.006", "0.0225", 200000),
     good=Example(
         {
             "zerocfg.yaml": _SPEC % ("config.json", "node.json", ""),
@@ -156,6 +156,16 @@ def _smaller_group(run: Run, hardware: HardwareSummary, memory: MemorySummary) -
             "config.json": _LLAMA_3,
             "ds.json": _DS % (4, "2"),
         }
+    ).finds(
+        "error",
+        'ds.json: "stage": 2',
+        4,
+        4096,
+        141,
+        203,
+        2,
+        "39.4",
+        also=('ds.json: "train_micro_batch_size_per_gpu": 4',),
     ),
     good=Example(
         {
@@ -227,7 +237,7 @@ def _remedy(run: Run, room: float, memory: MemorySummary) -> str:
             "ds.json": _DS
             % (1, "3" + _SAVED + ', "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme/swap"}'),
         }
-    ),
+    ).finds("warning", 'ds.json: "nvme_path": "/local_nvme/swap"', 782, 500),
     good=Example(
         {
             "zerocfg.yaml": _SPEC % ("{parameters: 70000000000, largest_parameter: 262144000}", "node.json", ""),

@@ -73,7 +73,7 @@ def removed(run: Run, part: str, why: str, *, safe: bool) -> Fix | None:
     bad=Example(
         {"ds.json": _DS % '2, "offload_optimizer": {"device": "cpu", "pin_memory": false}'},
         consumer="deepspeed",
-    ),
+    ).finds("warning", 'ds.json: "pin_memory": false'),
     good=Example(
         {"ds.json": _DS % '2, "offload_optimizer": {"device": "cpu", "pin_memory": true}'},
         consumer="deepspeed",
@@ -125,14 +125,16 @@ def offload_not_pinned(run: Run) -> Iterator[Finding]:
     "parameters-offloaded-below-stage-3",
     Severity.ERROR,
     bad=(
-        Example({"ds.json": _DS % '2, "offload_param": {"device": "cpu"}'}, consumer="deepspeed"),
+        Example({"ds.json": _DS % '2, "offload_param": {"device": "cpu"}'}, consumer="deepspeed").finds(
+            "error", 'ds.json: "device": "cpu"', 2, 3, 3
+        ),
         Example(
             {"accelerate.yaml": _YAML % 2 + "  offload_param_device: cpu\n"},
             consumer="accelerate",
             proof=shows(
                 "init", {"config.zero_optimization.offload_param.device": ("cpu", "none"), "memory.pinned": (0, 0)}
             ),
-        ),
+        ).finds("error", "accelerate.yaml: offload_param_device: cpu", 2, 3, 3),
     ),
     good=Example(
         {
@@ -179,7 +181,9 @@ def parameters_offloaded_below_stage_3(run: Run) -> Iterator[Finding]:
     "ZC503",
     "optimizer-offloaded-without-zero",
     Severity.ERROR,
-    bad=Example({"accelerate.yaml": _YAML % 0 + "  offload_optimizer_device: cpu\n"}, consumer="accelerate"),
+    bad=Example({"accelerate.yaml": _YAML % 0 + "  offload_optimizer_device: cpu\n"}, consumer="accelerate").finds(
+        "error", "accelerate.yaml: offload_optimizer_device: cpu", 0, 1, 2, 3
+    ),
     good=Example({"accelerate.yaml": _YAML % 0 + "  offload_optimizer_device: none\n"}, consumer="accelerate"),
     proof=shows("init", {"engine.optimizer": ("DeepSpeedCPUAdam", "AdamW")}),
     fixable=True,
@@ -211,7 +215,9 @@ def optimizer_offloaded_without_zero(run: Run) -> Iterator[Finding]:
     "ZC509",
     "ratio-below-stage-3",
     Severity.ERROR,
-    bad=Example({"ds.json": _DS % '2, "offload_optimizer": {"device": "cpu", "ratio": 0.5}'}, consumer="deepspeed"),
+    bad=Example(
+        {"ds.json": _DS % '2, "offload_optimizer": {"device": "cpu", "ratio": 0.5}'}, consumer="deepspeed"
+    ).finds("error", 'ds.json: "ratio": 0.5', "0.5", 3, 2, 3),
     good=Example({"ds.json": _DS % '2, "offload_optimizer": {"device": "cpu"}'}, consumer="deepspeed"),
     proof=crashes("parse", "[Pp]artial offloading only supported for ZeRO Stage 3"),
     fixable=True,
@@ -263,7 +269,7 @@ _REPLACED = (
     bad=Example(
         {"ds.json": _AUTO_DS % ', "offload_optimizer": {"device": "cpu"}', "recipe.yaml": _RECIPE % "sgd"},
         consumer="transformers",
-    ),
+    ).finds("error", "recipe.yaml: optim: sgd", also=('ds.json: "device": "cpu"',)),
     good=Example({"ds.json": _AUTO_DS % "", "recipe.yaml": _RECIPE % "sgd"}, consumer="transformers"),
     proof=shows("init", {"engine.optimizer": ("DeepSpeedCPUAdam", "SGD")}),
     consumers=TRAINERS,
@@ -317,7 +323,7 @@ def _unforced(run: Run) -> Fix | None:
     bad=Example(
         {"ds.json": _AUTO_DS % ', "offload_optimizer": null', "recipe.yaml": _RECIPE % "adamw_torch"},
         consumer="transformers",
-    ),
+    ).finds("error", 'ds.json: "offload_optimizer": null'),
     good=Example({"ds.json": _AUTO_DS % "", "recipe.yaml": _RECIPE % "adamw_torch"}, consumer="transformers"),
     proof=crashes("init", "NoneType"),
     fixable=True,

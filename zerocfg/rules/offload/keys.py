@@ -40,7 +40,9 @@ _SAVED = '3, "stage3_gather_16bit_weights_on_model_save": true, "reduce_bucket_s
     "ZC516",
     "super-offload-below-stage-3",
     Severity.ERROR,
-    bad=Example({"ds.json": _DS % ("2, " + _CPU % ', "super_offload": true')}, consumer="deepspeed"),
+    bad=Example({"ds.json": _DS % ("2, " + _CPU % ', "super_offload": true')}, consumer="deepspeed").finds(
+        "error", 'ds.json: "super_offload": true', 3, 2, 3
+    ),
     good=Example({"ds.json": _DS % ("2, " + _CPU % "")}, consumer="deepspeed"),
     proof=shows(
         "init",
@@ -80,7 +82,9 @@ def super_offload_below_stage_3(run: Run) -> Iterator[Finding]:
     "ZC517",
     "cores-without-super-offload",
     Severity.NOTE,
-    bad=Example({"ds.json": _DS % ("2, " + _CPU % ', "cpuadam_cores_perc": 0.5')}, consumer="deepspeed"),
+    bad=Example({"ds.json": _DS % ("2, " + _CPU % ', "cpuadam_cores_perc": 0.5')}, consumer="deepspeed").finds(
+        "note", 'ds.json: "cpuadam_cores_perc": 0.5'
+    ),
     good=Example({"ds.json": _DS % ("2, " + _CPU % "")}, consumer="deepspeed"),
     proof=shows(
         "init",
@@ -136,6 +140,15 @@ _SWAPPING = {
             )
         },
         consumer="deepspeed",
+    )
+    .finds("note", 'ds.json: "pipeline_read": true')
+    .finds(
+        "note",
+        'ds.json: "buffer_count": 50',
+        also=(
+            'ds.json: "buffer_size": 1',
+            'ds.json: "max_in_cpu": 1',
+        ),
     ),
     good=Example(
         {"ds.json": _DS % (_SAVED + _CPU % "" + ', "offload_param": {"device": "cpu"}')}, consumer="deepspeed"
@@ -183,7 +196,7 @@ def swap_settings_without_nvme(run: Run) -> Iterator[Finding]:
     Severity.NOTE,
     bad=Example(
         {"ds.json": _DS % (_SAVED + '"offload_param": {"device": "cpu", "pin_memory": false}')}, consumer="deepspeed"
-    ),
+    ).finds("note", 'ds.json: "pin_memory": false'),
     good=Example(
         {"ds.json": _DS % (_SAVED + '"offload_param": {"device": "cpu", "pin_memory": true}')}, consumer="deepspeed"
     ),
@@ -225,7 +238,9 @@ _OLD = {"cpu_offload": "offload_optimizer", "cpu_offload_param": "offload_param"
     "ZC520",
     "offload-under-two-names",
     Severity.ERROR,
-    bad=Example({"ds.json": _DS % ('2, "cpu_offload": true, ' + _CPU % "")}, consumer="deepspeed"),
+    bad=Example({"ds.json": _DS % ('2, "cpu_offload": true, ' + _CPU % "")}, consumer="deepspeed").finds(
+        "error", 'ds.json: "cpu_offload": true', also=('ds.json: "offload_optimizer": {"device": "cpu"}',)
+    ),
     good=Example({"ds.json": _DS % ("2, " + _CPU % "")}, consumer="deepspeed"),
     proof=crashes("parse", "Cannot provide deprecated parameter 'cpu_offload' and replacing parameter"),
     fixable=True,
@@ -259,7 +274,9 @@ def offload_under_two_names(run: Run) -> Iterator[Finding]:
     "ZC521",
     "offload-section-without-device",
     Severity.ERROR,
-    bad=Example({"ds.json": _ADAM % ("", '2, "offload_optimizer": {"pin_memory": true}')}, consumer="deepspeed"),
+    bad=Example({"ds.json": _ADAM % ("", '2, "offload_optimizer": {"pin_memory": true}')}, consumer="deepspeed").finds(
+        "error", 'ds.json: "offload_optimizer"'
+    ),
     good=Example({"ds.json": _ADAM % ("", '2, "offload_optimizer": {"device": "cpu"}')}, consumer="deepspeed"),
     proof=shows(
         "init",
@@ -305,7 +322,9 @@ def offload_section_without_device(run: Run) -> Iterator[Finding]:
     "ZC522",
     "parameters-offloaded-alone",
     Severity.NOTE,
-    bad=Example({"ds.json": _DS % (_SAVED + '"offload_param": {"device": "cpu"}')}, consumer="deepspeed"),
+    bad=Example({"ds.json": _DS % (_SAVED + '"offload_param": {"device": "cpu"}')}, consumer="deepspeed").finds(
+        "note", 'ds.json: "device": "cpu"', 2, 12
+    ),
     good=Example(
         {"ds.json": _DS % (_SAVED + '"offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "cpu"}')},
         consumer="deepspeed",

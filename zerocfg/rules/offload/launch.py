@@ -47,7 +47,9 @@ _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepsp
     "ZC523",
     "old-offload-key-with-accelerate",
     Severity.ERROR,
-    bad=Example({"ds.json": _DS % '"cpu_offload": true', "recipe.yaml": _RECIPE}, consumer="transformers"),
+    bad=Example({"ds.json": _DS % '"cpu_offload": true', "recipe.yaml": _RECIPE}, consumer="transformers").finds(
+        "error", 'ds.json: "cpu_offload": true'
+    ),
     good=Example(
         {"ds.json": _DS % '"offload_optimizer": {"device": "cpu"}', "recipe.yaml": _RECIPE}, consumer="transformers"
     ),
@@ -117,7 +119,7 @@ def _set_threads(run: Run, count: str) -> list[Edit] | None:
             "train.sh": _LINE % ("", " --num_cpu_threads_per_process 8"),
             "train.py": "import accelerate\n",
         }
-    ),
+    ).finds("warning", "train.sh: --num_cpu_threads_per_process 8", 8),
     good=Example(
         {
             "accelerate.yaml": _YAML,
@@ -166,7 +168,7 @@ def threads_option_not_passed_on(run: Run) -> Iterator[Finding]:
     Severity.NOTE,
     bad=Example(
         {"accelerate.yaml": _YAML, "train.sh": _LINE % ("", ""), "train.py": "import accelerate\n"},
-    ),
+    ).finds("note", "train.sh: train.py", also=("accelerate.yaml: offload_optimizer_device: cpu",)),
     good=Example(
         {
             "accelerate.yaml": _YAML,

@@ -34,7 +34,7 @@ _YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zer
     bad=Example(
         {"ds.json": _DS % '2, "offload_optimizer": {"device": "nvme", "nvme_path": "/proc/nvme"}'},
         consumer="deepspeed",
-    ),
+    ).finds("error", 'ds.json: "device": "nvme"', 2, 3),
     good=Example({"ds.json": _DS % '2, "offload_optimizer": {"device": "cpu"}'}, consumer="deepspeed"),
     proof=shows(
         "step",
@@ -91,7 +91,9 @@ def to_host(run: Run, part: str, why: str) -> Fix | None:
     "ZC505",
     "nvme-without-path",
     Severity.ERROR,
-    bad=Example({"ds.json": _DS % '3, "offload_optimizer": {"device": "nvme"}'}, consumer="deepspeed"),
+    bad=Example({"ds.json": _DS % '3, "offload_optimizer": {"device": "nvme"}'}, consumer="deepspeed").finds(
+        "error", 'ds.json: "offload_optimizer": {"device": "nvme"}'
+    ),
     good=Example({"ds.json": _DS % '3, "offload_optimizer": {"device": "none"}'}, consumer="deepspeed"),
     proof=crashes("init", "expected str, bytes or os.PathLike object, not NoneType"),
     fixable=True,
@@ -129,7 +131,7 @@ def nvme_without_path(run: Run) -> Iterator[Finding]:
             "  offload_optimizer_nvme_path: /local_nvme\n"
         },
         consumer="accelerate",
-    ),
+    ).finds("error", "accelerate.yaml: offload_optimizer_nvme_path: /local_nvme"),
     good=Example(
         {
             "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 1\n"
@@ -202,7 +204,7 @@ def nvme_path_in_accelerate_config(run: Run) -> Iterator[Finding]:
     bad=Example(
         {"ds.json": _DS % '2, "offload_optimizer": {"device": "cpu", "nvme_path": "/proc/nvme"}'},
         consumer="deepspeed",
-    ),
+    ).finds("note", 'ds.json: "nvme_path": "/proc/nvme"'),
     good=Example({"ds.json": _DS % '2, "offload_optimizer": {"device": "cpu"}'}, consumer="deepspeed"),
     proof=shows(
         "step",
@@ -249,7 +251,7 @@ def nvme_path_unused(run: Run) -> Iterator[Finding]:
             % '3, "reduce_bucket_size": 1000000, "offload_optimizer": {"device": "cpu", "fast_init": true}'
         },
         consumer="deepspeed",
-    ),
+    ).finds("note", 'ds.json: "fast_init": true'),
     good=Example(
         {"ds.json": _DS % '3, "reduce_bucket_size": 1000000, "offload_optimizer": {"device": "cpu"}'},
         consumer="deepspeed",

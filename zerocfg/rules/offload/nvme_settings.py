@@ -29,7 +29,7 @@ _NVME = (
     "ZC526",
     "aio-without-nvme",
     Severity.NOTE,
-    bad=Example({"ds.json": _DS % (_AIO, _CPU)}, consumer="deepspeed"),
+    bad=Example({"ds.json": _DS % (_AIO, _CPU)}, consumer="deepspeed").finds("note", 'ds.json: "aio"'),
     good=Example({"ds.json": _DS % ("", _CPU)}, consumer="deepspeed"),
     proof=shows(
         "init",
@@ -70,7 +70,9 @@ def aio_without_nvme(run: Run) -> Iterator[Finding]:
     "ZC527",
     "nvme-buffer-smaller-than-a-parameter",
     Severity.ERROR,
-    bad=Example({"zerocfg.yaml": _SPEC, "train.py": "import deepspeed\n", "ds.json": _DS % ("", _NVME % "")}),
+    bad=Example({"zerocfg.yaml": _SPEC, "train.py": "import deepspeed\n", "ds.json": _DS % ("", _NVME % "")}).finds(
+        "error", 'ds.json: "offload_param"', "100,000,000", "131,334,144", 132000000
+    ),
     good=Example(
         {
             "zerocfg.yaml": _SPEC,

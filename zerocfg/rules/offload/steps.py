@@ -49,7 +49,7 @@ def optimizer_type(run: Run) -> str | None:
     bad=Example(
         {"ds.json": _ADAM % (', "torch_adam": true', "2, " + _CPU % "")},
         consumer="deepspeed",
-    ),
+    ).finds("warning", 'ds.json: "torch_adam": true', also=('ds.json: "device": "cpu"',)),
     good=Example({"ds.json": _ADAM % ("", "2, " + _CPU % "")}, consumer="deepspeed"),
     proof=shows("init", {"engine.optimizer": ("AdamW", "DeepSpeedCPUAdam")}),
     fixable=True,
@@ -90,7 +90,7 @@ def torch_adam_on_the_host(run: Run) -> Iterator[Finding]:
     bad=Example(
         {"ds.json": _TRAINER % '"zero_force_ds_cpu_optimizer": false, ', "recipe.yaml": _RECIPE},
         consumer="transformers",
-    ),
+    ).finds("warning", 'ds.json: "zero_force_ds_cpu_optimizer": false', also=("recipe.yaml: optim: adamw_torch",)),
     good=Example({"ds.json": _TRAINER % "", "recipe.yaml": _RECIPE}, consumer="transformers"),
     proof=shows("init", {"engine.optimizer": ("AdamW", "DeepSpeedCPUAdam")}),
     consumers=TRAINERS,
@@ -134,7 +134,7 @@ def cpu_adam_switched_off(run: Run) -> Iterator[Finding]:
     bad=Example(
         {"ds.json": _ADAM % (', "torch_adam": true', _SAVED + _CPU % ', "ratio": 0.5')},
         consumer="deepspeed",
-    ),
+    ).finds("error", 'ds.json: "ratio": 0.5', "0.5", also=('ds.json: "type": "AdamW"',)),
     good=Example({"ds.json": _ADAM % ("", _SAVED + _CPU % ', "ratio": 0.5')}, consumer="deepspeed"),
     proof=crashes("init", "Hybrid Optimizer Only Supports DeepSpeedCPUAdam"),
     fixable=True,
@@ -180,7 +180,9 @@ _SMALL_MODEL = (
     "ZC515",
     "ratio-of-too-few-groups",
     Severity.ERROR,
-    bad=Example({"zerocfg.yaml": _SMALL_MODEL, "ds.json": _ADAM % ("", _SAVED + _CPU % ', "ratio": 0.5')}),
+    bad=Example({"zerocfg.yaml": _SMALL_MODEL, "ds.json": _ADAM % ("", _SAVED + _CPU % ', "ratio": 0.5')}).finds(
+        "error", 'ds.json: "ratio": 0.5', "0.5", "1,073,472", "1,000,000,000"
+    ),
     good=Example(
         {
             "zerocfg.yaml": _SMALL_MODEL,

@@ -34,7 +34,7 @@ _SPEC = (
     bad=Example(
         {"recipe.yaml": _RECIPE + "bf16_full_eval: true\n", "ds.json": _DS % ', "bf16": {"enabled": "auto"}'},
         consumer="transformers",
-    ),
+    ).finds("warning", "recipe.yaml: bf16_full_eval: true", also=('ds.json: "enabled": "auto"',)),
     good=Example(
         {
             "recipe.yaml": _RECIPE + "bf16: true\nbf16_full_eval: true\n",
@@ -93,7 +93,7 @@ def evaluation_precision_trains(run: Run) -> Iterator[Finding]:
             "model/config.json": _MODEL % "bfloat16",
         },
         consumer="transformers",
-    ),
+    ).finds("warning", "recipe.yaml: fp16: true"),
     good=Example(
         {
             "zerocfg.yaml": _SPEC,

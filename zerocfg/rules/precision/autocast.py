@@ -30,12 +30,12 @@ def _autocast(run: Run) -> dict[str, Any]:
     bad=(
         Example(
             {"ds.json": _DS % (2, ', "bf16": {"enabled": true}' + _CAST % ', "dtype": "bf16"')}, consumer="deepspeed"
-        ),
+        ).finds("warning", 'ds.json: "torch_autocast": {"enabled": true, "dtype": "bf16"}'),
         Example(
             {"ds.json": _DS % (0, ', "bf16": {"enabled": true}' + _CAST % ', "dtype": "fp16"')},
             consumer="deepspeed",
             proof=crashes("step", "No inf checks were recorded for this optimizer"),
-        ),
+        ).finds("error", 'ds.json: "torch_autocast": {"enabled": true, "dtype": "fp16"}'),
     ),
     good=Example({"ds.json": _DS % (2, _CAST % ', "dtype": "bf16"')}, consumer="deepspeed"),
     proof=shows("init", {"engine.parameters": ("bfloat16", "float32"), "engine.torch_autocast_enabled": (True, True)}),
@@ -77,7 +77,9 @@ def autocast_of_16_bit_model(run: Run) -> Iterator[Finding]:
     "ZC323",
     "autocast-fp16-without-scale",
     Severity.WARNING,
-    bad=Example({"ds.json": _DS % (2, _CAST % ', "dtype": "fp16"')}, consumer="deepspeed"),
+    bad=Example({"ds.json": _DS % (2, _CAST % ', "dtype": "fp16"')}, consumer="deepspeed").finds(
+        "warning", 'ds.json: "dtype": "fp16"', 2, 0
+    ),
     good=Example({"ds.json": _DS % (2, _CAST % ', "dtype": "bf16"')}, consumer="deepspeed"),
     proof=shows("step", {"engine.loss": (at_least(7.08), at_most(7.03))}),
     fixable=True,
@@ -115,7 +117,9 @@ def autocast_fp16_without_scale(run: Run) -> Iterator[Finding]:
     "ZC324",
     "autocast-without-dtype",
     Severity.WARNING,
-    bad=Example({"ds.json": _DS % (2, _CAST % "")}, consumer="deepspeed"),
+    bad=Example({"ds.json": _DS % (2, _CAST % "")}, consumer="deepspeed").finds(
+        "warning", 'ds.json: "torch_autocast": {"enabled": true}'
+    ),
     good=Example({"ds.json": _DS % (2, _CAST % ', "dtype": "bf16"')}, consumer="deepspeed"),
     proof=shows(
         "parse", {"engine.torch_autocast_enabled": (True, True), "engine.torch_autocast_dtype": (None, "bfloat16")}
@@ -155,7 +159,7 @@ def autocast_without_dtype(run: Run) -> Iterator[Finding]:
     bad=Example(
         {"ds.json": _DS % (2, _CAST % ', "dtype": "bf16", "lower_precision_safe_modules": ["Linear"]')},
         consumer="deepspeed",
-    ),
+    ).finds("error", 'ds.json: "Linear"'),
     good=Example(
         {"ds.json": _DS % (2, _CAST % ', "dtype": "bf16", "lower_precision_safe_modules": ["torch.nn.Linear"]')},
         consumer="deepspeed",

@@ -58,7 +58,7 @@ def without(run: Run, path: Path, why: str) -> Any:
     bad=Example(
         {"ds.json": _DS % (0, _BF16 + ', "data_types": {"grad_accum_dtype": "fp32"}')},
         consumer="deepspeed",
-    ),
+    ).finds("error", 'ds.json: "grad_accum_dtype": "fp32"', 1, 2),
     good=Example(
         {"ds.json": _DS % (2, _BF16 + ', "data_types": {"grad_accum_dtype": "fp32"}')},
         consumer="deepspeed",
@@ -99,22 +99,22 @@ def accumulation_dtype_at_stage_0(run: Run) -> Iterator[Finding]:
         Example(
             {"ds.json": _DS % (1, _BF16 + ', "data_types": {"grad_accum_dtype": "int8"}')},
             consumer="deepspeed",
-        ),
+        ).finds("error", 'ds.json: "grad_accum_dtype": "int8"'),
         Example(
             {"ds.json": _DS % (3, _BF16 + ', "data_types": {"grad_accum_dtype": "int8"}')},
             consumer="deepspeed",
             note="Nothing is said, and the loss stays where it was.",
             proof=shows("step", {"engine.loss": (at_least(7.5), ABSENT)}),
-        ),
+        ).finds("error", 'ds.json: "grad_accum_dtype": "int8"', 0),
         Example(
             {"ds.json": _DS % (3, ', "torch_autocast": {"enabled": true, "dtype": "int8"}')},
             consumer="deepspeed",
-        ),
+        ).finds("error", 'ds.json: "dtype": "int8"', 0),
         Example(
             {"ds.json": _DS % (1, _BF16 + ', "data_types": {"buffer_dtype": "int8"}')},
             consumer="deepspeed",
             proof=shows("init", {"engine.buffers": (["int8"], ["float32"])}),
-        ),
+        ).finds("error", 'ds.json: "buffer_dtype": "int8"'),
     ),
     good=(
         Example(
@@ -181,7 +181,7 @@ def integers_for_gradients(run: Run) -> Iterator[Finding]:
     bad=Example(
         {"ds.json": _DS % (1, ', "data_types": {"grad_accum_dtype": "bf16"}')},
         consumer="deepspeed",
-    ),
+    ).finds("warning", 'ds.json: "grad_accum_dtype": "bf16"'),
     good=Example(
         {"ds.json": _DS % (1, ', "data_types": {"grad_accum_dtype": "fp32"}')},
         consumer="deepspeed",
@@ -222,7 +222,9 @@ def accumulation_narrower_than_model(run: Run) -> Iterator[Finding]:
     "ZC313",
     "parameter-dtype-of-another-mode",
     Severity.ERROR,
-    bad=Example({"ds.json": _DS % (1, _BF16 + ', "data_types": {"param_dtype": "fp16"}')}, consumer="deepspeed"),
+    bad=Example({"ds.json": _DS % (1, _BF16 + ', "data_types": {"param_dtype": "fp16"}')}, consumer="deepspeed").finds(
+        "error", 'ds.json: "param_dtype": "fp16"'
+    ),
     good=Example({"ds.json": _DS % (1, _BF16 + ', "data_types": {"param_dtype": "bf16"}')}, consumer="deepspeed"),
     proof=crashes("init", "param_dtype='fp16' conflicts with the enabled precision mode"),
     fixable=True,
@@ -257,7 +259,9 @@ def parameter_dtype_of_another_mode(run: Run) -> Iterator[Finding]:
     "ZC314",
     "gradients-sent-in-fp16",
     Severity.WARNING,
-    bad=Example({"ds.json": _DS % (2, _BF16 + ', "communication_data_type": "fp16"')}, consumer="deepspeed"),
+    bad=Example({"ds.json": _DS % (2, _BF16 + ', "communication_data_type": "fp16"')}, consumer="deepspeed").finds(
+        "warning", 'ds.json: "communication_data_type": "fp16"', 0
+    ),
     good=Example({"ds.json": _DS % (2, _BF16 + ', "communication_data_type": "bf16"')}, consumer="deepspeed"),
     proof=shows(
         "parse", {"engine.dtype": ("bfloat16",) * 2, "engine.communication_data_type": ("float16", "bfloat16")}

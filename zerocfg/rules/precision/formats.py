@@ -38,7 +38,9 @@ _TRAINER_LINE = "accelerate launch --config_file accelerate.yaml train.py --conf
     "ZC301",
     "fp16-and-bf16",
     Severity.ERROR,
-    bad=Example({"ds.json": _DS % ', "fp16": {"enabled": true}, "bf16": {"enabled": true}'}, consumer="deepspeed"),
+    bad=Example(
+        {"ds.json": _DS % ', "fp16": {"enabled": true}, "bf16": {"enabled": true}'}, consumer="deepspeed"
+    ).finds("error", 'ds.json: "enabled": true', also=('ds.json:1:110: "enabled": true',)),
     good=Example({"ds.json": _DS % ', "fp16": {"enabled": false}, "bf16": {"enabled": true}'}, consumer="deepspeed"),
     proof=crashes("parse", "cannot be simultaneously enabled"),
     fixable=True,
@@ -79,7 +81,7 @@ def fp16_and_bf16(run: Run) -> Iterator[Finding]:
             "ds.json": _AUTO_DS % ', "bf16": {"enabled": true}',
         },
         consumer="transformers",
-    ),
+    ).finds("error", 'ds.json: "enabled": true', "5.23.0"),
     good=Example(
         {
             "recipe.yaml": _RECIPE + "bf16: true\n",
@@ -138,7 +140,7 @@ def _switch_on(run: Run, kind: str, argument: Origin) -> Fix | None:
             "train.sh": "accelerate launch --config_file accelerate.yaml --mixed_precision bf16 train.py\n",
         },
         consumer="accelerate",
-    ),
+    ).finds("error", 'ds.json: "enabled": true', also=("train.sh: --mixed_precision bf16",)),
     good=Example(
         {
             "accelerate.yaml": _WITH_FILE,
@@ -179,7 +181,9 @@ def precision_conflict(run: Run) -> Iterator[Finding]:
     "ZC304",
     "precision-auto-without-filler",
     Severity.ERROR,
-    bad=Example({"ds.json": _DS % ', "bf16": {"enabled": "auto"}'}, consumer="deepspeed"),
+    bad=Example({"ds.json": _DS % ', "bf16": {"enabled": "auto"}'}, consumer="deepspeed").finds(
+        "error", 'ds.json: "enabled": "auto"'
+    ),
     good=Example({"ds.json": _DS % ', "bf16": {"enabled": true}'}, consumer="deepspeed"),
     proof=shows("parse", {"engine.dtype": ("float32", "bfloat16")}),
     consumers={"deepspeed"},
@@ -227,7 +231,7 @@ def precision_auto_without_filler(run: Run) -> Iterator[Finding]:
             "train.sh": "accelerate launch --config_file accelerate.yaml --mixed_precision bf16 train.py\n",
         },
         consumer="accelerate",
-    ),
+    ).finds("error", 'ds.json: "enabled": false', also=("train.sh: --mixed_precision bf16",)),
     good=Example(
         {
             "accelerate.yaml": _WITH_FILE,
@@ -298,7 +302,7 @@ def precision_lost(run: Run) -> Iterator[Finding]:
         consumer="accelerate",
         note="Without an fp8 library on the machine `mixed_precision: fp8` is refused earlier; the variable is what it "
         "is turned into.",
-    ),
+    ).finds("error", "train.sh: accelerate launch --config_file accelerate.yaml train.py", 3),
     good=Example(
         {
             "accelerate.yaml": _INLINE % "mixed_precision: bf16\n",
@@ -340,7 +344,7 @@ def msamp_with_zero3(run: Run) -> Iterator[Finding]:
             "train.sh": _TRAINER_LINE,
         },
         consumer="transformers",
-    ),
+    ).finds("warning", "accelerate.yaml: mixed_precision: fp16", also=("recipe.yaml: bf16: true",)),
     good=Example(
         {
             "accelerate.yaml": _INLINE % "mixed_precision: bf16\n",

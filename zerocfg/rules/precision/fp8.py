@@ -42,7 +42,9 @@ def _exported(run: Run) -> bool:
     "ZC340",
     "fp8-names-of-the-questionnaire",
     Severity.ERROR,
-    bad=_example(_FP8 + "  backend: TE\n  amax_history_length: 16\n  amax_compute_algorithm: max\n"),
+    bad=_example(_FP8 + "  backend: TE\n  amax_history_length: 16\n  amax_compute_algorithm: max\n")
+    .finds("error", "accelerate.yaml: amax_history_length: 16", 16)
+    .finds("error", "accelerate.yaml: amax_compute_algorithm: max"),
     good=_example(_FP8 + "  backend: TE\n  amax_history_len: 16\n  amax_compute_algo: max\n"),
     proof=shows(
         "launch",
@@ -92,7 +94,7 @@ def fp8_names_of_the_questionnaire(run: Run) -> Iterator[Finding]:
     "ZC341",
     "fp8-torchao-and-efficient-loading",
     Severity.ERROR,
-    bad=_example(_FSDP_FP8 + "fp8_config:\n  backend: AO\n"),
+    bad=_example(_FSDP_FP8 + "fp8_config:\n  backend: AO\n").finds("error", "accelerate.yaml: backend: AO"),
     good=_example(_FSDP_FP8 + "  fsdp_cpu_ram_efficient_loading: false\nfp8_config:\n  backend: AO\n"),
     proof=cited("accelerate/accelerator.py@1.15.0"),
     fixable=True,
@@ -135,7 +137,7 @@ def fp8_torchao_and_efficient_loading(run: Run) -> Iterator[Finding]:
     "ZC342",
     "fp8-backend-not-chosen",
     Severity.NOTE,
-    bad=_example(_FP8 + "  amax_history_len: 16\n"),
+    bad=_example(_FP8 + "  amax_history_len: 16\n").finds("note", "accelerate.yaml: fp8_config"),
     good=_example(_FP8 + "  backend: TE\n  amax_history_len: 16\n"),
     proof=shows("launch", {"env.ACCELERATE_FP8_BACKEND": ("<absent>", "TE")}),
     fixable=True,
@@ -177,7 +179,9 @@ def fp8_backend_not_chosen(run: Run) -> Iterator[Finding]:
     "ZC658",
     "compile-options-without-backend",
     Severity.WARNING,
-    bad=_example("distributed_type: MULTI_GPU\nnum_processes: 2\ndynamo_config:\n  dynamo_mode: max-autotune\n"),
+    bad=_example("distributed_type: MULTI_GPU\nnum_processes: 2\ndynamo_config:\n  dynamo_mode: max-autotune\n").finds(
+        "warning", "accelerate.yaml: dynamo_mode: max-autotune"
+    ),
     good=_example(
         "distributed_type: MULTI_GPU\nnum_processes: 2\ndynamo_config:\n  dynamo_backend: INDUCTOR\n"
         "  dynamo_mode: max-autotune\n"

@@ -34,7 +34,7 @@ _MASTERS = {"bf16": "bf16_master_weights_and_grads", "fp16": "fp16_master_weight
             '"bf16": {"enabled": true, "bf16_master_weights_and_grads": true}}\n'
         },
         consumer="deepspeed",
-    ),
+    ).finds("error", 'ds.json: "bf16_master_weights_and_grads": true', 1, 2, 3),
     good=Example({"ds.json": _DS % (2, _BF16)}, consumer="deepspeed"),
     proof=crashes("parse", "only supported with ZeRO Stage 1, 2, or 3"),
     fixable=True,
@@ -66,7 +66,7 @@ def master_weights_not_possible(run: Run) -> Iterator[Finding]:
         Example(
             {"ds.json": _DS % (1, ', "bf16": {"enabled": false}, "bfloat16": {"enabled": true}')},
             consumer="deepspeed",
-        ),
+        ).finds("error", 'ds.json: "bfloat16": {"enabled": true}'),
         Example(
             {
                 "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n"
@@ -75,7 +75,7 @@ def master_weights_not_possible(run: Run) -> Iterator[Finding]:
                 '"zero_optimization": {"stage": 2}, "bfloat16": {"enabled": true}}\n',
             },
             consumer="accelerate",
-        ),
+        ).finds("error", 'ds.json: "bfloat16": {"enabled": true}'),
     ),
     good=Example({"ds.json": _DS % (1, ', "bf16": {"enabled": true}')}, consumer="deepspeed"),
     proof=shows("parse", {"engine.dtype": ("float32", "bfloat16")}),
@@ -136,7 +136,7 @@ def _masters(run: Run) -> Iterator[tuple[str, str]]:
         Example(
             {"ds.json": _DS % (2, ', "bf16": {"enabled": true, "bf16_master_weights_and_grads": true}')},
             consumer="deepspeed",
-        ),
+        ).finds("error", 'ds.json: "bf16_master_weights_and_grads": true'),
         Example(
             {
                 "ds.json": _DS
@@ -147,7 +147,7 @@ def _masters(run: Run) -> Iterator[tuple[str, str]]:
                 )
             },
             consumer="deepspeed",
-        ),
+        ).finds("error", 'ds.json: "bf16_master_weights_and_grads": true'),
     ),
     good=Example(
         {"ds.json": _DS % (_TWO_ON_HOST, ', "bf16": {"enabled": true, "bf16_master_weights_and_grads": true}')},
@@ -201,7 +201,7 @@ def master_weights_without_offload(run: Run) -> Iterator[Finding]:
             "ds.json": _AUTO % (_MASTER_STATES, ""),
         },
         consumer="transformers",
-    ),
+    ).finds("error", 'ds.json: "bf16_optimizer_states": true'),
     good=Example(
         {
             "recipe.yaml": _RECIPE,
@@ -248,7 +248,7 @@ def bf16_states_of_the_trainer_offloaded(run: Run) -> Iterator[Finding]:
     bad=Example(
         {"ds.json": _DS % (_TWO_ON_HOST, ', "bf16": {"enabled": false, "bf16_master_weights_and_grads": true}')},
         consumer="deepspeed",
-    ),
+    ).finds("error", 'ds.json: "bf16_master_weights_and_grads": true'),
     good=Example({"ds.json": _DS % (_TWO_ON_HOST, "")}, consumer="deepspeed"),
     proof=shows(
         "init",
@@ -291,7 +291,7 @@ def master_weights_of_another_mode(run: Run) -> Iterator[Finding]:
     Severity.NOTE,
     bad=Example(
         {"ds.json": _DS % (2, ', "bf16": {"enabled": true, "immediate_grad_update": true}')}, consumer="deepspeed"
-    ),
+    ).finds("note", 'ds.json: "immediate_grad_update": true', 2),
     good=Example({"ds.json": _DS % (2, _BF16)}, consumer="deepspeed"),
     proof=shows(
         "init",

@@ -35,7 +35,9 @@ def _dynamic(run: Run) -> dict[str, Any]:
     "ZC315",
     "loss-scale-fixed",
     Severity.WARNING,
-    bad=Example({"ds.json": _DS % (2, _FP16 % ', "loss_scale": 1048576')}, consumer="deepspeed"),
+    bad=Example({"ds.json": _DS % (2, _FP16 % ', "loss_scale": 1048576')}, consumer="deepspeed").finds(
+        "warning", 'ds.json: "loss_scale": 1048576', "1.04858e+06", 0
+    ),
     good=Example({"ds.json": _DS % (2, _FP16 % ', "loss_scale": 0')}, consumer="deepspeed"),
     proof=shows("step", {"step.skipped": (2, 0), "step.loss_scale": (1048576.0, 65536)}),
     fixable=True,
@@ -74,12 +76,14 @@ def loss_scale_fixed(run: Run) -> Iterator[Finding]:
     "initial-loss-scale-too-high",
     Severity.ERROR,
     bad=(
-        Example({"ds.json": _DS % (2, _FP16 % ', "initial_scale_power": 65536')}, consumer="deepspeed"),
+        Example({"ds.json": _DS % (2, _FP16 % ', "initial_scale_power": 65536')}, consumer="deepspeed").finds(
+            "error", 'ds.json: "initial_scale_power": 65536', 2, 65536, 16
+        ),
         Example(
             {"ds.json": _DS % (2, _FP16 % ', "initial_scale_power": 32')},
             consumer="deepspeed",
             proof=shows("step", {"step.skipped": (2, 0), "step.loss_scale": (2.0**31, 65536)}),
-        ),
+        ).finds("note", 'ds.json: "initial_scale_power": 32', 2, 32, 16, 16),
     ),
     good=Example({"ds.json": _DS % (2, _FP16 % ', "initial_scale_power": 16')}, consumer="deepspeed"),
     proof=crashes("step", "OverflowError: int too big to convert"),
@@ -124,8 +128,12 @@ def initial_loss_scale_too_high(run: Run) -> Iterator[Finding]:
     "loss-scaling-bound-not-positive",
     Severity.ERROR,
     bad=(
-        Example({"ds.json": _DS % (2, _FP16 % ', "min_loss_scale": 0')}, consumer="deepspeed"),
-        Example({"ds.json": _DS % (2, _FP16 % ', "loss_scale_window": 0')}, consumer="deepspeed"),
+        Example({"ds.json": _DS % (2, _FP16 % ', "min_loss_scale": 0')}, consumer="deepspeed").finds(
+            "error", 'ds.json: "min_loss_scale": 0', 0, 0
+        ),
+        Example({"ds.json": _DS % (2, _FP16 % ', "loss_scale_window": 0')}, consumer="deepspeed").finds(
+            "error", 'ds.json: "loss_scale_window": 0', 0, 0
+        ),
     ),
     good=Example(
         {"ds.json": _DS % (2, _FP16 % ', "min_loss_scale": 1, "loss_scale_window": 500')}, consumer="deepspeed"
@@ -165,7 +173,7 @@ def loss_scaling_bound_not_positive(run: Run) -> Iterator[Finding]:
     bad=Example(
         {"ds.json": _DS % (2, _FP16 % ', "initial_scale_power": 20, "min_loss_scale": 1048576, "hysteresis": 1')},
         consumer="deepspeed",
-    ),
+    ).finds("warning", 'ds.json: "min_loss_scale": 1048576', "1.04858e+06", "1.04858e+06"),
     good=Example(
         {"ds.json": _DS % (2, _FP16 % ', "initial_scale_power": 20, "min_loss_scale": 1, "hysteresis": 1')},
         consumer="deepspeed",
@@ -208,7 +216,7 @@ def loss_scale_starts_at_minimum(run: Run) -> Iterator[Finding]:
     bad=Example(
         {"ds.json": _DS % (2, ', "bf16": {"enabled": true}, "fp16": {"enabled": false, "loss_scale": 1024}')},
         consumer="deepspeed",
-    ),
+    ).finds("note", 'ds.json: "loss_scale": 1024'),
     good=Example(
         {"ds.json": _DS % (2, ', "bf16": {"enabled": true}, "fp16": {"enabled": false}')}, consumer="deepspeed"
     ),
@@ -254,7 +262,9 @@ def fp16_setting_without_fp16(run: Run) -> Iterator[Finding]:
     "ZC331",
     "loss-scale-never-falls",
     Severity.ERROR,
-    bad=Example({"ds.json": _DS % (2, _FP16 % ', "initial_scale_power": 20, "hysteresis": 0')}, consumer="deepspeed"),
+    bad=Example(
+        {"ds.json": _DS % (2, _FP16 % ', "initial_scale_power": 20, "hysteresis": 0')}, consumer="deepspeed"
+    ).finds("error", 'ds.json: "hysteresis": 0', 0, 1),
     good=Example({"ds.json": _DS % (2, _FP16 % ', "initial_scale_power": 20, "hysteresis": 1')}, consumer="deepspeed"),
     proof=shows("step", {"step.skipped": (2, 2), "step.loss_scale": (1048576, 262144.0)}),
     fixable=True,

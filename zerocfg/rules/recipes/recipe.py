@@ -23,22 +23,24 @@ _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
     "argument-removed",
     Severity.NOTE,
     bad=(
-        Example({"recipe.yaml": _RECIPE + "evaluation_strategy: 'no'\n"}, consumer="transformers"),
+        Example({"recipe.yaml": _RECIPE + "evaluation_strategy: 'no'\n"}, consumer="transformers").finds(
+            "note", "recipe.yaml: evaluation_strategy", "5.23.0"
+        ),
         Example(
             {"recipe.yaml": _RECIPE + "warmup_ratio: 0.1\n"},
             consumer="transformers",
             proof=crashes("arguments", "warmup_ratio"),
-        ),
+        ).finds("note", "recipe.yaml: warmup_ratio", "5.23.0", 1),
         Example(
             {"recipe.yaml": _RECIPE + "group_by_length: true\n"},
             consumer="transformers",
             proof=crashes("arguments", "group_by_length"),
-        ),
+        ).finds("note", "recipe.yaml: group_by_length", "5.23.0"),
         Example(
             {"recipe.yaml": _RECIPE + "overwrite_output_dir: true\n"},
             consumer="transformers",
             proof=crashes("arguments", "overwrite_output_dir"),
-        ),
+        ).finds("note", "recipe.yaml: overwrite_output_dir", "5.23.0"),
     ),
     good=Example({"recipe.yaml": _RECIPE + "eval_strategy: 'no'\n"}, consumer="transformers"),
     proof=crashes("arguments", "evaluation_strategy"),
@@ -129,13 +131,13 @@ def _run(text: str) -> Example:
     "argument-type",
     Severity.ERROR,
     bad=(
-        _run("learning_rate: [1.0e-5]\n"),
-        _run("learning_rate: '1.0e-5'\n"),
+        _run("learning_rate: [1.0e-5]\n").finds("error", "recipe.yaml: [1.0e-5]"),
+        _run("learning_rate: '1.0e-5'\n").finds("error", "recipe.yaml: '1.0e-5'", "1.0e-5"),
         Example(
             _run("warmup_steps: '1'\n").files,
             consumer="transformers",
             proof=crashes("arguments", "TypeError: '<' not supported between instances of 'str' and 'int'"),
-        ),
+        ).finds("error", "recipe.yaml: '1'", 1),
     ),
     good=_run("learning_rate: 1.0e-5\nwarmup_steps: 1\n"),
     proof=crashes("init", "TypeError"),
@@ -209,12 +211,12 @@ def _plain_number(run: Run, location: Location) -> Fix | None:
     "false-as-text",
     Severity.ERROR,
     bad=(
-        _run("load_best_model_at_end: 'false'\n"),
+        _run("load_best_model_at_end: 'false'\n").finds("error", "recipe.yaml: 'false'"),
         Example(
             _run("gradient_checkpointing: 'no'\n").files,
             consumer="transformers",
             proof=shows("arguments", {"args.activation_checkpointing": ("no", False)}),
-        ),
+        ).finds("error", "recipe.yaml: 'no'"),
     ),
     good=_run("load_best_model_at_end: false\ngradient_checkpointing: false\n"),
     proof=crashes("arguments", "--load_best_model_at_end requires the save and eval strategy to match"),
@@ -264,7 +266,7 @@ def false_as_text(run: Run) -> Iterator[Finding]:
             "    versions: {deepspeed: '>=0.18'}\n",
             "ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n',
         }
-    ),
+    ).finds("note", "ds.json", "1.0", "0.19.3", "0.18"),
     good=Example(
         {
             "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    script: train.py\n    deepspeed: ds.json\n"

@@ -44,8 +44,10 @@ _SINCE = {"eval_strategy": "4.41.0", "accelerator_config": "4.38.0", "use_liger_
     bad=(
         _spec(
             "deepspeed", "deepspeed: '>=0.16,<0.17'", "ds.json", _DS % (', "bf16_master_weights_and_grads": false', "")
+        ).finds("error", 'ds.json: "bf16_master_weights_and_grads"', "0.18.3", "0.16", "0.17", "0.18.3"),
+        _spec("transformers", "transformers: 4.40.2", "recipe.yaml", RECIPE + "eval_strategy: epoch\n").finds(
+            "error", "recipe.yaml: eval_strategy", "4.41.0", "4.40.2", "4.41.0"
         ),
-        _spec("transformers", "transformers: 4.40.2", "recipe.yaml", RECIPE + "eval_strategy: epoch\n"),
     ),
     good=_spec("deepspeed", "deepspeed: '>=0.18.3'", "ds.json", _DS % (', "bf16_master_weights_and_grads": false', "")),
     proof=cited("deepspeed/runtime/precision_config.py@0.18.3, transformers/training_args.py@4.41.0"),
@@ -112,7 +114,9 @@ def _too_new(run: Run, location: Location, name: str, library: str, since: str, 
     "ZC866",
     "overflow-check-default-changed",
     Severity.NOTE,
-    bad=_spec("deepspeed", "deepspeed: '>=0.18'", "ds.json", _DS % ("", "")),
+    bad=_spec("deepspeed", "deepspeed: '>=0.18'", "ds.json", _DS % ("", "")).finds(
+        "note", 'ds.json: "bf16"', "0.19.3", "0.18"
+    ),
     good=_spec("deepspeed", "deepspeed: '>=0.18'", "ds.json", _DS % (', "check_grad_overflow": true', "")),
     proof=shows(
         "parse",
@@ -166,7 +170,9 @@ def overflow_check_default_changed(run: Run) -> Iterator[Finding]:
     "ZC867",
     "trackers-default-changed",
     Severity.NOTE,
-    bad=_spec("transformers", "transformers: '>=4.50'", "recipe.yaml", RECIPE),
+    bad=_spec("transformers", "transformers: '>=4.50'", "recipe.yaml", RECIPE).finds(
+        "note", "recipe.yaml", 5, 5, "4.50"
+    ),
     good=_spec("transformers", "transformers: '>=4.50'", "recipe.yaml", RECIPE + "report_to: none\n"),
     proof=shows("arguments", {"read.report_to": ("<absent>", "none"), "args.report_to": ([], [])}),
     fixable=True,
@@ -204,7 +210,9 @@ def trackers_default_changed(run: Run) -> Iterator[Finding]:
     "ZC868",
     "argument-deprecated",
     Severity.NOTE,
-    bad=_spec("transformers", "transformers: 5.23.0", "recipe.yaml", RECIPE + "gradient_checkpointing: true\n"),
+    bad=_spec("transformers", "transformers: 5.23.0", "recipe.yaml", RECIPE + "gradient_checkpointing: true\n").finds(
+        "note", "recipe.yaml: gradient_checkpointing", 6, "5.23.0"
+    ),
     good=_spec("transformers", "transformers: 5.23.0", "recipe.yaml", RECIPE + "activation_checkpointing: true\n"),
     proof=shows(
         "arguments", {"log": ("`gradient_checkpointing` is deprecated", r"(?s)\A(?!.*`gradient_checkpointing` is dep)")}

@@ -32,8 +32,17 @@ _BEST = "load_best_model_at_end: true\n"
     "best-model-strategies-differ",
     Severity.ERROR,
     bad=(
-        _recipe(_BEST + "save_strategy: epoch\n"),
-        _recipe(_BEST + "eval_strategy: epoch\nsave_strategy: steps\n"),
+        _recipe(_BEST + "save_strategy: epoch\n").finds(
+            "error", "recipe.yaml: load_best_model_at_end: true", also=("recipe.yaml: save_strategy: epoch",)
+        ),
+        _recipe(_BEST + "eval_strategy: epoch\nsave_strategy: steps\n").finds(
+            "error",
+            "recipe.yaml: load_best_model_at_end: true",
+            also=(
+                "recipe.yaml: eval_strategy: epoch",
+                "recipe.yaml: save_strategy: steps",
+            ),
+        ),
     ),
     good=_recipe(_BEST + "eval_strategy: epoch\nsave_strategy: epoch\n"),
     proof=crashes("arguments", "requires the save and eval strategy to match"),
@@ -74,8 +83,28 @@ def best_model_strategies_differ(run: Run) -> Iterator[Finding]:
     "best-model-between-evaluations",
     Severity.ERROR,
     bad=(
-        _recipe(_BEST + "eval_strategy: steps\neval_steps: 200\nsave_strategy: steps\nsave_steps: 500\n"),
-        _recipe(_BEST + "eval_strategy: steps\nsave_strategy: steps\nsave_steps: 50\nlogging_steps: 20\n"),
+        _recipe(_BEST + "eval_strategy: steps\neval_steps: 200\nsave_strategy: steps\nsave_steps: 500\n").finds(
+            "error",
+            "recipe.yaml: save_steps: 500",
+            500,
+            200,
+            600,
+            also=(
+                "recipe.yaml: eval_steps: 200",
+                "recipe.yaml: load_best_model_at_end: true",
+            ),
+        ),
+        _recipe(_BEST + "eval_strategy: steps\nsave_strategy: steps\nsave_steps: 50\nlogging_steps: 20\n").finds(
+            "error",
+            "recipe.yaml: save_steps: 50",
+            50,
+            20,
+            60,
+            also=(
+                "recipe.yaml: logging_steps: 20",
+                "recipe.yaml: load_best_model_at_end: true",
+            ),
+        ),
     ),
     good=_recipe(_BEST + "eval_strategy: steps\neval_steps: 100\nsave_strategy: steps\nsave_steps: 500\n"),
     proof=crashes("arguments", "requires the saving steps to be a round multiple of the evaluation steps"),
@@ -120,7 +149,9 @@ def best_model_between_evaluations(run: Run) -> Iterator[Finding]:
     "ZC806",
     "scheduler-needs-evaluation",
     Severity.ERROR,
-    bad=_recipe("lr_scheduler_type: reduce_lr_on_plateau\n"),
+    bad=_recipe("lr_scheduler_type: reduce_lr_on_plateau\n").finds(
+        "error", "recipe.yaml: lr_scheduler_type: reduce_lr_on_plateau"
+    ),
     good=_recipe("lr_scheduler_type: reduce_lr_on_plateau\neval_strategy: epoch\n"),
     proof=crashes("arguments", "lr_scheduler_type reduce_lr_on_plateau requires an eval strategy"),
     fixable=True,
@@ -158,13 +189,15 @@ def scheduler_needs_evaluation(run: Run) -> Iterator[Finding]:
     "best-model-without-metric",
     Severity.ERROR,
     bad=(
-        _recipe("save_strategy: best\neval_strategy: epoch\n"),
+        _recipe("save_strategy: best\neval_strategy: epoch\n").finds(
+            "error", "recipe.yaml: save_strategy: best", also=("recipe.yaml: eval_strategy: epoch",)
+        ),
         Example(
             {"recipe.yaml": RECIPE + "save_strategy: best\nmetric_for_best_model: loss\n"},
             consumer="transformers",
             note="Starts, but no evaluation ever says that a model is the best.",
             proof=shows("step", {"args.eval_strategy": ("no", "epoch")}),
-        ),
+        ).finds("error", "recipe.yaml: save_strategy: best"),
     ),
     good=_recipe("save_strategy: best\neval_strategy: epoch\nmetric_for_best_model: loss\n"),
     proof=crashes("arguments", "`args.metric_for_best_model` must be provided when using 'best' save_strategy"),
@@ -211,12 +244,12 @@ def best_model_without_metric(run: Run) -> Iterator[Finding]:
     "steps-not-whole",
     Severity.ERROR,
     bad=(
-        _recipe("save_steps: 10.5\n"),
+        _recipe("save_steps: 10.5\n").finds("error", "recipe.yaml: 10.5", "10.5", 1),
         Example(
             {"recipe.yaml": RECIPE + "logging_steps: 0\n"},
             consumer="transformers",
             proof=crashes("arguments", "requires non-zero --logging_steps"),
-        ),
+        ).finds("error", "recipe.yaml: 0", 0, 1),
     ),
     good=_recipe("logging_steps: 1\nsave_steps: 0.5\n"),
     proof=crashes("arguments", "--save_steps must be an integer if bigger than 1"),
@@ -267,7 +300,7 @@ def steps_not_whole(run: Run) -> Iterator[Finding]:
     "ZC809",
     "steps-without-strategy",
     Severity.WARNING,
-    bad=_recipe("eval_steps: 100\n"),
+    bad=_recipe("eval_steps: 100\n").finds("warning", "recipe.yaml: eval_steps: 100", 100),
     good=_recipe("eval_strategy: steps\neval_steps: 100\n"),
     proof=shows("arguments", {"args.eval_strategy": ("no", "steps")}),
     fixable=True,

@@ -30,7 +30,9 @@ def _recipe(text: str, consumer: str = "transformers") -> Example:
     "ZC814",
     "compiled-all-the-same",
     Severity.ERROR,
-    bad=_recipe("torch_compile: false\ntorch_compile_backend: inductor\n"),
+    bad=_recipe("torch_compile: false\ntorch_compile_backend: inductor\n").finds(
+        "error", "recipe.yaml: torch_compile: false", also=("recipe.yaml: torch_compile_backend: inductor",)
+    ),
     good=_recipe("torch_compile: false\n"),
     proof=shows("arguments", {"args.torch_compile": (True, False)}),
     fixable=True,
@@ -70,7 +72,9 @@ def compiled_all_the_same(run: Run) -> Iterator[Finding]:
     "ZC815",
     "checkpointing-two-names",
     Severity.ERROR,
-    bad=_recipe("gradient_checkpointing: true\nactivation_checkpointing: false\n"),
+    bad=_recipe("gradient_checkpointing: true\nactivation_checkpointing: false\n").finds(
+        "error", "recipe.yaml: gradient_checkpointing: true", also=("recipe.yaml: activation_checkpointing: false",)
+    ),
     good=_recipe("activation_checkpointing: true\n"),
     proof=shows("arguments", {"args.activation_checkpointing": (False, True)}),
     fixable=True,
@@ -113,7 +117,9 @@ def _yaml(value: Any) -> str:
     "ZC816",
     "checkpointing-options-unused",
     Severity.WARNING,
-    bad=_recipe("gradient_checkpointing_kwargs: {use_reentrant: false}\n"),
+    bad=_recipe("gradient_checkpointing_kwargs: {use_reentrant: false}\n").finds(
+        "warning", "recipe.yaml: gradient_checkpointing_kwargs: {use_reentrant: false}"
+    ),
     good=_recipe("gradient_checkpointing: true\ngradient_checkpointing_kwargs: {use_reentrant: false}\n"),
     proof=shows("arguments", {"args.activation_checkpointing": (False, True)}),
     consumers={"transformers"},
@@ -158,7 +164,9 @@ _ZERO3 = (
     "ZC826",
     "device-map-with-stage-3",
     Severity.ERROR,
-    bad=Example({"recipe.yaml": RECIPE + "deepspeed: ds.json\ndevice_map: auto\n", "ds.json": _ZERO3}),
+    bad=Example({"recipe.yaml": RECIPE + "deepspeed: ds.json\ndevice_map: auto\n", "ds.json": _ZERO3}).finds(
+        "error", "recipe.yaml: device_map: auto", 3
+    ),
     good=Example({"recipe.yaml": RECIPE + "deepspeed: ds.json\n", "ds.json": _ZERO3}),
     proof=crashes("arguments", "DeepSpeed Zero-3 is not compatible with passing a `device_map`"),
     consumers={"transformers"},

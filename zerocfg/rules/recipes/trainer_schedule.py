@@ -26,7 +26,7 @@ _RATE_OF_OPTIMIZER = {"polynomial": (), "cosine_with_min_lr": ("min_lr",), "cosi
     "ZC234",
     "schedule-of-trainer-with-zero",
     Severity.ERROR,
-    bad=_recipe("lr_scheduler_type: polynomial\n"),
+    bad=_recipe("lr_scheduler_type: polynomial\n").finds("error", "recipe.yaml: polynomial"),
     good=_recipe("lr_scheduler_type: linear\n"),
     proof=crashes("step", "'DeepSpeedZeroOptimizer' object has no attribute 'defaults'"),
     consumers=TRAINERS,
@@ -87,12 +87,12 @@ _ONE_OF = {
     "schedule-argument-missing",
     Severity.ERROR,
     bad=(
-        _recipe("lr_scheduler_type: warmup_stable_decay\n"),
+        _recipe("lr_scheduler_type: warmup_stable_decay\n").finds("error", "recipe.yaml: warmup_stable_decay"),
         Example(
             _recipe("lr_scheduler_type: cosine_with_min_lr\n").files,
             consumer="transformers",
             proof=crashes("step", "One of min_lr or min_lr_rate should be set"),
-        ),
+        ).finds("error", "recipe.yaml: cosine_with_min_lr"),
     ),
     good=_recipe("lr_scheduler_type: warmup_stable_decay\nlr_scheduler_kwargs: {num_decay_steps: 2}\n"),
     proof=crashes("step", "missing 1 required positional argument: 'num_decay_steps'"),

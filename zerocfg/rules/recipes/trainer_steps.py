@@ -52,12 +52,12 @@ def _recipe(text: str) -> Example:
     "optim-args-not-text",
     Severity.ERROR,
     bad=(
-        _recipe("optim_args: {weight_lr_power: 2.0}\n"),
+        _recipe("optim_args: {weight_lr_power: 2.0}\n").finds("error", "recipe.yaml: {weight_lr_power: 2.0}", "2.0"),
         Example(
             {"recipe.yaml": RECIPE + "optim_args: 'rank:64'\n"},
             consumer="transformers",
             proof=crashes("init", "not enough values to unpack"),
-        ),
+        ).finds("error", "recipe.yaml: 'rank:64'", 64),
     ),
     good=_recipe("optim_args: weight_lr_power=2.0\n"),
     proof=crashes("init", "'dict' object has no attribute 'replace'"),
@@ -112,12 +112,14 @@ def _schedule(run: Run) -> str | None:
     "schedule-argument-unknown",
     Severity.ERROR,
     bad=(
-        _recipe("lr_scheduler_type: cosine\nlr_scheduler_kwargs: {min_lr: 1.0e-6}\n"),
+        _recipe("lr_scheduler_type: cosine\nlr_scheduler_kwargs: {min_lr: 1.0e-6}\n").finds(
+            "error", "recipe.yaml: min_lr"
+        ),
         Example(
             {"recipe.yaml": RECIPE + "lr_scheduler_type: polynomial\nlr_scheduler_kwargs: {lr_ends: 1.0e-6}\n"},
             consumer="transformers",
             proof=crashes("init", "got an unexpected keyword argument 'lr_ends'"),
-        ),
+        ).finds("error", "recipe.yaml: lr_ends"),
     ),
     good=_recipe("lr_scheduler_type: cosine_with_min_lr\nlr_scheduler_kwargs: {min_lr: 1.0e-6}\n"),
     proof=crashes("init", "got an unexpected keyword argument 'min_lr'"),
@@ -170,7 +172,7 @@ def schedule_argument_unknown(run: Run) -> Iterator[Finding]:
     bad=Example(
         {"recipe.yaml": "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 4\nwarmup_steps: 100\n"},
         consumer="transformers",
-    ),
+    ).finds("warning", "recipe.yaml: warmup_steps: 100", 100, 4, 1, also=("recipe.yaml: max_steps: 4",)),
     good=Example(
         {"recipe.yaml": "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 4\nwarmup_steps: 2\n"},
         consumer="transformers",
@@ -213,7 +215,9 @@ def warmup_longer_than_training(run: Run) -> Iterator[Finding]:
     "ZC821",
     "warmup-with-constant",
     Severity.ERROR,
-    bad=_longer("lr_scheduler_type: constant\nwarmup_steps: 4\n"),
+    bad=_longer("lr_scheduler_type: constant\nwarmup_steps: 4\n").finds(
+        "error", "recipe.yaml: warmup_steps: 4", 4, also=("recipe.yaml: lr_scheduler_type: constant",)
+    ),
     good=_longer("lr_scheduler_type: constant_with_warmup\nwarmup_steps: 4\n"),
     proof=shows("step", {"engine.learning_rate": (5e-05, 2.5e-05)}),
     fixable=True,
@@ -251,7 +255,7 @@ def warmup_with_constant(run: Run) -> Iterator[Finding]:
     bad=Example(
         {"recipe.yaml": "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 1\nnum_train_epochs: 3\n"},
         consumer="transformers",
-    ),
+    ).finds("note", "recipe.yaml: num_train_epochs: 3", 3, 1, also=("recipe.yaml: max_steps: 1",)),
     good=Example(
         {"recipe.yaml": "output_dir: out\nper_device_train_batch_size: 1\nnum_train_epochs: 3\n"},
         consumer="transformers",
@@ -301,13 +305,13 @@ _NUM_STEPS = "accelerator_config: {gradient_accumulation_kwargs: {num_steps: 4}}
     "accumulation-in-accelerator-config",
     Severity.ERROR,
     bad=(
-        _recipe("gradient_accumulation_steps: 2\n" + _NUM_STEPS),
+        _recipe("gradient_accumulation_steps: 2\n" + _NUM_STEPS).finds("error", "recipe.yaml: num_steps: 4", 4, 2),
         Example(
             {"recipe.yaml": RECIPE + "deepspeed: ds.json\n" + _NUM_STEPS, "ds.json": _DS},
             consumer="transformers",
             note="The Trainer counts four micro batches as one step; the engine steps after each of them.",
             proof=shows("step", {"config.gradient_accumulation_steps": (1, 4)}),
-        ),
+        ).finds("error", "recipe.yaml: num_steps: 4", 4),
     ),
     good=Example(
         {"recipe.yaml": RECIPE + "deepspeed: ds.json\ngradient_accumulation_steps: 4\n", "ds.json": _DS},
@@ -366,7 +370,7 @@ def accumulation_in_accelerator_config(run: Run) -> Iterator[Finding]:
                 "train.sh": "torchrun --nproc_per_node 2 train.py recipe.yaml\n",
             },
             consumer="transformers",
-        ),
+        ).finds("warning", "recipe.yaml: split_batches: true", 4, 2, 2),
         Example(
             {
                 "recipe.yaml": RECIPE + "accelerator_config: {split_batches: true}\n",
@@ -375,7 +379,7 @@ def accumulation_in_accelerator_config(run: Run) -> Iterator[Finding]:
             consumer="transformers",
             note="One sample cannot be split between two processes.",
             proof=crashes("init", "needs to be a round multiple of the number of processes", ranks=2),
-        ),
+        ).finds("error", "recipe.yaml: split_batches: true", 1, 2),
     ),
     good=Example(
         {

@@ -35,12 +35,12 @@ def _recipe(text: str, consumer: str = "transformers") -> Example:
     "workers-needed",
     Severity.ERROR,
     bad=(
-        _recipe("dataloader_prefetch_factor: 2\n"),
+        _recipe("dataloader_prefetch_factor: 2\n").finds("error", "recipe.yaml: dataloader_prefetch_factor: 2", 0, 0),
         Example(
             {"recipe.yaml": RECIPE + "dataloader_persistent_workers: true\n"},
             consumer="transformers",
             proof=crashes("init", "persistent_workers option needs num_workers > 0"),
-        ),
+        ).finds("error", "recipe.yaml: dataloader_persistent_workers: true", 0, 0),
     ),
     good=_recipe("dataloader_num_workers: 2\ndataloader_prefetch_factor: 2\ndataloader_persistent_workers: true\n"),
     proof=crashes("arguments", "--dataloader_prefetch_factor can only be set when data is loaded in a different"),
@@ -82,12 +82,12 @@ _WORDS = ("lr_scheduler_type", "optim", "eval_strategy", "save_strategy", "loggi
     "argument-word-unknown",
     Severity.ERROR,
     bad=(
-        _recipe("lr_scheduler_type: cosin\n"),
+        _recipe("lr_scheduler_type: cosin\n").finds("error", "recipe.yaml: cosin"),
         Example(
             {"recipe.yaml": RECIPE + "report_to: tensorbord\n"},
             consumer="transformers",
             proof=crashes("arguments", "tensorbord is not supported, only"),
-        ),
+        ).finds("error", "recipe.yaml: tensorbord"),
     ),
     good=_recipe("lr_scheduler_type: cosine\noptim: adamw_torch\nreport_to: none\n"),
     proof=crashes("arguments", "cosin is not a valid SchedulerType"),
@@ -157,47 +157,47 @@ _LOWEST: dict[str, tuple[float, str]] = {
     "argument-out-of-range",
     Severity.ERROR,
     bad=(
-        _recipe("warmup_steps: -1\n"),
+        _recipe("warmup_steps: -1\n").finds("error", "recipe.yaml: -1", -1, 0, 0),
         Example(
             {"recipe.yaml": "output_dir: out\nper_device_train_batch_size: 0\nmax_steps: 2\n"},
             consumer="transformers",
             proof=crashes("init", "batch_size should be a positive integer value, but got batch_size=0"),
-        ),
+        ).finds("error", "recipe.yaml: 0", 0, 1, 1),
         Example(
             {"recipe.yaml": RECIPE + "gradient_accumulation_steps: 0\n"},
             consumer="transformers",
             proof=crashes("init", "ZeroDivisionError"),
-        ),
+        ).finds("error", "recipe.yaml: 0", 0, 1, 1),
         Example(
             {"recipe.yaml": RECIPE + "dataloader_num_workers: -1\n"},
             consumer="transformers",
             proof=crashes("init", "num_workers option should be non-negative"),
-        ),
+        ).finds("error", "recipe.yaml: -1", -1, 0, 0),
         Example(
             {"recipe.yaml": RECIPE + "torch_empty_cache_steps: 0\n"},
             consumer="transformers",
             proof=crashes("arguments", "`torch_empty_cache_steps` must be an integer bigger than 0"),
-        ),
+        ).finds("error", "recipe.yaml: 0", 0, 1, 1),
         Example(
             {"recipe.yaml": RECIPE + "learning_rate: -1.0e-4\n"},
             consumer="transformers",
             proof=crashes("init", "Invalid learning rate"),
-        ),
+        ).finds("error", "recipe.yaml: -1.0e-4", "-0.0001", 0, "0.0001"),
         Example(
             {"recipe.yaml": RECIPE + "adam_epsilon: -1.0e-8\n"},
             consumer="transformers",
             proof=crashes("init", "Invalid epsilon value"),
-        ),
+        ).finds("error", "recipe.yaml: -1.0e-8", "-1e-08", 0, "1.0e-08"),
         Example(
             {"recipe.yaml": RECIPE + "neftune_noise_alpha: -5.0\n"},
             consumer="transformers",
             proof=crashes("step", "uniform_ expects to return"),
-        ),
+        ).finds("error", "recipe.yaml: -5.0", -5, 0, "5.0"),
         Example(
             {"recipe.yaml": RECIPE + "seed: -1\n"},
             consumer="transformers",
             proof=crashes("arguments", "Seed must be between 0 and"),
-        ),
+        ).finds("error", "recipe.yaml: -1", -1, 0, 0),
     ),
     good=_recipe("warmup_steps: 0\ngradient_accumulation_steps: 1\nlearning_rate: 1.0e-4\n"),
     proof=crashes("arguments", "Expected value warmup_steps >= 0"),
@@ -242,7 +242,9 @@ def argument_out_of_range(run: Run) -> Iterator[Finding]:
     "ZC813",
     "accelerator-config-key-unknown",
     Severity.ERROR,
-    bad=_recipe("accelerator_config: {split_batch: true, even_batches: true}\n"),
+    bad=_recipe("accelerator_config: {split_batch: true, even_batches: true}\n").finds(
+        "error", "recipe.yaml: split_batch"
+    ),
     good=_recipe("accelerator_config: {split_batches: false, even_batches: true}\n"),
     proof=crashes("arguments", "unexpected keyword argument 'split_batch'"),
     fixable=True,

@@ -36,8 +36,34 @@ def _whole(run: Run, name: str, default: int) -> int | None:
     "generation-batch-not-whole",
     Severity.ERROR,
     bad=(
-        trl_example("grpo", "gradient_accumulation_steps: 4\nnum_generations: 8\n"),
-        trl_example("rloo", "num_generations: 4\nsteps_per_generation: 6\n"),
+        trl_example("grpo", "gradient_accumulation_steps: 4\nnum_generations: 8\n").finds(
+            "error",
+            "recipe.yaml: num_generations: 8",
+            1,
+            1,
+            4,
+            4,
+            8,
+            8,
+            also=(
+                "recipe.yaml: per_device_train_batch_size: 1",
+                "recipe.yaml: gradient_accumulation_steps: 4",
+            ),
+        ),
+        trl_example("rloo", "num_generations: 4\nsteps_per_generation: 6\n").finds(
+            "error",
+            "recipe.yaml: num_generations: 4",
+            1,
+            1,
+            6,
+            6,
+            4,
+            12,
+            also=(
+                "recipe.yaml: per_device_train_batch_size: 1",
+                "recipe.yaml: steps_per_generation: 6",
+            ),
+        ),
     ),
     good=trl_example("grpo", "gradient_accumulation_steps: 4\nnum_generations: 4\n"),
     proof=crashes("arguments", r"generation_batch_size \(\d\) must be divisible by num_generations \(\d\)"),
@@ -82,7 +108,9 @@ def generation_batch_not_whole(run: Run) -> Iterator[Finding]:
     "ZC856",
     "generation-batch-twice",
     Severity.ERROR,
-    bad=trl_example("grpo", "num_generations: 2\ngeneration_batch_size: 4\nsteps_per_generation: 4\n"),
+    bad=trl_example("grpo", "num_generations: 2\ngeneration_batch_size: 4\nsteps_per_generation: 4\n").finds(
+        "error", "recipe.yaml: generation_batch_size: 4", also=("recipe.yaml: steps_per_generation: 4",)
+    ),
     good=trl_example("grpo", "num_generations: 2\nsteps_per_generation: 4\n"),
     proof=crashes("arguments", "'generation_batch_size' and 'steps_per_generation' can not be both configured"),
     fixable=True,
@@ -116,7 +144,19 @@ def generation_batch_twice(run: Run) -> Iterator[Finding]:
     "ZC857",
     "generation-batch-not-of-steps",
     Severity.ERROR,
-    bad=trl_example("grpo", "num_generations: 3\ngeneration_batch_size: 9\n", processes=2),
+    bad=trl_example("grpo", "num_generations: 3\ngeneration_batch_size: 9\n", processes=2).finds(
+        "error",
+        "recipe.yaml: generation_batch_size: 9",
+        9,
+        1,
+        2,
+        3,
+        12,
+        also=(
+            "recipe.yaml: per_device_train_batch_size: 1",
+            "recipe.yaml: num_generations: 3",
+        ),
+    ),
     good=trl_example("grpo", "num_generations: 3\ngeneration_batch_size: 12\n", processes=2),
     proof=crashes(
         "arguments", r"generation_batch_size \(9\) must be divisible by the global batch size \(2\)", ranks=2
@@ -161,6 +201,17 @@ def generation_batch_not_of_steps(run: Run) -> Iterator[Finding]:
     bad=trl_example(
         "grpo",
         "gradient_accumulation_steps: 6\nnum_generations: 6\neval_strategy: steps\nper_device_eval_batch_size: 8\n",
+    ).finds(
+        "error",
+        "recipe.yaml: per_device_eval_batch_size: 8",
+        8,
+        1,
+        6,
+        12,
+        also=(
+            "recipe.yaml: num_generations: 6",
+            "recipe.yaml: eval_strategy: steps",
+        ),
     ),
     good=trl_example(
         "grpo",
@@ -207,7 +258,9 @@ def evaluation_batch_not_whole(run: Run) -> Iterator[Finding]:
     "ZC859",
     "single-generation",
     Severity.ERROR,
-    bad=trl_example("grpo", "gradient_accumulation_steps: 2\nnum_generations: 1\n"),
+    bad=trl_example("grpo", "gradient_accumulation_steps: 2\nnum_generations: 1\n").finds(
+        "error", "recipe.yaml:5:18: 1", 1, 2, 2
+    ),
     good=trl_example("grpo", "gradient_accumulation_steps: 2\nnum_generations: 2\n"),
     proof=crashes("arguments", "GRPO requires at least 2 generations per prompt"),
     fixable=True,
@@ -239,7 +292,9 @@ def single_generation(run: Run) -> Iterator[Finding]:
     "ZC860",
     "batch-finder-with-groups",
     Severity.ERROR,
-    bad=trl_example("grpo", "gradient_accumulation_steps: 2\nnum_generations: 2\nauto_find_batch_size: true\n"),
+    bad=trl_example("grpo", "gradient_accumulation_steps: 2\nnum_generations: 2\nauto_find_batch_size: true\n").finds(
+        "error", "recipe.yaml: auto_find_batch_size: true"
+    ),
     good=trl_example("grpo", "gradient_accumulation_steps: 2\nnum_generations: 2\nauto_find_batch_size: false\n"),
     proof=crashes("arguments", "auto_find_batch_size is not supported by GRPO"),
     fixable=True,
@@ -273,7 +328,7 @@ def batch_finder_with_groups(run: Run) -> Iterator[Finding]:
     Severity.ERROR,
     bad=trl_example(
         "grpo", "gradient_accumulation_steps: 2\nnum_generations: 2\nlog_completions_hub_repo: me/completions\n"
-    ),
+    ).finds("error", "recipe.yaml: log_completions_hub_repo: me/completions"),
     good=trl_example(
         "grpo",
         "gradient_accumulation_steps: 2\nnum_generations: 2\nlog_completions: true\n"

@@ -31,12 +31,14 @@ from zerocfg.source.edit import replace_value
     "loss-option-missing",
     Severity.ERROR,
     bad=(
-        trl_example("dpo", "loss_type: exo_pair\nbeta: 0.1\n"),
+        trl_example("dpo", "loss_type: exo_pair\nbeta: 0.1\n").finds(
+            "error", "recipe.yaml: loss_type: exo_pair", 0, "1.0e-3"
+        ),
         Example(
             trl_example("dpo", "loss_type: apo_zero\nf_divergence_type: js_divergence\n").files,
             consumer="trl",
             proof=crashes("arguments", "is only supported for the following loss types"),
-        ),
+        ).finds("error", "recipe.yaml: f_divergence_type: js_divergence", also=("recipe.yaml: loss_type: apo_zero",)),
     ),
     good=trl_example("dpo", "loss_type: exo_pair\nlabel_smoothing: 1.0e-3\nbeta: 0.1\n"),
     proof=crashes("arguments", "Label smoothing must be greater than 0.0 when using 'exo_pair' loss"),
@@ -85,7 +87,9 @@ def loss_option_missing(run: Run) -> Iterator[Finding]:
     "ZC845",
     "loss-weights-length",
     Severity.ERROR,
-    bad=trl_example("dpo", "loss_type: [sigmoid, sft]\nloss_weights: [1.0]\n"),
+    bad=trl_example("dpo", "loss_type: [sigmoid, sft]\nloss_weights: [1.0]\n").finds(
+        "error", "recipe.yaml: loss_weights: [1.0]", 1, 2, also=("recipe.yaml: loss_type: [sigmoid, sft]",)
+    ),
     good=trl_example("dpo", "loss_type: [sigmoid, sft]\nloss_weights: [1.0, 0.5]\n"),
     proof=crashes("arguments", "`loss_weights` must have the same length as `loss_type`"),
     references=("trl/trainer/dpo_config.py@1.16.0",),
@@ -117,7 +121,9 @@ def loss_weights_length(run: Run) -> Iterator[Finding]:
     "ZC846",
     "reference-precomputed-and-moving",
     Severity.ERROR,
-    bad=trl_example("dpo", "precompute_ref_log_probs: true\nsync_ref_model: true\n"),
+    bad=trl_example("dpo", "precompute_ref_log_probs: true\nsync_ref_model: true\n").finds(
+        "error", "recipe.yaml: precompute_ref_log_probs: true", also=("recipe.yaml: sync_ref_model: true",)
+    ),
     good=trl_example("dpo", "precompute_ref_log_probs: false\nsync_ref_model: true\n"),
     proof=crashes("arguments", "You cannot use `sync_ref_model=True` together with `precompute_ref_log_probs=True`"),
     fixable=True,
@@ -152,7 +158,7 @@ def reference_precomputed_and_moving(run: Run) -> Iterator[Finding]:
     "ZC848",
     "padding-free-not-cut",
     Severity.ERROR,
-    bad=trl_example("sft", "padding_free: true\n"),
+    bad=trl_example("sft", "padding_free: true\n").finds("error", "recipe.yaml: padding_free: true", 1024),
     good=trl_example("sft", "padding_free: true\npacking: true\n"),
     proof=crashes("arguments", "When `padding_free=True` without packing, `max_length` is not enforced"),
     fixable=True,
@@ -188,7 +194,9 @@ def padding_free_not_cut(run: Run) -> Iterator[Finding]:
     "ZC849",
     "packing-without-length",
     Severity.ERROR,
-    bad=trl_example("sft", "packing: true\nmax_length: null\n"),
+    bad=trl_example("sft", "packing: true\nmax_length: null\n").finds(
+        "error", "recipe.yaml: max_length: null", also=("recipe.yaml: packing: true",)
+    ),
     good=trl_example("sft", "packing: true\nmax_length: 1024\n"),
     proof=crashes("arguments", "When packing is enabled, `max_length` can't be `None`"),
     fixable=True,
@@ -221,7 +229,9 @@ def packing_without_length(run: Run) -> Iterator[Finding]:
     "ZC850",
     "padding-free-unavailable",
     Severity.WARNING,
-    bad=trl_example("dpo", "padding_free: true\nbeta: 0.1\n"),
+    bad=trl_example("dpo", "padding_free: true\nbeta: 0.1\n").finds(
+        "warning", "recipe.yaml: padding_free: true", "1.16.0"
+    ),
     good=trl_example("dpo", "padding_free: false\nbeta: 0.1\n"),
     proof=shows(
         "arguments",
@@ -267,7 +277,9 @@ _LORA = (
     "ZC851",
     "lora-without-peft",
     Severity.ERROR,
-    bad=trl_example("sft", "packing: true\nlora_r: 16\nlora_alpha: 32\n"),
+    bad=trl_example("sft", "packing: true\nlora_r: 16\nlora_alpha: 32\n").finds(
+        "error", "recipe.yaml: lora_r: 16", also=("recipe.yaml: lora_alpha: 32",)
+    ),
     good=trl_example("sft", "packing: true\nuse_peft: true\nlora_r: 16\nlora_alpha: 32\n"),
     proof=shows("arguments", {"args.use_peft": (False, True)}),
     fixable=True,
@@ -305,7 +317,9 @@ def lora_without_peft(run: Run) -> Iterator[Finding]:
     "ZC852",
     "recipe-env-not-mapping",
     Severity.ERROR,
-    bad=trl_example("sft", "packing: true\nenv: [WANDB_PROJECT=sft]\n"),
+    bad=trl_example("sft", "packing: true\nenv: [WANDB_PROJECT=sft]\n").finds(
+        "error", "recipe.yaml: [WANDB_PROJECT=sft]"
+    ),
     good=trl_example("sft", "packing: true\nenv: {WANDB_PROJECT: sft}\n"),
     proof=crashes("arguments", "`env` field should be a dict in the YAML file"),
     fixable=True,

@@ -34,7 +34,12 @@ def trl_example(method: str, text: str, processes: int = 1) -> Example:
     "ZC840",
     "trl-argument-removed",
     Severity.NOTE,
-    bad=(trl_example("sft", "max_seq_length: 512\n"), trl_example("dpo", "beta: 0.1\nmax_prompt_length: 256\n")),
+    bad=(
+        trl_example("sft", "max_seq_length: 512\n").finds("note", "recipe.yaml: max_seq_length", "1.16.0"),
+        trl_example("dpo", "beta: 0.1\nmax_prompt_length: 256\n").finds(
+            "note", "recipe.yaml: max_prompt_length", "1.16.0"
+        ),
+    ),
     good=trl_example("sft", "max_length: 512\n"),
     proof=crashes("arguments", "Unknown arguments from config file"),
     fixable=True,
@@ -86,13 +91,15 @@ def trl_argument_removed(run: Run) -> Iterator[Finding]:
     "argument-misspelled",
     Severity.WARNING,
     bad=(
-        trl_example("grpo", "num_generations: 2\nsteps_per_generation: 2\nlearning_rtae: 1.0e-5\n"),
-        trl_example("sft", "packing: true\nlearning-rate: 1.0e-5\n"),
+        trl_example("grpo", "num_generations: 2\nsteps_per_generation: 2\nlearning_rtae: 1.0e-5\n").finds(
+            "warning", "recipe.yaml: learning_rtae"
+        ),
+        trl_example("sft", "packing: true\nlearning-rate: 1.0e-5\n").finds("warning", "recipe.yaml: learning-rate"),
         Example(
             {"recipe.yaml": RECIPE + "gradient_acumulation_steps: 4\n"},
             consumer="transformers",
             proof=crashes("arguments", "Some keys are not used by the HfArgumentParser"),
-        ),
+        ).finds("warning", "recipe.yaml: gradient_acumulation_steps"),
     ),
     good=trl_example("grpo", "num_generations: 2\nsteps_per_generation: 2\nlearning_rate: 1.0e-5\n"),
     proof=crashes("arguments", "Unknown arguments from config file"),
@@ -153,7 +160,7 @@ def _distance(a: str, b: str) -> int:
             "train.sh": "torchrun --nproc_per_node 1 sft.py --config=recipe.yaml\n",
         },
         consumer="trl",
-    ),
+    ).finds("error", "train.sh: --config=recipe.yaml"),
     good=trl_example("sft", "max_length: 512\npacking: true\n"),
     proof=crashes("arguments", r"Some specified arguments are not used by the HfArgumentParser: \['--config=recipe"),
     fixable=True,
@@ -205,12 +212,12 @@ _FORMER = {"ffd": "bfd"}
     "trl-word-unknown",
     Severity.ERROR,
     bad=(
-        trl_example("sft", "loss_type: df\npacking: true\n"),
+        trl_example("sft", "loss_type: df\npacking: true\n").finds("error", "recipe.yaml: df"),
         Example(
             trl_example("dpo", "loss_type: [sigmoid, apo_zro]\n").files,
             consumer="trl",
             proof=crashes("step", "Unknown loss type: apo_zro"),
-        ),
+        ).finds("error", "recipe.yaml: [sigmoid, apo_zro]"),
     ),
     good=trl_example("sft", "loss_type: dft\npacking: true\n"),
     proof=crashes("arguments", "Invalid `loss_type` df passed"),
@@ -257,7 +264,9 @@ def _only(run: Run, table: dict[str, dict[str, tuple[str, ...]]]) -> dict[str, t
     "ZC847",
     "two-quantizations",
     Severity.ERROR,
-    bad=trl_example("sft", "packing: true\nload_in_4bit: true\nload_in_8bit: true\n"),
+    bad=trl_example("sft", "packing: true\nload_in_4bit: true\nload_in_8bit: true\n").finds(
+        "error", "recipe.yaml: load_in_8bit: true", also=("recipe.yaml: load_in_4bit: true",)
+    ),
     good=trl_example("sft", "packing: true\nload_in_4bit: false\nload_in_8bit: false\n"),
     proof=crashes("arguments", "You can't use 8 bit and 4 bit precision at the same time"),
     fixable=True,

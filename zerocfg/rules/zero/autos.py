@@ -66,7 +66,7 @@ def _autos(run: Run) -> Iterator[Path]:
     Severity.ERROR,
     bad=Example(
         {"ds.json": _AUTO_DS % '2, "overlap_comm": "auto"', "recipe.yaml": _RECIPE % ""}, consumer="transformers"
-    ),
+    ).finds("error", 'ds.json: "overlap_comm": "auto"'),
     good=Example(
         {"ds.json": _AUTO_DS % '2, "overlap_comm": true', "recipe.yaml": _RECIPE % ""}, consumer="transformers"
     ),
@@ -114,7 +114,7 @@ def auto_that_nobody_fills(run: Run) -> Iterator[Finding]:
             "model/config.json": _NESTED,
         },
         consumer="accelerate",
-    ),
+    ).finds("error", 'ds.json: "reduce_bucket_size": "auto"'),
     good=Example(
         {
             "zerocfg.yaml": _SPEC,
@@ -156,12 +156,17 @@ def hidden_size_missing(run: Run) -> Iterator[Finding]:
     "auto-without-filler",
     Severity.ERROR,
     bad=(
-        Example({"ds.json": _AUTO_DS % "2"}, consumer="deepspeed"),
+        Example({"ds.json": _AUTO_DS % "2"}, consumer="deepspeed").finds(
+            "error",
+            'ds.json: "train_micro_batch_size_per_gpu": "auto"',
+            1,
+            also=('ds.json: "gradient_accumulation_steps": "auto"',),
+        ),
         Example(
             {"ds.json": (_DS % "2").replace("{", '{"gradient_clipping": "auto", ', 1)},
             consumer="deepspeed",
             proof=crashes("step", "'>' not supported between instances of 'str' and 'float'"),
-        ),
+        ).finds("error", 'ds.json: "gradient_clipping": "auto"'),
     ),
     good=Example({"ds.json": _DS % "2"}, consumer="deepspeed"),
     proof=crashes("parse", "non-int of type 'str'"),

@@ -28,11 +28,13 @@ _WITH_FILE = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n
     "universal-checkpoint-expected",
     Severity.WARNING,
     bad=(
-        Example({"ds.json": _DS % (1, ', "checkpoint": {"load_universal": true}')}, consumer="deepspeed"),
+        Example({"ds.json": _DS % (1, ', "checkpoint": {"load_universal": true}')}, consumer="deepspeed").finds(
+            "warning", 'ds.json: "load_universal": true'
+        ),
         Example(
             {"recipe.yaml": _RECIPE, "ds.json": _AUTO % (2, ', "checkpoint": {"load_universal": true}')},
             consumer="transformers",
-        ),
+        ).finds("warning", 'ds.json: "load_universal": true'),
     ),
     good=Example({"ds.json": _DS % (1, "")}, consumer="deepspeed"),
     proof=crashes("load", "latest_universal does not exist"),
@@ -89,15 +91,17 @@ def _optimizer_without_step(run: Run) -> str | None:
         Example(
             {"recipe.yaml": _RECIPE, "ds.json": _AUTO % ('2, "elastic_checkpoint": true', "")},
             consumer="transformers",
+        ).finds("error", 'ds.json: "elastic_checkpoint": true'),
+        Example({"ds.json": _DS % ('2, "elastic_checkpoint": true', "")}, consumer="deepspeed").finds(
+            "warning", 'ds.json: "elastic_checkpoint": true'
         ),
-        Example({"ds.json": _DS % ('2, "elastic_checkpoint": true', "")}, consumer="deepspeed"),
         Example(
             {
                 "ds.json": _DS
                 % ('2, "elastic_checkpoint": true, "offload_optimizer": {"device": "cpu", "pin_memory": true}', _ADAMW)
             },
             consumer="deepspeed",
-        ),
+        ).finds("error", 'ds.json: "elastic_checkpoint": true'),
     ),
     good=Example({"ds.json": _DS % ('2, "elastic_checkpoint": true', _ADAMW)}, consumer="deepspeed"),
     proof=crashes("load", "AssertionError"),
@@ -141,7 +145,7 @@ def elastic_checkpoint_not_loadable(run: Run) -> Iterator[Finding]:
     bad=Example(
         {"ds.json": _DS % ('3, "stage3_gather_16bit_weights_on_model_save": true, "elastic_checkpoint": true', "")},
         consumer="deepspeed",
-    ),
+    ).finds("warning", 'ds.json: "elastic_checkpoint": true', 3),
     good=Example({"ds.json": _DS % ('3, "stage3_gather_16bit_weights_on_model_save": true', "")}, consumer="deepspeed"),
     proof=shows("parse", {"log": ("ZeRO-3 elastic checkpointing is deprecated and no longer supported", None)}),
     fixable=True,
@@ -182,8 +186,10 @@ def elastic_checkpoint_at_stage_3(run: Run) -> Iterator[Finding]:
                 '"zero_optimization": {"stage": 2}, "checkpoint": {"writer": {"type": "FAST"}}}\n',
             },
             consumer="accelerate",
+        ).finds("error", 'ds.json: "writer": {"type": "FAST"}'),
+        Example({"ds.json": _DS % (2, ', "checkpoint": {"writer": {"type": "PYTHON"}}')}, consumer="deepspeed").finds(
+            "warning", 'ds.json: "writer": {"type": "PYTHON"}'
         ),
-        Example({"ds.json": _DS % (2, ', "checkpoint": {"writer": {"type": "PYTHON"}}')}, consumer="deepspeed"),
     ),
     good=Example({"ds.json": _DS % (2, ', "checkpoint": {"tag_validation": "Fail"}')}, consumer="deepspeed"),
     proof=crashes("init", "KeyError: 'CROSS_SIZE'"),
@@ -231,14 +237,14 @@ def checkpoint_writer_without_launcher(run: Run) -> Iterator[Finding]:
     bad=(
         Example(
             {"recipe.yaml": _RECIPE + "save_only_model: true\n", "ds.json": _AUTO % (2, "")}, consumer="transformers"
-        ),
+        ).finds("note", "recipe.yaml: save_only_model: true"),
         Example(
             {
                 "recipe.yaml": _RECIPE + "save_only_model: true\n",
                 "ds.json": _AUTO % ('3, "stage3_gather_16bit_weights_on_model_save": true', ""),
             },
             consumer="transformers",
-        ),
+        ).finds("note", "recipe.yaml: save_only_model: true"),
     ),
     good=Example(
         {"recipe.yaml": _RECIPE + "save_only_model: false\n", "ds.json": _AUTO % (2, "")}, consumer="transformers"
@@ -294,7 +300,7 @@ def save_only_model_not_resumable(run: Run) -> Iterator[Finding]:
             "ds.json": _AUTO % (2, ', "checkpoint": {"use_node_local_storage": false}'),
         },
         consumer="transformers",
-    ),
+    ).finds("warning", 'ds.json: "use_node_local_storage": false', also=("recipe.yaml: save_on_each_node: true",)),
     good=Example(
         {
             "recipe.yaml": _RECIPE + "save_on_each_node: false\n",
@@ -343,7 +349,7 @@ def node_local_storage_overwritten(run: Run) -> Iterator[Finding]:
     Severity.ERROR,
     bad=Example(
         {"ds.json": _DS % (0, ', "optimizer": {"type": "Adagrad", "params": {"lr": 0.01}}')}, consumer="deepspeed"
-    ),
+    ).finds("error", 'ds.json: "type": "Adagrad"', 1),
     good=Example(
         {"ds.json": _DS % (1, ', "optimizer": {"type": "Adagrad", "params": {"lr": 0.01}}')}, consumer="deepspeed"
     ),

@@ -51,7 +51,7 @@ _SPEC = (
             '"zero_optimization": {"stage": 2}}\n'
         },
         consumer="deepspeed",
-    ),
+    ).finds("error", 'ds.json: "prescale_gradients": true', 2),
     good=Example(
         {
             "ds.json": '{"train_micro_batch_size_per_gpu": 1, "prescale_gradients": true, "bf16": {"enabled": true}, '
@@ -97,11 +97,13 @@ def scaling_with_reduce_scatter(run: Run) -> Iterator[Finding]:
     "gradient-sum-refused",
     Severity.ERROR,
     bad=(
-        Example({"ds.json": _SUM % '"zero_optimization": {"stage": 3}'}, consumer="deepspeed"),
+        Example({"ds.json": _SUM % '"zero_optimization": {"stage": 3}'}, consumer="deepspeed").finds(
+            "error", 'ds.json: "gradient_allreduce_op": "sum"', 3
+        ),
         Example(
             {"ds.json": _SUM % '"compile": {"deepcompile": true}, "zero_optimization": {"stage": 2}'},
             consumer="deepspeed",
-        ),
+        ).finds("error", 'ds.json: "gradient_allreduce_op": "sum"'),
     ),
     good=Example({"ds.json": _SUM % '"zero_optimization": {"stage": 2}'}, consumer="deepspeed"),
     proof=crashes("parse", "gradient_allreduce_op='sum' is not supported with (ZeRO stage 3|DeepCompile)"),
@@ -143,7 +145,9 @@ def gradient_sum_refused(run: Run) -> Iterator[Finding]:
     "ZC413",
     "bucket-counted-in-bytes",
     Severity.NOTE,
-    bad=Example({"ds.json": _BUCKET % "1e8 // 100 MB"}, consumer="deepspeed"),
+    bad=Example({"ds.json": _BUCKET % "1e8 // 100 MB"}, consumer="deepspeed").finds(
+        "note", "ds.json:  100 MB", "5e8", "0.93", 16
+    ),
     good=Example({"ds.json": _BUCKET % "5e7 // 100 MB in 16 bit"}, consumer="deepspeed"),
     proof=shows("step", {"memory.backward": (at_least(200_000_000), at_most(130_000_000))}),
 )
@@ -186,7 +190,9 @@ def _right(match: re.Match[str]) -> bool:
     "ZC414",
     "bucket-larger-than-model",
     Severity.NOTE,
-    bad=Example({"zerocfg.yaml": _SPEC, "ds.json": _BUCKET % "100000000"}),
+    bad=Example({"zerocfg.yaml": _SPEC, "ds.json": _BUCKET % "100000000"}).finds(
+        "note", 'ds.json: "reduce_bucket_size": 100000000', "100,000,000", "1,073,472", "0.19", 16
+    ),
     good=Example({"zerocfg.yaml": _SPEC, "ds.json": _BUCKET % "1000000"}),
     proof=shows("step", {"memory.backward": (at_least(200_000_000), at_most(12_000_000))}),
     needs={"model"},

@@ -48,7 +48,7 @@ def _compiles(run: Run) -> bool | None:
     bad=Example(
         {"ds.json": _AUTO_DS % (_LOUD + '"compile": {"deepcompile": true}, '), "recipe.yaml": _RECIPE},
         consumer="transformers",
-    ),
+    ).finds("error", 'ds.json: "deepcompile": true'),
     good=Example({"ds.json": _AUTO_DS % _LOUD, "recipe.yaml": _RECIPE}, consumer="transformers"),
     proof=shows(
         "step",
@@ -97,7 +97,7 @@ def deepcompile_never_compiled(run: Run) -> Iterator[Finding]:
             "recipe.yaml": _RECIPE + "torch_compile: true\ntorch_compile_backend: aot_eager\n",
         },
         consumer="transformers",
-    ),
+    ).finds("error", "recipe.yaml: torch_compile_backend: aot_eager", also=('ds.json: "deepcompile": true',)),
     good=Example(
         {
             "ds.json": _AUTO_DS % "",
@@ -137,11 +137,13 @@ def deepcompile_backend(run: Run) -> Iterator[Finding]:
     "tensor-parallel-size-does-not-divide",
     Severity.ERROR,
     bad=(
-        Example({"ds.json": _DS % '"tensor_parallel": {"autotp_size": 2}, ', "train.sh": _LAUNCH % 1}),
+        Example({"ds.json": _DS % '"tensor_parallel": {"autotp_size": 2}, ', "train.sh": _LAUNCH % 1}).finds(
+            "error", 'ds.json: "autotp_size": 2', 2, 1
+        ),
         Example(
             {"ds.json": _DS % '"tensor_parallel": {"autotp_size": 2}, ', "train.sh": _LAUNCH % 3},
             proof=crashes("init", "IndexError: list index out of range", ranks=3),
-        ),
+        ).finds("error", 'ds.json: "autotp_size": 2', 2, 3),
     ),
     good=Example({"ds.json": _DS % '"tensor_parallel": {"autotp_size": 1}, ', "train.sh": _LAUNCH % 1}),
     proof=crashes("init", r"\AAssertionError: \Z"),
@@ -183,7 +185,7 @@ def tensor_parallel_size_does_not_divide(run: Run) -> Iterator[Finding]:
             '"zero_optimization": {"stage": 2}}\n'
         },
         consumer="deepspeed",
-    ),
+    ).finds("error", 'ds.json: "train_batch_size": 2', 2, 1, 2, also=('ds.json: "autotp_size": 2',)),
     good=Example({"ds.json": '{"train_batch_size": 2, "zero_optimization": {"stage": 2}}\n'}, consumer="deepspeed"),
     proof=shows(
         "init",

@@ -47,17 +47,17 @@ _NEEDED: tuple[tuple[tuple[str, ...], str], ...] = (
         Example(
             {"ds.json": _DS % '"data_efficiency": {"data_sampling": {"dynamic_batching": {"enabled": true}}}, '},
             consumer="deepspeed",
-        ),
+        ).finds("error", 'ds.json: "enabled": true'),
         Example(
             {"ds.json": _DS % '"data_efficiency": {"data_sampling": {"curriculum_learning": {"enabled": true}}}, '},
             consumer="deepspeed",
             proof=crashes("parse", "curriculum_metrics must be specified"),
-        ),
+        ).finds("error", 'ds.json: "enabled": true'),
         Example(
             {"ds.json": _DS % '"data_efficiency": {"data_routing": {"random_ltd": {"enabled": true}}}, '},
             consumer="deepspeed",
             proof=crashes("init", "total_layer_num"),
-        ),
+        ).finds("error", 'ds.json: "enabled": true'),
     ),
     good=Example(
         {"ds.json": _DS % '"data_efficiency": {"data_sampling": {"dynamic_batching": {"enabled": false}}}, '},
@@ -97,7 +97,7 @@ def data_efficiency_incomplete(run: Run) -> Iterator[Finding]:
     bad=(
         Example(
             {"ds.json": _AUTO_DS % '"dataloader_drop_last": true, ', "recipe.yaml": _RECIPE}, consumer="transformers"
-        ),
+        ).finds("warning", 'ds.json: "dataloader_drop_last"'),
         Example(
             {
                 "ds.json": _AUTO_DS
@@ -115,7 +115,7 @@ def data_efficiency_incomplete(run: Run) -> Iterator[Finding]:
                     "engine.own_data_loader": (False, False),
                 },
             ),
-        ),
+        ).finds("error", 'ds.json: "data_sampling"'),
     ),
     good=Example({"ds.json": _AUTO_DS % "", "recipe.yaml": _RECIPE}, consumer="transformers"),
     proof=shows("init", {"engine.dataloader_drop_last": (True, False), "engine.own_data_loader": (False, False)}),
@@ -155,8 +155,12 @@ def data_loader_of_deepspeed_not_used(run: Run) -> Iterator[Finding]:
     "datastates-switched-on",
     Severity.ERROR,
     bad=(
-        Example({"ds.json": _DS % '"datastates_ckpt": {"enabled": false}, '}, consumer="deepspeed"),
-        Example({"ds.json": _DS % '"datastates_ckpt": null, '}, consumer="deepspeed"),
+        Example({"ds.json": _DS % '"datastates_ckpt": {"enabled": false}, '}, consumer="deepspeed").finds(
+            "error", 'ds.json: "datastates_ckpt": {"enabled": false}'
+        ),
+        Example({"ds.json": _DS % '"datastates_ckpt": null, '}, consumer="deepspeed").finds(
+            "error", 'ds.json: "datastates_ckpt": null'
+        ),
     ),
     good=Example({"ds.json": _DS % '"datastates_ckpt": false, '}, consumer="deepspeed"),
     proof=crashes("init", "Please install DataStates"),
@@ -190,7 +194,9 @@ def datastates_switched_on(run: Run) -> Iterator[Finding]:
     "ZC455",
     "expert-balance-not-supported",
     Severity.ERROR,
-    bad=Example({"ds.json": _DS % '"expert_parallel": {"load_balance_coeff": 0.01}, '}, consumer="deepspeed"),
+    bad=Example({"ds.json": _DS % '"expert_parallel": {"load_balance_coeff": 0.01}, '}, consumer="deepspeed").finds(
+        "error", 'ds.json: "load_balance_coeff": 0.01', "0.01"
+    ),
     good=Example({"ds.json": _DS % '"expert_parallel": {"load_balance_coeff": null}, '}, consumer="deepspeed"),
     proof=crashes("parse", "load_balance_coeff=0.01 is not supported in this AutoEP build"),
     fixable=True,
@@ -226,7 +232,7 @@ def expert_balance_not_supported(run: Run) -> Iterator[Finding]:
             "recipe.yaml": _RECIPE,
         },
         consumer="transformers",
-    ),
+    ).finds("warning", 'ds.json: "activation_checkpointing"'),
     good=Example(
         {"ds.json": _AUTO_DS % "", "recipe.yaml": _RECIPE + "gradient_checkpointing: true\n"},
         consumer="transformers",
@@ -281,7 +287,9 @@ _GATHER = "comm op: all_gather_into_tensor"
     "key-without-effect",
     Severity.WARNING,
     bad=(
-        Example({"ds.json": _DS % ('"disable_allgather": true, ' + _LOGGED)}, consumer="deepspeed"),
+        Example({"ds.json": _DS % ('"disable_allgather": true, ' + _LOGGED)}, consumer="deepspeed").finds(
+            "warning", 'ds.json: "disable_allgather"'
+        ),
         Example(
             {"ds.json": (_DS % _LOGGED).replace("}}", ', "allgather_partitions": false}}')},
             consumer="deepspeed",
@@ -290,7 +298,7 @@ _GATHER = "comm op: all_gather_into_tensor"
                 {"engine.zero_config.allgather_partitions": (False, True), "log": (_GATHER, _GATHER)},
                 ranks=2,
             ),
-        ),
+        ).finds("warning", 'ds.json: "allgather_partitions"'),
     ),
     good=Example({"ds.json": _DS % _LOGGED}, consumer="deepspeed"),
     proof=shows("step", {"engine.disable_allgather": (True, False), "log": (_GATHER, _GATHER)}, ranks=2),
@@ -336,7 +344,7 @@ def key_without_effect(run: Run) -> Iterator[Finding]:
     bad=Example(
         {"ds.json": _AUTO_DS % '"managed_gradient_accumulation": false, ', "recipe.yaml": _RECIPE},
         consumer="transformers",
-    ),
+    ).finds("error", 'ds.json: "managed_gradient_accumulation": false'),
     good=Example(
         {"ds.json": _AUTO_DS % '"managed_gradient_accumulation": true, ', "recipe.yaml": _RECIPE},
         consumer="transformers",

@@ -24,7 +24,7 @@ _DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {%s}}\n'
     bad=Example(
         {"ds.json": _DS % '"stage": 2, "contiguous_gradients": false, "offload_optimizer": {"device": "cpu"}'},
         consumer="deepspeed",
-    ),
+    ).finds("note", 'ds.json: "contiguous_gradients": false'),
     good=Example({"ds.json": _DS % '"stage": 2, "contiguous_gradients": false'}, consumer="deepspeed"),
     proof=shows(
         "init",
@@ -74,14 +74,16 @@ _NORM: Path = (ZERO, "compute_grad_norm")
     "clipping-without-gradient-norm",
     Severity.ERROR,
     bad=(
-        Example({"ds.json": _DS % '"stage": 2, "compute_grad_norm": false'}, consumer="deepspeed"),
+        Example({"ds.json": _DS % '"stage": 2, "compute_grad_norm": false'}, consumer="deepspeed").finds(
+            "error", 'ds.json: "compute_grad_norm": false', "1.0", 0
+        ),
         Example(
             {
                 "ds.json": '{"train_micro_batch_size_per_gpu": 1, "gradient_clipping": 0.5, '
                 '"zero_optimization": {"stage": 1, "compute_grad_norm": false}}\n'
             },
             consumer="deepspeed",
-        ),
+        ).finds("error", 'ds.json: "compute_grad_norm": false', "0.5", 0),
     ),
     good=Example(
         {
@@ -139,12 +141,12 @@ def _norm_needed(run: Run) -> Iterator[str]:
                 '{"stage": 2, "compute_grad_norm": false, "offload_optimizer": {"device": "cpu"}}}\n'
             },
             consumer="deepspeed",
-        ),
+        ).finds("error", 'ds.json: "compute_grad_norm": false'),
         Example(
             {"ds.json": _DS % '"stage": 3, "compute_grad_norm": false'},
             consumer="deepspeed",
             proof=crashes("parse", "compute_grad_norm=false is supported only with ZeRO Stage 1 or 2"),
-        ),
+        ).finds("error", 'ds.json: "compute_grad_norm": false', 3, 1, 2),
     ),
     good=Example(
         {

@@ -25,8 +25,12 @@ _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepsp
     "timers-left-on",
     Severity.NOTE,
     bad=(
-        Example({"ds.json": _DS % '"wall_clock_breakdown": true, '}, consumer="deepspeed"),
-        Example({"ds.json": _DS % '"flops_profiler": {"enabled": true}, '}, consumer="deepspeed"),
+        Example({"ds.json": _DS % '"wall_clock_breakdown": true, '}, consumer="deepspeed").finds(
+            "note", 'ds.json: "wall_clock_breakdown": true'
+        ),
+        Example({"ds.json": _DS % '"flops_profiler": {"enabled": true}, '}, consumer="deepspeed").finds(
+            "note", 'ds.json: "enabled": true'
+        ),
     ),
     good=Example({"ds.json": _DS % '"flops_profiler": {"enabled": false}, '}, consumer="deepspeed"),
     proof=shows(
@@ -71,7 +75,9 @@ def timers_left_on(run: Run) -> Iterator[Finding]:
     "ZC448",
     "memory-report-left-on",
     Severity.WARNING,
-    bad=Example({"ds.json": _DS % '"memory_breakdown": true, '}, consumer="deepspeed"),
+    bad=Example({"ds.json": _DS % '"memory_breakdown": true, '}, consumer="deepspeed").finds(
+        "warning", 'ds.json: "memory_breakdown": true'
+    ),
     good=Example({"ds.json": _DS % '"memory_breakdown": false, '}, consumer="deepspeed"),
     proof=shows(
         "step",
@@ -105,7 +111,9 @@ def memory_report_left_on(run: Run) -> Iterator[Finding]:
     "ZC449",
     "communication-logger-left-on",
     Severity.NOTE,
-    bad=Example({"ds.json": _DS % '"comms_logger": {"enabled": true}, '}, consumer="deepspeed"),
+    bad=Example({"ds.json": _DS % '"comms_logger": {"enabled": true}, '}, consumer="deepspeed").finds(
+        "note", 'ds.json: "enabled": true'
+    ),
     good=Example({"ds.json": _DS % ""}, consumer="deepspeed"),
     proof=shows("step", {"engine.waits": (at_least(1), 0)}),
     fixable=True,
@@ -136,7 +144,9 @@ def communication_logger_left_on(run: Run) -> Iterator[Finding]:
     "ZC452",
     "communication-logger-not-off",
     Severity.ERROR,
-    bad=Example({"ds.json": _DS % '"comms_logger": {"enabled": false}, '}, consumer="deepspeed"),
+    bad=Example({"ds.json": _DS % '"comms_logger": {"enabled": false}, '}, consumer="deepspeed").finds(
+        "error", 'ds.json: "comms_logger"'
+    ),
     good=Example({"ds.json": _DS % ""}, consumer="deepspeed"),
     proof=shows("step", {"engine.waits": (at_least(1), 0)}),
     references=("deepspeed/comm/config.py@0.19.8", "deepspeed/utils/comms_logging.py@0.19.8"),
@@ -177,7 +187,7 @@ _LOUD = '"log_level": "info", '
     bad=Example(
         {"ds.json": _DS % (_LOUD + '"comms_logger": {"enabled": true, "verbose": true, "prof_all": false}, ')},
         consumer="deepspeed",
-    ),
+    ).finds("warning", 'ds.json: "prof_all": false'),
     good=Example(
         {"ds.json": _DS % (_LOUD + '"comms_logger": {"enabled": true, "verbose": true, "prof_ops": ["all_reduce"]}, ')},
         consumer="deepspeed",
@@ -219,7 +229,7 @@ def communication_logger_logs_nothing(run: Run) -> Iterator[Finding]:
     bad=Example(
         {"ds.json": _AUTO_DS % '"flops_profiler": {"enabled": true, "profile_step": 5}, ', "recipe.yaml": _RECIPE},
         consumer="transformers",
-    ),
+    ).finds("warning", 'ds.json: "profile_step": 5', 5, 2, 0, 2),
     good=Example(
         {"ds.json": _AUTO_DS % '"flops_profiler": {"enabled": true, "profile_step": 1}, ', "recipe.yaml": _RECIPE},
         consumer="transformers",
@@ -262,7 +272,7 @@ def profile_step_never_reached(run: Run) -> Iterator[Finding]:
     bad=Example(
         {"ds.json": _DS % '"autotuning": {"enabled": true, "start_profile_step": 1, "end_profile_step": 1}, '},
         consumer="deepspeed",
-    ),
+    ).finds("error", 'ds.json: "enabled": true', 1),
     good=Example(
         {"ds.json": _DS % '"autotuning": {"enabled": false, "start_profile_step": 1, "end_profile_step": 1}, '},
         consumer="deepspeed",

@@ -63,10 +63,17 @@ def misplaced_gather(run: Run) -> tuple[str, ...] | None:
                 "ds.json": _DS % '3, "stage3_gather_16bit_weights_on_model_save": "auto"',
             },
             consumer="transformers",
+        ).finds(
+            "error", 'ds.json: "stage3_gather_16bit_weights_on_model_save": "auto"', 3, also=('ds.json: "stage": 3',)
         ),
         Example(
             {**_TRAINER, "accelerate.yaml": _YAML + "  stage3_gather_16bit_weights_on_model_save: true\n"},
             consumer="transformers",
+        ).finds(
+            "error",
+            "accelerate.yaml: stage3_gather_16bit_weights_on_model_save: true",
+            3,
+            also=("accelerate.yaml: zero_stage: 3",),
         ),
     ),
     good=(
@@ -195,7 +202,7 @@ def _remedy(run: Run) -> str:
     bad=Example(
         {"recipe.yaml": _RECIPE, "ds.json": _DS % '"3", "stage3_gather_16bit_weights_on_model_save": true'},
         consumer="transformers",
-    ),
+    ).finds("error", 'ds.json: "3"', 3, 3),
     good=Example(
         {"recipe.yaml": _RECIPE, "ds.json": _DS % '3, "stage3_gather_16bit_weights_on_model_save": true'},
         consumer="transformers",
@@ -239,7 +246,7 @@ def stage_in_quotes(run: Run) -> Iterator[Finding]:
     bad=Example(
         {"accelerate.yaml": _YAML.replace("stage: 3", "stage: 2") + "  zero3_save_16bit_model: true\n"},
         consumer="accelerate",
-    ),
+    ).finds("note", "accelerate.yaml: zero3_save_16bit_model: true", 2),
     good=Example({"accelerate.yaml": _YAML.replace("stage: 3", "stage: 2")}, consumer="accelerate"),
     proof=shows(
         "save",

@@ -99,7 +99,7 @@ def _unread(file: SourceFile, paths: list[Path], why: str, help_text: str) -> Fi
     bad=Example(
         {"ds.json": _DS % '"stage": 2, "sub_group_size": 100000000, "stage3_max_live_parameters": 3e8'},
         consumer="deepspeed",
-    ),
+    ).finds("note", 'ds.json: "sub_group_size"', 3, 2, 3, also=('ds.json: "stage3_max_live_parameters"',)),
     good=Example(
         {"ds.json": _DS % '"stage": 3, "sub_group_size": 100000000, "stage3_max_live_parameters": 3e8'},
         consumer="deepspeed",
@@ -140,7 +140,7 @@ def stage_3_settings_below_stage_3(run: Run) -> Iterator[Finding]:
     bad=Example(
         {"ds.json": _DS % '"stage": 3, "round_robin_gradients": true, "allgather_bucket_size": 200000000'},
         consumer="deepspeed",
-    ),
+    ).finds("note", 'ds.json: "round_robin_gradients"', 1, 2, 3, also=('ds.json: "allgather_bucket_size"',)),
     good=Example(
         {"ds.json": _DS % '"stage": 2, "round_robin_gradients": true, "allgather_bucket_size": 200000000'},
         consumer="deepspeed",
@@ -184,7 +184,7 @@ def settings_stage_3_does_not_read(run: Run) -> Iterator[Finding]:
     Severity.NOTE,
     bad=Example(
         {"ds.json": _DS % '"stage": 0, "overlap_comm": true, "reduce_bucket_size": 200000000'}, consumer="deepspeed"
-    ),
+    ).finds("note", 'ds.json: "overlap_comm"', 0, 1, 3, also=('ds.json: "reduce_bucket_size"',)),
     good=Example(
         {"ds.json": _DS % '"stage": 1, "overlap_comm": true, "reduce_bucket_size": 200000000'}, consumer="deepspeed"
     ),
@@ -223,12 +223,14 @@ def zero_settings_at_stage_0(run: Run) -> Iterator[Finding]:
     "stage-missing",
     Severity.ERROR,
     bad=(
-        Example({"ds.json": _DS % '"overlap_comm": true, "reduce_bucket_size": 200000000'}, consumer="deepspeed"),
+        Example({"ds.json": _DS % '"overlap_comm": true, "reduce_bucket_size": 200000000'}, consumer="deepspeed").finds(
+            "error", 'ds.json: "zero_optimization"', 0, 1, 2, 3
+        ),
         Example(
             {"ds.json": _AUTO_DS % '"overlap_comm": true', "recipe.yaml": _RECIPE},
             consumer="transformers",
             proof=crashes("step", "'stage'"),
-        ),
+        ).finds("error", 'ds.json: "zero_optimization"', 1, 2, 3),
     ),
     good=(
         Example(
@@ -276,7 +278,9 @@ def stage_missing(run: Run) -> Iterator[Finding]:
     "ZC420",
     "allgather-bucket-odd",
     Severity.ERROR,
-    bad=Example({"ds.json": _DS % '"stage": 2, "allgather_bucket_size": 499999999'}, consumer="deepspeed"),
+    bad=Example({"ds.json": _DS % '"stage": 2, "allgather_bucket_size": 499999999'}, consumer="deepspeed").finds(
+        "error", "ds.json: 499999999", "499,999,999", 2, 500000000
+    ),
     good=Example({"ds.json": _DS % '"stage": 2, "allgather_bucket_size": 499999998'}, consumer="deepspeed"),
     proof=crashes("init", "allgather_bucket_size must be a multiple of nccl_start_alignment_factor, 2"),
     fixable=True,
@@ -311,7 +315,7 @@ def allgather_bucket_odd(run: Run) -> Iterator[Finding]:
     bad=Example(
         {"ds.json": _DS % '"stage": 3, "stage3_allgather_sequential": true, "stage3_prefetch_bucket_size": 200000000'},
         consumer="deepspeed",
-    ),
+    ).finds("note", 'ds.json: "stage3_prefetch_bucket_size": 200000000', "200,000,000", 1),
     good=Example({"ds.json": _DS % '"stage": 3, "stage3_prefetch_bucket_size": 200000000'}, consumer="deepspeed"),
     proof=shows(
         "init",

@@ -43,7 +43,7 @@ _YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zer
     "ZC403",
     "stage-auto",
     Severity.ERROR,
-    bad=Example({"ds.json": _DS % '"auto"'}, consumer="deepspeed"),
+    bad=Example({"ds.json": _DS % '"auto"'}, consumer="deepspeed").finds("error", 'ds.json: "auto"', 0),
     good=Example({"ds.json": _DS % "2"}, consumer="deepspeed"),
     proof=shows("parse", {"engine.stage": (0, 2)}),
     fixable=True,
@@ -87,7 +87,9 @@ def stage_auto(run: Run) -> Iterator[Finding]:
     "ZC404",
     "init-flag-without-stage-3",
     Severity.NOTE,
-    bad=Example({"accelerate.yaml": _YAML % 2 + "  zero3_init_flag: true\n"}, consumer="accelerate"),
+    bad=Example({"accelerate.yaml": _YAML % 2 + "  zero3_init_flag: true\n"}, consumer="accelerate").finds(
+        "note", "accelerate.yaml: zero3_init_flag: true", 2
+    ),
     good=Example({"accelerate.yaml": _YAML % 2 + "  zero3_init_flag: false\n"}, consumer="accelerate"),
     proof=shows("arguments", {"log": ("Init flag is only applicable", "^(?!.*Init flag is only)")}),
     fixable=True,
@@ -131,7 +133,7 @@ def init_flag_without_stage_3(run: Run) -> Iterator[Finding]:
             "train.py": "import deepspeed\n",
             "ds.json": _LOGGED % 3,
         }
-    ),
+    ).finds("note", 'ds.json: "stage": 3', 3, 2, "3.7", 79, 2),
     good=Example({"ds.json": _LOGGED % 2}, consumer="deepspeed"),
     proof=shows(
         "step",
@@ -198,7 +200,9 @@ def _gain(run: Run) -> str:
     "ZC410",
     "legacy-stage-1",
     Severity.ERROR,
-    bad=Example({"ds.json": _DS % '1, "legacy_stage1": true'}, consumer="deepspeed"),
+    bad=Example({"ds.json": _DS % '1, "legacy_stage1": true'}, consumer="deepspeed").finds(
+        "error", 'ds.json: "legacy_stage1": true', "0.5.9"
+    ),
     good=Example({"ds.json": _DS % "1"}, consumer="deepspeed"),
     proof=crashes("init", "deprecated version of ZeRO Stage 1 is not supported"),
     fixable=True,
@@ -239,7 +243,7 @@ def legacy_stage_1(run: Run) -> Iterator[Finding]:
             "recipe.yaml": _RECIPE % "",
         },
         consumer="transformers",
-    ),
+    ).finds("error", "ds.json", 0),
     good=Example({"ds.json": _AUTO_DS % "0", "recipe.yaml": _RECIPE % ""}, consumer="transformers"),
     proof=crashes("arguments", "Please specify the ZeRO optimization config in the DeepSpeed config"),
     fixable=True,
@@ -286,7 +290,7 @@ def zero_section_missing(run: Run) -> Iterator[Finding]:
             "recipe.yaml": _RECIPE % "auto_find_batch_size: true\n",
         },
         consumer="transformers",
-    ),
+    ).finds("error", "recipe.yaml: auto_find_batch_size: true"),
     good=Example(
         {"ds.json": _AUTO_DS % "2", "recipe.yaml": _RECIPE % "auto_find_batch_size: false\n"},
         consumer="transformers",

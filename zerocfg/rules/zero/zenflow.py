@@ -42,7 +42,7 @@ def _set(run: Run, key: str, text: str, why: str) -> Fix | None:
     "ZC431",
     "zenflow-without-offload",
     Severity.ERROR,
-    bad=Example({"ds.json": _DS % (_ADAM, "2, " + _STEPS)}, consumer="deepspeed"),
+    bad=Example({"ds.json": _DS % (_ADAM, "2, " + _STEPS)}, consumer="deepspeed").finds("error", 'ds.json: "zenflow"'),
     good=Example({"ds.json": _DS % (_ADAM, "2, " + _CPU + _STEPS)}, consumer="deepspeed"),
     proof=crashes("init", "Zenflow must be used with cpu offload"),
     fixable=True,
@@ -82,12 +82,14 @@ def zenflow_without_offload(run: Run) -> Iterator[Finding]:
     "zenflow-interval-and-strategy",
     Severity.ERROR,
     bad=(
-        Example({"ds.json": _DS % (_ADAM, "2, " + _CPU + '"zenflow": {"select_interval": 4}')}, consumer="deepspeed"),
+        Example(
+            {"ds.json": _DS % (_ADAM, "2, " + _CPU + '"zenflow": {"select_interval": 4}')}, consumer="deepspeed"
+        ).finds("error", 'ds.json: "select_interval": 4', 4),
         Example(
             {"ds.json": _DS % (_ADAM, "2, " + _CPU + '"zenflow": {"select_strategy": "step", "update_interval": 2}')},
             consumer="deepspeed",
             proof=crashes("init", "select_interval must be a number"),
-        ),
+        ).finds("error", 'ds.json: "select_strategy": "step"'),
     ),
     good=Example({"ds.json": _DS % (_ADAM, "2, " + _CPU + _STEPS)}, consumer="deepspeed"),
     proof=crashes("init", "select_interval would be overwritten"),
@@ -137,7 +139,7 @@ def zenflow_interval_and_strategy(run: Run) -> Iterator[Finding]:
             )
         },
         consumer="deepspeed",
-    ),
+    ).finds("error", 'ds.json: "select_interval": 2', 2, 4, 4, also=('ds.json: "update_interval": 4',)),
     good=Example({"ds.json": _DS % (_ADAM, "2, " + _CPU + _STEPS)}, consumer="deepspeed"),
     proof=crashes("init", "Select interval must be greater or equal to update interval"),
     fixable=True,
@@ -181,12 +183,12 @@ def zenflow_selects_too_often(run: Run) -> Iterator[Finding]:
                 )
             },
             consumer="deepspeed",
-        ),
+        ).finds("error", 'ds.json: "update_interval": 2', 4, 2, 4, also=('ds.json: "gradient_accumulation_steps": 4',)),
         Example(
             {"ds.json": _DS % ('"gradient_accumulation_steps": 4, ' + _ADAM, "2, " + _CPU + '"zenflow": {}')},
             consumer="deepspeed",
             proof=shows("init", {"engine.gradient_accumulation_steps": (0, 4)}),
-        ),
+        ).finds("error", 'ds.json: "zenflow": {}', 4, 0, 4, also=('ds.json: "gradient_accumulation_steps": 4',)),
     ),
     good=Example(
         {"ds.json": _DS % ('"gradient_accumulation_steps": 4, ' + _ADAM, "2, " + _CPU + _STEPS)},
@@ -236,7 +238,7 @@ def zenflow_replaces_accumulation(run: Run) -> Iterator[Finding]:
     bad=Example(
         {"ds.json": _AUTO_DS % ('"zero_optimization": {"stage": 2, ' + _CPU + _STEPS + "}"), "recipe.yaml": _RECIPE},
         consumer="transformers",
-    ),
+    ).finds("error", 'ds.json: "zenflow"'),
     good=Example(
         {
             "ds.json": _AUTO_DS % (_ADAM + '"zero_optimization": {"stage": 2, ' + _CPU + _STEPS + "}"),
@@ -281,7 +283,9 @@ def zenflow_without_optimizer(run: Run) -> Iterator[Finding]:
     "ZC436",
     "zenflow-at-stage-0",
     Severity.ERROR,
-    bad=Example({"ds.json": _DS % (_ADAM, "0, " + _STEPS)}, consumer="deepspeed"),
+    bad=Example({"ds.json": _DS % (_ADAM, "0, " + _STEPS)}, consumer="deepspeed").finds(
+        "error", 'ds.json: "zenflow"', 0, 1, 2
+    ),
     good=Example({"ds.json": _DS % (_ADAM, "2, " + _CPU + _STEPS)}, consumer="deepspeed"),
     proof=crashes("step", "has no attribute 'reduce_gradients'"),
 )
@@ -307,7 +311,7 @@ def zenflow_at_stage_0(run: Run) -> Iterator[Finding]:
     Severity.ERROR,
     bad=Example(
         {"ds.json": _DS % (_ADAM, "2, " + _CPU + _STEPS.replace("4}", '4, "offload": true}'))}, consumer="deepspeed"
-    ),
+    ).finds("error", 'ds.json: "offload": true'),
     good=Example(
         {"ds.json": _DS % (_ADAM, '2, "overlap_comm": true, ' + _CPU + _STEPS.replace("4}", '4, "offload": true}'))},
         consumer="deepspeed",

@@ -37,11 +37,20 @@ def _ranks(run: Run) -> int | None:
     "zeropp-below-stage-3",
     Severity.ERROR,
     bad=(
-        Example({"ds.json": _DS % '2, "zero_hpz_partition_size": 8'}, consumer="deepspeed"),
+        Example({"ds.json": _DS % '2, "zero_hpz_partition_size": 8'}, consumer="deepspeed").finds(
+            "error", 'ds.json: "zero_hpz_partition_size": 8', 3, 2, 3
+        ),
         Example(
             {"ds.json": _DS % '2, "zero_quantized_weights": true, "zero_quantized_gradients": true'},
             consumer="deepspeed",
             proof=shows("step", {"engine.zero_config.zero_quantized_weights": (True, False)}),
+        ).finds(
+            "error",
+            'ds.json: "zero_quantized_weights": true',
+            3,
+            2,
+            3,
+            also=('ds.json: "zero_quantized_gradients": true',),
         ),
     ),
     good=(
@@ -96,7 +105,9 @@ def zeropp_below_stage_3(run: Run) -> Iterator[Finding]:
     "ZC427",
     "secondary-shards-do-not-divide",
     Severity.ERROR,
-    bad=Example({"ds.json": _DS % '3, "zero_hpz_partition_size": 2', "train.sh": _LAUNCH % 3}),
+    bad=Example({"ds.json": _DS % '3, "zero_hpz_partition_size": 2', "train.sh": _LAUNCH % 3}).finds(
+        "error", 'ds.json: "zero_hpz_partition_size": 2', 2, 3
+    ),
     good=Example({"ds.json": _DS % '3, "zero_hpz_partition_size": 3', "train.sh": _LAUNCH % 3}),
     proof=crashes("init", "3 is not divisible by 2", ranks=3),
     needs={"launch"},
@@ -134,7 +145,7 @@ def secondary_shards_do_not_divide(run: Run) -> Iterator[Finding]:
             "ds.json": _DS % '3, "reduce_bucket_size": 1000, "zero_hpz_partition_size": 2',
             "train.sh": _LAUNCH % 2,
         }
-    ),
+    ).finds("note", 'ds.json: "zero_hpz_partition_size": 2', 2, 2),
     good=Example({"ds.json": _DS % '3, "reduce_bucket_size": 1000', "train.sh": _LAUNCH % 2}),
     proof=shows(
         "init",
@@ -177,7 +188,7 @@ def secondary_shards_over_all_ranks(run: Run) -> Iterator[Finding]:
     Severity.ERROR,
     bad=Example(
         {"ds.json": _DS % '3, "zero_quantized_gradients": true, "reduce_scatter": false'}, consumer="deepspeed"
-    ),
+    ).finds("error", 'ds.json: "zero_quantized_gradients": true', also=('ds.json: "reduce_scatter": false',)),
     good=Example({"ds.json": _DS % '3, "zero_quantized_gradients": true'}, consumer="deepspeed"),
     proof=crashes("init", "when enable all_to_all_reduce, reduce_scatter should also be enabled"),
     fixable=True,
@@ -219,7 +230,7 @@ def quantised_gradients_without_reduce_scatter(run: Run) -> Iterator[Finding]:
             "train.py": "import deepspeed\n",
             "ds.json": _DS % '3, "zero_hpz_partition_size": 8',
         }
-    ),
+    ).finds("warning", 'ds.json: "zero_hpz_partition_size": 8', "0.16", "0.18", "0.18.3", "0.18.3"),
     good=Example(
         {
             "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    consumer: deepspeed\n    script: train.py\n"
