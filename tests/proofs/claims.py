@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from zerocfg.rules.proof import Between
 
@@ -13,6 +14,30 @@ if TYPE_CHECKING:
     from zerocfg.rules.proof import Proof
 
     from .harness import Observation
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What ``proof`` says of one run: of a bad example, of a good one, or of a bad one after the rule's fix."""
+
+    id: str
+    side: Literal["bad", "good", "fixed"]
+    proof: Proof
+    files: dict[str, str]
+    consumer: str | None
+
+    def expected(self) -> dict[str, Any]:
+        """Observed name -> claimed value; of a fixed example those of the bad one, of which one must be gone."""
+        return {name: values[self.side == "good"] for name, values in self.proof.shows.items()}
+
+    def objections(self, seen: Observation) -> list[str]:
+        """Why ``seen`` does not show what is claimed. Values that only the good example has are not asked of a fixed
+        one."""
+        if self.side != "fixed" or self.proof.raises is not None:
+            return contradictions(self.proof, seen, good=self.side != "bad")
+        if seen.error is not None:
+            return [str(seen.error)]
+        return [] if contradictions(self.proof, seen, good=False) else ["the fixed example still shows the claim"]
 
 
 def contradictions(proof: Proof, seen: Observation, good: bool) -> list[str]:

@@ -1,20 +1,20 @@
-"""Marks and counts the proofs."""
+"""Which proofs are played together."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.conftest import COUNT
-
-PROOFS = f"{COUNT}proofs executed on the real libraries"
+from tests.ledger.plugin import TIER
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All proofs of a rule on one pytest-xdist worker (under --dist loadgroup); each worker has one
-    zygote."""
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in this hook too
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Those of a rule on one worker of pytest-xdist, so that what two of them show alike is played once. Those that are
+    drawn together too: each worker that plays starts a process that imports the libraries."""
+    tier = config.stash.get(TIER, None)
+    drawn = {proof.partition(" ")[0] for proof in tier.drawn} if tier is not None and tier.name == "quick" else set()
     for item in items:
         spec = getattr(item, "callspec", None)
-        if "/proofs/" in item.nodeid:
-            item.add_marker(pytest.mark.libs)
-        if spec is not None and "code" in spec.params:
-            item.add_marker(pytest.mark.xdist_group(str(spec.params["code"])))
+        if item.get_closest_marker("proof") is not None and spec is not None:
+            example = spec.params["example"]
+            item.add_marker(pytest.mark.xdist_group("drawn" if example in drawn else example.partition("-")[0]))

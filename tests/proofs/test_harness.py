@@ -17,6 +17,8 @@ from .harness import ABSENT, HarnessError, Observation, collect, observe
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.libs
+
 RECIPE = "output_dir: out\nbf16: true\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 2\n"
 
 

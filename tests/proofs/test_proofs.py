@@ -1,100 +1,108 @@
-"""Every executed proof of every rule: the bad examples show the claim, the good and the fixed ones do not."""
+"""Every executed proof of every rule: the bad examples show the claim, the good and the fixed ones do not.
+
+In the quick tier a claim is judged by what the ledger has of it, as long as nothing has changed on which that depends.
+"""
 
 from __future__ import annotations
 
-import hashlib
+import dataclasses
 import json
-import pickle
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import pytest
 
+from tests.conftest import COUNT
+from tests.ledger.entries import digest
+from tests.ledger.plugin import FILE, SEEN, TIER
 from tests.rules.examples import fixed
-from zerocfg.rules.proof import Proof
 from zerocfg.rules.registry import ALL
 
-from .claims import contradictions
-from .conftest import PROOFS
-from .harness import Observation, observe
+from .claims import Claim
+from .harness import Failed, Observation, observe
+from .judging import judge, measured, what_is_played
 
-Play = Callable[[Proof, dict[str, str], str | None], Observation]
+pytestmark = [pytest.mark.libs, pytest.mark.proof]
+
+PLAYED = f"{COUNT}proofs executed on the real libraries"
+JUDGED = f"{COUNT}proofs judged by what {FILE} has of them"
 RULES = {rule.code: rule for rule in ALL}
 EXECUTED = sorted(code for code, rule in RULES.items() if rule.proof.status == "executed")
 
 
-def cases(kind: str) -> list[Any]:
-    """(code, index) of each example of ``kind``, with the code as test id."""
-    counts = {code: len(getattr(RULES[code], kind)) for code in EXECUTED}
-    return [
-        pytest.param(code, at, id=code if count == 1 else f"{code}-{at + 1}")
-        for code, count in counts.items()
-        for at in range(count)
-    ]
+def ids(kind: Literal["bad", "good"], *, fixable: bool = False) -> list[str]:
+    """ "ZC103-1" for each example of a kind of the rules with an executed proof."""
+    codes = [code for code in EXECUTED if RULES[code].fixable or not fixable]
+    return [f"{code}-{at}" for code in codes for at in range(1, len(getattr(RULES[code], kind)) + 1)]
+
+
+def claim_of(example: str, side: Literal["bad", "good", "fixed"], folder: Path) -> Claim:
+    """What the rule says of its example; ``folder`` is for the fix."""
+    code, _, number = example.partition("-")
+    rule = RULES[code]
+    one = (rule.good if side == "good" else rule.bad)[int(number) - 1]
+    files = one.files
+    if side == "fixed":
+        files = fixed(one, code, folder)
+        assert files != one.files, "the fix changed nothing"
+    return Claim(f"{example} {side}", side, one.proof or rule.proof, files, one.consumer)
 
 
 @pytest.fixture(scope="session")
-def play(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Play:
+def play(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Callable[[Claim], Observation]:
     """Plays an example; the same files only once in a test run (many fixes write what is good elsewhere)."""
     base = tmp_path_factory.getbasetemp()
     folder = (base if worker_id == "master" else base.parent) / "played"
     folder.mkdir(exist_ok=True)
 
-    def played(proof: Proof, files: dict[str, str], consumer: str | None) -> Observation:
-        memory = any(name.startswith("memory.") for name in proof.shows)
-        key = json.dumps([files, consumer, proof.phase, proof.ranks, memory], sort_keys=True)
-        file = folder / hashlib.sha256(key.encode()).hexdigest()
+    def played(claim: Claim) -> Observation:
+        file = folder / f"{digest(what_is_played(claim))}.json"
         if file.exists():
-            known: Observation = pickle.loads(file.read_bytes())
-            return known
-        seen = observe(files, consumer, proof.phase, proof.ranks, memory=memory)
+            known = json.loads(file.read_text(encoding="utf-8"))
+            error = known.pop("error")
+            return Observation(**known, error=error and Failed(**error))
+        proof = claim.proof
+        seen = observe(claim.files, claim.consumer, proof.phase, proof.ranks, memory=measured(claim))
         own = file.with_suffix(f".{worker_id}")  # another worker may play the same now
-        own.write_bytes(pickle.dumps(seen))
+        own.write_text(json.dumps(dataclasses.asdict(seen)), encoding="utf-8")
         own.replace(file)
         return seen
 
     return played
 
 
-def verdict(rule: Any, proof: Proof, seen: Observation, good: bool) -> str:
-    """Empty when the claim holds, else what contradicts it and the end of the log."""
-    found = contradictions(proof, seen, good)
-    if not found:
-        return ""
-    what = "good" if good else "bad"
-    return f"{rule.code} {rule.name}, {what} example:\n- " + "\n- ".join(found) + "\n" + seen.log[-1500:]
+@pytest.fixture
+def prove(
+    play: Callable[[Claim], Observation], request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
+) -> Callable[[Claim], None]:
+    """Fails with what contradicts a claim."""
+
+    def proved(claim: Claim) -> None:
+        judged = judge(claim, request.config.stash.get(TIER, None), play)
+        request.node.stash[SEEN] = {**vars(judged.entry), "state": judged.state}
+        record_property(PLAYED if judged.played else JUDGED, True)
+        rule = RULES[claim.id.partition("-")[0]]
+        found = f"{claim.id} example of {rule.name}:\n- " + "\n- ".join(judged.objections)
+        source = (
+            judged.log[-1500:] if judged.played else f"This is what {FILE} has of it; without its line it is played."
+        )
+        assert not judged.objections, f"{found}\n{source}"
+
+    return proved
 
 
-@pytest.mark.parametrize(("code", "at"), cases("bad"))
-def test_bad_example_shows_the_claim(code: str, at: int, play: Play, record_property: Any) -> None:
-    record_property(PROOFS, True)
-    rule = RULES[code]
-    example = rule.bad[at]
-    proof = example.proof or rule.proof
-    assert not verdict(rule, proof, play(proof, example.files, example.consumer), good=False)
+@pytest.mark.parametrize("example", ids("bad"))
+def test_bad_example_shows_the_claim(example: str, prove: Callable[[Claim], None], tmp_path: Path) -> None:
+    prove(claim_of(example, "bad", tmp_path))
 
 
-@pytest.mark.parametrize(("code", "at"), cases("good"))
-def test_good_example_does_not(code: str, at: int, play: Play, record_property: Any) -> None:
-    record_property(PROOFS, True)
-    rule = RULES[code]
-    example = rule.good[at]
-    proof = example.proof or rule.proof
-    assert not verdict(rule, proof, play(proof, example.files, example.consumer), good=True)
+@pytest.mark.parametrize("example", ids("good"))
+def test_good_example_does_not(example: str, prove: Callable[[Claim], None], tmp_path: Path) -> None:
+    prove(claim_of(example, "good", tmp_path))
 
 
-@pytest.mark.parametrize(("code", "at"), [case for case in cases("bad") if RULES[case.values[0]].fixable])
-def test_fixed_example_does_not(code: str, at: int, play: Play, record_property: Any, tmp_path: Path) -> None:
-    """The fix of a rule cures what the rule claims. Values that only the good example has are not asked for."""
-    record_property(PROOFS, True)
-    rule = RULES[code]
-    files = fixed(rule.bad[at], code, tmp_path)
-    assert files != rule.bad[at].files, "the fix changed nothing"
-    proof = rule.bad[at].proof or rule.proof
-    seen = play(proof, files, rule.bad[at].consumer)
-    if proof.raises is not None:
-        assert not verdict(rule, proof, seen, good=True)
-    else:
-        assert seen.error is None, str(seen.error)
-        assert contradictions(proof, seen, good=False), f"{code}: the fixed example still shows the claim"
+@pytest.mark.parametrize("example", ids("bad", fixable=True))
+def test_fixed_example_does_not(example: str, prove: Callable[[Claim], None], tmp_path: Path) -> None:
+    """The fix of a rule cures what the rule claims."""
+    prove(claim_of(example, "fixed", tmp_path))
