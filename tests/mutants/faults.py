@@ -61,8 +61,9 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 @dataclass(frozen=True)
 class Fault:
-    """One change. ``where``: the function, or the constant of the module, as a dotted name. ``lines``: what must run for
-    the change to matter (of a constant: see ``name``). ``nth``: 1 unless ``where`` holds the same change before it."""
+    """One change. ``where``: the function, or the constant of the module, as a dotted name. ``lines``: of the function,
+    what must run for the change to matter. ``constant``: its name. ``decorator``: of what a rule declares.
+    ``nth``: 1 unless ``where`` holds the same change before it."""
 
     module: str
     where: str

@@ -18,8 +18,6 @@ T = TypeVar("T")
 
 MEMORY = 4 << 30
 """Bytes of address space that a forked process may take beyond what it starts with."""
-BLOCKED = 600
-"""Seconds after which a process that waits for something is ended: a safety net that nothing is measured by."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +63,12 @@ def each(work: Iterable[T], do: Callable[[T], Any], jobs: int) -> Iterator[tuple
         gc.unfreeze()
 
 
-def limit_cpu(seconds: float) -> None:
-    """Ends this process when it has used this many CPU seconds more."""
+def limit(seconds: float) -> None:
+    """Ends this process when it has used this many CPU seconds more. One that waits for what never comes ends after ten
+    minutes: a safety net that nothing is measured by."""
+    signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(600)
     used = resource.getrusage(resource.RUSAGE_SELF)
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime + seconds) + 1, most))
@@ -78,9 +80,6 @@ def _work(do: Callable[[T], Any], one: T, answer: IO[bytes]) -> None:
         silent = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(silent, number)
-        signal.signal(signal.SIGXCPU, signal.SIG_DFL)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(BLOCKED)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         _limit_memory()
         text = json.dumps({"value": do(one)})
