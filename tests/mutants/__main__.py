@@ -16,12 +16,15 @@ from .session import Session, Wanted
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
+BUILD = "ahead expand fsdp lock plan_quality resolve search setup spec targets wrong_specs write"
 PACKAGES = {
     "rules": ("tests/rules",),
     "catalog": ("tests/catalog", "tests/rules/test_examples.py"),
     "run": ("tests/run", "tests/rules"),
-    "resolve": ("tests/build",),
-    "smoke/checks": ("tests/smoke",),
+    "resolve": (*(f"tests/build/test_{name}.py" for name in BUILD.split()), "tests/cli/test_init.py"),
+    "smoke/checks": tuple(
+        f"tests/smoke/test_{name}.py" for name in ("handwritten", "measured", "settings", "training")
+    ),
     "memory": ("tests/memory", "tests/rules/test_told_memory.py"),
 }
 """Where the tests of a package are. Those marked ``libs`` are left out: their ranks are processes of their own."""

@@ -306,7 +306,7 @@ class _Maker:
         for keyword in node.keywords:
             if name in ("Location", "at"):
                 self.location(keyword.value)
-            if keyword.arg not in ("maxsplit", "indent", "encoding", "errors"):
+            if keyword.arg not in ("strict", "maxsplit", "indent", "encoding", "errors"):
                 self.expression(keyword.value, words or keyword.arg in ("message", "help", "label", "why"))
 
     def location(self, argument: ast.expr) -> None:
