@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import memory
 import sharding
+import uses
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +45,7 @@ def instrument(progress: Progress) -> None:
             progress.begin(before)
             return
         see_config(progress, self)
+        uses.count(progress, self)
         progress.end("parse")
         progress.begin("init")
 

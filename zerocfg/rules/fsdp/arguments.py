@@ -10,7 +10,7 @@ from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, at, rule
 from zerocfg.rules.effects import TRAINERS, edited, effective, recipe_data
 from zerocfg.rules.fsdp.plugin import argument_key, argument_version, fsdp_argument, recipe_example
-from zerocfg.rules.proof import crashes, shows
+from zerocfg.rules.proof import crashes, logged, shows
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value
 
@@ -313,7 +313,7 @@ def fsdp_option_of_version_1(run: Run) -> Iterator[Finding]:
         recipe_example("fsdp: shard_grad_op auto_wrap offload\n"),
     ),
     good=recipe_example("fsdp: true\n"),
-    proof=shows("arguments", {"log": ("Passing `fsdp` as a string is deprecated", "^(?!.*as a string is deprecated)")}),
+    proof=shows("arguments", {"log": logged("Passing `fsdp` as a string is deprecated")}),
     consumers=TRAINERS,
     fixable=True,
     references=(_HERE,),

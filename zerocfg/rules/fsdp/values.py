@@ -17,7 +17,7 @@ from zerocfg.rules.fsdp.plugin import (
     launched,
     recipe_example,
 )
-from zerocfg.rules.proof import crashes, shows
+from zerocfg.rules.proof import crashes, logged, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import replace_value
 
@@ -196,7 +196,7 @@ def fsdp_strategy_by_number(run: Run) -> Iterator[Finding]:
     Severity.NOTE,
     bad=recipe_example("fsdp: true\nfsdp_config:\n  version: 1\n"),
     good=recipe_example("fsdp: true\nfsdp_config:\n  version: 2\n"),
-    proof=shows("arguments", {"log": (r"FSDP1 .*is deprecated", "^(?!.*FSDP1 .*is deprecated)")}),
+    proof=shows("arguments", {"log": logged("FSDP1 .*is deprecated")}),
     consumers=TRAINERS,
     fixable=True,
     references=("transformers/training_args.py@5.23.0",),

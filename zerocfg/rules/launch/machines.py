@@ -17,7 +17,7 @@ from zerocfg.rules.effects import (
     under_deepspeed_launcher,
 )
 from zerocfg.rules.line import at_option, line_fix, number_of, option_named, started_by, written
-from zerocfg.rules.proof import crashes, shows
+from zerocfg.rules.proof import crashes, logged, shows
 from zerocfg.run.model import Origin, Run
 from zerocfg.source.edit import Edit, insert_entry, replace_value
 
@@ -178,7 +178,7 @@ def address_missing(run: Run) -> Iterator[Finding]:
             "train.sh": _LINE % "",
         }
     ),
-    proof=shows("launch", {"launch.kind": ("command", "ranks"), "log": ("Unable to find hostfile", None)}),
+    proof=shows("launch", {"launch.kind": ("command", "ranks"), "log": logged("Unable to find hostfile")}),
     fixable=True,
     references=("accelerate/utils/launch.py@1.15.0", "deepspeed/launcher/runner.py@0.19.8", "accelerate#2601"),
 )

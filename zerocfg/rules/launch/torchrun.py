@@ -20,7 +20,7 @@ from zerocfg.rules.line import (
     without,
     written,
 )
-from zerocfg.rules.proof import crashes, shows
+from zerocfg.rules.proof import crashes, logged, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import Edit
 from zerocfg.source.text import Span
@@ -170,7 +170,7 @@ def master_address_not_read(run: Run) -> Iterator[Finding]:
     Severity.WARNING,
     bad=_example("--nproc_per_node 2", start="python -m torch.distributed.launch"),
     good=_example("--nproc_per_node 2"),
-    proof=shows("launch", {"log": ("torch.distributed.launch is deprecated", "^(?!.*launch is deprecated)")}),
+    proof=shows("launch", {"log": logged("torch.distributed.launch is deprecated")}),
     fixable=True,
     references=("torch/distributed/launch.py@2.13.0",),
 )

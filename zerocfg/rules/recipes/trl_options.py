@@ -18,7 +18,7 @@ from zerocfg.rules.arguments import (
     written,
 )
 from zerocfg.rules.effects import edited, recipe_data
-from zerocfg.rules.proof import crashes, shows
+from zerocfg.rules.proof import crashes, logged, shows
 from zerocfg.rules.recipes.trl_recipe import DPO_LOSSES, trl_example
 from zerocfg.rules.versions import only_from
 from zerocfg.run.config import VERSIONS
@@ -225,7 +225,7 @@ def packing_without_length(run: Run) -> Iterator[Finding]:
     good=trl_example("dpo", "padding_free: false\nbeta: 0.1\n"),
     proof=shows(
         "arguments",
-        {"log": ("`padding_free=True` is temporarily unavailable", r"(?s)\A(?!.*is temporarily unavailable)")},
+        {"log": logged("`padding_free=True` is temporarily unavailable")},
     ),
     fixable=True,
     references=("trl/trainer/dpo_trainer.py@1.16.0",),

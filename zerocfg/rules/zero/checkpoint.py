@@ -8,7 +8,7 @@ from zerocfg.rules.api import Example, Finding, Location, Severity, at, rule
 from zerocfg.rules.arguments import given
 from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, section, stage_of
 from zerocfg.rules.precision.dtypes import about, precision_of, without
-from zerocfg.rules.proof import crashes, shows
+from zerocfg.rules.proof import crashes, logged, shows
 from zerocfg.run.engine import truth
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import delete_entry, replace_value
@@ -143,7 +143,7 @@ def elastic_checkpoint_not_loadable(run: Run) -> Iterator[Finding]:
         consumer="deepspeed",
     ),
     good=Example({"ds.json": _DS % ('3, "stage3_gather_16bit_weights_on_model_save": true', "")}, consumer="deepspeed"),
-    proof=shows("parse", {"log": ("ZeRO-3 elastic checkpointing is deprecated and no longer supported", None)}),
+    proof=shows("parse", {"log": logged("ZeRO-3 elastic checkpointing is deprecated and no longer supported")}),
     fixable=True,
     references=("deepspeedai/DeepSpeed#8099",),
 )

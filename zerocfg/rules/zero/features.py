@@ -15,7 +15,7 @@ from zerocfg.rules.effects import (
     without,
 )
 from zerocfg.rules.issues import issues
-from zerocfg.rules.proof import ABSENT, crashes, shows
+from zerocfg.rules.proof import ABSENT, crashes, printed, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path, dotted
@@ -273,7 +273,7 @@ def activation_checkpointing_not_configured(run: Run) -> Iterator[Finding]:
 
 
 _LOGGED = '"log_level": "info", "comms_logger": {"enabled": true, "verbose": true}, '
-_GATHER = "comm op: all_gather_into_tensor"
+_GATHER = printed("comm op: all_gather_into_tensor")
 
 
 @rule(
