@@ -1,4 +1,4 @@
-"""How often the library reads each value of a DeepSpeedConfig after it was made.
+"""How often the library reads each value of a DeepSpeedConfig, or of a ZeRO optimizer, after it was made.
 
 A key that is never read again has no effect, which no value of the config itself can show. Reading in order to print
 does not count; what the harness reads through the engine's own methods does.
@@ -10,6 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from progress import Progress
+
+
+def count_optimizers(progress: Progress) -> None:
+    """``uses.optimizer.*``: of DeepSpeed's wrapper around the optimizer, from its making on."""
+    from deepspeed.runtime.zero.stage3 import DeepSpeedZeroOptimizer_Stage3
+    from deepspeed.runtime.zero.stage_1_and_2 import DeepSpeedZeroOptimizer
+
+    for kind in (DeepSpeedZeroOptimizer, DeepSpeedZeroOptimizer_Stage3):
+        _count_of(kind, progress)
+
+
+def _count_of(kind: Any, progress: Progress) -> None:
+    read = kind.__getattribute__
+
+    def get(self: Any, name: str) -> Any:
+        if not hasattr(kind, name):
+            key = f"uses.optimizer.{name}"
+            progress.values[key] = progress.values.get(key, 0) + 1
+        return read(self, name)
+
+    kind.__getattribute__ = get
 
 
 def count(progress: Progress, config: Any) -> None:

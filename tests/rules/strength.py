@@ -16,7 +16,7 @@ import yaml
 
 from tests.proofs.claims import same
 from zerocfg.rules.api import Severity
-from zerocfg.rules.proof import ABSENT, Between, Printed
+from zerocfg.rules.proof import Between, Printed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from zerocfg.rules.proof import Proof
 
 Kind = Literal["indistinct", "empty pattern", "bare error", "echo", "rate", "needless extent"]
-"""indistinct: no value that one of the examples must have is forbidden to the other. empty pattern: found in every log.
-bare error: no word of the library's own, so that any error of the type would do. echo: what is seen is what was written,
-or the default where nothing was. rate: bytes a parameter, measured with a tiny model, for a job that is said to end.
-needless extent: a strong proof that excuses itself."""
+"""indistinct: no value that one of the examples must have is forbidden to the other. empty pattern: one that every log
+has. bare error: no word of the library's own, so that any error of the type would do. echo: what is seen is what
+was written, or the default where nothing was. rate: bytes a parameter, measured with a tiny model, for a job that is
+said to end. needless extent: a strong proof that excuses itself."""
 
 Leaves = dict[tuple[str, ...], Any]
 """Values of an example's files by place, all scalars as they are spelled."""
@@ -40,15 +40,19 @@ DESCRIPTIONS = ("zerocfg.yaml", "node.json", "config.json", "model/config.json")
 """Files that say what a run has, and not what it is to do."""
 
 LIVE = {
-    f"engine.{name}"
-    for name in (
-        "kind stage wrapper world_size processes scheduler batch rows global_step loss learning_rate waits gathered sent "
-        "units share computes"
-    ).split()
+    "model.checkpointing",
+    "threads",
+    *(
+        f"engine.{name}"
+        for name in (
+            "kind stage wrapper world_size processes scheduler batch rows global_step loss learning_rate waits "
+            "gathered sent units share autocast"
+        ).split()
+    ),
 }
 """What the engine is or did, whatever the files say of it; all other names may hold a setting that nobody acts upon."""
 
-IDLE = {"step.clipped"}
+IDLE = {"step.clipped", "engine.own_data_loader", "engine.activation_checkpointing", "memory.pinned"}
 """What shows that a setting does nothing, beside ``uses``: the claim is that it is not seen."""
 
 DTYPES = ({"fp16", "float16", "half"}, {"bf16", "bfloat16"}, {"fp32", "float32", "float", "no"})
@@ -63,12 +67,16 @@ class Weakness:
 
 def weaknesses(rule: Rule) -> Iterator[Weakness]:
     """Of the rule's own proof and those of its examples."""
+    excused: dict[str, bool] = {}  # extent: whether a weakness needs it
     for proof, bad, good in cases(rule):
-        found = list(_weak(rule, proof, bad, good))
-        if not proof.extent or any(weakness.kind not in ("echo", "rate") for weakness in found):
-            yield from found
-        elif not found:
-            yield Weakness(rule.code, "needless extent", proof.extent)
+        for weakness in _weak(rule, proof, bad, good):
+            if proof.extent and weakness.kind in ("echo", "rate"):
+                excused[proof.extent] = True
+            else:
+                yield weakness
+        if proof.extent:
+            excused.setdefault(proof.extent, False)
+    yield from (Weakness(rule.code, "needless extent", extent) for extent, needed in excused.items() if not needed)
 
 
 def cases(rule: Rule) -> Iterator[tuple[Proof, Example, Example]]:
@@ -151,8 +159,8 @@ def _type(word: str) -> bool:
 
 def _tells(name: str, values: tuple[Any, Any], bad: Example, good: Example) -> bool:
     """Whether these values show more than what the files of the two examples say."""
-    if name.startswith("uses.") or name in IDLE:
-        return values[0] == 0
+    if (name.startswith("uses.") or name in IDLE) and values[0] == 0:
+        return True
     return exclusive(*values) and (name in LIVE or not echoes(name, values, leaves(bad), leaves(good)))
 
 
@@ -225,7 +233,7 @@ def leaves(example: Example) -> Leaves:
             found.update(((name, option), value) for option, value in _options(text))
         elif name.endswith((".yaml", ".json")):
             try:
-                content = yaml.load(text, yaml.BaseLoader)  # noqa: S506 (makes strings of all scalars)
+                content = yaml.load(text, yaml.BaseLoader)  # which leaves all scalars as they are spelled
             except yaml.YAMLError:  # broken on purpose: its proof is an error
                 continue
             found.update(_below((name,), content))
@@ -248,6 +256,3 @@ def _options(text: str) -> Iterator[tuple[str, str]]:
             yield option, value
         elif word.startswith("-"):
             yield word, "true" if following.startswith("-") else following
-
-
-__all__ = ["ABSENT", "Weakness", "alternatives", "cases", "distinguishes", "echoes", "exclusive", "weaknesses"]

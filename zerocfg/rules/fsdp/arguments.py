@@ -44,6 +44,9 @@ def _options(run: Run) -> tuple[list[str], Location | None]:
     return value.split(), Location(run.recipe, ("fsdp",), "value") if run.recipe is not None else None
 
 
+_HANDED = "what the plugin holds that the live Accelerator hands to torch."
+
+
 @rule(
     "ZC620",
     "fsdp-with-deepspeed",
@@ -156,17 +159,17 @@ def fsdp_config_without_fsdp(run: Run) -> Iterator[Finding]:
         recipe_example("fsdp: true\nfsdp_config:\n  offload_params: true\n"),
         recipe_example(
             "fsdp: true\nfsdp_config:\n  sharding_strategy: SHARD_GRAD_OP\n",
-            proof=shows("arguments", {"plugin.reshard_after_forward": (True, False)}),
+            proof=shows("arguments", {"plugin.reshard_after_forward": (True, False)}, extent=_HANDED),
         ),
     ),
     good=(
         recipe_example("fsdp: true\nfsdp_config:\n  cpu_offload: true\n"),
         recipe_example(
             "fsdp: true\nfsdp_config:\n  reshard_after_forward: false\n",
-            proof=shows("arguments", {"plugin.reshard_after_forward": (True, False)}),
+            proof=shows("arguments", {"plugin.reshard_after_forward": (True, False)}, extent=_HANDED),
         ),
     ),
-    proof=shows("arguments", {"plugin.cpu_offload": (False, True)}),
+    proof=shows("arguments", {"plugin.cpu_offload": (False, True)}, extent=_HANDED),
     consumers=TRAINERS,
     fixable=True,
     references=(_HERE,),

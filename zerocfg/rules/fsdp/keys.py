@@ -37,7 +37,9 @@ _ONLY_1 = (
     Severity.NOTE,
     bad=Example({"accelerate.yaml": _UNVERSIONED + "  fsdp_state_dict_type: FULL_STATE_DICT\n"}, consumer="accelerate"),
     good=accelerate_example(2, "  fsdp_state_dict_type: FULL_STATE_DICT\n"),
-    proof=shows("arguments", {"plugin.fsdp_version": (1, 2)}),
+    proof=shows(
+        "arguments", {"plugin.fsdp_version": (1, 2)}, extent="the version in the plugin of the live Accelerator."
+    ),
     fixable=True,
     references=("accelerate/commands/launch.py@1.15.0", "accelerate/commands/config/cluster.py@1.15.0"),
 )
@@ -95,11 +97,16 @@ def _nothing_lost(name: str, value: Any) -> bool:
             proof=shows(
                 "arguments",
                 {"read.fsdp_config.forward_prefetch": (True, ABSENT), "plugin.forward_prefetch": (None, None)},
+                extent="that the plugin of FSDP 2 holds no prefetching whether the key is written or not.",
             ),
         ),
     ),
     good=accelerate_example(2, ""),
-    proof=shows("arguments", {"env.FSDP_FORWARD_PREFETCH": ("true", "false"), "plugin.forward_prefetch": (None, None)}),
+    proof=shows(
+        "arguments",
+        {"env.FSDP_FORWARD_PREFETCH": ("true", "false"), "plugin.forward_prefetch": (None, None)},
+        extent="that the plugin of FSDP 2 holds no prefetching whether the key is written or not.",
+    ),
     fixable=True,
     references=("accelerate/utils/dataclasses.py@1.15.0",),
 )

@@ -161,7 +161,11 @@ def fsdp1_strategy_as_boolean(run: Run) -> Iterator[Finding]:
     Severity.NOTE,
     bad=accelerate_example(1, "  fsdp_sharding_strategy: 2\n"),
     good=accelerate_example(1, "  fsdp_sharding_strategy: SHARD_GRAD_OP\n"),
-    proof=shows("launch", {"env.FSDP_SHARDING_STRATEGY": ("2", "SHARD_GRAD_OP")}),
+    proof=shows(
+        "launch",
+        {"env.FSDP_SHARDING_STRATEGY": ("2", "SHARD_GRAD_OP")},
+        extent="the word that the launcher exports for the processes.",
+    ),
     fixable=True,
     references=("accelerate/commands/to_fsdp2.py@1.15.0",),
 )

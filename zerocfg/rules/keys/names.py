@@ -143,17 +143,33 @@ def ignored_key(run: Run) -> Iterator[Finding]:
         Example(
             {"accelerate.yaml": YAML + "  bf16: {enabled: true}\n"},
             consumer="accelerate",
-            proof=shows("launch", {"env.ACCELERATE_MIXED_PRECISION": ("no", "no")}),
+            proof=shows(
+                "launch", {"env.ACCELERATE_MIXED_PRECISION": ("no", "bf16")}, extent="what the launcher exports."
+            ),
         ),
         Example(
             {"accelerate.yaml": YAML.replace("zero_stage", "stage")},
             consumer="accelerate",
-            proof=shows("launch", {"env.ACCELERATE_DEEPSPEED_ZERO_STAGE": (ABSENT, ABSENT)}),
+            proof=shows("launch", {"env.ACCELERATE_DEEPSPEED_ZERO_STAGE": (ABSENT, "2")}),
         ),
     ),
-    good=Example(
-        {"accelerate.yaml": _POINTS, "ds.json": _POINTED % ', "reduce_bucket_size": 200000000'},
-        consumer="transformers",
+    good=(
+        Example(
+            {"accelerate.yaml": _POINTS, "ds.json": _POINTED % ', "reduce_bucket_size": 200000000'},
+            consumer="transformers",
+        ),
+        Example(
+            {"accelerate.yaml": "mixed_precision: bf16\n" + YAML},
+            consumer="accelerate",
+            proof=shows(
+                "launch", {"env.ACCELERATE_MIXED_PRECISION": ("no", "bf16")}, extent="what the launcher exports."
+            ),
+        ),
+        Example(
+            {"accelerate.yaml": YAML},
+            consumer="accelerate",
+            proof=shows("launch", {"env.ACCELERATE_DEEPSPEED_ZERO_STAGE": (ABSENT, "2")}),
+        ),
     ),
     proof=shows("init", {"config.zero_optimization.reduce_bucket_size": (ABSENT, 200000000)}),
     fixable=True,
@@ -263,7 +279,7 @@ def _as_precision(run: Run, file: SourceFile, issue: Issue) -> Fix | None:
         consumer="deepspeed",
     ),
     good=Example({"ds.json": '{"train_micro_batch_size_per_gpu": 1}\n'}, consumer="deepspeed"),
-    proof=crashes("parse", "Apex AMP integration|removed"),
+    proof=crashes("parse", "NVIDIA Apex AMP integration has been removed"),
     fixable=True,
 )
 def removed_key(run: Run) -> Iterator[Finding]:

@@ -93,7 +93,11 @@ def torchrun_without_address(run: Run) -> Iterator[Finding]:
     Severity.ERROR,
     bad=_example("--standalone --nnodes 2 --nproc_per_node 2"),
     good=_example("--nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --rdzv_endpoint 10.0.0.1:29500"),
-    proof=shows("launch", {"launch.rdzv_endpoint": ("localhost:0", "10.0.0.1:29500")}),
+    proof=shows(
+        "launch",
+        {"launch.rdzv_endpoint": ("localhost:0", "10.0.0.1:29500")},
+        extent="where torchrun looks for the other machines. The waiting was not played.",
+    ),
     references=(_SOURCE,),
 )
 def standalone_with_machines(run: Run) -> Iterator[Finding]:
@@ -126,7 +130,11 @@ def standalone_with_machines(run: Run) -> Iterator[Finding]:
     Severity.ERROR,
     bad=_example("--nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --master_addr 10.0.0.1 --master_port 29500"),
     good=_example("--nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --rdzv_endpoint 10.0.0.1:29500"),
-    proof=shows("launch", {"launch.rdzv_endpoint": ("", "10.0.0.1:29500")}),
+    proof=shows(
+        "launch",
+        {"launch.rdzv_endpoint": ("", "10.0.0.1:29500")},
+        extent="where torchrun looks for the other machines. The waiting was not played.",
+    ),
     fixable=True,
     references=(_SOURCE,),
 )

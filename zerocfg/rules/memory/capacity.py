@@ -164,7 +164,14 @@ def bf16_not_in_hardware(run: Run) -> Iterator[Finding]:
     Severity.ERROR,
     bad=Example(_files("7000000000", "8xA100-80GB", _DS % (0, ""))),
     good=Example(_files("7000000000", "8xA100-80GB", _DS % (2, ""))),
-    proof=shows("step", {"memory.step.bytes_per_parameter": (14.0, 8.0)}, ranks=2),
+    proof=shows(
+        "step",
+        {"memory.step.bytes_per_parameter": (14.0, 8.0)},
+        ranks=2,
+        extent="the bytes that a process holds for each parameter between two steps, measured in a model of a "
+        "million parameters. That so many parameters of so many bytes are more than the memory is "
+        "arithmetic; no job was run until it ended.",
+    ),
     fixable=True,
     needs={"hardware", "model"},
     references=("deepspeed/runtime/zero/stage_1_and_2.py@0.19.8", "deepspeed/runtime/zero/stage3.py@0.19.8"),
@@ -226,7 +233,13 @@ def to_stage(run: Run, stage: int | None) -> Fix | None:
     Severity.ERROR,
     bad=Example(_files("13000000000", "node.json", _DS % (2, _CPU % ""), _NODE % (128, '"unlimited"'))),
     good=Example(_files("13000000000", "8xH200-141GB", _DS % (2, ""))),
-    proof=shows("step", {"memory.step.bytes_per_parameter": (20.5, 14.0)}),
+    proof=shows(
+        "step",
+        {"memory.step.bytes_per_parameter": (20.5, 14.0)},
+        extent="the bytes that host and accelerator hold together for each parameter between two steps, measured"
+        " in a model of a million parameters. That so many parameters of so many bytes are more than the "
+        "memory is arithmetic; no job was run until it ended.",
+    ),
     needs={"hardware", "model"},
     references=("deepspeedai/DeepSpeed#4239", "deepspeedai/DeepSpeed#4571", "hiyouga/LLaMA-Factory#9116"),
 )

@@ -163,7 +163,11 @@ def scheduler_needs_evaluation(run: Run) -> Iterator[Finding]:
             {"recipe.yaml": RECIPE + "save_strategy: best\nmetric_for_best_model: loss\n"},
             consumer="transformers",
             note="Starts, but no evaluation ever says that a model is the best.",
-            proof=shows("step", {"args.eval_strategy": ("no", "epoch")}),
+            proof=shows(
+                "step",
+                {"args.eval_strategy": ("no", "epoch")},
+                extent="that evaluation stays switched off, and training goes on.",
+            ),
         ),
     ),
     good=_recipe("save_strategy: best\neval_strategy: epoch\nmetric_for_best_model: loss\n"),
@@ -269,7 +273,11 @@ def steps_not_whole(run: Run) -> Iterator[Finding]:
     Severity.WARNING,
     bad=_recipe("eval_steps: 100\n"),
     good=_recipe("eval_strategy: steps\neval_steps: 100\n"),
-    proof=shows("arguments", {"args.eval_strategy": ("no", "steps")}),
+    proof=shows(
+        "arguments",
+        {"args.eval_strategy": ("no", "steps")},
+        extent="that evaluation stays switched off in the training arguments.",
+    ),
     fixable=True,
     references=("transformers/training_args.py@5.23.0",),
 )

@@ -72,7 +72,7 @@ def compiled_all_the_same(run: Run) -> Iterator[Finding]:
     Severity.ERROR,
     bad=_recipe("gradient_checkpointing: true\nactivation_checkpointing: false\n"),
     good=_recipe("activation_checkpointing: true\n"),
-    proof=shows("arguments", {"args.activation_checkpointing": (False, True)}),
+    proof=shows("step", {"model.checkpointing": (False, True)}),
     fixable=True,
     references=("transformers/training_args.py@5.23.0",),
 )
@@ -115,7 +115,7 @@ def _yaml(value: Any) -> str:
     Severity.WARNING,
     bad=_recipe("gradient_checkpointing_kwargs: {use_reentrant: false}\n"),
     good=_recipe("gradient_checkpointing: true\ngradient_checkpointing_kwargs: {use_reentrant: false}\n"),
-    proof=shows("arguments", {"args.activation_checkpointing": (False, True)}),
+    proof=shows("step", {"model.checkpointing": (False, True)}),
     consumers={"transformers"},
     fixable=True,
     references=("transformers/training_args.py@5.23.0",),

@@ -269,7 +269,12 @@ _LORA = (
     Severity.ERROR,
     bad=trl_example("sft", "packing: true\nlora_r: 16\nlora_alpha: 32\n"),
     good=trl_example("sft", "packing: true\nuse_peft: true\nlora_r: 16\nlora_alpha: 32\n"),
-    proof=shows("arguments", {"args.use_peft": (False, True)}),
+    proof=shows(
+        "arguments",
+        {"args.use_peft": (False, True)},
+        extent="the switch as TRL's parser hands it on; that `get_peft_config` then returns nothing was read in "
+        "the source.",
+    ),
     fixable=True,
     references=("trl/trainer/model_config.py@1.16.0", "trl/trainer/utils.py@1.16.0"),
 )

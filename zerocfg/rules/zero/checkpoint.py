@@ -100,7 +100,7 @@ def _optimizer_without_step(run: Run) -> str | None:
         ),
     ),
     good=Example({"ds.json": _DS % ('2, "elastic_checkpoint": true', _ADAMW)}, consumer="deepspeed"),
-    proof=crashes("load", "AssertionError"),
+    proof=crashes("load", "AssertionError", within="_restore_step_from_elastic_checkpoint"),
     fixable=True,
     references=("deepspeed/runtime/zero/stage_1_and_2.py@0.19.8",),
 )
@@ -347,7 +347,7 @@ def node_local_storage_overwritten(run: Run) -> Iterator[Finding]:
     good=Example(
         {"ds.json": _DS % (1, ', "optimizer": {"type": "Adagrad", "params": {"lr": 0.01}}')}, consumer="deepspeed"
     ),
-    proof=crashes("load", "KeyError"),
+    proof=crashes("load", "KeyError", within="_common_checkpoint_state"),
     fixable=True,
     references=("deepspeed/runtime/fp16/unfused_optimizer.py@0.19.8",),
 )

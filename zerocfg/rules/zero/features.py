@@ -109,7 +109,7 @@ def data_efficiency_incomplete(run: Run) -> Iterator[Finding]:
             },
             consumer="transformers",
             proof=shows(
-                "init",
+                "step",
                 {
                     "config.data_efficiency.data_sampling.enabled": (True, ABSENT),
                     "engine.own_data_loader": (False, False),
@@ -118,7 +118,7 @@ def data_efficiency_incomplete(run: Run) -> Iterator[Finding]:
         ),
     ),
     good=Example({"ds.json": _AUTO_DS % "", "recipe.yaml": _RECIPE}, consumer="transformers"),
-    proof=shows("init", {"engine.dataloader_drop_last": (True, False), "engine.own_data_loader": (False, False)}),
+    proof=shows("init", {"engine.dataloader_drop_last": (True, False), "uses.dataloader_drop_last": (0, 0)}),
     consumers={"accelerate", *TRAINERS},
     fixable=True,
 )
@@ -236,7 +236,7 @@ def expert_balance_not_supported(run: Run) -> Iterator[Finding]:
         {
             "config.activation_checkpointing.partition_activations": (True, ABSENT),
             "engine.activation_checkpointing": (False, False),
-            "args.gradient_checkpointing": (False, True),
+            "uses.activation_checkpointing_config": (0, 0),
         },
     ),
     consumers=TRAINERS,
@@ -287,13 +287,21 @@ _GATHER = printed("comm op: all_gather_into_tensor")
             consumer="deepspeed",
             proof=shows(
                 "step",
-                {"engine.zero_config.allgather_partitions": (False, True), "log": (_GATHER, _GATHER)},
+                {
+                    "engine.zero_config.allgather_partitions": (False, True),
+                    "uses.zero_config.allgather_partitions": (0, 0),
+                    "log": (_GATHER, _GATHER),
+                },
                 ranks=2,
             ),
         ),
     ),
     good=Example({"ds.json": _DS % _LOGGED}, consumer="deepspeed"),
-    proof=shows("step", {"engine.disable_allgather": (True, False), "log": (_GATHER, _GATHER)}, ranks=2),
+    proof=shows(
+        "step",
+        {"engine.disable_allgather": (True, False), "uses.disable_allgather": (0, 0), "log": (_GATHER, _GATHER)},
+        ranks=2,
+    ),
     fixable=True,
 )
 def key_without_effect(run: Run) -> Iterator[Finding]:

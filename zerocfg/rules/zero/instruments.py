@@ -271,7 +271,7 @@ def profile_step_never_reached(run: Run) -> Iterator[Finding]:
         {"ds.json": _DS % '"autotuning": {"enabled": false, "start_profile_step": 1, "end_profile_step": 1}, '},
         consumer="deepspeed",
     ),
-    proof=crashes("step", "SystemExit"),
+    proof=crashes("step", "SystemExit", within="_autotuning_exit"),
     fixable=True,
 )
 def autotuning_left_on(run: Run) -> Iterator[Finding]:

@@ -41,7 +41,13 @@ def _ranks(run: Run) -> int | None:
         Example(
             {"ds.json": _DS % '2, "zero_quantized_weights": true, "zero_quantized_gradients": true'},
             consumer="deepspeed",
-            proof=shows("step", {"engine.zero_config.zero_quantized_weights": (True, False)}),
+            proof=shows(
+                "step",
+                {
+                    "engine.zero_config.zero_quantized_weights": (True, False),
+                    "uses.zero_config.zero_quantized_weights": (0, 0),
+                },
+            ),
         ),
     ),
     good=(
@@ -49,7 +55,13 @@ def _ranks(run: Run) -> int | None:
         Example(
             {"ds.json": _DS % "2"},
             consumer="deepspeed",
-            proof=shows("step", {"engine.zero_config.zero_quantized_weights": (True, False)}),
+            proof=shows(
+                "step",
+                {
+                    "engine.zero_config.zero_quantized_weights": (True, False),
+                    "uses.zero_config.zero_quantized_weights": (0, 0),
+                },
+            ),
         ),
     ),
     proof=shows(
