@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from zerocfg.rules.proof import Between
+from zerocfg.rules.proof import Between, Printed
 
 if TYPE_CHECKING:
     from zerocfg.rules.proof import Proof
@@ -54,24 +54,25 @@ def contradictions(proof: Proof, seen: Observation, good: bool) -> list[str]:
             found.append(f"is raised in another phase than {proof.phase}: {error}")
         elif not re.search(proof.raises, f"{error.type}: {error.text}"):
             found.append(f"the error does not match {proof.raises!r}: {error}")
+        elif proof.within and proof.within not in error.within:
+            found.append(f"the error is not raised within {proof.within}, but within {', '.join(error.within)}")
     elif error is not None:
         found.append(f"does not reach {proof.phase}: {error}")
     for name, values in proof.shows.items():
         expected = values[1] if good else values[0]
         value = seen.value(name)
-        if not same(name, value, expected):
+        if not same(value, expected):
             found.append(f"{name} is {shortened(value)}, claimed is {expected!r}")
     return found
 
 
-def same(name: str, value: Any, expected: Any) -> bool:
-    """``log`` is searched for a regular expression (None: nothing is asked of it); all else is compared
-    with its type, or with the bounds of a ``Between``.
+def same(value: Any, expected: Any) -> bool:
+    """Compared with its type, with the bounds of a ``Between``, or searched as a ``Printed`` says.
 
     A bool is not a number and a string is not what it spells, but 1 and 1.0 are one number.
     """
-    if name == "log":
-        return expected is None or re.search(expected, value) is not None
+    if isinstance(expected, Printed):
+        return isinstance(value, str) and expected.of(value)
     if isinstance(expected, Between):
         return value in expected
     if isinstance(expected, tuple):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import memory
 import sharding
+import uses
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +30,8 @@ def instrument(progress: Progress) -> None:
 
     if progress.memory:
         memory.begin(progress)
+    see_autocast(progress)
+    uses.count_optimizers(progress)
     initialize = deepspeed.initialize
     build = runtime_config.DeepSpeedConfig.__init__
     inside = False
@@ -44,6 +47,8 @@ def instrument(progress: Progress) -> None:
             progress.begin(before)
             return
         see_config(progress, self)
+        if "uses.zero_config" not in progress.values:  # stage 3 makes another one, to divide the parameters with
+            uses.count(progress, self)
         progress.end("parse")
         progress.begin("init")
 
@@ -103,6 +108,8 @@ def see_engine(progress: Progress, engine: Any) -> None:
     progress.see("engine.activation_checkpointing", deepspeed.checkpointing.is_configured())
     count_waits(progress)
     count_gathers(progress)
+    see_sent(progress)
+    see_clipping(progress, engine)
     see_zero_optimizer(progress, engine.optimizer)
 
 
@@ -122,6 +129,7 @@ def see_zero_optimizer(progress: Progress, optimizer: Any) -> None:
     import torch
 
     for name, value in vars(optimizer).items() if optimizer is not None else ():
+        progress.values.setdefault(f"uses.optimizer.{name}", 0)
         if isinstance(value, (bool, int, float, str)):
             progress.see(f"optimizer.{name}", value)
         elif isinstance(value, torch.dtype):
@@ -164,6 +172,85 @@ def count_gathers(progress: Progress) -> None:
 
     progress.see("engine.gathered", 0)
     backend.all_gather_into_tensor = counted
+
+
+LARGE = 100  # elements; what is summed over the ranks in smaller tensors are norms and flags
+
+
+def see_sent(progress: Progress) -> None:
+    """``engine.sent``: sorted dtypes of the gradients that, from now on, are summed over the ranks."""
+    from deepspeed.comm import comm
+
+    backend, dtypes = comm.cdb, set()
+    if backend is None:
+        return
+    reduce = backend.all_reduce
+
+    def noted(tensor: Any, *args: Any, **named: Any) -> Any:
+        if tensor.numel() > LARGE:
+            dtypes.add(name_of(tensor.dtype))
+            progress.see("engine.sent", sorted(dtypes))
+        return reduce(tensor, *args, **named)
+
+    progress.see("engine.sent", [])
+    backend.all_reduce = noted
+
+
+def see_clipping(progress: Progress, engine: Any) -> None:
+    """``step.clipped``: the gradients that reached the inner optimizer were shorter than those that were computed.
+
+    Of one rank alone, which has all of them.
+    """
+    import torch
+
+    inner = engine.optimizer
+    while hasattr(inner, "optimizer"):
+        inner = inner.optimizer
+    if inner is None or torch.distributed.get_world_size() > 1:
+        return
+
+    def look(*_: Any) -> None:
+        whole = getattr(engine.optimizer, "_global_grad_norm", None)
+        gradients = [p.grad for group in inner.param_groups for p in group["params"] if p.grad is not None]
+        if whole is not None and gradients:
+            used = torch.nn.utils.get_total_norm(gradients)
+            progress.see("step.norm", float(whole))
+            progress.see("step.clipped", bool(used < 0.99 * whole))
+
+    if isinstance(inner, torch.optim.Optimizer):
+        inner.register_step_pre_hook(look)
+
+
+def see_autocast(progress: Progress) -> None:
+    """``engine.autocast``: the dtype in which torch would compute on a card with what DeepSpeed asks autocast for."""
+    import torch
+
+    enter = torch.autocast.__init__
+
+    def noted(self: Any, device_type: str, dtype: Any = None, *args: Any, **named: Any) -> None:
+        enter(self, device_type, dtype, *args, **named)
+        if self._enabled:
+            progress.see("engine.autocast", name_of(dtype or torch.get_autocast_dtype("cuda")))
+
+    torch.autocast.__init__ = noted  # type: ignore[method-assign]
+
+
+def see_checks(progress: Progress, accelerator: Any) -> None:
+    """``accelerator.checks``: how often the ranks compare shapes when accelerate gathers one tensor of theirs."""
+    import torch
+    from accelerate.utils import operations
+
+    compare, count = operations.gather_object, 0
+
+    def counted(shapes: Any) -> Any:
+        nonlocal count
+        count += 1
+        return compare(shapes)
+
+    operations.gather_object = counted
+    accelerator.gather(torch.ones(1, device=accelerator.device))
+    operations.gather_object = compare
+    progress.see("accelerator.checks", count)
 
 
 def see_plain(progress: Progress, model: Any, trainer: Any) -> None:

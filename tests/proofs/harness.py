@@ -37,13 +37,15 @@ class HarnessError(Exception):
 
 @dataclass(frozen=True)
 class Failed:
-    """What stopped an example. ``phase`` is where it was raised; ``rank`` is None for the launcher."""
+    """What stopped an example. ``phase`` is where it was raised, ``within`` the functions on its way; ``rank`` is None
+    for the launcher."""
 
     phase: str
     type: str
     text: str
     rank: int | None = None
     traceback: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.type} in {self.phase}: {self.text}"
@@ -211,7 +213,8 @@ def first_failure(
             if error["type"] == "SystemExit":  # argparse: the reason went to standard error
                 log = reports / ("launch.log" if rank is None else f"rank{rank}.log")
                 text = "\n".join(log.read_text(errors="replace").splitlines()[-3:]) or text
-            failed = Failed(error["phase"], error["type"], text, rank, tuple(error["traceback"]))
+            way = (tuple(error["traceback"]), tuple(error["within"]))
+            failed = Failed(error["phase"], error["type"], text, rank, *way)
             found.append((error["time"], failed))
         elif rank is not None and codes.get(str(rank), [0])[0] != 0:
             code, ended = codes[str(rank)]

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,9 +108,21 @@ def launch(progress: Progress, files: list[str]) -> dict[str, Any]:
         result["script"] = words[at + 1 :]
         result["environment"] = dict(os.environ)
     progress.see("env", result["environment"])
+    if "OMP_NUM_THREADS" in result["environment"]:  # else one for each processor of this machine
+        progress.see("threads", openmp_threads(result["environment"]))
     result["environment"].setdefault("OMP_NUM_THREADS", threads)
     progress.end("launch")
     return result
+
+
+def openmp_threads(environment: dict[str, str]) -> int:
+    """Threads that torch's OpenMP, which DeepSpeedCPUAdam uses too, takes in a new process with this environment."""
+    import torch
+
+    library = Path(torch.__file__).parent / "lib" / "libgomp.so.1"
+    ask = f"import ctypes; print(ctypes.CDLL({str(library)!r}).omp_get_max_threads())"
+    words = [sys.executable, "-I", "-S", "-c", ask]
+    return int(subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout)
 
 
 def accelerate_launch(progress: Progress, words: list[str]) -> dict[str, Any]:

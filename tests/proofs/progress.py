@@ -86,6 +86,7 @@ class Progress:
                 "text": str(error),
                 "time": time.time(),
                 "traceback": traceback.format_exc().splitlines()[-25:],
+                "within": [frame.name for frame in traceback.extract_tb(error.__traceback__)],
             }
             if not isinstance(error, SystemExit):
                 traceback.print_exc()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from zerocfg.rules.proof import Between, at_least, at_most, crashes, shows
+from zerocfg.rules.proof import Between, at_least, at_most, crashes, printed, shows, unprinted
 
 from .claims import contradictions, same
 from .harness import ABSENT, HarnessError, Observation, collect, observe
@@ -310,7 +310,7 @@ def test_memory_is_measured_where_asked() -> None:
         assert seen.error is None
         assert seen.value("memory.init.bytes_per_parameter") == 6.0
         assert seen.value("memory.step.bytes_per_parameter") == 14.0
-        assert same("memory.backward", seen.value("memory.backward"), Between(2 * bucket, 2 * bucket + 10_000_000))
+        assert same(seen.value("memory.backward"), Between(2 * bucket, 2 * bucket + 10_000_000))
         assert seen.value("memory.pinned") == 0
     assert observe(files, None, "init").value("memory.init") == ABSENT
 
@@ -320,15 +320,17 @@ def test_pinned_memory_is_what_deepspeed_asks_for() -> None:
         zero = {"stage": 2, "offload_optimizer": {"device": "cpu", "pin_memory": pin}}
         own = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": zero}
         seen = observe({"ds.json": json.dumps(own)}, None, "init", memory=True)
-        assert same("memory.pinned", seen.value("memory.pinned"), at_least(1_000_000) if pin else 0)
+        assert same(seen.value("memory.pinned"), at_least(1_000_000) if pin else 0)
 
 
 def test_comparison_of_values() -> None:
-    assert same("x", 1, 1.0) and same("x", 0.1 + 0.2, 0.3)
-    assert same("x", 2, Between(1, 2)) and same("x", 5, at_least(5.0)) and same("x", 5, at_most(5))
-    assert not same("x", 3, Between(1, 2)) and not same("x", True, at_least(0)) and not same("x", ABSENT, at_most(9))
-    assert not same("x", True, 1) and not same("x", "3", 3) and not same("x", ABSENT, None)
-    assert same("log", "one two", "t.o") and not same("log", "one", "two")
+    assert same(1, 1.0) and same(0.1 + 0.2, 0.3)
+    assert same(2, Between(1, 2)) and same(5, at_least(5.0)) and same(5, at_most(5))
+    assert not same(3, Between(1, 2)) and not same(True, at_least(0)) and not same(ABSENT, at_most(9))
+    assert not same(True, 1) and not same("3", 3) and not same(ABSENT, None)
+    assert same("one\ntwo", printed("t.o")) and not same("one", printed("two"))
+    assert same("one", unprinted("two")) and not same("one\ntwo\nthree", unprinted("two"))
+    assert same("two\ntwo", printed("two", 2)) and not same("two", printed("two", 2))
 
 
 def test_claims_can_fail() -> None:

@@ -121,10 +121,13 @@ def _proof(rule: Rule) -> str:
     proof = rule.proof
     if proof.status == "executed":
         libraries = _and([f"{name} {release}" for name, release in RELEASES.items()], ordered=True)
-        seen = dict.fromkeys(_PHASES[one.phase] for one in (example.proof or proof for example in rule.bad))
-        ranks = max((example.proof or proof).ranks for example in rule.bad)
+        proofs = [example.proof or proof for example in rule.bad]
+        seen = dict.fromkeys(_PHASES[one.phase] for one in proofs)
+        ranks = max(one.ranks for one in proofs)
         where = _and(seen, "or", ordered=True) + (f", with {ranks} processes" if ranks > 1 else "")
-        return f"Proof: seen {where}; zerocfg's tests run the examples on {libraries}."
+        extents = dict.fromkeys(one.extent for one in proofs if one.extent)
+        told = "".join(f" What they show: {extent}" for extent in extents)
+        return f"Proof: seen {where}; zerocfg's tests run the examples on {libraries}.{told}"
     return {
         "cited": f"Proof: read in {proof.source}, not executed.",
         "needs_gpu": "Proof: waits for a machine with an accelerator.",

@@ -40,11 +40,15 @@ Names of observed values:
                              "second_update" (when it begins for the second time, and has its states);
                              host and accelerator together, each storage once. Only measured where a proof names one
     ``memory.pinned``        bytes that DeepSpeed asks its accelerator to page-lock
-    ``log``                  everything printed or logged (matched as a regular expression)
+    ``uses.a.b``             how often that attribute of the DeepSpeedConfig was read once it was made: 0 for a key
+                             that is accepted and has no effect
+    ``threads``              threads of a process of each rank for its processors: torch, DeepSpeedCPUAdam
+    ``log``                  everything printed or logged, compared with ``printed`` or ``unprinted``
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -73,31 +77,63 @@ def at_most(high: float) -> Between:
 
 
 @dataclass(frozen=True, slots=True)
+class Printed:
+    """A claim about the whole log: how often a regular expression is found in it."""
+
+    pattern: str
+    times: Between
+
+    def of(self, log: str) -> bool:
+        return sum(1 for _ in re.finditer(self.pattern, log)) in self.times
+
+
+def printed(pattern: str, times: int = 1) -> Printed:
+    return Printed(pattern, at_least(times))
+
+
+def unprinted(pattern: str, times: int = 1) -> Printed:
+    """Printed less than ``times`` times."""
+    return Printed(pattern, at_most(times - 1))
+
+
+def logged(pattern: str) -> tuple[Printed, Printed]:
+    """What is said of the bad example and never of the good one."""
+    return printed(pattern), unprinted(pattern)
+
+
+@dataclass(frozen=True, slots=True)
 class Proof:
     """``status`` "executed": run by the test suite on the real libraries; "cited": read in the source named;
     "needs_gpu": waits for a card; "self": says something about zerocfg, whose own tests show it.
 
     ``raises``: regular expression found in the error of the bad example in ``phase``; the good one passes that phase.
+    ``within``: a function on the error's way, where the error has no words of its own.
     ``shows``: observed name -> (value with the bad example, value with the good one).
+    ``extent``: exactly what was shown, where that is less than what the rule claims or is only what was read; it stands
+    on the rule's page.
     ``ranks``: processes that the example is run with.
     """
 
     status: Literal["executed", "cited", "needs_gpu", "self"]
     phase: Phase = "parse"
     raises: str | None = None
+    within: str = ""
     shows: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    extent: str = ""
     ranks: int = 1
     source: str = ""
 
 
-def crashes(phase: Phase, raises: str, *, ranks: int = 1, source: str = "") -> Proof:
+def crashes(phase: Phase, raises: str, *, within: str = "", ranks: int = 1, source: str = "") -> Proof:
     """The bad example stops in ``phase`` with an error matching ``raises``; the good one gets past that phase."""
-    return Proof("executed", phase, raises=raises, ranks=ranks, source=source)
+    return Proof("executed", phase, raises=raises, within=within, ranks=ranks, source=source)
 
 
-def shows(phase: Phase, values: dict[str, tuple[Any, Any]], *, ranks: int = 1, source: str = "") -> Proof:
+def shows(
+    phase: Phase, values: dict[str, tuple[Any, Any]], *, extent: str = "", ranks: int = 1, source: str = ""
+) -> Proof:
     """Both examples reach ``phase``; the named values are seen as (bad, good)."""
-    return Proof("executed", phase, shows=values, ranks=ranks, source=source)
+    return Proof("executed", phase, shows=values, extent=extent, ranks=ranks, source=source)
 
 
 def cited(source: str) -> Proof:

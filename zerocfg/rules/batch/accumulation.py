@@ -281,7 +281,7 @@ def unmanaged_accumulation_with_overlap(run: Run) -> Iterator[Finding]:
     Severity.ERROR,
     bad=_own('"steps_per_print": 0, ').finds("error", 'ds.json: "steps_per_print": 0', 0),
     good=_own('"steps_per_print": 100, '),
-    proof=crashes("step", "ZeroDivisionError"),
+    proof=crashes("step", "ZeroDivisionError: integer modulo by zero"),
     consumers={"deepspeed"},
     fixable=True,
     references=("deepspeed/runtime/engine.py@0.19.8",),

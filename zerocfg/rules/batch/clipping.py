@@ -86,7 +86,7 @@ def clipping_null(run: Run) -> Iterator[Finding]:
             {"ds.json": _AUTO % '"auto"', "recipe.yaml": _RECIPE + "max_grad_norm: 0.0\n"}, consumer="transformers"
         ),
     ),
-    proof=shows("init", {"optimizer.clip_grad": (-1, 0)}),
+    proof=shows("step", {"optimizer.clip_grad": (-1, 0), "step.clipped": (False, False)}),
     fixable=True,
     references=("deepspeed/runtime/engine.py@0.19.8",),
 )

@@ -292,7 +292,11 @@ def adam_w_mode_ignored(run: Run) -> Iterator[Finding]:
             proof=shows("init", {"inner.adam_w_mode": (1, 0)}),
         ),
     ),
-    proof=shows("init", {"config.optimizer.type": ("Adam", "AdamW"), "inner.adam_w_mode": (1, 1)}),
+    proof=shows(
+        "init",
+        {"config.optimizer.type": ("Adam", "AdamW"), "inner.adam_w_mode": (1, 1)},
+        extent="the switch `adam_w_mode` of the optimizer that was built, on under either name.",
+    ),
     fixable=True,
     references=("deepspeed/runtime/engine.py@0.19.8", "deepspeed/ops/adam/fused_adam.py@0.19.8"),
 )

@@ -209,7 +209,11 @@ def json_not_strict(run: Run) -> Iterator[Finding]:
         "warning", "accelerate.yaml: 5e8", "5e8", "5e8", "1.1", "5.0e+8"
     ),
     good=Example({"accelerate.yaml": _GOOD_YAML + "  gradient_clipping: 1.0\n"}),
-    proof=shows("read", {"read.deepspeed_config.reduce_bucket_size": ("5e8", "<absent>")}),
+    proof=shows(
+        "read",
+        {"read.deepspeed_config.reduce_bucket_size": ("5e8", "<absent>")},
+        extent="the value as the reader of the file hands it on, a text.",
+    ),
     fixable=True,
 )
 def number_read_as_string(run: Run) -> Iterator[Finding]:
@@ -382,7 +386,7 @@ def number_in_another_base(run: Run) -> Iterator[Finding]:
         "error", "accelerate.yaml", also=("train.sh: accelerate launch --config_file accelerate.yaml train.py",)
     ),
     good=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\n", "train.sh": _LINE}),
-    proof=crashes("launch", "AttributeError|TypeError"),
+    proof=crashes("launch", "AttributeError: 'list' object has no attribute 'get'"),
 )
 def not_a_mapping(run: Run) -> Iterator[Finding]:
     """The file is empty, or its top level is not a mapping of keys to values.

@@ -20,7 +20,7 @@ from zerocfg.rules.fsdp.plugin import (
     on,
     recipe_example,
 )
-from zerocfg.rules.proof import crashes, shows
+from zerocfg.rules.proof import crashes, logged, shows
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
@@ -376,7 +376,7 @@ def _own_checkpointing(run: Run) -> tuple[SourceFile, Path, Any] | None:
     good=recipe_example(
         "fsdp: true\nfsdp_config:\n  state_dict_type: FULL_STATE_DICT\n  activation_checkpointing: true\n"
     ),
-    proof=shows("arguments", {"log": ("introduces a redundant AllGather", "^(?!.*redundant AllGather)")}),
+    proof=shows("arguments", {"log": logged("introduces a redundant AllGather")}),
     consumers=TRAINERS,
     fixable=True,
     references=("transformers/training_args.py@5.23.0", "huggingface/transformers#30404"),

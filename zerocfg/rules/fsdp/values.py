@@ -17,7 +17,7 @@ from zerocfg.rules.fsdp.plugin import (
     launched,
     recipe_example,
 )
-from zerocfg.rules.proof import crashes, shows
+from zerocfg.rules.proof import crashes, logged, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import replace_value
 
@@ -163,7 +163,11 @@ def fsdp1_strategy_as_boolean(run: Run) -> Iterator[Finding]:
     Severity.NOTE,
     bad=accelerate_example(1, "  fsdp_sharding_strategy: 2\n").finds("note", "accelerate.yaml:6:27: 2", 2),
     good=accelerate_example(1, "  fsdp_sharding_strategy: SHARD_GRAD_OP\n"),
-    proof=shows("launch", {"env.FSDP_SHARDING_STRATEGY": ("2", "SHARD_GRAD_OP")}),
+    proof=shows(
+        "launch",
+        {"env.FSDP_SHARDING_STRATEGY": ("2", "SHARD_GRAD_OP")},
+        extent="the word that the launcher exports for the processes.",
+    ),
     fixable=True,
     references=("accelerate/commands/to_fsdp2.py@1.15.0",),
 )
@@ -198,7 +202,7 @@ def fsdp_strategy_by_number(run: Run) -> Iterator[Finding]:
     Severity.NOTE,
     bad=recipe_example("fsdp: true\nfsdp_config:\n  version: 1\n").finds("note", "recipe.yaml: version: 1", 1, 2),
     good=recipe_example("fsdp: true\nfsdp_config:\n  version: 2\n"),
-    proof=shows("arguments", {"log": (r"FSDP1 .*is deprecated", "^(?!.*FSDP1 .*is deprecated)")}),
+    proof=shows("arguments", {"log": logged("FSDP1 .*is deprecated")}),
     consumers=TRAINERS,
     fixable=True,
     references=("transformers/training_args.py@5.23.0",),

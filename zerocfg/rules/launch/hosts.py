@@ -173,7 +173,9 @@ def inclusion_filter_dropped(run: Run) -> Iterator[Finding]:
         {
             "read.deepspeed_config.deepspeed_exclusion_filter": ("localhost:0", "<absent>"),
             "env.CUDA_VISIBLE_DEVICES": ("", "1,2"),
+            "launch.kind": ("ranks", "ranks"),
         },
+        extent="that torchrun is started, not DeepSpeed's runner, and that no device is taken from the processes.",
     ),
     fixable=True,
     references=(_SOURCE,),
@@ -216,7 +218,11 @@ def host_list_on_one_machine(run: Run) -> Iterator[Finding]:
         "warning", "accelerate.yaml: gpu_ids: 0,1,2,3", 4, "0,1,2,3", 2, 2, also=("accelerate.yaml: num_processes: 2",)
     ),
     good=Example({"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 4\ngpu_ids: 0,1,2,3\n"}),
-    proof=shows("launch", {"env.CUDA_VISIBLE_DEVICES": ("0,1,2,3", "0,1,2,3"), "launch.nproc_per_node": ("2", "4")}),
+    proof=shows(
+        "launch",
+        {"env.CUDA_VISIBLE_DEVICES": ("0,1,2,3", "0,1,2,3"), "launch.nproc_per_node": ("2", "4")},
+        extent="how many processes the launcher starts, and the devices that it lets them see.",
+    ),
     fixable=True,
     references=(_SOURCE,),
 )

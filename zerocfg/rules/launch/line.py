@@ -63,7 +63,10 @@ _OWN = {
         {"accelerate.yaml": _YAML % 1, "train.sh": _LINE % ("--main_process_port 29501 ", _TRAIN)},
         consumer="transformers",
     ),
-    proof=crashes("arguments", "unrecognized|not used by the HfArgumentParser|--main_process_port"),
+    proof=crashes(
+        "arguments",
+        r"Some specified arguments are not used by the HfArgumentParser: \['--main_process_port', '29501'\]",
+    ),
     fixable=True,
     references=("transformers/hf_argparser.py@5.23.0",),
 )

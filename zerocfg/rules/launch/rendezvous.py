@@ -165,7 +165,11 @@ def address_of_this_machine(run: Run) -> Iterator[Finding]:
             consumer="deepspeed",
         ),
     ),
-    proof=shows("launch", {"launch.node_rank": (0, 1)}),
+    proof=shows(
+        "launch",
+        {"launch.node_rank": (0, 1)},
+        extent="the rank that the launcher gives this machine. The waiting was not played.",
+    ),
     references=(_SOURCE, "torch/distributed/run.py@2.13.0"),
 )
 def every_machine_has_rank_0(run: Run) -> Iterator[Finding]:

@@ -205,7 +205,7 @@ def init_flag_does_not_stop_sharding(run: Run) -> Iterator[Finding]:
         Example({"accelerate.yaml": _YAML, "train.sh": _LINE % "--debug "}).finds("warning", "train.sh: --debug"),
     ),
     good=Example({"accelerate.yaml": _YAML}),
-    proof=shows("launch", {"env.ACCELERATE_DEBUG_MODE": ("true", ABSENT)}),
+    proof=shows("step", {"env.ACCELERATE_DEBUG_MODE": ("true", ABSENT), "accelerator.checks": (1, 0)}, ranks=2),
     fixable=True,
     references=("accelerate/utils/operations.py@1.15.0", "accelerate/state.py@1.15.0"),
 )
@@ -215,7 +215,8 @@ def debug_left_on(run: Run) -> Iterator[Finding]:
     Each gather, reduce and broadcast is preceded by another collective that compares the shapes on all processes. It
     finds a hang's cause, and slows every step down for as long as it stays on.
 
-    What happens: the launcher exports `ACCELERATE_DEBUG_MODE=true`.
+    What happens: the launcher exports `ACCELERATE_DEBUG_MODE=true`. Before a tensor is gathered the processes then
+    exchange its shapes, each time.
 
     Fix: removes the key or the option.
 

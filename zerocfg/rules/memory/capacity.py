@@ -168,7 +168,14 @@ def bf16_not_in_hardware(run: Run) -> Iterator[Finding]:
         "error", 'ds.json: "stage": 0', "91.3", 0, "79.2", 1
     ),
     good=Example(_files("7000000000", "8xA100-80GB", _DS % (2, ""))),
-    proof=shows("step", {"memory.step.bytes_per_parameter": (14.0, 8.0)}, ranks=2),
+    proof=shows(
+        "step",
+        {"memory.step.bytes_per_parameter": (14.0, 8.0)},
+        ranks=2,
+        extent="the bytes that a process holds for each parameter between two steps, measured in a model of a "
+        "million parameters. That so many parameters of so many bytes are more than the memory is "
+        "arithmetic; no job was run until it ended.",
+    ),
     fixable=True,
     needs={"hardware", "model"},
     references=("deepspeed/runtime/zero/stage_1_and_2.py@0.19.8", "deepspeed/runtime/zero/stage3.py@0.19.8"),
@@ -232,7 +239,13 @@ def to_stage(run: Run, stage: int | None) -> Fix | None:
         "error", 'ds.json: "device": "cpu"', 257, 39, 128, 3
     ),
     good=Example(_files("13000000000", "8xH200-141GB", _DS % (2, ""))),
-    proof=shows("step", {"memory.step.bytes_per_parameter": (20.5, 14.0)}),
+    proof=shows(
+        "step",
+        {"memory.step.bytes_per_parameter": (20.5, 14.0)},
+        extent="the bytes that host and accelerator hold together for each parameter between two steps, measured"
+        " in a model of a million parameters. That so many parameters of so many bytes are more than the "
+        "memory is arithmetic; no job was run until it ended.",
+    ),
     needs={"hardware", "model"},
     references=("deepspeedai/DeepSpeed#4239", "deepspeedai/DeepSpeed#4571", "hiyouga/LLaMA-Factory#9116"),
 )

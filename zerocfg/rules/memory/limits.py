@@ -72,7 +72,13 @@ def _states_fit(memory: MemorySummary, room: float) -> bool:
             "ds.json": _DS % (1, "3" + _SAVED + ', "sub_group_size": 100000'),
         }
     ),
-    proof=shows("step", {"memory.second_update.bytes_per_parameter": (at_least(21.5), at_most(19.5))}),
+    proof=shows(
+        "step",
+        {"memory.second_update.bytes_per_parameter": (at_least(21.5), at_most(19.5))},
+        extent="the bytes that are held for each parameter when the second optimizer step begins, measured in a "
+        "model of a million parameters. That so many parameters of so many bytes are more than the memory"
+        " is arithmetic; no job was run until it ended.",
+    ),
     fixable=True,
     needs={"hardware", "model"},
     references=("deepspeed/runtime/zero/stage3.py@0.19.8", "deepspeed/runtime/zero/stage_1_and_2.py@0.19.8"),

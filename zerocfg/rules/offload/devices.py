@@ -325,7 +325,7 @@ def _unforced(run: Run) -> Fix | None:
         consumer="transformers",
     ).finds("error", 'ds.json: "offload_optimizer": null'),
     good=Example({"ds.json": _AUTO_DS % "", "recipe.yaml": _RECIPE % "adamw_torch"}, consumer="transformers"),
-    proof=crashes("init", "NoneType"),
+    proof=crashes("init", "AttributeError: 'NoneType' object has no attribute 'get'"),
     fixable=True,
 )
 def offload_null(run: Run) -> Iterator[Finding]:

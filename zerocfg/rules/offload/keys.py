@@ -45,10 +45,10 @@ _SAVED = '3, "stage3_gather_16bit_weights_on_model_save": true, "reduce_bucket_s
     ),
     good=Example({"ds.json": _DS % ("2, " + _CPU % "")}, consumer="deepspeed"),
     proof=shows(
-        "init",
+        "step",
         {
             "engine.zero_config.offload_optimizer.super_offload": (True, False),
-            "engine.wrapper": ("DeepSpeedZeroOptimizer", "DeepSpeedZeroOptimizer"),
+            "uses.zero_config.offload_optimizer.super_offload": (0, 0),
         },
     ),
     fixable=True,
@@ -87,10 +87,10 @@ def super_offload_below_stage_3(run: Run) -> Iterator[Finding]:
     ),
     good=Example({"ds.json": _DS % ("2, " + _CPU % "")}, consumer="deepspeed"),
     proof=shows(
-        "init",
+        "step",
         {
             "engine.zero_config.offload_optimizer.cpuadam_cores_perc": (0.5, 0.8),
-            "engine.wrapper": ("DeepSpeedZeroOptimizer", "DeepSpeedZeroOptimizer"),
+            "uses.zero_config.offload_optimizer.cpuadam_cores_perc": (0, 0),
         },
     ),
     fixable=True,
@@ -154,11 +154,13 @@ _SWAPPING = {
         {"ds.json": _DS % (_SAVED + _CPU % "" + ', "offload_param": {"device": "cpu"}')}, consumer="deepspeed"
     ),
     proof=shows(
-        "init",
+        "step",
         {
             "engine.zero_config.offload_param.buffer_count": (50, 5),
-            "engine.zero_config.offload_param.buffer_size": (1, 100_000_000),
-            "memory.init.bytes_per_parameter": (19.7, 19.7),
+            "uses.zero_config.offload_param.buffer_count": (0, 0),
+            "uses.zero_config.offload_param.buffer_size": (0, 0),
+            "uses.zero_config.offload_optimizer.pipeline": (0, 0),
+            "uses.zero_config.offload_optimizer.pipeline_read": (0, 0),
         },
     ),
     fixable=True,

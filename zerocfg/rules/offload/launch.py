@@ -127,7 +127,7 @@ def _set_threads(run: Run, count: str) -> list[Edit] | None:
             "train.py": "import accelerate\n",
         }
     ),
-    proof=shows("launch", {"env.OMP_NUM_THREADS": ("1", "8")}),
+    proof=shows("launch", {"env.OMP_NUM_THREADS": ("1", "8"), "threads": (1, 8)}),
     fixable=True,
     needs={"launch"},
     references=("accelerate/utils/launch.py@1.15.0", "torch/distributed/run.py@2.13.0"),
@@ -176,7 +176,7 @@ def threads_option_not_passed_on(run: Run) -> Iterator[Finding]:
             "train.py": "import accelerate\n",
         }
     ),
-    proof=shows("launch", {"env.OMP_NUM_THREADS": ("1", "8")}),
+    proof=shows("launch", {"env.OMP_NUM_THREADS": ("1", "8"), "threads": (1, 8)}),
     fixable=True,
     needs={"launch"},
     references=("torch/distributed/run.py@2.13.0",),

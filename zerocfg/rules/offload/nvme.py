@@ -40,7 +40,7 @@ _YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zer
         "step",
         {
             "engine.zero_config.offload_optimizer.device": ("nvme", "cpu"),
-            "engine.optimizer": ("DeepSpeedCPUAdam", "DeepSpeedCPUAdam"),
+            "uses.zero_config.offload_optimizer.nvme_path": (0, 0),
             "memory.pinned": (at_least(10_000_000), at_least(10_000_000)),
         },
     ),
@@ -257,10 +257,10 @@ def nvme_path_unused(run: Run) -> Iterator[Finding]:
         consumer="deepspeed",
     ),
     proof=shows(
-        "init",
+        "step",
         {
             "engine.zero_config.offload_optimizer.fast_init": (True, False),
-            "memory.init.bytes_per_parameter": (19.7, 19.7),
+            "uses.optimizer.offload_optimizer_fast_init": (0, 0),
         },
     ),
     fixable=True,
@@ -271,7 +271,8 @@ def fast_init_without_nvme(run: Run) -> Iterator[Finding]:
 
     Nothing becomes faster, and a reader looks for the reason of a slow start elsewhere.
 
-    What happens: nothing; DeepSpeed asks for it only where it copies parameters from one swap file to another.
+    What happens: nothing; the optimizer keeps the value and asks for it only where it copies parameters from one swap
+    file to another.
 
     Fix: removes the key.
 

@@ -31,10 +31,7 @@ _NVME = (
     Severity.NOTE,
     bad=Example({"ds.json": _DS % (_AIO, _CPU)}, consumer="deepspeed").finds("note", 'ds.json: "aio"'),
     good=Example({"ds.json": _DS % ("", _CPU)}, consumer="deepspeed"),
-    proof=shows(
-        "init",
-        {"engine.aio_config.block_size": (262144, 1048576), "engine.wrapper": ("DeepSpeedZeroOptimizer",) * 2},
-    ),
+    proof=shows("step", {"engine.aio_config.block_size": (262144, 1048576), "uses.aio_config": (0, 0)}),
     fixable=True,
     references=("deepspeed/runtime/zero/stage3.py@0.19.8",),
 )

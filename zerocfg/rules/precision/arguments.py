@@ -42,7 +42,11 @@ _SPEC = (
         },
         consumer="transformers",
     ),
-    proof=shows("parse", {"args.bf16": (False, True), "engine.dtype": ("bfloat16", "bfloat16")}),
+    proof=shows(
+        "parse",
+        {"args.bf16": (False, True), "engine.dtype": ("bfloat16", "bfloat16")},
+        extent="that DeepSpeed is told to train in bf16 by training arguments whose `bf16` is false.",
+    ),
     consumers=TRAINERS,
     fixable=True,
     references=("transformers/integrations/deepspeed.py@5.23.0",),
@@ -103,7 +107,12 @@ def evaluation_precision_trains(run: Run) -> Iterator[Finding]:
         },
         consumer="transformers",
     ),
-    proof=shows("init", {"engine.parameters": ("float16", "bfloat16")}),
+    proof=shows(
+        "init",
+        {"engine.parameters": ("float16", "bfloat16")},
+        extent="that the engine holds the weights of a bf16 model in fp16. Whether its values overflow depends "
+        "on the model; none was trained until it did.",
+    ),
     fixable=True,
     references=("huggingface/transformers#10956",),
     needs={"model"},

@@ -38,7 +38,11 @@ def _autocast(run: Run) -> dict[str, Any]:
         ).finds("error", 'ds.json: "torch_autocast": {"enabled": true, "dtype": "fp16"}'),
     ),
     good=Example({"ds.json": _DS % (2, _CAST % ', "dtype": "bf16"')}, consumer="deepspeed"),
-    proof=shows("init", {"engine.parameters": ("bfloat16", "float32"), "engine.torch_autocast_enabled": (True, True)}),
+    proof=shows(
+        "init",
+        {"engine.parameters": ("bfloat16", "float32"), "engine.torch_autocast_enabled": (True, True)},
+        extent="the dtype of the weights in the engine, 16-bit beside an autocast that is on.",
+    ),
     fixable=True,
     references=("deepspeed/runtime/torch_autocast.py@0.19.8",),
     versions="deepspeed>=0.17.2",
@@ -121,9 +125,7 @@ def autocast_fp16_without_scale(run: Run) -> Iterator[Finding]:
         "warning", 'ds.json: "torch_autocast": {"enabled": true}'
     ),
     good=Example({"ds.json": _DS % (2, _CAST % ', "dtype": "bf16"')}, consumer="deepspeed"),
-    proof=shows(
-        "parse", {"engine.torch_autocast_enabled": (True, True), "engine.torch_autocast_dtype": (None, "bfloat16")}
-    ),
+    proof=shows("step", {"engine.autocast": ("float16", "bfloat16"), "step.loss_scale": (1.0, 1.0)}),
     fixable=True,
     versions="deepspeed>=0.17.2",
 )

@@ -187,7 +187,10 @@ def integers_for_gradients(run: Run) -> Iterator[Finding]:
         consumer="deepspeed",
     ),
     proof=shows(
-        "init", {"engine.dtype": ("float32",) * 2, "optimizer.gradient_accumulation_dtype": ("bfloat16", "float32")}
+        "init",
+        {"engine.dtype": ("float32",) * 2, "optimizer.gradient_accumulation_dtype": ("bfloat16", "float32")},
+        extent="the dtype in which the optimizer that was built accumulates; what rounding does to a training "
+        "was not measured.",
     ),
     fixable=True,
 )
@@ -263,9 +266,7 @@ def parameter_dtype_of_another_mode(run: Run) -> Iterator[Finding]:
         "warning", 'ds.json: "communication_data_type": "fp16"', 0
     ),
     good=Example({"ds.json": _DS % (2, _BF16 + ', "communication_data_type": "bf16"')}, consumer="deepspeed"),
-    proof=shows(
-        "parse", {"engine.dtype": ("bfloat16",) * 2, "engine.communication_data_type": ("float16", "bfloat16")}
-    ),
+    proof=shows("step", {"engine.dtype": ("bfloat16",) * 2, "engine.sent": (["float16"], ["bfloat16"])}, ranks=2),
     fixable=True,
 )
 def gradients_sent_in_fp16(run: Run) -> Iterator[Finding]:

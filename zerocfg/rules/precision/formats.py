@@ -353,7 +353,11 @@ def msamp_with_zero3(run: Run) -> Iterator[Finding]:
         },
         consumer="transformers",
     ),
-    proof=shows("init", {"env.ACCELERATE_MIXED_PRECISION": ("fp16", "bf16"), "engine.dtype": ("bfloat16",) * 2}),
+    proof=shows(
+        "init",
+        {"env.ACCELERATE_MIXED_PRECISION": ("fp16", "bf16"), "engine.dtype": ("bfloat16",) * 2},
+        extent="that the engine computes in bf16 where the launcher exports fp16.",
+    ),
     consumers=TRAINERS,
     fixable=True,
 )

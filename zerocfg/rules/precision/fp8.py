@@ -139,7 +139,11 @@ def fp8_torchao_and_efficient_loading(run: Run) -> Iterator[Finding]:
     Severity.NOTE,
     bad=_example(_FP8 + "  amax_history_len: 16\n").finds("note", "accelerate.yaml: fp8_config"),
     good=_example(_FP8 + "  backend: TE\n  amax_history_len: 16\n"),
-    proof=shows("launch", {"env.ACCELERATE_FP8_BACKEND": ("<absent>", "TE")}),
+    proof=shows(
+        "launch",
+        {"env.ACCELERATE_FP8_BACKEND": ("<absent>", "TE")},
+        extent="that the launcher exports no backend; which library is then taken was read in the source.",
+    ),
     fixable=True,
     references=("accelerate/accelerator.py@1.15.0",),
 )
@@ -186,7 +190,12 @@ def fp8_backend_not_chosen(run: Run) -> Iterator[Finding]:
         "distributed_type: MULTI_GPU\nnum_processes: 2\ndynamo_config:\n  dynamo_backend: INDUCTOR\n"
         "  dynamo_mode: max-autotune\n"
     ),
-    proof=shows("launch", {"env.ACCELERATE_DYNAMO_BACKEND": ("NO", "INDUCTOR")}),
+    proof=shows(
+        "launch",
+        {"env.ACCELERATE_DYNAMO_BACKEND": ("NO", "INDUCTOR")},
+        extent="the backend that the launcher exports; that accelerate then looks at no other option was read in"
+        " the source.",
+    ),
     fixable=True,
     references=("accelerate/commands/launch.py@1.15.0",),
 )

@@ -224,8 +224,8 @@ def loss_scale_starts_at_minimum(run: Run) -> Iterator[Finding]:
         "step",
         {
             "engine.float16_config.loss_scale": (1024.0, 0),
+            "uses.float16_config.loss_scale": (0, 0),
             "step.loss_scale": (1.0, 1.0),
-            "engine.dtype": ("bfloat16",) * 2,
         },
     ),
     fixable=True,

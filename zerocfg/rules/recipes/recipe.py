@@ -29,21 +29,21 @@ _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
         Example(
             {"recipe.yaml": _RECIPE + "warmup_ratio: 0.1\n"},
             consumer="transformers",
-            proof=crashes("arguments", "warmup_ratio"),
-        ).finds("note", "recipe.yaml: warmup_ratio", "5.23.0", 1),
+            proof=crashes("arguments", "Some keys are not used by the HfArgumentParser: \\['warmup_ratio'\\]"),
+        ),
         Example(
             {"recipe.yaml": _RECIPE + "group_by_length: true\n"},
             consumer="transformers",
-            proof=crashes("arguments", "group_by_length"),
-        ).finds("note", "recipe.yaml: group_by_length", "5.23.0"),
+            proof=crashes("arguments", "Some keys are not used by the HfArgumentParser: \\['group_by_length'\\]"),
+        ),
         Example(
             {"recipe.yaml": _RECIPE + "overwrite_output_dir: true\n"},
             consumer="transformers",
-            proof=crashes("arguments", "overwrite_output_dir"),
-        ).finds("note", "recipe.yaml: overwrite_output_dir", "5.23.0"),
+            proof=crashes("arguments", "Some keys are not used by the HfArgumentParser: \\['overwrite_output_dir'\\]"),
+        ),
     ),
     good=Example({"recipe.yaml": _RECIPE + "eval_strategy: 'no'\n"}, consumer="transformers"),
-    proof=crashes("arguments", "evaluation_strategy"),
+    proof=crashes("arguments", "Some keys are not used by the HfArgumentParser: \\['evaluation_strategy'\\]"),
     fixable=True,
 )
 def argument_removed(run: Run) -> Iterator[Finding]:
@@ -140,7 +140,7 @@ def _run(text: str) -> Example:
         ).finds("error", "recipe.yaml: '1'", 1),
     ),
     good=_run("learning_rate: 1.0e-5\nwarmup_steps: 1\n"),
-    proof=crashes("init", "TypeError"),
+    proof=crashes("init", "TypeError: '<=' not supported between instances of 'float' and '(str|list)'"),
     consumers=TRAINERS,
     fixable=True,
     references=("transformers/hf_argparser.py@5.23.0",),
@@ -215,8 +215,8 @@ def _plain_number(run: Run, location: Location) -> Fix | None:
         Example(
             _run("gradient_checkpointing: 'no'\n").files,
             consumer="transformers",
-            proof=shows("arguments", {"args.activation_checkpointing": ("no", False)}),
-        ).finds("error", "recipe.yaml: 'no'"),
+            proof=shows("step", {"model.checkpointing": (True, False)}),
+        ),
     ),
     good=_run("load_best_model_at_end: false\ngradient_checkpointing: false\n"),
     proof=crashes("arguments", "--load_best_model_at_end requires the save and eval strategy to match"),
@@ -276,7 +276,11 @@ def false_as_text(run: Run) -> Iterator[Finding]:
             '"zero_optimization": {"stage": 2}}\n',
         }
     ),
-    proof=shows("parse", {"config.gradient_clipping": ("<absent>", 1.0), "engine.gradient_clipping": (1.0, 1.0)}),
+    proof=shows(
+        "parse",
+        {"config.gradient_clipping": ("<absent>", 1.0), "engine.gradient_clipping": (1.0, 1.0)},
+        extent="today's default, seen where nothing is written. The older releases were not run for this.",
+    ),
     fixable=True,
     references=("deepspeed/runtime/constants.py@0.19.8", "deepspeedai/DeepSpeed#8068"),
     needs={"versions"},

@@ -76,7 +76,7 @@ def compiled_all_the_same(run: Run) -> Iterator[Finding]:
         "error", "recipe.yaml: gradient_checkpointing: true", also=("recipe.yaml: activation_checkpointing: false",)
     ),
     good=_recipe("activation_checkpointing: true\n"),
-    proof=shows("arguments", {"args.activation_checkpointing": (False, True)}),
+    proof=shows("step", {"model.checkpointing": (False, True)}),
     fixable=True,
     references=("transformers/training_args.py@5.23.0",),
 )
@@ -121,7 +121,7 @@ def _yaml(value: Any) -> str:
         "warning", "recipe.yaml: gradient_checkpointing_kwargs: {use_reentrant: false}"
     ),
     good=_recipe("gradient_checkpointing: true\ngradient_checkpointing_kwargs: {use_reentrant: false}\n"),
-    proof=shows("arguments", {"args.activation_checkpointing": (False, True)}),
+    proof=shows("step", {"model.checkpointing": (False, True)}),
     consumers={"transformers"},
     fixable=True,
     references=("transformers/training_args.py@5.23.0",),

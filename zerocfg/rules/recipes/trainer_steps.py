@@ -310,8 +310,12 @@ _NUM_STEPS = "accelerator_config: {gradient_accumulation_kwargs: {num_steps: 4}}
             {"recipe.yaml": RECIPE + "deepspeed: ds.json\n" + _NUM_STEPS, "ds.json": _DS},
             consumer="transformers",
             note="The Trainer counts four micro batches as one step; the engine steps after each of them.",
-            proof=shows("step", {"config.gradient_accumulation_steps": (1, 4)}),
-        ).finds("error", "recipe.yaml: num_steps: 4", 4),
+            proof=shows(
+                "step",
+                {"engine.gradient_accumulation_steps": (1, 4)},
+                extent="after how many micro batches the engine makes a step.",
+            ),
+        ),
     ),
     good=Example(
         {"recipe.yaml": RECIPE + "deepspeed: ds.json\ngradient_accumulation_steps: 4\n", "ds.json": _DS},

@@ -8,7 +8,7 @@ from zerocfg.rules.api import Example, Finding, Location, Severity, at, rule
 from zerocfg.rules.arguments import given
 from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, section, stage_of
 from zerocfg.rules.precision.dtypes import about, precision_of, without
-from zerocfg.rules.proof import crashes, shows
+from zerocfg.rules.proof import crashes, logged, shows
 from zerocfg.run.engine import truth
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import delete_entry, replace_value
@@ -104,7 +104,7 @@ def _optimizer_without_step(run: Run) -> str | None:
         ).finds("error", 'ds.json: "elastic_checkpoint": true'),
     ),
     good=Example({"ds.json": _DS % ('2, "elastic_checkpoint": true', _ADAMW)}, consumer="deepspeed"),
-    proof=crashes("load", "AssertionError"),
+    proof=crashes("load", "AssertionError", within="_restore_step_from_elastic_checkpoint"),
     fixable=True,
     references=("deepspeed/runtime/zero/stage_1_and_2.py@0.19.8",),
 )
@@ -147,7 +147,7 @@ def elastic_checkpoint_not_loadable(run: Run) -> Iterator[Finding]:
         consumer="deepspeed",
     ).finds("warning", 'ds.json: "elastic_checkpoint": true', 3),
     good=Example({"ds.json": _DS % ('3, "stage3_gather_16bit_weights_on_model_save": true', "")}, consumer="deepspeed"),
-    proof=shows("parse", {"log": ("ZeRO-3 elastic checkpointing is deprecated and no longer supported", None)}),
+    proof=shows("parse", {"log": logged("ZeRO-3 elastic checkpointing is deprecated and no longer supported")}),
     fixable=True,
     references=("deepspeedai/DeepSpeed#8099",),
 )
@@ -353,7 +353,7 @@ def node_local_storage_overwritten(run: Run) -> Iterator[Finding]:
     good=Example(
         {"ds.json": _DS % (1, ', "optimizer": {"type": "Adagrad", "params": {"lr": 0.01}}')}, consumer="deepspeed"
     ),
-    proof=crashes("load", "KeyError"),
+    proof=crashes("load", "KeyError", within="_common_checkpoint_state"),
     fixable=True,
     references=("deepspeed/runtime/fp16/unfused_optimizer.py@0.19.8",),
 )

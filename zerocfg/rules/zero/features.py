@@ -15,7 +15,7 @@ from zerocfg.rules.effects import (
     without,
 )
 from zerocfg.rules.issues import issues
-from zerocfg.rules.proof import ABSENT, crashes, shows
+from zerocfg.rules.proof import ABSENT, crashes, printed, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path, dotted
@@ -109,7 +109,7 @@ def data_efficiency_incomplete(run: Run) -> Iterator[Finding]:
             },
             consumer="transformers",
             proof=shows(
-                "init",
+                "step",
                 {
                     "config.data_efficiency.data_sampling.enabled": (True, ABSENT),
                     "engine.own_data_loader": (False, False),
@@ -118,7 +118,7 @@ def data_efficiency_incomplete(run: Run) -> Iterator[Finding]:
         ).finds("error", 'ds.json: "data_sampling"'),
     ),
     good=Example({"ds.json": _AUTO_DS % "", "recipe.yaml": _RECIPE}, consumer="transformers"),
-    proof=shows("init", {"engine.dataloader_drop_last": (True, False), "engine.own_data_loader": (False, False)}),
+    proof=shows("init", {"engine.dataloader_drop_last": (True, False), "uses.dataloader_drop_last": (0, 0)}),
     consumers={"accelerate", *TRAINERS},
     fixable=True,
 )
@@ -242,7 +242,7 @@ def expert_balance_not_supported(run: Run) -> Iterator[Finding]:
         {
             "config.activation_checkpointing.partition_activations": (True, ABSENT),
             "engine.activation_checkpointing": (False, False),
-            "args.gradient_checkpointing": (False, True),
+            "uses.activation_checkpointing_config": (0, 0),
         },
     ),
     consumers=TRAINERS,
@@ -279,7 +279,7 @@ def activation_checkpointing_not_configured(run: Run) -> Iterator[Finding]:
 
 
 _LOGGED = '"log_level": "info", "comms_logger": {"enabled": true, "verbose": true}, '
-_GATHER = "comm op: all_gather_into_tensor"
+_GATHER = printed("comm op: all_gather_into_tensor")
 
 
 @rule(
@@ -295,13 +295,21 @@ _GATHER = "comm op: all_gather_into_tensor"
             consumer="deepspeed",
             proof=shows(
                 "step",
-                {"engine.zero_config.allgather_partitions": (False, True), "log": (_GATHER, _GATHER)},
+                {
+                    "engine.zero_config.allgather_partitions": (False, True),
+                    "uses.zero_config.allgather_partitions": (0, 0),
+                    "log": (_GATHER, _GATHER),
+                },
                 ranks=2,
             ),
         ).finds("warning", 'ds.json: "allgather_partitions"'),
     ),
     good=Example({"ds.json": _DS % _LOGGED}, consumer="deepspeed"),
-    proof=shows("step", {"engine.disable_allgather": (True, False), "log": (_GATHER, _GATHER)}, ranks=2),
+    proof=shows(
+        "step",
+        {"engine.disable_allgather": (True, False), "uses.disable_allgather": (0, 0), "log": (_GATHER, _GATHER)},
+        ranks=2,
+    ),
     fixable=True,
 )
 def key_without_effect(run: Run) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, present, put, recipe_data, section
-from zerocfg.rules.proof import at_least, crashes, shows
+from zerocfg.rules.proof import at_least, crashes, logged, printed, shows, unprinted
 from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, replace_value
@@ -37,7 +37,7 @@ _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepsp
         "step",
         {
             "engine.wall_clock_breakdown": (True, False),
-            "log": (r"time \(ms\) \| fwd_microstep", r"(?s)\A(?!.*fwd_microstep)"),
+            "log": logged(r"time \(ms\) \| fwd_microstep"),
         },
     ),
     fixable=True,
@@ -81,7 +81,7 @@ def timers_left_on(run: Run) -> Iterator[Finding]:
     good=Example({"ds.json": _DS % '"memory_breakdown": false, '}, consumer="deepspeed"),
     proof=shows(
         "step",
-        {"log": (r"Engine before forward\s+MA [\d.]+ GB", r"(?s)\A(?!.*Engine before forward)")},
+        {"log": logged(r"Engine before forward\s+MA [\d.]+ GB")},
     ),
     fixable=True,
 )
@@ -193,7 +193,11 @@ _LOUD = '"log_level": "info", '
         consumer="deepspeed",
     ),
     proof=shows(
-        "step", {"engine.waits": (at_least(1), at_least(1)), "log": (r"(?s)\A(?!.*comm op:)", "comm op: all_reduce")}
+        "step",
+        {
+            "engine.waits": (at_least(1), at_least(1)),
+            "log": (unprinted("comm op: all_reduce"), printed("comm op: all_reduce")),
+        },
     ),
     fixable=True,
 )
@@ -234,7 +238,7 @@ def communication_logger_logs_nothing(run: Run) -> Iterator[Finding]:
         {"ds.json": _AUTO_DS % '"flops_profiler": {"enabled": true, "profile_step": 1}, ', "recipe.yaml": _RECIPE},
         consumer="transformers",
     ),
-    proof=shows("step", {"log": (r"(?s)\A(?!.*Profile Summary at step)", "Profile Summary at step 2")}),
+    proof=shows("step", {"log": (unprinted("Profile Summary at step 2"), printed("Profile Summary at step 2"))}),
     consumers=TRAINERS,
     fixable=True,
 )
@@ -277,7 +281,7 @@ def profile_step_never_reached(run: Run) -> Iterator[Finding]:
         {"ds.json": _DS % '"autotuning": {"enabled": false, "start_profile_step": 1, "end_profile_step": 1}, '},
         consumer="deepspeed",
     ),
-    proof=crashes("step", "SystemExit"),
+    proof=crashes("step", "SystemExit", within="_autotuning_exit"),
     fixable=True,
 )
 def autotuning_left_on(run: Run) -> Iterator[Finding]:

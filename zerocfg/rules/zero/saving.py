@@ -252,7 +252,7 @@ def stage_in_quotes(run: Run) -> Iterator[Finding]:
         "save",
         {
             "config.zero_optimization.stage3_gather_16bit_weights_on_model_save": (True, False),
-            "engine.stage": (2, 2),
+            "uses.zero_config.gather_16bit_weights_on_model_save": (0, 0),
             "weights": ("complete", "complete"),
         },
         ranks=2,

@@ -43,14 +43,13 @@ def _ranks(run: Run) -> int | None:
         Example(
             {"ds.json": _DS % '2, "zero_quantized_weights": true, "zero_quantized_gradients": true'},
             consumer="deepspeed",
-            proof=shows("step", {"engine.zero_config.zero_quantized_weights": (True, False)}),
-        ).finds(
-            "error",
-            'ds.json: "zero_quantized_weights": true',
-            3,
-            2,
-            3,
-            also=('ds.json: "zero_quantized_gradients": true',),
+            proof=shows(
+                "step",
+                {
+                    "engine.zero_config.zero_quantized_weights": (True, False),
+                    "uses.zero_config.zero_quantized_weights": (0, 0),
+                },
+            ),
         ),
     ),
     good=(
@@ -58,7 +57,13 @@ def _ranks(run: Run) -> int | None:
         Example(
             {"ds.json": _DS % "2"},
             consumer="deepspeed",
-            proof=shows("step", {"engine.zero_config.zero_quantized_weights": (True, False)}),
+            proof=shows(
+                "step",
+                {
+                    "engine.zero_config.zero_quantized_weights": (True, False),
+                    "uses.zero_config.zero_quantized_weights": (0, 0),
+                },
+            ),
         ),
     ),
     proof=shows(
