@@ -162,7 +162,7 @@ def fsdp_config_without_fsdp(run: Run) -> Iterator[Finding]:
         recipe_example(
             "fsdp: true\nfsdp_config:\n  sharding_strategy: SHARD_GRAD_OP\n",
             proof=shows("arguments", {"plugin.reshard_after_forward": (True, False)}, extent=_HANDED),
-        ),
+        ).finds("error", "recipe.yaml: sharding_strategy: SHARD_GRAD_OP"),
     ),
     good=(
         recipe_example("fsdp: true\nfsdp_config:\n  cpu_offload: true\n"),

@@ -95,7 +95,7 @@ def _nothing_lost(name: str, value: Any) -> bool:
             2,
             "  fsdp_backward_prefetch: BACKWARD_PRE\n",
             proof=shows("arguments", {"log": logged("backward_prefetch is not supported in FSDP2")}),
-        ),
+        ).finds("warning", "accelerate.yaml: fsdp_backward_prefetch: BACKWARD_PRE", 1, 2),
         recipe_example(
             "fsdp: true\nfsdp_config:\n  forward_prefetch: true\n",
             proof=shows(

@@ -183,7 +183,7 @@ def fsdp_loading_without_sync(run: Run) -> Iterator[Finding]:
             2,
             "  fsdp_sharding_strategy: SHARD_GRAD_OP\n",
             proof=shows("arguments", {"plugin.reshard_after_forward": (True, False)}, extent=_HANDED),
-        ),
+        ).finds("error", "accelerate.yaml: fsdp_sharding_strategy: SHARD_GRAD_OP", 2),
     ),
     good=(
         accelerate_example(1, "  fsdp_sharding_strategy: SHARD_GRAD_OP\n"),

@@ -148,12 +148,12 @@ def ignored_key(run: Run) -> Iterator[Finding]:
             proof=shows(
                 "launch", {"env.ACCELERATE_MIXED_PRECISION": ("no", "bf16")}, extent="what the launcher exports."
             ),
-        ),
+        ).finds("error", "accelerate.yaml: bf16"),
         Example(
             {"accelerate.yaml": YAML.replace("zero_stage", "stage")},
             consumer="accelerate",
             proof=shows("launch", {"env.ACCELERATE_DEEPSPEED_ZERO_STAGE": (ABSENT, "2")}),
-        ),
+        ).finds("error", "accelerate.yaml: stage"),
     ),
     good=(
         Example(

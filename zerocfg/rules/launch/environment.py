@@ -54,7 +54,7 @@ def _engine(line: str) -> Example:
                 {"env.CUDA_VISIBLE_DEVICES": ("0,1", ""), "launch.nproc_per_node": (4, 2)},
                 extent="that the launcher starts four processes which see two devices. No cards were used.",
             ),
-        ),
+        ).finds("error", "train.sh: train.py", "0,1", 2, 4, also=("train.sh: --nproc_per_node 4",)),
     ),
     good=_accelerate("CUDA_VISIBLE_DEVICES=0,1 " + _LINE % ""),
     proof=shows(
@@ -168,6 +168,12 @@ def port_variable_not_read(run: Run) -> Iterator[Finding]:
                 {"env.CUDA_VISIBLE_DEVICES": ("0,1", "")},
                 extent="what the variable holds when the processes start.",
             ),
+        ).finds(
+            "error",
+            "train.sh: CUDA_VISIBLE_DEVICES=2,3 accelerate launch --config_file accelerate.yaml train.py",
+            "2,3",
+            "0,1",
+            also=("accelerate.yaml: gpu_ids: 0,1",),
         ),
     ),
     good=_accelerate(_LINE % "--mixed_precision bf16 "),

@@ -201,7 +201,7 @@ def scheduler_needs_evaluation(run: Run) -> Iterator[Finding]:
                 {"args.eval_strategy": ("no", "epoch")},
                 extent="that evaluation stays switched off, and training goes on.",
             ),
-        ),
+        ).finds("error", "recipe.yaml: save_strategy: best"),
     ),
     good=_recipe("save_strategy: best\neval_strategy: epoch\nmetric_for_best_model: loss\n"),
     proof=crashes("arguments", "`args.metric_for_best_model` must be provided when using 'best' save_strategy"),

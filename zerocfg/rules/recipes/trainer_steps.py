@@ -315,7 +315,7 @@ _NUM_STEPS = "accelerator_config: {gradient_accumulation_kwargs: {num_steps: 4}}
                 {"engine.gradient_accumulation_steps": (1, 4)},
                 extent="after how many micro batches the engine makes a step.",
             ),
-        ),
+        ).finds("error", "recipe.yaml: num_steps: 4", 4),
     ),
     good=Example(
         {"recipe.yaml": RECIPE + "deepspeed: ds.json\ngradient_accumulation_steps: 4\n", "ds.json": _DS},

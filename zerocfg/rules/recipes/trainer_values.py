@@ -167,7 +167,7 @@ _LOWEST: dict[str, tuple[float, str]] = {
             {"recipe.yaml": RECIPE + "gradient_accumulation_steps: 0\n"},
             consumer="transformers",
             proof=crashes("init", "ZeroDivisionError: integer division or modulo by zero"),
-        ),
+        ).finds("error", "recipe.yaml: 0", 0, 1, 1),
         Example(
             {"recipe.yaml": RECIPE + "dataloader_num_workers: -1\n"},
             consumer="transformers",

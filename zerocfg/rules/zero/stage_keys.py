@@ -230,7 +230,7 @@ def zero_settings_at_stage_0(run: Run) -> Iterator[Finding]:
             {"ds.json": _AUTO_DS % '"overlap_comm": true', "recipe.yaml": _RECIPE},
             consumer="transformers",
             proof=crashes("step", "KeyError: 'stage'", within="get_state_dict"),
-        ),
+        ).finds("error", 'ds.json: "zero_optimization"', 1, 2, 3),
     ),
     good=(
         Example(

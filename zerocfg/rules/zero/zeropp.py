@@ -50,6 +50,13 @@ def _ranks(run: Run) -> int | None:
                     "uses.zero_config.zero_quantized_weights": (0, 0),
                 },
             ),
+        ).finds(
+            "error",
+            'ds.json: "zero_quantized_weights": true',
+            3,
+            2,
+            3,
+            also=('ds.json: "zero_quantized_gradients": true',),
         ),
     ),
     good=(
