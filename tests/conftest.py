@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ["pytester", "tests.skips", "tests.traces"]
 ROOT = Path(__file__).resolve().parent.parent
 OPERATORS = ROOT / ".cache" / "torch_extensions"
 """Where the operators that DeepSpeed compiles are kept; `operators.py` fills it."""
