@@ -74,8 +74,7 @@ ALLOWED = (
         "run as root of a Linux machine, or of a container that may mount",
     ),
     Allowed(
-        r"(?:could not import '(?:torch|deepspeed|accelerate|transformers|trl|hjson)\b.*"
-        r"|torch is not installed|hjson comes with DeepSpeed)",
+        r"could not import '(?:torch|deepspeed|accelerate|transformers|trl)\b.*|torch is not installed",
         _no_library,
         "make setup; `make pythons` does without the training libraries",
     ),

@@ -56,9 +56,7 @@ KEPT = (
     Kept("sys.argv", lambda: list(sys.argv), lambda before: sys.argv.__setitem__(slice(None), before)),
     Kept("sys.path", lambda: list(sys.path), lambda before: sys.path.__setitem__(slice(None), before)),
     Kept("the root logger", lambda: (logging.root.level, list(logging.root.handlers)), _set_root_logger),
-    Kept(
-        "what SIGINT does", lambda: signal.getsignal(signal.SIGINT), lambda before: signal.signal(signal.SIGINT, before)
-    ),
+    Kept("what SIGINT does", lambda: signal.getsignal(signal.SIGINT), partial(signal.signal, signal.SIGINT)),
 )
 
 
