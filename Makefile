@@ -1,26 +1,61 @@
 # make demo  sets up, lints, builds and smoke-runs an example
 # make test  static checks and every test (unit, property, snapshot, completeness, parity, proofs, end to end)
 # make parity  thousands of generated configs against the real libraries, and other random values (nightly)
+# make lock  writes the locks anew after a change of pyproject.toml or constraints.txt; UPGRADE=-U takes the newest of everything
+# make pythons  the tests that need no training library on every Python from 3.10 to 3.13 that is at hand
+# make new-rule CODE=ZC249 NAME=steps-never-end MODULE=batch/accumulation SEVERITY=error
+# make follow-release PACKAGE=deepspeed VERSION=0.19.9
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+NODE := tests/node/node_modules/.package-lock.json
+# What a target starts is what the locks name, node and npm too.
+export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: setup demo test parity check gpu schemas docs examples clean
+.PHONY: setup lock pythons new-rule follow-release demo test parity check gpu schemas docs examples clean
 
-setup: $(STAMP)
+setup: $(STAMP) $(NODE)
 
-# torch first and alone: the pinned release is taken as it is, nothing later may replace it.
-$(STAMP): pyproject.toml constraints.txt tests/node/package-lock.json
+# pip is at hand everywhere and installs uv, by its hash; uv installs the rest, in a tenth of pip's time.
+$(BIN)/uv: | requirements-dev.lock
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed: transformers runs on no older one; PYTHON=python3.12 names another. \
+	make pythons tests on 3.10" if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	PATH="$$PATH:$(CURDIR)/$(BIN)" npm ci --prefix tests/node --fetch-retries 2 --fetch-timeout 60000 || \
-	  echo "npm packages are missing: tests in editors' language servers and in a browser will be skipped" >&2
+	awk '/^[a-z]/ {own = /^uv==/} own' requirements-dev.lock > $(VENV)/uv.lock
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r $(VENV)/uv.lock
+
+# torch first, alone and by pip: its build differs by machine (processor, CUDA, ROCm), so that it alone has no hash in the lock.
+INSTALL := $(BIN)/uv pip install -q --python $(BIN)/python --no-deps
+$(STAMP): pyproject.toml constraints.txt requirements-dev.lock | $(BIN)/uv
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -c constraints.txt torch
+	$(INSTALL) --require-hashes --build-constraint requirements-dev.lock -r requirements-dev.lock
+	$(INSTALL) --no-build-isolation -e .
+	$(BIN)/uv pip check -q --python $(BIN)/python
 	touch $@
 
+$(NODE): tests/node/package-lock.json | $(STAMP)
+	npm ci --prefix tests/node --fetch-retries 5 --fetch-timeout 60000
+	touch $@
+
+COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --generate-hashes --python $(BIN)/python \
+  --no-emit-package torch --custom-compile-command "make lock" -c constraints.txt
+UPGRADE ?=
+lock: | $(BIN)/uv
+	$(COMPILE) $(UPGRADE) --extra test --python-version 3.10 -o requirements-test.lock
+	$(COMPILE) $(UPGRADE) --extra dev --python-version 3.11 -c requirements-test.lock -o requirements-dev.lock
+
+pythons: setup
+	$(BIN)/python -m tools.pythons $(PYTEST)
+
+new-rule: setup
+	@$(BIN)/python -m tools.new_rule $(CODE) $(NAME) --module $(MODULE) --severity $(or $(SEVERITY),error)
+
+follow-release: setup
+	@$(BIN)/python -m tools.follow_release $(PACKAGE) $(VERSION)
+
 demo: setup
-	PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo.sh
+	bash examples/demo.sh
 
 check: setup
 	$(BIN)/ruff check .
@@ -28,10 +63,11 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# What DeepSpeed compiles on a processor. Where it cannot, the tests that need it say so.
+# What DeepSpeed compiles on a processor, once for all tests of this checkout. It cannot be shared between checkouts:
+# the commands that ninja compares name the environment's folder.
 OPERATORS := .cache/torch_extensions/fused_adam/fused_adam.so
 $(OPERATORS): | $(STAMP)
-	-$(BIN)/python -m tests.operators > /dev/null
+	@$(BIN)/python -m tests.operators
 
 test: check $(OPERATORS)
 	$(BIN)/pytest -n 3 --dist worksteal
@@ -59,4 +95,4 @@ gpu: setup
 	$(BIN)/python benchmarks/gpu/run.py $(CHECK)
 
 clean:
-	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .cache out tests/node/node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

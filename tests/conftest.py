@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["tests.ledger.plugin"]
+pytest_plugins = ["pytester", "tests.ledger.plugin", "tests.skips", "tests.traces"]
 
 ROOT = Path(__file__).resolve().parent.parent
 OPERATORS = ROOT / ".cache" / "torch_extensions"

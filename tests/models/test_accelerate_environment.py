@@ -86,13 +86,14 @@ LAUNCHERS = {
 }
 
 
-def really_exported(arguments: argparse.Namespace, launcher: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    monkeypatch.setattr(os, "environ", types.SimpleNamespace(copy=dict, get=lambda *_: None))
-    monkeypatch.setattr(launch_env, "is_fp8_available", lambda: True)
-    monkeypatch.setattr(launch_env, "is_port_in_use", lambda *_: False)
-    monkeypatch.setattr(launch_env, "env_var_path_add", lambda *_: "")
-    result = LAUNCHERS[launcher](argparse.Namespace(**vars(arguments)))
-    monkeypatch.undo()
+def really_exported(arguments: argparse.Namespace, launcher: str) -> dict[str, str]:
+    """What the launcher sets for a job that it starts from an empty environment."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(launch_env, "os", types.SimpleNamespace(**{**vars(os), "environ": {}}))
+        monkeypatch.setattr(launch_env, "is_fp8_available", lambda: True)
+        monkeypatch.setattr(launch_env, "is_port_in_use", lambda *_: False)
+        monkeypatch.setattr(launch_env, "env_var_path_add", lambda *_: "")
+        result = LAUNCHERS[launcher](argparse.Namespace(**vars(arguments)))
     return {name: text for name, text in result.items() if name not in COMPUTED}
 
 
@@ -130,9 +131,9 @@ def arguments_for(case: str) -> argparse.Namespace:
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 @pytest.mark.parametrize("case", ["defaults", "all", "without cpu", "small", *MODES])
-def test_environment_is_what_the_facts_promise(case: str, launcher: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_is_what_the_facts_promise(case: str, launcher: str) -> None:
     arguments = arguments_for(case)
-    assert really_exported(arguments, launcher, monkeypatch) == exported(arguments, launcher)
+    assert really_exported(arguments, launcher) == exported(arguments, launcher)
 
 
 def drawn(data: st.DataObject) -> argparse.Namespace:
@@ -161,9 +162,7 @@ def drawn(data: st.DataObject) -> argparse.Namespace:
 @given(data=st.data(), launcher=st.sampled_from(sorted(LAUNCHERS)))
 def test_environment_of_any_arguments(data: st.DataObject, launcher: str) -> None:
     arguments = drawn(data)
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        real = really_exported(arguments, launcher, monkeypatch)
-    assert real == exported(arguments, launcher)
+    assert really_exported(arguments, launcher) == exported(arguments, launcher)
 
 
 class Recorded(MutableMapping[str, str]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import hjson
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,6 @@ from zerocfg.source.json_reader import read_json
 from zerocfg.source.node import Document, walk
 from zerocfg.source.text import SourceText, Span
 
-hjson = pytest.importorskip("hjson", reason="hjson comes with DeepSpeed")
 
 SEEDS = [
     '{"a": 1, "b": {"stage": 3, "x": [1, -2.5e3, null, true]}, "s": "q\\"\\u00e9"}',

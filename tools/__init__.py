@@ -1,0 +1,1 @@
+"""What developers of zerocfg run (the Makefile names each command). Not shipped."""
