@@ -18,6 +18,11 @@ OPERATORS = ROOT / ".cache" / "torch_extensions"
 """Where the operators that DeepSpeed compiles are kept; `operators.py` fills it."""
 
 
+# Bytecode is kept, whatever the environment says: without it each of the many processes that tests start compiles the
+# whole package again, and pytest every test.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 settings.register_profile("steady", derandomize=True)
 settings.register_profile("random", print_blob=True)
 # A test run finds the same each time; `make parity` tries other values every night.

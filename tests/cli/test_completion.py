@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import select
 import shutil
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +21,7 @@ from zerocfg.cli.main import COMMANDS
 Cli = Callable[..., Outcome]
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 HELD = 60.0
-"""Seconds after which a shell that says nothing is given up."""
+"""Seconds after which a shell that does not say what it should is killed."""
 
 
 def needs(shell: str) -> pytest.MarkDecorator:
@@ -124,20 +123,23 @@ def in_terminal(words: list[str], home: Path) -> Iterator[tuple[Callable[[str], 
         words, stdin=its, stdout=its, stderr=its, env=environment, cwd=home, start_new_session=True
     )
     os.close(its)
+    guard = threading.Timer(HELD, shell.kill)
+    guard.start()
     written = ""
 
     def until(pattern: str) -> None:
         nonlocal written
-        end = time.monotonic() + HELD
         while (found := re.search(pattern, written)) is None:
-            assert time.monotonic() < end, written
-            if select.select([ours], [], [], 0.1)[0]:
+            try:
                 written += os.read(ours, 65536).decode(errors="replace")
+            except OSError:  # the shell has ended
+                pytest.fail(f"no {pattern!r} in {written!r}")
         written = written[found.end() :]
 
     try:
         yield lambda text: os.write(ours, text.encode()), until
     finally:
+        guard.cancel()
         shell.kill()
         shell.wait()
         os.close(ours)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import shutil
 import sys
 from pathlib import Path
@@ -79,16 +78,9 @@ def test_a_missing_extra_is_told_in_a_line(command: str, extra: str, installed: 
     assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) <= 4
 
 
-def test_lint_starts_fast(installed: Environment, tmp_path: Path) -> None:
-    """Seconds of the processor, not of the clock: other work on the machine does not count. Measured: 0.25."""
+def test_lint_loads_nothing_heavy(installed: Environment, tmp_path: Path) -> None:
+    """How long it takes is measured by `benchmarks/lint/run.py`."""
     (tmp_path / "ds.json").write_text('{"train_batch_size": 8, "zero_optimization": {"stage": 2, "typo": 1}}')
-    needed = []
-    for _ in range(3):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        installed.zerocfg("lint", cwd=tmp_path, code=1)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        needed.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(needed) < 1.0, needed
     script = (
         "import sys; sys.argv = ['zerocfg', 'lint']; from zerocfg.cli.main import run; run()\n"
         f"print([name for name in sys.modules if name.split('.')[0] in {HEAVY!r}])"

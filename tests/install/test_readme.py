@@ -8,7 +8,6 @@ the section says, for that of the address.
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,6 @@ from tests.install.conftest import Distributions, Environment, call, copy_projec
 ADDRESS = "https://github.com/zerocfg/zerocfg"
 NOT_RUN = "<!-- not run: tests/install"
 """tests/docs leaves these blocks to this test."""
-MINUTES = 5
 
 
 def _section() -> str:
@@ -59,7 +57,6 @@ def test_from_nothing_to_a_green_commit(dist: Distributions, installed: Environm
     env |= _git_settings(**{f"url.{published.as_uri()}.insteadOf": ADDRESS, "protocol.file.allow": "always"})
     session = Session(tmp_path / "sft", **env)
     call("git", "init", "-q", env=session.env, cwd=session.folder)
-    began = time.monotonic()
     commits = []
     for part in scenario.parts:
         if isinstance(part, File):
@@ -71,7 +68,6 @@ def test_from_nothing_to_a_green_commit(dist: Distributions, installed: Environm
         assert not difference, f"`{part.command}` prints something else:\n{difference}"
         if part.command.startswith("git commit"):
             commits.append(done.code)
-    assert time.monotonic() - began < MINUTES * 60
     assert commits == [1, 0], "first red, then green"
     assert "Traceback" not in page.read_text()
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import select
 import struct
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import pytest
 from tests.conftest import ROOT
 
 LIMIT = 60
-"""Seconds that a command may take."""
+"""Seconds after which a command that neither writes nor ends is killed."""
 _PLAIN = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PYTHONIOENCODING", "PYTHONUTF8", "LC_ALL")
 
 
@@ -43,12 +43,26 @@ def in_terminal(
     """``zerocfg WORDS`` in a terminal; with ``piped`` only its standard error is one. ``first``: Python
     to run before.
     """
+    script = f"{first}\nfrom zerocfg.__main__ import main\nmain()"
+    command = [sys.executable, "-c", script, *words]
+    with started(command, cwd, columns, piped=piped, **env) as (process, read):
+        data = b""
+        while part := read():
+            data += part
+        return Seen(process.wait(), data.decode(encoding, "surrogateescape"))
+
+
+@contextmanager
+def started(
+    command: list[str], cwd: Path, columns: int = 80, *, piped: bool = False, **env: str
+) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[], bytes]]]:
+    """A process in a terminal of its own, and what waits for more that it writes: nothing once it has ended."""
     fcntl, pty, termios = pytest.importorskip("fcntl"), pytest.importorskip("pty"), pytest.importorskip("termios")
     ours, theirs = pty.openpty()
     try:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         process = subprocess.Popen(
-            [sys.executable, "-c", f"{first}\nfrom zerocfg.__main__ import main\nmain()", *words],
+            command,
             stdin=theirs,
             stdout=subprocess.DEVNULL if piped else theirs,
             stderr=theirs,
@@ -58,28 +72,22 @@ def in_terminal(
         )
     finally:
         os.close(theirs)
-    try:
-        data = _read(ours, time.monotonic() + LIMIT)
-        return Seen(process.wait(LIMIT), data.decode(encoding, "surrogateescape"))
-    finally:
-        process.kill()
-        os.close(ours)
 
-
-def _read(terminal: int, until: float) -> bytes:
-    """Everything until the other side is closed."""
-    data = b""
-    while time.monotonic() < until:
-        if not select.select([terminal], [], [], 1)[0]:
-            continue
+    def read() -> bytes:
         try:
-            part = os.read(terminal, 1 << 16)
+            return os.read(ours, 1 << 16)
         except OSError:  # Linux says so when nobody holds the other side any more
-            break
-        if not part:
-            break
-        data += part
-    return data
+            return b""
+
+    guard = threading.Timer(LIMIT, process.kill)
+    guard.start()
+    try:
+        yield process, read
+    finally:
+        guard.cancel()
+        process.kill()
+        process.wait()
+        os.close(ours)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.terminal.conftest import Seen, environment
+from tests.terminal.conftest import Seen, environment, started
 
 Terminal = Callable[..., Seen]
 YAML = "distributed_type: DEEPSPEED\nnum_processes: 8\nmixed_precision: bf16\n"
@@ -157,33 +158,24 @@ def test_nobody_reads_on(command: str, project: Path) -> None:
 
 def test_watch_shows_again_after_a_change(project: Path) -> None:
     """In a terminal it is cleared first, and ends at Ctrl-C."""
-    import os
-    import pty
-    import select
-    import signal
-    import time
+    # A shell's background job, such as a whole test run, ignores Ctrl-C.
+    script = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    script += "from zerocfg.__main__ import main\nmain()"
+    with started([sys.executable, "-c", script, "lint", "--watch"], project) as (process, read):
 
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "zerocfg", "lint", "--watch"],
-        cwd=project, env=environment(), stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
-    )  # fmt: skip
-    os.close(theirs)
-    seen, until, changed = b"", time.monotonic() + 60, False
-    try:
-        while time.monotonic() < until and seen.count(b"watching for changes") < 2:
-            if select.select([ours], [], [], 0.5)[0]:
-                seen += os.read(ours, 1 << 16)
-            if not changed and b"watching for changes" in seen:
-                (project / "new").write_text(RECIPE.replace("2e-5", "2.0e-5"))
-                (project / "new").replace(project / "recipe.yaml")  # never half a file
-                changed = True
+        def report() -> bytes:
+            seen = b""
+            while b"watching for changes" not in seen:
+                part = read()
+                assert part, seen
+                seen += part
+            return seen
+
+        first = report()
+        (project / "new").write_text(RECIPE.replace("2e-5", "2.0e-5"))
+        (project / "new").replace(project / "recipe.yaml")  # never half a file
+        second = report()
         process.send_signal(signal.SIGINT)
-        code = process.wait(30)
-    finally:
-        process.kill()
-        os.close(ours)
-    first, second = seen.split(b"watching for changes")[:2]
+        assert process.wait() == 130
     assert b"ZC005" in first and b"ZC005" not in second and b"ZC401" in second
-    assert b"\x1b[2J" in second and code == 130
+    assert b"\x1b[2J" in second
