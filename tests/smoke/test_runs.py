@@ -145,12 +145,11 @@ def test_another_engine_than_planned_fails(make_run: MakeRun) -> None:
 
 def test_an_error_of_the_libraries_is_told_in_its_own_words(make_run: MakeRun) -> None:
     folder = make_run(2, model={"config": MODEL | {"num_attention_heads": 5}, "facts": {"parameters": PARAMETERS}})
-    start = time.monotonic()
     verdict = smoke(folder, SHORT)
     assert not verdict.passed and verdict.outcome.rank in (0, 1)
+    assert verdict.outcome.kind == "error", "not the time limit"
     assert "5" in (verdict.outcome.failure or "") and "64" in (verdict.outcome.failure or "")
     assert verdict.outcome.detail
-    assert time.monotonic() - start < 200, "well before the time limit"
     assert json.loads((folder / "smoke.json").read_text())["failure"]["message"] == verdict.outcome.failure
 
 
@@ -178,12 +177,10 @@ if os.environ.get("RANK") == "1":
 
 def test_a_killed_rank_is_named(make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disturb(tmp_path, monkeypatch, "SIGKILL")
-    start = time.monotonic()
     verdict = smoke(make_run(3), replace(SHORT, steps=200))
-    assert not verdict.passed
+    assert not verdict.passed and verdict.outcome.kind == "killed", "not the time limit"
     assert verdict.outcome.rank == 1, "\n".join([str(verdict.outcome.failure), *verdict.outcome.detail])
     assert "rank 1 was killed by signal 9" in (verdict.outcome.failure or "")
-    assert time.monotonic() - start < 200, "well before the time limit"
 
 
 def test_a_hang_ends_at_the_time_limit(make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,12 +241,21 @@ synchronise() if report.rank == 0 else fetch()
 """
 
 
+def wait_for_each_other(folder: Path) -> bool:
+    """Whether each rank has come to its operation, as its stack says."""
+    reports = [report(folder, rank) for rank in (0, 1)]
+    if not all(one.get("phase") == "step 1" for one in reports):
+        return False
+    frames = stacks.ask(folder / "reports", reports, {one["pid"] for one in reports})
+    return all(words in " ".join(frames.get(rank, [])) for rank, words in enumerate((" in all_reduce", " in recv")))
+
+
 def test_a_deadlock_shows_the_operations_that_wait_for_each_other() -> None:
     """One rank skips a collective operation of the real library."""
     with scratch() as folder:
         words = torchrun(2, process.free_port(), folder, DEADLOCK)
         variables = {"PYTHONPATH": str(process.program(folder))}
-        with Hurry(60, ("step 1",), lambda: report(folder, 1).get("phase") == "step 1") as progress:
+        with Hurry(60, ("step 1",), lambda: wait_for_each_other(folder)) as progress:
             outcome = process.run(words, folder, 2, "cpu", 60, progress, variables)
     assert outcome.failure == "not finished within 60 s: rank 0 in 'step 1', rank 1 in 'step 1'"
     first, second = outcome.detail
