@@ -29,7 +29,7 @@ from zerocfg.smoke.worker.job import Job
 from .conftest import MODEL
 from .standin import Hurry
 
-real = [pytest.mark.libs, pytest.mark.xdist_group("smoke")]
+real = [pytest.mark.libs]
 
 
 def applied(*marks: Any) -> Any:

@@ -31,7 +31,9 @@ from .standin import Hurry, report
 if TYPE_CHECKING:
     from .conftest import MakeRun
 
-pytestmark = [pytest.mark.libs, pytest.mark.xdist_group("smoke")]
+pytestmark = pytest.mark.libs
+# What is launched for the sake of its checks; faults and ends of processes are tried on fresh ones.
+warm_python = pytest.mark.usefixtures("warm_python")
 
 # The parts beside the planned training have tests of their own.
 SHORT = Options(ranks=2, device="cpu", steps=1, parts=("train",))
@@ -98,6 +100,7 @@ def test_zero3_on_two_ranks(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, 
     assert {"torch", "deepspeed", "accelerate", "transformers", "zerocfg"} <= set(certificate["versions"])
 
 
+@warm_python
 def test_weights_that_are_not_gathered_fail(make_run: MakeRun) -> None:
     folder = make_run(3)
     path = folder / "ds_config.json"
@@ -119,6 +122,7 @@ def busy() -> Iterator[int]:
         yield int(other.getsockname()[1])
 
 
+@warm_python
 def test_plain_data_parallel(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, busy: int) -> None:
     """With a port that somebody took meanwhile, and a certificate that cannot be written: the verdict is given."""
     free, asked = process.free_port, [busy]
@@ -132,6 +136,7 @@ def test_plain_data_parallel(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch,
     assert f"certificate: not written, {folder / 'smoke.json'}: Is a directory" in render(verdict)
 
 
+@warm_python
 def test_another_engine_than_planned_fails(make_run: MakeRun) -> None:
     """A plan of stage 2 whose config says 1: told with both values, and only there."""
     folder = make_run(2)
@@ -143,6 +148,7 @@ def test_another_engine_than_planned_fails(make_run: MakeRun) -> None:
     assert seen(verdict)["ZeRO stage"] == ("1", "2", False)
 
 
+@warm_python
 def test_an_error_of_the_libraries_is_told_in_its_own_words(make_run: MakeRun) -> None:
     folder = make_run(2, model={"config": MODEL | {"num_attention_heads": 5}, "facts": {"parameters": PARAMETERS}})
     verdict = smoke(folder, SHORT)
@@ -280,6 +286,7 @@ def test_a_library_that_is_broken_on_import(make_run: MakeRun, tmp_path: Path, m
     assert verdict.outcome.rank in (0, 1) and len(verdict.outcome.detail) < 15
 
 
+@warm_python
 def test_two_at_the_same_time(make_run: MakeRun) -> None:
     """Of the same folder: each has its own verdict; the certificate is that of one of them, whole."""
     folder = make_run(3)
