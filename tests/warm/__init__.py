@@ -51,23 +51,27 @@ def python() -> str:
         program.chmod(0o755)
     environment = {name: os.environ[name] for name in KEPT if name in os.environ} | IMPORTED_WITH
     environment |= {"HF_HOME": str(folder / "hf"), "ROOM": "-" * ROOM}  # no default config of accelerate, no token
-    with (folder / "log.txt").open("wb") as log:
-        zygote = subprocess.Popen(
-            [sys.executable, str(HERE / "zygote.py"), str(folder)],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-        )
+    # A pipe for both: Python's streams remember of a file that one can seek in it.
+    zygote = subprocess.Popen(
+        [sys.executable, str(HERE / "zygote.py"), str(folder)],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     assert zygote.stdin is not None and zygote.stdout is not None
+    end = zygote.stdin
 
     def close() -> None:
-        assert zygote.stdin is not None
-        zygote.stdin.close()
+        end.close()
         zygote.wait()
         shutil.rmtree(folder, ignore_errors=True)
 
     atexit.register(close)
-    if zygote.stdout.readline() != b"ready\n":
-        raise RuntimeError(f"the libraries cannot be imported:\n{(folder / 'log.txt').read_text()[-3000:]}")
-    return str(executable)
+    said = []
+    for line in zygote.stdout:
+        if line == "ready\n":
+            return str(executable)
+        said.append(line)
+    raise RuntimeError(f"the libraries cannot be imported:\n{''.join(said)[-3000:]}")
