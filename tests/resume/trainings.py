@@ -132,8 +132,16 @@ def enter(request: dict[str, Any], rank: int, port: int, reports: Path) -> int:
         report["error"] = f"{type(error).__name__}: {error}"
     (reports / f"{rank}.json").write_text(json.dumps(report))
     if report["error"]:
-        time.sleep(0.3)  # let the others fail by themselves, in the same place, before their partner is gone
+        see_the_others_off(reports, request["ranks"])
     return 1 if report["error"] else 0
+
+
+def see_the_others_off(reports: Path, ranks: int) -> None:
+    """Let the others fail by themselves, in the same place, before their partner is gone; those that wait for it
+    never do."""
+    deadline = time.monotonic() + 1
+    while len(list(reports.glob("*.json"))) < ranks and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 def train(request: dict[str, Any]) -> dict[str, Any]:

@@ -44,8 +44,10 @@ report = Report(Path("reports"))
 rank = report.rank
 
 def other_ranks():
+    report.content["waits"] = True
+    report.write()
     while True:
-        time.sleep(0.05)
+        signal.pause()
 
 def body():
     report.phase("step 1")
@@ -95,7 +97,6 @@ class Hurry:
     def __call__(self, phase: str) -> None:
         if phase in self.phases:
             until(self.ready)
-            time.sleep(0.3)
             self.passed = self.limit
 
     def monotonic(self) -> float:
@@ -127,16 +128,23 @@ def play(body: str, ranks: int = 2, limit: float = 60, progress: Callable[[str],
         return process.run(words, folder, ranks, "cpu", limit, progress, variables(folder))
 
 
+def waits(report: dict[str, Any]) -> bool:
+    return bool(report.get("waits"))
+
+
 def hang(
     body: str, ranks: int = 2, phase: str = "step 1", ready: Callable[[dict[str, Any]], bool] | None = None
 ) -> Outcome:
-    """Run what never ends. The limit (60 s) has passed when all ranks are in the phase and each is ``ready``."""
+    """Run what never ends. The limit (60 s) has passed when all ranks are in the phase and each is ``ready``.
+
+    Without another ``ready``: when each waits for the `other_ranks`.
+    """
     with scratch() as folder:
         words = command(folder, body, ranks)
 
         def all_there() -> bool:
             reports = [report(folder, rank) for rank in range(ranks)]
-            return all(one.get("phase") == phase and (ready is None or ready(one)) for one in reports)
+            return all(one.get("phase") == phase and (ready or waits)(one) for one in reports)
 
         with Hurry(60, (phase,), all_there) as progress:
             return process.run(words, folder, ranks, "cpu", 60, progress, variables(folder))

@@ -12,7 +12,7 @@ from zerocfg.smoke.smoke import Options
 
 from .sets import BROKEN, Set
 
-pytestmark = [pytest.mark.libs, pytest.mark.xdist_group("smoke")]
+pytestmark = [pytest.mark.libs, pytest.mark.usefixtures("warm_python")]
 
 
 def smoke(folder: Path, broken: Set) -> tuple[int, dict[str, Any]]:

@@ -175,7 +175,7 @@ def test_what_is_asked_for_wrongly(make_run: MakeRun) -> None:
 
 
 @pytest.mark.libs
-@pytest.mark.xdist_group("smoke")
+@pytest.mark.usefixtures("warm_python")
 def test_two_real_stages(make_run: MakeRun, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     folder, picture = make_run(2), tmp_path / "profile.svg"

@@ -15,7 +15,7 @@ from zerocfg.gate.policy import Policy
 from zerocfg.smoke.folder import SmokeError
 from zerocfg.smoke.smoke import Options, smoke
 
-pytestmark = [pytest.mark.libs, pytest.mark.xdist_group("smoke")]
+pytestmark = pytest.mark.libs
 
 EXAMPLES = ROOT / "examples"
 RUNS = sorted(path.parent.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.glob("*/built/*/zerocfg.lock"))
@@ -23,6 +23,8 @@ RUNS = sorted(path.parent.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.
 WHOLE = ("accelerate-loop", "deepspeed-loop", "quickstart", "stages")
 # Models and stages that other examples train on two ranks.
 ALIKE = ("ddp", "goals", "matrix", "pretrain-zero1")
+FRESH = ("quickstart/built/quickstart",)
+"""Launched by fresh Pythons, as a user's launches are: the job that the README begins with."""
 NEEDS_A_CARD = ("fsdp/built/fsdp",)
 ON_TWO_MACHINES = ("two-nodes-cpu/built/nodes",)
 """Smoke-run by `test_nodes.py`, on as many as planned."""
@@ -36,7 +38,9 @@ def example(run: str, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("run", [run for run in RUNS if run not in (*NEEDS_A_CARD, *ON_TWO_MACHINES)])
-def test_an_example_runs_as_planned(run: str, tmp_path: Path) -> None:
+def test_an_example_runs_as_planned(run: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if run not in FRESH:
+        request.getfixturevalue("warm_python")
     whole = run.startswith(WHOLE)
     parts = Options.parts if whole else ("train",)
     folder = example(run, tmp_path)

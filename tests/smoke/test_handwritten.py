@@ -291,11 +291,16 @@ def test_what_zerocfg_built_is_diagnosed_as_well(make_run: MakeRun) -> None:
 # -- on the real libraries --------------------------------------------------------------------------------------
 
 
+FRESH = ("trainer", "ddp")
+"""Launched by fresh Pythons, as a user's launches are: torchrun, and accelerate without DeepSpeed."""
+
+
 @pytest.mark.libs
-@pytest.mark.xdist_group("smoke")
 @pytest.mark.parametrize("name", GOOD)
-def test_good_sets_pass_without_a_diagnosis(name: str, tmp_path: Path) -> None:
+def test_good_sets_pass_without_a_diagnosis(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     good = GOOD[name]
+    if name not in FRESH:
+        request.getfixturevalue("warm_python")
     folder = good.write(tmp_path)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     options = Options(ranks=good.ranks, device="cpu", steps=2, consumer=good.consumer, parts=("train",))

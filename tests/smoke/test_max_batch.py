@@ -141,7 +141,7 @@ def test_another_failure_ends_the_search(make_run: MakeRun, tmp_path: Path) -> N
 
 
 @pytest.mark.libs
-@pytest.mark.xdist_group("smoke")
+@pytest.mark.usefixtures("warm_python")
 def test_a_real_lack_of_memory_bounds_the_search(make_run: MakeRun) -> None:
     """8000 samples need more than 2 GiB, of which a rank may have 1; what is tried next is smaller."""
     run = max_batch.with_batch(read(make_run(3)), 8000)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +20,7 @@ from zerocfg.smoke.worker.report import Report
 
 from .conftest import PARAMETERS
 from .launched import CPU, H100, MIB, no_memory, report, verdict
+from .standin import until
 
 if TYPE_CHECKING:
     from .conftest import MakeRun
@@ -109,13 +110,21 @@ def test_ddp_in_16_bit_is_predicted_from_below(make_run: MakeRun, tmp_path: Path
 
 
 @linux
-def test_a_recorder_tells_phases_apart(tmp_path: Path) -> None:
-    content = Report(tmp_path)
+def test_a_recorder_tells_phases_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(monotonic=lambda: now, sleep=None)
+    monkeypatch.setattr(memory, "time", clock)
+    content, now = Report(tmp_path), 100.0
     recorder = memory.Recorder(content, "cpu")
     recorder.enter("init")
+
+    def sampled() -> bool:
+        content.write()
+        return bool(content.content["timeline"])
+
+    until(sampled)
     ballast = bytearray(64 * MIB)
     ballast[::4096] = b"x" * len(ballast[::4096])
-    time.sleep(0.1)
+    now = 107.5
     recorder.enter("forward")
     del ballast
     recorder.enter("backward")
@@ -126,7 +135,7 @@ def test_a_recorder_tells_phases_apart(tmp_path: Path) -> None:
     found, start = content.content["memory"], content.content["memory_start"]["rss"]
     assert found["init"]["rss"] >= start + 50 * MIB
     assert found["backward"]["rss"] <= found["init"]["rss"] - 50 * MIB, "the peak begins anew with each phase"
-    assert found["forward"]["times"] == 2 and found["init"]["seconds"] >= 0.1
+    assert found["forward"]["times"] == 2 and found["init"]["seconds"] == 7.5
     assert all(one["allocated"] is None and one["pinned"] is None for one in found.values())
     points = content.content["timeline"]
     assert [point[0] for point in points] == sorted(point[0] for point in points)

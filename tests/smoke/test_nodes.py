@@ -89,7 +89,6 @@ def test_options_that_are_for_one_machine(more: tuple[str, ...]) -> None:
 
 
 @pytest.mark.libs
-@pytest.mark.xdist_group("smoke")
 def test_two_machines(tmp_path: Path) -> None:
     """They reach each other over a network and share no folder; both judge all ranks, the first one certifies."""
     if reason := namespaces.refused():

@@ -264,7 +264,6 @@ STATED: dict[str, dict[str, Any]] = {"deepseek_v2": {"num_experts_per_tok": 6}}
 
 
 @pytest.mark.libs
-@pytest.mark.xdist_group("smoke")
 def test_small_models_of_many_types_can_be_trained() -> None:
     """Fewer layers make a model of the same widths on the meta device; the small one goes forward and backward."""
     import torch

@@ -31,7 +31,9 @@ from .standin import Hurry, report
 if TYPE_CHECKING:
     from .conftest import MakeRun
 
-pytestmark = [pytest.mark.libs, pytest.mark.xdist_group("smoke")]
+pytestmark = pytest.mark.libs
+# What is launched for the sake of its checks; faults and ends of processes are tried on fresh ones.
+warm_python = pytest.mark.usefixtures("warm_python")
 
 # The parts beside the planned training have tests of their own.
 SHORT = Options(ranks=2, device="cpu", steps=1, parts=("train",))
@@ -98,6 +100,7 @@ def test_zero3_on_two_ranks(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, 
     assert {"torch", "deepspeed", "accelerate", "transformers", "zerocfg"} <= set(certificate["versions"])
 
 
+@warm_python
 def test_weights_that_are_not_gathered_fail(make_run: MakeRun) -> None:
     folder = make_run(3)
     path = folder / "ds_config.json"
@@ -119,6 +122,7 @@ def busy() -> Iterator[int]:
         yield int(other.getsockname()[1])
 
 
+@warm_python
 def test_plain_data_parallel(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch, busy: int) -> None:
     """With a port that somebody took meanwhile, and a certificate that cannot be written: the verdict is given."""
     free, asked = process.free_port, [busy]
@@ -132,6 +136,7 @@ def test_plain_data_parallel(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch,
     assert f"certificate: not written, {folder / 'smoke.json'}: Is a directory" in render(verdict)
 
 
+@warm_python
 def test_another_engine_than_planned_fails(make_run: MakeRun) -> None:
     """A plan of stage 2 whose config says 1: told with both values, and only there."""
     folder = make_run(2)
@@ -143,14 +148,14 @@ def test_another_engine_than_planned_fails(make_run: MakeRun) -> None:
     assert seen(verdict)["ZeRO stage"] == ("1", "2", False)
 
 
+@warm_python
 def test_an_error_of_the_libraries_is_told_in_its_own_words(make_run: MakeRun) -> None:
     folder = make_run(2, model={"config": MODEL | {"num_attention_heads": 5}, "facts": {"parameters": PARAMETERS}})
-    start = time.monotonic()
     verdict = smoke(folder, SHORT)
     assert not verdict.passed and verdict.outcome.rank in (0, 1)
+    assert verdict.outcome.kind == "error", "not the time limit"
     assert "5" in (verdict.outcome.failure or "") and "64" in (verdict.outcome.failure or "")
     assert verdict.outcome.detail
-    assert time.monotonic() - start < 200, "well before the time limit"
     assert json.loads((folder / "smoke.json").read_text())["failure"]["message"] == verdict.outcome.failure
 
 
@@ -178,12 +183,10 @@ if os.environ.get("RANK") == "1":
 
 def test_a_killed_rank_is_named(make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disturb(tmp_path, monkeypatch, "SIGKILL")
-    start = time.monotonic()
     verdict = smoke(make_run(3), replace(SHORT, steps=200))
-    assert not verdict.passed
+    assert not verdict.passed and verdict.outcome.kind == "killed", "not the time limit"
     assert verdict.outcome.rank == 1, "\n".join([str(verdict.outcome.failure), *verdict.outcome.detail])
     assert "rank 1 was killed by signal 9" in (verdict.outcome.failure or "")
-    assert time.monotonic() - start < 200, "well before the time limit"
 
 
 def test_a_hang_ends_at_the_time_limit(make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,12 +247,21 @@ synchronise() if report.rank == 0 else fetch()
 """
 
 
+def wait_for_each_other(folder: Path) -> bool:
+    """Whether each rank has come to its operation, as its stack says."""
+    reports = [report(folder, rank) for rank in (0, 1)]
+    if not all(one.get("phase") == "step 1" for one in reports):
+        return False
+    frames = stacks.ask(folder / "reports", reports, {one["pid"] for one in reports})
+    return all(words in " ".join(frames.get(rank, [])) for rank, words in enumerate((" in all_reduce", " in recv")))
+
+
 def test_a_deadlock_shows_the_operations_that_wait_for_each_other() -> None:
     """One rank skips a collective operation of the real library."""
     with scratch() as folder:
         words = torchrun(2, process.free_port(), folder, DEADLOCK)
         variables = {"PYTHONPATH": str(process.program(folder))}
-        with Hurry(60, ("step 1",), lambda: report(folder, 1).get("phase") == "step 1") as progress:
+        with Hurry(60, ("step 1",), lambda: wait_for_each_other(folder)) as progress:
             outcome = process.run(words, folder, 2, "cpu", 60, progress, variables)
     assert outcome.failure == "not finished within 60 s: rank 0 in 'step 1', rank 1 in 'step 1'"
     first, second = outcome.detail
@@ -274,6 +286,7 @@ def test_a_library_that_is_broken_on_import(make_run: MakeRun, tmp_path: Path, m
     assert verdict.outcome.rank in (0, 1) and len(verdict.outcome.detail) < 15
 
 
+@warm_python
 def test_two_at_the_same_time(make_run: MakeRun) -> None:
     """Of the same folder: each has its own verdict; the certificate is that of one of them, whole."""
     folder = make_run(3)

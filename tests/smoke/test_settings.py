@@ -400,7 +400,7 @@ def edit(folder: Path, settings: dict[str, Any], config: dict[str, Any] | None =
 
 
 @pytest.mark.libs
-@pytest.mark.xdist_group("smoke")
+@pytest.mark.usefixtures("warm_python")
 def test_a_run_of_zero3_is_seen_value_by_value(make_run: MakeRun) -> None:
     """Values that are no defaults, each read where it acts; one that the config has otherwise is told with both."""
     folder = make_run(3)
@@ -433,7 +433,7 @@ def test_a_run_of_zero3_is_seen_value_by_value(make_run: MakeRun) -> None:
 
 
 @pytest.mark.libs
-@pytest.mark.xdist_group("smoke")
+@pytest.mark.usefixtures("warm_python")
 def test_a_run_of_ddp_is_seen_value_by_value(make_run: MakeRun) -> None:
     folder = make_run(None)
     arguments = {"ddp_bucket_cap_mb": 3, "ddp_find_unused_parameters": True, "ddp_broadcast_buffers": False}
@@ -447,7 +447,7 @@ def test_a_run_of_ddp_is_seen_value_by_value(make_run: MakeRun) -> None:
 
 
 @pytest.mark.libs
-@pytest.mark.xdist_group("smoke")
+@pytest.mark.usefixtures("warm_python")
 def test_a_run_of_zero2_with_offload_and_another_optimizer_than_planned(make_run: MakeRun) -> None:
     """torch's AdamW on the host, where the plan has DeepSpeed's own: the class that steps is named."""
     folder = make_run(2)

@@ -127,7 +127,7 @@ def test_others_are_launched_as_ever(make_run: MakeRun, tmp_path: Path) -> None:
 
 
 @pytest.mark.libs
-@pytest.mark.xdist_group("smoke")
+@pytest.mark.usefixtures("warm_python")
 def test_the_trial_with_gloo(tmp_path: Path) -> None:
     """Every collective gives the right result in both precisions; a way that this torch does not have is refused."""
     found = sharing.find(2, tmp_path, device="cpu", ways=("nccl", "gloo"))
@@ -141,7 +141,7 @@ def test_the_trial_with_gloo(tmp_path: Path) -> None:
 
 
 @pytest.mark.libs
-@pytest.mark.xdist_group("smoke")
+@pytest.mark.usefixtures("warm_python")
 def test_the_libraries_take_the_group_that_the_ranks_made(make_run: MakeRun, tmp_path: Path) -> None:
     """ZeRO-3 by accelerate with every rank the first of its machine: still two ranks, each with its part."""
     run, device = read(make_run(3)), Device("cpu", "cpu")

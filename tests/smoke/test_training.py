@@ -328,7 +328,7 @@ def test_saved_weights_against_a_live_model(kind: str, tmp_path: Path) -> None:
     assert changed and set(read(tmp_path, model, sums.live(model))["other"]) == changed
 
 
-# (the module behind whose import it is done, what is done to it)
+# (the module that it is done to, as soon as that is imported; what is done to it)
 CLIP_AND_LOAD = (
     "deepspeed.runtime.engine",
     """
@@ -368,13 +368,16 @@ class After:
             exec({code!r}, {{"module": module}})
         spec.loader.exec_module = exec_module
         return spec
-sys.meta_path.insert(0, After())
+if {name!r} in sys.modules:
+    exec({code!r}, {{"module": sys.modules[{name!r}]}})
+else:
+    sys.meta_path.insert(0, After())
 """
 
 
 @pytest.fixture
 def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Break a library as soon as it is imported, by way of a module that Python imports itself."""
+    """Break a library at the start of every process, by way of a module that Python imports itself."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
@@ -388,7 +391,7 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.libs
-@pytest.mark.xdist_group("smoke")
+@pytest.mark.usefixtures("warm_python")
 def test_clipping_and_states_that_are_left_out(make_run: MakeRun, broken: Any) -> None:
     """A ZeRO-2 that does not clip, and a checkpoint that is read without the optimizer: each told by its own check."""
     broken(CLIP_AND_LOAD)
@@ -400,7 +403,7 @@ def test_clipping_and_states_that_are_left_out(make_run: MakeRun, broken: Any) -
 
 
 @pytest.mark.libs
-@pytest.mark.xdist_group("smoke")
+@pytest.mark.usefixtures("warm_python")
 def test_ranks_that_train_alone(make_run: MakeRun, broken: Any) -> None:
     """Gradients that are not averaged; an error in a part leaves the results of the training as they are."""
     broken(NO_SYNC)

@@ -1,0 +1,177 @@
+"""The process that a warm Python is forked from. Run as a script: ``python zygote.py FOLDER``.
+
+It imports the libraries, says "ready" on standard output and listens at FOLDER/socket until its standard input ends.
+A connection is a program to be run, asked for by `interpreter.py`: three open files, then the length of a request and
+the request. Answered are two lines: the process id, and when the program has ended its exit code (as in subprocess: of
+a signal, its negative number). When the other side goes first, as it does when it is killed, the program is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import runpy
+import selectors
+import signal
+import socket
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+OPERATORS = ("CPUAdamBuilder", "FusedAdamBuilder", "ShareMemCommBuilder")  # what DeepSpeed compiles on a CPU
+
+
+def imports() -> None:
+    """What launchers and ranks would import, each for itself, and DeepSpeed's compiled operators."""
+    import accelerate.commands.launch
+    import deepspeed
+    import deepspeed.checkpoint
+    import deepspeed.runtime.zero.muon.muon_optimizer
+    import numpy
+    import torch
+    import torch._dynamo
+    import torch.distributed.checkpoint
+    import torch.distributed.fsdp
+    import torch.distributed.run  # noqa: F401 - before torch.distributed is all that is used
+    import transformers
+    import transformers.integrations.deepspeed
+    import trl
+    from deepspeed.accelerator import get_accelerator
+
+    # transformers and trl import a name when it is first asked for.
+    _ = (transformers.Trainer, transformers.TrainingArguments, transformers.HfArgumentParser)
+    _ = (transformers.AutoModelForCausalLM, transformers.LlamaForCausalLM, deepspeed.zero.Init, accelerate.Accelerator)
+    _ = (trl.SFTConfig, trl.SFTTrainer, trl.TrlParser, trl.ModelConfig, trl.ScriptArguments, numpy.random)
+    for builder in OPERATORS:
+        get_accelerator().create_op_builder(builder).load(verbose=False)
+
+
+def main() -> None:
+    folder, below = sys.argv[1], sys.path[1:]
+    imports()
+    gc.collect()
+    gc.freeze()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"{folder}/socket")
+        listening.listen(64)
+        os.write(1, b"ready\n")
+        request = serve(listening)
+    if request is not None:
+        become(request, below)
+        run(request["words"])
+
+
+def serve(listening: socket.socket) -> dict[str, Any] | None:
+    """Fork as asked for. Returns a request in the process that is to do it, None in the zygote at the end."""
+    selector = selectors.DefaultSelector()
+    asking: dict[int, socket.socket] = {}  # by the process that was forked
+    selector.register(0, selectors.EVENT_READ, ("end", 0))
+    selector.register(listening, selectors.EVENT_READ, ("ask", 0))
+    while True:
+        for key, _ in selector.select():
+            what, process = key.data
+            if what == "end":
+                for process in asking:
+                    kill(process)
+                return None
+            if what == "ask":
+                connection, _ = listening.accept()
+                request = receive(connection)
+                process = os.fork()
+                if process == 0:
+                    os.setsid()
+                    for other in (*asking.values(), connection):
+                        other.close()
+                    for handle in [one.fd for one in selector.get_map().values() if one.data[0] == "ended"]:
+                        os.close(handle)
+                    selector.close()
+                    return request
+                for handle in request["files"]:
+                    os.close(handle)
+                asking[process] = connection
+                tell(connection, process)
+                selector.register(os.pidfd_open(process), selectors.EVENT_READ, ("ended", process))
+                selector.register(connection, selectors.EVENT_READ, ("gone", process))
+            elif what == "gone":  # it never says more than its request
+                selector.unregister(key.fileobj)
+                kill(process)
+            elif process in asking:
+                selector.unregister(key.fileobj)
+                os.close(key.fd)
+                connection = asking.pop(process)
+                with contextlib.suppress(KeyError):
+                    selector.unregister(connection)
+                tell(connection, os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]))
+                connection.close()
+
+
+def receive(connection: socket.socket) -> dict[str, Any]:
+    size, files, _, _ = socket.recv_fds(connection, 4, 3)
+    with connection.makefile("rb") as body:
+        request: dict[str, Any] = json.loads(body.read(int.from_bytes(size, "big")))
+    return request | {"files": files}
+
+
+def tell(connection: socket.socket, number: int) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        connection.sendall(b"%d\n" % number)
+
+
+def kill(process: int) -> None:
+    """The process and those of its group; it may not have come as far as to have one."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
+
+
+def become(request: dict[str, Any], below: list[str]) -> None:
+    """Be as if just started by the one who asked; ``below``: the folders that modules are found in at last."""
+    for at, handle in enumerate(request["files"]):
+        os.dup2(handle, at)
+        os.close(handle)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    show(request["environment"])
+    os.environ.update(request["environment"])
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(write_through=request["unbuffered"])  # type: ignore[union-attr]
+    sys.executable = request["executable"]
+    first, *arguments = request["words"]
+    script = first != "-m"
+    sys.argv = [first, *arguments] if script else arguments
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:] = [str(Path(first).parent.resolve()) if script else os.getcwd(), *filter(None, given), *below]  # noqa: PTH109
+    tempfile.tempdir = None  # found out anew when asked for
+    sys.modules["numpy"].random.seed()
+    sys.modules.pop("sitecustomize", None)
+    with contextlib.suppress(ModuleNotFoundError):
+        import sitecustomize  # noqa: F401 - as Python does at its start
+
+
+def show(environment: dict[str, str]) -> None:
+    """Write the environment where /proc/PID/environ shows it, in place of that which the zygote was started with.
+
+    The room is that of a long variable, and nobody reads the old values any more: ``os.environ`` has been cleared.
+    """
+    start, end = map(int, Path("/proc/self/stat").read_text().rpartition(")")[2].split()[47:49])
+    text = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in environment.items())
+    if len(text) > end - start:
+        raise OSError(f"an environment of {len(text)} bytes; there is room for {end - start}")
+    ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
+
+
+def run(words: list[str]) -> None:
+    if words[0] != "-m":
+        runpy.run_path(words[0], run_name="__main__")
+        return
+    sys.modules.pop(words[1], None)  # imported as a library; it is the main program now
+    runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
