@@ -339,12 +339,12 @@ COMMUNICATION = (
 DIVIDED = 'ds.json: "autotp_size": 2'
 COMPILING = (
     near("ZC440", "false", ("true", "false")),
-    near("ZC440", "compiled", files={"recipe.yaml": "output_dir: out\ntorch_compile: true\ndeepspeed: ds.json\n"}),
-    near(
-        "ZC440",
-        "compiled by a backend",
-        files={"recipe.yaml": "output_dir: out\ntorch_compile_backend: inductor\ndeepspeed: ds.json\n"},
+    near("ZC440", "compiled", ("max_steps: 2", "max_steps: 2\ntorch_compile: true")),
+    near("ZC440", "not compiled", ("max_steps: 2", "max_steps: 2\ntorch_compile: false")).finds(
+        "error", 'ds.json: "deepcompile": true'
     ),
+    near("ZC440", "compiled by a backend", ("max_steps: 2", "max_steps: 2\ntorch_compile_backend: inductor")),
+    near("ZC440", "compiled in a mode", ("max_steps: 2", "max_steps: 2\ntorch_compile_mode: max-autotune")),
     near("ZC440", "the arguments are not known", files={"recipe.yaml": None}),
     near(
         "ZC440",
@@ -678,7 +678,7 @@ ZEROPP = (
     near("ZC428", "ranks that nobody knows", consumer="deepspeed", files={"train.sh": None}),
     near("ZC429", "true", (SCATTER, '"reduce_scatter": true')),
     near("ZC429", "auto is true", (SCATTER, '"reduce_scatter": "auto"')),
-    near("ZC429", "null is true", (SCATTER, '"reduce_scatter": null')),
+    near("ZC429", "another rule tells null", (SCATTER, '"reduce_scatter": null')),
     near("ZC429", "not quantised", ("true", "false")),
     near("ZC429", "auto is not quantised", ("true", '"auto"')),
     near("ZC429", "stage 2", ('"stage": 3', '"stage": 2')),
