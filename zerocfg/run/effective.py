@@ -180,7 +180,7 @@ class _Road:
             self._engine(*self._engine_of_launcher())
         if config is not None:
             self.effective.settings.update(engine.settings(config, final=False))
-            self.effective.failures += engine.refusals(config)
+            self.effective.failures += engine.refusals(config) + engine.summing(config)
 
     # -- parts -------------------------------------------------------------------------------------------------
 

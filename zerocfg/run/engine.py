@@ -92,12 +92,12 @@ def refusals(config: Config) -> list[Failure]:
 
 def late_refusals(config: Config) -> list[Failure]:
     """What DeepSpeedConfig refuses after the batch arithmetic."""
-    zero = config.data.get("zero_optimization")
-    return _summing(config, zero) + _low_precision_masters(config, zero)
+    return summing(config) + _low_precision_masters(config, config.data.get("zero_optimization"))
 
 
-def _summing(config: Config, zero: Any) -> list[Failure]:
+def summing(config: Config) -> list[Failure]:
     """Gradients are averaged where ZeRO 3, ZenFlow or DeepCompile reduces them; nothing there sums."""
+    zero = config.data.get("zero_optimization")
     operation, compiled = config.data.get("gradient_allreduce_op"), config.data.get("compile")
     if not isinstance(operation, str) or operation.lower() != "sum":
         return []

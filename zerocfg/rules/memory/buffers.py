@@ -83,7 +83,7 @@ def whole_gradients_in_fp32(run: Run) -> Iterator[Finding]:
     every micro batch).
     """
     word = section(run, "data_types").get("grad_accum_dtype")
-    if run.deepspeed is None or not _keeps_whole_gradients(run):
+    if run.deepspeed is None or not keeps_whole_gradients(run):
         return
     setting = run.effective.get("zero_optimization.stage")
     location, related = anchor(run, [setting.origin] if setting else [])
@@ -99,7 +99,7 @@ def whole_gradients_in_fp32(run: Run) -> Iterator[Finding]:
     )
 
 
-def _keeps_whole_gradients(run: Run) -> bool:
+def keeps_whole_gradients(run: Run) -> bool:
     """Whether DeepSpeed takes its BF16_Optimizer, which has no buckets."""
     word = section(run, "data_types").get("grad_accum_dtype")
     if not isinstance(word, str) or word.lower() not in ("fp32", "float32", "float"):
@@ -110,7 +110,7 @@ def _keeps_whole_gradients(run: Run) -> bool:
 def without_buckets(run: Run) -> bool:
     """Whether gradients are sent as they are, so that no bucket is allocated."""
     off = section(run, "zero_optimization").get("contiguous_gradients") is False
-    return (off and (stage_of(run) == 3 or not on_host(run, "offload_optimizer"))) or _keeps_whole_gradients(run)
+    return (off and (stage_of(run) == 3 or not on_host(run, "offload_optimizer"))) or keeps_whole_gradients(run)
 
 
 _ROOM = 3 * 2**30

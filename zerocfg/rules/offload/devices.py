@@ -97,7 +97,7 @@ def offload_not_pinned(run: Run) -> Iterator[Finding]:
     """
     part = "offload_optimizer"
     written = section(run, "zero_optimization", part)
-    if run.deepspeed is None or written.get("device") not in ("cpu", "nvme"):
+    if run.deepspeed is None or written.get("device") not in ("cpu", "nvme") or stage_of(run) == 0:
         return
     if run.hardware is not None and run.hardware.memlock is not None:
         return  # a limit is known: the author may well have chosen

@@ -260,7 +260,8 @@ def offload_under_two_names(run: Run) -> Iterator[Finding]:
     """
     written = section(run, *_ZERO)
     for old, new in _OLD.items():
-        if run.deepspeed is None or written.get(old) is None or written.get(new) in (None, "auto"):
+        # DeepSpeed takes "auto" for absent, but null for written.
+        if run.deepspeed is None or any(written.get(name, "auto") == "auto" for name in (old, new)):
             continue
         same = written[old] is True and section(run, *_ZERO, new).get("device") == "cpu"
         yield Finding(

@@ -120,25 +120,17 @@ def gradient_sum_refused(run: Run) -> Iterator[Finding]:
     Fix: "mean". Gradients are then smaller by the number of ranks, so a loss that was scaled for a sum has to be
     scaled back.
     """
-    path, help_text = ("gradient_allreduce_op",), 'write "mean" and scale the loss instead'
-    fix = edited(replace_value, run.deepspeed, path, '"mean"', why="average the gradients", safe=False)
-    predicted = False
     for failure in failures(run, "ZC409"):
-        predicted, finding = True, told(run, failure, help_text)
-        finding.fix = fix
+        finding = told(run, failure, 'write "mean" and scale the loss instead')
+        finding.fix = edited(
+            replace_value,
+            run.deepspeed,
+            ("gradient_allreduce_op",),
+            '"mean"',
+            why="average the gradients",
+            safe=False,
+        )
         yield finding
-    value = deepspeed_data(run).get("gradient_allreduce_op")
-    if run.deepspeed is None or predicted or not isinstance(value, str) or value.lower() != "sum":
-        return
-    others = {
-        "ZenFlow": isinstance(section(run, "zero_optimization").get("zenflow"), dict),
-        "DeepCompile": truth(section(run, "compile").get("deepcompile")),
-    }
-    for name, on in others.items():
-        if on:
-            message = f"gradient_allreduce_op='sum' is not supported with {name}"
-            yield Finding(Location(run.deepspeed, path), message, help_text, fix=fix)
-            return
 
 
 @rule(

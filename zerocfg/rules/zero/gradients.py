@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.effects import edited, effective, section, stage_of
+from zerocfg.rules.memory.buffers import keeps_whole_gradients
 from zerocfg.rules.offload.devices import device
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.engine import truth
@@ -128,6 +129,8 @@ def _norm_needed(run: Run) -> Iterator[str]:
         yield "with ZenFlow"
     elif stage in (1, 2) and device(run, "offload_optimizer") in ("cpu", "nvme"):
         yield "with optimizer offload"
+    elif keeps_whole_gradients(run):
+        yield "at stage 1 in bf16 with gradients summed in fp32"
 
 
 @rule(
@@ -147,6 +150,15 @@ def _norm_needed(run: Run) -> Iterator[str]:
             consumer="deepspeed",
             proof=crashes("parse", "compute_grad_norm=false is supported only with ZeRO Stage 1 or 2"),
         ).finds("error", 'ds.json: "compute_grad_norm": false', 3, 1, 2),
+        Example(
+            {
+                "ds.json": '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "gradient_clipping": 0, '
+                '"data_types": {"grad_accum_dtype": "fp32"}, "zero_optimization": {"stage": 1, '
+                '"compute_grad_norm": false}}\n'
+            },
+            consumer="deepspeed",
+            proof=crashes("init", "compute_grad_norm=false does not support ZeRO Stage 1 with BF16 parameters"),
+        ).finds("error", 'ds.json: "compute_grad_norm": false', 1),
     ),
     good=Example(
         {
@@ -159,10 +171,10 @@ def _norm_needed(run: Run) -> Iterator[str]:
     fixable=True,
 )
 def gradient_norm_always_computed_here(run: Run) -> Iterator[Finding]:
-    """`"compute_grad_norm": false` at stage 0 or 3, with optimizer offload or with ZenFlow.
+    """`"compute_grad_norm": false` at stage 0 or 3, with optimizer offload, ZenFlow or fp32 sums at stage 1.
 
-    Leaving the norm out is possible only where the optimizer of stage 1 or 2 works on the accelerator. Elsewhere the
-    job does not start.
+    Leaving the norm out is possible only where the optimizer of stage 1 or 2 works on the accelerator, and not in the
+    one that DeepSpeed takes at stage 1 for bf16 with gradients summed in fp32. Elsewhere the job does not start.
 
     What happens: `compute_grad_norm=false is supported only with ZeRO Stage 1 or 2` when the config is read, or
     `zero_optimization.compute_grad_norm=false does not support optimizer offload` when the engine is built.
