@@ -1,0 +1,87 @@
+"""`python -m tests.mutants --package rules --family zero --sample 100 --seed 7`: draws faults, runs tests, tells who saw
+them. Ends with 1 when fewer than `--at-least` percent of a row were noticed or are equivalent, or one severity was not."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+import pytest
+
+from . import report
+from .faults import KINDS
+from .session import ROOT, Session, Wanted
+
+PACKAGES = {
+    "rules": ("tests/rules",),
+    "catalog": ("tests/catalog", "tests/rules"),
+    "run": ("tests/run", "tests/rules"),
+    "resolve": ("tests/build",),
+    "smoke/checks": ("tests/smoke",),
+    "memory": ("tests/memory", "tests/rules/test_told_memory.py"),
+}
+"""Where the tests of a package are. Those marked ``libs`` are left out: their ranks are processes of their own."""
+
+
+@click.command(help=__doc__)
+@click.option("--package", "packages", multiple=True, type=click.Choice(list(PACKAGES)), help="All when none is named.")
+@click.option("--family", help="One folder of the package.")
+@click.option("--module", "module", type=click.Path(exists=True, path_type=Path), help="One file of the package.")
+@click.option("--sample", type=int, default=100, show_default=True, help="Faults drawn a package; 0: every one.")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Faults of this kind alone.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--jobs", default=2, show_default=True)
+@click.option("--budget", default=3.0, show_default=True, help="CPU seconds of tests tried on one fault.")
+@click.option("--at-least", default=0, show_default=True, help="Percent of each row.")
+@click.option("--write", type=click.Path(path_type=Path), help="Where to write the table, as Markdown.")
+def main(
+    packages: tuple[str, ...],
+    family: str | None,
+    module: Path | None,
+    sample: int,
+    kinds: tuple[str, ...],
+    seed: int,
+    jobs: int,
+    budget: float,
+    at_least: int,
+    write: Path | None,
+) -> None:
+    packages = packages or tuple(PACKAGES)
+    if (family or module) and len(packages) != 1:
+        raise click.UsageError("--family and --module are of one --package")
+    groups = {}
+    for package in packages:
+        folder = ROOT / "zerocfg" / package / (family or "")
+        name = "/".join(filter(None, (package, family)))
+        groups[name] = [module.resolve()] if module else sorted(folder.rglob("*.py"))
+    tests = tuple(dict.fromkeys(path for package in packages for path in PACKAGES[package]))
+    wanted = Wanted(groups, tests, sample or None, kinds, seed, jobs, budget, near=bool(family or module))
+    session = Session(wanted, told=lambda text: click.echo(text, err=True))
+    with tempfile.TemporaryDirectory() as base:
+        options = [
+            "-s",
+            "-q",
+            "-m",
+            "not libs",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:xdist",
+            "--no-header",
+            "--no-summary",
+        ]
+        options += ["-o", "tmp_path_retention_policy=failed", f"--basetemp={base}/tests", f"--rootdir={ROOT}"]
+        pytest.main([*options, *tests], plugins=[session])
+    if not session.done:
+        sys.exit(2)
+    rows = report.rows(session)
+    click.echo(report.survivors(session))
+    click.echo(report.table(rows))
+    if write:
+        write.write_text(report.page(rows, wanted), encoding="utf-8")
+    sys.exit(any(row.percent < (100 if row.severities else at_least) for row in rows) if at_least else 0)
+
+
+main()

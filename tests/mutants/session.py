@@ -1,0 +1,183 @@
+"""One pytest session that collects once and forks a process a fault."""
+
+from __future__ import annotations
+
+import ast
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+from zerocfg.rules.api import Rule
+
+from . import forks, reach, swap
+from .faults import SEVERITY, Fault, Module, faults_of
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """``groups``: rows of the table, each with its modules. ``sample``: faults drawn a group, as many severities again;
+    None: all. ``kinds``: of faults; empty: all. ``budget``: CPU seconds of tests tried on one fault. ``near``: of rules
+    only their own examples."""
+
+    groups: dict[str, list[Path]]
+    tests: tuple[str, ...]
+    sample: int | None = 100
+    kinds: tuple[str, ...] = ()
+    seed: int = 0
+    jobs: int = 2
+    budget: float = 3.0
+    near: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the tests said to one fault. ``by``: the test that failed, or "time". ``tried`` of ``seen`` tests that run
+    the line were run. ``ended``: why there is no answer."""
+
+    group: str
+    fault: Fault
+    by: str | None
+    tried: int
+    seen: int
+    seconds: float
+    ended: str | None = None
+
+    @property
+    def killed(self) -> bool:
+        return self.by is not None
+
+
+class Session:
+    """A pytest plugin: instead of running the tests it runs them against faults."""
+
+    def __init__(self, wanted: Wanted, told: Callable[[str], None] = print) -> None:
+        self.wanted, self.told = wanted, told
+        self.outcomes: list[Outcome] = []
+        self.counted: dict[tuple[str, bool], int] = {}
+        self.done = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if session.testsfailed:
+            raise session.Interrupted("the tests cannot be collected")
+        session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # one for all forks
+        modules = {path: Module.read(ROOT, path) for paths in self.wanted.groups.values() for path in paths}
+        items = {item.nodeid: item for item in self._items(session.items, list(modules.values()))}
+        self.told(f"{len(items)} tests; which lines they run is recorded once")
+        seen = reach.of(list(items.values()), ROOT, [module.name for module in modules.values()], self.wanted.jobs)
+        for name in seen.broken:
+            self.told(f"fails without any fault, and is left out: {name}")
+        drawn = [one for group, paths in self.wanted.groups.items() for one in self._drawn(group, modules, paths)]
+        live = swap.Live.here()
+        by_name = {module.name: module for module in modules.values()}
+        work = [
+            _Work(group, fault, by_name[fault.module], *self._tests(fault, seen, by_name)) for group, fault in drawn
+        ]
+
+        def judge(one: _Work) -> str | None:
+            return _judge(one, [items[test] for test in one.tests], live, seen)
+
+        for one, answer in forks.each(work, judge, self.wanted.jobs):
+            by, ended = answer.value, answer.ended
+            if ended == "time":
+                by, ended = "the time limit", None
+            self.outcomes.append(Outcome(one.group, one.fault, by, len(one.tests), one.seen, answer.seconds, ended))
+        self.done = True
+        return True
+
+    def _items(self, items: Sequence[pytest.Item], modules: Sequence[Module]) -> list[pytest.Item]:
+        """All tests; of some modules of rules, no other rules' examples."""
+        if not self.wanted.near:
+            return list(items)
+        codes = {
+            one.code for module in modules for one in vars(swap.loaded_module(module)).values() if isinstance(one, Rule)
+        }
+        named = {item: set(re.findall(r"ZC\d{3}", item.name)) for item in items}
+        return [item for item in items if not codes or not named[item] or named[item] & codes]
+
+    def _drawn(self, group: str, modules: dict[Path, Module], paths: Sequence[Path]) -> list[tuple[str, Fault]]:
+        """A random sample of a group's faults and of its severities."""
+        pick = random.Random(f"{self.wanted.seed} {group}")
+        every = [fault for path in paths for fault in faults_of(modules[path]) if self._is_used(fault, modules)]
+        drawn: list[Fault] = []
+        for severe in (False, True):
+            some = [fault for fault in every if (fault.kind == SEVERITY) is severe and self._is_wanted(fault)]
+            self.counted[group, severe] = len(some)
+            size = len(some) if self.wanted.sample is None else min(self.wanted.sample, len(some))
+            drawn += pick.sample(some, size)
+        return [(group, fault) for fault in drawn]
+
+    def _is_wanted(self, fault: Fault) -> bool:
+        return not self.wanted.kinds or fault.kind in self.wanted.kinds
+
+    def _is_used(self, fault: Fault, modules: dict[Path, Module]) -> bool:
+        by_name = {module.name: module for module in modules.values()}
+        return fault.constant is None or bool(_uses(fault, by_name))
+
+    def _tests(self, fault: Fault, seen: reach.Reach, modules: dict[str, Module]) -> tuple[list[str], int]:
+        """The tests to try on a fault, and how many could be."""
+        places = [(fault.module, fault.lines)] if fault.constant is None else _uses(fault, modules)
+        around = [(fault.module, _around(fault, modules[fault.module]))] if fault.constant is None else places
+        tests = seen.tests(places, around)
+        return reach.within(tests, seen, self.wanted.budget), len(tests)
+
+
+@dataclass(frozen=True)
+class _Work:
+    group: str
+    fault: Fault
+    module: Module
+    tests: list[str]
+    seen: int
+
+
+def _judge(one: _Work, items: Sequence[pytest.Item], live: swap.Live, seen: reach.Reach) -> str | None:
+    """The first test that fails with the fault. Runs in a process of its own."""
+    swap.put(one.fault, one.module, live)
+    for at, item in enumerate(items):
+        forks.limit_cpu(10 * seen.seconds[item.nodeid] + 2)
+        reports: list[Any] = runtestprotocol(item, nextitem=items[at + 1] if at + 1 < len(items) else None, log=False)
+        if any(report.failed for report in reports):
+            return item.nodeid
+    return None
+
+
+def _around(fault: Fault, module: Module) -> range:
+    """The lines of the function that a fault is in."""
+    node: ast.AST = module.tree
+    for name in fault.where.split("."):
+        node = next(one for one in ast.iter_child_nodes(node) if getattr(one, "name", None) == name)
+    return range(node.lineno, (node.end_lineno or 0) + 1)  # type: ignore[attr-defined]
+
+
+def _uses(fault: Fault, modules: dict[str, Module]) -> list[tuple[str, range]]:
+    """Where functions of the modules look at a constant."""
+    assert fault.constant is not None
+    own = swap.loaded_module(modules[fault.module])
+    names = {own.__file__: fault.constant}
+    names |= {module.__file__: here for module, here in swap.importers(own.__name__, fault.constant)}
+    found = []
+    for path, name in names.items():
+        file = Path(path or "").relative_to(ROOT).as_posix()
+        if file in modules:
+            found += [(file, range(node.lineno, node.lineno + 1)) for node in _loads(modules[file].tree, name)]
+    return found
+
+
+def _loads(tree: ast.Module, name: str) -> list[ast.Name]:
+    return [
+        node
+        for function in ast.walk(tree)
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for statement in function.body
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+    ]
