@@ -47,8 +47,10 @@ def lint(
     consumer: str | None,
     selection: Selection | None = None,
     texts: Mapping[str, str] | None = None,
+    facts: Mapping[str, object] | None = None,
 ) -> Result:
-    """Lint a folder; ``consumer`` counts where the files do not tell one. ``texts`` replaces files by real path."""
+    """Lint a folder; ``consumer`` counts where the files do not tell one. ``texts`` replaces files by real path,
+    ``facts`` what is known of model, hardware and memory of every run."""
     files = Files()
     with inside(folder):
         for path, text in (texts or {}).items():
@@ -56,7 +58,11 @@ def lint(
         runs, asked = find_runs([folder], files, root=folder)
         if consumer is not None:
             assume_consumer(runs, consumer)
-        return lint_runs(with_facts(runs, files), selection, asked, complete=True)
+        known = with_facts(runs, files)
+        for run in known:
+            for name, fact in (facts or {}).items():
+                setattr(run, name, fact)
+        return lint_runs(known, selection, asked, complete=True)
 
 
 def lint_example(example: Example, folder: Path, selection: Selection | None = None) -> Result:

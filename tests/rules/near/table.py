@@ -1,0 +1,79 @@
+"""Near misses: what a rule says of one of its own examples after a single change.
+
+Where nothing is expected, the change crosses a threshold or meets a guard, and the rule has to be silent. Where a
+finding is expected, it lies just on the other side. What to expect follows from the rule's page and the libraries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.rules.examples import lint, told, write
+from zerocfg.rules.engine import Selection
+from zerocfg.rules.registry import ALL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from zerocfg.rules.api import Example, Level
+
+RULES = {rule.code: rule for rule in ALL}
+_SAME: Any = object()
+
+
+@dataclass(frozen=True)
+class Near:
+    """An example that a rule has to judge exactly, and why. ``facts``: of model, hardware and memory, in place of what
+    the files tell."""
+
+    code: str
+    why: str
+    example: Example
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+    def finds(self, severity: Level, place: str, *figures: float | str, also: tuple[str, ...] = ()) -> Near:
+        return replace(self, example=self.example.finds(severity, place, *figures, also=also))
+
+
+def near(
+    code: str,
+    why: str,
+    *swaps: tuple[str, str],
+    bad: int = 1,
+    good: int = 0,
+    consumer: str | None = _SAME,
+    files: Mapping[str, str | None] | None = None,
+    **facts: object,
+) -> Near:
+    """A bad example of the rule (or its ``good`` one of this number, from 1) with these texts exchanged.
+
+    ``files`` adds a file, replaces it, or takes it away (None).
+    """
+    base = RULES[code].good[good - 1] if good else RULES[code].bad[bad - 1]
+    texts = dict(base.files)
+    for old, new in swaps:
+        (name,) = [name for name, text in texts.items() if text.count(old) == 1]
+        texts[name] = texts[name].replace(old, new)
+    texts |= {name: text for name, text in (files or {}).items() if text is not None}
+    kept = {name: text for name, text in texts.items() if (files or {}).get(name, text) is not None}
+    reader = base.consumer if consumer is _SAME else consumer
+    return Near(code, why, replace(base, files=kept, consumer=reader, expected=()), facts)
+
+
+def rows(table: Iterable[Near]) -> list[Any]:
+    """The table as parameters of a test, each with its code and reason as id."""
+    return [pytest.param(one, id=f"{one.code}: {one.why}") for one in table]
+
+
+def judge(one: Near, folder: Path) -> None:
+    """The rule says exactly what is expected, of files that can be read."""
+    write(one.example, folder)
+    found = lint(folder, one.example.consumer, Selection(select=(one.code, "ZC0")), facts=one.facts).diagnostics
+    assert [told(diagnostic, one.example.files) for diagnostic in found if diagnostic.code == one.code] == list(
+        one.example.expected
+    )
+    assert [(d.code, d.message) for d in found if d.code.startswith("ZC0") and d.severity.rank == 2] == []
