@@ -81,13 +81,13 @@ def unknown_multinode_launcher(run: Run) -> Iterator[Finding]:
         )
         return
     word = option(run, "deepspeed_multinode_launcher")
-    if not isinstance(word, str) or word.lower() in (*_RUNNERS, "standard", "nossh"):
-        return
+    if not isinstance(word, str) or word.lower() in _RUNNERS or word in ("standard", "nossh"):
+        return  # the runner does not mind capitals, accelerate does
     if not under_deepspeed_launcher(run) or not is_count(option(run, "num_machines"), 2):
         return
     location, related = place_of(run, "deepspeed_multinode_launcher")
     fix = None
-    if word.lower() in ("torchrun", "torch", "static", "default", "c10d"):
+    if word.lower() in ("torchrun", "torch", "static", "standard", "default", "c10d"):
         fix = _section_fix(run, "deepspeed_multinode_launcher", "standard")
     yield Finding(
         location,

@@ -63,6 +63,8 @@ def processes_not_divisible(run: Run) -> Iterator[Finding]:
     processes, machines = option(run, "num_processes"), option(run, "num_machines")
     if not is_count(processes, 1) or not is_count(machines, 2) or processes % machines == 0:
         return
+    if accelerate_data(run).get("distributed_type") in ("NO", "MULTI_CPU"):
+        return  # one process on each machine, or as many as mpirun starts
     location, related = place_of(run, "num_processes")
     started = processes // machines * machines
     enough = (started + machines) if started else processes * machines
@@ -146,9 +148,8 @@ def address_missing(run: Run) -> Iterator[Finding]:
     """
     failed = list(failures(run, "ZC705"))
     machines = option(run, "num_machines")
-    if not failed and (not is_count(machines, 2) or option(run, "main_process_ip") is not None or not run.accelerate):
-        return
-    if not failed and (under_runner(run) or (option(run, "same_network") is True and "same_network" in run.flags)):
+    alone = not is_count(machines, 2) or not run.accelerate or under_runner(run)
+    if not failed and (alone or option(run, "main_process_ip") is not None):
         return
     location, related = place_of(run, "num_machines")
     yield Finding(

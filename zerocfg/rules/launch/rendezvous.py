@@ -12,6 +12,7 @@ from zerocfg.rules.line import (
     as_count,
     at_line,
     at_option,
+    flag,
     number_of,
     option_named,
     started_by,
@@ -107,19 +108,18 @@ def address_of_this_machine(run: Run) -> Iterator[Finding]:
     the others have their own.
     """
     if started_by(run, "torchrun"):
-        machines = number_of(run, "nnodes")
         if number_of(run, "node_rank") == 0:
             return  # the first machine may call itself what it likes
+        machines, named = number_of(run, "nnodes"), option_named(run, "rdzv_endpoint", "master_addr")
         address = text_of(run, "rdzv_endpoint", "master_addr") or ""
-        named = option_named(run, "rdzv_endpoint", "master_addr")
-        if machines is not None and machines > 1 and address.rpartition(":")[0] in LOCAL | {""} and named is not None:
-            host = address if address in LOCAL else address.rpartition(":")[0]
-            if host in LOCAL and all_options_seen(run):
-                yield Finding(
-                    at_option(run, named),
-                    f"{machines} machines meet at {host}, which is another place on each of them",
-                    "give the address of the first machine",
-                )
+        host = address if address in LOCAL else address.rpartition(":")[0]
+        if machines is None or machines < 2 or named is None or host not in LOCAL or not all_options_seen(run):
+            return
+        yield Finding(
+            at_option(run, named),
+            f"{machines} machines meet at {host}, which is another place on each of them",
+            "give the address of the first machine",
+        )
         return
     address = option(run, "main_process_ip")
     if not _meet(run) or not isinstance(address, str) or address.strip().lower() not in LOCAL:
@@ -184,7 +184,7 @@ def every_machine_has_rank_0(run: Run) -> Iterator[Finding]:
     """
     if started_by(run, "torchrun"):
         machines, named = number_of(run, "nnodes"), option_named(run, "nnodes")
-        static = text_of(run, "rdzv_backend") in (None, "static") and option_named(run, "rdzv_backend") is None
+        static = flag(run, "rdzv_backend") is None or text_of(run, "rdzv_backend") == "static"
         address = text_of(run, "master_addr", "rdzv_endpoint")
         unset = option_named(run, "node_rank", "standalone") is None and "PET_NODE_RANK" not in run.environment
         elsewhere = address is not None and address.partition(":")[0] not in LOCAL

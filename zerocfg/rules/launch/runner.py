@@ -280,7 +280,7 @@ def visible_devices_dropped_by_runner(run: Run) -> Iterator[Finding]:
         return
     listed = devices.split(",")
     include, exclude = text_of(run, "include", "i"), flag(run, "exclude", "e")
-    count = number_of(run, "num_gpus", "num_accelerators")
+    count = number_of(run, "num_gpus", "num_accelerators") or None  # 0 chooses nothing
     option = option_named(run, "include", "i", "num_gpus", "num_accelerators", "exclude", "e")
     if option is None:
         return
