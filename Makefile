@@ -1,5 +1,8 @@
 # make demo  sets up, lints, builds and smoke-runs an example
-# make test  static checks and every test (unit, property, snapshot, completeness, parity, proofs, end to end)
+# make test  static checks, all tests that need no training library, proofs and launches whose inputs changed, and one
+#            real ZeRO-3 job (minutes; writes what it saw into tests/ledger.jsonl, which is committed)
+# make test-all  every test: all proofs and launches are run, and must be what tests/ledger.jsonl says
+# make rule CODE=ZC103  examples, page and proofs of one rule, played on the real libraries
 # make parity  thousands of generated configs against the real libraries, and other random values (nightly)
 # make lock  writes the locks anew after a change of pyproject.toml or constraints.txt; UPGRADE=-U takes the newest of everything
 # make pythons  the tests that need no training library on every Python from 3.10 to 3.13 that is at hand
@@ -13,7 +16,7 @@ NODE := tests/node/node_modules/.package-lock.json
 # What a target starts is what the locks name, node and npm too.
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: setup lock pythons new-rule follow-release demo test parity check gpu schemas docs examples clean
+.PHONY: setup lock pythons new-rule follow-release demo test test-all rule parity check gpu schemas docs examples clean
 
 setup: $(STAMP) $(NODE)
 
@@ -70,7 +73,14 @@ $(OPERATORS): | $(STAMP)
 	@$(BIN)/python -m tests.operators
 
 test: check $(OPERATORS)
-	$(BIN)/pytest -n 3 --dist worksteal
+	$(BIN)/pytest --tier quick -n 2 --dist loadgroup
+
+test-all: check $(OPERATORS)
+	$(BIN)/pytest --tier all -n 3 --dist loadgroup
+
+CODE ?= $(error name a rule: make rule CODE=ZC103)
+rule: setup $(OPERATORS)
+	$(BIN)/pytest tests/rules/test_examples.py tests/rules/test_pages.py tests/proofs/test_proofs.py -k $(CODE)
 
 PARITY ?= 5000
 parity: setup

@@ -6,6 +6,19 @@ import pytest
 
 from tests.ledger.plugin import TIER
 
+from .harness import zygote
+
+PLAYING = ("tests/proofs", "tests/proofs/", "test_proofs.py", "test_harness.py")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Where proofs are asked for by name, the libraries are imported while the tests are collected."""
+    config = session.config
+    elsewhere = hasattr(config, "workerinput") or config.getoption("numprocesses", None) or config.option.collectonly
+    named = any(word.partition("::")[0].endswith(PLAYING) for word in config.args)
+    if named and not elsewhere and TIER not in config.stash:
+        zygote()
+
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in this hook too
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

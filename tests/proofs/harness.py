@@ -73,7 +73,10 @@ class Observation:
 
 
 class Zygote:
-    """The process that holds the libraries. ``scratch`` is a folder of its own, removed with it."""
+    """The process that holds the libraries. ``scratch`` is a folder of its own, removed with it.
+
+    It imports them while the caller goes on; the first question waits for that.
+    """
 
     def __init__(self) -> None:
         self.scratch = Path(tempfile.mkdtemp(prefix="zerocfg-proofs-"))
@@ -86,7 +89,7 @@ class Zygote:
             text=True,
             bufsize=1,
         )
-        self._answer()
+        self.ready = False
 
     def _answer(self) -> dict[str, Any]:
         assert self.process.stdout is not None
@@ -99,6 +102,8 @@ class Zygote:
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         assert self.process.stdin is not None
+        if not self.ready:
+            self.ready = bool(self._answer())
         self.process.stdin.write(json.dumps(request) + "\n")
         return self._answer()
 
