@@ -38,6 +38,7 @@ INPUTS: dict[str, tuple[str, ...]] = {
 longest name that fits counts; tests that stand nowhere here depend on `EVERYTHING`."""
 
 
+@cache
 def releases() -> dict[str, str | None]:
     """Of the installed training libraries. Without the local part: a build for another card is the same release."""
     found: dict[str, str | None] = {}

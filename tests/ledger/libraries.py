@@ -66,6 +66,9 @@ class Watch:
                 pytest.fail(f"runs a training library, so mark it libs: {_words(new | noted)}", pytrace=False)
         return result
 
+    def pytest_unconfigure(self) -> None:
+        self.notes.unlink(missing_ok=True)
+
 
 def loaded() -> set[str]:
     return {name for name in LIBRARIES if name in sys.modules}

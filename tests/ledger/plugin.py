@@ -31,6 +31,10 @@ DRAWN = 6
 
 State = Literal["unchanged", "missing", "stale", "other"]
 """Of an entry, beside what was seen: as written, not there, of another key, or of the same key with other values."""
+GONE, FAILED, SKIPPED = "of tests that are gone", "of tests that failed", "of other skips"
+SERIOUS = {"quick": {"other"}, "all": {"missing", "stale", "other", GONE}}
+"""Differences between ledger and run that fail it. A test that failed does so by itself, and what is skipped differs by
+machine."""
 
 
 @dataclass
@@ -136,7 +140,7 @@ class Choice:
 
     def pytest_ignore_collect(self, collection_path: Path, config: pytest.Config) -> bool | None:
         """A module with nothing to run is not even imported: that alone may import the libraries."""
-        if not collection_path.name.startswith("test_") or config.option.keyword or config.option.markexpr:
+        if not collection_path.is_relative_to(self.tier.root) or config.option.keyword or config.option.markexpr:
             return None
         entry = self.tier.passed(collection_path.relative_to(self.tier.root).as_posix())
         if entry is None or not entry.whole or entry.skipped:
@@ -157,11 +161,11 @@ class Choice:
                 whole = len(names) == len(all_of_it)
                 self.modules[module] = Passed(module, self.tier.tree.key(module), digest(names), len(names), (), whole)
         result = yield
-        left_out = [item for item in items if ordinary(item) and self._known(item)]
+        left_out = {item for item in items if ordinary(item) and self._known(item)}
         self.tier.left_out += len(left_out)
         if left_out:
-            config.hook.pytest_deselected(items=left_out)
-        kept = [item for item in items if item not in set(left_out)]
+            config.hook.pytest_deselected(items=[*left_out])
+        kept = [item for item in items if item not in left_out]
         slow = {module_of(item) for item in kept if item.get_closest_marker("libs") is not None}
         items[:] = sorted(
             kept, key=lambda item: (item.get_closest_marker("main_job") is None, module_of(item) not in slow)
@@ -231,15 +235,17 @@ class Record:
         self.differences = {state: names for state, names in differences.items() if names}
         path = self.tier.root / FILE
         in_ci = bool(os.environ.get("CI"))
-        changed = after.text() != self.tier.ledger.text()
-        if changed and not in_ci:
+        if after != self.tier.ledger and not in_ci:
             write(after, path)
-        if self.differences or changed:
-            done = "run the tests and commit it" if in_ci else "commit it"
+        serious = sorted(SERIOUS[self.tier.name] & self.differences.keys())
+        for state in serious:
+            self.said.append(f"{FILE}, {state}: {', '.join(sorted(self.differences[state]))}")
+        if self.differences:
             counts = ", ".join(f"{len(names)} {state}" for state, names in self.differences.items())
-            self.said.append(f"{FILE} is not up to date ({counts or 'tests failed'}): {done}")
-        serious = self.differences if self.tier.name == "all" else {"other": self.differences.get("other")}
-        if any(serious.values()) and exitstatus == pytest.ExitCode.OK:
+            done = "run the tests and commit it" if in_ci else "commit it"
+            fails = ". This run fails for it" if serious else ""
+            self.said.append(f"{FILE} was not up to date ({counts}): {done}{fails}")
+        if serious and exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def merged(self, complete: bool) -> tuple[Ledger, dict[str, list[str]]]:
@@ -249,7 +255,8 @@ class Record:
         differences: dict[str, list[str]] = defaultdict(list)
         for proof, seen in self.played.items():
             if seen is None:
-                after.proofs.pop(proof, None)
+                if after.proofs.pop(proof, None):
+                    differences[FAILED].append(proof)
             elif seen[1] != "unchanged":
                 after.put(seen[0])
                 differences[seen[1]].append(proof)
@@ -257,25 +264,24 @@ class Record:
         tree = Tree(self.tier.root)
         for module, outcomes in self.outcomes.items():
             old, entry = self.tier.ledger.modules.get(module), self.entries[module]
+            passed = {name for name, outcome in outcomes.items() if outcome == "passed"}
             if "failed" in outcomes.values():
-                after.modules.pop(module, None)
-                continue
-            same = old is not None and (old.key, old.tests) == (entry.key, entry.tests)
-            open_before = set(old.skipped) if same and old is not None else None
-            skipped = {name for name, outcome in outcomes.items() if outcome == "skipped"}
-            if open_before is not None:
-                skipped = (open_before - set(outcomes)) | (open_before & skipped)
-            elif digest(sorted(outcomes)) != entry.tests or tree.key(module) != entry.key:
-                continue  # some were not asked for, or a file was changed meanwhile
-            else:
+                if after.modules.pop(module, None):
+                    differences[FAILED].append(module)
+            elif old is not None and (old.key, old.tests) == (entry.key, entry.tests):
+                if passed & set(old.skipped):
+                    differences[SKIPPED].append(module)
+                    after.put(replace(old, skipped=tuple(name for name in old.skipped if name not in passed)))
+            elif digest(sorted(outcomes)) == entry.tests and tree.key(module) == entry.key:
+                # else some of its tests were not asked for, or a file was changed meanwhile
                 differences["missing" if old is None else "stale"].append(module)
-            after.put(replace(entry, skipped=tuple(sorted(skipped))))
+                after.put(replace(entry, skipped=tuple(sorted(set(outcomes) - passed))))
         if complete:
             for proof in set(self.tier.ledger.proofs) - set(self.played):
-                differences["of tests that are gone"].append(proof)
+                differences[GONE].append(proof)
                 after.proofs.pop(proof)
             for module in set(self.tier.ledger.modules) - set(self.outcomes):
-                differences["of tests that are gone"].append(module)
+                differences[GONE].append(module)
                 after.modules.pop(module)
         return after, differences
 
@@ -283,9 +289,6 @@ class Record:
         if self.tier.left_out:
             number = f"{self.tier.left_out} tests that run training libraries"
             terminalreporter.write_line(f"{number}: unchanged since they passed; make test-all runs them")
-        for state, names in self.differences.items():
-            if self.tier.name == "all" or state == "other":
-                terminalreporter.write_line(f"{FILE}: {state}: {', '.join(sorted(names))}")
         for text in self.said:
             terminalreporter.write_line(text)
 

@@ -96,12 +96,12 @@ RELEASES = inputs.releases()
 
 def test_the_build_of_a_release_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs.importlib.metadata, "version", lambda name: f"{len(name)}.1+cpu")
-    assert inputs.releases() == {name: f"{len(name)}.1" for name in inputs.LIBRARIES}
+    assert inputs.releases.__wrapped__() == {name: f"{len(name)}.1" for name in inputs.LIBRARIES}
 
 
 def test_a_library_that_is_not_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "LIBRARIES", ("zerocfg-has-no-such-library",))
-    assert inputs.releases() == {"zerocfg-has-no-such-library": None}
+    assert inputs.releases.__wrapped__() == {"zerocfg-has-no-such-library": None}
 
 
 def test_the_longest_declared_name_counts() -> None:

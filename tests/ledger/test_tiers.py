@@ -135,7 +135,7 @@ def known(checkout: Checkout) -> Checkout:
 def test_what_passed_is_run_again_when_something_changed(checkout: Checkout) -> None:
     code, said = checkout.run("--tier", "quick")
     assert (code, checkout.ran()) == (0, EVERY)
-    assert f"{FILE} is not up to date (2 missing): commit it" in said
+    assert f"{FILE} was not up to date (2 missing): commit it" in said
     assert checkout.modules() == {MODULE: 2, "tests/test_plain.py": 1}
     before = checkout.ledger.read_bytes()
     code, said = checkout.run("--tier", "quick")
@@ -164,7 +164,7 @@ def test_the_full_tier_runs_everything_and_fails_where_the_ledger_differs(known:
     known.write(PRODUCT, "also right")
     code, said = known.run("--tier", "all")
     assert (code, known.ran()) == (1, EVERY)
-    assert f"{FILE}: stale: tests/test_plain.py, {MODULE}" in said
+    assert f"{FILE}, stale: tests/test_plain.py, {MODULE}" in said
     assert known.ledger.read_bytes() != before
     assert known.run("--tier", "all")[0] == 0
 
@@ -176,7 +176,7 @@ def test_entries_of_tests_that_are_gone(known: Checkout) -> None:
     assert known.run("--tier", "all", "tests/test_plain.py")[0] == 0
     assert MODULE in known.modules(), "a part of the tests says nothing of the others"
     code, said = known.run("--tier", "all")
-    assert code == 1 and f"{FILE}: of tests that are gone: {MODULE}" in said
+    assert code == 1 and f"{FILE}, of tests that are gone: {MODULE}" in said
     assert MODULE not in known.modules()
 
 
@@ -187,7 +187,7 @@ def test_in_ci_nothing_is_written(known: Checkout, monkeypatch: pytest.MonkeyPat
     for tier, code in {"quick": 0, "all": 1}.items():
         found, said = known.run("--tier", tier)
         assert (found, known.ran()) == (code, EVERY)
-        assert f"{FILE} is not up to date (2 stale): run the tests and commit it" in said
+        assert f"{FILE} was not up to date (2 stale): run the tests and commit it" in said
     assert known.ledger.read_bytes() == before
 
 
@@ -244,9 +244,9 @@ def test_proofs_are_judged_by_what_was_seen_or_played(checkout: Checkout, monkey
     assert checkout.run(*only)[0] == 0, "what the tests believe as long as they do not play"
     monkeypatch.setattr("tests.ledger.plugin.DRAWN", 1)
     code, said = checkout.run(*only)
-    assert code == 1 and f"{FILE}: other: ZC900-" in said, "one is drawn, and seen to be another"
+    assert code == 1 and f"{FILE}, other: ZC900-" in said, "one is drawn, and seen to be another"
     code, said = checkout.run("--tier", "all", "tests/test_proofs.py")
-    assert code == 1 and f"{FILE}: other: ZC900-" in said
+    assert code == 1 and f"{FILE}, other: ZC900-" in said
     assert checkout.run("--tier", "all", "tests/test_proofs.py")[0] == 0
     checkout.write(PRODUCT, "wrong")
     assert checkout.run("--tier", "all", "tests/test_proofs.py")[0] == 1
