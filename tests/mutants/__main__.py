@@ -23,7 +23,7 @@ PACKAGES = {
     "run": ("tests/run", "tests/rules"),
     "resolve": (*(f"tests/build/test_{name}.py" for name in BUILD.split()), "tests/cli/test_init.py"),
     "smoke/checks": tuple(
-        f"tests/smoke/test_{name}.py" for name in ("handwritten", "measured", "settings", "training")
+        f"tests/smoke/test_{name}.py" for name in "check_limits handwritten measured settings training".split()
     ),
     "memory": ("tests/memory", "tests/rules/test_told_memory.py"),
 }
