@@ -323,6 +323,36 @@ def test_pinned_memory_is_what_deepspeed_asks_for() -> None:
         assert same(seen.value("memory.pinned"), at_least(1_000_000) if pin else 0)
 
 
+def test_uses_of_a_key_are_counted() -> None:
+    """What stage 3 asks for and stage 2 does not; printing the config is no use of it."""
+    for stage in (2, 3):
+        zero = {"stage": stage, "offload_optimizer": {"device": "cpu", "fast_init": True}}
+        own = {"train_micro_batch_size_per_gpu": 1, "log_level": "info", "zero_optimization": zero}
+        seen = observe({"ds.json": json.dumps(own)}, None, "step")
+        assert seen.error is None
+        assert seen.value("uses.aio_config") == (1 if stage == 3 else 0)
+        assert seen.value("uses.zero_config.offload_optimizer.super_offload") == (1 if stage == 3 else 0)
+        assert seen.value("uses.zero_config.offload_optimizer.fast_init") == (1 if stage == 3 else 0)
+        assert same(seen.value("uses.optimizer.clip_grad"), at_least(1))
+        assert seen.value("uses.no_such_key") == ABSENT
+
+
+@pytest.mark.parametrize(("limit", "clipped"), [(0, False), (1e-3, True), (1e3, False)])
+def test_clipping_is_seen(limit: float, clipped: bool) -> None:
+    own = {"train_micro_batch_size_per_gpu": 1, "gradient_clipping": limit, "zero_optimization": {"stage": 2}}
+    seen = observe({"ds.json": json.dumps(own)}, None, "step")
+    assert same(seen.value("step.norm"), Between(1e-2, 1e2))
+    assert seen.value("step.clipped") is clipped
+
+
+def test_functions_on_the_way_of_an_error() -> None:
+    """An error without a text is told from another by where it was raised."""
+    own = {"train_micro_batch_size_per_gpu": 1, "steps_per_print": 0, "zero_optimization": {"stage": 2}}
+    seen = observe({"ds.json": json.dumps(own)}, None, "step")
+    assert not contradictions(crashes("step", "ZeroDivisionError", within="_take_model_step"), seen, good=False)
+    assert contradictions(crashes("step", "ZeroDivisionError", within="load_checkpoint"), seen, good=False)
+
+
 def test_comparison_of_values() -> None:
     assert same(1, 1.0) and same(0.1 + 0.2, 0.3)
     assert same(2, Between(1, 2)) and same(5, at_least(5.0)) and same(5, at_most(5))

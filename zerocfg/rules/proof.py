@@ -40,9 +40,16 @@ Names of observed values:
                              "second_update" (when it begins for the second time, and has its states);
                              host and accelerator together, each storage once. Only measured where a proof names one
     ``memory.pinned``        bytes that DeepSpeed asks its accelerator to page-lock
+    ``engine.sent``          sorted dtypes of the gradients that were summed over the ranks
+    ``engine.autocast``      dtype in which torch would compute on a card with what DeepSpeed hands to its autocast
+    ``step.clipped``         whether the gradients that reached the inner optimizer were shorter than those computed,
+                             whose norm is ``step.norm``; of one rank alone
+    ``model.checkpointing``  after "step": whether the model checkpoints activations
+    ``accelerator.checks``   after "step" of an own loop: how often the ranks compared shapes to gather one tensor
     ``uses.a.b``             how often that attribute of the DeepSpeedConfig was read once it was made: 0 for a key
-                             that is accepted and has no effect
-    ``threads``              threads of a process of each rank for its processors: torch, DeepSpeedCPUAdam
+                             that is accepted and has no effect; ``uses.optimizer.name`` of the ZeRO optimizer
+    ``threads``              threads that a new process takes in the environment that the launcher made, where that
+                             names OMP_NUM_THREADS
     ``log``                  everything printed or logged, compared with ``printed`` or ``unprinted``
 """
 
