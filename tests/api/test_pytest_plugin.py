@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
+OTHERS = ("cacheprovider", "xdist", "hypothesispytest", "syrupy", "anyio", "platformdirs")
+"""Plugins that this environment has and a user of zerocfg need not have: they only cost time."""
 GOOD = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
 
 
 def ran(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", *words]
+    without = [word for name in OTHERS for word in ("-p", f"no:{name}")]
+    command = [sys.executable, "-m", "pytest", *without, *words]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 

@@ -48,7 +48,9 @@ class Block:
 
 
 def pinned_blocks(facts: ModelFacts, options: Options) -> tuple[Block, ...]:
-    """The blocks that one rank pins. Raises ValueError when the number of parameters is not known."""
+    """The blocks that one rank pins: none without offload. Raises ValueError when parameters are not counted."""
+    if options.offload_optimizer == options.offload_param == "none":
+        return ()
     model = model_of(facts)
     found = _blocks_3(model, options) if options.stage == 3 else _blocks_1_2(model, options)
     return tuple(block for block in found if block.size > 0)

@@ -8,6 +8,7 @@ or DeepSpeed, without tensor, pipeline or expert parallelism. Checked to the byt
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from zerocfg.memory.ledger import Ledger
@@ -26,7 +27,12 @@ HOLDS_FOR = ">=0.19,<0.20"
 
 def zero_terms(facts: ModelFacts, options: Options) -> tuple[Term, ...]:
     """What one rank holds, in bytes: the rank that holds most. Raises ValueError when parameters are not counted."""
-    return played(model_of(facts), options).terms(HOLDS_FOR)
+    return _terms(model_of(facts), options)
+
+
+@lru_cache(maxsize=64)  # one command asks the same for each micro batch, for its rules, its plan and the alternatives
+def _terms(model: Model, options: Options) -> tuple[Term, ...]:
+    return played(model, options).terms(HOLDS_FOR)
 
 
 def played(model: Model, options: Options, rank: int | None = None, cpu: bool = False) -> Ledger:

@@ -62,9 +62,11 @@ class Selection:
     preview: bool = False
 
     def wants(self, rule: Rule) -> bool:
-        chosen = _longest(rule, self.select) if self.select else 0
         if rule.status == "preview" and not self.preview and not _exact(rule, self.select):
             return False
+        if self.everything:
+            return True
+        chosen = _longest(rule, self.select) if self.select else 0
         return chosen >= 0 and chosen >= _longest(rule, self.ignore)
 
     def ignores(self, diagnostic: Diagnostic) -> bool:
