@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests import warm
+
 pytest_plugins = ["pytester", "tests.ledger.plugin", "tests.skips", "tests.traces"]
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,6 +45,12 @@ def corpus() -> Path:
     if folder is None:
         pytest.skip("no corpus of real configs here (set ZEROCFG_CORPUS)")
     return folder
+
+
+@pytest.fixture
+def warm_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is started by ``sys.executable``, also by zerocfg, has imported the libraries before (see tests/warm)."""
+    monkeypatch.setattr(sys, "executable", warm.python())
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,6 @@ import math
 import os
 import re
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.build.conftest import Workplace
 from tests.build.test_parity import environment
 from tests.build.triples import SEED, Triple, triples
@@ -203,7 +203,7 @@ def refused_alike(real: dict[str, Any], ours: Outcome) -> list[str]:
 
 def play(cases: list[dict[str, Any]], folder: Path, root: Path) -> list[dict[str, Any]]:
     (folder / "cases.json").write_text(json.dumps(cases))
-    command = [sys.executable, str(Path(__file__).with_name("play.py")), "cases.json", "results.json"]
+    command = [warm.python(), str(Path(__file__).with_name("play.py")), "cases.json", "results.json"]
     with (folder / "log").open("w") as log:
         done = subprocess.run(
             command, cwd=folder, env=environment(root, folder), stdout=log, stderr=log, check=False, timeout=3600

@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import warm
 from tests.build.conftest import Workplace, spec
 from tests.build.test_parity import case_of, environment
 from zerocfg.run.discover import Files
@@ -153,7 +153,7 @@ def test_real_files_mean_the_same_after_the_build(
 def played(cases: list[dict[str, Any]], folder: Path, root: Path) -> list[dict[str, Any]]:
     (folder / "cases.json").write_text(json.dumps(cases))
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("play.py")), "cases.json", "results.json"],
+        [warm.python(), str(Path(__file__).with_name("play.py")), "cases.json", "results.json"],
         cwd=folder,
         env=environment(root, folder),
         capture_output=True,

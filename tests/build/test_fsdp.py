@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import warm
 from tests.build.conftest import Files, Workplace, job, spec
 from tests.llamas import LLAMA_3_8B
 from tests.proofs.harness import observe
@@ -222,7 +222,7 @@ def test_the_plugin_reads_what_is_predicted(tmp_path: Path, count: Callable[[str
     ]
     (tmp_path / "in.json").write_text(json.dumps(environments))
     worker = Path(__file__).with_name("plugin_worker.py")
-    subprocess.run([sys.executable, str(worker), str(tmp_path / "in.json"), str(tmp_path / "out.json")], check=True)
+    subprocess.run([warm.python(), str(worker), str(tmp_path / "in.json"), str(tmp_path / "out.json")], check=True)
     compared = 0
     for variables, real in zip(environments, json.loads((tmp_path / "out.json").read_text()), strict=True):
         assert "error" not in real, (variables, real)

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import warm
 from tests.build.plans import decision, make, written
 
 # What a rank was started with; one file a rank, because lines of several ranks get mixed.
@@ -102,6 +103,10 @@ class Stage:
             "OMP_NUM_THREADS": "1",
         }
 
+    def with_libraries(self) -> None:
+        """Launchers and ranks start from a Python that has imported the libraries before (see tests/warm)."""
+        self.environment["PATH"] = f"{self.bin}:{Path(warm.python()).parent}:{self.environment['PATH']}"
+
     def program(self, name: str, text: str) -> None:
         path = self.bin / name
         path.write_text(text)
@@ -155,6 +160,8 @@ def check_ranks(stage: Stage, words: list[str]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("launcher", ["accelerate", "torchrun", "deepspeed"])
 def test_one_node(stage: Stage, launcher: str) -> None:
     engine = "ddp" if launcher == "accelerate" else "deepspeed"
+    if launcher != "deepspeed":  # whose programs nothing else starts as a user does; of the others test_trained does
+        stage.with_libraries()
     plan = make(stage.folder, "2xcpu", launcher=launcher, engine=engine)
     folder = written(plan)
     done = stage.run([folder / "launch.sh", "--note", "a b"], MAIN_PROCESS_PORT=free_port())
@@ -166,6 +173,7 @@ def test_one_node(stage: Stage, launcher: str) -> None:
 @pytest.mark.libs
 @pytest.mark.parametrize("launcher", ["torchrun", "deepspeed"])
 def test_two_nodes_of_slurm(stage: Stage, launcher: str) -> None:
+    stage.with_libraries()
     stage.program("srun", SRUN)
     stage.program("scontrol", SCONTROL)
     plan = make(stage.folder, "2x1xcpu", {"slurm": {}}, launcher=launcher)
@@ -181,6 +189,7 @@ def test_two_nodes_of_slurm(stage: Stage, launcher: str) -> None:
 @pytest.mark.libs
 def test_two_nodes_that_deepspeed_reaches_itself(stage: Stage) -> None:
     """A loop of its own: the runner puts --local_rank in front, as scripts that are written for it expect."""
+    stage.with_libraries()
     stage.program("ssh", SSH)
     stage.program("pdsh", PDSH)
     own = {"consumer": "deepspeed", "arguments": ["--x"], "hosts": ["alpha", "beta"]}
@@ -214,6 +223,7 @@ for arguments in (own, trl):
 @pytest.mark.libs
 def test_the_real_readers_of_recipes(stage: Stage) -> None:
     """HfArgumentParser and TrlParser read what was planned, with its types, and find the DeepSpeed config."""
+    stage.with_libraries()
     changes = {
         "learning_rate": 1e-5,
         "weight_decay": 0.0,

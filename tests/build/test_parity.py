@@ -6,13 +6,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests import warm
 from tests.build.conftest import EXAMPLES, Workplace
 
 pytestmark = pytest.mark.libs
@@ -92,7 +92,7 @@ def played(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Played:
     finally:
         os.chdir(here)
     (folder / "cases.json").write_text(json.dumps(cases))
-    command = [sys.executable, str(Path(__file__).with_name("play.py")), "cases.json", "results.json"]
+    command = [warm.python(), str(Path(__file__).with_name("play.py")), "cases.json", "results.json"]
     done = subprocess.run(
         command, cwd=folder, env=environment(root, folder), capture_output=True, text=True, check=False, timeout=900
     )
@@ -165,8 +165,9 @@ def test_recipes_are_read_by_the_real_parsers(root: Path, tmp_path: Path) -> Non
     for example, run in PLAYED.items():
         shutil.copy(root / "examples" / example / "recipe.yaml", tmp_path / f"{example}.yaml")
         words += [run if run in ("sft", "grpo") else "transformers", f"{example}.yaml"]
+    (tmp_path / "parsers.py").write_text(PARSERS)
     done = subprocess.run(
-        [sys.executable, "-c", PARSERS, *words],
+        [warm.python(), "parsers.py", *words],
         cwd=tmp_path,
         env=environment(root, tmp_path),
         capture_output=True,

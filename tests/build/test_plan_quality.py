@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.plan import compare, gpu, predict  # noqa: E402
+from tests import warm  # noqa: E402
 from zerocfg.resolve.candidates import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS  # noqa: E402
 
 GPU = ROOT / "benchmarks" / "plan" / "gpu.py"
@@ -145,7 +146,7 @@ def test_three_plans_through_the_code_path_of_the_card(tmp_path: Path) -> None:
     pytest.importorskip("deepspeed")
     out = tmp_path / "out.jsonl"
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    command = [sys.executable, str(GPU), "--out", str(out), "--device", "cpu", "--tiny", "--case-s", "150"]
+    command = [warm.python(), str(GPU), "--out", str(out), "--device", "cpu", "--tiny", "--case-s", "150"]
     done = subprocess.run([*command, "--only", *TRIED], capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     lines = [json.loads(line) for line in out.read_text().splitlines()]

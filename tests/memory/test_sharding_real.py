@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import warm
 from zerocfg.memory import sharding
 from zerocfg.memory.options import TorchOptions
 from zerocfg.memory.terms import Moment
@@ -61,7 +61,7 @@ def measure(names: Iterable[str]) -> dict[str, Any]:
     cases = {name: CASES[name] for name in names}
     requests = [BASE | case | {"model": "tied" if case.get("tied") else "llama"} for case in cases.values()]
     done = subprocess.run(
-        [sys.executable, str(ROOT / "benchmarks" / "memory" / "torch_ranks.py")],
+        [warm.python(), str(ROOT / "benchmarks" / "memory" / "torch_ranks.py")],
         input="\n".join(map(json.dumps, requests)),
         capture_output=True,
         text=True,

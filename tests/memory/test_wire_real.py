@@ -39,6 +39,7 @@ def compare() -> ModuleType:
 
 
 @pytest.mark.libs
+@pytest.mark.usefixtures("warm_python")
 def test_real_collectives(compare: ModuleType) -> None:
     chosen = [case for case in compare.cases() if case.label in LABELS]
     assert len(chosen) == len(LABELS)

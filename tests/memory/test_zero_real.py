@@ -17,6 +17,7 @@ NAMES = [
 
 
 @pytest.mark.libs
+@pytest.mark.usefixtures("warm_python")
 def test_every_byte_of_real_ranks_is_predicted() -> None:
     pytest.importorskip("deepspeed")
     pytest.importorskip("transformers")

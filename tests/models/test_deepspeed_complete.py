@@ -6,7 +6,6 @@ import inspect
 import json
 import os
 import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +30,7 @@ from real_deepspeed import (
 )
 from recording import RecordingDict
 
+from tests import warm
 from zerocfg.models.deepspeed import DeepSpeedConfig, features, optimizer, scheduler, zero
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def parsed_reads() -> dict[tuple[str, ...], set[str]]:
 def initialize_reads() -> dict[str, set[str]]:
     """The same for deepspeed.initialize and the pipeline engine, run in a process of their own."""
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("initialize_reads.py"))],
+        [warm.python(), str(Path(__file__).with_name("initialize_reads.py"))],
         env={**os.environ, "DS_ACCELERATOR": "cpu"},
         capture_output=True,
         text=True,

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.parity.cases import Case, cases
 from zerocfg.run import engine
 from zerocfg.run.effective import compute
@@ -90,7 +91,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Case, Any]]:
         "OMP_NUM_THREADS": "1",
         "TMPDIR": str(folder),
     }
-    command = [sys.executable, str(Path(__file__).with_name("worker.py")), "cases.json", "results.json"]
+    command = [warm.python(), str(Path(__file__).with_name("worker.py")), "cases.json", "results.json"]
     with (folder / "log").open("w") as log:
         done = subprocess.run(command, cwd=folder, env=environment, stdout=log, stderr=log, check=False, timeout=3600)
     assert done.returncode == 0, (folder / "log").read_text()[-3000:]

@@ -10,13 +10,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import warm
 from zerocfg.resume.checkpoint import read_checkpoint
 from zerocfg.resume.target import Target
 from zerocfg.resume.verdict import Verdict, judge
@@ -127,7 +127,7 @@ CASES: dict[str, Case] = {
 
 def ask(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("trainings.py"))],
+        [warm.python(), str(Path(__file__).with_name("trainings.py"))],
         input="\n".join(map(json.dumps, requests)),
         capture_output=True,
         text=True,
@@ -149,7 +149,7 @@ def follow(verdict: Verdict, program: str) -> None:
     """Run the way out that names a program."""
     way = next(way for one in verdict.findings for way in one.ways if program in way)
     words = way.removeprefix("or, without the optimizer state: ").split()
-    words[0] = sys.executable if words[0] == "python" else str(Path(sys.executable).with_name(words[0]))
+    words[0] = str(Path(warm.python()).with_name(words[0]))
     environment = os.environ | {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]

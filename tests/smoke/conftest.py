@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 import yaml
-
-from tests import warm
 
 MODEL = {
     "model_type": "llama",
@@ -30,12 +27,6 @@ PARAMETERS = 2 * 64 * 64 + 2 * (64 * 64 * 2 + 64 * 32 * 2 + 3 * 64 * 128 + 2 * 6
 
 class MakeRun(Protocol):
     def __call__(self, stage: int | None = 3, **lock: Any) -> Path: ...
-
-
-@pytest.fixture
-def warm_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Launchers and ranks are started by a Python that has imported the libraries before (see tests/warm)."""
-    monkeypatch.setattr(sys, "executable", warm.python())
 
 
 @pytest.fixture
