@@ -39,7 +39,7 @@ OVERLAP = ('ds.json: "overlap_comm": true',)
 BUCKET = 'ds.json: "reduce_bucket_size": %s'
 
 
-def bucket(why: str, elements: int, *swaps: tuple[str, str], **facts: object) -> Near:
+def bucket(why: str, elements: int, *swaps: tuple[str, str], **facts: Any) -> Near:
     """ZC902 at stage 2 with overlap_comm: in 16 bit, 4 bytes an element."""
     return near("ZC902", why, ("1000000000", str(elements)), *swaps, **facts)
 
