@@ -450,13 +450,18 @@ INSTRUMENTS = (
     near("ZC450", "auto is no choice", (SILENT, '"prof_all": "auto"')),
     near("ZC450", "one operation", (SILENT, SILENT + ', "prof_ops": ["all_reduce"]')),
     near("ZC450", "an empty list", (SILENT, SILENT + ', "prof_ops": []')).finds("warning", "ds.json: " + SILENT),
-    near("ZC451", "as many as the run has", (PROFILED, '"profile_step": 2')).finds(
-        "warning", 'ds.json: "profile_step": 2', 2, 2, 0, 2
-    ),
+    near("ZC451", "as many as the run has", (PROFILED, '"profile_step": 2'))
+    .finds("warning", 'ds.json: "profile_step": 2', 2, 2, 0, 2)
+    .becomes('"profile_step": 1'),
     near("ZC451", "one more", ("max_steps: 2", "max_steps: 6")),
     near("ZC451", "off", ("true", "false")),
     near("ZC451", "epochs decide", ("max_steps: 2", "max_steps: -1")),
-    near("ZC451", "a trial of one step", ("max_steps: 2", "max_steps: 1")),
+    near("ZC451", "a run of one step", ("max_steps: 2", "max_steps: 1"))
+    .finds("warning", "ds.json: " + PROFILED, 5, 1, 0, 1)
+    .becomes('"profile_step": 0'),
+    near("ZC451", "the default in a run of one step", (f", {PROFILED}", ""), ("max_steps: 2", "max_steps: 1"))
+    .finds("warning", 'ds.json: "flops_profiler"', 1, 1, 0, 1)
+    .becomes('"profile_step": 0'),
     near("ZC451", "steps that are not known", ("max_steps: 2", "max_steps: '2'")),
     near("ZC451", "no step is written", (f", {PROFILED}", "")),
     near(
