@@ -14,12 +14,14 @@ import pytest
 from tests.rules.examples import lint, told, write
 from zerocfg.rules.engine import Selection
 from zerocfg.rules.registry import ALL
+from zerocfg.source.edit import apply_edits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from zerocfg.rules.api import Example, Level
+    from zerocfg.rules.engine import Diagnostic
 
 RULES = {rule.code: rule for rule in ALL}
 _SAME: Any = object()
@@ -27,16 +29,27 @@ _SAME: Any = object()
 
 @dataclass(frozen=True)
 class Near:
-    """An example that a rule has to judge exactly, and why. ``facts``: of model, hardware and memory, in place of what
-    the files tell."""
+    """An example that a rule has to judge exactly, and why.
+
+    ``facts``: of model, hardware and memory, in place of what the files tell. ``words``: what message or help have to
+    say where no figure tells one case from another. ``repaired``: texts of the files after the fix.
+    """
 
     code: str
     why: str
     example: Example
     facts: Mapping[str, object] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+    repaired: tuple[str, ...] = ()
 
     def finds(self, severity: Level, place: str, *figures: float | str, also: tuple[str, ...] = ()) -> Near:
         return replace(self, example=self.example.finds(severity, place, *figures, also=also))
+
+    def says(self, *words: str) -> Near:
+        return replace(self, words=words)
+
+    def becomes(self, *texts: str) -> Near:
+        return replace(self, repaired=texts)
 
 
 def near(
@@ -73,7 +86,17 @@ def judge(one: Near, folder: Path) -> None:
     """The rule says exactly what is expected, of files that can be read."""
     write(one.example, folder)
     found = lint(folder, one.example.consumer, Selection(select=(one.code, "ZC0")), facts=one.facts).diagnostics
-    assert [told(diagnostic, one.example.files) for diagnostic in found if diagnostic.code == one.code] == list(
-        one.example.expected
-    )
+    mine = [diagnostic for diagnostic in found if diagnostic.code == one.code]
+    assert [told(diagnostic, one.example.files) for diagnostic in mine] == list(one.example.expected)
     assert [(d.code, d.message) for d in found if d.code.startswith("ZC0") and d.severity.rank == 2] == []
+    said = [text for diagnostic in mine for text in (diagnostic.message, diagnostic.help)]
+    assert [word for word in one.words if not any(word in text for text in said)] == []
+    after = [text for diagnostic in mine for text in edited(diagnostic)]
+    assert [text for text in one.repaired if not any(text in one_file for one_file in after)] == [], after
+
+
+def edited(diagnostic: Diagnostic) -> Iterator[str]:
+    """The files that the fix of a finding changes, after it."""
+    edits = diagnostic.fix.edits if diagnostic.fix is not None else ()
+    for file in {id(file): file for file, _ in edits}.values():
+        yield apply_edits(file.source.text, [edit for other, edit in edits if other is file])

@@ -368,9 +368,9 @@ COMPILING = (
     near("ZC443", "two ranks", ("--num_gpus 1", "--num_gpus 2")),
     near("ZC443", "four ranks", ("--num_gpus 1", "--num_gpus 4")),
     near("ZC443", "ranks that nobody knows", consumer="deepspeed", files={"train.sh": None}),
-    near("ZC443", "another size", ("2}, ", "4}, "), ("--num_gpus 1", "--num_gpus 6")).finds(
-        "error", 'ds.json: "autotp_size": 4', 4, 6
-    ),
+    near("ZC443", "another size", ("2}, ", "4}, "), ("--num_gpus 1", "--num_gpus 6"))
+    .finds("error", 'ds.json: "autotp_size": 4', 4, 6)
+    .becomes('"autotp_size": 3'),
     near("ZC444", "a size of one", ('"autotp_size": 2', '"autotp_size": 1')),
     near("ZC444", "micro batches", ("train_batch_size", "train_micro_batch_size_per_gpu")),
     near("ZC444", "accelerate", consumer="accelerate"),
@@ -450,13 +450,18 @@ INSTRUMENTS = (
     near("ZC450", "auto is no choice", (SILENT, '"prof_all": "auto"')),
     near("ZC450", "one operation", (SILENT, SILENT + ', "prof_ops": ["all_reduce"]')),
     near("ZC450", "an empty list", (SILENT, SILENT + ', "prof_ops": []')).finds("warning", "ds.json: " + SILENT),
-    near("ZC451", "as many as the run has", (PROFILED, '"profile_step": 2')).finds(
-        "warning", 'ds.json: "profile_step": 2', 2, 2, 0, 2
-    ),
+    near("ZC451", "as many as the run has", (PROFILED, '"profile_step": 2'))
+    .finds("warning", 'ds.json: "profile_step": 2', 2, 2, 0, 2)
+    .becomes('"profile_step": 1'),
     near("ZC451", "one more", ("max_steps: 2", "max_steps: 6")),
     near("ZC451", "off", ("true", "false")),
     near("ZC451", "epochs decide", ("max_steps: 2", "max_steps: -1")),
-    near("ZC451", "a trial of one step", ("max_steps: 2", "max_steps: 1")),
+    near("ZC451", "a run of one step", ("max_steps: 2", "max_steps: 1"))
+    .finds("warning", "ds.json: " + PROFILED, 5, 1, 0, 1)
+    .becomes('"profile_step": 0'),
+    near("ZC451", "the default in a run of one step", (f", {PROFILED}", ""), ("max_steps: 2", "max_steps: 1"))
+    .finds("warning", 'ds.json: "flops_profiler"', 1, 1, 0, 1)
+    .becomes('"profile_step": 0'),
     near("ZC451", "steps that are not known", ("max_steps: 2", "max_steps: '2'")),
     near("ZC451", "no step is written", (f", {PROFILED}", "")),
     near(
@@ -486,9 +491,15 @@ SAVING = (
     near("ZC401", "no key", (f', "{GATHER}": "auto"', "")).finds("error", 'ds.json: "stage": 3', 3),
     near("ZC401", "the name without stage3_", (f'"{GATHER}": "auto"', '"gather_16bit_weights_on_model_save": true')),
     near("ZC401", "the name of before", (f'"{GATHER}": "auto"', '"stage3_gather_fp16_weights_on_model_save": true')),
-    near("ZC401", "a loop of one's own", consumer="deepspeed", files=ALONE).finds("note", AUTO, 3, also=SHARDED),
-    near("ZC401", "accelerate", consumer="accelerate", files=ALONE).finds("warning", AUTO, 3, also=SHARDED),
-    near("ZC401", "no reader is known", consumer=None, files=ALONE).finds("warning", AUTO, 3, also=SHARDED),
+    near("ZC401", "a loop of one's own", consumer="deepspeed", files=ALONE)
+    .finds("note", AUTO, 3, also=SHARDED)
+    .says('"auto"` becomes false: engine.save_16bit_model()'),
+    near("ZC401", "accelerate", consumer="accelerate", files=ALONE)
+    .finds("warning", AUTO, 3, also=SHARDED)
+    .says("becomes false: accelerator.get_state_dict() and save_model() raise"),
+    near("ZC401", "no reader is known", consumer=None, files=ALONE)
+    .finds("warning", AUTO, 3, also=SHARDED)
+    .says("becomes false: a Trainer writes no model weights"),
     near("ZC401", "a key that accelerate does not read", bad=2, consumer="accelerate", files=ALONE).finds(
         "error", MISPLACED, 3, also=("accelerate.yaml: zero_stage: 3",)
     ),
@@ -666,6 +677,9 @@ ZEROPP = (
         "error", SHARDS % 8, 3, 2, 3, also=('ds.json: "zero_quantized_weights": true',)
     ),
     near("ZC427", "four ranks", ("--num_gpus 3", "--num_gpus 4")),
+    near("ZC427", "six ranks", (HPZ % 2, HPZ % 4), ("--num_gpus 3", "--num_gpus 6"))
+    .finds("error", SHARDS % 4, 4, 6)
+    .becomes(HPZ % 3),
     near("ZC427", "fewer ranks have a rule of their own", ("--num_gpus 3", "--num_gpus 1")),
     near("ZC427", "stage 2 has a rule of its own", ('"stage": 3', '"stage": 2')),
     near("ZC427", "one rank shares with nobody", (HPZ % 2, HPZ % 1)),

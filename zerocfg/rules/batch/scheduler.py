@@ -245,19 +245,21 @@ def schedule_parameter_missing(run: Run) -> Iterator[Finding]:
     kind, params = scheduler_type(run), parameters(run)
     if kind is None or params is None or run.deepspeed is None:
         return
-    for name in NEEDED.get(kind, ()):
-        if name in params:
-            continue
-        fix = None
-        if name == "total_num_steps" and run.consumer in TRAINERS:
-            fix = edited(insert_entry, run.deepspeed, PARAMS, name, '"auto"', why="let the Trainer fill it in")
-        yield Finding(
-            Location(run.deepspeed, PARAMS, "key"),
-            f"{kind} has no `{name}`, for which there is no default; DeepSpeed stops when the engine is built",
-            f'add `"{name}"`'
-            + (': the number of optimizer steps, or "auto" under the Trainer' if name.startswith("total") else ""),
-            fix=fix,
-        )
+    names = [name for name in NEEDED.get(kind, ()) if name not in params]
+    if not names:
+        return
+    fix, counts = None, names == ["total_num_steps"]
+    if counts and run.consumer in TRAINERS:
+        fix = edited(insert_entry, run.deepspeed, PARAMS, names[0], '"auto"', why="let the Trainer fill it in")
+    yield Finding(
+        Location(run.deepspeed, PARAMS, "key"),
+        f"{kind} has no {' and no '.join(f'`{name}`' for name in names)}, for which there is no default; DeepSpeed "
+        "stops when the engine is built",
+        "add "
+        + " and ".join(f'`"{name}"`' for name in names)
+        + (': the number of optimizer steps, or "auto" under the Trainer' if counts else ""),
+        fix=fix,
+    )
 
 
 @rule(

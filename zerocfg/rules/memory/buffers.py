@@ -10,7 +10,6 @@ from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import (
     accelerate_data,
     anchor,
-    deepspeed_data,
     edited,
     effective,
     present,
@@ -364,10 +363,9 @@ def fp32_at_stage_3(run: Run) -> Iterator[Finding]:
     """
     if stage_of(run) != 3 or half(run) is not False or effective(run, "engine") != "deepspeed":
         return
-    if section(run, "torch_autocast").get("enabled") or run.accelerate is None or run.deepspeed is not None:
+    if run.accelerate is None or run.deepspeed is not None:
         return
-    word = accelerate_data(run).get("mixed_precision")
-    if word not in ("no", False) or "downcast_bf16" in deepspeed_data(run):
+    if accelerate_data(run).get("mixed_precision") not in ("no", False):
         return
     setting = run.effective.get("mixed_precision")
     if setting is not None and setting.origin.kind not in ("file", "computed"):

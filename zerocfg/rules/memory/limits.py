@@ -265,9 +265,9 @@ def nvme_drive_too_small(run: Run) -> Iterator[Finding]:
 
     The job ends while the states are written, or later, when something else needs the drive.
 
-    What happens: all ranks of a node write their shares below `nvme_path`: master weights, moments and fp32 gradients
-    of the optimizer (16 bytes a parameter over all ranks), and 2 bytes a parameter for parameters in 16-bit training.
-    A write to a full drive fails.
+    What happens: all ranks of a node write their shares below `nvme_path`: master weights and moments of an Adam (12
+    bytes a parameter over all ranks), and 2 bytes a parameter for parameters in 16-bit training. So much is counted;
+    fp32 gradients (4 bytes) are written besides. A write to a full drive fails.
 
     When to ignore: the drive has been cleared since the profile was written (`zerocfg probe`), or only some of the
     parameters are trained and the spec does not say so.

@@ -211,9 +211,7 @@ def checkpoint_writer_without_launcher(run: Run) -> Iterator[Finding]:
     launcher = run.launch.launcher if run.launch is not None else None
     if not isinstance(section(run, "checkpoint").get("writer"), dict) or launcher == "deepspeed":
         return
-    if "CROSS_SIZE" in run.environment or (
-        launcher is not None and run.launch and "CROSS_SIZE" in run.launch.environment
-    ):
+    if "CROSS_SIZE" in run.environment:
         return
     machines = effective(run, "num_machines")
     certain = launcher in ("torchrun", "python") or (machines == 1 and run.accelerate is not None)

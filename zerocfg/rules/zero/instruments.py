@@ -249,7 +249,7 @@ def profile_step_never_reached(run: Run) -> Iterator[Finding]:
 
     What happens: steps count from 0, so of a run with `max_steps: 5` the last is 4; no `Flops Profiler` report appears.
 
-    Fix: `profile_step` 1, the default: the second step.
+    Fix: `profile_step` 1, the default: the second step. In a run of one step 0, the first.
 
     When to ignore: the same config is also used for longer runs.
     """
@@ -260,12 +260,14 @@ def profile_step_never_reached(run: Run) -> Iterator[Finding]:
     if isinstance(step, bool) or not isinstance(step, int) or isinstance(steps, bool) or not isinstance(steps, int):
         return
     path = ("flops_profiler", "profile_step")
-    if 1 < steps <= step and present(run.deepspeed, path):
+    if 0 < steps <= step:
+        default = "" if present(run.deepspeed, path) else " (the default)"
         yield Finding(
             Location(run.deepspeed, path),
-            f"`profile_step` {step} is never reached: the run ends after {steps} steps, counted from 0",
+            f"`profile_step` {step}{default} is never reached: the run ends after {steps} step{'s' * (steps > 1)}, "
+            "counted from 0",
             f"write a number below {steps}",
-            fix=edited(replace_value, run.deepspeed, path, "1", why="profile the second step", safe=False),
+            fix=put(run.deepspeed, path, "1" if steps > 1 else "0", why="profile a step that the run has"),
         )
 
 

@@ -110,8 +110,6 @@ def weights_not_saved(run: Run) -> Iterator[Finding]:
     stage, gather = effective(run, "zero_optimization.stage"), effective(run, GATHER)
     if quoted_stage(run) or stage is UNKNOWN or stage != 3 or gather is UNKNOWN or truth(gather):
         return
-    if any(truth(section(run, "zero_optimization").get(name)) for name in _NAMES):
-        return
     lost = misplaced_gather(run)
     place = run.effective.get("zero_optimization.stage")
     assert place is not None

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, edited, section, stage_of, without
 from zerocfg.rules.proof import ABSENT, crashes, shows
-from zerocfg.run.engine import DEFAULTS, number, truth
+from zerocfg.run.engine import number, truth
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
@@ -20,57 +21,42 @@ _AUTO_DS = (
 )
 _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\n"
 
-_STAGE_3 = {
-    "sub_group_size": 1_000_000_000,
-    "prefetch_bucket_size": 50_000_000,
-    "param_persistence_threshold": 100_000,
-    "model_persistence_threshold": DEFAULTS["zero_optimization.stage3_model_persistence_threshold"],
-    "max_live_parameters": 1_000_000_000,
-    "max_reuse_distance": 1_000_000_000,
-    "module_granularity_threshold": 0,
-    "use_all_reduce_for_fetch_params": False,
-    "allgather_sequential": False,
-    "memory_efficient_linear": True,
-    "save_muon_momentum_buffer_in_memory": False,
-}
-"""What only stage 3 reads, with its defaults; also written with ``stage3_`` in front."""
+_STAGE_3 = frozenset(
+    "sub_group_size prefetch_bucket_size param_persistence_threshold model_persistence_threshold max_live_parameters "
+    "max_reuse_distance module_granularity_threshold use_all_reduce_for_fetch_params allgather_sequential "
+    "memory_efficient_linear save_muon_momentum_buffer_in_memory".split()
+)
+"""What only stage 3 reads; most are also written with ``stage3_`` in front."""
 
-_STAGE_1_2 = {
-    "allgather_bucket_size": 500_000_000,
-    "round_robin_gradients": False,
-    "parameter_alignment": False,
-    "ignore_unused_parameters": True,
-    "use_multi_rank_bucket_allreduce": True,
-}
+_STAGE_1_2 = frozenset(
+    "allgather_bucket_size round_robin_gradients parameter_alignment ignore_unused_parameters "
+    "use_multi_rank_bucket_allreduce".split()
+)
 """What only stages 1 and 2 read."""
 
-_ANY_STAGE = {
-    "contiguous_gradients": True,
-    "reduce_scatter": True,
-    "reduce_bucket_size": 500_000_000,
-    "overlap_comm": False,
-    **_STAGE_1_2,
-    **_STAGE_3,
-}
+_ANY_STAGE = (
+    frozenset("contiguous_gradients reduce_scatter reduce_bucket_size overlap_comm".split()) | _STAGE_1_2 | _STAGE_3
+)
 
 
 def _differs(value: Any, default: Any) -> bool:
-    """Whether a value is meant and is not what applies anyway."""
+    """Whether a value is meant and is not what applies anyway (None: off below stage 3)."""
     if value is None or value == "auto" or isinstance(value, (list, dict)):
         return False
-    if isinstance(default, bool):
-        return truth(value) != default
+    if default is None or isinstance(default, bool):
+        return truth(value) != bool(default)
     return isinstance(number(value), int) and number(value) != default
 
 
-def _chosen(run: Run, defaults: dict[str, Any]) -> list[Path]:
+def _chosen(run: Run, names: frozenset[str]) -> list[Path]:
     """The keys of these names, in the order of the file, whose values are not the defaults."""
+    schema = load_schema("deepspeed")
     return [
         (ZERO, name)
         for name, value in section(run, ZERO).items()
-        if isinstance(name, str)
-        and name.removeprefix("stage3_") in defaults
-        and _differs(value, defaults[name.removeprefix("stage3_")])
+        if (key := schema.find((ZERO, str(name)))) is not None
+        and key.name.removeprefix("stage3_") in names
+        and _differs(value, key.default)
     ]
 
 
@@ -300,11 +286,12 @@ def allgather_bucket_odd(run: Run) -> Iterator[Finding]:
     size, stage = number(section(run, ZERO).get(path[-1])), stage_of(run)
     if run.deepspeed is None or stage not in (1, 2) or not isinstance(size, int) or size < 0 or size % 2 == 0:
         return
+    even = str(size + 1)
     yield Finding(
         Location(run.deepspeed, path, "value"),
         f"`allgather_bucket_size` is odd ({size:,} elements); DeepSpeed stops at stage {stage}, where it must be even",
-        f"write {size + 1}",
-        fix=edited(replace_value, run.deepspeed, path, str(size + 1), why=f"write {size + 1}"),
+        f"write {even}",
+        fix=edited(replace_value, run.deepspeed, path, even, why=f"write {even}"),
     )
 
 
