@@ -104,7 +104,7 @@ def _schedule(run: Run) -> str | None:
     """The schedule that the Trainer itself builds: not where the DeepSpeed config brings one."""
     if reader(run) is None or "scheduler" in deepspeed_data(run):
         return None
-    return word(run, "lr_scheduler_type")
+    return word(run, "lr_scheduler_type", "linear")
 
 
 @rule(
