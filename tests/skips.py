@@ -19,8 +19,9 @@ from typing import Any
 
 import pytest
 
+from tests.ledger.inputs import LIBRARIES
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
-LIBRARIES = ("torch", "deepspeed", "accelerate", "transformers", "trl")
 
 
 @dataclass(frozen=True)

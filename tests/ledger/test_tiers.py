@@ -14,8 +14,6 @@ from .entries import read
 from .inputs import hashed
 from .plugin import FILE
 
-pytest_plugins = ["pytester"]
-
 PRODUCT = "zerocfg/product.py"
 MODULE = "tests/test_real.py"
 PREAMBLE = """

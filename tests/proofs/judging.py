@@ -29,6 +29,7 @@ HARNESS = (
     "runners.py",
     "sharding.py",
     "trl_trainers.py",
+    "uses.py",
     "worker.py",
     "zygote.py",
 )
@@ -77,8 +78,7 @@ def what_is_played(claim: Claim) -> list[Any]:
 
 
 def key_of(claim: Claim) -> str:
-    """Of all that decides what is seen and what it is held against; where the claim was read does not."""
-    claimed = dataclasses.asdict(claim.proof)
-    del claimed["source"]
+    """Of all that decides what is seen and what it is held against; what the page says beside it does not."""
+    claimed = dataclasses.asdict(dataclasses.replace(claim.proof, source="", extent=""))
     harness = {name: hashed(HERE / name) for name in HARNESS}
     return digest([what_is_played(claim), claim.side, claimed, harness, releases()])

@@ -9,16 +9,14 @@ by the observation. What is chance in them (folders, ports, addresses, times) is
 
 from __future__ import annotations
 
+import itertools
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from zerocfg.rules.proof import Between
+from zerocfg.rules.proof import Between, Printed
 
 from .claims import Claim, same
 from .harness import Failed, Observation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LENGTH = 200
 """Characters of a text that are kept where they are enough."""
@@ -35,35 +33,35 @@ def extract(claim: Claim, seen: Observation) -> dict[str, Any]:
     """What is kept of ``seen``; `restored` makes of it an observation that ``claim`` judges alike."""
     kept: dict[str, Any] = {"reached": seen.reached}
     if seen.error is not None:
-        pattern, kind = claim.proof.raises, f"{seen.error.type}: "
-
-        def found(text: str) -> bool:
-            return pattern is not None and re.search(pattern, kind + text) is not None
-
-        at = re.search(pattern, kind + seen.error.text) if pattern is not None else None
-        place = max(0, at.start() - len(kind)) if at else 0
-        text = shortened(seen.error.text, place, found)
-        kept["error"] = {"phase": seen.error.phase, "type": seen.error.type, "text": text}
+        kept["error"] = _error(claim, seen.error)
     expected = claim.expected()
     values = {name: seen.value(name) for name in expected if name != "log"}
     if values:
         kept["values"] = values
-    pattern = expected.get("log")
-    if pattern is not None:
-        at = re.search(pattern, seen.log)
-        matched = at[0] if at else ""
-        kept["log"] = shortened(matched, 0, lambda text: (re.search(pattern, text) is None) is (at is None), seen.log)
+    if expected.get("log") is not None:
+        kept["log"] = _log(expected["log"], seen.log)
     return kept
 
 
-def shortened(text: str, place: int, found: Callable[[str], bool], whole: str = "") -> str:
-    """The shortest form of ``text``, from ``place`` on if need be, in which is ``found`` what is found in the whole."""
-    wanted = found(whole or text)
-    part = text[max(0, place - LENGTH // 4) :][:LENGTH]
-    for candidate in (without_chance(text)[:LENGTH], without_chance(part), part, text):
-        if found(candidate) is wanted:
-            return candidate
-    return whole or text
+def _error(claim: Claim, error: Failed) -> dict[str, Any]:
+    kind, pattern = f"{error.type}: ", re.compile(claim.proof.raises or "")
+    found = pattern.search(kind + error.text)
+    place = max(0, found.start() - len(kind) - LENGTH // 4) if found else 0
+    part = error.text[place:][:LENGTH]
+    forms = (without_chance(error.text)[:LENGTH], without_chance(part), part, error.text)
+    text = next(form for form in forms if (pattern.search(kind + form) is None) is (found is None))
+    kept: dict[str, Any] = {"phase": error.phase, "type": error.type, "text": text}
+    if claim.proof.within in error.within:
+        kept["within"] = [claim.proof.within]
+    return kept
+
+
+def _log(claimed: Printed, log: str) -> str:
+    """What was found in it, no oftener than the claim needs; nothing where nothing was found."""
+    needed = int(max(1.0, claimed.times.low))
+    found = [match[0] for match in itertools.islice(re.finditer(claimed.pattern, log), needed)]
+    forms = ("\n".join(without_chance(text)[:LENGTH] for text in found), "\n".join(found), log)
+    return next(form for form in forms if claimed.of(form) is claimed.of(log))
 
 
 def without_chance(text: str) -> str:
@@ -74,7 +72,9 @@ def without_chance(text: str) -> str:
 
 def restored(kept: dict[str, Any]) -> Observation:
     """The observation as far as it was kept."""
-    error = Failed(**kept["error"]) if "error" in kept else None
+    error = None
+    if "error" in kept:
+        error = Failed(**{**kept["error"], "within": tuple(kept["error"].get("within", ()))})
     return Observation(kept["reached"], error, kept.get("values", {}), kept.get("log", ""), 0.0)
 
 
@@ -85,18 +85,21 @@ def alike(claim: Claim, one: dict[str, Any], other: dict[str, Any]) -> bool:
         return False
     if "error" in one and one["error"]["phase"] != other["error"]["phase"]:
         return False
-    raises = claim.proof.raises
-    if raises is not None and "error" in one and _raised(raises, one) != _raised(raises, other):
+    return _raised(claim, one) == _raised(claim, other) and all(
+        _agree(expected, restored(one).value(name), restored(other).value(name))
+        for name, expected in claim.expected().items()
+    )
+
+
+def _raised(claim: Claim, kept: dict[str, Any]) -> bool:
+    """Whether there is the error that is claimed."""
+    error, raises = restored(kept).error, claim.proof.raises
+    if error is None or raises is None:
         return False
-    return all(_agree(name, expected, restored(one), restored(other)) for name, expected in claim.expected().items())
+    return re.search(raises, f"{error.type}: {error.text}") is not None and claim.proof.within in ("", *error.within)
 
 
-def _raised(pattern: str, kept: dict[str, Any]) -> bool:
-    return re.search(pattern, f"{kept['error']['type']}: {kept['error']['text']}") is not None
-
-
-def _agree(name: str, expected: Any, one: Observation, other: Observation) -> bool:
-    first, second = one.value(name), other.value(name)
-    if name == "log" or isinstance(expected, Between):
-        return same(name, first, expected) == same(name, second, expected)
-    return same(name, first, second)
+def _agree(expected: Any, one: Any, other: Any) -> bool:
+    if isinstance(expected, (Between, Printed)):
+        return same(one, expected) == same(other, expected)
+    return same(one, other)

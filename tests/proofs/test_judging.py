@@ -12,7 +12,7 @@ import pytest
 from tests.ledger import inputs
 from tests.ledger.entries import Ledger, Played
 from tests.ledger.plugin import State, Tier
-from zerocfg.rules.proof import Between, at_least, crashes, shows
+from zerocfg.rules.proof import Between, Printed, at_least, at_most, crashes, printed, shows, unprinted
 
 from . import judging
 from .claims import Claim
@@ -89,8 +89,8 @@ def test_whatever_is_played_or_claimed_is_in_the_key(change: dict[str, Any]) -> 
     assert key_of(replace(CLAIM, **change)) != key_of(CLAIM)
 
 
-def test_where_a_claim_was_read_is_not() -> None:
-    assert key_of(replace(CLAIM, proof=replace(CLAIM.proof, source="elsewhere"))) == key_of(CLAIM)
+def test_what_a_page_says_beside_it_is_not() -> None:
+    assert key_of(replace(CLAIM, proof=replace(CLAIM.proof, source="elsewhere", extent="only this"))) == key_of(CLAIM)
 
 
 def test_another_release_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,27 +203,48 @@ LOG = "first\n" * 300 + "WARNING: gather is off\n" + "last\n" * 300
 
 
 @pytest.mark.parametrize(
-    ("pattern", "holds"),
+    ("claimed", "holds"),
     [
-        ("gather is o", True),
-        (r"(?s)\A(?!.*nothing)", True),
-        (r"(?s)\A(?!.*gather)", False),
-        (r"(?s)gather.*last", True),
-        ("(?<=first\n)WARNING", True),
-        ("gather is on", False),
+        (printed("gather is o"), True),
+        (printed("gather is on"), False),
+        (printed("first", 300), True),
+        (printed("first", 301), False),
+        (printed(r"(?s)gather.*last"), True),
+        (printed("(?<=first\n)WARNING"), True),
+        (unprinted("nothing"), True),
+        (unprinted("gather"), False),
+        (unprinted("first", 301), True),
+        (Printed("first|last", Between(600, 600)), True),
+        (Printed("first|last", at_most(599)), False),
     ],
 )
-def test_a_log_is_judged_by_what_is_kept_of_it(pattern: str, holds: bool) -> None:
-    claim = Claim("ZC902-1 bad", "bad", shows("step", {"log": (pattern, None)}), FILES, None)
+def test_a_log_is_judged_by_what_is_kept_of_it(claimed: Printed, holds: bool) -> None:
+    claim = Claim("ZC902-1 bad", "bad", shows("step", {"log": (claimed, None)}), FILES, None)
     seen = Observation("step", None, {}, LOG, 1.0)
     kept = extract(claim, seen)
     assert (not claim.objections(seen), not claim.objections(restored(kept))) == (holds, holds)
-    good = replace(claim, side="good")
-    assert "log" not in extract(good, seen) and not good.objections(seen)
+    assert "log" not in extract(replace(claim, side="good"), seen), "nothing is asked of it there"
+
+
+@pytest.mark.parametrize("claimed", [printed("gather is o"), unprinted("nothing"), printed("first", 3)])
+def test_of_a_log_no_more_is_kept_than_the_claim_needs(claimed: Printed) -> None:
+    claim = Claim("ZC902-1 bad", "bad", shows("step", {"log": (claimed, None)}), FILES, None)
+    expected = {"gather is o": "gather is o", "nothing": "", "first": "first\nfirst\nfirst"}
+    assert extract(claim, Observation("step", None, {}, LOG, 1.0))["log"] == expected[claimed.pattern]
+
+
+def test_an_error_without_words_is_known_by_where_it_was_raised() -> None:
+    claim = Claim("ZC904-1 bad", "bad", crashes("parse", "KeyError", within="reader"), FILES, None)
+    seen = Observation("launch", Failed("parse", "KeyError", "'x'", 0, (), ("main", "reader")), {}, "", 1.0)
+    elsewhere = replace(seen, error=Failed("parse", "KeyError", "'x'", 0, (), ("main",)))
+    one, other = extract(claim, seen), extract(claim, elsewhere)
+    assert one["error"]["within"] == ["reader"]
+    assert not claim.objections(restored(one)) and claim.objections(restored(other))
+    assert not alike(claim, one, other)
 
 
 def test_ranges_and_texts_are_alike_where_the_claim_says_the_same_of_both() -> None:
-    proof = shows("step", {"memory.init": (at_least(10), Between(0, 9)), "log": ("on|off", None)})
+    proof = shows("step", {"memory.init": (at_least(10), Between(0, 9)), "log": (printed("on|off"), None)})
     claim = Claim("ZC903-1 bad", "bad", proof, FILES, None)
     one = {"reached": "step", "values": {"memory.init": 10}, "log": "on"}
     assert alike(claim, one, {**one, "values": {"memory.init": 99}, "log": "off"})
