@@ -30,6 +30,7 @@ SHIPPED = ("zerocfg", "schemas", "pyproject.toml", "README.md", "LICENSE", "CHAN
 """What a build needs of the repository, and its hooks."""
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in this hook too
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One worker has them all: they share an environment."""
     for item in items:

@@ -66,6 +66,7 @@ class Tree:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._keys: dict[str, str] = {}
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -79,8 +80,10 @@ class Tree:
 
     def key(self, module: str) -> str:
         """The key of the tests of ``module``, "tests/smoke/test_runs.py"."""
-        names = self.tests_behind(module).union(*(self.below(part) for part in declared(module)))
-        return digest([releases(), {name: hashed(self.root / name) for name in names}])
+        if module not in self._keys:
+            names = self.tests_behind(module).union(*(self.below(part) for part in declared(module)))
+            self._keys[module] = digest([releases(), {name: hashed(self.root / name) for name in names}])
+        return self._keys[module]
 
     def tests_behind(self, module: str) -> frozenset[str]:
         """What of ``tests`` a module needs: found from module to import to folder, until nothing new comes."""

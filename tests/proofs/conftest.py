@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ledger.plugin import TIER
+from tests.ledger.plugin import DRAWN_GROUP, TIER
 
 from .harness import zygote
 
@@ -30,4 +30,4 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         spec = getattr(item, "callspec", None)
         if item.get_closest_marker("proof") is not None and spec is not None:
             example = spec.params["example"]
-            item.add_marker(pytest.mark.xdist_group("drawn" if example in drawn else example.partition("-")[0]))
+            item.add_marker(pytest.mark.xdist_group(DRAWN_GROUP if example in drawn else example.partition("-")[0]))
