@@ -203,22 +203,30 @@ def see_clipping(progress: Progress, engine: Any) -> None:
     """
     import torch
 
-    inner = engine.optimizer
+    inner, squares = engine.optimizer, 0.0
     while hasattr(inner, "optimizer"):
         inner = inner.optimizer
-    if inner is None or torch.distributed.get_world_size() > 1:
+    if not isinstance(inner, torch.optim.Optimizer) or torch.distributed.get_world_size() > 1:
         return
 
-    def look(*_: Any) -> None:
-        whole = getattr(engine.optimizer, "_global_grad_norm", None)
-        gradients = [p.grad for group in inner.param_groups for p in group["params"] if p.grad is not None]
-        if whole is not None and gradients:
-            used = torch.nn.utils.get_total_norm(gradients)
-            progress.see("step.norm", float(whole))
-            progress.see("step.clipped", bool(used < 0.99 * whole))
+    def begin() -> None:
+        nonlocal squares
+        squares = 0.0
 
-    if isinstance(inner, torch.optim.Optimizer):
-        inner.register_step_pre_hook(look)
+    def add(*_: Any) -> None:  # ZeRO lets the inner optimizer step for one parameter group after the other
+        nonlocal squares
+        parameters = [parameter for group in inner.param_groups for parameter in group["params"]]
+        squares += sum(float(parameter.grad.norm()) ** 2 for parameter in parameters if parameter.grad is not None)
+
+    def tell() -> None:
+        computed = getattr(engine.optimizer, "_global_grad_norm", None)
+        if computed is not None and squares > 0:
+            progress.see("step.norm", float(computed))
+            progress.see("step.clipped", math.sqrt(squares) < 0.99 * float(computed))
+
+    memory.before(engine, "_take_model_step", begin)
+    inner.register_step_pre_hook(add)
+    memory.after(engine, "_take_model_step", tell)
 
 
 def see_autocast(progress: Progress) -> None:

@@ -37,16 +37,27 @@ def ids(kind: Literal["bad", "good"], *, fixable: bool = False) -> list[str]:
     return [f"{code}-{at}" for code in codes for at in range(1, len(getattr(RULES[code], kind)) + 1)]
 
 
-def claim_of(example: str, side: Literal["bad", "good", "fixed"], folder: Path) -> Claim:
+def alone(example: str) -> bool:
+    """Whether a bad example shows something of its own, of which no good example says that it is not shown."""
+    code, _, number = example.partition("-")
+    rule = RULES[code]
+    own = rule.bad[int(number) - 1].proof
+    return own is not None and own.raises is None and own not in [good.proof or rule.proof for good in rule.good]
+
+
+def claim_of(example: str, side: Literal["bad", "good", "fixed", "answer"], folder: Path) -> Claim:
     """What the rule says of its example; ``folder`` is for the fix."""
     code, _, number = example.partition("-")
     rule = RULES[code]
     one = (rule.good if side == "good" else rule.bad)[int(number) - 1]
+    proof = one.proof or rule.proof
+    if side == "answer" and not rule.fixable:
+        one = rule.good[0]
     files = one.files
-    if side == "fixed":
+    if side == "fixed" or (side == "answer" and rule.fixable):
         files = fixed(one, code, folder)
         assert files != one.files, "the fix changed nothing"
-    return Claim(f"{example} {side}", side, one.proof or rule.proof, files, one.consumer)
+    return Claim(f"{example} {side}", "good" if side == "answer" else side, proof, files, one.consumer)
 
 
 @pytest.fixture(scope="session")
@@ -106,3 +117,9 @@ def test_good_example_does_not(example: str, prove: Callable[[Claim], None], tmp
 def test_fixed_example_does_not(example: str, prove: Callable[[Claim], None], tmp_path: Path) -> None:
     """The fix of a rule cures what the rule claims."""
     prove(claim_of(example, "fixed", tmp_path))
+
+
+@pytest.mark.parametrize("example", [example for example in ids("bad") if alone(example)])
+def test_claim_of_one_example_is_answered(example: str, prove: Callable[[Claim], None], tmp_path: Path) -> None:
+    """What it says of a good example is shown by the fixed one, or where there is no fix by the rule's first."""
+    prove(claim_of(example, "answer", tmp_path))

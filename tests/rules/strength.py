@@ -188,8 +188,8 @@ def echoes(name: str, values: tuple[Any, Any], bad: Leaves, good: Leaves) -> boo
 
 def _asks(other: tuple[str, ...], name: str, place: tuple[str, ...], value: Any) -> bool:
     """Whether ``value``, written at ``other``, was meant for ``name``: by its key, or because few things have it."""
-    key = other[-1].lower()
-    return key == place[-1].lower() or key in name.lower() or SMALL.fullmatch(str(value)) is None
+    key = other[-1].lower().lstrip("-")
+    return other[-1] == place[-1] or key in name.lower() or SMALL.fullmatch(str(value)) is None
 
 
 def spells(place: tuple[str, ...], written: Any, value: Any) -> bool:

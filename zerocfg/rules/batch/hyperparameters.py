@@ -9,7 +9,7 @@ from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.batch.optimizer import AUTO, DS, OPTIMIZER, YAML, optimizer_type, own, trained
 from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, section, words
-from zerocfg.rules.proof import ABSENT, at_least, crashes, shows
+from zerocfg.rules.proof import ABSENT, at_least, at_most, crashes, shows
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import UNKNOWN, Run, Setting
 from zerocfg.source.edit import insert_entry
@@ -34,7 +34,7 @@ def number(value: Any) -> bool:
             {"ds.json": DS % ('"optimizer": {"type": "AdamW", "params": {"lr": -1e-2}}, ', "2")},
             consumer="deepspeed",
             note="a sign too much: the loss grows",
-            proof=shows("step", {"engine.loss": (at_least(8.0), None)}),
+            proof=shows("step", {"engine.loss": (at_least(8.0), at_most(7.8))}),
         ).finds("error", 'ds.json: "lr": -1e-2', "-0.01", 0, "0.9", "0.999", "1e-8", 0),
     ),
     good=own(OPTIMIZER % ("AdamW", ', "betas": [0.9, 0.999]')),

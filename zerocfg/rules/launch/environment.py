@@ -51,7 +51,7 @@ def _engine(line: str) -> Example:
             consumer="deepspeed",
             proof=shows(
                 "launch",
-                {"env.CUDA_VISIBLE_DEVICES": ("0,1", ""), "launch.nproc_per_node": (4, 2)},
+                {"env.CUDA_VISIBLE_DEVICES": ("0,1", "0,1"), "launch.nproc_per_node": (4, "2")},
                 extent="that the launcher starts four processes which see two devices. No cards were used.",
             ),
         ).finds("error", "train.sh: train.py", "0,1", 2, 4, also=("train.sh: --nproc_per_node 4",)),

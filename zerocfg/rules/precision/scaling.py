@@ -224,9 +224,9 @@ def loss_scale_starts_at_minimum(run: Run) -> Iterator[Finding]:
         "step",
         {
             "engine.float16_config.loss_scale": (1024.0, 0),
-            "uses.float16_config.loss_scale": (0, 0),
             "step.loss_scale": (1.0, 1.0),
         },
+        extent="the number that the loss was multiplied with, 1 whatever is written.",
     ),
     fixable=True,
 )
