@@ -1,4 +1,4 @@
-"""``python -m tools.pythons [3.12 ...] [-- pytest words]``: the tests without training libraries, on each Python at hand.
+"""``python -m tools.pythons [3.12 ...] [-- pytest words]``: the tests without training libraries on each Python here.
 
 Needs nothing but the standard library and the locked uv. Exit code 1 when a test fails or no Python is at hand.
 """
@@ -13,8 +13,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SUPPORTED = ("3.10", "3.11", "3.12", "3.13")
-UV = Path(sys.executable).parent / "uv"
-TESTS = ("-m", "not libs", "-n", "2", "--dist", "worksteal")
+UV = str(Path(sys.executable).with_name("uv"))
+TESTS = ("-m", "not libs", "-n", "2", "--dist", "loadgroup")
 
 
 def everywhere() -> dict[str, str]:
@@ -35,9 +35,9 @@ def prepared(version: str) -> Path:
     folder = ROOT / ".cache" / "pythons" / version
     python = folder / "bin" / "python"
     if not python.exists():
-        words = ["venv", "-q", "--no-python-downloads", "--no-project", "--python", version, folder]
+        words = ["venv", "-q", "--no-python-downloads", "--no-project", "--python", version, str(folder)]
         subprocess.run([UV, *words], env=everywhere(), check=True)
-    install = [UV, "pip", "install", "-q", "--python", python, "--no-deps"]
+    install = [UV, "pip", "install", "-q", "--python", str(python), "--no-deps"]
     subprocess.run([*install, "--require-hashes", "-r", "requirements-test.lock"], cwd=ROOT, check=True)
     subprocess.run([*install, "--no-build-isolation", "-e", "."], cwd=ROOT, check=True)
     return python
@@ -46,7 +46,7 @@ def prepared(version: str) -> Path:
 def tested(version: str, words: list[str]) -> bool:
     python = prepared(version)
     path = os.pathsep.join([str(python.parent), os.environ["PATH"]])
-    command = [python, "-m", "pytest", *TESTS, *words]
+    command = [str(python), "-m", "pytest", *TESTS, *words]
     return subprocess.run(command, cwd=ROOT, env={**os.environ, "PATH": path}).returncode == 0
 
 

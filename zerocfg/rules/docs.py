@@ -9,12 +9,15 @@ from textwrap import wrap
 from typing import Literal
 
 from zerocfg.rules.api import Example, Rule
+from zerocfg.run.config import TORCH, VERSIONS
 
 Safety = Literal["none", "safe", "unsafe", "both"]
 """Of the fixes that a rule offers for its bad examples."""
 
-RELEASES = {"DeepSpeed": "0.19.8", "accelerate": "1.15.0", "transformers": "5.23.0", "TRL": "1.16.0", "torch": "2.13.0"}
-"""What the proofs were executed on: the releases of constraints.txt."""
+RELEASES = {
+    name: (VERSIONS | TORCH)[name.lower()] for name in ("DeepSpeed", "accelerate", "transformers", "TRL", "torch")
+}
+"""What the proofs were executed on."""
 
 FAMILIES = {
     "0": "Reading and ignoring",

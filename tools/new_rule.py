@@ -1,0 +1,103 @@
+"""``python -m tools.new_rule ZC249 steps-never-end --module batch/accumulation --severity error``: a rule to fill in.
+
+Writes the function with bad and good example, proof and page at the end of the module, lists it there and in
+tests/rules/codes.txt. Every place to fill says FILL; the tests fail until none is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CODES = ROOT / "tests" / "rules" / "codes.txt"
+NEEDED = {
+    "collections.abc": ("Iterator",),
+    "zerocfg.rules.api": ("Example", "Finding", "Location", "Severity", "rule"),
+    "zerocfg.rules.effects": ("deepspeed_data",),
+    "zerocfg.rules.proof": ("crashes",),
+    "zerocfg.run.model": ("Run",),
+}
+RULE = '''@rule(
+    "{code}",
+    "{name}",
+    Severity.{upper},
+    bad=Example(
+        {{"ds.json": '{{"train_micro_batch_size_per_gpu": 1, "FILL": true}}\\n'}}, consumer="deepspeed"
+    ).finds("{severity}", 'ds.json: "FILL": true'),
+    good=Example({{"ds.json": '{{"train_micro_batch_size_per_gpu": 1}}\\n'}}, consumer="deepspeed"),
+    proof=crashes("init", "FILL: the error, or shows(...) for what is seen"),
+)
+def {function}(run: Run) -> Iterator[Finding]:
+    """FILL: what is written, in a sentence.
+
+    FILL: why it is bad.
+
+    What happens: FILL, in the words that the library prints.
+
+    When to ignore: FILL; not needed where it crashes.
+    """
+    if run.deepspeed is None or deepspeed_data(run).get("FILL") is not True:
+        return
+    yield Finding(Location(run.deepspeed, ("FILL",)), "FILL: what is set, and the consequence", "FILL: what to do")
+
+
+'''
+
+
+def with_rule(text: str, code: str, name: str, severity: str) -> str:
+    """The text of a module of rules with one more, before its tuple RULES and as the last in it."""
+    function = name.replace("-", "_")
+    tree = ast.parse(text)
+    (listed,) = (node for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "RULES")
+    imported = {name.name: node for node in tree.body if isinstance(node, ast.ImportFrom) for name in node.names}
+    missing = [
+        f"from {module} import {name}\n" for module, names in NEEDED.items() for name in names if name not in imported
+    ]
+    last_import = max(node.end_lineno or 0 for node in imported.values())
+    lines = text.splitlines(keepends=True)
+    rules = [*(ast.unparse(one) for one in getattr(listed.value, "elts", [])), function]
+    return "".join(
+        [
+            *lines[:last_import],
+            *missing,
+            *lines[last_import : listed.lineno - 1],
+            RULE.format(code=code, name=name, severity=severity, upper=severity.upper(), function=function),
+            f"RULES = ({', '.join(rules)},)\n",
+            *lines[listed.end_lineno :],
+        ]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="A rule to fill in")
+    parser.add_argument("code", help="as ZC249: free, and of the family of the module")
+    parser.add_argument("name", help="as steps-never-end: what is wrong, not what to do")
+    parser.add_argument("--module", required=True, help="as batch/accumulation: a file below zerocfg/rules")
+    parser.add_argument("--severity", choices=("error", "warning", "note"), default="error")
+    words = parser.parse_args()
+    path = ROOT / "zerocfg" / "rules" / f"{words.module}.py"
+    if not path.is_file():
+        parser.error(f"there is no module {path.relative_to(ROOT)}")
+    if not re.fullmatch(r"ZC\d{3}", words.code) or not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", words.name):
+        parser.error("a code is written as ZC249, a name as steps-never-end")
+    given = CODES.read_text(encoding="utf-8").splitlines()
+    if taken := [line for line in given if words.code in line.split() or words.name in line.split()]:
+        parser.error(f"given already, and never given twice: {taken[0]}")
+    path.write_text(
+        with_rule(path.read_text(encoding="utf-8"), words.code, words.name, words.severity), encoding="utf-8"
+    )
+    CODES.write_text("\n".join(sorted([*given, f"{words.code} {words.name}"])) + "\n", encoding="utf-8")
+    subprocess.run(["ruff", "check", "-q", "--fix", "--select", "I", str(path)], check=True)
+    subprocess.run(["ruff", "format", "-q", str(path)], check=True)
+    line = next(
+        n for n, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1) if f'"{words.code}"' in text
+    )
+    print(f"{path.relative_to(ROOT)}:{line}: fill in what says FILL, then: make docs, make rule CODE={words.code}")
+
+
+if __name__ == "__main__":
+    main()
