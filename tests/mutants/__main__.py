@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 BUILD = "ahead expand fsdp lock plan_quality resolve search setup spec targets wrong_specs write"
 PACKAGES = {
     "rules": ("tests/rules",),
-    "catalog": ("tests/catalog", "tests/rules/test_examples.py"),
+    "catalog": ("tests/catalog",),
     "run": ("tests/run", "tests/rules"),
     "resolve": (*(f"tests/build/test_{name}.py" for name in BUILD.split()), "tests/cli/test_init.py"),
     "smoke/checks": tuple(

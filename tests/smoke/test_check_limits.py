@@ -143,6 +143,9 @@ class TestReference:
         other = by_training.part("reference", losses=[4.0, 4.3]) | {"resume": {"state": "skipped", "why": "short"}}
         found = rows(report("fp16", losses=[4.0, 4.0], step_seconds=[0.1], parts=other), steps=1)
         assert found["loss as under ZeRO-0"].seen == "7 % apart at most in step 1: 4, ZeRO-0 4 4.3"
+        shorter = by_training.part("reference", losses=[4.0, 4.3, 3.8, 3.8])
+        found = rows(report("fp16", parts=shorter))
+        assert found["loss as under ZeRO-0"].seen == "7 % apart at most in step 1: 4 3.8 3.7, ZeRO-0 4 4.3 3.8"
 
 
 class TestResumes:
@@ -401,7 +404,8 @@ def held(stage: int = 3, ranks: int = 2, states: int = 0, **changes: Any) -> dic
     """Rows about what ranks hold of 1,000 parameters in 2 tensors and 1 group."""
     run, less = by_settings.make({f"{ZERO}stage": stage}, {"zero_optimization": {"stage": stage}})
     less.ranks = ranks
-    one = {"parameters": 1000, "trainable": 1000, "tensors": 2, "groups": 1, "experts": False} | changes
+    counted = {"parameters": 1000, "trainable": 1000, "tensors": 2, "groups": 1, "experts": False} | changes
+    one = {name: value for name, value in counted.items() if value is not None}
     return settled(run, less, *[by_settings.report(held=one, states={"elements": states})] * ranks)
 
 
@@ -415,6 +419,7 @@ class TestHeld:
         assert held(states=564)[name] == Check(name, "1/2", "564 of 1,000", True)
         assert held(states=565)[name] == Check(name, "1/2", "565 of 1,000", False)
         assert held(states=628, groups=2)[name].ok is True
+        assert held(states=565, groups=None)[name].ok is False, "one group where none are counted"
 
     @pytest.mark.parametrize(("stage", "parts"), [(0, set()), (1, {"states"}), (2, {"states"}), (3, {"states", "all"})])
     def test_what_a_stage_splits(self, stage: int, parts: set[str]) -> None:

@@ -41,7 +41,10 @@ def as_int(value: Any) -> int:
         return int(value)
     if isinstance(value, str):
         if _INTEGER.fullmatch(value):
-            return int(value.split(".")[0])
+            try:
+                return int(value.split(".")[0])
+            except ValueError:  # more digits than Python reads
+                raise RefusedError("is too large for an integer") from None
         raise RefusedError("is a string that is not a whole number")
     raise RefusedError(f"is {kind_of(value)}, not a whole number")
 
