@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -80,6 +81,14 @@ def pytest_configure(config: pytest.Config) -> None:
     take_own_ninja()
     for lock in OPERATORS.glob("**/lock"):
         lock.unlink(missing_ok=True)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files of which every test needs the training libraries import them: without those tests, they are not read."""
+    if config.option.markexpr != "not libs" or not collection_path.name.startswith("test_"):
+        return None
+    text = collection_path.read_text(encoding="utf-8") if collection_path.suffix == ".py" else ""
+    return True if re.search(r"^pytestmark = .*pytest\.mark\.libs", text, re.M) else None
 
 
 COUNT = "count:"

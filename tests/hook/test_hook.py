@@ -141,10 +141,11 @@ def test_builds_have_to_be_fresh(project: Path, env: dict[str, str]) -> None:
 
 def test_try_repo(project: Path, hooks: tuple[Path, str], env: dict[str, str]) -> None:
     """What someone does before writing a config: `pre-commit try-repo` on the files of a repository."""
+    (project / "bad").mkdir()
+    (project / "bad" / "accelerate.yaml").write_text(YAML.replace("configs/", "bad/"))
+    (project / "bad" / "ds.json").write_text(BAD)
     assert _run("git", "add", "-A", cwd=project, env=env).returncode == 0
     words = ("pre-commit", "try-repo", str(hooks[0]), "zerocfg-lint", "--all-files")
-    good = _run(*words, cwd=project, env=env)
-    assert good.returncode == 0, good.stdout + good.stderr
-    (project / "configs" / "ds.json").write_text(BAD)
-    bad = _run(*words, cwd=project, env=env)
-    assert bad.returncode == 1 and "allreduce_bucket_size" in bad.stdout, bad.stdout + bad.stderr
+    done = _run(*words, cwd=project, env=env)
+    assert done.returncode == 1 and "allreduce_bucket_size" in done.stdout, done.stdout + done.stderr
+    assert "bad/ds.json:1:" in done.stdout and "Found 1 error" in done.stdout, "the good ones are left alone"

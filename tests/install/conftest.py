@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import venv
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,7 +84,8 @@ def dist(together: Path) -> Distributions:
             shutil.rmtree(source, ignore_errors=True)
             source.mkdir()
             copy_project(source)
-            call(sys.executable, "-m", "build", "--outdir", out, source, env=outside(), cwd=together)
+            words = ("build", "--installer", "uv", "--outdir", out, source)
+            call(sys.executable, "-m", *words, env=outside(), cwd=together)
     (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
     return Distributions(wheel, sdist)
 
@@ -127,7 +127,18 @@ def installed(dist: Distributions, together: Path) -> Environment:
     root, told = together / "venv", together / "packages.txt"
     with FileLock(together / "venv.lock"):
         if not told.is_file():
-            venv.create(root, with_pip=True, clear=True)
+            # As `python -m venv` makes it, in a tenth of the time.
+            call(
+                sys.executable,
+                "-m",
+                "virtualenv",
+                "-q",
+                "--clear",
+                "--no-setuptools",
+                root,
+                env=outside(),
+                cwd=together,
+            )
             empty = Environment(root, frozenset())
             before = _packages(empty)
             call(empty.bin / "pip", "install", "zerocfg", env=with_wheel(empty.env, dist), cwd=root)
