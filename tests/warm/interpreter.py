@@ -20,8 +20,9 @@ def main() -> None:
     words = options[unbuffered:]
     if not words or (words[0].startswith("-") and words[0] != "-m"):
         os.execv(sys.executable, [sys.executable, *options])
+    executable = os.path.abspath(sys.argv[0])  # noqa: PTH100 - pathlib takes longer to import than this to run
     request = {
-        "executable": os.path.abspath(sys.argv[0]),  # noqa: PTH100 - pathlib takes longer to import than this to run
+        "executable": executable,
         "words": words,
         "unbuffered": unbuffered,
         "folder": os.getcwd(),  # noqa: PTH109
@@ -30,13 +31,13 @@ def main() -> None:
     body = json.dumps(request).encode()
     signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)  # until there is somebody to pass them on to
     with socket.socket(socket.AF_UNIX) as zygote:
-        zygote.connect(os.path.join(os.path.dirname(request["executable"]), "socket"))  # noqa: PTH118, PTH120
+        zygote.connect(os.path.join(os.path.dirname(executable), "socket"))  # noqa: PTH118, PTH120
         socket.send_fds(zygote, [len(body).to_bytes(4, "big")], [0, 1, 2])
         zygote.sendall(body)
         answers = zygote.makefile("rb")
         process = int(answers.readline())
 
-        def pass_on(sign, _):
+        def pass_on(sign: int, _: object) -> None:
             with contextlib.suppress(ProcessLookupError):  # it has just ended
                 os.kill(process, sign)
 
