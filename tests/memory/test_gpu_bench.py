@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.memory import compare_gpu, gpu  # noqa: E402
 from benchmarks.memory.cases import CASES  # noqa: E402
-from tests.proofs.zygote import operators  # noqa: E402
+from tests import warm  # noqa: E402
 
 GPU = ROOT / "benchmarks" / "memory" / "gpu.py"
 TRIED = ("z3-both-ckpt", "z2-accumulation", "torch-autocast")
@@ -28,11 +28,10 @@ TRIED = ("z3-both-ckpt", "z2-accumulation", "torch-autocast")
 def run(out: Path, *arguments: str) -> list[dict[str, Any]]:
     environment = {
         **os.environ,
-        "TORCH_EXTENSIONS_DIR": operators(),
         "OMP_NUM_THREADS": "1",
         "CUDA_VISIBLE_DEVICES": "",
     }
-    command = [sys.executable, str(GPU), "--out", str(out), "--device", "cpu", "--tiny", *arguments]
+    command = [warm.python(), str(GPU), "--out", str(out), "--device", "cpu", "--tiny", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     return [json.loads(line) for line in out.read_text().splitlines()]

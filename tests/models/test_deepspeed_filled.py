@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ pytest.importorskip("deepspeed")
 
 from real_deepspeed import facts_of, section_of
 
+from tests import warm
 from zerocfg.models.deepspeed import DeepSpeedConfig
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.libs
 def filled_by(consumer: str) -> set[str]:
     script = Path(__file__).with_name("filled_autos.py")
     done = subprocess.run(
-        [sys.executable, str(script), consumer],
+        [warm.python(), str(script), consumer],
         env={
             **os.environ,
             "DS_ACCELERATOR": "cpu",

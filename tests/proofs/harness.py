@@ -4,7 +4,7 @@
     seen = observe({"accelerate.yaml": "...", "recipe.yaml": "..."}, "transformers", until="save", ranks=2)
     seen.reached, seen.error, seen.value("engine.stage"), seen.log
 
-By hand, for a folder of files:  python tests/proofs/harness.py FOLDER [--consumer C] [--until PHASE]
+By hand, for a folder of files:  python -m tests.proofs.harness FOLDER [--consumer C] [--until PHASE]
 [--ranks N]
 
 The libraries live in another process (zygote.py), started at the first call and kept for the life of this
@@ -19,11 +19,12 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests import warm
 
 HERE = Path(__file__).resolve().parent
 PHASES = ("read", "launch", "arguments", "parse", "init", "step", "save", "load")
@@ -82,7 +83,7 @@ class Zygote:
         self.scratch = Path(tempfile.mkdtemp(prefix="zerocfg-proofs-"))
         self.errors = (self.scratch / "zygote.log").open("wb")
         self.process = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", str(HERE / "zygote.py"), str(self.scratch)],
+            [warm.python(), str(HERE / "zygote.py"), str(self.scratch)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,

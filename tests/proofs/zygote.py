@@ -12,6 +12,7 @@ When the time is up the whole group is killed.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import fcntl
 import json
 import os
@@ -41,6 +42,7 @@ BASE = (
 
 
 def main() -> None:
+    faulthandler.enable()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     scratch = Path(sys.argv[1])

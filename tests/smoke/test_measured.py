@@ -111,9 +111,9 @@ def test_ddp_in_16_bit_is_predicted_from_below(make_run: MakeRun, tmp_path: Path
 
 @linux
 def test_a_recorder_tells_phases_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = SimpleNamespace(monotonic=lambda: now, sleep=None)
-    monkeypatch.setattr(memory, "time", clock)
-    content, now = Report(tmp_path), 100.0
+    now = 100.0
+    monkeypatch.setattr(memory, "time", SimpleNamespace(monotonic=lambda: now))
+    content = Report(tmp_path)
     recorder = memory.Recorder(content, "cpu")
     recorder.enter("init")
 

@@ -16,6 +16,7 @@ import atexit
 import functools
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -41,7 +42,7 @@ ROOM = 100_000  # bytes for the environment of a process, see zygote.show
 
 @functools.cache
 def python() -> str:
-    """The executable; the zygote behind it ends with this process."""
+    """The executable. The zygote behind it imports the libraries in the meantime, and ends with this process."""
     folder = Path(tempfile.mkdtemp(prefix="zerocfg-warm-", dir="/tmp"))  # a socket's path has 107 characters at most
     executable = folder / "python"
     executable.write_text(f"#!{sys.executable} -IS\n{(HERE / 'interpreter.py').read_text(encoding='utf-8')}")
@@ -51,27 +52,21 @@ def python() -> str:
         program.chmod(0o755)
     environment = {name: os.environ[name] for name in KEPT if name in os.environ} | IMPORTED_WITH
     environment |= {"HF_HOME": str(folder / "hf"), "ROOM": "-" * ROOM}  # no default config of accelerate, no token
-    # A pipe for both: Python's streams remember of a file that one can seek in it.
-    zygote = subprocess.Popen(
-        [sys.executable, str(HERE / "zygote.py"), str(folder)],
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert zygote.stdin is not None and zygote.stdout is not None
-    end = zygote.stdin
+    with socket.socket(socket.AF_UNIX) as listening:  # from now on: who asks before the libraries are there waits
+        listening.bind(str(folder / "socket"))
+        listening.listen(64)
+        zygote = subprocess.Popen(
+            [sys.executable, str(HERE / "zygote.py"), str(folder), str(listening.fileno())],
+            env=environment,
+            pass_fds=[listening.fileno()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,  # Python's streams would remember of a file that one can seek in it
+            stderr=subprocess.STDOUT,
+        )
 
     def close() -> None:
-        end.close()
-        zygote.wait()
+        zygote.communicate()
         shutil.rmtree(folder, ignore_errors=True)
 
     atexit.register(close)
-    said = []
-    for line in zygote.stdout:
-        if line == "ready\n":
-            return str(executable)
-        said.append(line)
-    raise RuntimeError(f"the libraries cannot be imported:\n{''.join(said)[-3000:]}")
+    return str(executable)

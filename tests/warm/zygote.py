@@ -1,6 +1,7 @@
-"""The process that a warm Python is forked from. Run as a script: ``python zygote.py FOLDER``.
+"""The process that a warm Python is forked from. Run as a script: ``python zygote.py FOLDER LISTENING``.
 
-It imports the libraries, says "ready" on standard output and listens at FOLDER/socket until its standard input ends.
+It imports the libraries and listens at the socket LISTENING, a file descriptor, until its standard input ends. What the
+libraries say on import goes to FOLDER/log.txt. Where they cannot be imported, each program ends with that error.
 A connection is a program to be run, asked for by `interpreter.py`: three open files, then the length of a request and
 the request. Answered are two lines: the process id, and when the program has ended its exit code (as in subprocess: of
 a signal, its negative number). When the other side goes first, as it does when it is killed, the program is killed.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -19,6 +21,7 @@ import signal
 import socket
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -51,17 +54,22 @@ def imports() -> None:
 
 
 def main() -> None:
-    folder, below = sys.argv[1], sys.path[1:]
-    imports()
+    below, error = sys.path[1:], None
+    with (Path(sys.argv[1]) / "log.txt").open("wb") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    try:
+        imports()
+    except Exception:
+        error = traceback.format_exc()
     gc.collect()
     gc.freeze()
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(f"{folder}/socket")
-        listening.listen(64)
-        os.write(1, b"ready\n")
+    with socket.socket(fileno=int(sys.argv[2])) as listening:
         request = serve(listening)
     if request is not None:
         become(request, below)
+        if error is not None:
+            sys.exit(error)
         run(request["words"])
 
 
@@ -147,10 +155,11 @@ def become(request: dict[str, Any], below: list[str]) -> None:
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:] = [str(Path(first).parent.resolve()) if script else os.getcwd(), *filter(None, given), *below]  # noqa: PTH109
     tempfile.tempdir = None  # found out anew when asked for
-    sys.modules["numpy"].random.seed()
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
     sys.modules.pop("sitecustomize", None)
     with contextlib.suppress(ModuleNotFoundError):
-        import sitecustomize  # noqa: F401 - as Python does at its start
+        importlib.import_module("sitecustomize")  # as Python does at its start
 
 
 def show(environment: dict[str, str]) -> None:
