@@ -251,10 +251,10 @@ HYPERPARAMETERS = (
     missing("an optimizer whose defaults nobody knows", '"type": "Muon", "params": {}'),
     missing("no params", '"type": "Lion"')
     .finds("warning", 'ds.json: "optimizer"', "0.001")
-    .becomes('"params": {"lr": "auto"}'),
+    .becomes('"params": {"lr": "auto"}', safe=True),
     missing("other params", '"type": "Lion", "params": {"betas": [0.9, 0.95]}')
     .finds("warning", 'ds.json: "optimizer"', "0.001")
-    .becomes('"lr": "auto"'),
+    .becomes('"lr": "auto"', safe=True),
     missing(
         "a schedule that sets the rate",
         '"type": "AdamW", "params": {}}, "scheduler": {"type": "LRRangeTest", "params": {}',
@@ -463,10 +463,10 @@ WARMUP = (
     near("ZC230", "the optimizer has that rate", ('"lr": 1e-5', '"lr": 1e-3')),
     near("ZC230", "another rate", ('"lr": 1e-5', '"lr": 2e-3'))
     .finds("error", 'ds.json:1:134: "params"', "0.001", "0.002")
-    .becomes('"warmup_max_lr": null'),
+    .becomes('"warmup_max_lr": null', safe=True),
     near("ZC230", "accelerate", consumer="accelerate")
     .finds("error", 'ds.json:1:134: "params"', "0.001", "1e-05")
-    .becomes('"warmup_max_lr": "auto"'),
+    .becomes('"warmup_max_lr": "auto"', safe=True),
     near("ZC230", "a rate that nobody knows", ('"lr": 1e-5', '"lr": "auto"')).finds(
         "warning", 'ds.json:1:136: "params"', "0.001"
     ),

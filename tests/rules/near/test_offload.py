@@ -117,7 +117,10 @@ KEYS = (
     near("ZC519", "a word for true", ("false", '"yes"')),
     near("ZC519", "the drive", NVME),
     near("ZC519", "stage 2 has a rule of its own", FROM_3[2]),
-    near("ZC520", "off is written as well", ("true", "false")).finds("error", OLD % "false", also=(NEW,)),
+    near("ZC520", "off is written as well", ("true", "false"))
+    .finds("error", OLD % "false", also=(NEW,))
+    .becomes('"stage": 2, "offload_optimizer": {"device": "cpu"}'),
+    near("ZC520", "both say the same").finds("error", OLD % "true", also=(NEW,)).becomes('"stage": 2, "off', safe=True),
     near("ZC520", "null is written as well", ("true", "null")).finds("error", OLD % "null", also=(NEW,)),
     near("ZC520", "the old one says auto, which counts as absent", ("true", '"auto"')),
     near("ZC520", "the new one says auto, which counts as absent", ('{"device": "cpu"}', '"auto"')),
@@ -150,6 +153,18 @@ KEYS = (
     in_yaml("ZC522", "accelerate", 3, "  offload_param_device: cpu\n")
     .finds("note", "accelerate.yaml: offload_param_device: cpu", 2, 12)
     .becomes("  offload_optimizer_device: cpu\n"),
+    near(
+        "ZC522",
+        "on the launch line alone",
+        consumer=None,
+        files={
+            "ds.json": None,
+            "train.sh": "accelerate launch --use_deepspeed --zero_stage 3 --offload_param_device cpu train.py\n",
+            "train.py": "from accelerate import Accelerator\n",
+        },
+    )
+    .finds("note", "train.sh: --offload_param_device cpu", 2, 12)
+    .becomes(),
     in_yaml("ZC522", "accelerate, and none", 3, "  offload_optimizer_device: none\n  offload_param_device: cpu\n")
     .finds("note", "accelerate.yaml: offload_param_device: cpu", 2, 12)
     .becomes("  offload_optimizer_device: cpu\n"),
@@ -260,6 +275,9 @@ NVME_SETTINGS = (
     near("ZC527", "one element over", ("140000000", "131334144"), ("525336576", "525336577"), good=1).finds(
         "error", SIZED % "131334144", "131,334,144", "131,334,145", 132000000
     ),
+    near("ZC527", "more than 132 million", ("525336576", "528000004"))
+    .finds("error", 'ds.json: "offload_param"', "100,000,000", "132,000,001", 133000000)
+    .becomes('"buffer_size": 133000000'),
     near("ZC527", "over twice the ranks the default is enough", ("4xA100", "8xA100")),
     near("ZC527", "nobody knows the largest parameter", ("largest_parameter: 525336576, ", "")),
     near("ZC527", "stage 2", FROM_3[2]),
@@ -371,12 +389,14 @@ LAUNCH = (
     near("ZC523", "DeepSpeed's own optimizer", ('"zero_opt', '"optimizer": {"type": "AdamW"}, "zero_opt')),
     near("ZC523", "the optimizer is kept", ('"zero_opt', '"zero_force_ds_cpu_optimizer": false, "zero_opt')),
     near("ZC523", "stage 0", STAGES[0]),
-    near("ZC523", "stage 1", STAGES[1]).finds("error", OLD_NAME).becomes('"offload_optimizer": {"device": "cpu"}'),
+    near("ZC523", "stage 1", STAGES[1])
+    .finds("error", OLD_NAME)
+    .becomes('"offload_optimizer": {"device": "cpu"}', safe=True),
     near("ZC523", "stage 3", STAGES[3]).finds("error", OLD_NAME),
     near("ZC523", "a loop of one's own", consumer="deepspeed", files=ALONE),
     near("ZC524", "another number", ("process 8", "process 4"))
     .finds("warning", "train.sh: --num_cpu_threads_per_process 4", 4)
-    .becomes(f"OMP_NUM_THREADS=4 {BARE}\n"),
+    .becomes(f"OMP_NUM_THREADS=4 {BARE}\n", safe=True),
     near("ZC524", "another launcher of accelerate", ("DEEPSPEED", "MULTI_GPU")),
     near("ZC524", "the variable as well", ("accelerate launch", "OMP_NUM_THREADS=8 accelerate launch")),
     near("ZC524", "a number that nobody knows", ("process 8", "process $N")).finds(
@@ -390,6 +410,11 @@ LAUNCH = (
     near("ZC525", "the drive, which stage 2 keeps on the host", ("_device: cpu", "_device: nvme")).finds(
         "note", SCRIPT, also=("accelerate.yaml: offload_optimizer_device: nvme",)
     ),
+    near("ZC525", "stage 1", ("zero_stage: 2", "zero_stage: 1")).finds("note", SCRIPT, also=HOST),
+    near("ZC525", "stage 3", ("zero_stage: 2", "zero_stage: 3")).finds("note", SCRIPT, also=HOST),
+    near("ZC525", "a launcher behind another program", (BARE, "nohup " + BARE))
+    .finds("note", SCRIPT, also=HOST)
+    .becomes(),
     near("ZC525", "stage 0", ("zero_stage: 2", "zero_stage: 0")),
     near(
         "ZC525",
