@@ -162,6 +162,9 @@ CLIPPING = (
     near("ZC239", "the default", ("0.5", "1.0")),
     near("ZC239", "no option", (" --max_grad_norm 0.5", "")),
     near("ZC239", "no number", ("0.5", "none")),
+    near("ZC239", "no number in the config", ("0.5", "0.3"))
+    .finds("warning", "train.sh: --max_grad_norm 0.3", "0.3", "1.0", "1.15.0")
+    .becomes("gradient_clipping: 0.3"),
     near("ZC239", "none", ("0.5", "0")).finds("warning", "train.sh: --max_grad_norm 0", 0, "1.0", "1.15.0"),
     near("ZC239", "another launcher", ("DEEPSPEED", "MULTI_GPU")),
     near("ZC239", "another number", ("zero_stage: 2", "zero_stage: 2\n  gradient_clipping: 0.7"))
@@ -246,7 +249,12 @@ HYPERPARAMETERS = (
     missing("SGD", '"type": "SGD", "params": {"momentum": 0.9}').finds("warning", 'ds.json: "optimizer"', "0.001"),
     missing("Adagrad", '"type": "Adagrad", "params": {}').finds("warning", 'ds.json: "optimizer"', "0.01"),
     missing("an optimizer whose defaults nobody knows", '"type": "Muon", "params": {}'),
-    missing("no params", '"type": "Lion"').finds("warning", 'ds.json: "optimizer"', "0.001"),
+    missing("no params", '"type": "Lion"')
+    .finds("warning", 'ds.json: "optimizer"', "0.001")
+    .becomes('"params": {"lr": "auto"}', safe=True),
+    missing("other params", '"type": "Lion", "params": {"betas": [0.9, 0.95]}')
+    .finds("warning", 'ds.json: "optimizer"', "0.001")
+    .becomes('"lr": "auto"', safe=True),
     missing(
         "a schedule that sets the rate",
         '"type": "AdamW", "params": {}}, "scheduler": {"type": "LRRangeTest", "params": {}',
@@ -277,6 +285,9 @@ OPTIMIZER = (
     near("ZC213", "another rule tells a name that nobody knows", ('"SGD"', '"Sophia"')),
     near("ZC214", "a type", ('{"params"', '{"type": "AdamW", "params"')),
     near("ZC214", "null is no type", ('{"params"', '{"type": null, "params"')).finds("error", 'ds.json: "optimizer"'),
+    near("ZC214", "params", consumer="accelerate", files=ALONE)
+    .finds("error", 'ds.json: "optimizer"')
+    .becomes('"type": "AdamW"'),
     near("ZC214", "a loop of one's own", consumer="deepspeed", files=ALONE).finds("warning", 'ds.json: "optimizer"'),
     near(
         "ZC214",
@@ -403,6 +414,13 @@ SCHEDULER = (
         "ZC225", "stage 0 in bf16", ('"stage": 2', '"stage": 0'), ('"zero_opt', '"bf16": {"enabled": true}, "zero_opt')
     ).finds("error", TYPE % "CosineAnnealingLR", 16),
     near("ZC225", "stage 1", ('"stage": 2', '"stage": 1')).finds("error", TYPE % "CosineAnnealingLR", 1),
+    near("ZC226", "without defaults", ('"WarmupLR"', '"WarmupDecayLR"')).finds("error", SCHEDULE),
+    near("ZC226", "the Trainer", ("WarmupDecayLR", "WarmupCosineLR"), bad=2)
+    .finds("error", SCHEDULE)
+    .becomes('"params": {"warmup_num_steps": "auto", "total_num_steps": "auto"}'),
+    near("ZC226", "the Trainer, whose numbers do not fit", ("WarmupDecayLR", "OneCycle"), bad=2).finds(
+        "error", SCHEDULE
+    ),
     near("ZC226", "empty params", ('"WarmupLR"', '"WarmupLR", "params": {}')),
     near("ZC226", "no type has a rule of its own", ('"type": "WarmupLR"', "")),
     near("ZC227", "nothing is missing", ('"warmup_num_steps": "auto"', '"total_num_steps": "auto"')),
@@ -416,6 +434,12 @@ SCHEDULER = (
     .says("OneCycle has no `cycle_min_lr`, for which"),
     near("ZC228", "a type", ('"scheduler": {}', '"scheduler": {"type": "WarmupLR"}')),
     near("ZC228", "a loop of one's own with an empty section", consumer="deepspeed", files=ALONE),
+    near("ZC228", "an end", ('"warmup_num_steps": 100', '"total_num_steps": 100'), bad=2)
+    .finds("error", SCHEDULE)
+    .becomes('"type": "WarmupDecayLR"'),
+    near("ZC228", "no end", ('"warmup_num_steps": 100', '"warmup_num_steps": 10'), bad=2)
+    .finds("error", SCHEDULE)
+    .becomes('"type": "WarmupLR"'),
     near("ZC228", "null is no type", ('"scheduler": {}', '"scheduler": {"type": null}')).finds("error", SCHEDULE),
 )
 
@@ -437,6 +461,12 @@ WARMUP = (
     ),
     near("ZC229", "a schedule without an end", ("WarmupCosineLR", "WarmupLR")),
     near("ZC230", "the optimizer has that rate", ('"lr": 1e-5', '"lr": 1e-3')),
+    near("ZC230", "another rate", ('"lr": 1e-5', '"lr": 2e-3'))
+    .finds("error", 'ds.json:1:134: "params"', "0.001", "0.002")
+    .becomes('"warmup_max_lr": null', safe=True),
+    near("ZC230", "accelerate", consumer="accelerate")
+    .finds("error", 'ds.json:1:134: "params"', "0.001", "1e-05")
+    .becomes('"warmup_max_lr": "auto"', safe=True),
     near("ZC230", "a rate that nobody knows", ('"lr": 1e-5', '"lr": "auto"')).finds(
         "warning", 'ds.json:1:136: "params"', "0.001"
     ),

@@ -87,13 +87,13 @@ BUFFERS = (
     bucket("3 GiB of 80", 3 * GIB // 4, hardware=NODE).finds(
         "warning", BUCKET % 805306368, 805306368, 2, "3.0", "80.0", 200000000, also=OVERLAP
     ),
-    bucket("half of a small bucket", 399_999_998, hardware=node(memory_gib=1.0)).finds(
-        "warning", BUCKET % 399999998, 399999998, 2, "1.5", "1.0", 199999999, also=OVERLAP
-    ),
+    bucket("half of a small bucket", 399_999_998, hardware=node(memory_gib=1.0))
+    .finds("warning", BUCKET % 399999998, 399999998, 2, "1.5", "1.0", 199999999, also=OVERLAP)
+    .becomes('"reduce_bucket_size": 199999999'),
     near("ZC902", "the default, on no known hardware", DEFAULT, IN_FP32, consumer="deepspeed"),
-    near("ZC902", "the default", DEFAULT, IN_FP32, consumer="deepspeed", hardware=NODE).finds(
-        "warning", *OVERLAP, 500000000, 4, "3.7", "80.0", 200000000
-    ),
+    near("ZC902", "the default", DEFAULT, IN_FP32, consumer="deepspeed", hardware=NODE)
+    .finds("warning", *OVERLAP, 500000000, 4, "3.7", "80.0", 200000000)
+    .becomes('"reduce_bucket_size": 200000000'),
     near("ZC903", "one element less", (PERSISTENT, PERSISTENT.replace("1000000000", "999999999"))),
     near(
         "ZC903",
@@ -113,6 +113,9 @@ BUFFERS = (
     near("ZC903", "the name without stage3_", ("stage3_param_persistence", "param_persistence")).finds(
         "warning", 'ds.json: "param_persistence_threshold": 1000000000', 1000000000, 100000
     ),
+    near("ZC904", "a key that only stage 3 reads", ("zero_stage: 3", "zero_stage: 3\n  zero3_init_flag: true"))
+    .finds("note", "accelerate.yaml: zero_stage: 3", 3, 0, 0, also=ONE)
+    .becomes("mixed_precision: bf16\ndeepspeed_config:\n  zero_stage: 0\n"),
     near("ZC904", "two processes", ("num_processes: 1", "num_processes: 2")),
     near("ZC904", "stage 2", ("zero_stage: 3", "zero_stage: 2")),
     near("ZC904", "the optimizer is offloaded", ("zero_stage: 3", "zero_stage: 3\n  offload_optimizer_device: cpu")),
@@ -236,7 +239,9 @@ NOWHERE = ('"device": "cpu"', '"device": "none"')
 PINNED = 'ds.json: "offload_optimizer"'
 SUPER = 'ds.json: "super_offload": true'
 CAPACITY = (
-    near("ZC920", "one more", ("num_processes: 8", "num_processes: 5")).finds("error", PROCESSES % 5, 5, 4, 4),
+    near("ZC920", "one more", ("num_processes: 8", "num_processes: 5"))
+    .finds("error", PROCESSES % 5, 5, 4, 4)
+    .becomes("num_processes: 4"),
     near("ZC920", "one less", ("num_processes: 8", "num_processes: 3")).finds("note", PROCESSES % 3, 3, 4, 1, 4),
     near("ZC920", "one", ("num_processes: 8", "num_processes: 1")).finds("note", PROCESSES % 1, 1, 4, 3, 4),
     near("ZC920", "another rule tells none", ("num_processes: 8", "num_processes: 0")),
@@ -267,7 +272,9 @@ CAPACITY = (
     resting("exactly what there is", resting_gib=80.0),
     resting("more than there is").finds("error", STAGE_0, "80.0", 0, "80.0"),
     resting("stage 1 takes all", states_gib={1: 80.0}).finds("error", STAGE_0, "80.0", 0, "80.0"),
-    resting("stage 1 takes less", states_gib={1: 79.99}).finds("error", STAGE_0, "80.0", 0, "80.0", 1),
+    resting("stage 1 takes less", states_gib={1: 79.99})
+    .finds("error", STAGE_0, "80.0", 0, "80.0", 1)
+    .becomes('"stage": 1'),
     resting("stage 2 takes less", states_gib={1: 80.0, 2: 79.0, 3: 40.0}).finds("error", STAGE_0, "80.0", 0, "80.0", 2),
     resting("the rest takes all", states_gib={3: 40.0}, stage_peaks_gib={3: (80.0, 90.0)}).finds(
         "error", STAGE_0, "80.0", 0, "80.0"
@@ -300,9 +307,9 @@ CAPACITY = (
     locked("exactly what may be locked", limit=LOCKED),
     locked("a byte more").finds("note", PINNED, "8.1", "8.15"),
     locked("no limit", limit=None),
-    locked("pinned as written", (TO_HOST, TO_HOST.replace('"cpu"', '"cpu", "pin_memory": true'))).finds(
-        "note", PINNED, "8.1", "8.15"
-    ),
+    locked("pinned as written", (TO_HOST, TO_HOST.replace('"cpu"', '"cpu", "pin_memory": true')))
+    .finds("note", PINNED, "8.1", "8.15")
+    .becomes('"pin_memory": false'),
     locked("not pinned", (TO_HOST, TO_HOST.replace('"cpu"', '"cpu", "pin_memory": false'))),
     locked("nowhere", NOWHERE),
     locked("stage 0", ('"stage": 2', '"stage": 0')),
@@ -371,7 +378,9 @@ LIMITS = (
     stepping("nothing is predicted of the states", resting_gib=None),
     stepping("a GiB", step_gib=81.0, resting_gib=80.0).finds("error", AT_2, "81.0", 2, "1.0", "80.0"),
     stepping("half a GiB", step_gib=80.5, resting_gib=80.0).finds("error", AT_2, "80.5", 2, "0.5", "80.0"),
-    stepping("stage 3 fits", states_gib={3: 79.99}).finds("error", AT_2, "96.0", 2, "32.0", "80.0", 3),
+    stepping("stage 3 fits", states_gib={3: 79.99})
+    .finds("error", AT_2, "96.0", 2, "32.0", "80.0", 3)
+    .becomes('"stage": 3'),
     stepping("stage 3 does not fit", states_gib={3: 80.0}).finds("error", AT_2, "96.0", 2, "32.0", "80.0"),
     stepping("ZenFlow keeps other states", (GROUP, GROUP + ', "zenflow": {}')),
     stepping("a quarter of 40,000 elements", of=model(320_000), stage=3).finds(

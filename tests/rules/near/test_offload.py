@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from zerocfg.rules.api import Example
 from zerocfg.run.model import HardwareSummary
 
 from .table import Near, judge, near, rows
@@ -24,6 +25,12 @@ ALONE = {"recipe.yaml": None}
 UNPINNED = 'ds.json: "pin_memory": false'
 SECTION = 'ds.json: "offload_optimizer": {"device": "cpu"}'
 LIMITED = HardwareSummary("node", 1, 8, 80.0, memlock=2**30)
+
+
+def in_yaml(code: str, why: str, stage: int, keys: str) -> Near:
+    """A rule of an accelerate config with these keys of `deepspeed_config`."""
+    text = f"distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: {stage}\n{keys}"
+    return Near(code, why, Example({"accelerate.yaml": text}, consumer="accelerate"))
 
 
 def declared(release: str) -> Near:
@@ -66,6 +73,9 @@ DEVICES = (
     near("ZC510", "nothing is offloaded", NONE),
     near("ZC510", "the drive", NVME).finds("error", REPLACED, also=(TO_NVME,)),
     near("ZC510", "an AdamW", ("optim: sgd", "optim: adamw_torch")),
+    near("ZC510", "the switch is written", ('"zero_opt', '"zero_force_ds_cpu_optimizer": true, "zero_opt'))
+    .finds("error", REPLACED, also=(TO_CPU,))
+    .becomes('"zero_force_ds_cpu_optimizer": false, "zero_opt'),
     near("ZC510", "the optimizer is kept", ('"zero_opt', '"zero_force_ds_cpu_optimizer": false, "zero_opt')),
     near(
         "ZC510",
@@ -107,7 +117,10 @@ KEYS = (
     near("ZC519", "a word for true", ("false", '"yes"')),
     near("ZC519", "the drive", NVME),
     near("ZC519", "stage 2 has a rule of its own", FROM_3[2]),
-    near("ZC520", "off is written as well", ("true", "false")).finds("error", OLD % "false", also=(NEW,)),
+    near("ZC520", "off is written as well", ("true", "false"))
+    .finds("error", OLD % "false", also=(NEW,))
+    .becomes('"stage": 2, "offload_optimizer": {"device": "cpu"}'),
+    near("ZC520", "both say the same").finds("error", OLD % "true", also=(NEW,)).becomes('"stage": 2, "off', safe=True),
     near("ZC520", "null is written as well", ("true", "null")).finds("error", OLD % "null", also=(NEW,)),
     near("ZC520", "the old one says auto, which counts as absent", ("true", '"auto"')),
     near("ZC520", "the new one says auto, which counts as absent", ('{"device": "cpu"}', '"auto"')),
@@ -123,6 +136,12 @@ KEYS = (
     near("ZC521", "stage 1", STAGES[1]).finds("error", 'ds.json: "offload_optimizer"'),
     near("ZC521", "stage 3", STAGES[3]).finds("error", 'ds.json: "offload_optimizer"'),
     near("ZC521", "nowhere is written", ('{"pin_memory": true}', '{"pin_memory": true, "device": "none"}')),
+    near("ZC521", "a path at stage 3", ('"pin_memory": true', '"nvme_path": "/nvme"'), STAGES[3])
+    .finds("error", 'ds.json: "offload_optimizer"')
+    .becomes('"device": "nvme"'),
+    near("ZC521", "a path at stage 2", ('"pin_memory": true', '"nvme_path": "/nvme"'))
+    .finds("error", 'ds.json: "offload_optimizer"')
+    .becomes('"device": "cpu"'),
     near("ZC521", "an empty section", ('{"pin_memory": true}', "{}")),
     near("ZC521", "parameters below stage 3", ("offload_optimizer", "offload_param")),
     near("ZC521", "parameters at stage 3", ("offload_optimizer", "offload_param"), STAGES[3]).finds(
@@ -131,6 +150,24 @@ KEYS = (
     near("ZC522", "stage 2 has a rule of its own", FROM_3[2]),
     near("ZC522", "the parameters go nowhere", NONE),
     near("ZC522", "to the drive", NVME).finds("note", TO_NVME, 2, 12),
+    in_yaml("ZC522", "accelerate", 3, "  offload_param_device: cpu\n")
+    .finds("note", "accelerate.yaml: offload_param_device: cpu", 2, 12)
+    .becomes("  offload_optimizer_device: cpu\n"),
+    near(
+        "ZC522",
+        "on the launch line alone",
+        consumer=None,
+        files={
+            "ds.json": None,
+            "train.sh": "accelerate launch --use_deepspeed --zero_stage 3 --offload_param_device cpu train.py\n",
+            "train.py": "from accelerate import Accelerator\n",
+        },
+    )
+    .finds("note", "train.sh: --offload_param_device cpu", 2, 12)
+    .becomes(),
+    in_yaml("ZC522", "accelerate, and none", 3, "  offload_optimizer_device: none\n  offload_param_device: cpu\n")
+    .finds("note", "accelerate.yaml: offload_param_device: cpu", 2, 12)
+    .becomes("  offload_optimizer_device: cpu\n"),
     near(
         "ZC522",
         "nowhere is written",
@@ -156,6 +193,9 @@ PATH_LINE = "  offload_optimizer_nvme_path: /local_nvme\n"
 UNUSED = 'ds.json: "nvme_path": "/proc/nvme"'
 FAST = 'ds.json: "fast_init": true'
 NVME_RULES = (
+    in_yaml("ZC504", "accelerate", 2, "  offload_optimizer_device: nvme\n  offload_optimizer_nvme_path: /nvme\n")
+    .finds("error", "accelerate.yaml: offload_optimizer_device: nvme", 2, 3)
+    .becomes("zero_stage: 2\n  offload_optimizer_device: cpu\n"),
     near("ZC504", "stage 1", STAGES[1]).finds("error", DRIVE, 1, 3),
     near("ZC504", "stage 3", STAGES[3]),
     near("ZC504", "stage 0 has a rule of its own", STAGES[0]),
@@ -229,10 +269,15 @@ NVME_SETTINGS = (
     near("ZC526", "no offloading at all", (', "offload_optimizer": {"device": "cpu"}', "")).finds("note", AIO),
     near("ZC526", "nothing is known of the stage", ('"stage": 2', '"stage": "auto"'), consumer=None),
     buffer(131_334_144),
-    buffer(131_334_143).finds("error", SIZED % "131334143", "131,334,143", "131,334,144", 132000000),
+    buffer(131_334_143)
+    .finds("error", SIZED % "131334143", "131,334,143", "131,334,144", 132000000)
+    .becomes('"buffer_size": 132000000'),
     near("ZC527", "one element over", ("140000000", "131334144"), ("525336576", "525336577"), good=1).finds(
         "error", SIZED % "131334144", "131,334,144", "131,334,145", 132000000
     ),
+    near("ZC527", "more than 132 million", ("525336576", "528000004"))
+    .finds("error", 'ds.json: "offload_param"', "100,000,000", "132,000,001", 133000000)
+    .becomes('"buffer_size": 133000000'),
     near("ZC527", "over twice the ranks the default is enough", ("4xA100", "8xA100")),
     near("ZC527", "nobody knows the largest parameter", ("largest_parameter: 525336576, ", "")),
     near("ZC527", "stage 2", FROM_3[2]),
@@ -285,7 +330,9 @@ STEPS = (
     near("ZC514", "no optimizer that is known", ('"type": "AdamW", ', "")),
     near("ZC514", "stage 2 has a rule of its own", FROM_3[2]),
     near("ZC514", "nothing is offloaded", NONE),
-    grouped("one element less than a group", 1_073_473).finds("error", RATIO, "0.5", "1,073,472", "1,073,473"),
+    grouped("one element less than a group", 1_073_473)
+    .finds("error", RATIO, "0.5", "1,073,472", "1,073,473")
+    .becomes('"sub_group_size": 107347'),
     grouped("two groups, of which one stays", 1_073_472),
     grouped("all of it", 100_000_000, "1"),
     grouped("less than none", 100_000_000, "-0.5"),
@@ -342,20 +389,32 @@ LAUNCH = (
     near("ZC523", "DeepSpeed's own optimizer", ('"zero_opt', '"optimizer": {"type": "AdamW"}, "zero_opt')),
     near("ZC523", "the optimizer is kept", ('"zero_opt', '"zero_force_ds_cpu_optimizer": false, "zero_opt')),
     near("ZC523", "stage 0", STAGES[0]),
-    near("ZC523", "stage 1", STAGES[1]).finds("error", OLD_NAME),
+    near("ZC523", "stage 1", STAGES[1])
+    .finds("error", OLD_NAME)
+    .becomes('"offload_optimizer": {"device": "cpu"}', safe=True),
     near("ZC523", "stage 3", STAGES[3]).finds("error", OLD_NAME),
     near("ZC523", "a loop of one's own", consumer="deepspeed", files=ALONE),
+    near("ZC524", "another number", ("process 8", "process 4"))
+    .finds("warning", "train.sh: --num_cpu_threads_per_process 4", 4)
+    .becomes(f"OMP_NUM_THREADS=4 {BARE}\n", safe=True),
     near("ZC524", "another launcher of accelerate", ("DEEPSPEED", "MULTI_GPU")),
     near("ZC524", "the variable as well", ("accelerate launch", "OMP_NUM_THREADS=8 accelerate launch")),
     near("ZC524", "a number that nobody knows", ("process 8", "process $N")).finds(
         "warning", "train.sh: --num_cpu_threads_per_process $N", 8
     ),
     near("ZC525", "one process", ("num_processes: 2", "num_processes: 1")),
-    near("ZC525", "three processes", ("num_processes: 2", "num_processes: 3")).finds("note", SCRIPT, also=HOST),
+    near("ZC525", "three processes", ("num_processes: 2", "num_processes: 3"))
+    .finds("note", SCRIPT, also=HOST)
+    .becomes(f"OMP_NUM_THREADS=8 {BARE}\n"),
     near("ZC525", "nothing is offloaded", ("_device: cpu", "_device: none")),
     near("ZC525", "the drive, which stage 2 keeps on the host", ("_device: cpu", "_device: nvme")).finds(
         "note", SCRIPT, also=("accelerate.yaml: offload_optimizer_device: nvme",)
     ),
+    near("ZC525", "stage 1", ("zero_stage: 2", "zero_stage: 1")).finds("note", SCRIPT, also=HOST),
+    near("ZC525", "stage 3", ("zero_stage: 2", "zero_stage: 3")).finds("note", SCRIPT, also=HOST),
+    near("ZC525", "a launcher behind another program", (BARE, "nohup " + BARE))
+    .finds("note", SCRIPT, also=HOST)
+    .becomes(),
     near("ZC525", "stage 0", ("zero_stage: 2", "zero_stage: 0")),
     near(
         "ZC525",

@@ -354,7 +354,7 @@ def parameters_offloaded_alone(run: Run) -> Iterator[Finding]:
     recipe = recipe_data(run)
     if device(run, "offload_optimizer") not in (None, "none") or recipe.get("use_peft") or recipe.get("use_lora"):
         return
-    if section(run, *_ZERO, "offload_optimizer") or (run.deepspeed is None and run.accelerate is None):
+    if section(run, *_ZERO, "offload_optimizer"):
         return  # a section without a device has a rule of its own
     setting = run.effective.get("zero_optimization.offload_param.device")
     location, related = anchor(run, [setting.origin] if setting else [])
