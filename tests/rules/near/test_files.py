@@ -80,12 +80,11 @@ READING = (
     recipe("ZC005", "TrlParser converts", "packing: true\nlearning_rate: 1e-5\n", TRL),
     yaml("ZC006", "a switch", "debug: no\n"),
     yaml("ZC006", "a word that the key does not have", "mixed_precision: off\n"),
-    near(
+    of(
         "ZC006",
-        "the type",
-        ("distributed_type: DEEPSPEED", "distributed_type: NO"),
-        ("precision: no", "precision: 'no'"),
-    ).finds("error", "accelerate.yaml: NO", "1.1"),
+        "accelerate takes false for NO",
+        {"accelerate.yaml": "distributed_type: NO\nnum_processes: 1\ngpu_ids: all\n"},
+    ),
     recipe("ZC006", "of the Trainer", "eval_strategy: no\n").finds("error", "recipe.yaml: no", "1.1"),
     recipe("ZC006", "false, which nobody takes for a word", "eval_strategy: false\n"),
     *(
