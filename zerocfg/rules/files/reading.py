@@ -340,7 +340,7 @@ def _meant(raw: str, branches: list[dict[str, object]]) -> str | None:
     "ZC007",
     "number-in-another-base",
     Severity.WARNING,
-    bad=Example({"accelerate.yaml": _GOOD_YAML + "main_process_port: 029500\n".replace("029500", "024500")}).finds(
+    bad=Example({"accelerate.yaml": _GOOD_YAML + "main_process_port: 024500\n"}).finds(
         "warning", "accelerate.yaml: 024500", "024500", 10560
     ),
     good=Example({"accelerate.yaml": _GOOD_YAML + "main_process_port: 24500\n"}),

@@ -1,0 +1,167 @@
+"""Near misses of `zerocfg.rules.keys`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .files import of
+from .table import Near, judge, near, rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
+LINE = "accelerate launch --config_file accelerate.yaml %strain.py\n"
+
+
+def top(code: str, why: str, keys: str, consumer: str = "deepspeed") -> Near:
+    """Keys at the top of a DeepSpeed config."""
+    text = f'{{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {{"stage": 2}}, {keys}}}\n'
+    return of(code, why, {"ds.json": text}, consumer)
+
+
+def zero(code: str, why: str, keys: str) -> Near:
+    """Keys of its ZeRO section."""
+    text = f'{{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {{"stage": 2, {keys}}}}}\n'
+    return of(code, why, {"ds.json": text}, "deepspeed")
+
+
+def yaml(code: str, why: str, keys: str, options: str = "", base: str = YAML) -> Near:
+    """Keys at the end of an accelerate config."""
+    files = {"accelerate.yaml": base + keys}
+    return of(code, why, {**files, "train.sh": LINE % options} if options else files, "accelerate")
+
+
+def admitting(code: str, why: str, versions: str, keys: str) -> Near:
+    """The same with the releases of DeepSpeed that the project admits."""
+    row = top(code, why, keys)
+    row.example.files["zerocfg.yaml"] = (
+        "version: 1\nruns:\n  sft:\n    script: train.py\n    deepspeed: ds.json\n    consumer: deepspeed\n"
+        f"    versions: {{deepspeed: '{versions}'}}\n"
+    )
+    return row
+
+
+SCALED = '"bf16": {"enabled": true, "loss_scale": 0}'
+
+NAMES = (
+    top("ZC101", "a key of fp16 in bf16", SCALED).finds("error", 'ds.json: "loss_scale"'),
+    zero("ZC101", "nothing near", '"zigzag": 7').finds("error", 'ds.json: "zigzag"'),
+    zero("ZC101", "a key of the top level, which another rule tells", '"gradient_clipping": 1.0'),
+    yaml("ZC101", "accelerate's top level", "num_procesess: 2\n").finds("error", "accelerate.yaml: num_procesess"),
+    of(
+        "ZC101",
+        "the spec",
+        {"zerocfg.yaml": "version: 1\nruns:\n  sft: {consumer: trl, script: sft.py, recipe: r.yaml}\nrunz: {}\n"},
+    ).finds("error", "zerocfg.yaml: runz"),
+    *(
+        top("ZC102", f"{name} is a remark", f'"{name}": "for eight devices"')
+        for name in ("_remark", "//", "#", "$schema", "comment", "comments")
+    ),
+    top("ZC102", "a remark's first letters only", '"remark": "for eight devices"').finds(
+        "warning", 'ds.json: "remark"'
+    ),
+    top("ZC102", "a key of ZeRO, which another rule tells", '"overlap_comm": false'),
+    top("ZC102", "a key of accelerate, which another rule tells", '"zero_stage": 2'),
+    top("ZC102", "in a section that nobody checks", '"aio": {"block_sise": 1048576}').finds(
+        "error", 'ds.json: "block_sise"'
+    ),
+    yaml("ZC103", "a key that accelerate has", "  zero3_init_flag: false\n"),
+    yaml("ZC103", "misspelled", "  offload_optimizer_devise: cpu\n").finds(
+        "error", "accelerate.yaml: offload_optimizer_devise"
+    ),
+    yaml("ZC103", "nothing near", "  zigzag: 7\n").finds("error", "accelerate.yaml: zigzag"),
+    yaml(
+        "ZC103",
+        "at stage 3 another rule tells it",
+        "  stage3_gather_16bit_weights_on_model_save: true\n",
+        base=YAML.replace("stage: 2", "stage: 3"),
+    ),
+    yaml("ZC103", "at stage 2 it is only lost", "  stage3_gather_16bit_weights_on_model_save: true\n").finds(
+        "error", "accelerate.yaml: stage3_gather_16bit_weights_on_model_save"
+    ),
+    admitting("ZC110", "no admitted release refuses it", "<0.19.7", '"amp": {"enabled": false}').finds(
+        "note", 'ds.json: "amp"', "0.19.8", "0.19.7"
+    ),
+    admitting("ZC110", "one admitted release may", "<=0.19.7", '"amp": {"enabled": false}').finds(
+        "error", 'ds.json: "amp"'
+    ),
+    zero("ZC111", "the other one", '"cpu_offload_param": false').finds("warning", 'ds.json: "cpu_offload_param"'),
+    zero("ZC112", "one of them left open", '"stage3_prefetch_bucket_size": 10, "prefetch_bucket_size": "auto"'),
+    zero("ZC112", "the plain name alone", '"prefetch_bucket_size": 10'),
+    zero("ZC112", "with two values", '"prefetch_bucket_size": 10, "stage3_prefetch_bucket_size": 20').finds(
+        "error", 'ds.json: "prefetch_bucket_size"', also=('ds.json: "stage3_prefetch_bucket_size"',)
+    ),
+)
+
+PLACES = (
+    top("ZC114", "a rate beside the type of the optimizer", '"optimizer": {"type": "AdamW", "lr": 0.001}').finds(
+        "error", 'ds.json: "lr"'
+    ),
+    top(
+        "ZC114", "steps beside the type of the schedule", '"scheduler": {"type": "WarmupLR", "warmup_num_steps": 5}'
+    ).finds("error", 'ds.json: "warmup_num_steps"'),
+    top("ZC114", "a rate at the top level, perhaps of your own", '"lr": 0.001'),
+    top("ZC114", "bf16 has no scale", SCALED),
+    top("ZC114", "a name that many sections have", '"dtype": "bf16"'),
+    top("ZC114", "a key that two sections have", '"fp16": {"enabled": false}, "verbose": true'),
+    top("ZC114", "a key of nobody", '"zigzag": 7'),
+    top("ZC115", "a key of accelerate alone", '"mixed_precision": "bf16"').finds(
+        "warning", 'ds.json: "mixed_precision"'
+    ),
+    top("ZC115", "a value that does not fit", '"per_device_train_batch_size": "four"').finds(
+        "error", 'ds.json: "per_device_train_batch_size"'
+    ),
+    top("ZC115", "inside of a section", '"aio": {"num_processes": 2}'),
+    yaml("ZC116", "the same value", "  num_processes: 2\n"),
+    yaml("ZC116", "nothing in the section", "  num_processes: null\n"),
+    yaml("ZC116", "nothing at the top", "  num_machines: 1\n"),
+    yaml("ZC116", "the line says it", "  num_processes: 4\n", "--num_processes 8 "),
+    yaml("ZC116", "not an option of the launcher's top level", "  zero3_init_flag: true\n"),
+    yaml("ZC116", "another option", "  machine_rank: 1\nmachine_rank: 0\n").finds(
+        "error", "accelerate.yaml: machine_rank: 1", 1, 0, also=("accelerate.yaml: machine_rank: 0",)
+    ),
+)
+
+VALUES = (
+    zero("ZC117", "off", '"reduce_scatter": false'),
+    near("ZC117", "false", ('"stage": true', '"stage": false')).finds("error", "ds.json: false", 0),
+    near("ZC117", "a number", ('"stage": true', '"stage": 1')),
+    near("ZC117", "a text", ('"stage": true', '"stage": "true"')),
+    zero("ZC117", "out of range, which another rule tells", '"reduce_bucket_size": false'),
+    top("ZC117", "where nothing is converted", '"steps_per_print": true'),
+    *(yaml("ZC118", f"{word} is on", "", base=f"debug: '{word}'\n" + YAML) for word in ("true", "on", "2")),
+    yaml("ZC118", "no, in capitals", "tpu_use_cluster: 'NO'\n").finds("error", "accelerate.yaml: 'NO'"),
+    yaml("ZC118", "a switch that is read as a word", "use_cpu: 'false'\n"),
+    zero("ZC104", "a whole number in quotes", '"reduce_bucket_size": "500000000"'),
+    zero("ZC104", "a whole number with an exponent", '"reduce_bucket_size": 5e8'),
+    zero("ZC104", "a fraction", '"reduce_bucket_size": 1.5').finds("error", "ds.json: 1.5", "1.5"),
+    yaml("ZC104", "a word for a number", "num_machines: two\n").finds("error", "accelerate.yaml: two"),
+    yaml("ZC104", "on the line, which another rule tells", "", "--num_machines two "),
+    zero("ZC105", "the least", '"reduce_bucket_size": 1'),
+    zero("ZC105", "negative", '"reduce_bucket_size": -1').finds("error", "ds.json: -1", -1, 0),
+    zero("ZC106", "small letters", '"offload_optimizer": {"device": "cpu"}'),
+    yaml("ZC106", "nothing near", "", base=YAML.replace("DEEPSPEED", "ZIGZAG")).finds(
+        "error", "accelerate.yaml: ZIGZAG"
+    ),
+    zero("ZC107", "where null is the default", '"offload_optimizer": null'),
+    of("ZC108", "nothing", {"accelerate.yaml": YAML[:-17] + "deepspeed_config: null\n"}, "accelerate"),
+    top("ZC109", "a text where a text is wanted", '"communication_data_type": "fp32"'),
+    top("ZC109", "a number in quotes", '"steps_per_print": "10"').finds("warning", 'ds.json: "10"', 10),
+    top("ZC109", "a number in quotes that stops the engine, which another rule tells", '"train_batch_size": "4"'),
+    near("ZC113", "a config instead of a recipe", ("    recipe: recipe.yaml\n", "    deepspeed: ds.json\n")).finds(
+        "error", "zerocfg.yaml: sft"
+    ),
+    near(
+        "ZC119", "bases that extend each other", ("common: {", "common: {extends: common, "), ("comon", "common")
+    ).finds("error", "zerocfg.yaml:3:21: common"),
+)
+
+TABLE = (*NAMES, *PLACES, *VALUES)
+
+
+@pytest.mark.parametrize("row", rows(TABLE))
+def test_near(row: Near, tmp_path: Path) -> None:
+    judge(row, tmp_path)
