@@ -19,12 +19,13 @@ from .entries import digest
 LIBRARIES = ("torch", "deepspeed", "accelerate", "transformers", "trl")
 EVERYTHING = ("zerocfg", "schemas", "examples")
 INPUTS: dict[str, tuple[str, ...]] = {
-    "tests/api": ("zerocfg/api.py", "zerocfg/guard.py", "zerocfg/run", "zerocfg/catalog"),
+    "tests/api": ("zerocfg/api.py", "zerocfg/guard.py", "zerocfg/memory", "zerocfg/tracer"),
     "tests/build": ("zerocfg/resolve", "zerocfg/emit", "zerocfg/memory", "zerocfg/run", "examples"),
     "tests/catalog": ("zerocfg/catalog", "schemas"),
-    "tests/docs": (*EVERYTHING, "docs", "README.md"),
-    "tests/hardware": ("zerocfg/hardware",),
-    "tests/memory": ("zerocfg/memory", "zerocfg/tracer", "benchmarks/memory"),
+    "tests/cli": ("zerocfg/cli", "zerocfg/hardware", "zerocfg/memory", "zerocfg/tracer"),
+    "tests/docs": ("README.md", "docs", "examples", "zerocfg/cli", "zerocfg/emit", "zerocfg/smoke"),
+    "tests/hardware": ("zerocfg/hardware", "zerocfg/models/hardware.py"),
+    "tests/memory": ("zerocfg/memory", "zerocfg/tracer", "zerocfg/models/model_facts.py", "benchmarks/memory"),
     "tests/models": ("zerocfg/models", "zerocfg/run", "schemas"),
     "tests/parity": ("zerocfg/run", "zerocfg/catalog", "zerocfg/rules", "schemas"),
     "tests/proofs": ("zerocfg/rules/proof.py",),
