@@ -14,7 +14,6 @@ from zerocfg.source.json_reader import read_json
 from zerocfg.source.node import Document, walk
 from zerocfg.source.text import SourceText, Span
 
-
 SEEDS = [
     '{"a": 1, "b": {"stage": 3, "x": [1, -2.5e3, null, true]}, "s": "q\\"\\u00e9"}',
     '{\n  "a": 1, // c\n  "b": [1, 2,],\n  c: true\n  "d": {"e": 1e9}, # x\n  "f": \'y\' /* z */\n}\n',
