@@ -6,8 +6,8 @@
 # make parity  thousands of generated configs against the real libraries, and other random values (nightly)
 # make lock  writes the locks anew after a change of pyproject.toml or constraints.txt; UPGRADE=-U takes the newest of everything
 # make pythons  the tests that need no training library on every Python from 3.10 to 3.13 that is at hand
-# make new-rule CODE=ZC249 NAME=steps-never-end MODULE=batch/accumulation SEVERITY=error
-# make follow-release PACKAGE=deepspeed VERSION=0.19.9
+# make new-rule CODE=ZC249 NAME=steps-never-end MODULE=batch/accumulation SEVERITY=error  a rule to fill in
+# make follow-release PACKAGE=deepspeed VERSION=0.19.9  moves to that release, compares, and says what to edit
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -16,14 +16,12 @@ NODE := tests/node/node_modules/.package-lock.json
 # What a target starts is what the locks name, node and npm too.
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: setup lock pythons new-rule follow-release demo test test-all rule parity check gpu schemas docs examples clean
+.PHONY: setup lock dist pythons new-rule follow-release demo test test-all rule parity mutants check gpu schemas docs examples clean
 
 setup: $(STAMP) $(NODE)
 
 # pip is at hand everywhere and installs uv, by its hash; uv installs the rest, in a tenth of pip's time.
 $(BIN)/uv: | requirements-dev.lock
-	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed: transformers runs on no older one; PYTHON=python3.12 names another. \
-	make pythons tests on 3.10" if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	awk '/^[a-z]/ {own = /^uv==/} own' requirements-dev.lock > $(VENV)/uv.lock
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --require-hashes -r $(VENV)/uv.lock
@@ -31,6 +29,8 @@ $(BIN)/uv: | requirements-dev.lock
 # torch first, alone and by pip: its build differs by machine (processor, CUDA, ROCm), so that it alone has no hash in the lock.
 INSTALL := $(BIN)/uv pip install -q --python $(BIN)/python --no-deps
 $(STAMP): pyproject.toml constraints.txt requirements-dev.lock | $(BIN)/uv
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+	  "Python 3.11 or later is needed, transformers asks for it: make clean, then make setup PYTHON=python3.12")'
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -c constraints.txt torch
 	$(INSTALL) --require-hashes --build-constraint requirements-dev.lock -r requirements-dev.lock
 	$(INSTALL) --no-build-isolation -e .
@@ -48,14 +48,20 @@ lock: | $(BIN)/uv
 	$(COMPILE) $(UPGRADE) --extra test --python-version 3.10 -o requirements-test.lock
 	$(COMPILE) $(UPGRADE) --extra dev --python-version 3.11 -c requirements-test.lock -o requirements-dev.lock
 
-pythons: setup
-	$(BIN)/python -m tools.pythons $(PYTEST)
+# PYTHONS="3.12 3.13" takes these alone
+PYTHONS ?=
+pythons: $(BIN)/uv
+	$(BIN)/python -m tools.pythons $(PYTHONS)
 
 new-rule: setup
 	@$(BIN)/python -m tools.new_rule $(CODE) $(NAME) --module $(MODULE) --severity $(or $(SEVERITY),error)
 
 follow-release: setup
 	@$(BIN)/python -m tools.follow_release $(PACKAGE) $(VERSION)
+
+dist: $(BIN)/uv
+	rm -rf dist
+	$(BIN)/uv build -q --build-constraint requirements-test.lock --out-dir dist
 
 demo: setup
 	bash examples/demo.sh
@@ -86,6 +92,11 @@ PARITY ?= 5000
 parity: setup
 	ZEROCFG_PARITY=$(PARITY) ZEROCFG_PARITY_SEED=$$(date +%Y%m%d) $(BIN)/pytest -n 2 tests/parity tests/build/test_autos.py
 	ZEROCFG_RANDOM=1 $(BIN)/pytest -n 2 tests/source tests/catalog tests/run tests/rules
+
+# MUTANTS="--package rules --sample 300" is handed on
+MUTANTS ?=
+mutants: setup
+	$(BIN)/python -m tests.mutants $(MUTANTS)
 
 schemas: setup
 	$(BIN)/python -m zerocfg schema --write schemas
