@@ -343,7 +343,7 @@ class _Maker:
         if isinstance(node.value, bool):
             if not words:
                 self.add("boolean", node, repr(not node.value))
-        elif isinstance(node.value, (int, float)):
+        elif isinstance(node.value, (int, float)) and node.value + 1 != node.value:
             self.add("number", node, repr(node.value + 1))
 
     def compared(self, node: ast.Compare) -> None:
