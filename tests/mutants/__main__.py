@@ -16,7 +16,7 @@ from .session import Session, Wanted
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-BUILD = "ahead expand fsdp lock plan_quality resolve search setup spec targets wrong_specs write"
+BUILD = "ahead choice_limits expand fsdp lock plan_quality resolve search setup spec targets wrong_specs write"
 PACKAGES = {
     "rules": ("tests/rules",),
     "catalog": ("tests/catalog",),
