@@ -9,7 +9,8 @@ import pytest
 from zerocfg.memory.options import Options, TorchOptions, Workload
 from zerocfg.memory.tracing import Adapters
 from zerocfg.models.spec import RunSpec
-from zerocfg.resolve.setup import Setup, setup_of
+from zerocfg.resolve.setup import PARALLEL, Setup, is_size, setup_of
+from zerocfg.run.model import UNKNOWN
 
 ZERO = "zero_optimization."
 DEEPSPEED = {"engine": "deepspeed", "train_micro_batch_size_per_gpu": 2, "bf16.enabled": True, ZERO + "stage": 2}
@@ -144,3 +145,275 @@ def test_attention_and_fused_loss() -> None:
     assert workload and workload.attention == "flash_attention_2" and workload.fused_loss
     strange = setup(DEEPSPEED, {"attn_implementation": "kernels-community/x"})
     assert strange.workload and strange.workload.attention == "sdpa" and strange.assumed
+
+
+# -- both sides of each guard ------------------------------------------------------------------------------------------
+
+FSDP = "fsdp_config."
+SHARDED = {"engine": "fsdp", "train_micro_batch_size_per_gpu": 2, "mixed_precision": "bf16", FSDP + "fsdp_version": 2}
+
+
+def torch_options(settings: dict[str, Any], **more: Any) -> TorchOptions:
+    found = setup({**SHARDED, **settings}, **more).options
+    assert isinstance(found, TorchOptions)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("value", "fits"),
+    [(1, True), (0, False), (-1, False), (True, False), (10**15 - 1, True), (10**15, False), ("8", False)],
+)
+def test_what_can_be_a_size(value: Any, fits: bool) -> None:
+    assert is_size(value) is fits
+
+
+@pytest.mark.parametrize(
+    ("settings", "precision"),
+    [
+        ({}, "fp32"),
+        ({"bf16.enabled": True, "fp16.enabled": True}, "bf16"),
+        ({"bf16.enabled": "auto"}, "fp32"),
+        ({"fp16.enabled": True}, "fp16"),
+        ({"mixed_precision": "bf16"}, "bf16"),
+        ({"mixed_precision": "fp16"}, "fp16"),
+        ({"mixed_precision": "no"}, "fp32"),
+    ],
+)
+def test_the_precision_that_is_computed_in(settings: dict[str, Any], precision: str) -> None:
+    plain = {"engine": "deepspeed", ZERO + "stage": 1}
+    assert setup({**plain, **settings}).precision == precision
+
+
+def test_deepspeed_values_that_are_no_sizes_and_no_switches() -> None:
+    strange = {
+        ZERO + "reduce_bucket_size": "auto",
+        ZERO + "sub_group_size": 0,
+        ZERO + "overlap_comm": "auto",
+        ZERO + "offload_optimizer.device": None,
+        ZERO + "stage": "auto",
+        "data_types.grad_accum_dtype": "float32",
+        "gradient_accumulation_steps": "auto",
+    }
+    assert setup({**DEEPSPEED, **strange}).options == Options(0, 4, "bf16", optimizer="adamw_fused")
+    given = {ZERO + "stage": 3, ZERO + "stage3_model_persistence_threshold": 7, ZERO + "offload_param.device": "nvme"}
+    given |= {ZERO + "zero_hpz_partition_size": 2, ZERO + "stage3_gather_16bit_weights_on_model_save": True}
+    assert setup({**DEEPSPEED, **given}).options == Options(
+        3,
+        4,
+        "bf16",
+        optimizer="adamw_fused",
+        offload_param="nvme",
+        model_persistence_threshold=7,
+        secondary_partition_size=2,
+        gather_on_save=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype", "ranks", "kind", "master", "autocast", "assumed"),
+    [
+        ("bf16", None, 4, "ddp", True, True, 1),
+        ("bf16", "float32", 4, "ddp", True, True, 0),
+        ("bf16", "float16", 4, "ddp", False, False, 0),
+        ("no", None, 2, "ddp", True, False, 0),
+        ("no", "bfloat16", 1, "single", False, False, 0),
+    ],
+)
+def test_plain_data_parallelism(
+    precision: str, dtype: str | None, ranks: int, kind: str, master: bool, autocast: bool, assumed: int
+) -> None:
+    settings = {"engine": "ddp", "mixed_precision": precision, "train_micro_batch_size_per_gpu": 1}
+    found = setup({**settings, "gradient_accumulation_steps": 3}, ranks=ranks, dtype=dtype)
+    computed = "bf16" if precision == "bf16" else "fp32"
+    assert found.options == TorchOptions(
+        kind,  # type: ignore[arg-type]
+        ranks,
+        computed,  # type: ignore[arg-type]
+        master=master,
+        optimizer="adamw_fused",
+        gradient_accumulation_steps=3,
+    )
+    assert found.workload == Workload(1, 512, autocast=autocast) and len(found.assumed) == assumed
+
+
+@pytest.mark.parametrize(
+    ("mixed", "dtype", "precision", "master"),
+    [
+        ("bf16", None, "bf16", True),
+        ("fp16", "bfloat16", "fp16", True),
+        ("no", "bfloat16", "bf16", False),
+        ("no", "float16", "fp16", False),
+        ("no", "float32", "fp32", True),
+        ("no", None, "fp32", True),
+    ],
+)
+def test_the_dtype_that_fsdp_keeps(mixed: str, dtype: str | None, precision: str, master: bool) -> None:
+    found = setup({**SHARDED, "mixed_precision": mixed}, dtype=dtype)
+    assert found.options == TorchOptions("fsdp2", 4, precision, master=master, optimizer="adamw_fused")  # type: ignore[arg-type]
+    assert found.precision == precision and found.workload == Workload(2, 512), "no autocast"
+
+
+def test_fsdp_settings_become_options() -> None:
+    first = {FSDP + "fsdp_version": 1}
+    assert torch_options(first).kind == "fsdp1" and torch_options({FSDP + "fsdp_version": None}).kind == "fsdp2"
+    for strategy, reshard in (
+        ("FULL_SHARD", True),
+        ("SHARD_GRAD_OP", False),
+        ("HYBRID_SHARD", True),
+        ("HYBRID_SHARD_ZERO2", False),
+    ):
+        settings = first | {FSDP + "fsdp_sharding_strategy": strategy}
+        assert torch_options(settings).reshard_after_forward is reshard
+        assert torch_options({FSDP + "fsdp_sharding_strategy": strategy}).reshard_after_forward is True, "of version 1"
+    for written, reshard in ((False, False), (True, True), (None, True)):
+        assert torch_options({FSDP + "fsdp_reshard_after_forward": written}).reshard_after_forward is reshard
+        assert torch_options(first | {FSDP + "fsdp_reshard_after_forward": written}).reshard_after_forward is True
+    for word, prefetch in (("BACKWARD_PRE", "pre"), ("BACKWARD_POST", "post"), ("NO_PREFETCH", "none"), (None, "none")):
+        assert torch_options(first | {FSDP + "fsdp_backward_prefetch": word}).backward_prefetch == prefetch
+        assert torch_options({FSDP + "fsdp_backward_prefetch": word}).backward_prefetch == "pre"
+    for name in ("offload_params", "forward_prefetch"):
+        on = torch_options({f"{FSDP}fsdp_{name}": True})
+        assert (on.cpu_offload, on.forward_prefetch) == (name == "offload_params", name == "forward_prefetch")
+        assert torch_options({f"{FSDP}fsdp_{name}": "true"}) == torch_options({}), "a text is not read here"
+
+
+def test_policies_of_fsdp() -> None:
+    with pytest.raises(ValueError, match="FSDP without a wrap policy gathers the whole model at once"):
+        setup({**SHARDED, FSDP + "fsdp_auto_wrap_policy": "NO_WRAP"})
+    assert len(setup({**SHARDED, FSDP + "fsdp_auto_wrap_policy": "SIZE_BASED_WRAP"}).assumed) == 1
+    assert setup({**SHARDED, FSDP + "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}).assumed == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "ranks"),
+    [
+        ({}, None),
+        ({FSDP + "fsdp_sharding_strategy": "FULL_SHARD"}, None),
+        ({FSDP + "fsdp_sharding_strategy": "NO_SHARD"}, 1),
+        ({FSDP + "fsdp_sharding_strategy": "HYBRID_SHARD", "num_machines": 2}, 4),
+        ({FSDP + "fsdp_sharding_strategy": "HYBRID_SHARD_ZERO2", "num_machines": 4}, 2),
+        ({FSDP + "fsdp_sharding_strategy": "HYBRID_SHARD"}, 8),
+        ({FSDP + "fsdp_sharding_strategy": "HYBRID_SHARD", "num_machines": 16}, 1),
+        ({PARALLEL + "dp_replicate_size": 2, PARALLEL + "dp_shard_size": 4}, 4),
+        ({PARALLEL + "dp_replicate_size": 1, PARALLEL + "dp_shard_size": 8}, None),
+        ({PARALLEL + "tp_size": 1}, None),
+    ],
+)
+def test_ranks_that_share_a_copy(settings: dict[str, Any], ranks: int | None) -> None:
+    assert torch_options(settings, ranks=8).shard_ranks == ranks
+
+
+@pytest.mark.parametrize("name", ["tp", "cp", "sp"])
+def test_other_kinds_of_parallelism_are_not_modelled(name: str) -> None:
+    with pytest.raises(ValueError, match=f"parallelism_config has {name}_size 2, which is not modelled"):
+        setup({**SHARDED, f"{PARALLEL}{name}_size": 2})
+
+
+@pytest.mark.parametrize(
+    ("settings", "recipe", "consumer", "optimizer", "assumed"),
+    [
+        ({}, {}, "transformers", "adamw_fused", None),
+        ({}, {}, "trl", "adamw_fused", None),
+        ({}, {}, "accelerate", "adamw", "the optimizer of the script is counted as torch's AdamW"),
+        ({}, {"optim": "adamw_torch"}, "transformers", "adamw_foreach", None),
+        ({"optimizer.type": "Lion"}, {"optim": "sgd"}, "transformers", "lion", None),
+        ({"optimizer.type": "Lamb"}, {}, "transformers", "adamw", "the optimizer Lamb is counted as torch's AdamW"),
+        ({}, {"optim": 3}, "transformers", "adamw", "the optimizer 3 is counted as torch's AdamW"),
+        ({}, {"optim": UNKNOWN}, "transformers", "adamw_fused", None),
+    ],
+)
+def test_the_optimizer_that_is_counted(
+    settings: dict[str, Any], recipe: dict[str, Any], consumer: str, optimizer: str, assumed: str | None
+) -> None:
+    found = setup({**DEEPSPEED, **settings}, recipe, consumer=consumer, gradient_checkpointing=False)
+    assert found.options.optimizer == optimizer and found.assumed == ((assumed,) if assumed else ())
+
+
+def test_adapters_within_and_beyond_what_makes_sense() -> None:
+    def lora(**recipe: Any) -> Adapters | None:
+        return setup(DEEPSPEED, {"use_peft": True, **recipe}, consumer="trl").lora
+
+    assert lora(lora_r=0) == lora(lora_r="8") == Adapters(16, (), 0.05, "bf16") and lora(lora_r=1) != lora()
+    assert lora(lora_target_modules="all-linear") == Adapters(16, ("all-linear",), 0.05, "bf16")
+    assert lora(lora_target_modules=7) == Adapters(16, (), 0.05, "bf16")
+    for dropout, counted in ((0, 0), (0.5, 0.5), (1, 0.05), (-0.1, 0.05), ("0.1", 0.05)):
+        assert lora(lora_dropout=dropout) == Adapters(16, (), counted, "bf16")
+    with pytest.raises(ValueError, match="quantised"):
+        lora(load_in_8bit=True)
+    assert lora(load_in_8bit=False, load_in_4bit="no") is not None
+    assert setup(DEEPSPEED, {"use_peft": True}).lora is None, "of TRL alone"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "length", "assumed"),
+    [({}, 1024, 1), ({"max_length": 0}, 1024, 0), ({"max_length": 1}, 1, 0), ({"max_length": None}, 1024, 1)],
+)
+def test_the_length_of_trl(recipe: dict[str, Any], length: int, assumed: int) -> None:
+    found = setup(DEEPSPEED, recipe, consumer="trl", sequence_length=None)
+    assert found.workload is not None and found.workload.sequence_length == length and len(found.assumed) == assumed
+
+
+def test_why_activations_are_not_known() -> None:
+    assert setup({**DEEPSPEED, "train_micro_batch_size_per_gpu": 0}).unknown.startswith("nothing says how large the")
+    long = setup(DEEPSPEED, sequence_length=10**15)
+    assert (long.workload, long.unknown) == (None, "no machine could hold sequences that long")
+    assert setup(DEEPSPEED, sequence_length=10**15 - 1).workload is not None
+    assert setup(DEEPSPEED, {"num_generations": 8}).workload is not None, (
+        "of another trainer than TRL's it means nothing"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "recipe", "spec", "recomputed", "assumed"),
+    [
+        ({}, {}, {"consumer": "accelerate"}, False, True),
+        ({}, {}, {"consumer": "accelerate", "gradient_checkpointing": False}, False, False),
+        (
+            {},
+            {"gradient_checkpointing": True},
+            {"consumer": "accelerate", "gradient_checkpointing": False},
+            False,
+            False,
+        ),
+        ({FSDP + "fsdp_activation_checkpointing": True}, {"gradient_checkpointing": False}, {}, True, False),
+        ({FSDP + "fsdp_activation_checkpointing": False}, {"gradient_checkpointing": True}, {}, True, False),
+        ({}, {"gradient_checkpointing": "no"}, {"consumer": "trl"}, False, False),
+        ({}, {"gradient_checkpointing": 1}, {}, False, False),
+    ],
+)
+def test_who_recomputes(
+    settings: dict[str, Any], recipe: dict[str, Any], spec: dict[str, Any], recomputed: bool, assumed: bool
+) -> None:
+    found = setup({**SHARDED, **settings}, recipe, dtype="float32", **spec)
+    assert found.workload is not None and found.workload.gradient_checkpointing is recomputed
+    assert any("no gradient checkpointing" in text for text in found.assumed) is assumed
+
+
+@pytest.mark.parametrize(
+    ("recipe", "spec", "attention", "assumed"),
+    [
+        ({}, {}, "sdpa", 0),
+        ({}, {"attention": "eager"}, "eager", 0),
+        ({"attn_implementation": "eager"}, {"attention": "sdpa"}, "eager", 0),
+        ({"attn_implementation": "paged"}, {"attention": "eager"}, "sdpa", 1),
+    ],
+)
+def test_the_attention_that_is_counted(
+    recipe: dict[str, Any], spec: dict[str, Any], attention: str, assumed: int
+) -> None:
+    found = setup(DEEPSPEED, recipe, **spec)
+    assert found.workload is not None and found.workload.attention == attention and len(found.assumed) == assumed
+
+
+@pytest.mark.parametrize(
+    ("recipe", "spec", "fused"),
+    [
+        ({}, {"fused_loss": True}, True),
+        ({"use_liger_kernel": False}, {"fused_loss": True}, False),
+        ({"label_smoothing_factor": 0}, {"consumer": "trl"}, True),
+        ({"loss_type": "dft"}, {}, False),
+    ],
+)
+def test_the_loss_in_pieces(recipe: dict[str, Any], spec: dict[str, Any], fused: bool) -> None:
+    workload = setup(DEEPSPEED, recipe, **spec).workload
+    assert workload is not None and workload.fused_loss is fused

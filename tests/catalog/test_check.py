@@ -276,6 +276,7 @@ class TestRefusal:
         assert why(key, 4) == ("range", "is out of range: it must be at most 3")
         assert why(key, []) == ("choice", "is none of x")
         assert why({"type": ["integer", "boolean"]}, "off") is None
+        assert why({"type": ["null", "integer"]}, "x") == ("type", "is a string that is not a whole number")
         assert why({"type": ["integer", "boolean"]}, "x") == ("type", "is a string that is neither true nor false")
 
     @pytest.mark.parametrize(
@@ -294,6 +295,7 @@ class TestRefusal:
         assert why(key, math.nan) == ("range", "is not a number")
         assert why({"type": "number"}, math.nan) is None
         assert why({"type": "boolean", bound: 3}, True) is None, "true is no number"
+        assert why({bound: 3}, bad) == ("range", f"is out of range: it must be {words}")
 
     def test_choices(self) -> None:
         key = {"enum": ["cpu", "nvme", None]}
@@ -312,6 +314,7 @@ class TestRefusal:
         assert why(key, 3) == ("choice", "is none of 0, 1, 2")
         assert why(key, "3") == ("choice", "is none of 0, 1, 2")
         assert why(key, "two") == ("choice", "is none of 0, 1, 2")
+        assert why({"enum": [0, 1, None]}, "1") is None
         assert why({"enum": [0, "cpu"]}, "0") == ("choice", "is none of 0, cpu")
 
     @pytest.mark.parametrize(("reads", "fits"), [("lax", False), ("raw", False), ("str", True), ("int", True)])
@@ -395,6 +398,8 @@ def kept(raw: dict[str, Any], value: Any) -> Any:
         ({"type": "integer", "enum": [0, 1]}, "1", 1),
         ({"type": ["integer", "boolean"]}, "off", "off"),
         ({"enum": []}, "x", "x"),
+        ({"const": "x"}, "x", "x"),
+        ({"type": "object"}, {"a": 1}, {"a": 1}),
     ],
 )
 def test_a_value_as_the_library_keeps_it(raw: dict[str, Any], value: Any, read: Any) -> None:

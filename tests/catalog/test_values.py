@@ -189,6 +189,8 @@ def test_a_shorter_limit() -> None:
         ("stege", ["stage"], "stage"),
         ("stxge", ["stxyz"], None),
         ("", ["stage"], None),
+        ("abcdefgh", ["abcd____efgh"], "abcd____efgh"),
+        ("abcdefgh", ["abcd_____efgh"], None),
         ("x" * 80, ["x" * 79 + "y"], "x" * 79 + "y"),
         ("x" * 81, ["x" * 80 + "y"], None),
         ("gradient", ["gradient_clipping"], "gradient_clipping"),

@@ -16,7 +16,7 @@ from .session import Session, Wanted
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-BUILD = "ahead expand fsdp lock plan_quality resolve search setup spec targets wrong_specs write"
+BUILD = "ahead choice_limits expand fsdp lock plan_quality resolve search setup spec targets wrong_specs write"
 PACKAGES = {
     "rules": ("tests/rules",),
     "catalog": ("tests/catalog",),
@@ -34,6 +34,7 @@ PACKAGES = {
 @click.option("--package", "packages", multiple=True, type=click.Choice(list(PACKAGES)), help="All when none is named.")
 @click.option("--family", help="One folder of the package.")
 @click.option("--module", "module", type=click.Path(exists=True, path_type=Path), help="One file of the package.")
+@click.option("--tests", "paths", multiple=True, help="Test files or folders instead of the package's own.")
 @click.option("--sample", type=int, default=100, show_default=True, help="Faults drawn a package; 0: every one.")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Faults of this kind alone.")
 @click.option("--seed", default=0, show_default=True)
@@ -45,6 +46,7 @@ def main(
     packages: tuple[str, ...],
     family: str | None,
     module: Path | None,
+    paths: tuple[str, ...],
     sample: int,
     kinds: tuple[str, ...],
     seed: int,
@@ -61,7 +63,7 @@ def main(
         folder = ROOT / "zerocfg" / package / (family or "")
         name = "/".join(filter(None, (package, family)))
         groups[name] = [module.resolve()] if module else sorted(folder.rglob("*.py"))
-    tests = tuple(dict.fromkeys(path for package in packages for path in PACKAGES[package]))
+    tests = paths or tuple(dict.fromkeys(path for package in packages for path in PACKAGES[package]))
     wanted = Wanted(ROOT, groups, tests, sample or None, kinds, seed, jobs, budget, near=bool(family or module))
     session = Session(wanted, told=lambda text: click.echo(text, err=True))
     session.run()

@@ -43,7 +43,7 @@ def each(work: Iterable[T], do: Callable[[T], Any], jobs: int) -> Iterator[tuple
                     one = next(todo)
                 except StopIteration:
                     break
-                answer = tempfile.TemporaryFile()  # noqa: SIM115
+                answer: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
                 sys.stdout.flush()
                 pid = os.fork()
                 if pid == 0:
@@ -99,9 +99,8 @@ def _limit_memory() -> None:
 
 def _answer(file: IO[bytes], status: int, seconds: float) -> Answer:
     if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        names = {signal.SIGXCPU: "time", signal.SIGALRM: "blocked"}
-        return Answer(None, names.get(number, signal.Signals(number).name), seconds)
+        ended = signal.Signals(os.WTERMSIG(status))
+        return Answer(None, {signal.SIGXCPU: "time", signal.SIGALRM: "blocked"}.get(ended, ended.name), seconds)
     file.seek(0)
     said = json.loads(file.read() or b'{"error": "it left without an answer"}')
     return Answer(said.get("value"), said.get("error"), seconds)

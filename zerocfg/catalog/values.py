@@ -71,8 +71,6 @@ def as_float(value: Any) -> float:
 
 def as_bool(value: Any) -> bool:
     """Pydantic's lax reading of a truth value. Raises RefusedError."""
-    if isinstance(value, bool):
-        return value
     if isinstance(value, (int, float)) and value in (0, 1):
         return bool(value)
     if isinstance(value, str):

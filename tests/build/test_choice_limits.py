@@ -1,0 +1,560 @@
+"""What zerocfg chooses, on both sides of each limit, without a build: sizes, places, words, and who wins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from zerocfg.hardware.profile import load_hardware
+from zerocfg.memory.options import Options, TorchOptions
+from zerocfg.memory.outside import GIB, Band
+from zerocfg.models.hardware import HardwareProfile, Host, Link, Mount
+from zerocfg.resolve import choose, opened, sizes, ways
+from zerocfg.resolve.candidates import (
+    GATHER,
+    MICRO,
+    OPTIMIZER_DEVICE,
+    PARAM_DEVICE,
+    STAGE,
+    STEPS,
+    Candidate,
+    Choice,
+    free,
+    is_named,
+    is_set,
+    room_of,
+)
+from zerocfg.resolve.put import with_value
+from zerocfg.resolve.search import ContradictionError, Open, batches, choices, evaluate, ranked
+from zerocfg.run.model import UNKNOWN, Effective, Origin, Setting, SourceFile
+from zerocfg.source.load import load_as
+from zerocfg.source.text import SourceText
+
+ZERO = "zero_optimization."
+
+
+def profile(**changes: Any) -> HardwareProfile:
+    return load_hardware("8xA100-80GB").model_copy(update=changes)
+
+
+def link(**values: Any) -> dict[str, Any]:
+    return {"link_within_node": Link(kind="nvlink", **values)}
+
+
+def facts(trainable: int | None = 10**9, **more: Any) -> Any:
+    return SimpleNamespace(trainable=trainable, leaf_modules=[], model_type="moe", **more)
+
+
+def chosen(choice: Choice, one: HardwareProfile, trainable: int | None = 10**9) -> dict[str, Any]:
+    return {name: found.value for name, found in sizes.sizes(choice, facts(trainable), one).items()}
+
+
+class TestSizes:
+    @pytest.mark.parametrize("stage", [None, 0])
+    def test_nothing_is_sent_in_buckets(self, stage: int | None) -> None:
+        assert chosen(Choice(1, 8, stage), profile()) == {}
+
+    def test_the_keys_of_each_stage(self) -> None:
+        fast = profile(**link(busbw_gb_s=100.0, latency_us=20.0))
+        both = {
+            ZERO + "reduce_bucket_size": 20_000_000,
+            ZERO + "overlap_comm": True,
+            ZERO + "contiguous_gradients": True,
+        }
+        for stage in (1, 2):
+            assert chosen(Choice(1, 8, stage), fast) == both | {ZERO + "allgather_bucket_size": 20_000_000}
+        third = chosen(Choice(1, 8, 3, "cpu"), fast)
+        assert third == both | {ZERO + "stage3_prefetch_bucket_size": 20_000_000}
+
+    @pytest.mark.parametrize(
+        ("values", "elements"),
+        [
+            ({"busbw_gb_s": 100.0, "latency_us": 20.0}, 20_000_000),  # 100e9 * 20e-6 * 20 transfers / 2 bytes
+            ({"busbw_gb_s": 100.0, "latency_us": 20.4}, 20_000_000),  # whole millions
+            ({"busbw_gb_s": 100.0, "latency_us": 10.0}, 10_000_000),
+            ({"busbw_gb_s": 100.0, "latency_us": 9.0}, 10_000_000),
+            ({"busbw_gb_s": 100.0, "latency_us": 200.0}, 200_000_000),
+            ({"busbw_gb_s": 100.0, "latency_us": 201.0}, 200_000_000),
+            ({"gb_s": 600.0, "latency_us": 20.0}, 45_000_000),  # 0.75 of 300 GB/s in one direction
+            ({"gb_s": 600.0, "busbw_gb_s": 100.0, "latency_us": 20.0}, 20_000_000),  # what was measured counts
+            ({"gb_s": 600.0, "latency_us": 0.0}, 10_000_000),
+            ({"gb_s": 600.0}, 45_000_000),  # 20 us are assumed within a node
+            ({}, 50_000_000),
+        ],
+    )
+    def test_a_bucket_for_a_link(self, values: dict[str, float], elements: int) -> None:
+        found = chosen(Choice(1, 8, 2), profile(**link(**values)))
+        assert found[ZERO + "reduce_bucket_size"] == elements
+
+    def test_the_reason_tells_where_a_limit_counts(self) -> None:
+        def why(latency: float) -> str:
+            one = profile(**link(busbw_gb_s=100.0, latency_us=latency))
+            return sizes.sizes(Choice(1, 8, 2), facts(), one)[ZERO + "reduce_bucket_size"].reason
+
+        assert why(20.0) == (
+            "zerocfg's choice: 20 x the latency of nvlink within the node (20 us) at 100 GB/s, 2 bytes each"
+        )
+        assert why(9.0).endswith(", 2 bytes each, at least 10000000 and at most 200000000")
+        assert why(10.0).endswith(", 2 bytes each")
+
+    def test_between_nodes_their_link_counts(self) -> None:
+        one = profile(nodes=2, link_between_nodes=Link(kind="infiniband", gb_s=50.0), **link(gb_s=600.0))
+        # 0.85 of 25 GB/s in one direction for the 50 us that are assumed: 10.6 million, in whole millions
+        assert chosen(Choice(2, 8, 2), one)[ZERO + "reduce_bucket_size"] == 11_000_000
+        assert chosen(Choice(1, 8, 2), one)[ZERO + "reduce_bucket_size"] == 45_000_000
+        unknown = one.model_copy(update={"link_between_nodes": None})
+        found = sizes.sizes(Choice(2, 8, 2), facts(), unknown)[ZERO + "reduce_bucket_size"]
+        assert found.value == 50_000_000 and "the link between the nodes is not known" in found.reason
+
+    def test_a_link_of_another_kind_has_the_share_of_all(self) -> None:
+        one = profile(link_within_node=Link(kind="smoke-signals", gb_s=600.0, latency_us=20.0))
+        assert chosen(Choice(1, 8, 2), one)[ZERO + "reduce_bucket_size"] == 36_000_000, "0.6 of 300 GB/s"
+
+    def test_one_rank_sends_nothing(self) -> None:
+        found = chosen(Choice(1, 1, 2), profile())
+        assert found[ZERO + "reduce_bucket_size"] == 10_000_000 and found[ZERO + "overlap_comm"] is False
+        assert found[ZERO + "contiguous_gradients"] is True
+
+    @pytest.mark.parametrize(
+        ("device", "trainable", "grouped"),
+        [
+            ("none", 800_000_000, False),
+            ("none", 800_000_008, True),
+            ("none", None, False),
+            ("cpu", 10**10, False),
+            ("nvme", 8, True),
+        ],
+    )
+    def test_groups_of_the_optimizer_at_stage_3(self, device: Any, trainable: int | None, grouped: bool) -> None:
+        """More than 1e8 elements a rank, of 8, and what is swapped to drives."""
+        found = chosen(Choice(1, 8, 3, device), profile(), trainable)
+        assert found.get(ZERO + "sub_group_size") == (100_000_000 if grouped else None)
+        assert ZERO + "sub_group_size" not in chosen(Choice(1, 8, 2, device), profile(), trainable)
+
+    @pytest.mark.parametrize(
+        ("rates", "depth", "threads", "speed"),
+        [
+            ([3.0], 32, 4, "the drive reads 3.0 GB/s"),
+            ([2.9], 8, 1, "the drive reads 2.9 GB/s"),
+            ([1.0, 3.5], 32, 4, "the drive reads 3.5 GB/s"),
+            ([None], 8, 1, "the drive was not measured (probe --measure)"),
+            ([], 8, 1, "the drive was not measured (probe --measure)"),
+        ],
+    )
+    def test_requests_to_drives(self, rates: list[float | None], depth: int, threads: int, speed: str) -> None:
+        mounts = [Mount(path="/nvme", free_gib=1.0, read_gb_s=rate) for rate in rates]
+        found = sizes.aio(profile(host=Host(nvme=mounts)))
+        assert {name: one.value for name, one in found.items()} == {
+            "aio.block_size": 1 << 20,
+            "aio.queue_depth": depth,
+            "aio.intra_op_parallelism": threads,
+            "aio.overlap_events": True,
+        }
+        assert found["aio.queue_depth"].reason.endswith(f"; {speed}")
+        assert sizes.aio(profile(host=None))["aio.queue_depth"].value == 8
+
+
+def setting(value: Any, kind: Any = "file", *overridden: Setting) -> Setting:
+    return Setting(value, Origin(kind), overridden)
+
+
+class TestSources:
+    @pytest.mark.parametrize(
+        ("one", "named", "given"),
+        [
+            (None, False, False),
+            (setting(3), True, True),
+            (setting(3, "flag"), True, True),
+            (setting(3, "environment"), True, True),
+            (setting("auto"), True, False),
+            (setting(3, "default"), False, False),
+            (setting(3, "computed"), False, False),
+            (setting(3, "computed", setting("auto")), True, False),
+        ],
+    )
+    def test_who_says_something(self, one: Setting | None, named: bool, given: bool) -> None:
+        effective = Effective(settings={"a": one} if one else {})
+        assert is_named(effective, "a") is named and is_set(one) is given
+
+    @pytest.mark.parametrize(
+        ("value", "count"), [(2, 2), (1, 1), (0, None), (-1, None), (True, None), ("2", None), (UNKNOWN, None)]
+    )
+    def test_a_batch_that_can_be_counted(self, value: Any, count: int | None) -> None:
+        assert opened._count(setting(value)) == count and opened._count(None) is None
+
+    def test_what_a_node_has(self) -> None:
+        assert room_of(profile(host=None)) is None and free(profile(host=None)) is None
+        assert room_of(profile(host=Host())) is None and free(profile(host=Host())) == 0
+        mounts = [Mount(path="/a", free_gib=2.0), Mount(path="/b", free_gib=1.0)]
+        one = profile(host=Host(ram_gib=1.5, nvme=mounts))
+        assert room_of(one) == 3 * GIB // 2 and free(one) == 2 * GIB
+
+    @pytest.mark.parametrize(
+        ("settings", "goals", "ranks", "stages"),
+        [
+            ({}, False, 8, (1, 2, 3)),
+            ({}, True, 8, (1, 2, 3)),
+            ({}, True, 1, (0, 1, 2, 3)),
+            ({}, False, 1, (1, 2, 3)),
+            ({STAGE: 0}, True, 8, (0,)),
+            ({STAGE: 3}, True, 8, (3,)),
+            ({STAGE: 4}, True, 8, (None,)),
+            ({STAGE: "3"}, True, 8, (None,)),
+            ({STAGE: "auto"}, True, 8, (1, 2, 3)),
+            ({OPTIMIZER_DEVICE: "cpu"}, True, 8, (2, 3)),
+            ({OPTIMIZER_DEVICE: "nvme"}, True, 8, (3,)),
+            ({OPTIMIZER_DEVICE: "none"}, True, 8, (1, 2, 3)),
+            ({PARAM_DEVICE: "cpu"}, True, 8, (3,)),
+            ({PARAM_DEVICE: "none"}, True, 8, (1, 2, 3)),
+            ({PARAM_DEVICE: None, OPTIMIZER_DEVICE: "cpu"}, True, 8, (2, 3)),
+        ],
+    )
+    def test_the_stages_that_are_open(self, settings: dict[str, Any], goals: bool, ranks: int, stages: Any) -> None:
+        before = Effective(settings={name: setting(value) for name, value in settings.items()})
+        spec = SimpleNamespace(goals=object() if goals else None)
+        inputs: Any = SimpleNamespace(profile=profile(accelerators_per_node=ranks), spec=spec)
+        assert opened._stages(inputs, before) == stages
+
+    def test_where_states_may_go(self) -> None:
+        def places(**changes: Any) -> set[tuple[str, str]]:
+            return set(opened.offloads(SimpleNamespace(profile=profile(**changes))))  # type: ignore[arg-type]
+
+        host = {("none", "none"), ("cpu", "none"), ("cpu", "cpu")}
+        drive = {("nvme", "none"), ("nvme", "cpu"), ("nvme", "nvme")}
+        assert places(host=None) == host and places(host=Host()) == host
+        assert places(host=Host(nvme=[Mount(path="/a", free_gib=1.0)])) == host | drive
+        assert opened.offloads(SimpleNamespace(profile=None)) == (("none", "none"),)  # type: ignore[arg-type]
+        processor = profile().accelerator.model_copy(update={"vendor": "cpu"})
+        assert places(accelerator=processor) == {("none", "none")}
+
+
+def candidate(
+    choice: Choice,
+    seconds: float | None = 1.0,
+    gib: float = 10.0,
+    word: Any = "fits",
+    short: str = "",
+) -> Candidate:
+    """A plan of one token a step, so that its seconds are those of a token; a GiB less or more may be needed."""
+    band = Band(int((gib - 1) * GIB), int(gib * GIB), int((gib + 1) * GIB))
+    rate = SimpleNamespace(low=seconds, expected=seconds, high=seconds)
+    time = None if seconds is None else SimpleNamespace(seconds=rate, tokens=1)
+    work = SimpleNamespace(micro_batch=1, sequence_length=4096)
+    prediction = SimpleNamespace(device=band)
+    return Candidate(choice, SimpleNamespace(workload=work), prediction, time, 0, 0, word, short)  # type: ignore[arg-type]
+
+
+PLAIN = Choice(1, 8, 2, "none", "none", 1, 1, False)
+
+
+def other(
+    seconds: float | None = 1.0, gib: float = 10.0, word: Any = "fits", short: str = "", **choice: Any
+) -> Candidate:
+    return candidate(replace(PLAIN, **choice), seconds, gib, word, short)
+
+
+class TestRanking:
+    def why(self, one: Candidate, prefer: Any = "throughput", best: Candidate | None = None) -> str:
+        """What excludes a plan beside the best one."""
+        best = best or candidate(PLAIN)
+        rows = ranked([one, best], prefer)
+        assert rows[0] == (best, "")
+        return rows[1][1]
+
+    @pytest.mark.parametrize(
+        ("seconds", "said"),
+        [(1.03, "about as fast, with more sharding"), (1.04, "4% slower"), (0.98, "about as fast, with more sharding")],
+    )
+    def test_what_counts_as_equally_fast(self, seconds: float, said: str) -> None:
+        assert self.why(other(seconds, stage=3)) == said
+
+    def test_a_plan_that_is_faster_by_more_is_the_best(self) -> None:
+        faster = other(0.96, stage=3)
+        assert ranked([candidate(PLAIN), faster], "throughput")[0] == (faster, "")
+
+    def test_of_offload_only_the_upper_end_is_known(self) -> None:
+        assert self.why(other(1.5, offload_optimizer="cpu")) == "up to 50% slower"
+
+    def test_of_the_price_all_devices_count(self) -> None:
+        assert self.why(other(1.0, nodes=2), "cost") == "100% dearer"
+        double = other(0.5, nodes=2)
+        assert self.why(candidate(PLAIN), "cost", double) == "about as cheap, with fewer devices", "sooner is better"
+        assert self.why(other(0.25, nodes=4, micro_batch=2), "cost", double).startswith("about as cheap, with more dev")
+
+    @pytest.mark.parametrize(
+        ("choice", "said"),
+        [
+            ({"offload_optimizer": "cpu"}, "more offload"),
+            ({"stage": 3}, "more sharding"),
+            ({"checkpointing": True}, "recomputation"),
+            ({"micro_batch": 2}, "a larger micro batch, which leaves less memory free"),
+            ({"per_node": 4}, "fewer devices"),
+        ],
+    )
+    def test_what_more_machinery_a_plan_has(self, choice: dict[str, Any], said: str) -> None:
+        assert self.why(other(**choice)) == f"about as fast, with {said}"
+        assert self.why(other(**choice), None) == f"fits as well, with {said}"
+
+    def test_what_less_machinery_a_larger_plan_has(self) -> None:
+        small = candidate(replace(PLAIN, stage=3, offload_optimizer="cpu", checkpointing=True), gib=5.0)
+        for choice, said in (
+            ({}, "less offload"),
+            ({"offload_optimizer": "cpu"}, "less sharding"),
+            ({"offload_optimizer": "cpu", "stage": 3}, "all activations kept"),
+        ):
+            large = other(0.9, gib=5.04, **choice)
+            alike = candidate(small.choice, 0.5, 5.0)
+            assert self.why(large, "memory", alike) == f"as small, with {said}"
+
+    def test_how_much_larger_a_plan_is(self) -> None:
+        assert self.why(other(gib=12.5), "memory") == "2.5 GiB more"
+        assert self.why(other(gib=10.0625, stage=3), "memory") == "0.1 GiB more"
+        assert self.why(other(gib=10.03125, stage=3), "memory") == "as small, with more sharding"
+
+    def test_of_equally_small_plans_the_fastest(self) -> None:
+        faster = other(0.9, gib=10.25, stage=3)
+        assert ranked([candidate(PLAIN), faster], "memory")[0][0] is faster
+        larger = other(0.9, gib=10.5, stage=3)
+        assert ranked([candidate(PLAIN), larger], "memory")[0][0] is not larger
+
+    def test_what_surely_fits_comes_before_what_may(self) -> None:
+        tight = other(0.5, word="tight")
+        assert self.why(tight) == "tight: 9.0 to 11.0 GiB of a device"
+        lost = other(0.1, word="does not fit", short="needs at least 9.0 GiB")
+        order = ranked([lost, tight, candidate(PLAIN)], "throughput")
+        assert [why for _, why in order] == ["", "tight: 9.0 to 11.0 GiB of a device", "needs at least 9.0 GiB"]
+        assert ranked([lost, tight], "throughput")[0] == (tight, ""), "where nothing surely fits"
+        short = other(0.5, word="unknown", short="states alone")
+        assert ranked([lost, short], "throughput")[0][1] != "", "what is short of something never may"
+
+    def test_where_nothing_fits_the_least_comes_first(self) -> None:
+        less, more = (other(gib=gib, word="does not fit", short=f"needs {gib}") for gib in (20.0, 30.0))
+        assert ranked([more, less], "throughput") == [(less, "needs 20.0"), (more, "needs 30.0")]
+
+    def test_without_times_the_simplest_plan_wins(self) -> None:
+        simple, sharded = other(None, stage=1, gib=20.0), other(1.0, stage=2, gib=10.0)
+        assert ranked([sharded, simple], "throughput")[0][0] is simple
+        assert ranked([sharded, simple], "memory")[0][0] is sharded
+
+    def test_other_micro_batches_stand_behind_other_ways(self) -> None:
+        near, far = other(2.0, micro_batch=2), other(3.0, stage=3)
+        further = other(2.5, micro_batch=4)
+        order = [one for one, _ in ranked([near, further, far, candidate(PLAIN)], "throughput")]
+        assert order[1:] == [near, far, further], "the first of the best one's way leads, too"
+
+
+class TestCandidates:
+    def test_larger_micro_batches_than_the_first_that_does_not_fit_are_not_tried(self) -> None:
+        tried = []
+
+        class Tried:
+            def of(self, choice: Choice) -> Candidate:
+                tried.append((choice.stage, choice.micro_batch))
+                return candidate(
+                    choice, word="does not fit" if choice.stage == 1 and choice.micro_batch == 2 else "fits"
+                )
+
+        wanted = [replace(PLAIN, stage=stage, micro_batch=size) for stage in (1, 2) for size in (4, 1, 2)]
+        assert len(evaluate(Tried(), wanted)) == 5  # type: ignore[arg-type]
+        assert tried == [(1, 1), (2, 1), (1, 2), (2, 2), (2, 4)]
+
+    def test_the_end_of_the_band_that_plans_with_offload_are_compared_by(self) -> None:
+        time = SimpleNamespace(seconds=SimpleNamespace(low=1.0, expected=2.0, high=6.0), tokens=4)
+        plain = replace(candidate(PLAIN), time=time)  # type: ignore[arg-type]
+        assert plain.seconds_per_token == 0.5
+        assert replace(plain, choice=replace(PLAIN, offload_param="cpu")).seconds_per_token == 1.5
+        assert replace(plain, time=None).seconds_per_token is None
+
+    @pytest.mark.parametrize(
+        ("optimizer", "parameters", "offloads"),
+        [(None, None, False), ("none", "none", False), ("cpu", "none", True), ("none", "nvme", True)],
+    )
+    def test_what_counts_as_offload(self, optimizer: Any, parameters: Any, offloads: bool) -> None:
+        assert Choice(1, 1, 3, optimizer, parameters).offloads is offloads
+
+    def test_the_settings_of_a_choice(self) -> None:
+        assert Choice(2, 4).settings() == {"num_processes": 8}
+        assert Choice(1, 8, 0, "none", "cpu", 2, 4, False).settings() == {
+            "num_processes": 8,
+            STAGE: 0,
+            OPTIMIZER_DEVICE: "none",
+            PARAM_DEVICE: "cpu",
+            MICRO: 2,
+            STEPS: 4,
+            "gradient_checkpointing": False,
+        }
+
+    def test_what_may_be_offloaded_at_each_stage(self) -> None:
+        every = (("none", "none"), ("cpu", "none"), ("cpu", "cpu"))
+        what = Open(((1, 8),), (0, 1, 2, 3), every, (None,), None, None, False, False, None)
+        found = {(one.stage, one.offload_optimizer, one.offload_param) for one in choices(what)}
+        assert found == {
+            *((stage, "none", "none") for stage in (0, 1, 2, 3)),
+            *((stage, "cpu", "none") for stage in (2, 3)),
+            (3, "cpu", "cpu"),
+        }
+        found = {(one.stage, one.offload_optimizer) for one in choices(replace(what, offloads=None, stages=(3, None)))}
+        assert found == {(3, None), (None, None)}
+
+    def test_a_batch_that_nobody_writes(self) -> None:
+        what = Open(((1, 1),), (None,), None, (None,), None, None, False, False, None)
+        assert batches(what, 8) == [(None, None)]
+        with pytest.raises(ContradictionError, match="nothing that zerocfg writes decides the micro batch"):
+            batches(replace(what, global_batch=8), 8)
+
+    @pytest.mark.parametrize(
+        ("samples", "ranks", "said", "help"),
+        [
+            (1, 2, "1 sample cannot be shared among 2 ranks", "Ask for 2, or"),
+            (5, 2, "5 samples cannot be shared among 2 ranks", "Ask for 4 or 6, or"),
+        ],
+    )
+    def test_samples_that_cannot_be_shared(self, samples: int, ranks: int, said: str, help: str) -> None:
+        what = Open(((1, 1),), (None,), None, (None,), None, None, True, True, samples)
+        with pytest.raises(ContradictionError) as caught:
+            batches(what, ranks)
+        assert str(caught.value) == said and caught.value.help.startswith(help)
+
+
+class TestWords:
+    @pytest.mark.parametrize(
+        ("settings", "words"),
+        [
+            ({}, "as it is"),
+            ({STAGE: 0}, "ZeRO-0"),
+            ({STAGE: 3, OPTIMIZER_DEVICE: "cpu", PARAM_DEVICE: "none"}, "ZeRO-3, optimizer on cpu"),
+            ({STAGE: 3, OPTIMIZER_DEVICE: "nvme", PARAM_DEVICE: "cpu"}, "ZeRO-3, optimizer on nvme, parameters on cpu"),
+            ({STAGE: 3, OPTIMIZER_DEVICE: "cpu", PARAM_DEVICE: "cpu"}, "ZeRO-3, all on cpu"),
+            ({OPTIMIZER_DEVICE: "none", PARAM_DEVICE: "none"}, "as it is"),
+            ({MICRO: 2}, "micro batch 2"),
+            ({MICRO: 2, STEPS: 8, "gradient_checkpointing": True}, "2 x 8, recomputed"),
+            ({MICRO: 2, STEPS: 8, "gradient_checkpointing": False}, "2 x 8"),
+        ],
+    )
+    def test_a_plan(self, settings: dict[str, Any], words: str) -> None:
+        assert ways.words(settings) == words
+
+    def test_an_engine(self) -> None:
+        assert ways.engine(Options(2, 8)) == "ZeRO-2"
+        both = Options(3, 8, offload_optimizer="cpu", offload_param="nvme")
+        assert ways.engine(both) == "ZeRO-3, optimizer on the host, parameters on NVMe"
+        assert ways.engine(TorchOptions("fsdp2", 8)) == "FSDP 2"
+
+    @pytest.mark.parametrize(
+        ("value", "text"), [(1.0, "1.0 s"), (0.9994, "999 ms"), (12.34, "12.3 s"), (0.01, "10 ms")]
+    )
+    def test_a_duration(self, value: float, text: str) -> None:
+        assert ways.duration(value) == text
+
+    def test_the_first_of_each_way_and_the_own(self) -> None:
+        rows = [
+            SimpleNamespace(candidate=other(micro_batch=size, stage=stage), own=own)
+            for size, stage, own in ((1, 2, False), (2, 2, False), (4, 2, True), (1, 3, False))
+        ]
+        assert ways.ways(rows) == [rows[0], rows[2], rows[3]]  # type: ignore[arg-type, comparison-overlap]
+
+
+class TestStated:
+    @pytest.mark.parametrize(
+        ("release", "device", "part", "pinned"),
+        [
+            ("0.19.5", "cpu", "offload_optimizer", True),
+            ("0.19.4", "cpu", "offload_optimizer", False),
+            ("0.20", "nvme", "offload_optimizer", True),
+            ("0.19.5rc1+local", "cpu", "offload_optimizer", True),
+            ("0.9.5", "cpu", "offload_optimizer", False),
+            ("0.19.4", "cpu", "offload_param", True),
+            ("0.19.5", "none", "offload_optimizer", None),
+        ],
+    )
+    def test_page_locked_by_default(self, release: str, device: str, part: str, pinned: bool | None) -> None:
+        """Of parameters it always was; of the optimizer since DeepSpeed 0.19.5."""
+        effective = Effective(settings={f"{ZERO}{part}.device": setting(device)})
+        run: Any = SimpleNamespace(versions={"deepspeed": release}, memory=None)
+        found = choose.pinned_memory(effective, run, None, [])
+        name = f"{ZERO}{part}.pin_memory"
+        assert {key: one.value for key, one in found.items()} == ({} if pinned is None else {name: pinned})
+
+    @pytest.mark.parametrize(
+        ("needed", "lost", "pinned"),
+        [(100.0, 20.0, True), (101.0, 1.0, False), (101.0, 0.5, True), (130.0, 20.0, True)],
+    )
+    def test_rounding_that_a_node_has_no_room_for(self, needed: float, lost: float, pinned: bool) -> None:
+        """Not page-locked where that alone makes it fit into the 100 GiB of the node."""
+        effective = Effective(settings={OPTIMIZER_DEVICE: setting("cpu")})
+        memory = SimpleNamespace(host_states_gib=needed, pinned_rounding_gib=lost)
+        run: Any = SimpleNamespace(versions={"deepspeed": "0.19.8"}, memory=memory)
+        found = choose.pinned_memory(effective, run, profile(host=Host(ram_gib=100.0)), [])
+        assert found[f"{ZERO}offload_optimizer.pin_memory"].value is pinned
+
+    @pytest.mark.parametrize(("written", "notes"), [(True, 1), (False, 0)])
+    def test_what_a_source_says_stays_and_a_limit_is_told(self, written: bool, notes: int) -> None:
+        name = f"{ZERO}offload_optimizer.pin_memory"
+        effective = Effective(settings={OPTIMIZER_DEVICE: setting("cpu"), name: setting(written)})
+        run: Any = SimpleNamespace(versions={}, memory=None)
+        told: list[str] = []
+        assert choose.pinned_memory(effective, run, profile(host=Host(memlock=1 << 30)), told) == {}
+        assert len(told) == notes and all(" 1.00 GiB (ulimit -l)" in text for text in told)
+        assert choose.pinned_memory(effective, run, profile(host=Host()), told) == {} and len(told) == notes
+
+    @pytest.mark.parametrize(
+        ("one", "stage", "gathered"),
+        [
+            (setting(False, "default"), 3, True),
+            (setting(False, "default"), 2, False),
+            (setting(True, "default"), 3, False),
+            (setting(False), 3, False),
+            (setting(False, "computed", setting("auto")), 3, True),
+            (None, 3, False),
+        ],
+    )
+    def test_whole_weights_unless_they_are_refused(self, one: Setting | None, stage: int, gathered: bool) -> None:
+        effective = Effective(settings={GATHER: one} if one else {})
+        found = choose.gather_weights(effective, stage, "transformers")
+        assert {name: decision.value for name, decision in found.items()} == ({GATHER: True} if gathered else {})
+        if one is not None and gathered:
+            word = 'the Trainer would read "auto" as false' if one.overridden else "nobody sets it"
+            assert word in found[GATHER].reason
+
+    @pytest.mark.parametrize(
+        ("stage", "settings", "exported", "leaves"),
+        [
+            (3, {}, None, True),
+            (2, {}, None, False),
+            (3, {choose.LEAVES: ["Other"]}, None, False),
+            (3, {}, "Block", False),
+            (3, {}, "", True),
+        ],
+    )
+    def test_blocks_of_experts(self, stage: int, settings: dict[str, Any], exported: str | None, leaves: bool) -> None:
+        environment = {} if exported is None else {choose.MOE_NAMES: setting(exported)}
+        named = {name: setting(value) for name, value in settings.items()}
+        one: Any = SimpleNamespace(leaf_modules=["Block"], model_type="moe")
+        found = choose.leaf_modules(Effective(environment, named), stage, one)
+        assert {name: decision.value for name, decision in found.items()} == (
+            {choose.LEAVES: ["Block"]} if leaves else {}
+        )
+
+    def test_blocks_that_deepspeed_knows(self) -> None:
+        name = choose.MOE_BLOCKS[0].rpartition(".")[2]
+        assert choose.leaf_modules(Effective(), 3, SimpleNamespace(leaf_modules=[name], model_type="moe")) == {}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "data"),
+    [
+        ("{}", ("a",), {"a": 7}),
+        ('{"a": 1, "b": 2}', ("a",), {"b": 2, "a": 7}),
+        ('{"a": {"c": 1}}', ("a", "b"), {"a": {"c": 1, "b": 7}}),
+        ('{"a": 3, "c": 1}', ("a", "b"), {"c": 1, "a": {"b": 7}}),
+        ("{}", ("a", "b", "c"), {"a": {"b": {"c": 7}}}),
+    ],
+)
+def test_a_value_is_put_into_a_copy(text: str, path: tuple[str, ...], data: dict[str, Any]) -> None:
+    source = SourceText("ds.json", text)
+    file = SourceFile("ds.json", "deepspeed", source, load_as(source, "json"))
+    before = file.data()
+    assert with_value(file, path, 7).data() == data and file.data() == before
