@@ -9,6 +9,7 @@ a signal, its negative number). When the other side goes first, as it does when 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import gc
@@ -21,9 +22,11 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 OPERATORS = ("CPUAdamBuilder", "FusedAdamBuilder", "ShareMemCommBuilder")  # what DeepSpeed compiles on a CPU
 
@@ -68,9 +71,7 @@ def main() -> None:
         request = serve(listening)
     if request is not None:
         become(request, below)
-        if error is not None:
-            sys.exit(error)
-        run(request["words"])
+        end(lambda: run(request["words"]) if error is None else sys.exit(error))
 
 
 def serve(listening: socket.socket) -> dict[str, Any] | None:
@@ -172,6 +173,27 @@ def show(environment: dict[str, str]) -> None:
     if len(text) > end - start:
         raise OSError(f"an environment of {len(text)} bytes; there is room for {end - start}")
     ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
+
+
+def end(program: Callable[[], None]) -> NoReturn:
+    """Run it and end as Python does, but for the libraries' own teardown: that takes longer than many a program."""
+    code: object = None
+    try:
+        program()
+    except SystemExit as asked:
+        code = asked.code
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        code = 1
+    if code is not None and not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit((code or 0) & 0xFF)
 
 
 def run(words: list[str]) -> None:
