@@ -1,7 +1,9 @@
 """The process that a warm Python is forked from. Run as a script: ``python zygote.py FOLDER LISTENING``.
 
-It imports the libraries and listens at the socket LISTENING, a file descriptor, until its standard input ends. What the
-libraries say on import goes to FOLDER/log.txt. Where they cannot be imported, each program ends with that error.
+It imports the libraries and listens at the socket LISTENING, a file descriptor, until its standard input ends; then
+FOLDER goes with it. What the libraries say on import is in FOLDER/log.txt; where they cannot be imported, each program
+ends with that error.
+
 A connection is a program to be run, asked for by `interpreter.py`: three open files, then the length of a request and
 the request. Answered are two lines: the process id, and when the program has ended its exit code (as in subprocess: of
 a signal, its negative number). When the other side goes first, as it does when it is killed, the program is killed.
@@ -18,6 +20,7 @@ import json
 import os
 import runpy
 import selectors
+import shutil
 import signal
 import socket
 import sys
@@ -57,8 +60,8 @@ def imports() -> None:
 
 
 def main() -> None:
-    below, error = sys.path[1:], None
-    with (Path(sys.argv[1]) / "log.txt").open("wb") as log:
+    folder, below, error = Path(sys.argv[1]), sys.path[1:], None
+    with (folder / "log.txt").open("wb") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     try:
@@ -69,7 +72,9 @@ def main() -> None:
     gc.freeze()
     with socket.socket(fileno=int(sys.argv[2])) as listening:
         request = serve(listening)
-    if request is not None:
+    if request is None:
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
         become(request, below)
         end(lambda: run(request["words"]) if error is None else sys.exit(error))
 
