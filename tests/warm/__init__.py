@@ -15,7 +15,6 @@ from __future__ import annotations
 import atexit
 import functools
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -63,10 +62,5 @@ def python() -> str:
             stdout=subprocess.PIPE,  # Python's streams would remember of a file that one can seek in it
             stderr=subprocess.STDOUT,
         )
-
-    def close() -> None:
-        zygote.communicate()
-        shutil.rmtree(folder, ignore_errors=True)
-
-    atexit.register(close)
+    atexit.register(zygote.communicate)  # which ends its standard input first, as the death of this process does
     return str(executable)

@@ -68,6 +68,8 @@ def test_a_program_is_given_what_it_was_started_with(words: list[str], tmp_path:
         ("raise SystemExit(7)", 7),
         ("import os; os._exit(3)", 3),
         ("1 / 0", 1),
+        ("import atexit, os; atexit.register(os._exit, 4)", 4),
+        ("import threading, os; threading.Thread(target=lambda: os._exit(6)).start()", 6),
         ("import os; os.abort()", -signal.SIGABRT),
         ("import os; os.kill(os.getpid(), 9)", -signal.SIGKILL),
     ],

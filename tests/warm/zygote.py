@@ -1,7 +1,9 @@
 """The process that a warm Python is forked from. Run as a script: ``python zygote.py FOLDER LISTENING``.
 
-It imports the libraries and listens at the socket LISTENING, a file descriptor, until its standard input ends. What the
-libraries say on import goes to FOLDER/log.txt. Where they cannot be imported, each program ends with that error.
+It imports the libraries and listens at the socket LISTENING, a file descriptor, until its standard input ends; then
+FOLDER goes with it. What the libraries say on import is in FOLDER/log.txt; where they cannot be imported, each program
+ends with that error.
+
 A connection is a program to be run, asked for by `interpreter.py`: three open files, then the length of a request and
 the request. Answered are two lines: the process id, and when the program has ended its exit code (as in subprocess: of
 a signal, its negative number). When the other side goes first, as it does when it is killed, the program is killed.
@@ -9,6 +11,7 @@ a signal, its negative number). When the other side goes first, as it does when 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import gc
@@ -17,13 +20,16 @@ import json
 import os
 import runpy
 import selectors
+import shutil
 import signal
 import socket
 import sys
 import tempfile
+import threading
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 OPERATORS = ("CPUAdamBuilder", "FusedAdamBuilder", "ShareMemCommBuilder")  # what DeepSpeed compiles on a CPU
 
@@ -54,8 +60,8 @@ def imports() -> None:
 
 
 def main() -> None:
-    below, error = sys.path[1:], None
-    with (Path(sys.argv[1]) / "log.txt").open("wb") as log:
+    folder, below, error = Path(sys.argv[1]), sys.path[1:], None
+    with (folder / "log.txt").open("wb") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     try:
@@ -66,11 +72,11 @@ def main() -> None:
     gc.freeze()
     with socket.socket(fileno=int(sys.argv[2])) as listening:
         request = serve(listening)
-    if request is not None:
+    if request is None:
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
         become(request, below)
-        if error is not None:
-            sys.exit(error)
-        run(request["words"])
+        end(lambda: run(request["words"]) if error is None else sys.exit(error))
 
 
 def serve(listening: socket.socket) -> dict[str, Any] | None:
@@ -172,6 +178,27 @@ def show(environment: dict[str, str]) -> None:
     if len(text) > end - start:
         raise OSError(f"an environment of {len(text)} bytes; there is room for {end - start}")
     ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
+
+
+def end(program: Callable[[], None]) -> NoReturn:
+    """Run it and end as Python does, but for the libraries' own teardown: that takes longer than many a program."""
+    code: object = None
+    try:
+        program()
+    except SystemExit as asked:
+        code = asked.code
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        code = 1
+    if code is not None and not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit((code or 0) & 0xFF)
 
 
 def run(words: list[str]) -> None:
