@@ -14,12 +14,13 @@ import pytest
 from tests.rules.examples import lint, told, write
 from zerocfg.rules.engine import Selection
 from zerocfg.rules.registry import ALL
+from zerocfg.source.edit import apply_edits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from zerocfg.rules.api import Example, Level
+    from zerocfg.rules.api import Example, Fix, Level
 
 RULES = {rule.code: rule for rule in ALL}
 _SAME: Any = object()
@@ -27,16 +28,29 @@ _SAME: Any = object()
 
 @dataclass(frozen=True)
 class Near:
-    """An example that a rule has to judge exactly, and why. ``facts``: of model, hardware and memory, in place of what
-    the files tell."""
+    """An example that a rule has to judge exactly, and why.
+
+    ``facts``: of model, hardware and memory, in place of what the files tell. ``words``: what message or help have to
+    say where no figure tells one case from another. ``repaired``: texts of the files after the fix; empty: there is
+    none. ``safe``: whether it keeps what the author meant.
+    """
 
     code: str
     why: str
     example: Example
     facts: Mapping[str, object] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+    repaired: tuple[str, ...] | None = None
+    safe: bool = False
 
     def finds(self, severity: Level, place: str, *figures: float | str, also: tuple[str, ...] = ()) -> Near:
         return replace(self, example=self.example.finds(severity, place, *figures, also=also))
+
+    def says(self, *words: str) -> Near:
+        return replace(self, words=words)
+
+    def becomes(self, *texts: str, safe: bool = False) -> Near:
+        return replace(self, repaired=texts, safe=safe)
 
 
 def near(
@@ -73,7 +87,19 @@ def judge(one: Near, folder: Path) -> None:
     """The rule says exactly what is expected, of files that can be read."""
     write(one.example, folder)
     found = lint(folder, one.example.consumer, Selection(select=(one.code, "ZC0")), facts=one.facts).diagnostics
-    assert [told(diagnostic, one.example.files) for diagnostic in found if diagnostic.code == one.code] == list(
-        one.example.expected
-    )
+    mine = [diagnostic for diagnostic in found if diagnostic.code == one.code]
+    assert [told(diagnostic, one.example.files) for diagnostic in mine] == list(one.example.expected)
     assert [(d.code, d.message) for d in found if d.code.startswith("ZC0") and d.severity.rank == 2] == []
+    said = [text for diagnostic in mine for text in (diagnostic.message, diagnostic.help)]
+    assert [word for word in one.words if not any(word in text for text in said)] == []
+    if one.repaired is not None:
+        fixes = [diagnostic.fix for diagnostic in mine if diagnostic.fix is not None]
+        after = [text for fix in fixes for text in edited(fix)]
+        assert [text for text in one.repaired if not any(text in whole for whole in after)] == [], after
+        assert {fix.safe for fix in fixes} == ({one.safe} if one.repaired else set())
+
+
+def edited(fix: Fix) -> Iterator[str]:
+    """The files that a fix changes, after it."""
+    for file in {id(file): file for file, _ in fix.edits}.values():
+        yield apply_edits(file.source.text, [edit for other, edit in fix.edits if other is file])
