@@ -1,25 +1,30 @@
-"""`python -m tests.mutants --package rules --family zero --sample 100 --seed 7`: draws faults, runs tests, tells who saw
-them. Ends with 1 when fewer than `--at-least` percent of a row were noticed or are equivalent, or one severity was not."""
+"""How many small faults do the tests notice? For instance `--package rules --family zero --sample 100 --seed 7`.
+
+Ends with 1 when less than `--at-least` percent of a row were noticed or are equivalent, or a single severity was not.
+"""
 
 from __future__ import annotations
 
 import sys
-import tempfile
 from pathlib import Path
 
 import click
-import pytest
 
 from . import report
 from .faults import KINDS
-from .session import ROOT, Session, Wanted
+from .session import Session, Wanted
 
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+BUILD = "ahead expand fsdp lock plan_quality resolve search setup spec targets wrong_specs write"
 PACKAGES = {
     "rules": ("tests/rules",),
-    "catalog": ("tests/catalog", "tests/rules"),
+    "catalog": ("tests/catalog",),
     "run": ("tests/run", "tests/rules"),
-    "resolve": ("tests/build",),
-    "smoke/checks": ("tests/smoke",),
+    "resolve": (*(f"tests/build/test_{name}.py" for name in BUILD.split()), "tests/cli/test_init.py"),
+    "smoke/checks": tuple(
+        f"tests/smoke/test_{name}.py" for name in "check_limits handwritten measured settings training".split()
+    ),
     "memory": ("tests/memory", "tests/rules/test_told_memory.py"),
 }
 """Where the tests of a package are. Those marked ``libs`` are left out: their ranks are processes of their own."""
@@ -57,23 +62,9 @@ def main(
         name = "/".join(filter(None, (package, family)))
         groups[name] = [module.resolve()] if module else sorted(folder.rglob("*.py"))
     tests = tuple(dict.fromkeys(path for package in packages for path in PACKAGES[package]))
-    wanted = Wanted(groups, tests, sample or None, kinds, seed, jobs, budget, near=bool(family or module))
+    wanted = Wanted(ROOT, groups, tests, sample or None, kinds, seed, jobs, budget, near=bool(family or module))
     session = Session(wanted, told=lambda text: click.echo(text, err=True))
-    with tempfile.TemporaryDirectory() as base:
-        options = [
-            "-s",
-            "-q",
-            "-m",
-            "not libs",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:xdist",
-            "--no-header",
-            "--no-summary",
-        ]
-        options += ["-o", "tmp_path_retention_policy=failed", f"--basetemp={base}/tests", f"--rootdir={ROOT}"]
-        pytest.main([*options, *tests], plugins=[session])
+    session.run()
     if not session.done:
         sys.exit(2)
     rows = report.rows(session)
@@ -84,4 +75,5 @@ def main(
     sys.exit(any(row.percent < (100 if row.severities else at_least) for row in rows) if at_least else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

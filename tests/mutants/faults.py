@@ -61,8 +61,9 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 @dataclass(frozen=True)
 class Fault:
-    """One change. ``where``: the function, or the constant of the module, as a dotted name. ``lines``: what must run for
-    the change to matter (of a constant: see ``name``). ``nth``: 1 unless ``where`` holds the same change before it."""
+    """One change. ``where``: the function, or the constant of the module, as a dotted name. ``lines``: of the function,
+    what must run for the change to matter. ``constant``: its name. ``decorator``: of what a rule declares.
+    ``nth``: 1 unless ``where`` holds the same change before it."""
 
     module: str
     where: str
@@ -142,6 +143,8 @@ class _Maker:
         self.module, self.where, self.constant = module, where, constant
         self.found: list[Fault] = []
         self.lines = range(0)
+        self.returns: ast.expr | None = None
+        """Of the function that the walk is in."""
 
     def add(
         self, kind: str, old: ast.AST, new: ast.AST | str, after: str | None = None, before: str | None = None
@@ -177,7 +180,7 @@ class _Maker:
         self.found = [replace(one, decorator=True) for one in self.found]
 
     def body(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        returns, self.returns = getattr(self, "returns", None), node.returns
+        returns, self.returns = self.returns, node.returns
         self.statements(node.body)
         self.returns = returns
 
@@ -243,7 +246,7 @@ class _Maker:
 
     def returned(self, value: ast.expr) -> None:
         kind = _text(self.returns) if self.returns is not None else ""
-        if isinstance(value, ast.Constant) and value.value in (None, True, False):
+        if isinstance(value, ast.Constant) and (value.value is None or isinstance(value.value, bool)):
             return  # nothing to take away; a truth value has its own fault
         if kind == "bool":
             if not _is_yes_or_no(value) and not isinstance(value, (ast.BoolOp, ast.IfExp)):
@@ -290,8 +293,8 @@ class _Maker:
                 if not _is_severity(part):  # one that is asked for, none that is given
                     self.expression(part, words)
         else:
-            for part in ast.iter_child_nodes(node):
-                self.expression(part, words)
+            for inner in ast.iter_child_nodes(node):
+                self.expression(inner, words)
 
     def arguments(self, node: ast.Call, words: bool) -> None:
         name = _called(node)
@@ -305,7 +308,7 @@ class _Maker:
         for keyword in node.keywords:
             if name in ("Location", "at"):
                 self.location(keyword.value)
-            if keyword.arg not in ("maxsplit", "indent", "encoding", "errors"):
+            if keyword.arg not in ("strict", "maxsplit", "indent", "encoding", "errors"):
                 self.expression(keyword.value, words or keyword.arg in ("message", "help", "label", "why"))
 
     def location(self, argument: ast.expr) -> None:
@@ -342,7 +345,7 @@ class _Maker:
         if isinstance(node.value, bool):
             if not words:
                 self.add("boolean", node, repr(not node.value))
-        elif isinstance(node.value, (int, float)):
+        elif isinstance(node.value, (int, float)) and node.value + 1 != node.value:
             self.add("number", node, repr(node.value + 1))
 
     def compared(self, node: ast.Compare) -> None:
@@ -351,8 +354,9 @@ class _Maker:
             operators[at] = _BOUNDARIES[type(operator)]()
             self.add("comparison", node, ast.Compare(node.left, operators, node.comparators))
         for part in (node.left, *node.comparators):
-            if isinstance(part, ast.Constant) and type(part.value) in (int, float) and part.value not in (0, 1):
-                self.add("number", part, repr(part.value * 2))
+            value = part.value if isinstance(part, ast.Constant) else None
+            if isinstance(value, (int, float)) and value not in (0, 1):  # True and False are 1 and 0
+                self.add("number", part, repr(value * 2))
 
     def severities(self, node: ast.AST) -> None:
         assert isinstance(node, ast.Attribute)

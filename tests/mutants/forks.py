@@ -18,8 +18,6 @@ T = TypeVar("T")
 
 MEMORY = 4 << 30
 """Bytes of address space that a forked process may take beyond what it starts with."""
-BLOCKED = 600
-"""Seconds after which a process that waits for something is ended: a safety net that nothing is measured by."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ def each(work: Iterable[T], do: Callable[[T], Any], jobs: int) -> Iterator[tuple
                     one = next(todo)
                 except StopIteration:
                     break
-                answer = tempfile.TemporaryFile()  # noqa: SIM115
+                answer: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
                 sys.stdout.flush()
                 pid = os.fork()
                 if pid == 0:
@@ -65,8 +63,12 @@ def each(work: Iterable[T], do: Callable[[T], Any], jobs: int) -> Iterator[tuple
         gc.unfreeze()
 
 
-def limit_cpu(seconds: float) -> None:
-    """Ends this process when it has used this many CPU seconds more."""
+def limit(seconds: float) -> None:
+    """Ends this process when it has used this many CPU seconds more. One that waits for what never comes ends after ten
+    minutes: a safety net that nothing is measured by."""
+    signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(600)
     used = resource.getrusage(resource.RUSAGE_SELF)
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime + seconds) + 1, most))
@@ -78,9 +80,6 @@ def _work(do: Callable[[T], Any], one: T, answer: IO[bytes]) -> None:
         silent = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(silent, number)
-        signal.signal(signal.SIGXCPU, signal.SIG_DFL)
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(BLOCKED)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         _limit_memory()
         text = json.dumps({"value": do(one)})
@@ -100,9 +99,8 @@ def _limit_memory() -> None:
 
 def _answer(file: IO[bytes], status: int, seconds: float) -> Answer:
     if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        names = {signal.SIGXCPU: "time", signal.SIGALRM: "blocked"}
-        return Answer(None, names.get(number, signal.Signals(number).name), seconds)
+        ended = signal.Signals(os.WTERMSIG(status))
+        return Answer(None, {signal.SIGXCPU: "time", signal.SIGALRM: "blocked"}.get(ended, ended.name), seconds)
     file.seek(0)
     said = json.loads(file.read() or b'{"error": "it left without an answer"}')
     return Answer(said.get("value"), said.get("error"), seconds)

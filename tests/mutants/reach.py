@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,11 +51,14 @@ def within(tests: Sequence[str], reach: Reach, budget: float) -> list[str]:
     return chosen
 
 
-def of(items: Sequence[pytest.Item], root: Path, files: Sequence[str], jobs: int) -> Reach:
-    """What these tests run of these files; from an earlier run over the same bytes where there was one."""
+def of(items: Sequence[pytest.Item], root: Path, files: Sequence[str], forget: Callable[[], None], jobs: int) -> Reach:
+    """What these tests run of these files; from an earlier run over the same bytes where there was one.
+
+    ``forget`` is called before each test: a test that takes its answer from a cache depends on the lines that made it.
+    """
     kept = root / KEPT / f"{_key(items, root, files)}.json"
     if not kept.is_file():
-        found = _record(items, root, files, jobs)
+        found = _record(items, root, files, forget, jobs)
         kept.parent.mkdir(parents=True, exist_ok=True)
         for old in sorted(kept.parent.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-10]:
             old.unlink(missing_ok=True)
@@ -80,10 +83,12 @@ def _key(items: Sequence[pytest.Item], root: Path, files: Sequence[str]) -> str:
     return key.hexdigest()[:24]
 
 
-def _record(items: Sequence[pytest.Item], root: Path, files: Sequence[str], jobs: int) -> dict[str, object]:
+def _record(
+    items: Sequence[pytest.Item], root: Path, files: Sequence[str], forget: Callable[[], None], jobs: int
+) -> dict[str, object]:
     """Runs every test once, in processes of their own: this one stays as it was, its caches cold."""
     parts = [items[at::jobs] for at in range(jobs)]
-    answers = forks.each(parts, lambda part: _watched(part, root, files), jobs)
+    answers = forks.each(parts, lambda part: _watched(part, root, files, forget), jobs)
     seconds: dict[str, float] = {}
     broken: list[str] = []
     lines: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
@@ -103,13 +108,16 @@ def _record(items: Sequence[pytest.Item], root: Path, files: Sequence[str], jobs
     return {"seconds": seconds, "broken": sorted(broken), "lines": numbered}
 
 
-def _watched(items: Sequence[pytest.Item], root: Path, files: Sequence[str]) -> dict[str, object]:
+def _watched(
+    items: Sequence[pytest.Item], root: Path, files: Sequence[str], forget: Callable[[], None]
+) -> dict[str, object]:
     """Runs in a process of its own."""
     watch = coverage.Coverage(data_file=None, include=[str(root / file) for file in files], config_file=False)
     seconds: dict[str, float] = {}
     broken: list[str] = []
     watch.start()
     for at, item in enumerate(items):
+        forget()
         watch.switch_context(str(at))
         before = time.process_time()
         reports = runtestprotocol(item, nextitem=items[at + 1] if at + 1 < len(items) else None, log=False)

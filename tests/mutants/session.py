@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import random
 import re
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,6 @@ from zerocfg.rules.api import Rule
 from . import forks, reach, swap
 from .faults import SEVERITY, Fault, Module, faults_of
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-
 
 @dataclass(frozen=True)
 class Wanted:
@@ -27,6 +26,7 @@ class Wanted:
     None: all. ``kinds``: of faults; empty: all. ``budget``: CPU seconds of tests tried on one fault. ``near``: of rules
     only their own examples."""
 
+    root: Path
     groups: dict[str, list[Path]]
     tests: tuple[str, ...]
     sample: int | None = 100
@@ -64,20 +64,28 @@ class Session:
         self.counted: dict[tuple[str, bool], int] = {}
         self.done = False
 
+    def run(self) -> None:
+        """Starts pytest around it. ``done`` says afterwards whether it came to an end."""
+        with tempfile.TemporaryDirectory() as base:
+            options = ["-s", "-q", "-m", "not libs", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
+            options += ["--no-summary", "-o", "tmp_path_retention_policy=failed", f"--basetemp={base}/tests"]
+            pytest.main([*options, f"--rootdir={self.wanted.root}", *self.wanted.tests], plugins=[self])
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         if session.testsfailed:
             raise session.Interrupted("the tests cannot be collected")
+        root = self.wanted.root
         session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # one for all forks
-        modules = {path: Module.read(ROOT, path) for paths in self.wanted.groups.values() for path in paths}
+        modules = {path: Module.read(root, path) for paths in self.wanted.groups.values() for path in paths}
+        by_name = {module.name: module for module in modules.values()}
         items = {item.nodeid: item for item in self._items(session.items, list(modules.values()))}
         self.told(f"{len(items)} tests; which lines they run is recorded once")
-        seen = reach.of(list(items.values()), ROOT, [module.name for module in modules.values()], self.wanted.jobs)
+        live = swap.Live.here([swap.dotted(module) for module in modules.values()])
+        seen = reach.of(list(items.values()), root, list(by_name), live.forget, self.wanted.jobs)
         for name in seen.broken:
             self.told(f"fails without any fault, and is left out: {name}")
         drawn = [one for group, paths in self.wanted.groups.items() for one in self._drawn(group, modules, paths)]
-        live = swap.Live.here()
-        by_name = {module.name: module for module in modules.values()}
         work = [
             _Work(group, fault, by_name[fault.module], *self._tests(fault, seen, by_name)) for group, fault in drawn
         ]
@@ -143,7 +151,7 @@ def _judge(one: _Work, items: Sequence[pytest.Item], live: swap.Live, seen: reac
     """The first test that fails with the fault. Runs in a process of its own."""
     swap.put(one.fault, one.module, live)
     for at, item in enumerate(items):
-        forks.limit_cpu(10 * seen.seconds[item.nodeid] + 2)
+        forks.limit(10 * seen.seconds[item.nodeid] + 2)
         reports: list[Any] = runtestprotocol(item, nextitem=items[at + 1] if at + 1 < len(items) else None, log=False)
         if any(report.failed for report in reports):
             return item.nodeid
@@ -162,17 +170,17 @@ def _uses(fault: Fault, modules: dict[str, Module]) -> list[tuple[str, range]]:
     """Where functions of the modules look at a constant."""
     assert fault.constant is not None
     own = swap.loaded_module(modules[fault.module])
-    names = {own.__file__: fault.constant}
-    names |= {module.__file__: here for module, here in swap.importers(own.__name__, fault.constant)}
-    found = []
-    for path, name in names.items():
-        file = Path(path or "").relative_to(ROOT).as_posix()
-        if file in modules:
-            found += [(file, range(node.lineno, node.lineno + 1)) for node in _loads(modules[file].tree, name)]
-    return found
+    names = {own.__name__: fault.constant}
+    names |= {module.__name__: here for module, here in swap.importers(own.__name__, fault.constant)}
+    return [
+        (module.name, range(node.lineno, node.lineno + 1))
+        for module in modules.values()
+        for node in _loads(module.tree, names.get(swap.dotted(module)))
+    ]
 
 
-def _loads(tree: ast.Module, name: str) -> list[ast.Name]:
+def _loads(tree: ast.Module, name: str | None) -> list[ast.Name]:
+    """Where functions read a name of their module."""
     return [
         node
         for function in ast.walk(tree)

@@ -1,4 +1,4 @@
-"""Puts a fault into this process: the code of a function, a constant of a module or the severity of a rule is another."""
+"""Puts a fault into this process: a function gets other code, a constant or the severity of a rule another value."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import importlib
 import sys
 import types
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,21 +23,28 @@ class InvisibleError(Exception):
 
 @dataclass(frozen=True)
 class Live:
-    """What runs in this process, looked up before the first fork. ``functions``: by file, first line and name."""
+    """What runs in this process, looked up before the first fork. ``functions``: by file, first line and name;
+    ``caches``: those of the modules that faults are put into."""
 
     functions: dict[tuple[str, int, str], list[types.FunctionType]]
     caches: list[Any]
 
     @classmethod
-    def here(cls) -> Live:
+    def here(cls, modules: Iterable[str]) -> Live:
+        names = set(modules)
         functions: dict[tuple[str, int, str], list[types.FunctionType]] = defaultdict(list)
         caches = []
         for one in gc.get_objects():
             if isinstance(one, types.FunctionType):
                 functions[_name(one.__code__)].append(one)
-            elif isinstance(one, functools._lru_cache_wrapper) and (one.__module__ or "").startswith("zerocfg"):
+            elif isinstance(one, functools._lru_cache_wrapper) and one.__module__ in names:
                 caches.append(one)
         return cls(functions, caches)
+
+    def forget(self) -> None:
+        """Empties the caches: what they hold may have been made by other code, or for another test."""
+        for cache in self.caches:
+            cache.cache_clear()
 
 
 def put(fault: Fault, module: Module, live: Live) -> None:
@@ -52,12 +60,15 @@ def put(fault: Fault, module: Module, live: Live) -> None:
         _assign(tree, fault.constant, loaded)
     else:
         _swap(compile(tree, loaded.__file__ or "", "exec", dont_inherit=True), live)
-    for cache in live.caches:
-        cache.cache_clear()  # what it holds was made without the fault
+    live.forget()
+
+
+def dotted(module: Module) -> str:
+    return module.name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def loaded_module(module: Module) -> types.ModuleType:
-    return importlib.import_module(module.name.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
+    return importlib.import_module(dotted(module))
 
 
 class _Replace(ast.NodeTransformer):
@@ -101,14 +112,18 @@ def _assign(tree: ast.Module, name: str, loaded: types.ModuleType) -> None:
 
 
 def importers(source: str, name: str) -> list[tuple[types.ModuleType, str]]:
-    """The loaded modules of zerocfg that import a name from a module, and what they call it."""
+    """The loaded modules of the same package that import a name from a module, and what they call it."""
     return [
         (module, here)
         for key, module in list(sys.modules.items())
-        if key.startswith("zerocfg.") and key != source
+        if _is_of(source.partition(".")[0], key) and key != source
         for origin, what, here in _imports(getattr(module, "__file__", None) or "")
         if (origin, what) == (source, name)
     ]
+
+
+def _is_of(package: str, module: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
 
 
 @functools.cache

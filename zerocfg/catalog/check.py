@@ -185,8 +185,6 @@ def refusal(key: Key, value: Any) -> Reason | None:
 
 def converted(key: Key, value: Any) -> Any:
     """A value as the library keeps it; the value itself where it is refused or not converted."""
-    if value is None and key.nullable:
-        return None
     for branch in key.scalars:
         if _refused(branch, value, "lax") is not None:
             continue

@@ -41,7 +41,10 @@ def as_int(value: Any) -> int:
         return int(value)
     if isinstance(value, str):
         if _INTEGER.fullmatch(value):
-            return int(value.split(".")[0])
+            try:
+                return int(value.split(".")[0])
+            except ValueError:  # more digits than Python reads
+                raise RefusedError("is too large for an integer") from None
         raise RefusedError("is a string that is not a whole number")
     raise RefusedError(f"is {kind_of(value)}, not a whole number")
 
@@ -68,8 +71,6 @@ def as_float(value: Any) -> float:
 
 def as_bool(value: Any) -> bool:
     """Pydantic's lax reading of a truth value. Raises RefusedError."""
-    if isinstance(value, bool):
-        return value
     if isinstance(value, (int, float)) and value in (0, 1):
         return bool(value)
     if isinstance(value, str):

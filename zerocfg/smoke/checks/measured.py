@@ -131,10 +131,9 @@ def size(count: int | None) -> str:
 
 
 def _sizes(counts: list[int | None], band: Band | None) -> str:
-    """One size, or from the least to the most of the ranks; how far the highest is from what was expected."""
+    """One size, or from the least to the most of the ranks that counted, of which there is one at least; how far the
+    highest is from what was expected."""
     known = [count for count in counts if count is not None]
-    if not known:
-        return "-"
     least, most = size(min(known)), size(max(known))
     shown = most if least == most else f"{least} to {most}"
     if band is None or band.expected <= 0:

@@ -134,7 +134,7 @@ def _places(planned: dict[str, Any], reports: Reports) -> list[Check]:
     device = places.get(str(planned.get(f"{ZERO}offload_optimizer.device") or "none"))
     states = [report["seen"].get("states") for report in reports]
     if device and all(states):
-        seen = [", ".join(state["devices"]) for state in states if state]
+        seen = [", ".join(state["devices"]) for state in states]
         checks.append(Check("optimizer states on", device, together(seen), all(one == device for one in seen)))
     if device == "cpu" and planned.get(f"{ZERO}offload_optimizer.pin_memory") is not None:
         pinned = [(report["seen"]["held"].get("master") or {}).get("pinned") for report in reports]
@@ -144,7 +144,7 @@ def _places(planned: dict[str, Any], reports: Reports) -> list[Check]:
     device = places.get(str(planned.get(f"{ZERO}offload_param.device") or "none"))
     shards = [report["seen"]["held"].get("shard_devices") for report in reports]
     if device and all(shards):
-        seen = [", ".join(one) for one in shards if one]
+        seen = [", ".join(one) for one in shards]
         checks.append(Check("parameters on", device, together(seen), all(one == device for one in seen)))
     return checks
 

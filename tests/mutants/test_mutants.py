@@ -1,0 +1,160 @@
+"""The mutation run itself, on a small project: what must die, what must live, and what stays as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from . import equivalent, forks, swap
+from .faults import SEVERITY, Module, faults_of
+
+CODE = """
+from functools import cache
+
+LIMIT = 3
+WORDS: "dict[str, Unknown]" = {"three": 3}
+
+
+def many(n: int) -> bool:
+    if n < 0:
+        return False
+    return n > LIMIT
+
+
+@cache
+def doubled(n: int) -> int:
+    return 2 * n
+
+
+def above(limit: int) -> int:
+    n = 0
+    while n <= limit:
+        n += 1
+    return n
+
+
+def unseen(n: int) -> int:
+    if not n:
+        raise ValueError("must not be 0")
+    return n
+
+
+def told(n: int) -> str:
+    "Not shown: 1 < 2."
+    return f"{n + 1} of them" if n else "none of them"
+"""
+
+TESTS = """
+from small.numbers import above, doubled, many, told
+
+doubled(4)
+
+
+def test_many():
+    assert many(4) and not many(3)
+
+
+def test_doubled():
+    assert doubled(4) == 8
+
+
+def test_above():
+    assert above(2) == 3
+
+
+def test_told():
+    assert told(2)
+"""
+
+RUN = """
+import json
+from pathlib import Path
+from tests.mutants.session import Session, Wanted
+
+root = Path.cwd()
+session = Session(Wanted(root, {"small": [root / "small" / "numbers.py"]}, ("checks",), sample=None, jobs=2))
+session.run()
+seen = {f"{one.fault.where}: {one.fault.change}": one.by or one.ended or "-" for one in session.outcomes}
+Path("seen.json").write_text(json.dumps(seen))
+"""
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory, root: Path) -> dict[str, str]:
+    """Who noticed each fault of the small project ("-": nobody). Its files are as they were."""
+    folder = tmp_path_factory.mktemp("project")
+    files = {"small/__init__.py": "", "small/numbers.py": CODE, "checks/test_numbers.py": TESTS}
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    path = os.pathsep.join([str(folder), str(root)])
+    subprocess.run(
+        [sys.executable, "-c", RUN], cwd=folder, env=os.environ | {"PYTHONPATH": path}, check=True, capture_output=True
+    )
+    assert {name: (folder / name).read_text() for name in files} == files
+    found: dict[str, str] = json.loads((folder / "seen.json").read_text())
+    return found
+
+
+def test_a_fault_is_noticed_by_the_test_that_runs_it(seen: dict[str, str]) -> None:
+    assert seen["many: n > LIMIT -> n >= LIMIT"] == "checks/test_numbers.py::test_many"
+    assert seen["many: return if n < 0 -> always"] == "checks/test_numbers.py::test_many"
+    assert seen["LIMIT: 3 -> 4"] == "checks/test_numbers.py::test_many", "a constant, seen where it is read"
+
+
+def test_a_fault_survives_where_no_test_looks(seen: dict[str, str]) -> None:
+    assert seen["many: return if n < 0 -> never"] == "-", "no test has a negative number"
+    assert seen["unseen: return n -> 0"] == "-", "no test runs it"
+    assert seen["told: n + 1 -> n - 1"] == "-", "the test does not look at the figure"
+
+
+def test_a_cache_hides_no_fault(seen: dict[str, str]) -> None:
+    assert seen["doubled: 2 * n -> 2 / n"] == "checks/test_numbers.py::test_doubled", (
+        "filled by the import of the tests"
+    )
+
+
+def test_an_endless_loop_ends(seen: dict[str, str]) -> None:
+    assert seen["above: n += 1 -> n -= 1"] == "the time limit"
+
+
+def test_texts_docstrings_and_unused_constants_have_no_faults(seen: dict[str, str]) -> None:
+    assert {name for name in seen if name.startswith(("told", "unseen", "WORDS"))} == {
+        "told: n + 1 -> n - 1",
+        "told: 1 -> 2",
+        "told: return f'{n + 1} of them' if n else 'none of them' -> ''",
+        "unseen: raise if not n -> never",
+        "unseen: raise if not n -> always",
+        "unseen: return n -> 0",
+    }
+
+
+def test_the_severity_that_a_rule_declares_is_a_fault(root: Path) -> None:
+    module = Module.read(root, root / "zerocfg/rules/zero/stages.py")
+    faults = [one for one in faults_of(module) if one.decorator and one.where == "stage_auto"]
+    assert [(one.kind, one.change) for one in faults] == [
+        (SEVERITY, "Severity.ERROR -> Severity.WARNING"),
+        (SEVERITY, "Severity.ERROR -> Severity.NOTE"),
+    ]
+    live = swap.Live.here([])
+
+    def severity(at: int) -> str:
+        swap.put(faults[at], module, live)
+        said: str = swap.loaded_module(module).stage_auto.severity.value
+        return said
+
+    assert {at: answer.value for at, answer in forks.each([0, 1], severity, 2)} == {0: "warning", 1: "note"}
+    assert swap.loaded_module(module).stage_auto.severity.value == "error", "here it is what it was"
+
+
+def test_every_equivalent_fault_is_one_that_exists(root: Path) -> None:
+    """The code moved on? Then take the entry off the list, or write its change as it is now."""
+    known = equivalent.listed()
+    names = {where.partition("::")[0] for where, _ in known}
+    there = {(one.place, one.change) for name in names for one in faults_of(Module.read(root, root / name))}
+    assert set(known) <= there
