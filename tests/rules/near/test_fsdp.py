@@ -231,6 +231,17 @@ PLUGIN = (
     launched("ZC602", "the recipe says no", FSDP2 + "  fsdp_sharding_strategy: SHARD_GRAD_OP\n", "fsdp: false\n").finds(
         "error", "accelerate.yaml: fsdp_sharding_strategy: SHARD_GRAD_OP", 2
     ),
+    of(
+        "ZC602",
+        "an own loop reads no recipe",
+        {
+            "accelerate.yaml": FSDP2 + "  fsdp_sharding_strategy: SHARD_GRAD_OP\n",
+            "recipe.yaml": RECIPE + "fsdp: true\n",
+        },
+        "accelerate",
+    )
+    .finds("error", "accelerate.yaml: fsdp_sharding_strategy: SHARD_GRAD_OP", 2)
+    .becomes("fsdp_reshard_after_forward: false", safe=True),
     fsdp("ZC603", "FSDP 1 wants names", 1, "  fsdp_reshard_after_forward: FULL_SHARD\n"),
     *(fsdp("ZC603", f"{word} is a truth", 2, f"  fsdp_reshard_after_forward: {word}\n") for word in ("'No'", "1")),
     *(
@@ -396,6 +407,19 @@ ARGUMENTS = (
     trainer("ZC622", "nobody reads it", "fsdp: false\nfsdp_config:\n  offload_params: true\n"),
     trainer("ZC622", "nothing near", SECTION + "zigzag: 7\n").finds("error", "recipe.yaml: zigzag: 7", 7),
     trainer("ZC622", "misspelled", SECTION + "cpu_ofload: true\n").finds("error", "recipe.yaml: cpu_ofload: true"),
+    near("ZC622", "a strategy without a word", ("SHARD_GRAD_OP", "HYBRID_SHARD"), bad=2)
+    .finds("error", "recipe.yaml: sharding_strategy: HYBRID_SHARD")
+    .becomes(),
+    near("ZC622", "a strategy of FSDP 1", ("  sharding", "  version: 1\n  sharding"), bad=2)
+    .finds("error", "recipe.yaml: sharding_strategy: SHARD_GRAD_OP")
+    .becomes(),
+    near(
+        "ZC622",
+        "the name that is read stands there",
+        ("offload_params: true", "offload_params: true\n  cpu_offload: true"),
+    )
+    .finds("error", "recipe.yaml: offload_params: true")
+    .becomes(),
     trainer("ZC623", "known words in capitals, which another rule tells", "fsdp: FULL_SHARD AUTO_WRAP\n"),
     trainer("ZC623", "no words", "fsdp: ' '\n"),
     trainer("ZC623", "one unknown word of two", "fsdp: full_shard auto\n").finds(
@@ -412,6 +436,15 @@ ARGUMENTS = (
     trainer("ZC625", "two strategies", "fsdp: full_shard shard_grad_op\n").finds(
         "note", "recipe.yaml: full_shard shard_grad_op"
     ),
+    trainer("ZC625", "beside a section", "fsdp: shard_grad_op\nfsdp_config:\n  version: 2\n")
+    .finds("note", "recipe.yaml: shard_grad_op")
+    .becomes("fsdp: true\nfsdp_config:\n  version: 2\n  reshard_after_forward: false\n", safe=True),
+    trainer("ZC625", "two words beside a section", "fsdp: shard_grad_op offload\nfsdp_config:\n  version: 2\n")
+    .finds("note", "recipe.yaml: shard_grad_op offload")
+    .becomes(),
+    near("ZC625", "all of it", bad=2)
+    .finds("note", "recipe.yaml: shard_grad_op auto_wrap offload")
+    .becomes("fsdp: true\nfsdp_config: {reshard_after_forward: false, cpu_offload: true}\n", safe=True),
     trainer("ZC626", "no policy", SECTION + "auto_wrap_policy: NO_WRAP\n"),
     trainer("ZC626", "nobody reads it", "fsdp: false\nfsdp_config:\n  auto_wrap_policy: no_wrap\n"),
     trainer("ZC626", "nothing near", SECTION + "auto_wrap_policy: zigzag\n").finds("error", "recipe.yaml: zigzag"),
@@ -434,6 +467,9 @@ TRAINING = (
     trainer("ZC627", "states, too", SECTION + "state_dict_type: SHARDED_STATE_DICT\nsave_only_model: false\n"),
     launched("ZC627", "FSDP 1 saves all", FSDP1, ONLY),
     launched("ZC627", "on the line", FSDP2, ONLY, "--fsdp_state_dict_type FULL_STATE_DICT "),
+    trainer(
+        "ZC627", "a word on the line", SECTION + "state_dict_type: SHARDED_STATE_DICT\n", " --save_only_model"
+    ).finds("error", "recipe.yaml: state_dict_type: SHARDED_STATE_DICT"),
     trainer("ZC628", "the last model", "fsdp: true\n" + ONLY),
     trainer("ZC628", "states, too", "fsdp: true\n" + BEST),
     trainer("ZC628", "no FSDP", ONLY + BEST),
@@ -503,6 +539,13 @@ TRAINING = (
     ),
     trainer("ZC631", "no FSDP", "gradient_checkpointing: true\n"),
     trainer("ZC631", "not checkpointed", "fsdp: true\ngradient_checkpointing: false\n"),
+    trainer(
+        "ZC631",
+        "FSDP's is off on purpose",
+        "fsdp: true\nfsdp_config:\n  activation_checkpointing: false\ngradient_checkpointing: true\n",
+    )
+    .finds("warning", "recipe.yaml: gradient_checkpointing: true")
+    .becomes(),
     trainer("ZC631", "by both, which another rule tells", TWICE + "gradient_checkpointing: true\n"),
     launched("ZC631", "FSDP by the launcher, which does not look", FSDP2 + FULL, "gradient_checkpointing: true\n"),
     of("ZC631", "TRL's default", {"recipe.yaml": RECIPE + "max_length: 64\nfsdp: true\n"}, "trl"),

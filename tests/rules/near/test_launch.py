@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from .files import of
-from .table import Near, judge, rows
+from .table import Near, judge, near, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -283,6 +283,37 @@ CONFIG = (
     of("ZC701", "-1, which is what accelerate writes for it", {"accelerate.yaml": DEVICES % -1}).finds(
         "error", "accelerate.yaml: num_processes: -1"
     ),
+    near("ZC701", "as many as devices are named").finds("error", "accelerate.yaml").becomes("\nnum_processes: 2\n"),
+    near("ZC701", "as many on each of two machines", ("gpu_ids: 0,1", "gpu_ids: 0,1\nnum_machines: 2"))
+    .finds("error", "accelerate.yaml")
+    .becomes("\nnum_processes: 4\n"),
+    near("ZC701", "all devices of nobody knows how many", ("gpu_ids: 0,1", "gpu_ids: all"))
+    .finds("error", "accelerate.yaml")
+    .becomes(),
+    near("ZC704", "the next multiple")
+    .finds("error", "accelerate.yaml: num_processes: 7", 7, 2, 3, 6)
+    .becomes("num_processes: 8\n"),
+    near("ZC704", "as meant for each machine", ("num_processes: 7", "num_processes: 1"))
+    .finds("error", "accelerate.yaml: num_processes: 1", 1, 2, 0, 0)
+    .becomes("num_processes: 2\n"),
+    near("ZC734", "its fix names the host")
+    .finds("error", "train.sh: --include 0,1", "0,1", "0,1", "0,1")
+    .becomes("deepspeed --include localhost:0,1 train.py"),
+    near("ZC739", "its fix keeps address and port")
+    .finds("error", "train.sh: --master_addr 10.0.0.1", 2)
+    .becomes("--rdzv_backend c10d --rdzv_endpoint 10.0.0.1:29500 train.py"),
+    near("ZC739", "its fix takes the default port", (" --master_port 29500", ""))
+    .finds("error", "train.sh: --master_addr 10.0.0.1", 2)
+    .becomes("--rdzv_backend c10d --rdzv_endpoint 10.0.0.1:29500 train.py"),
+    near("ZC741", "its fix starts one process")
+    .finds("error", "train.sh: train.py")
+    .becomes("torchrun --nproc_per_node 1 train.py --deepspeed_config ds.json\n"),
+    near("ZC714", "two engines' sections", ("deepspeed_config:", "fsdp_config: {fsdp_version: 2}\ndeepspeed_config:"))
+    .finds("error", "accelerate.yaml")
+    .becomes(),
+    near("ZC714", "the section tells")
+    .finds("error", "accelerate.yaml")
+    .becomes("LOCAL_MACHINE\ndistributed_type: DEEPSPEED\n"),
     of(
         "ZC702",
         "several, on two levels",

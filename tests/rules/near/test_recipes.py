@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from zerocfg.rules.arguments import RECIPE
+from zerocfg.rules.recipes.trl_recipe import DPO_LOSSES
 
 from .files import of
 from .table import Near, judge, near, rows
@@ -61,6 +62,27 @@ RELEASES = (
     admitting("ZC801", "one release before", "transformers", "transformers: '>=5.22'", "warmup_ratio: 0.1\n").finds(
         "note", "recipe.yaml: warmup_ratio", "5.23.0", 1
     ),
+    *(
+        trains("ZC801", f"{line}, which takes more than one line", f"{line}\n")
+        .finds("note", f"recipe.yaml: {line.partition(':')[0]}", "5.23.0")
+        .becomes()
+        for line in ("torchdynamo: inductor", "logging_dir: logs")
+    ),
+    near("ZC801", "off, which is the default", ("group_by_length: true", "group_by_length: false"), bad=3)
+    .finds("note", "recipe.yaml: group_by_length", "5.23.0")
+    .becomes("max_steps: 2\n"),
+    near("ZC801", "on, in today's words", bad=3)
+    .finds("note", "recipe.yaml: group_by_length", "5.23.0")
+    .becomes("train_sampling_strategy: group_by_length\n"),
+    admitting(
+        "ZC801",
+        "certain, so that the fix is safe",
+        "transformers",
+        "transformers: 5.23.0",
+        "evaluation_strategy: epoch\n",
+    )
+    .finds("error", "recipe.yaml: evaluation_strategy", "5.23.0", "5.23.0")
+    .becomes("eval_strategy: epoch\n", safe=True),
     trains("ZC801", "a name that nobody ever had", "warmup_share: 0.1\n"),
     admitting("ZC803", "the last release without clipping", "deepspeed", "deepspeed: '<0.19.3'", ENGINE),
     admitting("ZC803", "only releases that clip", "deepspeed", "deepspeed: '>=0.19.3'", ENGINE),
@@ -92,6 +114,7 @@ RELEASES = (
     admitting(
         "ZC865", "another program's recipe", "transformers", "transformers: 4.40.2", FOREIGN + "eval_strategy: epoch\n"
     ),
+    admitting("ZC865", "an own loop", "accelerate", "transformers: 4.40.2", "eval_strategy: epoch\n"),
     admitting("ZC866", "bf16 off", "deepspeed", "deepspeed: '>=0.18'", BF16 % "false"),
     admitting("ZC866", "bf16 perhaps", "deepspeed", "deepspeed: '>=0.18'", BF16 % '"auto"'),
     admitting("ZC866", "only releases that check", "deepspeed", "deepspeed: '>=0.19.3'", BF16 % "true"),
@@ -134,6 +157,13 @@ RELEASES = (
 
 VALUES = (
     trains("ZC802", "a text that is meant", "output_dir: '7'\n", recipe="max_steps: 2\n"),
+    near("ZC802", "told once, by its reader", bad=3)
+    .finds("error", "recipe.yaml: '1'", 1)
+    .says("HfArgumentParser does not convert it")
+    .becomes("warmup_steps: 1\n", safe=True),
+    near("ZC802", "two numbers", ("[1.0e-5]", "[1.0e-5, 2.0e-5]"))
+    .finds("error", "recipe.yaml: [1.0e-5, 2.0e-5]")
+    .becomes(),
     trains("ZC802", "no number at all", "learning_rate: slow\n").finds("error", "recipe.yaml: slow"),
     trains("ZC802", "a whole number in quotes", "seed: '7'\n").finds("error", "recipe.yaml: '7'", 7),
     trl("ZC802", "TrlParser converts", "sft", "packing: true\nlearning_rate: '1.0e-5'\n"),
@@ -480,6 +510,7 @@ TRL_NAMES = (
     ),
     trains("ZC841", "another program's recipe", FOREIGN + "learning_rtae: 1.0e-5\n"),
     near("ZC842", "a recipe of the Trainer", ("max_length: 512\npacking: true\n", ""), consumer="transformers"),
+    admitting("ZC842", "no line", "trl", "trl: 1.16.0", "max_length: 512\npacking: true\n"),
     trl("ZC843", "one of the losses", "dpo", "loss_type: [sigmoid, apo_zero]\n"),
     trl("ZC843", "a way of packing", "sft", "packing: true\npacking_strategy: wrapped\n"),
     trl("ZC843", "another trainer", "grpo", "num_generations: 2\nloss_type: df\n"),
@@ -515,6 +546,16 @@ TRL_OPTIONS = (
         "error", "recipe.yaml: f_divergence_type: js_divergence", also=("recipe.yaml: loss_type: [sigmoid, apo_zero]",)
     ),
     trl("ZC844", "another trainer", "sft", "loss_type: exo_pair\npacking: true\n"),
+    trl(
+        "ZC844",
+        "all losses at once",
+        "dpo",
+        f"loss_type: [{', '.join(DPO_LOSSES)}]\nlabel_smoothing: 0.1\nf_divergence_type: js_divergence\n",
+    ).finds(
+        "error",
+        "recipe.yaml: f_divergence_type: js_divergence",
+        also=(f"recipe.yaml: loss_type: [{', '.join(DPO_LOSSES)}]",),
+    ),
     trl("ZC845", "one of each", "dpo", "loss_type: sigmoid\nloss_weights: [1.0]\n"),
     trl("ZC845", "two weights for one loss", "dpo", "loss_type: sigmoid\nloss_weights: [1.0, 0.5]\n").finds(
         "error", "recipe.yaml: loss_weights: [1.0, 0.5]", 2, 1, also=("recipe.yaml: loss_type: sigmoid",)
