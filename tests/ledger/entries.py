@@ -67,7 +67,7 @@ class Ledger:
             self.modules[entry.module] = entry
 
     def text(self) -> str:
-        entries = [*self.modules.values(), *self.proofs.values()]
+        entries: list[Entry] = [*self.modules.values(), *self.proofs.values()]
         return "".join(f"{line(entry)}\n" for entry in sorted(entries, key=_place))
 
     def drawn(self, lot: str, number: int) -> frozenset[str]:

@@ -28,7 +28,9 @@ class Watch:
         """Modules of unmarked tests that import a library when they are collected."""
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, pytest.CollectReport]:
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
         report = yield
         new, self.loaded = loaded() - self.loaded, loaded()
         if new and isinstance(collector, pytest.Module):
@@ -41,7 +43,7 @@ class Watch:
         return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object]:
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         if item.get_closest_marker("libs") is not None:
             return (yield)
         before = os.environ.get("PYTHONPATH")
@@ -57,7 +59,7 @@ class Watch:
                 os.environ["PYTHONPATH"] = before
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object]:
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, object, object]:
         result = yield
         new, self.loaded = loaded() - self.loaded, loaded()
         if item.get_closest_marker("libs") is None:

@@ -192,7 +192,7 @@ class Choice:
         return entry is not None and entry.tests == self.modules[module].tests and name_of(item) not in entry.skipped
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, Any]:
         report = yield
         if SEEN in item.stash:
             report.ledger = {"played": item.stash[SEEN]}
@@ -236,11 +236,11 @@ class Record:
             else:
                 self.played.setdefault(entry.proof, (entry, state))
         elif "passed" in told:
-            entry = Passed(**{**told["passed"], "skipped": ()})
-            self.entries[entry.module] = entry
-            before = self.outcomes[entry.module].get(told["test"], "passed")
-            worst = max(before, report.outcome, key=("passed", "skipped", "failed").index)
-            self.outcomes[entry.module][told["test"]] = worst
+            module = Passed(**{**told["passed"], "skipped": ()})
+            self.entries[module.module] = module
+            outcomes = self.outcomes[module.module]
+            before = outcomes.get(told["test"], "passed")
+            outcomes[told["test"]] = max(before, report.outcome, key=("passed", "skipped", "failed").index)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:

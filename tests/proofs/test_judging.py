@@ -133,7 +133,7 @@ def _imported(path: Path) -> set[str]:
 
 def forged(claim: Claim, **seen: Any) -> Played:
     """An entry with the key of the present that nobody ever saw."""
-    return Played(claim.id, key_of(claim), {"reached": "save", **seen})
+    return Played(claim.id, key_of(claim), {"reached": "save"} | seen)
 
 
 def test_a_forged_entry_that_contradicts_the_claim_fails() -> None:
@@ -154,10 +154,27 @@ def test_a_forged_entry_that_agrees_with_a_false_claim_is_found_when_drawn_and_i
     assert judged(false, Library(EMPTY), tier(entry, name="all")) == ("other", True, False)
 
 
-def test_a_claim_that_holds_with_other_values_than_recorded_is_told() -> None:
+def test_a_claim_that_holds_in_another_way_than_recorded_is_told() -> None:
+    good = Claim("ZC900-1 good", "good", crashes("parse", "no"), FILES, None)
+    assert judged(good, Library(EMPTY), tier(forged(good, reached="load"), name="all")) == ("other", True, True)
+
+
+def test_of_a_fixed_example_it_is_told_whether_the_bad_value_is_gone_and_no_more() -> None:
     fixed = Claim("ZC900-1 fixed", "fixed", CLAIM.proof, FILES, None)
-    entry = forged(fixed, values={"weights": "missing"})
-    assert judged(fixed, Library(COMPLETE), tier(entry, name="all")) == ("other", True, True)
+    entry = forged(fixed, values={"weights": "partial"})
+    assert judged(fixed, Library(COMPLETE), tier(entry, name="all")) == ("unchanged", True, True)
+    both = shows("save", {"weights": ("empty", "complete"), "engine.stage": (3, 2)})
+    fixed = replace(fixed, proof=both)
+    entry = forged(fixed, values={"weights": "complete", "engine.stage": 2})
+    assert judged(
+        fixed,
+        Library(replace(COMPLETE, values={"weights": "complete", "engine.stage": 3})),
+        tier(entry, drawn=fixed.id),
+    ) == (
+        "other",
+        True,
+        True,
+    )
 
 
 def test_an_entry_that_says_the_same_is_kept_as_it_is() -> None:
