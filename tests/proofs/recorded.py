@@ -106,7 +106,7 @@ def _raised(claim: Claim, kept: dict[str, Any]) -> bool:
 
 
 def _agree(claim: Claim, expected: Any, one: Any, other: Any) -> bool:
-    """Of a fixed example it is claimed only that a value is not the bad one; what it is may be chance, as a free port."""
+    """Of a fixed example it is claimed only that a value is not the bad one. What it is may be chance: a free port."""
     if claim.side == "fixed" or isinstance(expected, (Between, Printed)):
         return same(one, expected) == same(other, expected)
     return same(one, other)
