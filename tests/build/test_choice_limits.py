@@ -339,6 +339,45 @@ class TestRanking:
         assert ranked([sharded, simple], "throughput")[0][0] is simple
         assert ranked([sharded, simple], "memory")[0][0] is sharded
 
+    def test_one_plan_without_a_time_leaves_all_without(self) -> None:
+        simple, sharded = other(1.0, stage=1), other(None, stage=2)
+        assert ranked([sharded, simple], "throughput")[0][0] is simple
+        order = ranked([other(None, stage=3), other(None, stage=1)], "throughput")
+        assert order[1][1] == "fits as well, with more sharding"
+
+    def test_a_simpler_plan_wins_within_three_percent(self) -> None:
+        sharded = other(1.0, stage=3)
+        for seconds, wins in ((1.03, True), (1.031, False)):
+            simple = other(seconds)
+            assert (ranked([sharded, simple], "throughput")[0][0] is simple) is wins
+
+    def test_without_goals_the_order_is_that_of_machinery(self) -> None:
+        slow, fast = other(9.0, stage=2, checkpointing=True), other(1.0, stage=3)
+        assert [one for one, _ in ranked([fast, slow, candidate(PLAIN)], None)][1:] == [slow, fast]
+
+    @pytest.mark.parametrize(
+        ("simple", "complicated"),
+        [
+            ({"stage": 0, "micro_batch": 2}, {"stage": 1}),
+            ({"stage": 1, "checkpointing": True}, {"stage": 2}),
+            ({"micro_batch": 2}, {"checkpointing": True}),
+            ({"micro_batch": 2}, {"micro_batch": 4}),
+            ({"nodes": 2}, {"nodes": 1}),
+            ({"stage": 3}, {"offload_optimizer": "cpu"}),
+            ({"offload_optimizer": "cpu", "stage": 3}, {"offload_optimizer": "nvme"}),
+            ({"offload_optimizer": "cpu", "stage": 3}, {"offload_optimizer": "cpu", "offload_param": "cpu"}),
+            (
+                {"offload_optimizer": "cpu", "offload_param": "cpu"},
+                {"offload_optimizer": "nvme", "offload_param": "cpu"},
+            ),
+            ({"offload_optimizer": "nvme"}, {"offload_optimizer": "cpu", "offload_param": "cpu", "micro_batch": 2}),
+        ],
+    )
+    def test_what_counts_as_simpler(self, simple: dict[str, Any], complicated: dict[str, Any]) -> None:
+        """Offload, then stage, recomputation, micro batch; drives count as much as both places on the host."""
+        one, two = other(**simple), other(**complicated)
+        assert ranked([two, one], None)[0][0] is one and ranked([one, two], None)[0][0] is one
+
     def test_other_micro_batches_stand_behind_other_ways(self) -> None:
         near, far = other(2.0, micro_batch=2), other(3.0, stage=3)
         further = other(2.5, micro_batch=4)
