@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from .table import Near, judge, near, rows
+from zerocfg.rules.api import Example
+
+from .table import RULES, Near, judge, near, rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,12 +36,21 @@ SIZES = (
     near("ZC201", "one more", ("gradient_accumulation_steps: 4", "gradient_accumulation_steps: 3")).finds(
         "error", IN_YAML % 3, 3, 2, also=(IN_RECIPE % 2,)
     ),
+    near(
+        "ZC201",
+        "a file without the key counts as one step",
+        ("zero_stage: 2\n  gradient_accumulation_steps: 4", "deepspeed_config_file: ds.json"),
+        files={"ds.json": '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}\n'},
+    )
+    .finds("error", "ds.json", 1, 2, also=(IN_RECIPE % 2,))
+    .becomes('"gradient_accumulation_steps": "auto"', safe=True),
     near("ZC202", "the default of the argument", ('"gradient_clipping": 0.5', '"gradient_clipping": 1.0')),
     near(
         "ZC202",
         "accumulation has a rule of its own",
         ('"auto", "gradient_clipping": 0.5', '2, "gradient_clipping": "auto"'),
     ),
+    Near("ZC203", "no accumulation has a rule of its own", replace(RULES["ZC206"].bad[0], expected=())),
     near("ZC203", "the product", ('"train_batch_size": 9', '"train_batch_size": 8')),
     near("ZC203", "one less", ('"train_batch_size": 9', '"train_batch_size": 7')).finds(
         "error", TOTAL % 7, 7, 4, 1, 2, also=(SIZE % 4, ACCUMULATED % 1)
@@ -151,6 +163,7 @@ PROCESSES = (
     near("ZC246", "ranks that share samples", ('{"train_batch', '{"sequence_parallel_size": 2, "train_batch')),
 )
 
+YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: 2\n"
 CLIPPED = 'ds.json: "gradient_clipping": %s'
 OPTION = "train.sh: --max_grad_norm 0.5"
 CLIPPING = (
@@ -159,13 +172,26 @@ CLIPPING = (
     near("ZC237", "accelerate", consumer="accelerate").finds("error", CLIPPED % "null", 0),
     near("ZC238", "none", ("-1", "0")),
     near("ZC238", "hardly negative", ("-1", "-0.001")).finds("note", CLIPPED % "-0.001", "-0.001", 0),
+    Near(
+        "ZC238",
+        "accelerate takes 0 for not set",
+        Example({"accelerate.yaml": YAML + "  gradient_clipping: -1\n"}, consumer="accelerate"),
+    ),
     near("ZC239", "the default", ("0.5", "1.0")),
+    near(
+        "ZC239",
+        "another number in a DeepSpeed file",
+        ("zero_stage: 2\n  gradient_accumulation_steps: 1", "deepspeed_config_file: ds.json"),
+        files={"ds.json": '{"train_batch_size": 1, "gradient_clipping": 0.7, "zero_optimization": {"stage": 2}}\n'},
+    )
+    .finds("warning", OPTION, "0.5", "0.7", also=(CLIPPED % "0.7",))
+    .becomes('"gradient_clipping": 0.5'),
     near("ZC239", "no option", (" --max_grad_norm 0.5", "")),
     near("ZC239", "no number", ("0.5", "none")),
     near("ZC239", "no number in the config", ("0.5", "0.3"))
     .finds("warning", "train.sh: --max_grad_norm 0.3", "0.3", "1.0", "1.15.0")
     .becomes("gradient_clipping: 0.3"),
-    near("ZC239", "none", ("0.5", "0")).finds("warning", "train.sh: --max_grad_norm 0", 0, "1.0", "1.15.0"),
+    near("ZC239", "none", ("0.5", "0")).finds("warning", "train.sh: --max_grad_norm 0", 0, "1.0", "1.15.0").becomes(),
     near("ZC239", "another launcher", ("DEEPSPEED", "MULTI_GPU")),
     near("ZC239", "another number", ("zero_stage: 2", "zero_stage: 2\n  gradient_clipping: 0.7"))
     .finds("warning", OPTION, "0.5", "0.7", also=("accelerate.yaml: gradient_clipping: 0.7",))
@@ -348,9 +374,14 @@ CHOSEN = "recipe.yaml: optim: adafactor"
 BROUGHT = ('ds.json: "type": "SGD"',)
 OVERRIDDEN = (
     near("ZC207", "a number", ("auto", "4")),
+    near("ZC207", "another rule tells a fraction", ("auto", "2.5")),
+    near("ZC207", "a word", ("auto", "two")).finds("error", IN_YAML % "two").becomes(),
     near("ZC207", "the Trainer", consumer="transformers"),
     near("ZC208", "the same", ("steps: 4", "steps: 2")),
     near("ZC208", "one more", ("steps: 4", "steps: 3")).finds("warning", IN_YAML % 3, 3, 2, also=LINE),
+    near(
+        "ZC208", "a number that nobody knows", ("--gradient_accumulation_steps 2", "--gradient_accumulation_steps $N")
+    ),
     near("ZC208", "no option", (" --gradient_accumulation_steps 2\n", "\n")),
     near("ZC208", "the file's one step", ("accumulation_steps 2", "accumulation_steps 1"), bad=2),
     near("ZC208", "the file's number", ('{"train', '{"gradient_accumulation_steps": 3, "train'), bad=2).finds(

@@ -114,6 +114,7 @@ def accumulation_disagrees(run: Run) -> Iterator[Finding]:
             continue
         finding = disagreement(run, name, written, argument, value, (places[0], places[1]))
         if places[0].kind == "computed" and run.deepspeed is not None:
+            finding.related = [finding.location, *finding.related]
             finding.location = Location(run.deepspeed)
             finding.message = (
                 f"{run.deepspeed.name} has no `{_STEPS}`, for which accelerate puts {written}, but the Trainer's "
