@@ -40,6 +40,8 @@ SCALING = (
     fp16("ZC316", "one more", '"initial_scale_power": 25').finds("note", power(25), 2, 25, 9, 16),
     fp16("ZC316", "the last that a number holds", '"initial_scale_power": 63').finds("note", power(63), 2, 63, 47, 16),
     fp16("ZC316", "the first that none holds", '"initial_scale_power": 64').finds("error", power(64), 2, 64, 16),
+    fp16("ZC316", "stage 1 stops", '"initial_scale_power": 64', 1).finds("error", power(64), 2, 64, 16),
+    fp16("ZC316", "stage 3 stops", '"initial_scale_power": 64', 3).finds("error", power(64), 2, 64, 16),
     fp16("ZC316", "without ZeRO no scale is found", '"initial_scale_power": 64', 0).finds(
         "error", power(64), 2, 64, 48, 16
     ),
@@ -139,6 +141,7 @@ AUTOCAST = (
         "warning", 'ds.json: "torch_autocast": {"enabled": true, "dtype": "fp16"}'
     ),
     ds("ZC323", "without ZeRO there is a scaler", cast(', "dtype": "fp16"'), 0),
+    ds("ZC323", "stage 1", cast(TO_FP16), 1).finds("warning", 'ds.json: "dtype": "fp16"', 1, 0),
     ds("ZC323", "stage 3, another name", cast(', "dtype": "half"'), 3).finds(
         "warning", 'ds.json: "dtype": "half"', 3, 0
     ),
@@ -205,6 +208,13 @@ FORMATS = (
         (ON, '"enabled": false'),
         ("max_steps", "bf16: true\nmax_steps"),
     ).finds("error", 'ds.json: "enabled": false', also=("recipe.yaml: bf16: true",)),
+    near("ZC302", "its fix trains as DeepSpeed is told")
+    .finds("error", 'ds.json: "enabled": true', "5.23.0")
+    .says("write `bf16: true` in the training arguments")
+    .becomes("bf16: true\n"),
+    near("ZC302", "said to be off", ("max_steps", "bf16: false\nmax_steps"))
+    .finds("error", 'ds.json: "enabled": true', also=("recipe.yaml: bf16: false",))
+    .becomes("bf16: true\n"),
     near("ZC302", "neither asks", (ON, '"enabled": false')),
     near("ZC303", "switched off there", (ON, '"enabled": false')),
     near("ZC303", "accelerate is not told", (" --mixed_precision bf16", "")),
@@ -219,6 +229,18 @@ FORMATS = (
     near("ZC305", "on there, too", ('"enabled": false', ON)),
     near("ZC305", "nobody asks", (" --mixed_precision bf16", " --mixed_precision no")),
     near("ZC305", "the other one is off", ('"bf16"', '"fp16"')),
+    of(
+        "ZC305",
+        "only the launcher is told",
+        {
+            "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\nmixed_precision: bf16\n",
+            "recipe.yaml": "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\n",
+            "ds.json": '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
+            '"zero_optimization": {"stage": 2}, "bf16": {"enabled": "auto"}}\n',
+            "train.sh": LINE.replace("train.py", "train.py --config recipe.yaml") % "",
+        },
+        "transformers",
+    ).finds("error", "accelerate.yaml: mixed_precision: bf16", also=('ds.json: "enabled": "auto"',)),
     near("ZC307", "another backend", ("MSAMP", "TE")),
     near("ZC307", "no ZeRO", ("zero_stage: 3", "zero_stage: 0")),
     near("ZC308", "the launcher asks for none", ("mixed_precision: fp16", "mixed_precision: 'no'")),
@@ -272,6 +294,11 @@ MASTER_WEIGHTS = (
         ('"device": "cpu"', '"device": "none"'),
         (MASTERS, f"{MASTERS}, {STATES}"),
     ).finds("error", f"ds.json: {MASTERS}"),
+    *(
+        near(code, f"stage {stage}", ('"stage": 2', f'"stage": {stage}')).finds("error", f"ds.json: {key}")
+        for code, key in (("ZC326", MASTERS), ("ZC327", STATES), ("ZC328", MASTERS))
+        for stage in (1, 3)
+    ),
     near("ZC328", "no ZeRO", ('"stage": 2', '"stage": 0')),
     near("ZC328", "an fp16 model", ('"bf16"', f'{FP16}, "bf16"')).finds("error", f"ds.json: {MASTERS}"),
     ds("ZC320", "stage 1 with fp32 accumulation", f"{UPDATE}, {accumulated('fp32')}", 1),
@@ -285,6 +312,9 @@ MASTER_WEIGHTS = (
     near("ZC321", "the same in both", ('"bf16": {"enabled": false}', BF16)).finds(
         "note", 'ds.json: "bfloat16": {"enabled": true}'
     ),
+    ds("ZC321", "a section that says nothing", '"bf16": {}, "bfloat16": {"enabled": true}')
+    .finds("error", 'ds.json: "bfloat16": {"enabled": true}')
+    .becomes(),
     ds("ZC321", "alone, read by DeepSpeed itself", '"bfloat16": {"enabled": true}'),
     near(
         "ZC321", "accelerate is told", ("num_processes: 1\n", "num_processes: 1\nmixed_precision: bf16\n"), bad=2

@@ -110,7 +110,7 @@ def precision_disagrees_with_trainer(run: Run) -> Iterator[Finding]:
             continue
         finding = disagreement(run, name, written, argument, value, (places[0], places[1]))
         kind = name.split(".")[0]
-        if written == "True":
+        if written == "true":
             # "auto" would silence the Trainer too, but by training in fp32.
             finding.help = f"write `{kind}: true` in the training arguments" + (
                 ', and "auto" here' if places[0].file is run.deepspeed and run.deepspeed is not None else ""
