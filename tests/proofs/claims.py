@@ -66,6 +66,15 @@ def contradictions(proof: Proof, seen: Observation, good: bool) -> list[str]:
     return found
 
 
+MEASURED = ("memory", "uses")
+"""What is seen only where a claim names it: it takes time, or is in the way of compilation."""
+
+
+def measured(proof: Proof) -> list[str]:
+    """What a proof has to ask the harness for."""
+    return [what for what in MEASURED if any(name.startswith(f"{what}.") for name in proof.shows)]
+
+
 def same(value: Any, expected: Any) -> bool:
     """Compared with its type, with the bounds of a ``Between``, or searched as a ``Printed`` says.
 

@@ -28,10 +28,11 @@ def instrument(progress: Progress) -> None:
 
     get_accelerator().is_fp16_supported = lambda: True  # asked of the processor; torch computes in it on any
 
-    if progress.memory:
+    if "memory" in progress.measure:
         memory.begin(progress)
     see_autocast(progress)
-    uses.count_optimizers(progress)
+    if "uses" in progress.measure:
+        uses.count_optimizers(progress)
     initialize = deepspeed.initialize
     build = runtime_config.DeepSpeedConfig.__init__
     inside = False
@@ -47,7 +48,8 @@ def instrument(progress: Progress) -> None:
             progress.begin(before)
             return
         see_config(progress, self)
-        if "uses.zero_config" not in progress.values:  # stage 3 makes another one, to divide the parameters with
+        counted = "uses" not in progress.measure or "uses.zero_config" in progress.values
+        if not counted:  # stage 3 makes another one, to divide the parameters with
             uses.count(progress, self)
         progress.end("parse")
         progress.begin("init")
@@ -62,7 +64,7 @@ def instrument(progress: Progress) -> None:
         inside = False
         see_engine(progress, result[0])
         see_optimizer(progress, result[0].optimizer, result[3])
-        if progress.memory:
+        if "memory" in progress.measure:
             memory.watch(progress, result[0])
         progress.end("init")
         progress.begin("step")
@@ -129,7 +131,8 @@ def see_zero_optimizer(progress: Progress, optimizer: Any) -> None:
     import torch
 
     for name, value in vars(optimizer).items() if optimizer is not None else ():
-        progress.values.setdefault(f"uses.optimizer.{name}", 0)
+        if "uses" in progress.measure:
+            progress.values.setdefault(f"uses.optimizer.{name}", 0)
         if isinstance(value, (bool, int, float, str)):
             progress.see(f"optimizer.{name}", value)
         elif isinstance(value, torch.dtype):

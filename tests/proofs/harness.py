@@ -22,9 +22,12 @@ import subprocess
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests import warm
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 HERE = Path(__file__).resolve().parent
 PHASES = ("read", "launch", "arguments", "parse", "init", "step", "save", "load")
@@ -145,13 +148,13 @@ def observe(
     *,
     limit: float = LIMIT,
     disturb: dict[str, Any] | None = None,
-    memory: bool = False,
+    measure: Sequence[str] = (),
 ) -> Observation:
     """Play ``files`` up to and including the phase ``until`` with ``ranks`` processes, within ``limit``
     seconds.
 
     ``disturb`` {"rank", "phase", "signal"}: that rank sends itself the signal at the start of the phase.
-    ``memory``: measure what each rank holds (``memory.*``).
+    ``measure``: what is seen only where it is asked for: "memory" (``memory.*``), "uses" (``uses.*``).
     """
     if until not in PHASES:
         raise ValueError(f"no phase {until!r}; there are {', '.join(PHASES)}")
@@ -174,7 +177,7 @@ def observe(
                 "ranks": ranks,
                 "limit": limit,
                 "disturb": disturb,
-                "memory": memory,
+                "measure": list(measure),
             }
         )
         return collect(reports, answer, until, limit)
@@ -246,12 +249,14 @@ def main() -> None:
     parser.add_argument("--consumer", choices=("deepspeed", "accelerate", "transformers", "trl"))
     parser.add_argument("--until", choices=PHASES, default="parse")
     parser.add_argument("--ranks", type=int, default=1)
-    parser.add_argument("--memory", action="store_true", help="measure what the ranks hold")
+    parser.add_argument(
+        "--measure", action="append", choices=("memory", "uses"), default=[], help="what takes time or disturbs"
+    )
     parser.add_argument("--log", action="store_true", help="print what the libraries printed")
     options = parser.parse_args()
     paths = [path for path in sorted(options.folder.rglob("*")) if path.is_file()]
     files = {path.relative_to(options.folder).as_posix(): path.read_text(encoding="utf-8") for path in paths}
-    seen = observe(files, options.consumer, options.until, options.ranks, memory=options.memory)
+    seen = observe(files, options.consumer, options.until, options.ranks, measure=options.measure)
     for name, value in sorted(seen.values.items()):
         if not isinstance(value, dict):
             print(f"{name} = {value!r}")

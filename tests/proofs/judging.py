@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tests.ledger.entries import Played, digest
 from tests.ledger.inputs import hashed, releases
 
+from .claims import measured
 from .harness import HERE
 from .recorded import alike, extract, restored
 
@@ -67,14 +68,9 @@ def judge(claim: Claim, tier: Tier | None, play: Callable[[Claim], Observation])
     return Judged(new, "other", True, objections, seen.log)
 
 
-def measured(claim: Claim) -> bool:
-    """Whether what the ranks hold is asked for, which takes time."""
-    return any(name.startswith("memory.") for name in claim.proof.shows)
-
-
 def what_is_played(claim: Claim) -> list[Any]:
     """Claims of which this is the same are played once."""
-    return [claim.files, claim.consumer, claim.proof.phase, claim.proof.ranks, measured(claim)]
+    return [claim.files, claim.consumer, claim.proof.phase, claim.proof.ranks, measured(claim.proof)]
 
 
 def key_of(claim: Claim) -> str:

@@ -17,7 +17,7 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 PHASES = ("read", "launch", "arguments", "parse", "init", "step", "save", "load")
@@ -35,12 +35,15 @@ class NotObservableError(Exception):
 class Progress:
     """Phase, observed values and error of one process, kept in ``report`` (a JSON file).
 
-    ``memory``: what the process holds is measured, which takes time.
+    ``measure``: what is seen only where it is asked for: "memory", which takes time, and "uses", which is in the way of
+    compilation.
     """
 
-    def __init__(self, report: Path, until: str, disturb: dict[str, Any] | None = None, memory: bool = False) -> None:
+    def __init__(
+        self, report: Path, until: str, disturb: dict[str, Any] | None = None, measure: Sequence[str] = ()
+    ) -> None:
         self.report = report
-        self.memory = memory
+        self.measure = measure
         self.disturb = disturb or {}
         self.until = until
         self.current = "read"

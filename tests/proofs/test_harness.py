@@ -306,7 +306,7 @@ def test_memory_is_measured_where_asked() -> None:
     for bucket in (1_000_000, 20_000_000):
         zero = {"stage": 2, "reduce_bucket_size": bucket}
         files = {"ds.json": json.dumps({**own, "zero_optimization": zero})}
-        seen = observe(files, None, "step", memory=True)
+        seen = observe(files, None, "step", measure=["memory"])
         assert seen.error is None
         assert seen.value("memory.init.bytes_per_parameter") == 6.0
         assert seen.value("memory.step.bytes_per_parameter") == 14.0
@@ -319,7 +319,7 @@ def test_pinned_memory_is_what_deepspeed_asks_for() -> None:
     for pin in (True, False):
         zero = {"stage": 2, "offload_optimizer": {"device": "cpu", "pin_memory": pin}}
         own = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": zero}
-        seen = observe({"ds.json": json.dumps(own)}, None, "init", memory=True)
+        seen = observe({"ds.json": json.dumps(own)}, None, "init", measure=["memory"])
         assert same(seen.value("memory.pinned"), at_least(1_000_000) if pin else 0)
 
 
@@ -328,7 +328,7 @@ def test_uses_of_a_key_are_counted() -> None:
     for stage in (2, 3):
         zero = {"stage": stage, "offload_optimizer": {"device": "cpu", "fast_init": True}}
         own = {"train_micro_batch_size_per_gpu": 1, "log_level": "info", "zero_optimization": zero}
-        seen = observe({"ds.json": json.dumps(own)}, None, "step")
+        seen = observe({"ds.json": json.dumps(own)}, None, "step", measure=["uses"])
         assert seen.error is None
         assert seen.value("uses.aio_config") == (1 if stage == 3 else 0)
         assert seen.value("uses.zero_config.offload_optimizer.super_offload") == (1 if stage == 3 else 0)

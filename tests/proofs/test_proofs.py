@@ -19,9 +19,9 @@ from tests.ledger.plugin import FILE, SEEN, TIER
 from tests.rules.examples import fixed
 from zerocfg.rules.registry import ALL
 
-from .claims import Claim
+from .claims import Claim, measured
 from .harness import Failed, Observation, observe
-from .judging import judge, measured, what_is_played
+from .judging import judge, what_is_played
 
 pytestmark = [pytest.mark.libs, pytest.mark.proof]
 
@@ -74,7 +74,7 @@ def play(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Callable[[
             error = known.pop("error")
             return Observation(**known, error=error and Failed(**error))
         proof = claim.proof
-        seen = observe(claim.files, claim.consumer, proof.phase, proof.ranks, memory=measured(claim))
+        seen = observe(claim.files, claim.consumer, proof.phase, proof.ranks, measure=measured(proof))
         own = file.with_suffix(f".{worker_id}")  # another worker may play the same now
         own.write_text(json.dumps(dataclasses.asdict(seen)), encoding="utf-8")
         own.replace(file)

@@ -1,7 +1,7 @@
 """The server that imports the libraries once and forks the processes of each observation.
 
 Run as a script. A request is a line of JSON on standard input: {"folder", "reports", "files", "consumer",
-"until", "ranks", "limit", "disturb", "memory"}. The answer is a line on the descriptor that standard output had at the
+"until", "ranks", "limit", "disturb", "measure"}. The answer is a line on the descriptor that standard output had at the
 start (the libraries print on standard output, so that is turned over to them): {"timed_out", "seconds"}.
 What the processes saw is in ``reports``: launch.json, rank0.json, ... and the matching .log files.
 
@@ -221,7 +221,7 @@ def run_rank(request: dict[str, Any], rank: int, script: list[str], tiny: str) -
     disturb = request.get("disturb") or {}
     disturb = disturb if disturb.get("rank") == rank else {}
     progress = Progress(
-        Path(request["reports"]) / f"rank{rank}.json", request["until"], disturb, request.get("memory", False)
+        Path(request["reports"]) / f"rank{rank}.json", request["until"], disturb, request.get("measure", ())
     )
     with progress.watched():
         worker.play(progress, request["consumer"], request["files"], script, tiny)

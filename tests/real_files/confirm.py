@@ -18,7 +18,7 @@ import yaml
 
 from tests.models.recording import RecordingDict
 from tests.parity.verdicts import real_accelerate
-from tests.proofs.claims import contradictions
+from tests.proofs.claims import contradictions, measured
 from tests.proofs.harness import HarnessError, Observation, observe
 from tests.real_files.oracle import accelerate_error, deepspeed_error, fill
 from zerocfg.rules.engine import Diagnostic
@@ -36,15 +36,15 @@ class Played:
 
     files: dict[str, str]
     consumer: str | None
-    seen: dict[tuple[str, int, bool], Observation | str] = field(default_factory=dict)
+    seen: dict[tuple[str, int, str], Observation | str] = field(default_factory=dict)
 
     def observation(self, proof: Proof) -> Observation | str:
         """What was seen, or why it could not be seen here."""
-        memory = any(name.startswith("memory.") for name in proof.shows)
-        key = (proof.phase, proof.ranks, memory)
+        measure = measured(proof)
+        key = (proof.phase, proof.ranks, " ".join(measure))
         if key not in self.seen:
             try:
-                self.seen[key] = observe(self.files, self.consumer, proof.phase, proof.ranks, memory=memory)
+                self.seen[key] = observe(self.files, self.consumer, proof.phase, proof.ranks, measure=measure)
             except HarnessError as error:
                 self.seen[key] = f"cannot be played here: {error}"
         return self.seen[key]
