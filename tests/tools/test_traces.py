@@ -13,7 +13,7 @@ CHANGES = {
     "sys.argv": "sys.argv.append('x')",
     "sys.path": "sys.path.insert(0, '/nowhere')",
     "the root logger": "logging.root.setLevel(1)",
-    "what SIGINT does": "signal.signal(signal.SIGINT, signal.SIG_IGN)",
+    "what SIGINT does": "signal.signal(signal.SIGINT, lambda *_: None)",
 }
 
 
