@@ -135,6 +135,13 @@ class TestSizes:
         assert found.get(ZERO + "sub_group_size") == (100_000_000 if grouped else None)
         assert ZERO + "sub_group_size" not in chosen(Choice(1, 8, 2, device), profile(), trainable)
 
+    def test_why_there_are_groups(self) -> None:
+        one = sizes.sizes(Choice(1, 8, 3, "none"), facts(12 * 10**9), profile())[ZERO + "sub_group_size"]
+        assert one.reason.endswith("are those of one group, not of the rank's 1.5e9 elements")
+        assert one.inputs == {"trainable_parameters": 12 * 10**9, "num_processes": 8}
+        one = sizes.sizes(Choice(1, 8, 3, "nvme"), facts(None), profile())[ZERO + "sub_group_size"]
+        assert one.inputs == {"trainable_parameters": 0, "num_processes": 8}
+
     @pytest.mark.parametrize(
         ("rates", "depth", "threads", "speed"),
         [
