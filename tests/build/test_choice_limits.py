@@ -31,6 +31,7 @@ from zerocfg.resolve.put import with_value
 from zerocfg.resolve.search import ContradictionError, Open, batches, choices, evaluate, ranked
 from zerocfg.run.model import UNKNOWN, Effective, Origin, Setting, SourceFile
 from zerocfg.source.load import load_as
+from zerocfg.source.node import Mapping
 from zerocfg.source.text import SourceText
 
 ZERO = "zero_optimization."
@@ -134,6 +135,13 @@ class TestSizes:
         assert found.get(ZERO + "sub_group_size") == (100_000_000 if grouped else None)
         assert ZERO + "sub_group_size" not in chosen(Choice(1, 8, 2, device), profile(), trainable)
 
+    def test_why_there_are_groups(self) -> None:
+        one = sizes.sizes(Choice(1, 8, 3, "none"), facts(12 * 10**9), profile())[ZERO + "sub_group_size"]
+        assert one.reason.endswith("are those of one group, not of the rank's 1.5e9 elements")
+        assert one.inputs == {"trainable_parameters": 12 * 10**9, "num_processes": 8}
+        one = sizes.sizes(Choice(1, 8, 3, "nvme"), facts(None), profile())[ZERO + "sub_group_size"]
+        assert one.inputs == {"trainable_parameters": 0, "num_processes": 8}
+
     @pytest.mark.parametrize(
         ("rates", "depth", "threads", "speed"),
         [
@@ -200,6 +208,8 @@ class TestSources:
             ({}, True, 1, (0, 1, 2, 3)),
             ({}, False, 1, (1, 2, 3)),
             ({STAGE: 0}, True, 8, (0,)),
+            ({STAGE: 1}, True, 8, (1,)),
+            ({STAGE: 2}, True, 8, (2,)),
             ({STAGE: 3}, True, 8, (3,)),
             ({STAGE: 4}, True, 8, (None,)),
             ({STAGE: "3"}, True, 8, (None,)),
@@ -528,6 +538,19 @@ class TestStated:
         run: Any = SimpleNamespace(versions={"deepspeed": "0.19.8"}, memory=memory)
         found = choose.pinned_memory(effective, run, profile(host=Host(ram_gib=100.0)), [])
         assert found[f"{ZERO}offload_optimizer.pin_memory"].value is pinned
+        notes: list[str] = []
+        choose.pinned_memory(effective, run, profile(host=Host(ram_gib=100.0, memlock=1 << 30)), notes)
+        assert len(notes) == pinned, "a limit of locked memory counts for what is locked"
+
+    def test_what_a_node_would_need_is_told(self) -> None:
+        effective = Effective(settings={OPTIMIZER_DEVICE: setting("cpu")})
+        memory = SimpleNamespace(host_states_gib=110.0, pinned_rounding_gib=20.0)
+        run: Any = SimpleNamespace(versions={}, memory=memory)
+        (found,) = choose.pinned_memory(effective, run, profile(host=Host(ram_gib=100.0)), []).values()
+        assert found.reason == (
+            "zerocfg's choice: page-locked blocks are rounded up to powers of two, 110 GiB of a node's 100 GiB; "
+            "without it 90 GiB"
+        )
 
     @pytest.mark.parametrize(("written", "notes"), [(True, 1), (False, 0)])
     def test_what_a_source_says_stays_and_a_limit_is_told(self, written: bool, notes: int) -> None:
@@ -596,4 +619,7 @@ def test_a_value_is_put_into_a_copy(text: str, path: tuple[str, ...], data: dict
     source = SourceText("ds.json", text)
     file = SourceFile("ds.json", "deepspeed", source, load_as(source, "json"))
     before = file.data()
-    assert with_value(file, path, 7).data() == data and file.data() == before
+    found = with_value(file, path, 7)
+    assert found.data() == data and file.data() == before
+    assert found.document is not None and isinstance(found.document.root, Mapping)
+    assert [entry.key for entry in found.document.root.entries] == list(data), "each key once"
