@@ -73,6 +73,12 @@ NAMES = (
         "error", "accelerate.yaml: offload_optimizer_devise"
     ),
     yaml("ZC103", "nothing near", "  zigzag: 7\n").finds("error", "accelerate.yaml: zigzag"),
+    yaml("ZC103", "a section of DeepSpeed's for one word", "  offload_optimizer: {device: cpu}\n")
+    .finds("error", "accelerate.yaml: offload_optimizer")
+    .becomes("  offload_optimizer_device: cpu\n"),
+    yaml("ZC103", "a precision", "  bf16: true\n")
+    .finds("error", "accelerate.yaml: bf16")
+    .says("write `mixed_precision: bf16` at the top level"),
     yaml(
         "ZC103",
         "at stage 3 another rule tells it",
@@ -140,6 +146,11 @@ VALUES = (
     zero("ZC104", "a fraction", '"reduce_bucket_size": 1.5').finds("error", "ds.json: 1.5", "1.5"),
     yaml("ZC104", "a word for a number", "num_machines: two\n").finds("error", "accelerate.yaml: two"),
     yaml("ZC104", "on the line, which another rule tells", "", "--num_machines two "),
+    zero("ZC104", "a placeholder, which another rule tells", '"reduce_bucket_size": "${SIZE}"'),
+    top("ZC109", "a placeholder, which another rule tells", '"steps_per_print": "${STEPS}"'),
+    near("ZC108", "the path of a config")
+    .finds("error", "accelerate.yaml: ds.json")
+    .says("write `deepspeed_config: {deepspeed_config_file: ds.json}`"),
     zero("ZC105", "the least", '"reduce_bucket_size": 1'),
     zero("ZC105", "negative", '"reduce_bucket_size": -1').finds("error", "ds.json: -1", -1, 0),
     zero("ZC106", "small letters", '"offload_optimizer": {"device": "cpu"}'),
