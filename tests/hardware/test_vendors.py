@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.machinery import ModuleSpec
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,7 @@ from zerocfg.hardware.devices import Devices, imported
 from zerocfg.hardware.measure import MeasureError
 
 if TYPE_CHECKING:
-    from importlib.machinery import ModuleSpec
-from pathlib import Path
+    from pathlib import Path
 
 GIB = 1 << 30
 XGMI, PCIE = 2, 1
