@@ -172,7 +172,10 @@ class TestThisMachine:
         with pytest.raises(MeasureError, match="torch is not installed"):
             measure.of_all_nodes(Place(0, 0, 2, "0"), None, False, quietly)
 
-    def test_several_devices_that_fail_together_are_tried_alone(self, program: Any) -> None:
+    def test_several_devices_that_fail_together_are_tried_alone(
+        self, program: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(measure, "has_torch", lambda: True)
         program(
             "if os.environ.get('WORLD_SIZE') == '2': os._exit(1)\n"
             "answer.write_text(json.dumps({'ranks': [{'node': 'a', 'host': 'a', 'local_rank': 0, 'profile': None,"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.machinery import ModuleSpec
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -144,6 +145,8 @@ class TestIntel:
 
     def test_a_torch_built_for_others_is_not_imported(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(intel, "ask", lambda *_: pytest.fail("a process was started"))
+        torch = ModuleSpec("torch", None, origin="torch/__init__.py")
+        monkeypatch.setattr("importlib.util.find_spec", lambda _: torch)
         for built, words in ((False, "without XPU support"), (True, "")):
             text = "xpu: Optional[str] = " + ("'20250302'" if built else "None") + "\n"
             monkeypatch.setattr(intel, "read_text", lambda _, text=text: text)

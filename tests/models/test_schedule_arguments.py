@@ -8,6 +8,8 @@ import pytest
 
 from zerocfg.rules.recipes.trainer_steps import SCHEDULE_ARGUMENTS
 
+pytestmark = pytest.mark.libs
+
 GIVEN = {"optimizer", "num_warmup_steps", "num_training_steps", "last_epoch"}
 OTHERS = {"constant", "constant_with_warmup", "reduce_lr_on_plateau", "greedy"}
 """Schedules to which nothing is passed, or which pass everything on."""
