@@ -16,7 +16,7 @@ from .session import Session, Wanted
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-BUILD = "ahead choice_limits expand fsdp lock plan_quality resolve search setup spec targets wrong_specs write"
+BUILD = "choice_limits expand fsdp resolve road_limits search setup spec wrong_specs"
 PACKAGES = {
     "rules": ("tests/rules",),
     "catalog": ("tests/catalog",),

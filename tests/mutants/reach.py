@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -22,8 +21,8 @@ KEPT = Path(".cache/mutants")
 
 @dataclass(frozen=True)
 class Reach:
-    """``seconds``: CPU seconds of each test that passes. ``lines``: by file (from the root) and line, its tests.
-    ``broken``: tests that fail without any fault; they say nothing."""
+    """``seconds``: CPU seconds of each test that passes, and of the programs it starts. ``lines``: by file (from the
+    root) and line, its tests. ``broken``: tests that fail without any fault; they say nothing."""
 
     seconds: dict[str, float]
     lines: dict[str, dict[int, list[str]]]
@@ -119,12 +118,12 @@ def _watched(
     for at, item in enumerate(items):
         forget()
         watch.switch_context(str(at))
-        before = time.process_time()
+        before = _spent()
         reports = runtestprotocol(item, nextitem=items[at + 1] if at + 1 < len(items) else None, log=False)
         if any(report.failed for report in reports):
             broken.append(item.nodeid)
         elif any(report.passed for report in reports if report.when == "call"):
-            seconds[item.nodeid] = round(time.process_time() - before, 4)
+            seconds[item.nodeid] = round(_spent() - before, 4)
     watch.stop()
     data = watch.get_data()
     lines = {
@@ -135,3 +134,9 @@ def _watched(
         for file in data.measured_files()
     }
     return {"seconds": seconds, "broken": broken, "lines": lines}
+
+
+def _spent() -> float:
+    """CPU seconds of this process and of those that it waited for."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
