@@ -40,11 +40,9 @@ for (const name of pages) {
 // An anchor of a key leads to the key, and the search finds a rule.
 const page = await running.newPage({ viewport: { width: 1280, height: 900 } });
 await page.goto(`${base}/keys/deepspeed/zero_optimization/#zero_optimization.offload_optimizer.device`);
-await page.waitForTimeout(300);
-found.anchor = await page.evaluate(() => {
-  const key = document.getElementById("zero_optimization.offload_optimizer.device");
-  return { text: key.textContent, top: Math.round(key.getBoundingClientRect().top) };
-});
+const key = page.locator('[id="zero_optimization.offload_optimizer.device"]');
+await page.waitForFunction((one) => Math.abs(one.getBoundingClientRect().top) < innerHeight, await key.elementHandle());
+found.anchor = { text: await key.textContent(), top: Math.round((await key.boundingBox()).y) };
 await page.fill(".md-search__input", "weights-not-saved");
 await page.waitForSelector(".md-search-result__link", { timeout: 60000 });
 found.search = await page.locator(".md-search-result__link").first().getAttribute("href");

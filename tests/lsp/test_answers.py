@@ -147,7 +147,7 @@ def _open(folder: Path, *names: str) -> tuple[Documents, Snapshot]:
     documents = Documents()
     for name in names:
         documents.put(file_uri(folder / name), (folder / name).read_text(encoding="utf-8"), 1)
-    return documents, Project(str(folder.parent)).check(list(documents.open.values()))
+    return documents, Project(str(folder)).check(list(documents.open.values()))
 
 
 def test_tags_tell_what_is_old_and_what_nobody_reads(tmp_path: Path) -> None:
