@@ -15,6 +15,9 @@ STAMP := $(VENV)/.installed
 NODE := tests/node/node_modules/.package-lock.json
 # What a target starts is what the locks name, node and npm too.
 export PATH := $(abspath $(BIN)):$(PATH)
+# Compiled once, at the installation, and not in each of the many processes that tests start.
+export UV_COMPILE_BYTECODE := 1
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup lock dist pythons new-rule follow-release demo test test-all rule parity mutants check gpu schemas docs examples clean
 
