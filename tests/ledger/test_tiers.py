@@ -119,6 +119,8 @@ NOTHING_REAL = ["main", "plain"]
 def checkout(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    for name in ("ZEROCFG_LIBRARIES", "ZEROCFG_LIBRARIES_NOTED"):  # the runs of these tests have their own
+        monkeypatch.delenv(name, raising=False)
     return Checkout(pytester)
 
 

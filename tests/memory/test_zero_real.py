@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
 NAMES = [
@@ -21,7 +18,6 @@ NAMES = [
 def test_every_byte_of_real_ranks_is_predicted() -> None:
     pytest.importorskip("deepspeed")
     pytest.importorskip("transformers")
-    sys.path.insert(0, str(Path(__file__).parents[2]))
     from benchmarks.memory.cpu.cases import CASES
     from benchmarks.memory.cpu.compare import explained
 

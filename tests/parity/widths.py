@@ -8,6 +8,7 @@ import logging
 import os
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from zerocfg.run.widths import TABLE
 
@@ -18,7 +19,11 @@ OTHER_NAMES = ("n_embed", "n_embd", "d_model", "dim", "emb_dim")
 
 def table() -> dict[str, Any]:
     """Model type -> what `zerocfg.run.widths` says of it."""
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    with mock.patch.dict(os.environ, HF_HUB_OFFLINE="1"):
+        return _table()
+
+
+def _table() -> dict[str, Any]:
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 

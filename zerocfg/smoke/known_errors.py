@@ -26,6 +26,8 @@ PYTHON = (
     "int too big to convert", "cannot convert float infinity to integer", "unrecognized arguments", "divisible by",
     "non-int of type", "can't decode byte", "invalid truth value", "Expecting property name",
 )  # fmt: skip
+_TYPES = re.compile(r"'\(?(?:bool|bytes|dict|float|int|list|NoneType|str|tuple|\|)+\)?'(?: and )?")
+"""Also of Python: the types that it names, as a proof's pattern has them."""
 LEAST = 12
 """Letters that a pattern must have beside Python's words to name its rule without a finding in the files."""
 _NUMBER = r"[-+]?\\d+(?:\\.\\d+)?(?:e[-+]?\\d+)?"
@@ -69,6 +71,7 @@ def _alternatives(raises: str) -> list[str]:
 
 def _without(text: str) -> str:
     text = re.sub(r"\\[AZdDsSwWbB]", "", text).replace("\\", "").replace(".s.", "s")
+    text = _TYPES.sub("", text)
     for words in PYTHON:
         text = text.replace(words, "")
     return text

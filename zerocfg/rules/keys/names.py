@@ -276,10 +276,17 @@ def _as_precision(run: Run, file: SourceFile, issue: Issue) -> Fix | None:
     "ZC110",
     "removed-key",
     Severity.ERROR,
-    bad=Example(
-        {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "amp": {"enabled": false}}\n'},
-        consumer="deepspeed",
-    ).finds("error", 'ds.json: "amp"'),
+    bad=(
+        Example(
+            {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "amp": {"enabled": false}}\n'},
+            consumer="deepspeed",
+        ).finds("error", 'ds.json: "amp"'),
+        Example(
+            {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "quantize_training": {"enabled": false}}\n'},
+            consumer="deepspeed",
+            proof=crashes("parse", "Mixture-of-Quantization .MoQ. / 'quantize_training' has been removed"),
+        ).finds("error", 'ds.json: "quantize_training"'),
+    ),
     good=Example({"ds.json": '{"train_micro_batch_size_per_gpu": 1}\n'}, consumer="deepspeed"),
     proof=crashes("parse", "NVIDIA Apex AMP integration has been removed"),
     fixable=True,
