@@ -17,7 +17,7 @@ CODES = ROOT / "tests" / "rules" / "codes.txt"
 NEEDED = {
     "collections.abc": ("Iterator",),
     "zerocfg.rules.api": ("Example", "Finding", "Location", "Severity", "rule"),
-    "zerocfg.rules.effects": ("deepspeed_data",),
+    "zerocfg.rules.effects": ("section",),
     "zerocfg.rules.proof": ("crashes",),
     "zerocfg.run.model": ("Run",),
 }
@@ -40,7 +40,7 @@ def {function}(run: Run) -> Iterator[Finding]:
 
     When to ignore: FILL; not needed where it crashes.
     """
-    if run.deepspeed is None or deepspeed_data(run).get("FILL") is not True:
+    if run.deepspeed is None or section(run).get("FILL") is not True:
         return
     yield Finding(Location(run.deepspeed, ("FILL",)), "FILL: what is set, and the consequence", "FILL: what to do")
 

@@ -133,8 +133,8 @@ EDITS = {
         None,
     ),
     "a certificate that is no JSON": (
-        (PROOF, '"passed": true', '"passed": true,}'),
-        f"{PROOF}:4:18: certificate-unreadable: is no JSON: ",
+        (PROOF, '"passed": true', '"passed": true;'),
+        f"{PROOF}:4:17: certificate-unreadable: is no JSON: ",
         None,
     ),
     "a certificate with another type": (
