@@ -21,7 +21,11 @@ PACKAGES = {
     "rules": ("tests/rules",),
     "catalog": ("tests/catalog",),
     "run": ("tests/run", "tests/rules"),
-    "resolve": (*(f"tests/build/test_{name}.py" for name in BUILD.split()), "tests/cli/test_init.py"),
+    "resolve": (
+        *(f"tests/build/test_{name}.py" for name in BUILD.split()),
+        *(f"tests/cli/test_{name}.py" for name in ("init", "plan", "plan_table")),
+        "tests/rules/test_told_memory.py",
+    ),
     "smoke/checks": tuple(
         f"tests/smoke/test_{name}.py" for name in "check_limits handwritten measured settings training".split()
     ),
