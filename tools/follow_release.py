@@ -36,7 +36,7 @@ class Stage:
     tests: bool = False
 
 
-PYTEST = (sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "--tier", "all")
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup")
 STAGES = (
     Stage("lock", ("make", "lock"), "constraints.txt: a release that all others get along with", needed=True),
     Stage("install", ("make", "setup"), "constraints.txt: a release that installs here", needed=True),
