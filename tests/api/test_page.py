@@ -14,6 +14,7 @@ from tests.conftest import ROOT
 PAGE = (ROOT / "docs" / "python.md").read_text()
 
 
+@pytest.mark.libs
 def test_the_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(ROOT / "examples" / "quickstart", tmp_path / "job", ignore=shutil.ignore_patterns("built"))
     shutil.copytree(ROOT / "examples" / "pitfalls", tmp_path / "job" / "configs")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from tests.conftest import ROOT
 
 from .entries import read
-from .inputs import hashed
+from .inputs import LIBRARIES, hashed
 from .plugin import FILE
 
 PRODUCT = "zerocfg/product.py"
@@ -275,6 +276,8 @@ def test_a_test_that_runs_a_library_unmarked_fails(checkout: Checkout, monkeypat
     checkout.write("tests/test_imports.py", PREAMBLE + IMPORTS)
     monkeypatch.setenv("PYTHONPATH", str(checkout.path / "libraries"))
     monkeypatch.syspath_prepend(checkout.path / "libraries")
+    for name in LIBRARIES:  # this process may have the real ones already
+        monkeypatch.delitem(sys.modules, name, raising=False)
     code, said = checkout.run("--tier", "quick", "-rE", "tests/test_imports.py")
     assert code == 1 and "4 passed, 2 errors" in said
     assert "runs a training library, so mark it libs: trl" in said
