@@ -12,11 +12,11 @@ import click
 
 from . import report
 from .faults import KINDS
-from .session import Session, Wanted
+from .session import Outcome, Session, Wanted
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-BUILD = "choice_limits expand fsdp resolve road_limits search setup spec wrong_specs"
+BUILD = "choice_limits expand forecast_limits fsdp resolve road_limits search setup spec wrong_specs"
 PACKAGES = {
     "rules": ("tests/rules",),
     "catalog": ("tests/catalog",),
@@ -69,12 +69,17 @@ def main(
         groups[name] = [module.resolve()] if module else sorted(folder.rglob("*.py"))
     tests = paths or tuple(dict.fromkeys(path for package in packages for path in PACKAGES[package]))
     wanted = Wanted(ROOT, groups, tests, sample or None, kinds, seed, jobs, budget, near=bool(family or module))
-    session = Session(wanted, told=lambda text: click.echo(text, err=True))
+
+    def heard(one: Outcome) -> None:
+        if (text := report.line(one)) is not None:
+            click.echo(text)
+
+    session = Session(wanted, lambda text: click.echo(text, err=True), heard)
     session.run()
     if not session.done:
         sys.exit(2)
     rows = report.rows(session)
-    click.echo(report.survivors(session))
+    click.echo(f"survivors by kind: {report.kinds(session)}\n")
     click.echo(report.table(rows))
     if write:
         write.write_text(report.page(rows, wanted), encoding="utf-8")

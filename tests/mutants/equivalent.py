@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -14,6 +15,7 @@ import yaml
 FOLDER = Path(__file__).parent / "equivalent"
 
 
+@cache
 def listed() -> dict[tuple[str, str], str]:
     """The reason by place and change."""
     found: dict[tuple[str, str], str] = {}

@@ -45,23 +45,24 @@ def rows(session: Session) -> list[Row]:
     return found
 
 
-def survivors(session: Session) -> str:
-    """A line for each fault that nobody noticed, and for each entry of the list of equivalent ones that is wrong."""
+def line(one: Outcome) -> str | None:
+    """What is told of a fault: that nobody noticed it, or that the list of equivalent ones is wrong about it."""
+    fault, tests = one.fault, f"{one.tried} of {one.seen} tests" if one.tried < one.seen else f"{one.seen} tests"
+    said = f"{fault.module}:{fault.line} {fault.where} [{fault.kind}] {fault.change}"
+    if not _is_judged(one):
+        return None
+    if one.ended is not None:
+        return f"no answer  {said} ({one.ended.strip().splitlines()[-1]})"
+    if _key(one) in equivalent.listed():
+        return f"listed as equivalent, but killed  {said} (by {one.by})" if one.killed else None
+    return None if one.killed else f"survived  {said} ({tests})"
+
+
+def kinds(session: Session) -> str:
+    """How many survived, by kind."""
     known = equivalent.listed()
-    lines = []
-    for one in sorted(session.outcomes, key=lambda one: (one.fault.module, one.fault.line)):
-        fault, tests = one.fault, f"{one.tried} of {one.seen} tests" if one.tried < one.seen else f"{one.seen} tests"
-        said = f"{fault.module}:{fault.line} {fault.where} [{fault.kind}] {fault.change}"
-        if one.ended is not None and "InvisibleError" not in one.ended:
-            lines.append(f"no answer  {said} ({one.ended.strip().splitlines()[-1]})")
-        elif one.ended is None and not one.killed and _key(one) not in known:
-            lines.append(f"survived  {said} ({tests})")
-        elif one.killed and _key(one) in known:
-            lines.append(f"listed as equivalent, but killed  {said} (by {one.by})")
-    kinds = Counter(one.fault.kind for one in _judged(session) if not one.killed and _key(one) not in known)
-    if kinds:
-        lines.append("survivors by kind: " + ", ".join(f"{kind} {number}" for kind, number in kinds.most_common()))
-    return "\n".join(lines)
+    found = Counter(one.fault.kind for one in _judged(session) if not one.killed and _key(one) not in known)
+    return ", ".join(f"{kind} {number}" for kind, number in found.most_common()) or "none"
 
 
 def table(found: list[Row]) -> str:
@@ -89,7 +90,11 @@ def page(found: list[Row], wanted: Wanted) -> str:
 
 def _judged(session: Session) -> list[Outcome]:
     """Without the few that could not be put into what runs."""
-    return [one for one in session.outcomes if one.ended is None or "InvisibleError" not in one.ended]
+    return [one for one in session.outcomes if _is_judged(one)]
+
+
+def _is_judged(one: Outcome) -> bool:
+    return one.ended is None or "InvisibleError" not in one.ended
 
 
 def _key(one: Outcome) -> tuple[str, str]:

@@ -56,10 +56,15 @@ class Outcome:
 
 
 class Session:
-    """A pytest plugin: instead of running the tests it runs them against faults."""
+    """A pytest plugin: instead of running the tests it runs them against faults. ``heard`` gets each outcome."""
 
-    def __init__(self, wanted: Wanted, told: Callable[[str], None] = print) -> None:
-        self.wanted, self.told = wanted, told
+    def __init__(
+        self,
+        wanted: Wanted,
+        told: Callable[[str], None] = print,
+        heard: Callable[[Outcome], None] = lambda outcome: None,
+    ) -> None:
+        self.wanted, self.told, self.heard = wanted, told, heard
         self.outcomes: list[Outcome] = []
         self.counted: dict[tuple[str, bool], int] = {}
         self.done = False
@@ -98,6 +103,7 @@ class Session:
             if ended == "time":
                 by, ended = "the time limit", None
             self.outcomes.append(Outcome(one.group, one.fault, by, len(one.tests), one.seen, answer.seconds, ended))
+            self.heard(self.outcomes[-1])
         self.done = True
         return True
 

@@ -1,0 +1,259 @@
+"""What is predicted of a run, and what a draft guesses: figures and both sides of each guard, without a build."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from zerocfg.hardware.profile import load_hardware
+from zerocfg.memory.outside import GIB
+from zerocfg.models.hardware import Host
+from zerocfg.models.model_facts import ModelFacts, from_config
+from zerocfg.models.spec import RunSpec
+from zerocfg.resolve import choose, init
+from zerocfg.resolve.forecast import _counted, _time, forecast
+from zerocfg.resolve.init import Draft, _asked, _closest_to, _different, _named, _plain_name
+from zerocfg.resolve.places import _where
+from zerocfg.resolve.predicted import memory_of
+from zerocfg.resolve.reasons import Words
+from zerocfg.run.model import Effective, MemorySummary, Origin, Run, Setting, SourceFile
+from zerocfg.source.load import load_as
+from zerocfg.source.text import SourceText, Span
+
+from .conftest import Workplace
+from .test_search import found, wanted, with_host
+
+CONFIG = {"model_type": "llama", "vocab_size": 32768, "hidden_size": 512, "intermediate_size": 1024}
+CONFIG |= {"num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 8}
+FACTS = from_config(CONFIG)
+ENGINE = {
+    "engine": "deepspeed",
+    "zero_optimization.stage": 2,
+    "train_micro_batch_size_per_gpu": 2,
+    "bf16.enabled": True,
+}
+
+
+def summary(
+    settings: dict[str, Any] | None = None, facts: ModelFacts = FACTS, hardware: str | None = "8xA100-80GB", **spec: Any
+) -> MemorySummary:
+    run = Run("a", "transformers")
+    run.effective = Effective(
+        settings={name: Setting(one, Origin("file")) for name, one in (settings or ENGINE).items()}
+    )
+    entry = {"consumer": "transformers", "script": "train.py", "sequence_length": 1024, **spec}
+    profile = load_hardware(hardware) if hardware else None
+    return memory_of(run, facts, RunSpec.model_validate(entry), CONFIG, profile)
+
+
+class TestPredicted:
+    BARE = MemorySummary(logits_gib=0.75, micro_batch=2, sequence_length=1024)
+    """2 samples x 1024 tokens x 32768 words x 12 bytes."""
+
+    def test_without_hardware_or_parameters_the_logits_alone(self) -> None:
+        assert summary(hardware=None) == self.BARE
+        assert summary(facts=FACTS.model_copy(update={"parameters": None})) == self.BARE
+
+    def test_logits(self) -> None:
+        assert summary(hardware=None, fused_loss=True).logits_gib == 0.0
+        assert summary(hardware=None, facts=FACTS.model_copy(update={"vocab_size": None})).logits_gib is None
+        assert summary(hardware=None, sequence_length=None) == MemorySummary()
+
+    def test_states_of_every_stage(self) -> None:
+        """Adam in bf16 needs 16 bytes a parameter at least; from stage 1 to 3 each of 8 ranks keeps less of them."""
+        large = ModelFacts(parameters=7 * 10**9)
+        states = summary(facts=large).states_gib
+        assert sorted(states) == [0, 1, 2, 3]
+        share = 7e9 / GIB
+        assert 16 * share <= states[0] and 16 / 8 * share <= states[3] < states[2] <= states[1] < states[0]
+        assert states[0] < 28 * share and states[3] < 6 * share
+        assert summary(ENGINE | {"zero_optimization.offload_optimizer.device": "cpu"}, large).states_gib == states
+
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            {"zero_optimization.offload_optimizer.device": "tape"},
+            {"zero_optimization.stage": "auto"},
+            {"zero_optimization.stage": 1, "zero_optimization.offload_param.device": "cpu"},
+        ],
+    )
+    def test_what_cannot_be_built_is_not_predicted(self, settings: dict[str, Any]) -> None:
+        assert summary(ENGINE | settings).peak_gib is None and summary(ENGINE | settings).states_gib
+
+    def test_the_run_as_it_is(self) -> None:
+        one = summary()
+        assert one.peak_gib is not None and one.doubled_peak_gib is not None and one.step_gib is not None
+        assert one.resting_gib is not None and one.states_gib[2] >= one.step_gib >= one.resting_gib > 0
+        assert one.peak_gib[0] < one.peak_gib[1] < 80 and one.doubled_peak_gib[1] > one.peak_gib[1]
+        assert one.stage_peaks_gib[2] == one.peak_gib and sorted(one.stage_peaks_gib) == [0, 1, 2, 3]
+        assert len(set(one.stage_peaks_gib.values())) == 4, "each stage has its own"
+        assert (one.host_states_gib, one.pinned_rounding_gib, one.nvme_gib) == (0.0, 0.0, 0.0)
+
+    def test_what_is_offloaded_lies_on_the_node(self) -> None:
+        one = summary(ENGINE | {"zero_optimization.offload_optimizer.device": "cpu"})
+        assert FACTS.parameters is not None and one.host_states_gib is not None
+        assert 12 * FACTS.parameters / GIB <= one.host_states_gib < 48 * FACTS.parameters / GIB, "of all ranks together"
+        assert one.nvme_gib == 0.0
+        drives = {"zero_optimization.stage": 3, "zero_optimization.offload_optimizer.device": "nvme"}
+        one = summary(ENGINE | drives)
+        assert one.nvme_gib is not None and 12 * FACTS.parameters / GIB <= one.nvme_gib < 24 * FACTS.parameters / GIB
+
+    def test_without_the_model_s_layers_there_is_no_peak(self) -> None:
+        one = summary(facts=ModelFacts(parameters=7 * 10**9, vocab_size=32768))
+        assert one.peak_gib is one.step_gib is one.doubled_peak_gib is None and one.resting_gib is not None
+        assert one.logits_gib == 0.75 and one.stage_peaks_gib == {}
+
+    def test_a_run_without_deepspeed_has_a_peak_and_no_parts(self) -> None:
+        one = summary({"engine": "ddp", "train_micro_batch_size_per_gpu": 2, "mixed_precision": "no"})
+        assert one.peak_gib is not None and one.resting_gib is None and one.host_states_gib is None
+
+
+class TestForecast:
+    def test_of_a_run_that_resolves(self, workplace: Workplace) -> None:
+        files = wanted(CONFIG, deepspeed=None, hardware=with_host(workplace.folder, "8xA100-80GB", 512.5))
+        files["ds.json"] = {"zero_optimization": {"stage": 2}, "bf16": {"enabled": "auto"}}
+        files["zerocfg.yaml"]["runs"]["a"]["price_per_hour"] = 2.5
+        built = found(workplace, files)
+        one, profile = forecast(built, tracing=False), built.inputs.profile
+        assert profile is not None and profile.accelerator.planning_gib is not None
+        assert one.capacity == int(profile.accelerator.planning_gib * GIB) and one.room == int(512.5 * GIB)
+        assert one.word == "fits" and one.ladder is None and one.price == 2.5 and one.nvme == 0
+        assert one.time is not None and one.time.tokens > 0 and one.host >= 0 and one.loading >= 0
+        setting: Any = SimpleNamespace(options=one.setup.options, workload=one.setup.workload)
+        assert not isinstance(_time(one.facts, setting, profile), str)
+        assert _time(one.facts, setting, None) == ""
+        setting.workload = None
+        assert _time(one.facts, setting, profile) == ""
+        unknown = built.inputs.profile.model_copy(update={"host": Host()})  # type: ignore[union-attr]
+        built.inputs.profile = unknown
+        assert forecast(built, tracing=False).room is None
+
+    def test_a_model_as_it_turned_out(self) -> None:
+        traced: Any = SimpleNamespace(parameters=13, tensors=[(3, 1), (5, 2)], largest_module=5, largest_block=10)
+        facts = _counted(ModelFacts(unknown_because="nobody knows"), traced)
+        assert (facts.parameters, facts.largest_parameter, facts.largest_module, facts.largest_block) == (13, 5, 5, 10)
+        assert facts.tensor_sizes == [(5, 2), (3, 1)] and facts.unknown_because is None
+        traced.largest_block = 0
+        assert _counted(ModelFacts(), traced).largest_block is None, "no block is none of size 0"
+
+
+def test_the_reason_of_a_stage_tells_what_it_takes() -> None:
+    run = Run("a", "deepspeed")
+    spec = RunSpec.model_validate({"consumer": "deepspeed", "script": "a.py"})
+    inputs: Any = SimpleNamespace(run=run, spec=spec, profile=load_hardware("8xA100-80GB"), facts=FACTS)
+    memory = inputs.profile.accelerator.planning_gib
+    sizes = {"device": SimpleNamespace(low=GIB, high=3 * GIB), "allocated": SimpleNamespace(low=2 * GIB)}
+    for complete, words in ((True, "takes up to 3.0 GiB"), (False, "whose states (2.0 GiB a rank) leave room")):
+        prediction = SimpleNamespace(complete=complete, **sizes)
+        best: Any = SimpleNamespace(choice=SimpleNamespace(stage=2), prediction=prediction, time=None)
+        (one,) = choose._take_stage(inputs, best).values()
+        assert one.value == 2 and words in one.reason and one.reason.endswith(f"of A100-SXM-80GB's {memory:.0f} GiB")
+        assert one.inputs == {"hardware": "8xA100-80GB", "parameters": FACTS.parameters}
+        text = choose._reason(inputs, best)
+        takes = f"up to 3.0 GiB of A100-SXM-80GB's {memory:.0f} GiB" if complete else "states of 2.0 GiB a rank"
+        assert text == f"zerocfg's choice, the fastest plan that fits: {takes}"
+        assert choose._tight(best) == "1.0 to 3.0 GiB are predicted"
+    best.time = SimpleNamespace(tokens_per_second=12345.0)
+    assert choose._reason(inputs, best).endswith(", about 12,000 tokens/s")
+
+
+class TestPlaces:
+    FILE = SourceFile("ds.json", "deepspeed", SourceText("ds.json", '{"a": 1,\n "b": 2}'))
+
+    def test_a_place_is_that_of_the_value(self) -> None:
+        file = self.FILE
+        file.document = load_as(file.source, "json")
+        assert _where(Origin("file", file=file, path=("b",))) == "ds.json:2:7"
+        assert _where(Origin("file", file=file, path=("c",))) == "ds.json:1:1"
+        assert _where(Origin("file", file=file)) == "ds.json:1:1"
+        assert _where(Origin("file", file=file, path=("b",), span=Span(1, 4))) == "ds.json:1:2", "a span says it better"
+
+    def test_a_file_is_named_from_the_folder_of_the_spec(self, tmp_path: Path) -> None:
+        words = Words(Run("a"), tmp_path / "specs")
+        file = SourceFile(
+            "shown.json", "deepspeed", SourceText("shown.json", "{}"), path=tmp_path / "configs" / "ds.json"
+        )
+        assert words.file(Origin("file", file=file)) == "../configs/ds.json"
+        file.path = None
+        assert words.file(Origin("file", file=file)) == "shown.json" and words.file(Origin("computed")) == ""
+
+
+class TestDrafts:
+    @pytest.mark.parametrize(
+        ("flag", "setting", "count"),
+        [
+            ("4", None, 4),
+            ("0", None, 1),
+            ("999999", None, 999999),
+            ("1000000", 2, 2),
+            ("$N", 2, 2),
+            (None, 2, 2),
+            (None, 1, 1),
+            (None, 0, None),
+            (None, "2", None),
+            (None, None, None),
+        ],
+    )
+    def test_how_many_a_launch_line_asks_for(self, flag: str | None, setting: Any, count: int | None) -> None:
+        run = Run("a")
+        if flag is not None:
+            run.flags["num_processes"] = Setting(flag, Origin("flag"))
+        if setting is not None:
+            run.effective.settings["num_processes"] = Setting(setting, Origin("file"))
+        assert _asked(run, "num_processes") == count and _asked(None, "num_processes") is None
+
+    @pytest.mark.parametrize(
+        ("stem", "path", "name"),
+        [
+            ("sft", None, "sft"),
+            ("train", "/repo/llama/train.py", "llama"),
+            ("train", "/repo/train.py", "repo"),
+            ("Train", "/repo/sft/train.py", "sft"),
+            ("my run!", None, "my-run"),
+            ("x" * 70, None, "x" * 60),
+            ("..", None, "repo"),
+            ("", None, "repo"),
+        ],
+    )
+    def test_a_name_that_says_something(self, stem: str, path: str | None, name: str) -> None:
+        assert _plain_name(stem, Path(path) if path else None, Path("/repo")) == name
+        assert _plain_name("train", Path("/train/train.py"), Path("/train")) == "train", "where nothing does"
+
+    def test_names_are_different(self) -> None:
+        drafts = _named([Draft(name) for name in ("a", "a", "b", "a", "a-2", "a")])
+        assert [draft.name for draft in drafts] == ["a", "a-3", "b", "a-4", "a-2", "a-5"]
+
+    def test_what_says_the_same_is_one(self) -> None:
+        drafts = [Draft("a"), Draft("b"), Draft("c")]
+        for draft, script in zip(drafts, ("x.py", "x.py", "y.py"), strict=True):
+            draft.add("script", script, "found", draft.name)
+        assert _different(drafts) == [drafts[0], drafts[2]]
+
+    def test_the_files_that_are_fewest_steps_away(self) -> None:
+        paths = [Path("/r/a/x"), Path("/r/a/b/y"), Path("/r/z"), Path("/r/c/w")]
+        assert _closest_to(Path("/r/a"), paths) == [paths[0]]
+        assert _closest_to(Path("/r"), paths) == [paths[2]]
+        assert _closest_to(Path("/r/d"), paths[1:]) == [paths[2]] and _closest_to(Path("/r"), []) == []
+
+    def test_the_first_who_knows_a_key_is_right(self) -> None:
+        draft = Draft("a")
+        draft.add("script", "x.py", "given", "")
+        draft.add("script", "y.py", "found", "")
+        assert draft.value("script") == "x.py" and draft.value("model") is None
+
+    def test_a_file_by_its_place_in_the_repository(self, tmp_path: Path) -> None:
+        file = SourceFile("shown.sh", "launch", SourceText("shown.sh", ""), path=tmp_path / "jobs" / "a.sh")
+        assert init._short(file, tmp_path.resolve()) == "jobs/a.sh"
+        assert init._short(file, tmp_path.resolve() / "jobs" / "deep") == "shown.sh", "outside"
+        file.path = None
+        assert init._short(file, tmp_path.resolve()) == "shown.sh"
+
+    def test_large_files_are_no_models(self, tmp_path: Path) -> None:
+        for name, size in (("a", (1 << 20) - 1), ("b", 1 << 20)):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "config.json").write_text(" " * size)
+        (tmp_path / "my_config.json").write_text("{}")
+        assert init._json_files(tmp_path) == [tmp_path / "a" / "config.json"]
