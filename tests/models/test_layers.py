@@ -8,6 +8,7 @@ from zerocfg.models.families import FAMILIES
 from zerocfg.models.layers import LAYER_CLASSES, foreign_classes
 
 
+@pytest.mark.libs
 @pytest.mark.parametrize("model_type", LAYER_CLASSES)
 def test_layer_class_is_the_one_that_transformers_does_not_split(model_type: str) -> None:
     transformers = pytest.importorskip("transformers")
