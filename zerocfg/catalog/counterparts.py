@@ -33,14 +33,6 @@ _HOMES: tuple[Names, ...] = (
 """Sections of DeepSpeed's config that keys are looked for in when they stand elsewhere."""
 _COMMON = frozenset("enabled verbose type params name device dtype".split())
 """Keys that several sections have."""
-_PARAMS = {
-    name: (section, "params", name)
-    for section, names in (
-        ("optimizer", "lr betas eps weight_decay"),
-        ("scheduler", "warmup_num_steps total_num_steps"),
-    )
-    for name in names.split()
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +111,17 @@ def _said(name: str, value: Any) -> Iterator[tuple[str, Any, bool]]:
         if how is not None:
             yield ".".join(path), value, how == "machine"
             return
-    path = _PARAMS.get(name) or next(((*home, name) for home in homes(name)), ())
+    path = _parameters().get(name) or next(((*home, name) for home in homes(name)), ())
     if path:
         key_ = load_schema("deepspeed").find(path)
         yield ".".join((*path[:-1], key_.name if key_ is not None else name)), value, False
+
+
+@cache
+def _parameters() -> dict[str, Names]:
+    """Parameters of the optimizer and of the schedule that a training argument says, too: by name, where they stand."""
+    said = {tuple(setting.split(".")[:3]) for setting in paths("training-arguments")}
+    return {path[-1]: path for path in said if path[1:2] == ("params",)}
 
 
 def _of_section(name: str, value: dict[Any, Any]) -> Iterator[tuple[str, Any]]:

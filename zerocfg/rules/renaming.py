@@ -8,10 +8,13 @@ import yaml
 
 from zerocfg.catalog.check import Issue
 from zerocfg.catalog.counterparts import Counterpart, Format, Translation, translated
+from zerocfg.catalog.values import show
 from zerocfg.rules.api import Fix
+from zerocfg.rules.effects import edited
 from zerocfg.rules.moving import as_json, moved, text_at
 from zerocfg.run.model import SourceFile
-from zerocfg.source.node import Path, dotted
+from zerocfg.source.edit import delete_entry
+from zerocfg.source.node import dotted, plain
 
 _WORD = re.compile(r"[A-Za-z_][\w./-]*")
 
@@ -27,23 +30,37 @@ def own_name(issue: Issue, format: Format) -> Counterpart | None:
     return said.places[0] if len(said.places) == 1 and not said.lost else None
 
 
-def advice(own: Counterpart, here: Path) -> str:
-    """What to write, for somebody who looks at a key in the section ``here``."""
-    text = dotted(own.path[-1:]) if own.path[:-1] else dotted(own.path)
-    if isinstance(own.value, str) and own.path == ("mixed_precision",):
-        text += f": {own.value}"
-    if own.path[:-1] == here:
-        return f"write `{text}`"
-    return f"write `{text}` in `{dotted(own.path[:-1])}`" if own.path[:-1] else f"write `{text}` at the top level"
+def instead(file: SourceFile, issue: Issue, own: Counterpart) -> tuple[str, Fix | None]:
+    """What to do about a key whose own name is known: the advice, and a fix where there is no doubt."""
+    assert file.document is not None
+    there = file.document.get(own.path)
+    if there is None:
+        return _advice(file, issue, own), _renamed(file, issue, own)
+    says = plain(there)
+    if says == own.value and not own.per_machine:
+        fix = edited(delete_entry, file, issue.path, why="remove the key", safe=False)
+        return f"remove it: `{dotted(own.path)}` says so already", fix
+    return f"remove it, or change `{dotted(own.path)}`, which is {show(says)}", None
 
 
-def renamed(file: SourceFile, issue: Issue, own: Counterpart) -> Fix | None:
+def _advice(file: SourceFile, issue: Issue, own: Counterpart) -> str:
+    """What to write, for somebody who looks at the key; with the value where its form is another one."""
+    name = str(own.path[-1])
+    if own.fits and own.value != issue.value:
+        name += f": {written(file, own.value)}"
+    if own.path[:-1] == issue.path[:-1]:
+        return f"write `{name}`"
+    return f"write `{name}` in `{dotted(own.path[:-1])}`" if own.path[:-1] else f"write `{name}` at the top level"
+
+
+def _renamed(file: SourceFile, issue: Issue, own: Counterpart) -> Fix | None:
     """The value under the name that is read, in the form that is taken there."""
+    machines = file.document.get(("num_machines",)) if file.document is not None else None
+    if not own.fits or (own.per_machine and machines is not None and plain(machines) != 1):
+        return None
     as_it_is = type(own.value) is type(issue.value) and own.value == issue.value
     text = text_at(file, issue.path) if as_it_is else written(file, own.value)
-    if text is None or not own.fits or own.per_machine:
-        return None
-    return moved(file, issue.path, file, own.path, text, f"write {dotted(own.path)}")
+    return moved(file, issue.path, file, own.path, text, f"write {dotted(own.path)}") if text is not None else None
 
 
 def written(file: SourceFile, value: object) -> str | None:

@@ -244,7 +244,7 @@ def _check_batch(values: dict[str, Any], world: Any, places: tuple[Origin, ...])
         f"world_size {train} != {micro} * {steps} * {world}"
     )
     sizes = tuple(map(str, (train, micro, steps, world)))
-    return [Failure("ds-batch-mismatch", "parse", message, places, keys=sizes)]
+    return [Failure("ds-batch-mismatch", "parse", message, places, about=sizes)]
 
 
 def read(config: Config, world_size: Setting) -> tuple[dict[str, Setting], list[Failure]]:

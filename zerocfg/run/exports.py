@@ -92,8 +92,8 @@ class _Exporter:
     def put_section(self, section: str, *, above_1: str = "") -> None:
         """Export what the launchers export of a section; with ``above_1`` what needs that size to be above 1."""
         for option, one in variables(section):
-            needed = _SIZES & one.get("needs", {}).keys()
-            if needed == {above_1} - {""} and (one["when"] == "always" or self.arguments.get(option) is not None):
+            needed = next((size for size in _SIZES if size in one.get("needs", ())), "")
+            if needed == above_1 and (one["when"] == "always" or self.arguments.get(option) is not None):
                 self.put(one["name"], option, lower=one["text"] == "lower")
 
     def put_text(self, variable: str, text: Any, why: str) -> None:

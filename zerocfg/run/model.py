@@ -94,15 +94,15 @@ class Difference:
 class Failure:
     """Something a library will refuse, predicted. ``kind`` is a stable short name that rules look for.
 
-    ``keys``: the keys or words that it is about, where the places alone do not tell. ``differences``: what was
-    compared.
+    ``about``: the keys, words or sizes that the message speaks of, in its order, where the places alone do not tell.
+    ``differences``: what was compared.
     """
 
     kind: str
     phase: Phase
     message: str
     places: tuple[Origin, ...] = ()
-    keys: tuple[str, ...] = ()
+    about: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
 
 

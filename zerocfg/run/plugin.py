@@ -51,8 +51,8 @@ class Plugin:
     failures: list[Failure]
     zero_stage: Any = None
 
-    def fail(self, kind: str, message: str, *places: Origin, keys: tuple[str, ...] = ()) -> None:
-        self.failures.append(Failure(kind, "arguments", message, places, keys))
+    def fail(self, kind: str, message: str, *places: Origin, about: tuple[str, ...] = ()) -> None:
+        self.failures.append(Failure(kind, "arguments", message, places, about))
 
 
 def build(environment: Environment, config: Config | None, failures: list[Failure]) -> Plugin:
@@ -155,7 +155,7 @@ def _from_file(plugin: Plugin, values: dict[str, Setting], environment: Environm
                 "When using `deepspeed_config_file`, the following accelerate config variables will be ignored: "
                 f"{', '.join(both)} (accelerate raises ValueError)",
                 *[place for place in places if place is not None],
-                keys=tuple(both),
+                about=tuple(both),
             )
     for name, setting in values.items():
         config.fill(name, setting)
@@ -228,7 +228,7 @@ def set_mixed_precision(plugin: Plugin, precision: Setting) -> None:
                 f"`--mixed_precision` arg cannot be set to `{word}` when `{other}` is set in the DeepSpeed config file",
                 enabled.origin,
                 precision.origin,
-                keys=(word, other),
+                about=(word, other),
             )
     for section in ("fp16", "bf16"):
         if section not in config.data:

@@ -108,5 +108,5 @@ def _fill_all(config: Config, fills: dict[str, Setting]) -> list[Failure]:
         else:
             setting = config.setting(name)
             message = f"`{name}` not found in kwargs. Please specify `{name}` without `auto` (set to correct value)"
-            return [Failure("auto-unfilled", "init", message, (setting.origin,) if setting else (), keys=(name,))]
+            return [Failure("auto-unfilled", "init", message, (setting.origin,) if setting else (), about=(name,))]
     return []

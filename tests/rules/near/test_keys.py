@@ -152,9 +152,10 @@ PLACES = (
     .finds("error", 'ds.json: "mixed_precision"')
     .becomes('"bf16": {"enabled": true}'),
     top("ZC115", "a word that needs none", '"mixed_precision": "no"').finds("warning", 'ds.json: "mixed_precision"'),
-    top("ZC115", "a value that does not fit", '"per_device_train_batch_size": "four"').finds(
-        "error", 'ds.json: "per_device_train_batch_size"'
-    ),
+    top("ZC115", "a value that does not fit", '"per_device_train_batch_size": "four"')
+    .finds("error", 'ds.json: "per_device_train_batch_size"', 1)
+    .says("change `train_micro_batch_size_per_gpu`, which is 1")
+    .becomes(),
     top("ZC115", "inside of a section", '"aio": {"num_processes": 2}'),
     yaml("ZC116", "the same value", "  num_processes: 2\n"),
     yaml("ZC116", "nothing in the section", "  num_processes: null\n"),

@@ -213,7 +213,7 @@ def batch_product(run: Run) -> Iterator[Finding]:
         if lacks_accumulation(run):
             continue  # ZC206 knows the reason
         location, related = anchor(run, failure.places)
-        train, *factors = failure.keys
+        train, *factors = failure.about
         sizes = f"{train} != {' * '.join(factors)}"
         yield Finding(
             location,

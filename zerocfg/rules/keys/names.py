@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from zerocfg.catalog.check import Issue
 from zerocfg.catalog.counterparts import Counterpart
 from zerocfg.catalog.schema import load_schema
-from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import accelerate_data, admitted, admitting, edited
+from zerocfg.rules.effects import admitted, admitting, edited
 from zerocfg.rules.issues import DS, YAML, at_key, issues
 from zerocfg.rules.keys.places import foreign, home
 from zerocfg.rules.moving import as_json, moved
 from zerocfg.rules.proof import ABSENT, crashes, logged, shows
-from zerocfg.rules.renaming import advice, own_name, renamed, said_in
+from zerocfg.rules.renaming import instead, own_name, said_in
 from zerocfg.rules.versions import only_below
 from zerocfg.rules.zero.saving import misplaced_gather
 from zerocfg.run.model import Run, SourceFile
@@ -66,7 +64,8 @@ def unknown_key(run: Run) -> Iterator[Finding]:
     accelerate refuses unknown keys at the top level of its file: `ValueError: The config file at ... had
     unknown keys`.
 
-    Fix: writes the key that this one is most likely meant to be, or removes it where no key is near.
+    Fix: writes the key that this one is most likely meant to be. A key that another program calls so (`nnodes`,
+    `max_grad_norm`) gets the name that is read here, and its value goes along. Where no key is near it is removed.
     """
     for file, library, issue in issues(run, "unknown-crash"):
         if library == "DeepSpeed" and home(issue) is not None:
@@ -89,17 +88,7 @@ def _meant(run: Run, file: SourceFile, library: str, issue: Issue) -> tuple[str,
         return "bf16 needs no loss scaling: remove it (fp16 has this key)", fix
     own = own_name(issue, "deepspeed" if library == "DeepSpeed" else "accelerate") if library != "zerocfg" else None
     if own is not None and own.path != issue.path:
-        fix = renamed(file, issue, own)
-        if own.per_machine and accelerate_data(run).get("num_machines", 1) in (None, 1):
-            fix = renamed(file, issue, replace(own, per_machine=False))
-        there = file.document.get(own.path) if file.document is not None else None
-        if there is None:
-            return advice(own, issue.path[:-1]), fix
-        says = plain(there)
-        if says == own.value and not own.per_machine:
-            fix = edited(delete_entry, file, issue.path, why="remove the key", safe=False)
-            return f"remove it: `{dotted(own.path)}` says so already", fix
-        return f"remove it, or change `{dotted(own.path)}`, which is {show(says)}", None
+        return instead(file, issue, own)
     fix = _rename(file, issue, issue.suggestion) if issue.suggestion else None
     if fix is None and library != "zerocfg":
         fix = edited(delete_entry, file, issue.path, why="remove the key", safe=False)
@@ -204,8 +193,8 @@ def key_accelerate_ignores(run: Run) -> Iterator[Finding]:
     apply. They belong in a DeepSpeed JSON that `deepspeed_config_file` points to.
 
     Fix: takes the value to where it counts. A key that accelerate has under another name gets that name (`bf16` becomes
-    `mixed_precision`); where `deepspeed_config_file` names a JSON without the key, it moves there: both files change,
-    or neither. A key that nobody has is removed.
+    `mixed_precision`, the Trainer's `max_grad_norm` becomes `gradient_clipping`); where `deepspeed_config_file` names a
+    JSON without the key, it moves there: both files change, or neither. A key that nobody has is removed.
 
     When to ignore: your own code reads the file.
     """
@@ -224,12 +213,13 @@ def key_accelerate_ignores(run: Run) -> Iterator[Finding]:
         if fix is not None and run.deepspeed is not None:
             help_text = f"move it to {run.deepspeed.name}"
         elif said.places:
-            help_text = " and ".join(advice(own, issue.path[:-1]) for own in said.places)
+            ways = [instead(file, issue, own) for own in said.places]
+            help_text = " and ".join(text for text, _ in ways)
             if said.lost:
                 names = ", ".join(f"`{setting.rpartition('.')[2]}`" for setting in said.lost)
                 help_text += f"; accelerate has no key for {names}, which a DeepSpeed JSON has"
-            elif len(said.places) == 1 and run.deepspeed is None:
-                fix = renamed(file, issue, said.places[0])
+            elif len(ways) == 1 and run.deepspeed is None:
+                fix = ways[0][1]
         elif native or said.lost:
             help_text = "put it in a DeepSpeed JSON and point `deepspeed_config_file` to it"
             if not native:

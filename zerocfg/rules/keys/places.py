@@ -12,7 +12,7 @@ from zerocfg.rules.effects import accelerate_data, accelerate_section, deepspeed
 from zerocfg.rules.issues import DS, YAML, at_key, issues
 from zerocfg.rules.moving import moved, text_at
 from zerocfg.rules.proof import crashes, shows
-from zerocfg.rules.renaming import own_name, renamed
+from zerocfg.rules.renaming import instead, own_name
 from zerocfg.run.model import Run
 from zerocfg.run.namespace import spelled
 from zerocfg.run.options import OPTIONS, SECTIONS, TOP_LEVEL
@@ -167,11 +167,12 @@ def key_of_another_program(run: Run) -> Iterator[Finding]:
             )
             continue
         lacking = own.path[0] in _OPENED and own.path[0] not in deepspeed_data(run)
+        advice, fix = instead(file, issue, own)
         yield Finding(
             at_key(file, issue),
             f"DeepSpeed never looks at `{name}`: its own name for it is `{dotted(own.path)}`",
-            f"write `{dotted(own.path)}`" + (f", in a section `{own.path[0]}` with a type" if lacking else ""),
-            fix=None if lacking else renamed(file, issue, own),
+            advice + (f", and give `{own.path[0]}` a type" if lacking else ""),
+            fix=None if lacking else fix,
             severity=Severity.WARNING if lacking else None,
         )
 

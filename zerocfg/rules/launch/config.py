@@ -120,7 +120,7 @@ def fields_beside_config_file(run: Run) -> Iterator[Finding]:
     Fix: removes the keys from the accelerate config, so that the DeepSpeed config decides.
     """
     for failure in failures(run, "ZC702"):
-        names = failure.keys
+        names = failure.about
         paths: list[Path] = [
             ("deepspeed_config", name) if name in accelerate_section(run) else (name,) for name in names
         ]

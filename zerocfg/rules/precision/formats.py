@@ -167,7 +167,7 @@ def precision_conflict(run: Run) -> Iterator[Finding]:
     """
     for failure in failures(run, "ZC303"):
         location, related = anchor(run, failure.places)
-        asked, enabled = failure.keys
+        asked, enabled = failure.about
         by = words(failure.places[1])
         yield Finding(
             location,

@@ -87,7 +87,7 @@ def auto_that_nobody_fills(run: Run) -> Iterator[Finding]:
     Fix: the key is removed, so that DeepSpeed's default applies.
     """
     for failure in failures(run, "ZC406"):
-        (name,) = failure.keys
+        (name,) = failure.about
         who = "neither the Trainer nor accelerate fills" if run.consumer in TRAINERS else "accelerate does not fill"
         location, related = anchor(run, failure.places)
         place = failure.places[0] if failure.places else None
