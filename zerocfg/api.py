@@ -14,11 +14,11 @@ import click
 
 from zerocfg.cli.linting import Job
 from zerocfg.cli.selection import selection_of
-from zerocfg.cli.settings import CONSUMERS, find_settings
+from zerocfg.cli.settings import find_settings
 from zerocfg.rules.engine import Diagnostic, Result
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
-from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
+from zerocfg.run.model import CONSUMERS, UNKNOWN, Origin, Run, Setting
 
 if TYPE_CHECKING:
     from zerocfg.resolve.build import Built

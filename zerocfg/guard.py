@@ -15,7 +15,7 @@ from zerocfg.rules.engine import lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.exports import variables
 from zerocfg.run.link import find_runs
-from zerocfg.run.releases import declare_versions
+from zerocfg.run.releases import with_versions
 
 if TYPE_CHECKING:
     from zerocfg.rules.engine import Result
@@ -35,8 +35,7 @@ def check() -> Result:
     files = Files({os.path.realpath(stand_in): command()})
     runs, asked = find_runs([stand_in], files)
     own = [run for run in runs if run.launch_file is not None and id(run.launch_file) in asked]
-    declare_versions(own, settings.versions)
-    return lint_runs(own, selection_of(settings, "", "", preview=False))
+    return lint_runs(with_versions(own, settings.versions), selection_of(settings, "", "", preview=False))
 
 
 def command() -> str:

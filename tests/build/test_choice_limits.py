@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from zerocfg.resolve import alternatives, candidates, choose, opened, sizes, way
 from zerocfg.resolve.activations import Activations
 from zerocfg.resolve.candidates import Candidate, Candidates, free, is_named, is_set, room_of, slowed
 from zerocfg.resolve.choice import GATHER, MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS, Choice
+from zerocfg.resolve.inputs import Inputs
 from zerocfg.resolve.put import with_value
 from zerocfg.resolve.search import ContradictionError, Open, _machinery, batches, choices, considered, evaluate, ranked
 from zerocfg.run.model import UNKNOWN, Effective, Origin, Run, Setting, SourceFile
@@ -580,10 +582,11 @@ class TestSearch:
         monkeypatch.setattr(choose, "choices", lambda _: ())
         monkeypatch.setattr(choose, "evaluate", lambda *_: [])
         monkeypatch.setattr(choose, "ranked", lambda *_: rows)
-        monkeypatch.setattr(choose, "_traced", lambda *_: again)
+        monkeypatch.setattr(choose, "_traced", lambda *_: (again, ["traced"]))
         inputs: Any = SimpleNamespace(profile=profile(), spec=SimpleNamespace(goals=goals))
         what: Any = None
-        assert choose._search(inputs, Effective(), what) == (again if traced else rows) and asked == [resize]
+        expected = (again, ["traced"]) if traced else (rows, [])
+        assert choose._search(inputs, Effective(), what) == expected and asked == [resize]
         inputs.profile = None
         with pytest.raises(ValueError, match="without `hardware:` zerocfg cannot choose one"):
             choose._search(inputs, Effective(), what)
@@ -602,9 +605,9 @@ class TestSearch:
             activations=SimpleNamespace(prepare=lambda *what: prepared.append(what), notes=["traced"]),
         )
         monkeypatch.setattr(choose, "candidates_of", lambda *_, **how: asked.append(how) or found)
-        inputs: Any = SimpleNamespace(notes=["before"])
-        again = choose._traced(inputs, Effective(), rows, "throughput")
-        assert asked == [{"resize": True, "tracing": True}] and inputs.notes == ["before", "traced"]
+        inputs: Any = SimpleNamespace()
+        again, notes = choose._traced(inputs, Effective(), rows, "throughput")
+        assert asked == [{"resize": True, "tracing": True}] and notes == ["traced"]
         assert prepared == [(rows[0][0].setup, [Workload(size, 4096) for size in (1, 2, 4)])]
         assert [one.choice.nodes for one, _ in again] == [6, 5, 4, 3, 2, 1, 7, 8] and again[6:] == rows[6:]
 
@@ -654,22 +657,22 @@ class TestTaken:
         self, device: Any, host: Host | None, word: str, notes: list[str]
     ) -> None:
         spec = RunSpec.model_validate({"consumer": "accelerate", "script": "a.py"})
-        run = Run("a", "accelerate")
-        one = profile(host=host)
-        inputs: Any = SimpleNamespace(run=run, spec=spec, engine="deepspeed", profile=one, facts=FACTS, notes=[])
+        inputs = Inputs(Run("a", "accelerate"), spec, Path(), "deepspeed", profile(host=host), FACTS)
         best = replace(other(None, word=word, offload_optimizer=device), host=3 * GIB)
-        found = choose._take(inputs, Effective(), best)
-        places = {name: one.value for name, one in found.items() if name.endswith(".device")}
+        found = choose._with_plan(inputs, Effective(), best)
+        places = {name: one.value for name, one in found.chosen.items() if name.endswith(".device")}
         assert places == ({} if device == "none" else {OPTIMIZER_DEVICE: device})
-        assert inputs.notes == notes
+        assert list(found.notes) == notes
 
     @pytest.mark.parametrize("written", [True, False])
     def test_the_precision_goes_into_a_file_that_there_is(self, written: bool) -> None:
         source = SourceText("ds.json", "{}")
         file = SourceFile("ds.json", "deepspeed", source, load_as(source, "json")) if written else None
-        run = Run("a", "accelerate", deepspeed=file)
-        inputs: Any = SimpleNamespace(run=run, profile=profile(), engine="deepspeed")
-        assert choose._precision(inputs) == {} and run.flags["mixed_precision"].value == "bf16"
+        spec = RunSpec.model_validate({"consumer": "accelerate", "script": "a.py"})
+        inputs = Inputs(Run("a", "accelerate", deepspeed=file), spec, Path(), "deepspeed", profile(), FACTS)
+        found = choose._with_precision(inputs)
+        run = found.run
+        assert found.chosen == {} and run.flags["mixed_precision"].value == "bf16"
         assert (run.deepspeed.data() if run.deepspeed else None) == ({"bf16": {"enabled": True}} if written else None)
 
 

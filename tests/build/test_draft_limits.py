@@ -437,6 +437,5 @@ def test_a_launch_that_no_file_writes() -> None:
     """It is no place in a text, and switches DeepSpeed on where no accelerate config does."""
     line, _ = started_by("torchrun", 1, 8)
     assert line.span == Span(0, 0)
-    found = inputs_of(run_of("transformers"))
-    choose_road(found)
+    found = choose_road(inputs_of(run_of("transformers")))
     assert found.run.flags["use_deepspeed"].value is True

@@ -24,6 +24,7 @@ from zerocfg.resolve import activations, choose, init, predicted
 from zerocfg.resolve import forecast as forecasts
 from zerocfg.resolve.forecast import _counted, _time, forecast
 from zerocfg.resolve.init import Draft, _asked, _closest_to, _different, _named, _plain_name
+from zerocfg.resolve.inputs import Inputs
 from zerocfg.resolve.places import _where
 from zerocfg.resolve.predicted import _least, _Predicted, memory_of
 from zerocfg.resolve.reasons import Words
@@ -49,10 +50,8 @@ ENGINE = {
 def summary(
     settings: dict[str, Any] | None = None, facts: ModelFacts = FACTS, hardware: str | None = "8xA100-80GB", **spec: Any
 ) -> MemorySummary:
-    run = Run("a", "transformers")
-    run.effective = Effective(
-        settings={name: Setting(one, Origin("file")) for name, one in (settings or ENGINE).items()}
-    )
+    found = {name: Setting(one, Origin("file")) for name, one in (settings or ENGINE).items()}
+    run = Run("a", "transformers", effective=Effective(settings=found))
     entry = {"consumer": "transformers", "script": "train.py", "sequence_length": 1024, **spec}
     profile = load_hardware(hardware) if hardware else None
     return memory_of(run, facts, RunSpec.model_validate(entry), CONFIG, profile)
@@ -177,9 +176,7 @@ class TestPredicted:
         self, consumer: str, recipe: bool, spec: dict[str, Any], pieces: bool, recomputed: bool
     ) -> None:
         """But the Trainer does what its recipe says."""
-        run = Run("a")
-        if recipe:
-            run.recipe = SourceFile("recipe.yaml", "recipe", SourceText("recipe.yaml", ""))
+        run = Run("a", recipe=SourceFile("recipe.yaml", "recipe", SourceText("recipe.yaml", "")) if recipe else None)
         entry = RunSpec.model_validate({"consumer": consumer, "script": "a.py", **spec})
         one = _Predicted(run, FACTS, entry, CONFIG, None, None, None)
         least = one.least(Workload(2, 1024))
@@ -336,7 +333,7 @@ class TestForecast:
         files["ds.json"] = {"zero_optimization": offload, "bf16": {"enabled": "auto"}}
         built = found(workplace, files)
         eight = forecast(built, tracing=False)
-        built.inputs.profile = None
+        built.inputs = replace(built.inputs, profile=None)
         one = forecast(built, tracing=False)
         assert 0 < one.host * 8 == eight.host and one.room is one.capacity is None
 
@@ -356,7 +353,7 @@ class TestForecast:
         setting.workload = None
         assert _time(one.facts, setting, profile) == ""
         unknown = built.inputs.profile.model_copy(update={"host": Host()})  # type: ignore[union-attr]
-        built.inputs.profile = unknown
+        built.inputs = replace(built.inputs, profile=unknown)
         assert forecast(built, tracing=False).room is None
 
     def test_a_model_as_it_turned_out(self) -> None:
@@ -370,11 +367,10 @@ class TestForecast:
 
 def test_arguments_of_the_command_line_stand_over_those_of_the_recipe() -> None:
     source = SourceText("recipe.yaml", "bf16: true\nmax_steps: 10\n")
-    run = Run("a", recipe=SourceFile("recipe.yaml", "recipe", source, load_as(source, "yaml")))
-    run.arguments["max_steps"] = Setting(20, Origin("flag"))
+    recipe = SourceFile("recipe.yaml", "recipe", source, load_as(source, "yaml"))
+    run = Run("a", recipe=recipe, arguments={"max_steps": Setting(20, Origin("flag"))})
     assert arguments_written(run) == {"bf16": True, "max_steps": 20}
-    run.recipe = None
-    assert arguments_written(run) == {"max_steps": 20}
+    assert arguments_written(replace(run, recipe=None)) == {"max_steps": 20}
 
 
 def test_one_micro_batch_a_step_where_nobody_says_more() -> None:
@@ -386,13 +382,13 @@ def test_one_micro_batch_a_step_where_nobody_says_more() -> None:
 def test_the_reason_of_a_stage_tells_what_it_takes() -> None:
     run = Run("a", "deepspeed")
     spec = RunSpec.model_validate({"consumer": "deepspeed", "script": "a.py"})
-    inputs: Any = SimpleNamespace(run=run, spec=spec, profile=load_hardware("8xA100-80GB"), facts=FACTS)
+    inputs: Any = Inputs(run, spec, Path(), "deepspeed", load_hardware("8xA100-80GB"), FACTS)
     memory = inputs.profile.accelerator.planning_gib
     sizes = {"device": SimpleNamespace(low=GIB, high=3 * GIB), "allocated": SimpleNamespace(low=2 * GIB)}
     for complete, words in ((True, "takes up to 3.0 GiB"), (False, "whose states (2.0 GiB a rank) leave room")):
         prediction = SimpleNamespace(complete=complete, **sizes)
         best: Any = SimpleNamespace(choice=SimpleNamespace(stage=2), prediction=prediction, time=None)
-        (one,) = choose._take_stage(inputs, best).values()
+        (one,) = choose._with_stage(inputs, best).chosen.values()
         assert one.value == 2 and words in one.reason and one.reason.endswith(f"of A100-SXM-80GB's {memory:.0f} GiB")
         assert one.inputs == {"hardware": "8xA100-80GB", "parameters": FACTS.parameters}
         text = choose._reason(inputs, best)
@@ -443,11 +439,9 @@ class TestDrafts:
         ],
     )
     def test_how_many_a_launch_line_asks_for(self, flag: str | None, setting: Any, count: int | None) -> None:
-        run = Run("a")
-        if flag is not None:
-            run.flags["num_processes"] = Setting(flag, Origin("flag"))
-        if setting is not None:
-            run.effective.settings["num_processes"] = Setting(setting, Origin("file"))
+        flags = {} if flag is None else {"num_processes": Setting(flag, Origin("flag"))}
+        settings = {} if setting is None else {"num_processes": Setting(setting, Origin("file"))}
+        run = Run("a", flags=flags, effective=Effective(settings=settings))
         assert _asked(run, "num_processes") == count and _asked(None, "num_processes") is None
 
     @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from zerocfg.resolve.plan import Problem
 from zerocfg.resolve.spec_file import SpecFile, check_spec, read_spec
 from zerocfg.run.discover import Files
 from zerocfg.run.link import runs_from_spec
-from zerocfg.run.model import Failure, ModelSummary, Origin, Run, Setting
+from zerocfg.run.model import Effective, Failure, ModelSummary, Origin, Run, Setting
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText
 
@@ -46,17 +46,17 @@ class TestPlaces:
         """Values of each kind, and failures of which two say where they are."""
         run = run_of(recipe={"max_steps": 7, "lr": 1}, deepspeed={"a": {"b": 1}, "goals": {"c": 2}})
         file = Origin("file", file=run.deepspeed, path=("a", "b"))
-        run.effective.settings = {
+        settings = {
             "a.b": Setting(1, file),
             "goals.c": Setting(2, replace(file, path=("goals", "c"))),
             "lr": setting(1, "computed"),
         }
-        run.effective.failures = [
+        failures = (
             Failure("k", "init", "other", (replace(file, path=("goals",)),)),
             Failure("k", "init", "stops", (Origin("computed"), file)),
             Failure("k", "init", "nowhere", (Origin("computed"),)),
-        ]
-        return run
+        )
+        return replace(run, effective=Effective(settings=settings, failures=failures))
 
     @pytest.mark.parametrize(
         ("key", "refused", "place"),
@@ -175,8 +175,7 @@ class TestBuild:
 
 class TestFsdp:
     def test_what_the_launcher_is_told(self) -> None:
-        found = inputs_of(run_of(model=ModelSummary("m", model_type="llama")), "fsdp")
-        choose_fsdp(found, {})
+        found = choose_fsdp(inputs_of(run_of(model=ModelSummary("m", model_type="llama")), "fsdp"), {})
         assert {name: flag.value for name, flag in found.run.flags.items()} == {
             "use_fsdp": True,
             "fsdp_version": "2",
@@ -186,8 +185,7 @@ class TestFsdp:
         }
 
     def test_a_run_that_is_refused_gets_nothing(self) -> None:
-        found = inputs_of(run_of("deepspeed"), "fsdp")
-        choose_fsdp(found, {})
+        found = choose_fsdp(inputs_of(run_of("deepspeed"), "fsdp"), {})
         assert [problem.key for problem in found.problems] == ["engine"]
         assert found.run.flags == {} and found.chosen == {}
 
@@ -204,7 +202,6 @@ class TestFsdp:
         ],
     )
     def test_why_whole_weights_are_saved(self, consumer: str, version: int, words: str, default: str) -> None:
-        found = inputs_of(run_of(consumer), "fsdp")
-        choose_fsdp(found, {"fsdp_config": {"fsdp_version": version}})
+        found = choose_fsdp(inputs_of(run_of(consumer), "fsdp"), {"fsdp_config": {"fsdp_version": version}})
         reason = found.chosen["fsdp_config.fsdp_state_dict_type"].reason
         assert reason == f"zerocfg's choice: {words.format(default)}"

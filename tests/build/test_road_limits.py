@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +75,9 @@ class TestSteps:
     def found(
         self, consumer: str = "transformers", samples: int | None = 1025, ranks: int = 8, **recipe: Any
     ) -> Inputs:
-        run = run_of(consumer, recipe=self.RECIPE | recipe)
-        run.launch, run.flags = road.started_by("torchrun", 1, ranks)
-        one = inputs_of(run, train_samples=samples)
-        gather._take_steps(one)
-        return one
+        launch, flags = road.started_by("torchrun", 1, ranks)
+        run = run_of(consumer, recipe=self.RECIPE | recipe, launch=launch, flags=flags)
+        return gather._with_steps(inputs_of(run, train_samples=samples))
 
     @pytest.mark.parametrize(
         ("recipe", "steps"),
@@ -121,13 +120,12 @@ class TestSteps:
 
     def test_what_is_not_known(self) -> None:
         assert self.found(samples=None).run.arguments == {}
-        found = inputs_of(run_of(recipe=self.RECIPE), train_samples=8)
-        gather._take_steps(found)
+        found = gather._with_steps(inputs_of(run_of(recipe=self.RECIPE), train_samples=8))
         assert found.run.arguments == {}, "nobody says how many ranks"
 
     def test_fewer_samples_than_a_batch(self) -> None:
         found = self.found(samples=15)
-        assert found.run.arguments["max_steps"].value == 3 and found.problems == []
+        assert found.run.arguments["max_steps"].value == 3 and found.problems == ()
         found = self.found(samples=15, dataloader_drop_last=True)
         assert found.run.arguments == {}
         (problem,) = found.problems
@@ -145,9 +143,7 @@ class TestHardware:
     def taken(self, consumer: str = "accelerate", hardware: str | None = "8xA100-80GB", **more: Any) -> Inputs:
         spec = {name: more.pop(name) for name in ("launcher",) if name in more}
         engine = more.pop("engine", "deepspeed")
-        found = inputs_of(run_of(consumer, **more), engine, hardware, **spec)
-        gather._take_hardware(found)
-        return found
+        return gather._with_hardware(inputs_of(run_of(consumer, **more), engine, hardware, **spec))
 
     def flags(self, *given: Any, **more: Any) -> dict[str, Any]:
         return {name: flag.value for name, flag in self.taken(*given, **more).run.flags.items()}
@@ -189,22 +185,22 @@ class TestHardware:
         assert self.taken(hardware=hardware).run.flags["num_processes"].origin.note == f"{hardware}: {words}"
 
     def test_a_config_that_says_something_else_is_overruled(self) -> None:
-        assert self.taken(accelerate={"num_processes": 8, "num_machines": None}).notes == []
-        assert self.taken(accelerate={"num_processes": 4, "num_machines": 2}).notes == [
+        assert self.taken(accelerate={"num_processes": 8, "num_machines": None}).notes == ()
+        assert self.taken(accelerate={"num_processes": 4, "num_machines": 2}).notes == (
             "num_processes: the accelerate config says 4, 8xA100-80GB has 8: 8 is used",
             "num_machines: the accelerate config says 2, 8xA100-80GB has 1: 1 is used",
-        ]
+        )
 
     def test_without_hardware_the_config_must_say_it(self) -> None:
         assert [one.key for one in self.taken(hardware=None).problems] == ["hardware"]
-        assert self.taken(hardware=None, accelerate={}).problems == []
+        assert self.taken(hardware=None, accelerate={}).problems == ()
 
     def test_what_rules_hear_of_it(self) -> None:
         found = inputs_of(run_of("accelerate"))
         assert found.profile is not None
         host = Host(ram_gib=100.0, memlock=65536, nvme=[Mount(path="/a", free_gib=3.0)])
-        found.profile = found.profile.model_copy(update={"host": host})
-        gather._take_hardware(found)
+        found = gather._with_hardware(replace(found, profile=found.profile.model_copy(update={"host": host})))
+        assert found.profile is not None
         device = found.profile.accelerator
         assert found.run.hardware == HardwareSummary(
             name="8xA100-80GB",
@@ -217,17 +213,15 @@ class TestHardware:
             memlock=65536,
             nvme_free_gib={"/a": 3.0},
         )
-        found.profile = found.profile.model_copy(update={"host": None})
-        gather._take_hardware(found)
+        found = gather._with_hardware(replace(found, profile=found.profile.model_copy(update={"host": None})))
         summary = found.run.hardware
         assert summary is not None and (summary.host_gib, summary.memlock, summary.nvme_free_gib) == (None, None, {})
         alone = self.taken(hardware="1xA100-80GB").run.hardware
         assert alone is not None and alone.accelerators_per_node == 1
 
     def test_a_part_of_the_hardware(self) -> None:
-        found = self.taken(hardware="2x8xA100-80GB")
-        gather.use_part(found, 1, 4, "cheaper")
-        assert found.notes == ["4 of 16 devices are used: cheaper"]
+        found = gather.on_part(self.taken(hardware="2x8xA100-80GB"), 1, 4, "cheaper")
+        assert found.notes == ("4 of 16 devices are used: cheaper",)
         assert found.profile is not None and found.profile.name == "1 x 4 devices of 2x8xA100-80GB"
         flags = {name: flag.value for name, flag in found.run.flags.items()}
         assert flags == {"num_processes": "4", "num_machines": "1"}, "nothing of the two nodes is left"
@@ -243,23 +237,18 @@ class TestHardware:
         ],
     )
     def test_a_recipe_that_brings_its_own_engine(self, recipe: Any, keys: list[str]) -> None:
-        found = inputs_of(run_of(recipe=recipe))
-        gather._check_recipe(found)
-        assert [problem.key for problem in found.problems] == keys
+        assert [problem.key for problem in gather._engines_of_recipe(run_of(recipe=recipe))] == keys
 
     def test_the_script_must_be_there(self, tmp_path: Path) -> None:
         found = inputs_of(run_of(), folder=tmp_path)
-        gather._check_script(found)
-        assert [problem.key for problem in found.problems] == ["script"]
+        assert [problem.key for problem in gather._without_script(found)] == ["script"]
         (tmp_path / "train.py").touch()
-        found.problems.clear()
-        gather._check_script(found)
-        assert found.problems == []
+        assert list(gather._without_script(found)) == []
 
 
 class TestGathered:
     def gathered(self, folder: Path, *missing: Origin) -> Inputs:
-        run = run_of(missing=list(missing))
+        run = run_of(missing=missing)
         return gather.gather(run, inputs_of(run).spec, folder, None, None)
 
     def test_files_that_are_nowhere(self, tmp_path: Path) -> None:
@@ -283,12 +272,11 @@ class TestGathered:
     def test_what_memory_follows_from(
         self, data: Any, config: Any, trainable: int | None, all_trained: bool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        found = inputs_of(run_of(model=ModelSummary("m")))
-        found.model_file = source("recipe", data)
-        found.facts = ModelFacts(parameters=100, trainable_parameters=trainable)
+        facts = ModelFacts(parameters=100, trainable_parameters=trainable)
+        found = replace(inputs_of(run_of(model=ModelSummary("m"))), model_file=source("recipe", data), facts=facts)
         given = []
         monkeypatch.setattr(gather, "memory_of", lambda run, facts, spec, config, profile: given.append(config))
-        gather.take_memory(found)
+        found = gather.with_memory(found)
         assert given == [config]
         assert found.run.model == ModelSummary("m", parameters=100, all_trained=all_trained)
 
@@ -327,8 +315,7 @@ class TestEngine:
     )
     def test_launchers(self, launcher: str | None, consumer: str, keys: list[str]) -> None:
         found = inputs_of(run_of(consumer), launcher=launcher)
-        road._check_launcher(found)
-        assert [problem.key for problem in found.problems] == keys
+        assert [problem.key for problem in road._wrong_launcher(found)] == keys
 
     @pytest.mark.parametrize(
         ("accelerate", "recipe", "keys"),
@@ -352,18 +339,14 @@ class TestEngine:
             if consumer == "trl" and recipe.get("max_steps"):
                 continue  # TRL turns bf16 on by itself
             found = inputs_of(run_of(consumer, accelerate=accelerate, recipe=recipe), launcher=launcher)
-            road._check_launcher(found)
-            assert [problem.key for problem in found.problems] == keys
-        found = inputs_of(run_of(accelerate=accelerate, recipe=recipe))
-        road._check_launcher(found)
-        assert found.problems == []
+            assert [problem.key for problem in road._wrong_launcher(found)] == keys
+        assert list(road._wrong_launcher(inputs_of(run_of(accelerate=accelerate, recipe=recipe)))) == []
 
     def test_the_way_out_of_a_lost_precision(self) -> None:
         for precision, help in (("bf16", "Write `bf16: true` into the recipe"), ("fp8", "Take it out")):
             run = run_of(accelerate={"mixed_precision": precision}, recipe={"max_steps": 1})
-            found = inputs_of(run, launcher="torchrun")
-            road._check_launcher(found)
-            assert found.problems[0].help == f"{help}, or leave `launcher:` out."
+            (problem,) = road._wrong_launcher(inputs_of(run, launcher="torchrun"))
+            assert problem.help == f"{help}, or leave `launcher:` out."
 
     @pytest.mark.parametrize(
         ("kind", "engine", "kept"),
@@ -380,14 +363,14 @@ class TestEngine:
     def test_a_config_for_another_engine_is_left_out(self, kind: Any, engine: str, kept: bool) -> None:
         config = {"distributed_type": kind, "mixed_precision": "bf16"}
         found = inputs_of(run_of("accelerate", accelerate=config, deepspeed={}), engine)
-        road._leave_out_deepspeed(found, kind)
+        found = road._without_deepspeed(found, kind)
         assert (found.run.accelerate is not None) is kept and found.run.deepspeed is None
         assert len(found.notes) == (1 if kept else 2)
         assert {name: flag.value for name, flag in found.run.flags.items()} == (
             {} if kept else {"mixed_precision": "bf16"}
         )
         bare = inputs_of(run_of("accelerate", accelerate={"distributed_type": kind}), engine)
-        road._leave_out_deepspeed(bare, kind)
+        bare = road._without_deepspeed(bare, kind)
         assert bare.run.flags == {} and len(bare.notes) == (0 if kept else 1)
 
     @pytest.mark.parametrize(
@@ -401,14 +384,12 @@ class TestEngine:
         ],
     )
     def test_the_road_to_deepspeed(self, consumer: str, more: Any, launcher: str, route: Any, flags: set[str]) -> None:
-        found = inputs_of(run_of(consumer, **more))
-        road.choose_road(found)
+        found = road.choose_road(inputs_of(run_of(consumer, **more)))
         assert found.run.launch is not None and found.run.launch.launcher == launcher
-        assert found.run.deepspeed_route == route and set(found.run.flags) == flags and found.problems == []
+        assert found.run.deepspeed_route == route and set(found.run.flags) == flags and found.problems == ()
 
     def test_the_launcher_of_deepspeed_when_it_is_asked_for(self) -> None:
-        found = inputs_of(run_of("deepspeed"), launcher="deepspeed")
-        road.choose_road(found)
+        found = road.choose_road(inputs_of(run_of("deepspeed"), launcher="deepspeed"))
         assert found.run.launch is not None and found.run.launch.launcher == "deepspeed"
 
     @pytest.mark.parametrize(
@@ -422,8 +403,9 @@ class TestEngine:
         ],
     )
     def test_engines_that_cannot_be_emitted(self, kind: str, spec: Any, more: Any, refused: bool) -> None:
-        found = inputs_of(run_of("accelerate", accelerate={"distributed_type": kind}, **more), "ddp", **spec)
-        road.choose_road(found)
+        found = road.choose_road(
+            inputs_of(run_of("accelerate", accelerate={"distributed_type": kind}, **more), "ddp", **spec)
+        )
         assert [problem.key for problem in found.problems] == (["distributed_type"] if refused else [])
 
     @pytest.mark.parametrize(
@@ -508,20 +490,15 @@ class TestChosen:
     ONE = Decision(True, "why", "chosen")
 
     def test_values_for_an_engine_without_a_file(self) -> None:
-        found = inputs_of(run_of("deepspeed"))
-        into_engine(found, {"bf16.enabled": self.ONE})
-        assert found.run.deepspeed is not None and found.run.deepspeed.data() == {"bf16": {"enabled": True}}
-        assert found.run.deepspeed_route == "engine"
-        found = inputs_of(run_of("accelerate"))
-        into_engine(found, {"bf16.enabled": self.ONE, STAGE: Decision(3, "why", "chosen")})
-        assert found.run.deepspeed is None
-        assert found.run.flags == {"zero_stage": Setting("3", Origin("computed", "why"))}, (
-            "accelerate has no other flag"
-        )
-        found = inputs_of(run_of("accelerate", deepspeed={"a": 1}))
-        into_engine(found, {STAGE: Decision(3, "why", "chosen")})
-        assert found.run.deepspeed is not None and found.run.flags == {}
-        assert found.run.deepspeed.data() == {"a": 1, "zero_optimization": {"stage": 3}}
+        run = into_engine(run_of("deepspeed"), {"bf16.enabled": self.ONE})
+        assert run.deepspeed is not None and run.deepspeed.data() == {"bf16": {"enabled": True}}
+        assert run.deepspeed_route == "engine"
+        run = into_engine(run_of("accelerate"), {"bf16.enabled": self.ONE, STAGE: Decision(3, "why", "chosen")})
+        assert run.deepspeed is None
+        assert run.flags == {"zero_stage": Setting("3", Origin("computed", "why"))}, "accelerate has no other flag"
+        run = into_engine(run_of("accelerate", deepspeed={"a": 1}), {STAGE: Decision(3, "why", "chosen")})
+        assert run.deepspeed is not None and run.flags == {}
+        assert run.deepspeed.data() == {"a": 1, "zero_optimization": {"stage": 3}}
 
     @pytest.mark.parametrize(
         ("consumer", "more", "config", "changes"),
@@ -534,14 +511,14 @@ class TestChosen:
     def test_where_a_batch_goes(self, consumer: str, more: Any, config: Any, changes: set[str]) -> None:
         found = inputs_of(run_of(consumer, **more))
         chosen = {MICRO: Decision(2, "", "chosen"), STEPS: Decision(4, "", "chosen"), STAGE: Decision(3, "", "chosen")}
-        kept = choose._take_batch(found, {**chosen, "gradient_checkpointing": self.ONE})
+        found = choose._with_batch(found, {**chosen, "gradient_checkpointing": self.ONE})
         data = found.run.deepspeed.data() if found.run.deepspeed else None
         assert data == config
         if changes:
             assert set(found.changes) == {"per_device_train_batch_size", "gradient_accumulation_steps"} | changes
-            assert kept == chosen
+            assert found.chosen == chosen
         else:
-            assert found.changes == {} and kept == {**chosen, "gradient_checkpointing": self.ONE}
+            assert found.changes == {} and found.chosen == {**chosen, "gradient_checkpointing": self.ONE}
 
     @pytest.mark.parametrize(
         ("optimizer", "parameters", "host", "paths"),
@@ -556,7 +533,8 @@ class TestChosen:
         found = inputs_of(run_of("deepspeed"))
         mounts = [Mount(path="/a", free_gib=1.0), Mount(path="/b", free_gib=2.0)]
         assert found.profile is not None
-        found.profile = found.profile.model_copy(update={"host": Host(nvme=mounts if host else [])})
+        profile = found.profile.model_copy(update={"host": Host(nvme=mounts if host else [])})
+        found = replace(found, profile=profile)
         chosen = choose._sizes(found, Effective(), Choice(1, 8, 3, optimizer, parameters))
         assert {name: one.value for name, one in chosen.items() if name.endswith("nvme_path")} == paths
         assert ("aio.block_size" in chosen) is bool(paths)
@@ -567,8 +545,8 @@ class TestChosen:
     def precision(self, hardware: str, consumer: str, **more: Any) -> tuple[dict[str, Any], dict[str, Any], Inputs]:
         """What is decided, what changes in the recipe."""
         engine = more.pop("engine", "deepspeed")
-        found = inputs_of(run_of(consumer, **more), engine, hardware)
-        decided = {name: one.value for name, one in choose._precision(found).items()}
+        found = choose._with_precision(inputs_of(run_of(consumer, **more), engine, hardware))
+        decided = {name: one.value for name, one in found.chosen.items()}
         return decided, {name: one.value for name, one in found.changes.items()}, found
 
     @pytest.mark.parametrize(("hardware", "half"), [("8xA100-80GB", "bf16"), ("8xV100-32GB", "fp16")])
@@ -604,10 +582,9 @@ class TestChosen:
     def test_an_engine_that_is_told_tells_the_trainer(self) -> None:
         config = {"bf16": {"enabled": True}, "fp16": {"enabled": False}}
         for consumer, changes in (("transformers", {"bf16": True}), ("accelerate", {})):
-            found = inputs_of(run_of(consumer, deepspeed=config, recipe={"max_steps": 1}))
-            road.choose_road(found)
-            gather._take_hardware(found)
-            assert choose._precision(found) == {}
+            found = road.choose_road(inputs_of(run_of(consumer, deepspeed=config, recipe={"max_steps": 1})))
+            found = choose._with_precision(gather._with_hardware(found))
+            assert found.chosen == {}
             assert {name: one.value for name, one in found.changes.items()} == changes
 
     def test_ranks_without_a_device_keep_their_precision(self) -> None:
@@ -786,8 +763,7 @@ class TestWords:
         assert found == written and type(found) is (int if whole else float)
 
     def test_the_facts_that_a_value_follows_from(self) -> None:
-        run = run_of(recipe={"num_train_epochs": 3, "warmup_steps": 0.1})
-        run.effective = Effective(
+        effective = Effective(
             settings={
                 "num_processes": setting(8),
                 MICRO: setting(2),
@@ -796,6 +772,7 @@ class TestWords:
                 "scheduler.params.total_num_steps": setting(50),
             }
         )
+        run = run_of(recipe={"num_train_epochs": 3, "warmup_steps": 0.1}, effective=effective)
         words = Words(run, Path(), 1000)
         computed = setting(1, "computed")
         assert words.inputs("train_batch_size", computed) == {MICRO: 2, "num_processes": 8}
@@ -813,10 +790,10 @@ class TestWords:
         assert words.inputs(total, setting(1)) == {} and words.inputs(warmup, computed) == {}
         assert words.inputs(warmup, setting(5)) == {"warmup_steps": 0.1, total: 50}
         for share in (0, 1, 7, "0.5"):
-            run.recipe = source("recipe", {"warmup_steps": share})
+            words = Words(replace(run, recipe=source("recipe", {"warmup_steps": share})), Path(), 1000)
             assert words.inputs(warmup, setting(5)) == {}
         assert words.inputs("num_processes", computed) == {}
-        run.hardware = HardwareSummary("h", 2, 8, 80.0, True, "nvidia")
+        words = Words(replace(run, hardware=HardwareSummary("h", 2, 8, 80.0, True, "nvidia")), Path(), 1000)
         assert words.inputs("num_processes", computed) == {"nodes": 2, "accelerators_per_node": 8}
         assert words.inputs("num_machines", computed) == {"nodes": 2} and words.inputs("num_machines", setting(1)) == {}
 
@@ -824,11 +801,10 @@ class TestWords:
 def resolver(
     settings: dict[str, Any], consumer: str = "deepspeed", choices: dict[str, Decision] | None = None, **more: Any
 ) -> _Resolver:
-    run = run_of(consumer, **more)
     effective = Effective(
         settings={name: one if isinstance(one, Setting) else setting(one) for name, one in settings.items()}
     )
-    return _Resolver(inputs_of(run), effective, choices or {})
+    return _Resolver(replace(inputs_of(run_of(consumer, effective=effective, **more)), chosen=choices or {}))
 
 
 STAGE_1_2 = [ZERO + "allgather_bucket_size"]
@@ -886,7 +862,7 @@ class TestResolver:
     )
     def test_another_engine_than_the_emitted_one(self, engine: Any, chosen: Any, problems: int) -> None:
         one = resolver({"engine": engine})
-        one.inputs.engine = chosen
+        one.inputs = replace(one.inputs, engine=chosen)
         one._check_engine()
         assert [problem.key for problem in one.problems] == ["engine"] * problems
 
@@ -920,7 +896,7 @@ class TestResolver:
         choices = {name: Decision(1, "why", "chosen") for name in (*names, "mixed_precision")}
         one = resolver(COMPLETE | {STAGE: 0}, choices=choices)
         assert one._deepspeed() == [*ALWAYS, *names, "bf16.enabled"]
-        assert {name: one.effective.get(name) for name in choices} == {
+        assert {name: one.taken.get(name) for name in choices} == {
             **{name: setting(1, "computed", "why") for name in names},
             "mixed_precision": None,
         }
@@ -930,7 +906,7 @@ class TestResolver:
         one = resolver(known | {"open": UNKNOWN}, deepspeed={}, recipe={})
         assert one.run.deepspeed is not None
         one.run.deepspeed.path = Path("ds.json")
-        one.inputs.facts = ModelFacts(parameters=7)
+        one.inputs = replace(one.inputs, facts=ModelFacts(parameters=7))
         plan = one.plan()
         assert plan.model_facts == {"parameters": 7}, "what nobody stated is left out"
         assert plan.inputs == {"deepspeed": Path("ds.json")}, "the recipe was read from no file"
@@ -957,7 +933,7 @@ class TestResolver:
         for name, hardware in (("box.json", "8xA100-80GB"), ("box.txt", "8xA100-80GB"), ("other.json", "8xH100-80GB")):
             (tmp_path / name).write_text(write_text(load_hardware(hardware)))
         one = inputs_of(run_of(), folder=tmp_path)
-        one.spec = one.spec.model_copy(update={"hardware": named})
+        one = replace(one, spec=one.spec.model_copy(update={"hardware": named}))
         assert _profile_file(one) == ({"hardware": tmp_path / "box.json"} if used else {})
 
     @pytest.mark.parametrize(
@@ -973,7 +949,7 @@ class TestResolver:
     )
     def test_bf16_on_a_device_without(self, settings: dict[str, Any], hardware: str | None, keys: list[str]) -> None:
         one = resolver(settings)
-        one.inputs.profile = load_hardware(hardware) if hardware else None
+        one.inputs = replace(one.inputs, profile=load_hardware(hardware) if hardware else None)
         one._check_precision()
         assert [problem.key for problem in one.problems] == keys
 
@@ -1017,7 +993,8 @@ class TestResolver:
     )
     def test_words_of_the_script(self, spec: dict[str, Any], consumer: str, arguments: list[str]) -> None:
         one = resolver({})
-        one.inputs.spec = RunSpec.model_validate({"consumer": consumer, "script": "train.py", **spec})
+        entry = RunSpec.model_validate({"consumer": consumer, "script": "train.py", **spec})
+        one.inputs = replace(one.inputs, spec=entry)
         assert one._arguments() == arguments
 
     @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,8 @@ def test_parity(played: list[tuple[Case, Any]], count: Callable[[str, int], None
     for index, (case, real) in enumerate(played):
         predicted = compute(run_of(case))
         if case["consumer"] is None:  # only the launcher was played
-            predicted.failures = [failure for failure in predicted.failures if failure.phase == "launch"]
+            at_launch = tuple(failure for failure in predicted.failures if failure.phase == "launch")
+            predicted = replace(predicted, failures=at_launch)
         compared += 1
         ends[ending(predicted.failures, real)] += 1
         problems = [*failures_differ(predicted, real), *environment_differs(predicted, real)]
@@ -121,27 +123,30 @@ def test_parity(played: list[tuple[Case, Any]], count: Callable[[str, int], None
 
 
 def run_of(case: Case) -> Run:
-    run = Run("case", consumer=case["consumer"], deepspeed_route=case["route"])
-    run.model = ModelSummary("tiny", hidden_size=16)
-    if case["yaml"] is not None:
-        run.accelerate = source("acc.yaml", "accelerate", case["yaml"], "yaml")
-    else:
-        run.launch = LaunchLine("python", (), None, (), (), {}, Span(0, 0))
-    if case["json"] is not None:
-        run.deepspeed = source("ds.json", "deepspeed", case["json"], "json")
+    by_launcher = case["yaml"] is not None
+    flags: dict[str, Setting] = {}
     words = case["flags"]
     for place, word in enumerate(words):
         if word.startswith("--"):
             follows = words[place + 1] if place + 1 < len(words) else "--"
             value = True if follows.startswith("--") else follows
-            run.flags[word[2:].replace("-", "_")] = Setting(value, Origin("flag", word))
+            flags[word[2:].replace("-", "_")] = Setting(value, Origin("flag", word))
     arguments = {"output_dir": "out", "save_strategy": "no", **case["arguments"]}
     if case["route"] == "trainer":
         arguments["deepspeed"] = "ds.json"
-    run.arguments = {name: Setting(value, Origin("flag", name)) for name, value in arguments.items()}
     if case["consumer"] != "transformers":
-        run.arguments = {}
-    return run
+        arguments = {}
+    return Run(
+        "case",
+        consumer=case["consumer"],
+        deepspeed_route=case["route"],
+        model=ModelSummary("tiny", hidden_size=16),
+        accelerate=source("acc.yaml", "accelerate", case["yaml"], "yaml") if by_launcher else None,
+        launch=None if by_launcher else LaunchLine("python", (), None, (), (), {}, Span(0, 0)),
+        deepspeed=source("ds.json", "deepspeed", case["json"], "json") if case["json"] is not None else None,
+        flags=flags,
+        arguments={name: Setting(value, Origin("flag", name)) for name, value in arguments.items()},
+    )
 
 
 def source(name: str, kind: Any, text: str, form: Any) -> SourceFile:
@@ -149,7 +154,7 @@ def source(name: str, kind: Any, text: str, form: Any) -> SourceFile:
     return SourceFile(name, kind, read, load_as(read, form))
 
 
-def ending(failures: list[Failure], real: Any) -> str:
+def ending(failures: Sequence[Failure], real: Any) -> str:
     return failures[0].kind if failures else ("runs" if real["error"] is None else "single key")
 
 

@@ -16,7 +16,7 @@ from zerocfg.catalog.schema import Section, load_schema
 from zerocfg.rules.api import Rule, Severity
 from zerocfg.rules.engine import Diagnostic, lint_runs
 from zerocfg.rules.registry import find
-from zerocfg.run.effective import compute
+from zerocfg.run.effective import settled
 from zerocfg.run.model import Origin, Phase, Run, Setting, SourceFile
 from zerocfg.source.launch import LaunchLine
 from zerocfg.source.load import load_as
@@ -89,12 +89,15 @@ def in_typed_section(name: str) -> bool:
 def deepspeed_run(text: str, world: int) -> Run:
     """The run of an own loop that reads the config by deepspeed.initialize, on ``world`` ranks."""
     read = SourceText("ds.json", text)
-    run = Run("case", consumer="deepspeed", deepspeed_route="engine")
-    run.deepspeed = SourceFile("ds.json", "deepspeed", read, load_as(read, "json"))
-    run.launch = LaunchLine("deepspeed", (), None, (), (), {}, Span(0, 0))
-    run.flags = {"num_gpus": Setting(str(world), Origin("flag", "--num_gpus"))}
-    run.effective = compute(run)
-    return run
+    run = Run(
+        "case",
+        consumer="deepspeed",
+        deepspeed_route="engine",
+        deepspeed=SourceFile("ds.json", "deepspeed", read, load_as(read, "json")),
+        launch=LaunchLine("deepspeed", (), None, (), (), {}, Span(0, 0)),
+        flags={"num_gpus": Setting(str(world), Origin("flag", "--num_gpus"))},
+    )
+    return settled(run)
 
 
 def lint(run: Run) -> list[Diagnostic]:
@@ -220,10 +223,8 @@ def dropped_differs(tree: Any, diagnostics: list[Diagnostic], real: Real) -> lis
 def accelerate_run(text: str) -> Run:
     """The run of `accelerate launch --config_file acc.yaml train.py`, of whose script nothing is known."""
     read = SourceText("acc.yaml", text)
-    run = Run("case", launch=LaunchLine("accelerate", (), None, (), (), {}, Span(0, 0)))
-    run.accelerate = SourceFile("acc.yaml", "accelerate", read, load_as(read, "yaml"))
-    run.effective = compute(run)
-    return run
+    file = SourceFile("acc.yaml", "accelerate", read, load_as(read, "yaml"))
+    return settled(Run("case", launch=LaunchLine("accelerate", (), None, (), (), {}, Span(0, 0)), accelerate=file))
 
 
 def real_accelerate(text: str) -> Real:

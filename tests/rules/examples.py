@@ -57,11 +57,8 @@ def lint(
             files.open(folder / path, text)
         runs, asked = find_runs([folder], files, root=folder)
         if consumer is not None:
-            assume_consumer(runs, consumer)
-        known = with_facts(runs, files)
-        for run in known:
-            for name, fact in (facts or {}).items():
-                setattr(run, name, fact)
+            runs = assume_consumer(runs, consumer)
+        known = [replace(run, **(facts or {})) for run in with_facts(runs, files)]
         return lint_runs(known, selection, asked, complete=True)
 
 

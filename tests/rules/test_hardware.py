@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,10 +25,8 @@ def stage_3(folder: Path, **zero: Any) -> Run:
     path = folder / "ds.json"
     path.write_text(json.dumps(config))
     (run,), _ = find_runs([path], Files(), root=folder)
-    run.model = ModelSummary("tiny", parameters=350_000_000)
-    run.hardware = HardwareSummary("8xA100-80GB", 1, 8, 80.0, True)
-    run.memory = MemorySummary({2: 6.0, 3: 4.0})
-    return run
+    model, hardware = ModelSummary("tiny", parameters=350_000_000), HardwareSummary("8xA100-80GB", 1, 8, 80.0, True)
+    return replace(run, model=model, hardware=hardware, memory=MemorySummary({2: 6.0, 3: 4.0}))
 
 
 def codes(run: Run) -> list[str]:
@@ -41,25 +40,20 @@ def test_small_states_need_no_stage_3(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("states", [{2: 41.0, 3: 10.0}, {}])
 def test_large_or_unknown_states_are_left_alone(tmp_path: Path, states: dict[int, float]) -> None:
-    run = stage_3(tmp_path)
-    run.memory = MemorySummary(states)
-    assert codes(run) == []
+    assert codes(replace(stage_3(tmp_path), memory=MemorySummary(states))) == []
 
 
 @pytest.mark.parametrize(("most", "told"), [(79.0, True), (81.0, False)])
 def test_stage_3_that_the_activations_need_is_left_alone(tmp_path: Path, most: float, told: bool) -> None:
-    run = stage_3(tmp_path)
-    run.memory = MemorySummary({2: 6.0, 3: 4.0}, stage_peaks_gib={2: (60.0, most)})
-    assert bool(codes(run)) is told
+    memory = MemorySummary({2: 6.0, 3: 4.0}, stage_peaks_gib={2: (60.0, most)})
+    assert bool(codes(replace(stage_3(tmp_path), memory=memory))) is told
 
 
 @pytest.mark.parametrize(("block", "said"), [(7_000_000, True), (None, False)])
 def test_stage_3_that_saves_nothing(tmp_path: Path, block: int | None, said: bool) -> None:
     """Without the sizes of the blocks, how much stage 3 gathers at a time is only bounded."""
-    run = stage_3(tmp_path)
-    run.model = ModelSummary("tiny", parameters=124_000_000, largest_block=block)
-    run.memory = MemorySummary({2: 2.0, 3: 2.1})
-    (message,) = codes(run)
+    model = ModelSummary("tiny", parameters=124_000_000, largest_block=block)
+    (message,) = codes(replace(stage_3(tmp_path), model=model, memory=MemorySummary({2: 2.0, 3: 2.1})))
     assert ("at stage 3 2.1" in message) is said
 
 
@@ -75,8 +69,9 @@ def test_stage_3_that_saves_nothing(tmp_path: Path, block: int | None, said: boo
 def test_accumulation_makes_stage_3_dearer(tmp_path: Path, parameters: int, steps: int, said: str) -> None:
     """Of a large model each micro batch gathers twice and reduces once: 24 of 8 steps, against 9 at stage 2."""
     run = stage_3(tmp_path)
-    run.model = ModelSummary("model", parameters=parameters)
-    run.effective.settings["gradient_accumulation_steps"] = Setting(steps, Origin("default"))
+    accumulation = {"gradient_accumulation_steps": Setting(steps, Origin("default"))}
+    effective = replace(run.effective, settings={**run.effective.settings, **accumulation})
+    run = replace(run, model=ModelSummary("model", parameters=parameters), effective=effective)
     (finding,) = more_sharding_than_needed.check(run)
     assert said in finding.help
 
@@ -86,9 +81,7 @@ def test_offloaded_parameters_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_without_hardware_nothing_is_said(tmp_path: Path) -> None:
-    run = stage_3(tmp_path)
-    run.hardware = None
-    assert codes(run) == []
+    assert codes(replace(stage_3(tmp_path), hardware=None)) == []
 
 
 def planned(folder: Path, zero: dict[str, Any], hardware: str, model: str, node: str = "") -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,8 +52,8 @@ def test_no_rule_raises(
     Path("recipe.yaml").write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
     Path("train.sh").write_text(line, encoding="utf-8")
     for run in find_runs([Path()], Files())[0]:
-        run.consumer = run.consumer or consumer
-        run.versions = {"transformers": ">=4.40", "trl": "1.16.0", "deepspeed": "==0.16,>0.17"}
+        versions = {"transformers": ">=4.40", "trl": "1.16.0", "deepspeed": "==0.16,>0.17"}
+        read = replace(run, consumer=run.consumer or consumer, versions=versions)
         for rule in ALL:
-            for finding in rule.check(run):
+            for finding in rule.check(read):
                 finding.location.concrete()

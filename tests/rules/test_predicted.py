@@ -13,7 +13,7 @@ from zerocfg.rules.memory.capacity import host_memory_exceeded, offload_not_need
 from zerocfg.rules.memory.limits import nvme_drive_too_small, optimizer_step_does_not_fit, run_does_not_fit
 from zerocfg.rules.memory.workload import all_logits_at_once, parameters_gathered_for_small_batches
 from zerocfg.run.discover import Files
-from zerocfg.run.effective import compute
+from zerocfg.run.effective import settled
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import HardwareSummary, MemorySummary, ModelSummary, Run, SourceFile
 from zerocfg.source.load import load_as
@@ -43,11 +43,8 @@ def make(tmp_path: Path) -> Make:
         path = tmp_path / "ds.json"
         path.write_text(json.dumps(config))
         (run,), _ = find_runs([path], Files(), root=tmp_path)
-        run.consumer = "deepspeed"
-        run.effective = compute(run)
-        run.model = ModelSummary("model", parameters=16_000_000_000, largest_parameter=80_000_000, vocab_size=128_256)
-        run.hardware, run.memory = CARD, memory
-        return run
+        model = ModelSummary("model", parameters=16_000_000_000, largest_parameter=80_000_000, vocab_size=128_256)
+        return replace(settled(replace(run, consumer="deepspeed")), model=model, hardware=CARD, memory=memory)
 
     return made
 
@@ -114,8 +111,8 @@ def test_adapters_are_left_alone(make: Make) -> None:
     run = make(MemorySummary(resting_gib=40.0, step_gib=50.0, peak_gib=(95.0, 99.0)), stage=2)
     assert found(run_does_not_fit, run) != []
     text = SourceText("recipe.json", '{"use_peft": true}')
-    run.recipe = SourceFile("recipe.json", "recipe", text, load_as(text, "json"))
-    assert found(run_does_not_fit, run) == []
+    recipe = SourceFile("recipe.json", "recipe", text, load_as(text, "json"))
+    assert found(run_does_not_fit, replace(run, recipe=recipe)) == []
 
 
 @pytest.mark.parametrize(
@@ -186,7 +183,7 @@ def test_a_model_that_stays_is_gathered_once(make: Make) -> None:
 )
 def test_logits(make: Make, logits: float | None, hardware: HardwareSummary | None, consumer: Any, told: bool) -> None:
     run = make(MemorySummary(logits_gib=logits, micro_batch=4, sequence_length=4096), micro=4, stage=2)
-    run.hardware, run.consumer = hardware, consumer
+    run = replace(run, hardware=hardware, consumer=consumer)
     assert bool(found(all_logits_at_once, run)) is told
 
 
@@ -255,7 +252,6 @@ def test_two_drives_are_left_alone(make: Make) -> None:
 def test_what_is_not_known_is_not_told(make: Make, rule: Rule) -> None:
     run = make(MemorySummary(), steps=8, stage=3, offload_optimizer=NVME)
     assert found(rule, run) == []
-    run.memory = None
+    run = replace(run, memory=None)
     assert found(rule, run) == []
-    run.hardware = None
-    assert found(rule, run) == []
+    assert found(rule, replace(run, hardware=None)) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from zerocfg.resolve.facts import with_facts
 from zerocfg.rules.engine import lint_runs
 from zerocfg.rules.registry import ALL
 from zerocfg.run.discover import Files
-from zerocfg.run.effective import compute
+from zerocfg.run.effective import settled
 from zerocfg.run.link import find_runs
 
 from .examples import inside, write
@@ -108,6 +109,5 @@ def _check(folder: Path) -> None:
         runs, asked = find_runs([folder], files, root=folder)
         for run in runs:
             for consumer in (run.consumer, "deepspeed", "accelerate", "transformers", "trl"):
-                run.consumer = consumer
-                run.effective = compute(run)
-                lint_runs(with_facts([run], files), None, asked)
+                read = settled(replace(run, consumer=consumer))
+                lint_runs(with_facts([read], files), None, asked)

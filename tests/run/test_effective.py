@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from zerocfg.run.effective import compute
@@ -46,7 +47,7 @@ def ignored(effective: Effective) -> list[str]:
 def test_trainer_fills_what_the_launcher_leaves_open() -> None:
     recipe = "per_device_train_batch_size: 2\ngradient_accumulation_steps: 8\nbf16: true\n"
     effective = compute(run(consumer="transformers", accelerate=ACCELERATE, recipe=recipe))
-    assert effective.failures == []
+    assert effective.failures == ()
     assert effective.value("train_batch_size") == 64
     steps = effective.get("gradient_accumulation_steps")
     assert steps is not None
@@ -119,14 +120,14 @@ def test_unknown_values_refuse_nothing() -> None:
     )
     unknown = dict.fromkeys(("per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate"), UNKNOWN)
     effective = compute(run(consumer="transformers", deepspeed=config, deepspeed_route="trainer", arguments=unknown))
-    assert effective.failures == []
+    assert effective.failures == ()
     effective = compute(run(consumer="deepspeed", deepspeed=config, deepspeed_route="engine"))
-    assert effective.failures == []
+    assert effective.failures == ()
 
 
 def test_script_decides_without_trainer_options() -> None:
     effective = compute(run(consumer="transformers", accelerate=ACCELERATE + "  gradient_accumulation_steps: 4\n"))
-    assert effective.failures == []
+    assert effective.failures == ()
     assert effective.value("train_batch_size") is UNKNOWN
 
 
@@ -135,7 +136,7 @@ def test_lone_deepspeed_json_keeps_its_autos() -> None:
     assert effective.value("zero_optimization.stage") == "auto"
     assert effective.value("train_batch_size") == "auto"
     assert "gradient_clipping" not in effective.settings
-    assert effective.failures == []
+    assert effective.failures == ()
 
 
 def test_engine_drops_autos_of_strict_sections() -> None:
@@ -157,7 +158,7 @@ def test_hidden_size_in_text_config_only() -> None:
     parts: dict[str, Any] = {"consumer": "transformers", "deepspeed_route": "trainer", "model": model}
     parts["arguments"] = {"output_dir": "out"}
     three = compute(run(deepspeed=config % 3, **parts))
-    assert three.failures == []
+    assert three.failures == ()
     assert three.value("zero_optimization.reduce_bucket_size") == 1024
     parts["arguments"] = {"output_dir": "out"}
     two = compute(run(deepspeed=config % 2, **parts))
@@ -190,7 +191,7 @@ def test_inline_deepspeed_of_a_recipe() -> None:
 def test_readers_convert_differently() -> None:
     recipe = "learning_rate: 1e-5\nbf16: false\n"
     trl = compute(run(consumer="trl", recipe=recipe, recipe_reader="trl"))
-    assert trl.failures == []
+    assert trl.failures == ()
     plain = compute(run(consumer="transformers", recipe=recipe, recipe_reader="hf"))
     assert kinds(plain) == ["argument-type"]
 
@@ -219,8 +220,7 @@ def test_processes_of_the_other_launchers() -> None:
     }
     for name, (flags, count) in lines.items():
         launched = run(consumer="transformers", recipe="bf16: true\n", flags=flags)
-        launched.launch = LaunchLine(name, (), None, (), (), {}, Span(0, 0))  # type: ignore[arg-type]
-        assert compute(launched).value("num_processes") == count
-    unsaid = run(flags={"nproc_per_node": "gpu"})
-    unsaid.launch = LaunchLine("torchrun", (), None, (), (), {}, Span(0, 0))
-    assert compute(unsaid).value("num_processes") is UNKNOWN
+        line = LaunchLine(name, (), None, (), (), {}, Span(0, 0))  # type: ignore[arg-type]
+        assert compute(replace(launched, launch=line)).value("num_processes") == count
+    line = LaunchLine("torchrun", (), None, (), (), {}, Span(0, 0))
+    assert compute(replace(run(flags={"nproc_per_node": "gpu"}), launch=line)).value("num_processes") is UNKNOWN

@@ -70,12 +70,17 @@ def with_data(kind: Any, data: Any) -> Any:
 def test_never_raises(
     consumer: Any, route: Any, config: Any, ds: Any, recipe: Any, flags: Any, arguments: Any, model: Any
 ) -> None:
-    run = Run("junk", consumer=consumer, deepspeed_route=route, model=model)
-    run.accelerate = None if config is None else with_data("accelerate", config)
-    run.deepspeed = None if ds is None else with_data("deepspeed", ds)
-    run.recipe = None if recipe is None else with_data("recipe", recipe)
-    run.flags = {name: Setting(value, Origin("flag", name)) for name, value in flags.items()}
-    run.arguments = {name: Setting(value, Origin("flag", name)) for name, value in arguments.items()}
+    run = Run(
+        "junk",
+        consumer=consumer,
+        deepspeed_route=route,
+        model=model,
+        accelerate=None if config is None else with_data("accelerate", config),
+        deepspeed=None if ds is None else with_data("deepspeed", ds),
+        recipe=None if recipe is None else with_data("recipe", recipe),
+        flags={name: Setting(value, Origin("flag", name)) for name, value in flags.items()},
+        arguments={name: Setting(value, Origin("flag", name)) for name, value in arguments.items()},
+    )
     effective = compute(run)
     assert isinstance(effective, Effective)
     assert all(isinstance(setting, Setting) for setting in effective.settings.values())

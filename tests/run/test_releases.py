@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from zerocfg.cli.main import cli
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
-from zerocfg.run.releases import declare_versions, versions_for
+from zerocfg.run.releases import versions_for, with_versions
 from zerocfg.source.requirements import (
     read_environment,
     read_lock,
@@ -261,8 +262,7 @@ def test_a_run_knows_its_versions_and_where_they_stand(tmp_path: Path, monkeypat
     write(tmp_path, {"recipe.yaml": RECIPE, "requirements.txt": "trl==1.0\ntransformers>=5.23\ntorch>=2\n"})
     monkeypatch.chdir(tmp_path)
     runs, _ = find_runs([tmp_path], Files())
-    runs[0].versions = {"trl": "0.20"}
-    declare_versions(runs, {"torch": "2.6"})
+    runs = with_versions([replace(runs[0], versions={"trl": "0.20"})], {"torch": "2.6"})
     assert runs[0].versions == {"trl": "0.20", "torch": "2.6", "transformers": ">=5.23"}
     place = runs[0].version_places["transformers"]
     assert place.file is not None and place.span is not None

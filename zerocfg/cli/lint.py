@@ -15,11 +15,12 @@ from zerocfg.cli.linting import Job
 from zerocfg.cli.outputs import Output, OutputType, outputs, write
 from zerocfg.cli.progress import Working
 from zerocfg.cli.selection import deprecated, selection_of
-from zerocfg.cli.settings import CONSUMERS, find_settings
+from zerocfg.cli.settings import find_settings
 from zerocfg.cli.terminal import colour, columns, write_exactly
 from zerocfg.report.formats import render as as_format
 from zerocfg.rules.api import Severity
 from zerocfg.rules.engine import Result
+from zerocfg.run.model import CONSUMERS
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 

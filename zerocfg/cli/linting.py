@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.cli.settings import Settings
 from zerocfg.rules.engine import Result, Selection, lint_runs, names
 from zerocfg.run.discover import Files
-from zerocfg.run.effective import compute
+from zerocfg.run.effective import read_by
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Run, SourceFile
-from zerocfg.run.releases import declare_versions
+from zerocfg.run.releases import with_versions
 
 if TYPE_CHECKING:
     from zerocfg.rules.baseline import Entry
@@ -53,10 +53,10 @@ class Job:
         else:
             files = self.files.with_texts(changed)
         runs, asked = find_runs(self.targets, files, root=self.root)
-        declare_versions(runs, self.settings.versions)
+        runs = with_versions(runs, self.settings.versions)
         asked -= {id(file) for file in files.all() if self.excluded(file)}
         if self.consumer is not None:
-            assume_consumer(runs, self.consumer)
+            runs = assume_consumer(runs, self.consumer)
         if any(run.spec is not None for run in runs):
             from zerocfg.resolve.facts import with_facts
 
@@ -88,14 +88,9 @@ class Job:
         return self.files.open(Path(path)).source.text
 
 
-def assume_consumer(runs: list[Run], consumer: Any) -> None:
-    """For runs of which the files do not tell who reads the config."""
-    for run in runs:
-        if run.consumer is None:
-            run.consumer = consumer
-            if consumer == "deepspeed" and run.deepspeed_route is None:
-                run.deepspeed_route = "engine"
-            run.effective = compute(run)
+def assume_consumer(runs: list[Run], consumer: str) -> list[Run]:
+    """The runs, with a consumer where the files do not tell who reads the config."""
+    return [run if run.consumer is not None else read_by(run, consumer) for run in runs]
 
 
 def _whole(target: Path) -> bool:

@@ -8,6 +8,8 @@ from zerocfg.memory.outside import GIB
 from zerocfg.resolve.ways import COLUMNS, by_column, duration, ways, words
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from zerocfg.resolve.alternatives import Alternative
     from zerocfg.resolve.plan import Considered
 
@@ -69,7 +71,7 @@ def _data(row: Alternative) -> dict[str, Any]:
     }
 
 
-def compared(considered: list[Considered], limit: int = 6) -> str:
+def compared(considered: Sequence[Considered], limit: int = 6) -> str:
     """What a build compared: the best plans that it did not take, and what excluded them."""
     others = [one for one in considered if one.excluded][:limit]
     if not others:

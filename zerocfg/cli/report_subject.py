@@ -28,7 +28,7 @@ from zerocfg.resolve.forecast import Forecast, forecast
 from zerocfg.rules.engine import Result, lint_runs
 from zerocfg.run.discover import SPEC_NAMES, Files, display_name
 from zerocfg.run.link import find_runs
-from zerocfg.run.releases import declare_versions
+from zerocfg.run.releases import with_versions
 
 if TYPE_CHECKING:
     from zerocfg.emit.files import Emitted
@@ -135,7 +135,7 @@ def _by_hand(path: Path, name: str | None, consumer: str | None) -> Subject:
     folder = path if path.is_dir() else path.parent
     consumer = consumer or find_settings(folder).consumer
     if consumer is not None:
-        assume_consumer(runs, consumer)
+        runs = assume_consumer(runs, consumer)
     return Subject(runs[0].name, run=runs[0], found=_lint(runs, folder))
 
 
@@ -146,7 +146,7 @@ def _linted(spec: Path, name: str) -> tuple[Run | None, Result | None]:
     if not runs:
         return None, None
     settings = find_settings(spec.parent)
-    declare_versions(runs, settings.versions)
+    runs = with_versions(runs, settings.versions)
     return runs[0], _lint(with_facts(runs, files), spec.parent)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from zerocfg.rules.engine import Selection
+from zerocfg.run.model import CONSUMERS
 
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
-CONSUMERS = ("deepspeed", "accelerate", "transformers", "trl")
 KNOWN = {
     *("select", "ignore", "preview", "exclude", "per-file-ignores", "baseline", "fail-on", "consumer", "gate"),
     *LIBRARIES,

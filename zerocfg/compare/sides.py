@@ -16,6 +16,8 @@ from zerocfg.run.link import find_runs, run_of_file, runs_from_spec
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from zerocfg.source.node import Path as KeyPath
 
 Group = str
@@ -239,7 +241,7 @@ def _value(name: str, setting: Setting) -> Value:
     return Value(value, origin_text(setting.origin), setting.known and setting.origin.kind != "default")
 
 
-def _as_deepspeed_reads(settings: dict[str, Setting]) -> dict[str, Setting]:
+def _as_deepspeed_reads(settings: Mapping[str, Setting]) -> Mapping[str, Setting]:
     """The settings of a config that nobody is known to read, converted as DeepSpeed will in the end.
 
     Absent keys get DeepSpeed's defaults; an ``auto`` stays one, because it depends on the reader what fills it. What is

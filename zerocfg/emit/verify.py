@@ -10,7 +10,7 @@ from zerocfg.emit.files import ACCELERATE, DEEPSPEED, LAUNCH, Emitted
 from zerocfg.resolve.gather import node_flags
 from zerocfg.resolve.plan import Problem
 from zerocfg.resolve.road import started_by
-from zerocfg.run.effective import compute
+from zerocfg.run.effective import settled
 from zerocfg.run.model import UNKNOWN, Kind, Run, SourceFile
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText
@@ -26,23 +26,21 @@ def emitted_run(emitted: Emitted, built: Run) -> Run:
     the plan does not change.
     """
     plan = emitted.plan
-    run = replace(built, flags={}, accelerate=None, deepspeed=None, spec=None, missing=[])
+    run = replace(built, accelerate=None, deepspeed=None, spec=None, missing=())
     if plan.launcher == "accelerate":
-        run.launch = None
-        run.flags = node_flags() if plan.num_machines > 1 else {}
-        run.accelerate = _file(emitted, ACCELERATE, "accelerate")
+        flags = node_flags() if plan.num_machines > 1 else {}
+        run = replace(run, launch=None, flags=flags, accelerate=_file(emitted, ACCELERATE, "accelerate"))
     else:
-        run.launch, run.flags = started_by(plan.launcher, plan.num_machines, plan.num_processes // plan.num_machines)
-        if plan.consumer in ("transformers", "trl"):
-            run.deepspeed_route = "trainer"
+        line, flags = started_by(plan.launcher, plan.num_machines, plan.num_processes // plan.num_machines)
+        route = "trainer" if plan.consumer in ("transformers", "trl") else run.deepspeed_route
+        run = replace(run, launch=line, flags=flags, deepspeed_route=route)
     if emitted.recipe is not None:
-        run.recipe = _file(emitted, emitted.recipe, "recipe")
         # The built run may hold chosen values in front of the recipe; now the recipe has to say them.
-        run.arguments = {name: one for name, one in built.arguments.items() if name not in plan.changes}
+        arguments = {name: one for name, one in built.arguments.items() if name not in plan.changes}
+        run = replace(run, recipe=_file(emitted, emitted.recipe, "recipe"), arguments=arguments)
     if DEEPSPEED in emitted.files:
-        run.deepspeed = _file(emitted, DEEPSPEED, "deepspeed")
-    run.effective = compute(run)
-    return run
+        run = replace(run, deepspeed=_file(emitted, DEEPSPEED, "deepspeed"))
+    return settled(run)
 
 
 def _file(emitted: Emitted, name: str, kind: Kind) -> SourceFile:

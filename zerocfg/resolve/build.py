@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,13 +30,21 @@ THIS = "this"
 
 @dataclass(slots=True)
 class Built:
-    """The outcome for one run: a plan, or problems. ``run`` is the run as the build computed it."""
+    """The outcome for one run: a plan, or problems. ``inputs`` are as they were resolved."""
 
     name: str
-    run: Run
     inputs: Inputs
     plan: Plan | None = None
     problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def run(self) -> Run:
+        """The run as the build computed it."""
+        return self.inputs.run
+
+    def with_run(self, run: Run) -> Built:
+        """The same with more known about the run."""
+        return replace(self, inputs=replace(self.inputs, run=run))
 
 
 def build_plans(
@@ -61,10 +69,11 @@ def build_plans(
         inputs = gather(run, entry, spec.folder, profile, model_file(entry, spec.folder, files))
         plan = None
         if not problems:
-            plan, problems = resolve(inputs)
+            inputs, plan = resolve(inputs)
+            problems = list(inputs.problems)
         if plan is not None:
             plan.inputs.update(_base_files(spec, run.name))
-        built.append(Built(run.name, inputs.run, inputs, plan, placed(problems, spec, inputs.run)))
+        built.append(Built(run.name, inputs, plan, placed(problems, spec, inputs.run)))
     return built
 
 

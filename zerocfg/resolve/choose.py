@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.memory.outside import GIB
@@ -10,7 +11,7 @@ from zerocfg.resolve import sizes
 from zerocfg.resolve.activations import Activations, with_adapters
 from zerocfg.resolve.candidates import Candidate, Candidates, is_named, is_set, room_of
 from zerocfg.resolve.choice import GATHER, MICRO, STAGE, STEPS, ZERO, Choice
-from zerocfg.resolve.gather import use_part
+from zerocfg.resolve.gather import on_part
 from zerocfg.resolve.opened import TRAINERS, opened, stages_named
 from zerocfg.resolve.plan import Decision, Problem
 from zerocfg.resolve.put import argument_of, into_engine, into_recipe
@@ -20,6 +21,8 @@ from zerocfg.run.effective import compute
 from zerocfg.run.model import Effective, Origin, Run, Setting
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.model_facts import ModelFacts
     from zerocfg.resolve.inputs import Inputs
@@ -30,34 +33,48 @@ HALVES = ("bf16", "fp16")
 TRACED_PLANS = 6  # the best by the closed formula; each different micro batch among them is traced
 
 
-def open_values(inputs: Inputs) -> tuple[dict[str, Decision], list[Problem]]:
-    """Decide what the rest depends on and put it into the run: precision, stage, offload, batch, recomputation."""
+def with_open_values(inputs: Inputs) -> Inputs:
+    """The inputs with what is open decided, and in the run: precision, stage, offload, batch, recomputation."""
     goals = inputs.spec.goals
-    chosen = _precision(inputs) if goals is not None else {}
+    if goals is not None:
+        inputs = _with_precision(inputs)
     before = compute(inputs.run)
     what = opened(inputs, before)
     if what is None:
-        return chosen, []
-    inputs.before = before
+        return inputs
+    inputs = replace(inputs, before=before)
     try:
-        rows = _search(inputs, before, what)
+        rows, notes = _search(inputs, before, what)
     except ContradictionError as error:
-        return chosen, [Problem("goals", str(error), error.help)]
+        return _without_plan(inputs, Problem("goals", str(error), error.help))
     except ValueError as error:
         if goals is None:
-            return chosen, [
-                Problem(STAGE, f"nobody says which ZeRO stage, and {error}", "Write `stage` into the source.")
-            ]
-        return chosen, [Problem("goals", f"zerocfg cannot choose: {error}", "Name the values in the sources instead.")]
-    best = rows[0][0]
-    if goals is None:
-        return chosen | _take_stage(inputs, best), []
-    inputs.considered = [considered(*row) for row in rows]
-    return chosen | _take(inputs, before, best), []
+            message = f"nobody says which ZeRO stage, and {error}"
+            return _without_plan(inputs, Problem(STAGE, message, "Write `stage` into the source."))
+        message = f"zerocfg cannot choose: {error}"
+        return _without_plan(inputs, Problem("goals", message, "Name the values in the sources instead."))
+    inputs, (best, short) = replace(inputs, notes=(*inputs.notes, *notes)), rows[0]
+    if short or goals is not None:
+        inputs = replace(inputs, considered=tuple(considered(*row) for row in rows))
+    if short:
+        return _without_plan(inputs, _none_fits(best, short, chooses_stage=goals is None))
+    return _with_stage(inputs, best) if goals is None else _with_plan(inputs, before, best)
 
 
-def _search(inputs: Inputs, before: Effective, what: Open) -> list[Ranked]:
-    """All candidates, the best first. Raises ValueError with the reason why there is none."""
+def _none_fits(least: Candidate, short: str, *, chooses_stage: bool) -> Problem:
+    message = f"no plan fits: the one that needs least ({_words(least.choice.settings())}) {short}"
+    if not chooses_stage:
+        return Problem("goals", message, "Use more devices, more memory or shorter sequences.")
+    way_out = "Use more devices or shorter sequences, or offload the optimizer"
+    return Problem(STAGE, f"nobody says which ZeRO stage, and {message}. {way_out}", "Write `stage` into the source.")
+
+
+def _without_plan(inputs: Inputs, problem: Problem) -> Inputs:
+    return replace(inputs, problems=(*inputs.problems, problem))
+
+
+def _search(inputs: Inputs, before: Effective, what: Open) -> tuple[list[Ranked], list[str]]:
+    """All candidates, the best first, and notes. Raises ValueError with the reason why nothing can be searched."""
     profile, goals = inputs.profile, inputs.spec.goals
     if profile is None:
         raise ValueError("without `hardware:` zerocfg cannot choose one")
@@ -67,25 +84,18 @@ def _search(inputs: Inputs, before: Effective, what: Open) -> list[Ranked]:
     prefer = goals.prefer if goals else None
     rows = ranked(evaluate(candidates_of(inputs, before, resize=goals is not None), choices(what)), prefer)
     if goals is not None and goals.trace and not rows[0][1]:
-        rows = _traced(inputs, before, rows, goals.prefer)
-    if rows[0][1]:
-        inputs.considered = [considered(*row) for row in rows]
-        least = f"no plan fits: the one that needs least ({_words(rows[0][0].choice.settings())}) {rows[0][1]}"
-        if goals is not None:
-            raise ContradictionError(least, "Use more devices, more memory or shorter sequences.")
-        raise ValueError(f"{least}. Use more devices or shorter sequences, or offload the optimizer")
-    return rows
+        return _traced(inputs, before, rows, goals.prefer)
+    return rows, []
 
 
-def _traced(inputs: Inputs, before: Effective, rows: list[Ranked], prefer: Prefer) -> list[Ranked]:
-    """The best plans once more, with the activations of the real model class."""
+def _traced(inputs: Inputs, before: Effective, rows: list[Ranked], prefer: Prefer) -> tuple[list[Ranked], list[str]]:
+    """The best plans once more, with the activations of the real model class, and notes."""
     likely = [one for one, _ in rows[:TRACED_PLANS]]
     candidates = candidates_of(inputs, before, resize=True, tracing=True)
     workloads = dict.fromkeys(one.setup.workload for one in likely if one.setup.workload)
     candidates.activations.prepare(likely[0].setup, list(workloads))
     again = ranked(evaluate(candidates, [one.choice for one in likely]), prefer)
-    inputs.notes += candidates.activations.notes
-    return again if again[0][1] else [*again, *rows[TRACED_PLANS:]]
+    return again if again[0][1] else [*again, *rows[TRACED_PLANS:]], candidates.activations.notes
 
 
 def candidates_of(inputs: Inputs, before: Effective, *, resize: bool, tracing: bool = False) -> Candidates:
@@ -113,7 +123,15 @@ def _words(settings: dict[str, Any]) -> str:
 # -- taking the best plan ----------------------------------------------------------------------------------------------
 
 
-def _take_stage(inputs: Inputs, best: Candidate) -> dict[str, Decision]:
+def _chosen(inputs: Inputs, decisions: Mapping[str, Decision]) -> Inputs:
+    return replace(inputs, chosen={**inputs.chosen, **decisions})
+
+
+def _in_engine(inputs: Inputs, decisions: Mapping[str, Decision]) -> Inputs:
+    return replace(inputs, run=into_engine(inputs.run, decisions))
+
+
+def _with_stage(inputs: Inputs, best: Candidate) -> Inputs:
     assert inputs.profile is not None
     device, prediction = inputs.profile.accelerator, best.prediction
     memory = device.planning_gib or 0.0
@@ -122,13 +140,12 @@ def _take_stage(inputs: Inputs, best: Candidate) -> dict[str, Decision]:
     else:
         about = f"the smallest stage whose states ({prediction.allocated.low / GIB:.1f} GiB a rank) leave room"
     reason = f"zerocfg's choice: {about} of {device.name}'s {memory:.0f} GiB"
-    chosen = {STAGE: Decision(best.choice.stage, reason, "chosen", inputs=_given(inputs))}
-    into_engine(inputs, chosen)
-    return chosen
+    stage = {STAGE: Decision(best.choice.stage, reason, "chosen", inputs=_given(inputs))}
+    return _chosen(_in_engine(inputs, stage), stage)
 
 
-def _take(inputs: Inputs, before: Effective, best: Candidate) -> dict[str, Decision]:
-    """Put the values of the best plan into the run; the decisions about them."""
+def _with_plan(inputs: Inputs, before: Effective, best: Candidate) -> Inputs:
+    """The inputs with the values of the best plan in the run."""
     choice, profile = best.choice, inputs.profile
     assert profile is not None
     why, given = _reason(inputs, best), _given(inputs)
@@ -138,34 +155,36 @@ def _take(inputs: Inputs, before: Effective, best: Candidate) -> dict[str, Decis
     if choice.processes == profile.world_size:
         found.pop("num_processes")
     else:
-        use_part(inputs, choice.nodes, choice.per_node, why)
+        inputs = on_part(inputs, choice.nodes, choice.per_node, why)
     offload = {name for name in found if name.startswith(f"{ZERO}offload") and found[name].value == "none"}
     found = {name: one for name, one in found.items() if name not in offload}
+    notes = list(inputs.notes)
     if best.word != "fits":
-        inputs.notes.append(f"the plan may not fit: {_tight(best)}; zerocfg plan shows what helps")
+        notes.append(f"the plan may not fit: {_tight(best)}; zerocfg plan shows what helps")
     if choice.offloads and room_of(profile) is None:
         host = (
             f"the plan takes {best.host / GIB:,.0f} GiB of a node's memory, and {profile.name} does not tell how much"
         )
-        inputs.notes.append(f"{host} there is; a profile of `zerocfg probe` does")
+        notes.append(f"{host} there is; a profile of `zerocfg probe` does")
+    inputs = replace(inputs, notes=tuple(notes))
     if inputs.engine == "deepspeed":
         found |= _sizes(inputs, before, choice)
-        into_engine(inputs, {name: one for name, one in found.items() if name.startswith((ZERO, "aio."))})
-    return _take_batch(inputs, found)
+        inputs = _in_engine(inputs, {name: one for name, one in found.items() if name.startswith((ZERO, "aio."))})
+    return _with_batch(inputs, found)
 
 
-def _take_batch(inputs: Inputs, found: dict[str, Decision]) -> dict[str, Decision]:
+def _with_batch(inputs: Inputs, found: dict[str, Decision]) -> Inputs:
     """Batch and recomputation: into the recipe of a Trainer, else into the DeepSpeed file."""
+    sizes = {name: one for name, one in found.items() if name in (MICRO, STEPS)}
     if inputs.run.consumer not in TRAINERS:
-        into_engine(inputs, {name: one for name, one in found.items() if name in (MICRO, STEPS)})
-        return found
+        return _chosen(_in_engine(inputs, sizes), found)
     for name in (MICRO, STEPS, "gradient_checkpointing"):
         if name in found:
-            into_recipe(inputs, argument_of(name), found[name])
+            inputs = into_recipe(inputs, argument_of(name), found[name])
     if inputs.run.deepspeed is not None:
         # A file that leaves them out means DeepSpeed's own default, which the Trainer would find to disagree.
-        into_engine(inputs, {name: one for name, one in found.items() if name in (MICRO, STEPS)})
-    return {name: one for name, one in found.items() if name != "gradient_checkpointing"}
+        inputs = _in_engine(inputs, sizes)
+    return _chosen(inputs, {name: one for name, one in found.items() if name != "gradient_checkpointing"})
 
 
 def _sizes(inputs: Inputs, before: Effective, choice: Choice) -> dict[str, Decision]:
@@ -215,43 +234,41 @@ def _tight(best: Candidate) -> str:
 # -- precision ---------------------------------------------------------------------------------------------------------
 
 
-def _precision(inputs: Inputs) -> dict[str, Decision]:
+def _with_precision(inputs: Inputs) -> Inputs:
     """bf16 where the device computes in it, else fp16; only where no source says anything of either."""
     profile, run = inputs.profile, inputs.run
     if profile is None or profile.accelerator.vendor == "cpu" or profile.accelerator.bf16 is None:
-        return {}
+        return inputs
     before = compute(run)
     recipe = run.recipe.data() if run.recipe else None
     said = {**(recipe if isinstance(recipe, dict) else {}), **run.arguments}
     names = ("mixed_precision", "bf16.enabled", "fp16.enabled")
     if any(name in said for name in HALVES):
-        return {}
+        return inputs
     if any(is_set(before.get(name)) for name in names):
         for half in HALVES:
             if run.consumer in TRAINERS and run.recipe is not None and before.value(f"{half}.enabled") is True:
                 # The Trainer compares its own argument with the engine's key.
-                into_recipe(inputs, half, Decision(True, f"as {half}.enabled of the engine", "computed"))
-        return {}
+                inputs = into_recipe(inputs, half, Decision(True, f"as {half}.enabled of the engine", "computed"))
+        return inputs
     device = profile.accelerator
     half = "bf16" if device.bf16 else "fp16"
     how = "computes in" if device.bf16 else "cannot compute in bf16, but in"
     one = Decision(True, f"zerocfg's choice: {device.name} {how} {half}", "chosen", inputs={"accelerator": device.name})
     if run.consumer in TRAINERS:
         if run.recipe is None:
-            return {}
-        into_recipe(inputs, half, one)
+            return inputs
+        inputs = into_recipe(inputs, half, one)
         if run.consumer == "trl" and half == "fp16":
-            into_recipe(inputs, "bf16", Decision(False, "fp16 is on", "computed"))
+            inputs = into_recipe(inputs, "bf16", Decision(False, "fp16 is on", "computed"))
         if run.deepspeed is not None:
-            into_engine(inputs, {f"{half}.enabled": one})
-        return {f"{half}.enabled": one} if inputs.engine == "deepspeed" else {}
+            inputs = _in_engine(inputs, {f"{half}.enabled": one})
+        return _chosen(inputs, {f"{half}.enabled": one}) if inputs.engine == "deepspeed" else inputs
     if run.consumer == "deepspeed":
-        into_engine(inputs, {f"{half}.enabled": one})
-        return {f"{half}.enabled": one}
-    run.flags = {**run.flags, "mixed_precision": Setting(half, Origin("computed", one.reason))}
-    if run.deepspeed is not None:
-        into_engine(inputs, {f"{half}.enabled": one})
-    return {}
+        return _chosen(_in_engine(inputs, {f"{half}.enabled": one}), {f"{half}.enabled": one})
+    flags = {**run.flags, "mixed_precision": Setting(half, Origin("computed", one.reason))}
+    inputs = replace(inputs, run=replace(run, flags=flags))
+    return _in_engine(inputs, {f"{half}.enabled": one}) if run.deepspeed is not None else inputs
 
 
 # -- after the search --------------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from zerocfg.hardware.profile import load_hardware
 from zerocfg.models.layers import LAYER_CLASSES, foreign_classes
 from zerocfg.resolve.build import THIS, model_file
-from zerocfg.resolve.choose import gather_weights, open_values
-from zerocfg.resolve.gather import gather, take_memory
+from zerocfg.resolve.choose import gather_weights, with_open_values
+from zerocfg.resolve.gather import gather, with_memory
 from zerocfg.resolve.spec_file import check_spec
 from zerocfg.run.discover import Files
 from zerocfg.run.effective import compute
@@ -40,8 +40,7 @@ def with_facts(runs: list[Run], files: Files) -> list[Run]:
         if spec is None:  # the text that the run was made of, which may not be saved yet
             spec = specs[run.spec.name] = check_spec(run.spec.path, run.spec.document)
         entry = spec.spec.runs.get(run.name) if spec.spec else None
-        found.append(run if entry is None else _with_facts(run, spec, entry, files))
-        _take_classes(found[-1])
+        found.append(_with_classes(run if entry is None else _with_facts(run, spec, entry, files)))
     return found
 
 
@@ -57,18 +56,21 @@ def _with_facts(run: Run, spec: SpecFile, entry: RunSpec, files: Files) -> Run:
     if inputs.problems:
         return run
     if entry.goals is None:
-        open_values(inputs)  # a stage that is open is the one that the build will choose
-    inputs.run.effective = compute(inputs.run)
-    settings = inputs.run.effective.settings
-    for name, one in gather_weights(inputs.run.effective, inputs.run.effective.value(STAGE), entry.consumer).items():
-        settings[name] = Setting(one.value, Origin("computed", one.reason))
+        inputs = with_open_values(inputs)  # a stage that is open is the one that the build will choose
+    effective = compute(inputs.run)
+    gathering = gather_weights(effective, effective.value(STAGE), entry.consumer)
+    computed = {name: Setting(one.value, Origin("computed", one.reason)) for name, one in gathering.items()}
+    effective = replace(effective, settings={**effective.settings, **computed})
+    inputs = replace(inputs, run=replace(inputs.run, effective=effective))
     if entry.goals is None:
-        take_memory(inputs)  # else the build searches for what fits, which is not looked for here
+        inputs = with_memory(inputs)  # else the build searches for what fits, which is not looked for here
     return inputs.run
 
 
-def _take_classes(run: Run) -> None:
-    """The module classes of a known architecture."""
-    if run.model is not None and run.model.model_type in LAYER_CLASSES:
-        kind = run.model.model_type
-        run.model = replace(run.model, layer_class=LAYER_CLASSES[kind], foreign_classes=foreign_classes(kind))
+def _with_classes(run: Run) -> Run:
+    """The run with the module classes of a known architecture."""
+    if run.model is None or run.model.model_type not in LAYER_CLASSES:
+        return run
+    kind = run.model.model_type
+    model = replace(run.model, layer_class=LAYER_CLASSES[kind], foreign_classes=foreign_classes(kind))
+    return replace(run, model=model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.models.layers import LAYER_CLASSES
@@ -10,40 +11,42 @@ from zerocfg.run.fsdp import ONLY_FIRST, SECTION
 from zerocfg.run.model import Origin, Setting
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from zerocfg.resolve.inputs import Inputs
 
 OUT = "Say `engine: deepspeed` or `engine: ddp`"
 
 
-def choose_fsdp(found: Inputs, source: dict[str, Any]) -> None:
-    """Add what ``source``, the accelerate config, leaves open to the launcher's flags."""
-    _refuse(found)
-    if found.problems:
-        return
+def choose_fsdp(found: Inputs, source: dict[str, Any]) -> Inputs:
+    """The run with what ``source``, the accelerate config, leaves open, as flags of its launcher."""
+    problems = (*found.problems, *_refusals(found))
+    if problems:
+        return replace(found, problems=problems)
+    flags, chosen = dict(found.run.flags), dict(found.chosen)
     section = source.get("fsdp_config")
     written = {_spelled(str(key)) for key in section} if isinstance(section, dict) else set()
     for name, (value, reason) in _choices(found, section if isinstance(section, dict) else {}, written).items():
         if name in written:
             continue
-        found.run.flags[name] = Setting(
-            str(value).lower() if isinstance(value, bool) else str(value), _computed(reason)
-        )
-        found.chosen[SECTION + name] = Decision(value, f"zerocfg's choice: {reason}", "chosen")
-    found.run.flags["use_fsdp"] = Setting(True, _computed("the engine of this run is fsdp"))
+        flags[name] = Setting(str(value).lower() if isinstance(value, bool) else str(value), _computed(reason))
+        chosen[SECTION + name] = Decision(value, f"zerocfg's choice: {reason}", "chosen")
+    flags["use_fsdp"] = Setting(True, _computed("the engine of this run is fsdp"))
+    return replace(found, run=replace(found.run, flags=flags), chosen=chosen)
 
 
-def _refuse(found: Inputs) -> None:
+def _refusals(found: Inputs) -> Iterator[Problem]:
     run, profile = found.run, found.profile
     if run.consumer == "deepspeed":
         why = "the consumer is DeepSpeed: a loop around `deepspeed.initialize` does not train with FSDP"
-        found.problems.append(Problem("engine", why, "Say `engine: deepspeed`, or `consumer: accelerate`."))
+        yield Problem("engine", why, "Say `engine: deepspeed`, or `consumer: accelerate`.")
     if profile is not None and profile.accelerator.vendor == "cpu":
         why = f"{profile.name} has no accelerator: accelerate makes plain data parallelism of FSDP 2 there, and FSDP 1 "
         why += "stops with 'no available devices'"
-        found.problems.append(Problem("engine", why, f"{OUT}, or name other hardware."))
+        yield Problem("engine", why, f"{OUT}, or name other hardware.")
     if found.spec.launcher not in (None, "accelerate"):
         why = f"`launcher: {found.spec.launcher}` hands no fsdp_config to the job"
-        found.problems.append(Problem("launcher", why, "Leave `launcher:` out: accelerate launch starts FSDP."))
+        yield Problem("launcher", why, "Leave `launcher:` out: accelerate launch starts FSDP.")
 
 
 def _choices(found: Inputs, section: dict[str, Any], written: set[str]) -> dict[str, tuple[Any, str]]:

@@ -21,6 +21,7 @@ from zerocfg.run.model import UNKNOWN, HardwareSummary, Origin, Run, Setting, So
 from zerocfg.run.starters import launch_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from zerocfg.models.hardware import HardwareProfile
@@ -31,18 +32,16 @@ def gather(
     run: Run, spec: RunSpec, folder: Path, profile: HardwareProfile | None, model_file: SourceFile | None
 ) -> Inputs:
     """The inputs of one run; what is missing or contradictory goes to ``problems``."""
-    facts = _facts(spec, model_file)
-    found = Inputs(replace(run), spec, folder, engine_of(run, spec), profile, facts, model_file)
+    found = Inputs(run, spec, folder, engine_of(run, spec), profile, _facts(spec, model_file), model_file)
+    problems = (*_missing(run), *_without_script(found), *_engines_of_recipe(run))
+    if problems:
+        return replace(found, problems=problems)
+    return _with_steps(_with_hardware(choose_road(found)))
+
+
+def _missing(run: Run) -> Iterator[Problem]:
     for origin in run.missing:
-        found.problems.append(Problem(origin.note, f"there is no file {origin.note!r} (from {_place(origin)})"))
-    _check_script(found)
-    _check_recipe(found)
-    if found.problems:
-        return found
-    choose_road(found)
-    _take_hardware(found)
-    _take_steps(found)
-    return found
+        yield Problem(origin.note, f"there is no file {origin.note!r} (from {_place(origin)})")
 
 
 def _place(origin: Origin) -> str:
@@ -58,19 +57,13 @@ def _facts(spec: RunSpec, file: SourceFile | None) -> ModelFacts:
     return from_config(config if isinstance(config, dict) else {})
 
 
-def _check_script(found: Inputs) -> None:
+def _without_script(found: Inputs) -> Iterator[Problem]:
     if not (found.folder / found.spec.script).is_file():
-        found.problems.append(
-            Problem(
-                "script",
-                f"there is no file {found.spec.script!r} beside the spec",
-                "Name the script to launch.",
-            )
-        )
+        yield Problem("script", f"there is no file {found.spec.script!r} beside the spec", "Name the script to launch.")
 
 
-def _check_recipe(found: Inputs) -> None:
-    recipe = found.run.recipe.data() if found.run.recipe else None
+def _engines_of_recipe(run: Run) -> Iterator[Problem]:
+    recipe = run.recipe.data() if run.recipe else None
     if not isinstance(recipe, dict):
         return
     for key, instead in (
@@ -78,25 +71,24 @@ def _check_recipe(found: Inputs) -> None:
         ("fsdp", "`engine: fsdp`, and put `fsdp_config` into an accelerate config"),
     ):
         if recipe.get(key):
-            found.problems.append(
-                Problem(
-                    key,
-                    f"the recipe sets `{key}` itself, so the emitted config would never be used",
-                    f"Take `{key}` out of the recipe; in the spec say {instead}.",
-                )
+            yield Problem(
+                key,
+                f"the recipe sets `{key}` itself, so the emitted config would never be used",
+                f"Take `{key}` out of the recipe; in the spec say {instead}.",
             )
 
 
-def _take_hardware(found: Inputs) -> None:
+def _with_hardware(found: Inputs) -> Inputs:
     """The profile decides how many processes there are; sources that say otherwise are overruled."""
     run, profile = found.run, found.profile
     if profile is None:
         if run.accelerate is None:
             message = "nothing says how many processes there are"
-            found.problems.append(Problem("hardware", message, "Add `hardware:` to the run, or give --hardware."))
-        return
+            problem = Problem("hardware", message, "Add `hardware:` to the run, or give --hardware.")
+            return replace(found, problems=(*found.problems, problem))
+        return found
     device = profile.accelerator
-    run.hardware = HardwareSummary(
+    hardware = HardwareSummary(
         name=profile.name,
         nodes=profile.nodes,
         accelerators_per_node=max(1, profile.accelerators_per_node),
@@ -114,26 +106,27 @@ def _take_hardware(found: Inputs) -> None:
         f"{profile.name}: {nodes} of {each} rank{'s' if each > 1 else ''}",
     )
     counts = {"num_processes": profile.world_size, "num_machines": profile.nodes}
+    notes = list(found.notes)
     source = run.accelerate.data() if run.accelerate else None
     for name, value in counts.items():
         said = source.get(name) if isinstance(source, dict) else None
         if said is not None and said != value:
-            found.notes.append(
-                f"{name}: the accelerate config says {said}, {profile.name} has {value}: {value} is used"
-            )
+            notes.append(f"{name}: the accelerate config says {said}, {profile.name} has {value}: {value} is used")
+    flags = dict(run.flags)
     if run.consumer == "deepspeed":
         launcher = found.spec.launcher
-        _, flags = started_by("deepspeed" if launcher == "deepspeed" else "torchrun", profile.nodes, each)
-        run.flags.update({name: replace(flag, origin=origin) for name, flag in flags.items()})
+        _, started = started_by("deepspeed" if launcher == "deepspeed" else "torchrun", profile.nodes, each)
+        flags.update({name: replace(flag, origin=origin) for name, flag in started.items()})
     else:
-        run.flags.update({name: Setting(str(value), origin) for name, value in counts.items()})
+        flags.update({name: Setting(str(value), origin) for name, value in counts.items()})
         if profile.nodes > 1:
-            run.flags.update(node_flags())
+            flags.update(node_flags())
         if profile.nodes > 1 and found.engine == "deepspeed":
             each_node = Origin("computed", "every node runs launch.sh itself")
-            run.flags["deepspeed_multinode_launcher"] = Setting("standard", each_node)
+            flags["deepspeed_multinode_launcher"] = Setting("standard", each_node)
         if found.engine == "ddp" and profile.world_size > 1 and run.accelerate is None:
-            run.flags["multi_gpu"] = Setting(True, Origin("computed", "the engine of this run is ddp"))
+            flags["multi_gpu"] = Setting(True, Origin("computed", "the engine of this run is ddp"))
+    return replace(found, run=replace(run, hardware=hardware, flags=flags), notes=tuple(notes))
 
 
 def node_flags() -> dict[str, Setting]:
@@ -146,7 +139,7 @@ def node_flags() -> dict[str, Setting]:
     }
 
 
-def _take_steps(found: Inputs) -> None:
+def _with_steps(found: Inputs) -> Inputs:
     """max_steps as the Trainer computes it, when the recipe counts epochs and the spec the samples.
 
     The Trainer's arithmetic: transformers/trainer.py, `set_initial_training_values`.
@@ -154,7 +147,7 @@ def _take_steps(found: Inputs) -> None:
     run, samples = found.run, found.spec.train_samples
     ranks = launch_of(run).num_processes.value
     if run.consumer not in ("transformers", "trl") or samples is None or not isinstance(ranks, int) or ranks < 1:
-        return
+        return found
     arguments = arguments_of(run)
     given: dict[str, Any] = {
         name: arguments.get(name)
@@ -166,51 +159,55 @@ def _take_steps(found: Inputs) -> None:
         )
     }
     if not all(isinstance(value, (int, float)) and math.isfinite(value) for value in given.values()):
-        return  # not known, or no number of steps
+        return found  # not known, or no number of steps
     if given["max_steps"] >= 0 or min(given["per_device_train_batch_size"], given["gradient_accumulation_steps"]) <= 0:
-        return
+        return found
     recipe = run.recipe.data() if run.recipe else None
     recipe = recipe if isinstance(recipe, dict) else {}
     if run.consumer == "trl" and (recipe.get("packing") or "num_generations" in recipe):
-        return
+        return found
     micro = given["per_device_train_batch_size"]
     each = samples // (ranks * micro) if recipe.get("dataloader_drop_last") else math.ceil(samples / (ranks * micro))
     if each == 0:
         message = (
             f"no step: {samples} samples make no batch of {micro} for each of {ranks} ranks, and the rest is dropped"
         )
-        found.problems.append(Problem("train_samples", message, "Set `dataloader_drop_last: false`, or `max_steps:`."))
-        return
+        problem = Problem("train_samples", message, "Set `dataloader_drop_last: false`, or `max_steps:`.")
+        return replace(found, problems=(*found.problems, problem))
     epoch = max(math.ceil(each / given["gradient_accumulation_steps"]), 1)
     total = math.ceil(given["num_train_epochs"] * epoch)
     note = f"{given['num_train_epochs']:g} epochs of {epoch} steps (train_samples {samples} over {ranks} ranks)"
-    run.arguments = {**run.arguments, "max_steps": Setting(total, Origin("computed", note))}
+    stated = {**run.arguments, "max_steps": Setting(total, Origin("computed", note))}
+    return replace(found, run=replace(run, arguments=stated))
 
 
-def take_memory(found: Inputs) -> None:
-    """What the memory rules need of a computed run: the model's sizes, and what is predicted of its memory."""
+def with_memory(found: Inputs) -> Inputs:
+    """A computed run with what the memory rules need: the model's sizes, and what is predicted of its memory."""
     run, facts, profile = found.run, found.facts, found.profile
-    if run.model is not None:
-        run.model = replace(
-            run.model,
+    model = run.model
+    if model is not None:
+        model = replace(
+            model,
             vocab_size=facts.vocab_size,
             parameters=facts.parameters,
             largest_parameter=facts.largest_parameter,
             largest_block=facts.largest_block,
             all_trained=facts.trainable == facts.parameters,
         )
+    run = replace(run, model=model)
     config = found.model_file.data() if found.model_file else None
-    run.memory = memory_of(run, facts, found.spec, config if isinstance(config, dict) else None, profile)
+    memory = memory_of(run, facts, found.spec, config if isinstance(config, dict) else None, profile)
+    return replace(found, run=replace(run, memory=memory))
 
 
-def use_part(found: Inputs, nodes: int, per_node: int, why: str) -> None:
-    """Take a part of the hardware instead of all of it."""
+def on_part(found: Inputs, nodes: int, per_node: int, why: str) -> Inputs:
+    """The run on a part of the hardware instead of all of it."""
     assert found.profile is not None
     name = f"{nodes} x {per_node} devices of {found.profile.name}"
     part = {"name": name, "nodes": nodes, "accelerators_per_node": per_node}
-    found.notes.append(f"{nodes * per_node} of {found.profile.world_size} devices are used: {why}")
-    found.profile = found.profile.model_copy(update=part)
-    for flag in ("multi_gpu", "deepspeed_multinode_launcher", *node_flags()):  # of the whole hardware
-        found.run.flags.pop(flag, None)
-    _take_hardware(found)
-    _take_steps(found)
+    note = f"{nodes * per_node} of {found.profile.world_size} devices are used: {why}"
+    of_the_whole = {"multi_gpu", "deepspeed_multinode_launcher", *node_flags()}
+    flags = {name: flag for name, flag in found.run.flags.items() if name not in of_the_whole}
+    profile = found.profile.model_copy(update=part)
+    found = replace(found, run=replace(found.run, flags=flags), profile=profile, notes=(*found.notes, note))
+    return _with_steps(_with_hardware(found))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from zerocfg.models.hardware import HardwareProfile
@@ -15,13 +16,13 @@ if TYPE_CHECKING:
     from zerocfg.run.model import Effective, Run, SourceFile
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Inputs:
-    """Everything that a run is resolved from.
+    """Everything that a run is resolved from. A value: each step of the build makes a new one.
 
-    ``chosen`` are decisions that the run holds already, as flags of its launcher. ``before`` are the settings as they
-    were before zerocfg chose anything. ``changes`` and ``considered`` are
-    filled when zerocfg chooses; see :class:`zerocfg.resolve.plan.Plan`.
+    ``chosen`` are zerocfg's decisions by the names of settings; the run holds them already. ``before`` are the settings
+    as they were before zerocfg chose anything. ``changes`` and ``considered`` are filled when zerocfg chooses; see
+    :class:`zerocfg.resolve.plan.Plan`. ``problems`` are why there is no plan.
     """
 
     run: Run
@@ -31,9 +32,9 @@ class Inputs:
     profile: HardwareProfile | None
     facts: ModelFacts
     model_file: SourceFile | None = None
-    notes: list[str] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-    chosen: dict[str, Decision] = field(default_factory=dict)
-    changes: dict[str, Decision] = field(default_factory=dict)
-    considered: list[Considered] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    chosen: Mapping[str, Decision] = field(default_factory=dict)
+    changes: Mapping[str, Decision] = field(default_factory=dict)
+    considered: tuple[Considered, ...] = ()
     before: Effective | None = None

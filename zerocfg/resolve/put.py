@@ -14,8 +14,11 @@ from zerocfg.source.node import Entry, Mapping, Scalar
 from zerocfg.source.text import SourceText
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping as Decided
+
     from zerocfg.resolve.inputs import Inputs
     from zerocfg.resolve.plan import Decision
+    from zerocfg.run.model import Run
 
 _AS_FLAGS = (
     ZERO + "stage",
@@ -33,25 +36,25 @@ def argument_of(setting: str) -> str:
     return setting if setting == "gradient_checkpointing" else paths("training-arguments")[setting][-1]
 
 
-def into_engine(inputs: Inputs, chosen: dict[str, Decision]) -> None:
-    """Keys of the DeepSpeed config, by their dotted names."""
-    run = inputs.run
+def into_engine(run: Run, chosen: Decided[str, Decision]) -> Run:
+    """The run with these keys of the DeepSpeed config, by their dotted names."""
     if run.deepspeed is None and run.consumer == "deepspeed":
         text = SourceText("ds_config.json", "{}")
-        run.deepspeed = SourceFile(text.name, "deepspeed", text, load_as(text, "json"))
-        run.deepspeed_route = "engine"
+        file = SourceFile(text.name, "deepspeed", text, load_as(text, "json"))
+        run = replace(run, deepspeed=file, deepspeed_route="engine")
     for name, one in chosen.items():
         if run.deepspeed is not None:
-            run.deepspeed = with_value(run.deepspeed, tuple(name.split(".")), one.value)
+            run = replace(run, deepspeed=with_value(run.deepspeed, tuple(name.split(".")), one.value))
         elif name in _AS_FLAGS:
             flag = Setting(str(one.value), Origin("computed", one.reason))
-            run.flags = {**run.flags, paths("accelerate")[name][-1]: flag}
+            run = replace(run, flags={**run.flags, paths("accelerate")[name][-1]: flag})
+    return run
 
 
-def into_recipe(inputs: Inputs, argument: str, one: Decision) -> None:
-    """An argument of the Trainer; the recipe is emitted with it."""
-    inputs.run.arguments = {**inputs.run.arguments, argument: Setting(one.value, Origin("computed", one.reason))}
-    inputs.changes[argument] = one
+def into_recipe(inputs: Inputs, argument: str, one: Decision) -> Inputs:
+    """The inputs with an argument of the Trainer; the recipe is emitted with it."""
+    arguments = {**inputs.run.arguments, argument: Setting(one.value, Origin("computed", one.reason))}
+    return replace(inputs, run=replace(inputs.run, arguments=arguments), changes={**inputs.changes, argument: one})
 
 
 def with_value(file: SourceFile, path: tuple[str, ...], value: Any) -> SourceFile:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.hardware.profile import read_profile
 from zerocfg.resolve import choose
 from zerocfg.resolve.accelerate import accelerate_keys
-from zerocfg.resolve.gather import take_memory
+from zerocfg.resolve.gather import with_memory
 from zerocfg.resolve.plan import Decision, Plan, Problem
 from zerocfg.resolve.reasons import Words
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.config import AUTO, VERSIONS
-from zerocfg.run.effective import compute
+from zerocfg.run.effective import settled
 from zerocfg.run.engine import current_name
-from zerocfg.run.model import UNKNOWN, Effective, Failure, Origin, Setting
+from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,33 +51,36 @@ BY_STAGE = {
 }
 
 
-def resolve(inputs: Inputs) -> tuple[Plan | None, list[Problem]]:
-    """The plan of a run, or why there is none."""
+def resolve(inputs: Inputs) -> tuple[Inputs, Plan | None]:
+    """What a run is resolved to, with every value that was open, and its plan; without one, ``problems`` say why."""
     if inputs.problems:
-        return None, inputs.problems
-    choices, problems = choose.open_values(inputs)
-    if problems:
-        inputs.run.effective = compute(inputs.run)  # lint judges the run, and has to know its hardware
-        return None, problems
-    effective = compute(inputs.run)
-    inputs.run.effective = effective
-    take_memory(inputs)
-    resolver = _Resolver(inputs, effective, {**inputs.chosen, **choices})
+        return inputs, None
+    inputs = choose.with_open_values(inputs)
+    inputs = replace(inputs, run=settled(inputs.run))
+    if inputs.problems:
+        return inputs, None  # lint judges the run nevertheless, and has to know its hardware
+    inputs = with_memory(inputs)
+    resolver = _Resolver(inputs)
     plan = resolver.plan()
-    return (None, resolver.problems) if resolver.problems else (plan, [])
+    run = replace(inputs.run, effective=replace(inputs.run.effective, settings=resolver.taken))
+    inputs = replace(inputs, run=run, problems=tuple(resolver.problems))
+    return inputs, None if resolver.problems else plan
 
 
 class _Resolver:
-    def __init__(self, inputs: Inputs, effective: Effective, choices: dict[str, Decision]) -> None:
+    """``taken``: the effective settings, those included that are decided on the way."""
+
+    def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs
         self.run = inputs.run
-        self.effective = effective
+        self.effective = effective = inputs.run.effective
+        self.taken = dict(effective.settings)
         self.problems: list[Problem] = [_refused(failure) for failure in effective.failures]
         self.words = Words(inputs.run, inputs.folder, inputs.spec.train_samples)
         self.notes = list(inputs.notes)
         self.settings = {name: self.words.decision(name, setting) for name, setting in effective.settings.items()}
-        self.choices = choices
-        self.settings.update(choices)
+        self.choices = inputs.chosen
+        self.settings.update(inputs.chosen)
         self._explain_batch()
 
     def _explain_batch(self) -> None:
@@ -108,8 +112,8 @@ class _Resolver:
             hosts=inputs.spec.hosts,
             targets=inputs.spec.targets,
             recipe=self._recipe(),
-            changes=inputs.changes,
-            considered=inputs.considered,
+            changes=dict(inputs.changes),
+            considered=list(inputs.considered),
             profile=inputs.profile,
             model_config=inputs.model_file.data() if inputs.model_file else None,
             model_facts=inputs.facts.model_dump(mode="json", exclude_defaults=True),
@@ -168,7 +172,7 @@ class _Resolver:
         """Take choices into the settings, and into the run, so that lint judges the run as it will be."""
         self.settings.update(choices)
         for name, one in choices.items():
-            self.effective.settings[name] = Setting(one.value, Origin("computed", one.reason))
+            self.taken[name] = Setting(one.value, Origin("computed", one.reason))
 
     def _written(self) -> list[str]:
         """Dotted names of the leaves of the author's DeepSpeed file, as DeepSpeed calls them today."""

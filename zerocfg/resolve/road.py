@@ -6,6 +6,7 @@ job that `torchrun` or `deepspeed` starts gets them as one DeepSpeed file in whi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from zerocfg.resolve.fsdp import choose_fsdp
@@ -16,8 +17,11 @@ from zerocfg.source.launch import LaunchLine
 from zerocfg.source.text import Span
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from zerocfg.models.spec import RunSpec
     from zerocfg.resolve.inputs import Inputs
+    from zerocfg.run.model import Route
 
 NO_SPAN = Span(0, 0)
 PLAIN = ("NO", "MULTI_GPU", False, None)
@@ -42,27 +46,24 @@ def engine_of(run: Run, spec: RunSpec) -> Engine:
     return "fsdp" if kind == "FSDP" else "ddp"
 
 
-def choose_road(found: Inputs) -> None:
-    """Put the launcher and its flags into the run, and leave out the files that do not reach it."""
-    run = found.run
-    run.flags = dict(run.flags)
-    kind = _source(run).get("distributed_type")
-    if kind in ("MEGATRON_LM", "XLA") and found.spec.engine is None and run.deepspeed is None:
-        help_ = "Say `engine: deepspeed`, `engine: fsdp` or `engine: ddp` in the spec."
-        found.problems.append(Problem("distributed_type", f"{kind} cannot be emitted yet", help_))
-    _check_launcher(found)
+def choose_road(found: Inputs) -> Inputs:
+    """The run with its launcher and the launcher's flags, without the files that do not reach it."""
+    kind = _source(found.run).get("distributed_type")
+    found = replace(found, problems=(*found.problems, *_not_emitted(found, kind), *_wrong_launcher(found)))
     if found.engine != "deepspeed":
-        _leave_out_deepspeed(found, kind)
+        found = _without_deepspeed(found, kind)
     if found.engine == "fsdp":
-        choose_fsdp(found, _source(run))
+        found = choose_fsdp(found, _source(found.run))
+    run = found.run
     if run.consumer == "deepspeed":
-        run.launch = run.launch or _line("deepspeed" if found.spec.launcher == "deepspeed" else "torchrun")
-        run.deepspeed_route = "engine" if run.deepspeed else None
-        return
-    run.launch = run.launch or _line("accelerate")
-    run.deepspeed_route = "accelerate" if run.deepspeed else None
+        launch = run.launch or _line("deepspeed" if found.spec.launcher == "deepspeed" else "torchrun")
+        return replace(found, run=replace(run, launch=launch, deepspeed_route="engine" if run.deepspeed else None))
+    flags = dict(run.flags)
     if found.engine == "deepspeed" and kind != "DEEPSPEED":
-        run.flags["use_deepspeed"] = Setting(True, Origin("computed", "the engine of this run is deepspeed"))
+        flags["use_deepspeed"] = Setting(True, Origin("computed", "the engine of this run is deepspeed"))
+    launch = run.launch or _line("accelerate")
+    route: Route | None = "accelerate" if run.deepspeed else None
+    return replace(found, run=replace(run, launch=launch, deepspeed_route=route, flags=flags))
 
 
 def started_by(
@@ -84,57 +85,63 @@ def _line(launcher: Literal["accelerate", "torchrun", "deepspeed"]) -> LaunchLin
     return LaunchLine(launcher, (), None, (), (), {}, NO_SPAN)
 
 
-def _leave_out_deepspeed(found: Inputs, kind: Any) -> None:
-    run = found.run
+def _without_deepspeed(found: Inputs, kind: Any) -> Inputs:
+    run, notes = found.run, list(found.notes)
     if run.deepspeed is not None:
-        found.notes.append(f"engine: {found.engine} leaves out the DeepSpeed config")
-    run.deepspeed, run.deepspeed_route = None, None
+        notes.append(f"engine: {found.engine} leaves out the DeepSpeed config")
+    accelerate, flags = run.accelerate, dict(run.flags)
     fits = kind in PLAIN or (kind == "FSDP" and found.engine == "fsdp")
-    if run.accelerate is None or fits:
-        return
-    found.notes.append(f"engine: {found.engine} leaves out the accelerate config, which is for {kind}")
-    precision = _source(run).get("mixed_precision")
-    if isinstance(precision, str):
-        place = Origin("file", file=run.accelerate, path=("mixed_precision",))
-        run.flags["mixed_precision"] = Setting(precision, place)
-    run.accelerate = None
+    if accelerate is not None and not fits:
+        notes.append(f"engine: {found.engine} leaves out the accelerate config, which is for {kind}")
+        precision = _source(run).get("mixed_precision")
+        if isinstance(precision, str):
+            flags["mixed_precision"] = Setting(precision, Origin("file", file=accelerate, path=("mixed_precision",)))
+        accelerate = None
+    run = replace(run, deepspeed=None, deepspeed_route=None, accelerate=accelerate, flags=flags)
+    return replace(found, run=run, notes=tuple(notes))
 
 
 # -- launchers ---------------------------------------------------------------------------------------------------------
 
 
-def _check_launcher(found: Inputs) -> None:
+def _not_emitted(found: Inputs, kind: Any) -> Iterator[Problem]:
+    if kind in ("MEGATRON_LM", "XLA") and found.spec.engine is None and found.run.deepspeed is None:
+        help_ = "Say `engine: deepspeed`, `engine: fsdp` or `engine: ddp` in the spec."
+        yield Problem("distributed_type", f"{kind} cannot be emitted yet", help_)
+
+
+def _wrong_launcher(found: Inputs) -> Iterator[Problem]:
     launcher, consumer = found.spec.launcher, found.run.consumer
     if launcher == "accelerate" and consumer == "deepspeed":
         why = "a training loop of its own gets its config as --deepspeed_config; accelerate launch would add nothing"
-        found.problems.append(Problem("launcher", why, "Say `launcher: torchrun` or `launcher: deepspeed`."))
+        yield Problem("launcher", why, "Say `launcher: torchrun` or `launcher: deepspeed`.")
     if launcher in ("torchrun", "deepspeed") and consumer == "accelerate":
         why = "Accelerator() finds its engine and precision in variables that accelerate launch exports; under "
         why += f"{launcher} it would train plain data parallel"
-        found.problems.append(Problem("launcher", why, "Leave `launcher:` out, or say `launcher: accelerate`."))
+        yield Problem("launcher", why, "Leave `launcher:` out, or say `launcher: accelerate`.")
     if launcher in ("torchrun", "deepspeed") and consumer in ("transformers", "trl"):
-        _check_lost(found, launcher)
+        yield from _lost(found.run, launcher)
 
 
-def _check_lost(found: Inputs, launcher: str) -> None:
+def _lost(run: Run, launcher: str) -> Iterator[Problem]:
     """What the accelerate config says and no other launcher hands over. Its DeepSpeed settings do get to the job."""
-    source = _source(found.run)
+    source = _source(run)
     for key, instead in ELSEWHERE.items():
         if source.get(key) not in (None, {}, "all"):
-            _lost(found, launcher, key, key, instead)
+            yield _lost_key(run, launcher, key, key, instead)
     section = source.get("deepspeed_config")
     if isinstance(section, dict) and section.get(MOE):
         instead = "Write `zero_optimization.leaf_module.classes` into the DeepSpeed config"
-        _lost(found, launcher, f"deepspeed_config.{MOE}", MOE, instead)
+        yield _lost_key(run, launcher, f"deepspeed_config.{MOE}", MOE, instead)
     precision = source.get("mixed_precision")
     if precision in ("fp16", "bf16", "fp8"):
-        arguments = arguments_of(found.run)
+        arguments = arguments_of(run)
         if not any(arguments.get(name) or arguments.get(name) is UNKNOWN for name in ("fp16", "bf16")):
             instead = f"Write `{precision}: true` into the recipe" if precision != "fp8" else "Take it out"
-            _lost(found, launcher, "mixed_precision", f"mixed_precision: {precision}", instead)
+            yield _lost_key(run, launcher, "mixed_precision", f"mixed_precision: {precision}", instead)
 
 
-def _lost(found: Inputs, launcher: str, key: str, what: str, instead: str) -> None:
-    assert found.run.accelerate is not None
-    why = f"{found.run.accelerate.name} sets {what}, which only accelerate launch hands to the job, not {launcher}"
-    found.problems.append(Problem(key, why, f"{instead}, or leave `launcher:` out."))
+def _lost_key(run: Run, launcher: str, key: str, what: str, instead: str) -> Problem:
+    assert run.accelerate is not None
+    why = f"{run.accelerate.name} sets {what}, which only accelerate launch hands to the job, not {launcher}"
+    return Problem(key, why, f"{instead}, or leave `launcher:` out.")

@@ -7,13 +7,14 @@ files (a value set in the script, a shell variable) stays UNKNOWN and refuses no
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.run import engine
 from zerocfg.run.arguments import Arguments, arguments_of, recipe_environment
 from zerocfg.run.config import Config, NotAMappingError, default_of, describe, product
 from zerocfg.run.fsdp import plugin_settings
-from zerocfg.run.model import UNKNOWN, Effective, Failure, Ignored, Origin, Phase, Run, Setting
+from zerocfg.run.model import UNKNOWN, Effective, Failure, Ignored, Origin, Phase, Run, Setting, consumer_of
 from zerocfg.run.plugin import Environment, Plugin, build, look_at_stage, set_mixed_precision
 from zerocfg.run.prepare import IN_SCRIPT, Prepared, prepare, text_batches
 from zerocfg.run.starters import launch_of
@@ -31,23 +32,35 @@ def compute(run: Run) -> Effective:
     return _Road(run).walk()
 
 
+def settled(run: Run) -> Run:
+    """The run with the settings that follow from the rest of it."""
+    return replace(run, effective=compute(run))
+
+
+def read_by(run: Run, consumer: str | None) -> Run:
+    """The run of which no file tells who reads its config, when this consumer does."""
+    route = "engine" if consumer == "deepspeed" and run.deepspeed_route is None else run.deepspeed_route
+    return settled(replace(run, consumer=consumer_of(consumer), deepspeed_route=route))
+
+
 class _Road:
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.effective = Effective()
+        self.settings: dict[str, Setting] = {}
+        self.failures: list[Failure] = []
+        self.ignored: list[Ignored] = []
         self.launch: Launch = launch_of(run)
         self.environment = _environment(run, self.launch)
         self.world = self.launch.num_processes
 
     def walk(self) -> Effective:
-        effective, launch = self.effective, self.launch
-        effective.environment = launch.environment
-        effective.failures += launch.failures
-        effective.ignored += launch.ignored
-        effective.settings["num_processes"] = launch.num_processes
-        effective.settings["num_machines"] = launch.num_machines
+        launch = self.launch
+        self.failures += launch.failures
+        self.ignored += launch.ignored
+        self.settings["num_processes"] = launch.num_processes
+        self.settings["num_machines"] = launch.num_machines
         if launch.mixed_precision is not None:
-            effective.settings["mixed_precision"] = launch.mixed_precision
+            self.settings["mixed_precision"] = launch.mixed_precision
         consumer = self.run.consumer
         try:
             if consumer in ("transformers", "trl"):
@@ -60,23 +73,23 @@ class _Road:
                 self._anyone()
         except NotAMappingError as error:
             self._section_type(error)
-        return effective
+        return Effective(launch.environment, self.settings, tuple(self.failures), tuple(self.ignored))
 
     # -- the roads ---------------------------------------------------------------------------------------------
 
     def _trainer(self) -> None:
         arguments = arguments_of(self.run)
-        self.effective.failures += [f for f in arguments.failures if f.phase == "arguments"]
-        self.effective.failures += both_precisions(arguments)
+        self.failures += [f for f in arguments.failures if f.phase == "arguments"]
+        self.failures += both_precisions(arguments)
         precision = self._trainer_precision(arguments)
-        self.effective.settings["mixed_precision"] = precision
+        self.settings["mixed_precision"] = precision
         config = self._config("trainer")
         own = config is not None or bool(arguments.get("deepspeed")) or arguments.get("deepspeed") is UNKNOWN
         if config is None and (not own or (self._use_deepspeed() and arguments.get("deepspeed") is UNKNOWN)):
             self._trainer_from_environment(arguments, precision)
         else:
             self._trainer_own_config(arguments, precision, config)
-        self.effective.failures += [f for f in arguments.failures if f.phase != "arguments"]
+        self.failures += [f for f in arguments.failures if f.phase != "arguments"]
 
     def _trainer_own_config(self, arguments: Arguments, precision: Setting, config: Config | None) -> None:
         """`deepspeed=` of TrainingArguments: the Trainer fills first, then the plugin."""
@@ -85,14 +98,14 @@ class _Road:
         beaten = self.environment.get("ACCELERATE_DEEPSPEED_CONFIG_FILE")
         if beaten is not None and config is not None:
             message = "`deepspeed` of TrainingArguments wins over the file that the launcher names"
-            self.effective.ignored.append(Ignored("ds-file-beaten", message, beaten.origin))
+            self.ignored.append(Ignored("ds-file-beaten", message, beaten.origin))
         if config is None:
             self._plain_trainer_settings(arguments)
             return
         look_at_stage(config)
         matching = Matching(config)
         process(matching, arguments, self.world)
-        plugin = build(self.environment, config, self.effective.failures)
+        plugin = build(self.environment, config, self.failures)
         set_mixed_precision(plugin, precision)
         self._train(arguments, plugin, matching)
 
@@ -107,7 +120,7 @@ class _Road:
         if config is None and file_unseen:
             self._engine("deepspeed", "the DeepSpeed launcher")
             return
-        plugin = build(self.environment, config, self.effective.failures)
+        plugin = build(self.environment, config, self.failures)
         set_mixed_precision(plugin, precision)
         if self._use_cpu():
             self._engine(*self._without_deepspeed())
@@ -123,11 +136,11 @@ class _Road:
         if arguments.get("auto_find_batch_size"):
             matching = Matching(plugin.config)
             process(matching, arguments, self.world, batches=False)
-        self.effective.failures += refused_arguments(arguments, plugin.zero_stage, deepspeed=True)
-        self.effective.failures += text_batches(plugin.config)
+        self.failures += refused_arguments(arguments, plugin.zero_stage, deepspeed=True)
+        self.failures += text_batches(plugin.config)
         failure = finalize(matching, arguments, self.run.model)
         if failure is not None:
-            self.effective.failures.append(failure)
+            self.failures.append(failure)
         config = plugin.config
         one = Setting(1, Origin("computed", "the Trainer accumulates itself"))
         self._finish(Prepared(config, self.world, one, self.run.model), trainer=True)
@@ -144,7 +157,7 @@ class _Road:
         config = self._config("accelerate")
         if config is None and "ACCELERATE_DEEPSPEED_CONFIG_FILE" in self.environment:
             return
-        plugin = build(self.environment, config, self.effective.failures)
+        plugin = build(self.environment, config, self.failures)
         set_mixed_precision(plugin, self.environment.get("ACCELERATE_MIXED_PRECISION") or _unknown(IN_SCRIPT))
         accumulation = self.environment.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS") or _unknown(IN_SCRIPT)
         if accumulation.known:
@@ -172,29 +185,29 @@ class _Road:
             self._engine("deepspeed", "the DeepSpeed launcher")
             if config is None and "ACCELERATE_DEEPSPEED_CONFIG_FILE" in self.environment:
                 return
-            plugin = build(self.environment, config, self.effective.failures)
+            plugin = build(self.environment, config, self.failures)
             config = plugin.config
         elif config is not None:
             self._engine("deepspeed", "a DeepSpeed config")
         elif launcher != "none":
             self._engine(*self._engine_of_launcher())
         if config is not None:
-            self.effective.settings.update(engine.settings(config, final=False))
-            self.effective.failures += engine.refusals(config) + engine.summing(config)
+            self.settings.update(engine.settings(config, final=False))
+            self.failures += engine.refusals(config) + engine.summing(config)
 
     # -- parts -------------------------------------------------------------------------------------------------
 
     def _finish(self, state: Prepared, *, trainer: bool) -> None:
-        self.effective.failures += prepare(state, trainer=trainer)
+        self.failures += prepare(state, trainer=trainer)
         self._read_engine(state.config)
 
     def _read_engine(self, config: Config) -> None:
         settings, failures = engine.read(config, self.world)
-        self.effective.settings.update(settings)
-        if any(failure.kind in ("trainer-mismatch", "batch-type") for failure in self.effective.failures):
+        self.settings.update(settings)
+        if any(failure.kind in ("trainer-mismatch", "batch-type") for failure in self.failures):
             # The same disagreement once more, in values that the job never gets to.
             failures = [failure for failure in failures if not failure.kind.startswith("ds-batch-")]
-        self.effective.failures += failures
+        self.failures += failures
 
     def _config(self, route: str | None) -> Config | None:
         """The DeepSpeed config that reaches the process over ``route``; None when there is none to read."""
@@ -246,7 +259,7 @@ class _Road:
         )
         total = product(micro.value, steps.value, self.world.value)
         note = "processes * per_device_train_batch_size * gradient_accumulation_steps"
-        self.effective.settings.update(
+        self.settings.update(
             {
                 MICRO: micro,
                 STEPS: steps,
@@ -278,12 +291,12 @@ class _Road:
         return ("single" if processes == 1 else "ddp"), f"{processes} processes"
 
     def _engine(self, name: Any, why: str) -> None:
-        self.effective.settings["engine"] = Setting(name, Origin("computed", why))
+        self.settings["engine"] = Setting(name, Origin("computed", why))
         if name == "fsdp":
-            self.effective.settings.update(plugin_settings(self.environment))
+            self.settings.update(plugin_settings(self.environment))
 
     def _fail(self, kind: str, phase: Phase, message: str, *places: Origin) -> None:
-        self.effective.failures.append(Failure(kind, phase, message, places))
+        self.failures.append(Failure(kind, phase, message, places))
 
     def _section_type(self, error: NotAMappingError) -> None:
         phase: Phase = "parse" if self.run.consumer == "deepspeed" else "arguments"

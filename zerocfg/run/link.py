@@ -14,10 +14,21 @@ from typing import Any
 
 from zerocfg.catalog.values import yaml_number
 from zerocfg.run.discover import Files, launch_lines, walk
-from zerocfg.run.effective import compute
+from zerocfg.run.effective import settled
 from zerocfg.run.expand import ExpandedRun, expand
 from zerocfg.run.hub import find_config
-from zerocfg.run.model import UNKNOWN, Consumer, ModelSummary, Origin, Run, Setting, SourceFile
+from zerocfg.run.model import (
+    UNKNOWN,
+    Consumer,
+    ModelSummary,
+    Origin,
+    RecipeReader,
+    Route,
+    Run,
+    Setting,
+    SourceFile,
+    consumer_of,
+)
 from zerocfg.run.widths import widths
 from zerocfg.source.launch import LaunchLine, Option, Word
 from zerocfg.source.launchers import read_options
@@ -27,6 +38,9 @@ from zerocfg.source.text import Span
 
 MOST_FILES = 20_000
 """Candidates looked at when the partners of single files are searched for; larger trees are cut there."""
+
+_READERS: dict[str, RecipeReader] = {"trl": "trl", "transformers": "hf"}
+_ROUTES: dict[str, Route] = {"deepspeed": "engine", "accelerate": "accelerate"}
 
 # Script options of the Hugging Face Trainer that no other training script is known to share.
 _TRAINER_OPTIONS = frozenset(
@@ -75,26 +89,19 @@ def find_runs(
     known = [file for file in pool.values() if skip is None or not skip(file)]
     runs = _Linker(files, root or Path.cwd()).runs(known)
     wanted = [run for run in runs if any(id(_original(file)) in asked for file in run.files)]
-    for run in wanted:
-        run.effective = compute(run)
-    return wanted, set(asked)
+    return [settled(run) for run in wanted], set(asked)
 
 
 def runs_from_spec(path: Path, files: Files | None = None) -> list[Run]:
     """The runs of one spec file, in its order. The paths in it are relative to its folder."""
     files = files or Files()
-    runs = _Linker(files, path.resolve().parent)._from_spec(files.open(path))
-    for run in runs:
-        run.effective = compute(run)
-    return runs
+    return [settled(run) for run in _Linker(files, path.resolve().parent)._from_spec(files.open(path))]
 
 
 def run_of_file(path: Path, files: Files) -> Run | None:
     """The run that one config file makes with what it points at; None where it is no config."""
     run = _Linker(files, Path.cwd())._alone(files.open(path))
-    if run is not None:
-        run.effective = compute(run)
-    return run
+    return settled(run) if run is not None else None
 
 
 def _tops(paths: Sequence[Path], root: Path | None) -> list[Path]:
@@ -147,64 +154,56 @@ class _Linker:
     def _alone(self, file: SourceFile) -> Run | None:
         run = Run(file.name)
         if file.kind == "accelerate":
-            self._take_accelerate(run, file, [])
-        elif file.kind == "recipe":
-            self._take_recipe(run, file, [])
-            if run.deepspeed is not None or isinstance(_get(file, "deepspeed"), dict):
-                run.consumer = "transformers"
-        elif file.kind == "deepspeed":
-            run.deepspeed = file
-        else:
-            return None
-        return run
+            return self._with_accelerate(run, file, [])
+        if file.kind == "recipe":
+            run = self._with_recipe(run, file, [])
+            read = run.deepspeed is not None or isinstance(_get(file, "deepspeed"), dict)
+            return replace(run, consumer="transformers") if read else run
+        return replace(run, deepspeed=file) if file.kind == "deepspeed" else None
 
     # -- a launch line ------------------------------------------------------------------------------------------
 
     def _from_line(self, file: SourceFile, line: LaunchLine) -> Run | None:
         number = file.source.place(line.span.start).line
-        run = Run(f"{file.name}:{number}", launch=line, launch_file=file)
-        run.flags = _settings(file, line.options)
-        run.arguments = _settings(file, line.script_options)
-        run.environment = {
+        environment = {
             name: Setting(UNKNOWN if value is None else value, Origin("environment", name, file, (), line.span))
             for name, value in line.environment.items()
         }
+        run = Run(
+            f"{file.name}:{number}",
+            launch=line,
+            launch_file=file,
+            flags=_settings(file, line.options),
+            arguments=_settings(file, line.script_options),
+            environment=environment,
+        )
         bases = self._bases(file, line)
         if line.launcher == "accelerate":
-            accelerate = self._follow(run, run.flags.get("config_file"), bases)
+            run, accelerate = self._followed(run, run.flags.get("config_file"), bases)
             if accelerate is not None:
-                self._take_accelerate(run, accelerate, bases)
-            direct = self._follow(run, run.flags.get("deepspeed_config_file"), bases)
-            if direct is not None:
-                run.deepspeed, run.deepspeed_route = self._as_json(direct), "accelerate"
-        self._take_script(run, line, bases)
+                run = self._with_accelerate(run, accelerate, bases)
+            run = self._with_deepspeed(run, run.flags.get("deepspeed_config_file"), bases, "accelerate")
+        run = self._with_script(run, line, bases)
         if not (run.accelerate or run.deepspeed or run.recipe or run.missing or line.launcher == "accelerate"):
             return None
         return run
 
-    def _take_script(self, run: Run, line: LaunchLine, bases: list[Path]) -> None:
+    def _with_script(self, run: Run, line: LaunchLine, bases: list[Path]) -> Run:
         arguments = run.arguments
-        config = self._follow(run, arguments.get("config"), bases, quiet=True)
+        config = self._find(arguments.get("config"), bases)
         if config is not None and config.kind == "recipe":
-            self._take_recipe(run, config, bases)
-            run.recipe_reader = "trl"
+            run = replace(self._with_recipe(run, config, bases), recipe_reader="trl")
         elif line.arguments and (first := line.arguments[0].value) and first.endswith((".yaml", ".yml", ".json")):
             place = Origin("flag", file=run.launch_file, span=line.arguments[0].span)
-            config = self._follow(run, Setting(first, place), bases, quiet=True)
+            config = self._find(Setting(first, place), bases)
             if config is not None and config.kind == "recipe" and len(line.arguments) == 1:
-                self._take_recipe(run, config, bases)
-                run.recipe_reader = "hf"
+                run = replace(self._with_recipe(run, config, bases), recipe_reader="hf")
         trainer = arguments.get("deepspeed")
         if trainer is not None and trainer.value is not True:
-            file = self._follow(run, trainer, bases)
-            if file is not None:
-                run.deepspeed, run.deepspeed_route = self._as_json(file), "trainer"
-        engine = arguments.get("deepspeed_config")
-        if engine is not None and run.deepspeed is None:
-            file = self._follow(run, engine, bases)
-            if file is not None:
-                run.deepspeed, run.deepspeed_route = self._as_json(file), "engine"
-        run.consumer = _consumer(run)
+            run = self._with_deepspeed(run, trainer, bases, "trainer")
+        if run.deepspeed is None:
+            run = self._with_deepspeed(run, arguments.get("deepspeed_config"), bases, "engine")
+        return replace(run, consumer=_consumer(run))
 
     # -- a spec -------------------------------------------------------------------------------------------------
 
@@ -223,11 +222,12 @@ class _Linker:
         folder = file.path.resolve().parent if file.path else self.root
         expanded = expand(file.document, folder, open_file)
         runs = [self._spec_run(file, entry, folder, sources) for entry in expanded.runs] or [Run(file.name, spec=file)]
+        troubles = []
         for trouble in expanded.troubles:
             where = trouble.where
             origin = Origin("file", "key" if trouble.at_key else "", sources[id(where.document)], where.path)
-            runs[0].troubles.append((origin, trouble.message, trouble.help))
-        return runs
+            troubles.append((origin, trouble.message, trouble.help))
+        return [replace(runs[0], troubles=tuple(troubles)), *runs[1:]]
 
     def _spec_run(self, file: SourceFile, entry: ExpandedRun, folder: Path, sources: Mapping[int, SourceFile]) -> Run:
         run = Run(entry.name, spec=file)
@@ -240,64 +240,62 @@ class _Linker:
             written = entry.where((key,))
             return Setting(value, Origin("file", file=sources[id(written.document)], path=written.path))
 
-        accelerate, recipe, deepspeed = (
-            self._follow(run, setting(key), bases) for key in ("accelerate", "recipe", "deepspeed")
-        )
+        run, accelerate = self._followed(run, setting("accelerate"), bases)
+        run, recipe = self._followed(run, setting("recipe"), bases)
+        run, deepspeed = self._followed(run, setting("deepspeed"), bases)
         if accelerate is not None:
-            self._take_accelerate(run, accelerate, bases)
+            run = self._with_accelerate(run, accelerate, bases)
         if recipe is not None:
-            self._take_recipe(run, recipe, bases)
+            run = self._with_recipe(run, recipe, bases)
+        route = run.deepspeed_route
         if deepspeed is not None:
-            run.deepspeed = self._as_json(deepspeed)
-            run.deepspeed_route = run.deepspeed_route or "trainer"
-        consumer = entry.data.get("consumer")
-        if consumer in ("deepspeed", "accelerate", "transformers", "trl"):
-            run.consumer = consumer
-        run.recipe_reader = {"trl": "trl", "transformers": "hf"}.get(str(consumer))  # type: ignore[assignment]
-        if run.deepspeed_route == "trainer":
-            run.deepspeed_route = {"deepspeed": "engine", "accelerate": "accelerate"}.get(str(consumer), "trainer")  # type: ignore[assignment]
-        model = entry.data.get("model")
-        if isinstance(model, str):
-            config = self._model(run, setting("model"), folder)
-            run.model = model_summary(model, config.data() if config else None)
-        elif isinstance(model, dict):
-            run.model = model_summary(run.name, {key: _stated(value) for key, value in model.items()}, stated=True)
-        run.arguments = _spec_arguments(entry, sources)
+            run, route = replace(run, deepspeed=self._as_json(deepspeed)), route or "trainer"
+        consumer = consumer_of(entry.data.get("consumer"))
+        run, summary = self._model(run, entry.data.get("model"), setting("model"), folder)
         versions = entry.data.get("versions")
-        if isinstance(versions, dict):
-            run.versions = {str(key): str(value) for key, value in versions.items()}
-        return run
+        return replace(
+            run,
+            consumer=consumer or run.consumer,
+            recipe_reader=_READERS.get(str(consumer)),
+            deepspeed_route=_ROUTES.get(str(consumer), route) if route == "trainer" else route,
+            model=summary,
+            arguments=_spec_arguments(entry, sources),
+            versions={str(key): str(value) for key, value in versions.items()} if isinstance(versions, dict) else {},
+        )
 
-    def _model(self, run: Run, setting: Setting | None, folder: Path) -> SourceFile | None:
-        """The config.json of a model, which may lie in the cache of the hub."""
+    def _model(self, run: Run, model: object, setting: Setting | None, folder: Path) -> tuple[Run, ModelSummary | None]:
+        """What is known of the model, whose config.json may lie in the cache of the hub."""
+        if isinstance(model, dict):
+            return run, model_summary(run.name, {key: _stated(value) for key, value in model.items()}, stated=True)
         if setting is None or not setting.value or "\n" in setting.value:
-            return None
+            return run, None
         path = find_config(setting.value, folder)
         if path is None:
-            run.missing.append(replace(setting.origin, note=setting.value))
-            return None
-        return self.files.open(path)
+            return _lacks(run, setting), None
+        return run, model_summary(setting.value, self.files.open(path).data())
 
     # -- following paths ----------------------------------------------------------------------------------------
 
-    def _take_accelerate(self, run: Run, file: SourceFile, bases: list[Path]) -> None:
-        run.accelerate = file
+    def _with_accelerate(self, run: Run, file: SourceFile, bases: list[Path]) -> Run:
+        run = replace(run, accelerate=file)
         section = _get(file, "deepspeed_config")
         value = section.get("deepspeed_config_file") if isinstance(section, dict) else None
         if isinstance(value, str) and value != "none":
             place = Origin("file", file=file, path=("deepspeed_config", "deepspeed_config_file"))
-            found = self._follow(run, Setting(value, place), bases + self._around(file))
-            if found is not None:
-                run.deepspeed, run.deepspeed_route = self._as_json(found), "accelerate"
+            return self._with_deepspeed(run, Setting(value, place), bases + self._around(file), "accelerate")
+        return run
 
-    def _take_recipe(self, run: Run, file: SourceFile, bases: list[Path]) -> None:
-        run.recipe = file
+    def _with_recipe(self, run: Run, file: SourceFile, bases: list[Path]) -> Run:
+        run = replace(run, recipe=file)
         value = _get(file, "deepspeed")
         if isinstance(value, str) and value.endswith((".json", ".hjson", ".yaml", ".yml")):
             place = Origin("file", file=file, path=("deepspeed",))
-            found = self._follow(run, Setting(value, place), bases + self._around(file))
-            if found is not None:
-                run.deepspeed, run.deepspeed_route = self._as_json(found), "trainer"
+            return self._with_deepspeed(run, Setting(value, place), bases + self._around(file), "trainer")
+        return run
+
+    def _with_deepspeed(self, run: Run, setting: Setting | None, bases: list[Path], route: Route) -> Run:
+        run, file = self._followed(run, setting, bases)
+        return run if file is None else replace(run, deepspeed=self._as_json(file), deepspeed_route=route)
 
     def _bases(self, file: SourceFile, line: LaunchLine) -> list[Path]:
         around = self._around(file)
@@ -316,13 +314,15 @@ class _Linker:
                 bases += list(folder.parents)[:4]
         return bases
 
-    def _follow(
-        self, run: Run, setting: Setting | None, bases: list[Path], *, quiet: bool = False
-    ) -> SourceFile | None:
-        """The file that a setting names; one that is nowhere goes to ``run.missing`` unless ``quiet``."""
-        if setting is None or not isinstance(setting.value, str) or not setting.value or "\n" in setting.value:
-            return None
-        if setting.value.lstrip().startswith("{"):
+    def _followed(self, run: Run, setting: Setting | None, bases: list[Path]) -> tuple[Run, SourceFile | None]:
+        """The file that a setting names; the run lacks one that is nowhere."""
+        file = self._find(setting, bases)
+        if file is not None or setting is None or not _is_path(setting.value):
+            return run, file
+        return _lacks(run, setting), None
+
+    def _find(self, setting: Setting | None, bases: list[Path]) -> SourceFile | None:
+        if setting is None or not _is_path(setting.value):
             return None
         for base in bases:
             try:
@@ -331,8 +331,6 @@ class _Linker:
                     return self.files.open(path)
             except (OSError, ValueError):
                 continue
-        if not quiet:
-            run.missing.append(replace(setting.origin, note=setting.value))
         return None
 
     def _as_json(self, file: SourceFile) -> SourceFile:
@@ -344,6 +342,15 @@ class _Linker:
             again = SourceFile(file.name, "deepspeed", file.source, load_as(file.source, "json"), file.path, file)
             self.rereads[id(file)] = again
         return again
+
+
+def _is_path(value: object) -> bool:
+    """Whether a value may name a file; a config written out in place of its path does not."""
+    return isinstance(value, str) and bool(value) and "\n" not in value and not value.lstrip().startswith("{")
+
+
+def _lacks(run: Run, setting: Setting) -> Run:
+    return replace(run, missing=(*run.missing, replace(setting.origin, note=setting.value)))
 
 
 def model_summary(name: str, config: Any, *, stated: bool = False) -> ModelSummary | None:

@@ -1,14 +1,15 @@
 """The words of a run: source file, setting, origin, failure, run.
 
-A run is the set of source files used together for one training job. `zerocfg.run.effective` computes its settings:
-what the training process finally gets, each value with where it came from.
+A run is the set of source files used together for one training job, with its settings, which `zerocfg.run.effective`
+computes: what the training process finally gets, each value with where it came from.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from zerocfg.source.launch import LaunchLine
 from zerocfg.source.node import Document, Path
@@ -16,7 +17,17 @@ from zerocfg.source.text import SourceText, Span
 
 Consumer = Literal["deepspeed", "accelerate", "transformers", "trl"]
 Kind = Literal["accelerate", "deepspeed", "recipe", "model", "spec", "hardware", "launch", "other"]
+Route = Literal["accelerate", "trainer", "engine"]
+RecipeReader = Literal["trl", "hf"]
 Phase = Literal["read", "launch", "arguments", "parse", "init", "step", "save", "load"]
+
+
+CONSUMERS: tuple[Consumer, ...] = get_args(Consumer)
+
+
+def consumer_of(word: object) -> Consumer | None:
+    """The consumer that a file or an option names; None for any other word."""
+    return next((one for one in CONSUMERS if one == word), None)
 
 
 class _Unknown:
@@ -119,7 +130,7 @@ class Ignored:
     used: Setting | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Effective:
     """What a run amounts to.
 
@@ -130,10 +141,10 @@ class Effective:
     ``failures``     in the order in which they would strike
     """
 
-    environment: dict[str, Setting] = field(default_factory=dict)
-    settings: dict[str, Setting] = field(default_factory=dict)
-    failures: list[Failure] = field(default_factory=list)
-    ignored: list[Ignored] = field(default_factory=list)
+    environment: Mapping[str, Setting] = field(default_factory=dict)
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    failures: tuple[Failure, ...] = ()
+    ignored: tuple[Ignored, ...] = ()
 
     def get(self, name: str) -> Setting | None:
         return self.settings.get(name)
@@ -227,9 +238,9 @@ class MemorySummary:
     nvme_gib: float | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """The files of one training job and what is known about it.
+    """The files of one training job and what is known about it. A value: who knows or chooses more makes a new one.
 
     ``deepspeed_route`` tells how the DeepSpeed config reaches the engine: "accelerate" (deepspeed_config_file
     of the accelerate config or --deepspeed_config_file), "trainer" (`deepspeed:` of a recipe or --deepspeed of
@@ -246,22 +257,22 @@ class Run:
     consumer: Consumer | None = None
     accelerate: SourceFile | None = None
     deepspeed: SourceFile | None = None
-    deepspeed_route: Literal["accelerate", "trainer", "engine"] | None = None
+    deepspeed_route: Route | None = None
     recipe: SourceFile | None = None
-    recipe_reader: Literal["trl", "hf"] | None = None
+    recipe_reader: RecipeReader | None = None
     spec: SourceFile | None = None
     launch: LaunchLine | None = None
     launch_file: SourceFile | None = None
-    flags: dict[str, Setting] = field(default_factory=dict)
-    arguments: dict[str, Setting] = field(default_factory=dict)
-    environment: dict[str, Setting] = field(default_factory=dict)
+    flags: Mapping[str, Setting] = field(default_factory=dict)
+    arguments: Mapping[str, Setting] = field(default_factory=dict)
+    environment: Mapping[str, Setting] = field(default_factory=dict)
     model: ModelSummary | None = None
     hardware: HardwareSummary | None = None
     memory: MemorySummary | None = None
-    versions: dict[str, str] = field(default_factory=dict)
-    version_places: dict[str, Origin] = field(default_factory=dict)
-    missing: list[Origin] = field(default_factory=list)
-    troubles: list[tuple[Origin, str, str]] = field(default_factory=list)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    version_places: Mapping[str, Origin] = field(default_factory=dict)
+    missing: tuple[Origin, ...] = ()
+    troubles: tuple[tuple[Origin, str, str], ...] = ()
     effective: Effective = field(default_factory=Effective)
 
     @property

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -38,15 +39,18 @@ Stated = dict[str, Items]
 """By library: what the files say of it."""
 
 
-def declare_versions(runs: Iterable[Run], settled: Mapping[str, str]) -> None:
-    """Give each run the versions that its project states. ``settled`` (zerocfg's settings) wins, the run's own wins
+def with_versions(runs: Iterable[Run], settled: Mapping[str, str]) -> list[Run]:
+    """The runs with the versions that their projects state. ``settled`` (zerocfg's settings) wins, the run's own wins
     over both."""
     known: dict[Path, dict[str, tuple[str, Origin]]] = {}
+    found = []
     for run in runs:
         read = _of_run(run, known)
         own = {**settled, **run.versions}
-        run.versions = {**{name: text for name, (text, _) in read.items()}, **own}
-        run.version_places = {name: origin for name, (_, origin) in read.items() if name not in own}
+        versions = {**{name: text for name, (text, _) in read.items()}, **own}
+        places = {name: origin for name, (_, origin) in read.items() if name not in own}
+        found.append(replace(run, versions=versions, version_places=places))
+    return found
 
 
 def _of_run(run: Run, known: dict[Path, dict[str, tuple[str, Origin]]]) -> dict[str, tuple[str, Origin]]:

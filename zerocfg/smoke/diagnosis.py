@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,9 @@ from zerocfg.rules.api import Severity
 from zerocfg.rules.engine import Diagnostic, lint_runs, spot
 from zerocfg.rules.registry import find as find_rule
 from zerocfg.run.discover import Files
-from zerocfg.run.effective import compute
+from zerocfg.run.effective import settled
 from zerocfg.run.link import find_runs
+from zerocfg.run.model import consumer_of
 from zerocfg.smoke import known_errors
 from zerocfg.smoke.asked import GATHER, STAGE, claims
 from zerocfg.smoke.checks.asked import NAMES
@@ -101,8 +102,7 @@ def _run(folder: RunFolder) -> Run | None:
         return None
     run = runs[0]
     if run.consumer is None and folder.consumer in CONSUMERS:  # the lock tells
-        run.consumer = folder.consumer  # type: ignore[assignment]
-        run.effective = compute(run)
+        return settled(replace(run, consumer=consumer_of(folder.consumer)))
     return run
 
 
@@ -110,7 +110,7 @@ def _findings(run: Run | None) -> list[Diagnostic]:
     """Errors first, then warnings; notes explain no failure."""
     if run is None:
         return []
-    run.versions = {**run.versions, **_installed()}  # whatever the project states, these ran
+    run = replace(run, versions={**run.versions, **_installed()})  # whatever the project states, these ran
     found = [one for one in lint_runs([run]).diagnostics if one.severity is not Severity.NOTE]
     return sorted(found, key=lambda one: -one.severity.rank)
 

@@ -17,7 +17,7 @@ import yaml
 from zerocfg.catalog.schema import load_schema
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.discover import Files
-from zerocfg.run.effective import compute
+from zerocfg.run.effective import read_by
 from zerocfg.run.hub import find_config
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Run
@@ -144,12 +144,7 @@ def find(path: Path, consumer: str | None = None, name: str | None = None) -> Ru
             f"nothing tells what reads the configs of {run.name}: a Trainer, a loop of accelerate, or DeepSpeed's "
             f"engine; say it with --consumer {'|'.join(CONSUMERS)}"
         )
-    if run.consumer is None:
-        run.consumer = consumer  # type: ignore[assignment]
-        if consumer == "deepspeed" and run.deepspeed_route is None:
-            run.deepspeed_route = "engine"
-        run.effective = compute(run)
-    return run
+    return run if run.consumer is not None else read_by(run, consumer)
 
 
 def _are(runs: list[Run]) -> str:
