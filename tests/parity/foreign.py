@@ -15,7 +15,8 @@ Side = Literal["deepspeed", "accelerate", "training", "torchrun", "runner"]
 class Foreign:
     """``at`` and ``value``: the key as it stands in the file of ``here``. ``home`` and ``own``: whose key it is, and
     its place there where the name does not tell. ``becomes``: where the fix puts which value. ``setting``: what both
-    readers then hold, by DeepSpeed's name, or by accelerate's argument."""
+    readers then hold, by DeepSpeed's name, by accelerate's argument, or for FSDP by the plugin's attribute. ``fsdp``:
+    the version of FSDP that reads it."""
 
     here: Literal["deepspeed", "accelerate", "training"]
     at: tuple[str, ...]
@@ -25,6 +26,7 @@ class Foreign:
     setting: str
     holds: Any
     own: tuple[str, ...] = ()
+    fsdp: int | None = None
 
     @property
     def id(self) -> str:
@@ -38,6 +40,12 @@ _GATHER = f"{_ZERO}.stage3_gather_16bit_weights_on_model_save"
 def _json(name: str, value: Any, home: Side, path: str, holds: Any) -> Foreign:
     """A key at the top level of DeepSpeed's config."""
     return Foreign("deepspeed", (name,), value, home, (tuple(path.split(".")), holds), path, holds)
+
+
+def _own(name: str, value: Any, path: str) -> Foreign:
+    """A key of a section of DeepSpeed's, at the top level."""
+    own = tuple(path.split("."))
+    return Foreign("deepspeed", (name,), value, "deepspeed", (own, value), path, value, own)
 
 
 def _section(
@@ -63,6 +71,12 @@ def _recipe(name: str, value: Any, home: Side, key: str, setting: str, holds: An
     return Foreign("training", (name,), value, home, ((key,), after), setting, holds, own_path)
 
 
+def _fsdp(version: int, name: str, value: Any, key: str, holds: str, attribute: str = "") -> Foreign:
+    """A key of `fsdp_config` in accelerate's config at the top level of a recipe. ``holds`` is a text."""
+    own, becomes = ("fsdp_config", name), (("fsdp_config", key), value)
+    return Foreign("training", (name,), value, "accelerate", becomes, attribute or key, holds, own, version)
+
+
 FOREIGN = (
     _json("zero_stage", 3, "accelerate", f"{_ZERO}.stage", 3),
     _json("offload_optimizer_device", "cpu", "accelerate", f"{_ZERO}.offload_optimizer.device", "cpu"),
@@ -79,6 +93,11 @@ FOREIGN = (
     _json("warmup_steps", 10, "training", "scheduler.params.warmup_num_steps", 10),
     _json("max_grad_norm", "0.5", "training", "gradient_clipping", 0.5),
     _json("max_steps", 100, "training", "scheduler.params.total_num_steps", 100),
+    _own("betas", [0.9, 0.95], "optimizer.params.betas"),
+    _own("total_num_steps", 40, "scheduler.params.total_num_steps"),
+    _own("lr", 1e-4, "optimizer.params.lr"),
+    _own("eps", 1e-6, "optimizer.params.eps"),
+    _own("warmup_num_steps", 5, "scheduler.params.warmup_num_steps"),
     _section("max_grad_norm", 0.5, "training", "gradient_clipping", "gradient_clipping", 0.5),
     _section("stage", 3, "deepspeed", "zero_stage", f"{_ZERO}.stage", 3, f"{_ZERO}.stage"),
     _section(_ZERO, {"stage": 3}, "deepspeed", "zero_stage", f"{_ZERO}.stage", 3),
@@ -142,6 +161,8 @@ FOREIGN = (
         3,
     ),
     _recipe("mixed_precision", "bf16", "accelerate", "bf16", "bf16.enabled", True),
+    _recipe("mixed_precision", "fp16", "accelerate", "fp16", "fp16.enabled", True),
+    _recipe("mixed_precision", "BF16", "accelerate", "bf16", "bf16.enabled", True),
     _recipe("lr", 1e-4, "deepspeed", "learning_rate", "optimizer.params.lr", 1e-4, "optimizer.params.lr"),
     _recipe("eps", 1e-6, "deepspeed", "adam_epsilon", "optimizer.params.eps", 1e-6, "optimizer.params.eps"),
     _recipe(
@@ -162,4 +183,15 @@ FOREIGN = (
         40,
         "scheduler.params.total_num_steps",
     ),
+    _fsdp(2, "fsdp_version", 1, "version", "1", "fsdp_version"),
+    _fsdp(2, "fsdp_offload_params", True, "cpu_offload", "CPUOffloadPolicy(pin_memory=True)"),
+    _fsdp(2, "fsdp_state_dict_type", "SHARDED_STATE_DICT", "state_dict_type", "SHARDED_STATE_DICT"),
+    _fsdp(2, "fsdp_cpu_ram_efficient_loading", True, "cpu_ram_efficient_loading", "True"),
+    _fsdp(2, "fsdp_activation_checkpointing", True, "activation_checkpointing", "True"),
+    _fsdp(2, "fsdp_reshard_after_forward", False, "reshard_after_forward", "False"),
+    _fsdp(2, "fsdp_auto_wrap_policy", "SIZE_BASED_WRAP", "auto_wrap_policy", "size_based_auto_wrap_policy"),
+    _fsdp(1, "fsdp_forward_prefetch", True, "forward_prefetch", "True"),
+    _fsdp(1, "fsdp_backward_prefetch", "BACKWARD_PRE", "backward_prefetch", "BackwardPrefetch.BACKWARD_PRE"),
+    _fsdp(1, "fsdp_use_orig_params", False, "use_orig_params", "False"),
+    _fsdp(1, "fsdp_sync_module_states", False, "sync_module_states", "False"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -80,6 +81,49 @@ def of_trainer(recipe: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def of_fsdp(plugin: Any) -> dict[str, str]:
+    """The attributes of accelerate's plugin, each as text."""
+    found = {name: str(getattr(value, "name", value)) for name, value in vars(plugin).items()}
+    policy = getattr(plugin.auto_wrap_policy, "__name__", "")
+    return found | {"auto_wrap_policy": policy, "backward_prefetch": str(plugin.backward_prefetch)}
+
+
+@pytest.fixture(autouse=True)
+def card() -> Iterator[None]:
+    """FSDP 1 looks for a device when its plugin is made."""
+    with (
+        mock.patch("accelerate.utils.dataclasses.is_cuda_available", return_value=True),
+        mock.patch("torch.cuda.current_device", return_value=0),
+        mock.patch.dict(os.environ),  # and leaves a variable behind
+    ):
+        yield
+
+
+def of_fsdp_launcher(section: dict[str, Any], folder: Path) -> dict[str, str]:
+    """The plugin that the job makes of what `accelerate launch` exports."""
+    from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+    from accelerate.utils import FullyShardedDataParallelPlugin
+    from accelerate.utils.launch import prepare_multi_gpu_env
+
+    file = folder / "accelerate.yaml"
+    file.write_text(yaml.safe_dump({"distributed_type": "FSDP", "num_processes": 2, "fsdp_config": section}))
+    arguments = launch_command_parser().parse_args(["--config_file", str(file), "train.py"])
+    with mock.patch.dict(os.environ):
+        arguments, _, _ = _validate_launch_command(arguments)
+        exported = prepare_multi_gpu_env(arguments)
+    with mock.patch.dict(os.environ, {name: str(value) for name, value in exported.items()}, clear=True):
+        return of_fsdp(FullyShardedDataParallelPlugin())
+
+
+def of_fsdp_trainer(recipe: dict[str, Any]) -> dict[str, str]:
+    """The plugin that the Trainer makes of its arguments."""
+    from accelerate.utils import FullyShardedDataParallelPlugin
+    from transformers import HfArgumentParser, TrainingArguments
+
+    (arguments,) = HfArgumentParser(TrainingArguments).parse_dict({"output_dir": "out", "use_cpu": True, **recipe})
+    return of_fsdp(FullyShardedDataParallelPlugin(**arguments.fsdp_plugin_args))
+
+
 def of_launcher(row: Foreign) -> Any:
     """What the launcher that knows the option holds."""
     words = [f"--{row.at[-1]}", str(row.value), "train.py"]
@@ -95,6 +139,9 @@ def of_launcher(row: Foreign) -> Any:
 def at_home(row: Foreign, folder: Path) -> Any:
     if row.home in ("torchrun", "runner"):
         return of_launcher(row)
+    if row.fsdp is not None:
+        section = {"fsdp_version": row.fsdp, "fsdp_cpu_ram_efficient_loading": False, row.at[-1]: row.value}
+        return of_fsdp_launcher(section, folder)[row.setting]
     data: dict[str, Any] = {}
     path = row.own or ((*("deepspeed_config",), row.at[-1]) if row.home == "accelerate" else row.at[-1:])
     if path[-1] == "mixed_precision":
@@ -128,6 +175,8 @@ def test_both_readers_hold_the_same(row: Foreign, tmp_path: Path) -> None:
             elif row.here == "accelerate":
                 data["deepspeed_config"].pop("offload_optimizer_nvme_path", None)
                 found = of_accelerate(data, tmp_path).get(row.setting)
+            elif row.fsdp is not None:
+                found = of_fsdp_trainer(data).get(row.setting)
             else:
                 found = of_trainer(data).get(row.setting)
         except (Exception, SystemExit) as error:

@@ -40,6 +40,8 @@ def document(row: Foreign) -> dict[str, Any]:
         },
     }
     data = bases[row.here]
+    if row.fsdp is not None:
+        data |= {"fsdp": True, "fsdp_config": {"version": row.fsdp, "min_num_params": 10, "sync_module_states": True}}
     taken, name = data, row.becomes[0]
     for part in name[:-1]:
         taken = taken.get(part, {})

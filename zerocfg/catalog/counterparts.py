@@ -98,8 +98,8 @@ def _said(name: str, value: Any) -> Iterator[tuple[str, Any, bool]]:
         return
     for format in ("accelerate", "training-arguments"):
         for path, setting, word in _stated(format):
-            if path[-1] != name:
-                continue
+            if path[-1] != name or (format == "training-arguments" and path[:-1]):
+                continue  # words within a section of the Trainer's, as "version", are too common
             if word is None:
                 yield setting, value, False
                 return
@@ -107,6 +107,9 @@ def _said(name: str, value: Any) -> Iterator[tuple[str, Any, bool]]:
                 yield setting, True, False
                 return
     for path, key in _keys("accelerate"):
+        if path[-1] == name and ".".join(path) in paths("training-arguments"):
+            yield ".".join(path), value, False
+            return
         how = key.facts.get("elsewhere", {}).get(name)
         if how is not None:
             yield ".".join(path), value, how == "machine"

@@ -19,7 +19,11 @@ class TrainerFsdpConfig(Section):
     library: ClassVar[str] = "transformers"
 
     version: Literal[1, 2] = key(
-        2, "Version of FSDP; accelerate's own default is 1.", reads="int", aliases=("fsdp_version",)
+        2,
+        "Version of FSDP; accelerate's own default is 1.",
+        reads="int",
+        aliases=("fsdp_version",),
+        setting="fsdp_config.fsdp_version",
     )
     reshard_after_forward: bool | _STRATEGIES = key(
         True,
@@ -27,21 +31,28 @@ class TrainerFsdpConfig(Section):
         reads="bool",
         ignore_case=True,
         aliases=("fsdp_reshard_after_forward",),
+        setting="fsdp_config.fsdp_reshard_after_forward",
     )
     cpu_offload: bool = key(
         False,
         "Keep parameters, gradients and optimizer state in host memory; accelerate's name for it is offload_params.",
         reads="truth",
         aliases=("fsdp_cpu_offload",),
+        setting="fsdp_config.fsdp_offload_params",
     )
     auto_wrap_policy: Literal["TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP"] = key(
         "TRANSFORMER_BASED_WRAP",
         "In capitals, unlike accelerate's.",
         reads="raw",
         aliases=("fsdp_auto_wrap_policy",),
+        setting="fsdp_config.fsdp_auto_wrap_policy",
     )
     transformer_layer_cls_to_wrap: str | list[str] | None = key(
-        None, "Layer classes to wrap.", reads="raw", aliases=("fsdp_transformer_layer_cls_to_wrap",)
+        None,
+        "Layer classes to wrap.",
+        reads="raw",
+        aliases=("fsdp_transformer_layer_cls_to_wrap",),
+        setting="fsdp_config.fsdp_transformer_layer_cls_to_wrap",
     )
     min_num_params: int = key(
         0,
@@ -49,6 +60,7 @@ class TrainerFsdpConfig(Section):
         unit="elements",
         reads="raw",
         aliases=("fsdp_min_num_params",),
+        setting="fsdp_config.fsdp_min_num_params",
     )
     state_dict_type: Literal["FULL_STATE_DICT", "LOCAL_STATE_DICT", "SHARDED_STATE_DICT"] = key(
         "FULL_STATE_DICT",
@@ -56,18 +68,29 @@ class TrainerFsdpConfig(Section):
         reads="str",
         ignore_case=True,
         aliases=("fsdp_state_dict_type",),
+        setting="fsdp_config.fsdp_state_dict_type",
     )
     cpu_ram_efficient_loading: bool = key(
-        False, "Only rank 0 loads the weights.", reads="bool", aliases=("fsdp_cpu_ram_efficient_loading",)
+        False,
+        "Only rank 0 loads the weights.",
+        reads="bool",
+        aliases=("fsdp_cpu_ram_efficient_loading",),
+        setting="fsdp_config.fsdp_cpu_ram_efficient_loading",
     )
     activation_checkpointing: bool = key(
         False,
         "Recompute activations; refused together with the Trainer's own.",
         reads="bool",
         aliases=("fsdp_activation_checkpointing",),
+        setting="fsdp_config.fsdp_activation_checkpointing",
     )
     forward_prefetch: bool = key(
-        False, "Version 1 alone.", reads="bool", facts={"versions": [1]}, aliases=("fsdp_forward_prefetch",)
+        False,
+        "Version 1 alone.",
+        reads="bool",
+        facts={"versions": [1]},
+        aliases=("fsdp_forward_prefetch",),
+        setting="fsdp_config.fsdp_forward_prefetch",
     )
     backward_prefetch: Literal["BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH"] = key(
         "NO_PREFETCH",
@@ -76,12 +99,23 @@ class TrainerFsdpConfig(Section):
         ignore_case=True,
         facts={"versions": [1]},
         aliases=("fsdp_backward_prefetch",),
+        setting="fsdp_config.fsdp_backward_prefetch",
     )
     use_orig_params: bool = key(
-        True, "Version 1 alone.", reads="bool", facts={"versions": [1]}, aliases=("fsdp_use_orig_params",)
+        True,
+        "Version 1 alone.",
+        reads="bool",
+        facts={"versions": [1]},
+        aliases=("fsdp_use_orig_params",),
+        setting="fsdp_config.fsdp_use_orig_params",
     )
     sync_module_states: bool = key(
-        True, "Version 1 alone.", reads="bool", facts={"versions": [1]}, aliases=("fsdp_sync_module_states",)
+        True,
+        "Version 1 alone.",
+        reads="bool",
+        facts={"versions": [1]},
+        aliases=("fsdp_sync_module_states",),
+        setting="fsdp_config.fsdp_sync_module_states",
     )
     limit_all_gathers: bool = key(
         False, "Version 1 alone.", reads="bool", facts={"versions": [1]}, aliases=("fsdp_limit_all_gathers",)

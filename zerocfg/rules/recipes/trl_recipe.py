@@ -25,6 +25,7 @@ from zerocfg.rules.versions import only_from
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import Edit, delete_entry, rename_key
+from zerocfg.source.node import dotted
 
 
 def trl_example(method: str, text: str, processes: int = 1) -> Example:
@@ -119,7 +120,8 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
     Some keys are not used by the HfArgumentParser: [...]`.
 
     `gradient_clipping` and `train_micro_batch_size_per_gpu` are DeepSpeed's names, `mixed_precision` is accelerate's;
-    the Trainer has `max_grad_norm`, `per_device_train_batch_size` and `bf16` or `fp16`.
+    the Trainer has `max_grad_norm`, `per_device_train_batch_size` and `bf16` or `fp16`. Keys of accelerate's
+    `fsdp_config` belong into the recipe's own `fsdp_config`.
 
     Fix: writes the argument's name, and the value in its form.
 
@@ -154,11 +156,11 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
 
 def _called_otherwise(file: SourceFile, name: str, said: Any, own: Sequence[Counterpart]) -> Finding:
     """A setting as DeepSpeed or accelerate calls it."""
-    names = " and ".join(f"`{one.path[0]}`" for one in own)
+    names = " and ".join(f"`{dotted(one.path)}`" for one in own)
     text = as_json(own[0].value) if own[0].value != said else text_at(file, (name,))
     fix = None
     if len(own) == 1 and own[0].fits and text is not None:
-        fix = moved(file, (name,), file, own[0].path, text, f"write {own[0].path[0]}")
+        fix = moved(file, (name,), file, own[0].path, text, f"write {dotted(own[0].path)}")
     return Finding(
         Location(file, (name,), "key"),
         f"there is no argument `{name}`; the Trainer calls it {names}, and the parser stops at the other",
