@@ -127,11 +127,9 @@ def _variant(key: Key, mapping: Mapping, schema: Schema) -> Section | None:
     """The section that fits the value of a sibling: the parameters of `optimizer` by its `type`."""
     variants = key.facts.get("variants")
     chooser = mapping.entry(variants["key"]) if variants else None
-    if variants is None or chooser is None or not isinstance(chooser.value, Scalar):
+    if chooser is None or not isinstance(chooser.value, Scalar):
         return None
-    name = str(chooser.value.value)
-    reference = variants["cases"].get(name.lower() if variants.get("any_case") else name)
-    return schema.section(schema.deref({"$ref": reference})) if reference else None
+    return key.variant(schema, str(chooser.value.value))
 
 
 def _other_branch(key: Key, value: Any) -> bool:

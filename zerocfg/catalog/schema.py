@@ -41,6 +41,14 @@ class Key:
                 return schema.section(branch)
         return None
 
+    def variant(self, schema: Schema, chosen: str) -> Section | None:
+        """The section that this key opens beside a sibling of this value: `optimizer.params` by `optimizer.type`."""
+        variants = self.facts.get("variants")
+        if variants is None:
+            return None
+        reference = variants["cases"].get(chosen.lower() if variants.get("any_case") else chosen)
+        return schema.section(schema.deref({"$ref": reference})) if reference else None
+
     def entries(self, schema: Schema) -> Section | None:
         """The section that every value of this key's mapping is, when names are free (the runs of a spec)."""
         for branch in self.branches:

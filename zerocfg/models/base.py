@@ -32,6 +32,7 @@ on a property
                     number; {word of the value: key that is true with it} where several are meant
     ``elsewhere``   what the other launchers call it: {"nnodes": "same"}; "machine" where theirs counts one machine
     ``env``         the environment variables that carry the value to the job, a list; see accelerate/facts.py
+    ``variable``    of a key that is not exported: the environment variable that the job reads for it
     ``facts``       (argument of `key` only) further facts of one format, kept under their own names
 on a section (object)
     ``unknown``     what an unknown key does: "error", "ignored", or "passed" (handed on to someone else, who

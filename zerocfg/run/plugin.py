@@ -6,8 +6,11 @@ Follows accelerate/utils/dataclasses.py (`DeepSpeedPlugin.__post_init__`, `set_m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.catalog.counterparts import paths
+from zerocfg.catalog.schema import load_schema
 from zerocfg.run.config import AUTO, Config, any_unknown, default_of, words
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
 
@@ -24,21 +27,6 @@ CONFLICTS = words(
 
 STAGE = "zero_optimization.stage"
 GATHER = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
-FROM_VARIABLES = {
-    "gradient_accumulation_steps": ("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "auto"),
-    "gradient_clipping": ("ACCELERATE_GRADIENT_CLIPPING", "auto"),
-    STAGE: ("ACCELERATE_DEEPSPEED_ZERO_STAGE", 2),
-    "zero_optimization.offload_optimizer.device": ("ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE", "none"),
-    "zero_optimization.offload_param.device": ("ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE", "none"),
-    "zero_optimization.offload_param.nvme_path": ("ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH", "none"),
-    "zero_optimization.offload_optimizer.nvme_path": (
-        "ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH",
-        "none",
-    ),
-    GATHER: ("ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL", "false"),
-}
-"""DeepSpeed key -> (variable, default): what an "auto" in the DeepSpeed config becomes."""
-
 TRUE_WORDS = ("y", "yes", "t", "true", "on", "1")
 FALSE_WORDS = ("n", "no", "f", "false", "off", "0")
 
@@ -62,7 +50,7 @@ def build(environment: Environment, config: Config | None, failures: list[Failur
     something else than a mapping.
     """
     plugin = Plugin(config if config is not None else _empty(), failures)
-    values = {name: _variable(name, environment, plugin) for name in FROM_VARIABLES}
+    values = {name: _variable(name, *from_, environment, plugin) for name, from_ in _variables().items()}
     if config is None:
         _from_variables(plugin, values)
     else:
@@ -82,13 +70,23 @@ def _empty() -> Config:
     return Config({}, origin)
 
 
-def _variable(name: str, environment: Environment, plugin: Plugin) -> Setting:
+@cache
+def _variables() -> dict[str, tuple[str, Any]]:
+    """By DeepSpeed key: the variable that decides what its "auto" becomes, and the plugin's default."""
+    found = {}
+    for name, path in paths("accelerate").items():
+        key = load_schema("accelerate").find(path)
+        if key is not None and "conflicts" in key.facts:
+            variables = [one["name"] for one in key.facts.get("env", ())] or [key.facts["variable"]]
+            found[name] = variables[0], "none" if key.default is None else key.default
+    return found
+
+
+def _variable(name: str, variable: str, default: Any, environment: Environment, plugin: Plugin) -> Setting:
     """The plugin's own value for a DeepSpeed key, converted as the plugin converts the variable."""
-    variable, default = FROM_VARIABLES[name]
     setting = environment.get(variable)
     if setting is None:
-        value = False if name == GATHER else default
-        return Setting(value, default_of("accelerate"))
+        return Setting(default, default_of("accelerate"))
     text = setting.value
     if text is UNKNOWN:
         return setting

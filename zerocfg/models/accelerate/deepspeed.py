@@ -80,7 +80,7 @@ class DeepSpeedConfig(Section):
         inert=_NO_PATH,
         setting="zero_optimization.offload_optimizer.nvme_path",
         cli=option("offload_optimizer_nvme_path"),
-        facts={"conflicts": "deepspeed_config_file"},
+        facts={"conflicts": "deepspeed_config_file", "variable": "ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH"},
     )
     offload_param_nvme_path: str | None = key(
         None,
@@ -88,7 +88,7 @@ class DeepSpeedConfig(Section):
         inert=_NO_PATH,
         setting="zero_optimization.offload_param.nvme_path",
         cli=option("offload_param_nvme_path"),
-        facts={"conflicts": "deepspeed_config_file"},
+        facts={"conflicts": "deepspeed_config_file", "variable": "ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH"},
     )
     gradient_accumulation_steps: int | Literal["auto"] | None = key(
         "auto",

@@ -51,6 +51,13 @@ class OptimizerParams(Loose):
     max_grad_norm: Removed = key(None, removed=_NO_CLIPPING)
 
 
+class SgdParams(OptimizerParams):
+    """torch.optim.SGD."""
+
+    lr: float | Auto = _learning_rate(1e-3)
+    weight_decay: float | Auto = _weight_decay()
+
+
 class AdamParams(OptimizerParams):
     """Adam and AdamW: FusedAdam, DeepSpeedCPUAdam with offload, torch.optim with torch_adam."""
 
@@ -172,6 +179,7 @@ class Optimizer(Loose):
                 "lamb": LambParams,
                 "lion": LionParams,
                 "muon": MuonParams,
+                "sgd": SgdParams,
             },
             any_case=True,
         )

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from zerocfg.catalog.counterparts import paths
+from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.batch.optimizer import AUTO, DS, OPTIMIZER, YAML, optimizer_type, own, trained
@@ -77,16 +78,7 @@ def optimizer_number_out_of_range(run: Run) -> Iterator[Finding]:
             )
 
 
-_ADAM = {"lr": 1e-3, "weight_decay": 0.0, "betas": [0.9, 0.999], "eps": 1e-8}
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    "adam": _ADAM,
-    "adamw": _ADAM,
-    "lamb": _ADAM,
-    "lion": {"lr": 1e-3, "weight_decay": 0.0, "betas": [0.9, 0.999]},
-    "adagrad": {"lr": 1e-2, "weight_decay": 0.0, "eps": 1e-10},
-    "sgd": {"lr": 1e-3, "weight_decay": 0.0},
-}
-"""What the constructors take for an absent parameter. A type that is not here is left alone."""
+_COMPARED = ("lr", "weight_decay", "betas", "eps")
 
 
 @cache
@@ -106,10 +98,16 @@ def schedule_sets_rate(run: Run) -> bool:
 
 
 def _defaults(run: Run) -> dict[str, Any]:
-    kind = optimizer_type(run)
+    """What the constructor takes for an absent parameter; empty for a type whose learning rate has no default."""
+    kind, schema = optimizer_type(run), load_schema("deepspeed")
     if kind is None or section(run, "optimizer", "params").get("torch_adam"):
         return {}
-    return _DEFAULTS.get(kind.lower(), {})
+    params = schema.find(("optimizer", "params"))
+    known = params.variant(schema, kind) if params is not None else None
+    if known is None or known.keys["lr"].default is None:
+        return {}
+    defaults = {name: known.keys[name].default for name in _COMPARED if name in known.keys}
+    return {name: default for name, default in defaults.items() if default is not None}
 
 
 def _filled(run: Run, name: str) -> Fix | None:
