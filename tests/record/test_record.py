@@ -31,7 +31,7 @@ def test_differences_of_code_place_words_and_fix(tmp_path: Path) -> None:
     before, after = recorded(tmp_path, "0.5"), recorded(tmp_path, '"0.5"')
     assert run("compare", before, before) == (0, "1 findings before, 1 after, 0 lines differ\n")
     ((found,),) = json.loads(before.read_text()).values()
-    assert found[:3] == ["ZC115", "error", "ds.json:1:39"] and '"gradient_clipping": 0.5' in found[5]
+    assert found[:3] == ["ZC115", "error", "ds.json:1:39"] and '"write gradient_clipping"' in found[5]
     code, said = run("compare", before, after)
     assert code == 1 and said.endswith("1 findings before, 1 after, 2 lines differ\n")
     assert said.startswith("+ ZC115: 1\n") and "\n- ZC115: 1\n" in said
