@@ -192,7 +192,9 @@ def test_options_and_variables_of_the_launch_line_are_kept(tmp_path: Path) -> No
     text = " ".join(launcher)
     assert "--zero_stage 3" in text and "--offload_optimizer_device cpu" in text and "--num_processes 1 " in text
     assert run.handwritten is not None
-    assert any("--gradient_clipping $CLIP: its value is not in the files" in note for note in run.handwritten.notes)
+    assert any(
+        "--gradient_clipping $CLIP: its value is not in the files" in str(note) for note in run.handwritten.notes
+    )
     found = variables(scratch, run.handwritten)
     assert found["ACCELERATE_MIXED_PRECISION"] == "bf16" and "CUDA_VISIBLE_DEVICES" not in found
 

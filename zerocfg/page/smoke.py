@@ -111,7 +111,7 @@ def smoke(folder: Path) -> Smoke | str | None:
         diagnosis=[_diagnosis(one) for one in _list(content.get("diagnosis")) if isinstance(one, dict)],
         proven=_texts(content.get("proven")),
         not_proven=_texts(content.get("not_proven")),
-        reductions=list(found.reductions),
+        reductions=[one.words for one in found.reductions],
         stale=_stale(folder, found),
         versions=", ".join(f"{name} {version}" for name, version in found.versions.items() if name != "zerocfg"),
         figures=_figures(measured),

@@ -36,11 +36,19 @@ class CertificateError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class Smaller:
+    """What was not as planned: the value of a `zerocfg.smoke.reduction.Kind`, and the words for people."""
+
+    kind: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class Certificate:
     """What a smoke-run proved.
 
-    ``date`` is in UTC. ``device_kind`` is "cpu" or "cuda", ``device_name`` as the driver calls it. ``reductions`` say
-    in words what was smaller than planned, ``failed`` which checks failed, ``failure`` why the run did not end (None
+    ``date`` is in UTC. ``device_kind`` is "cpu" or "cuda", ``device_name`` as the driver calls it. ``reductions``: what
+    was smaller than planned, ``failed`` which checks failed, ``failure`` why the run did not end (None
     when it did). ``versions`` are the releases that ran, ``files`` the SHA-256 of the files that were tested, by
     name; ``values`` that of what the lock said (`values_hash`), None where it was not recorded.
     """
@@ -50,7 +58,7 @@ class Certificate:
     date: datetime.datetime
     device_kind: str
     device_name: str
-    reductions: tuple[str, ...]
+    reductions: tuple[Smaller, ...]
     failed: tuple[str, ...]
     failure: str | None
     versions: dict[str, str]
@@ -137,13 +145,23 @@ def _certificate(content: dict[str, Any]) -> Certificate:
         date=_date(_part(content, "date", str)),
         device_kind=_part(device, "kind", str, "device."),
         device_name=str(device.get("name") or ""),
-        reductions=tuple(map(str, _part(content, "reductions", list))),
+        reductions=_reductions(content),
         failed=tuple(str(one.get("name")) for one in checks if isinstance(one, dict) and one.get("ok") is False),
         failure=str(failure["message"]) if isinstance(failure, dict) and failure.get("message") else None,
         versions=_texts(content, "versions"),
         files=_texts(content, "files"),
         values=values if isinstance(values, str) else None,
     )
+
+
+def _reductions(content: dict[str, Any]) -> tuple[Smaller, ...]:
+    words = [str(one) for one in _part(content, "reductions", list)]
+    told = content.get("reduced")
+    kinds = [one.get("kind") for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+    if len(kinds) != len(words):
+        # Written before kinds were recorded: the words of a reduction then began with its kind and a colon.
+        kinds = [one.partition(":")[0].strip() for one in words]
+    return tuple(Smaller(str(kind), one) for kind, one in zip(kinds, words, strict=True))
 
 
 _KINDS = {str: "a text", bool: "true or false", dict: "a mapping", list: "a list"}

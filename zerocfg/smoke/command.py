@@ -19,6 +19,7 @@ from zerocfg.smoke.checks import Check, check, settings
 from zerocfg.smoke.error import SmokeError
 from zerocfg.smoke.folder import ACCELERATE, DEEPSPEED, RunFolder
 from zerocfg.smoke.reduced import Reduced
+from zerocfg.smoke.reduction import Kind, Reduction
 from zerocfg.smoke.worker import audit, hook
 from zerocfg.smoke.worker.job import Job
 
@@ -101,7 +102,7 @@ def play(
     if command.loop is not None and outcome.failure is None:
         checks += _reads(files, scratch / "reports")
         command.notes = _notes(outcome.reports, steps, scratch / WRITTEN, device)
-        reduced.words += [f"saving: {words}" for words in [_unsaved(outcome.reports)] if words]
+        reduced.changes += [Reduction(Kind.SAVING, why=why) for why in [_unsaved(outcome.reports)] if why]
     return Played(command, reduced, outcome, checks)
 
 
@@ -152,7 +153,7 @@ def _expected(run: RunFolder, reports: list[dict[str, Any]], ranks: int | None) 
         plan=dict(run.plan),
     )
     if ranks is not None and isinstance(planned, int) and ranks != planned:
-        reduced.words.append(f"world size: {planned} to {ranks}")
+        reduced.changes.append(Reduction(Kind.WORLD_SIZE, planned, ranks, ("num_processes",)))
         reduced.plan["num_processes"] = ranks
     return reduced
 

@@ -28,6 +28,7 @@ def data(verdict: Verdict) -> dict[str, Any]:
         },
         "ranks": verdict.reduced.ranks,
         "reductions": verdict.reduced.words,
+        "reduced": [one.data() for one in verdict.reduced.changes],
         "checks": [one.data() for one in verdict.checks],
         "proven": list(shown.proven),
         "not_proven": list(shown.not_proven),

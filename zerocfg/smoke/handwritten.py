@@ -22,6 +22,7 @@ from zerocfg.run.hub import find_config
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.smoke.asked import DTYPE, Claim, claims
+from zerocfg.smoke.reduction import Kind, Reduction
 
 if TYPE_CHECKING:
     from zerocfg.smoke.device import Device
@@ -52,7 +53,7 @@ class Handwritten:
 
     ``texts``: the files "accelerate" and "deepspeed", byte for byte. ``options``: the launch line's own for
     `accelerate launch`. ``variables``: those that it sets. ``by_accelerate``: accelerate's launcher starts it.
-    ``notes``: what was left out or taken for granted, in words.
+    ``notes``: what was left out or taken for granted.
     """
 
     run: Run
@@ -61,11 +62,11 @@ class Handwritten:
     options: list[str] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
     by_accelerate: bool = False
-    notes: list[str] = field(default_factory=list)
+    notes: list[Reduction] = field(default_factory=list)
 
     def fit(self, reduced: Reduced, device: Device) -> None:
         """Finish the reduction: what a build's plan would have settled is left to the libraries here."""
-        reduced.words += self.notes
+        reduced.changes += self.notes
         arguments, config = reduced.arguments, reduced.deepspeed or {}
         if self.run.consumer in ("transformers", "trl"):
             # What TrainingArguments no longer have stops the user's script, too.
@@ -88,7 +89,8 @@ class Handwritten:
     def _without_fp16(self, reduced: Reduced) -> None:
         """What `reduce` does for DeepSpeed, for a run without it; and the options of the launch line."""
         if reduced.deepspeed is None:
-            reduced.words.append("precision: fp16 to bf16, because a processor has no fp16 training")
+            why = "because a processor has no fp16 training"
+            reduced.changes.append(Reduction(Kind.PRECISION, "fp16", "bf16", why=why))
             if reduced.arguments.get("fp16"):
                 reduced.arguments.update(fp16=False, bf16=True)
             if reduced.accelerate is not None and reduced.accelerate.get("mixed_precision") == "fp16":
@@ -171,7 +173,7 @@ def handwritten(run: Run) -> Handwritten:
             if name.startswith(TRAINING_VARIABLES) and value is not None:
                 own.variables[name] = value
             elif name.startswith(TRAINING_VARIABLES):
-                own.notes.append(f"{name}: its value is not in the files; left out")
+                own.notes.append(Reduction(Kind.LAUNCH, keys=(name,)))
     return own
 
 
@@ -183,7 +185,7 @@ def _options(own: Handwritten, line: LaunchLine) -> None:
         if option.value is None:
             own.options.append(option.name)
         elif option.value.value is None:
-            own.notes.append(f"{option.name} {option.value.text}: its value is not in the files; left out")
+            own.notes.append(Reduction(Kind.LAUNCH, keys=(option.name, option.value.text)))
         else:
             own.options += [option.name, option.value.value]
 
@@ -285,7 +287,7 @@ def accelerate_of(own: Handwritten) -> dict[str, Any] | None:
     run, text = own.run, own.texts.get("accelerate")
     if text is None and run.launch is None and run.consumer == "accelerate" and run.deepspeed is not None:
         own.by_accelerate = True
-        own.notes.append(f"launch: nothing says how it is started; accelerate launch with {run.deepspeed.name}")
+        own.notes.append(Reduction(Kind.LAUNCH, run=f"accelerate launch with {run.deepspeed.name}"))
         section = {"deepspeed_config_file": run.deepspeed.name}
         return {"distributed_type": "DEEPSPEED", "deepspeed_config": section, "mixed_precision": "no"}
     if text is None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from zerocfg.hardware.catalogue import find_accelerator
 from zerocfg.smoke.device import Device
 from zerocfg.smoke.fit import SEQUENCE, fit_of, sequence_of, spec_of
+from zerocfg.smoke.reduction import Kind
 from zerocfg.smoke.size import GIB
 
 if TYPE_CHECKING:
@@ -146,7 +147,11 @@ def _ranks(verdict: Verdict) -> list[str]:
 
 
 def _shares_by_gloo(verdict: Verdict) -> bool:
-    return verdict.device.shared and any("by gloo" in words for words in verdict.reduced.words)
+    return verdict.device.shared and any(
+        isinstance(one.run, dict) and one.run["collectives"] == "gloo"
+        for one in verdict.reduced.changes
+        if one.kind is Kind.SHARED_CARD
+    )
 
 
 def _device(verdict: Verdict) -> list[str]:
@@ -211,19 +216,15 @@ def _precision(run: RunFolder, verdict: Verdict) -> list[str]:
 def _drives(verdict: Verdict) -> list[str]:
     """Offload to NVMe."""
     found = []
-    for part in ("offload_optimizer", "offload_param"):
+    for part, drive in (("offload_optimizer", Kind.OPTIMIZER_DRIVE), ("offload_param", Kind.PARAM_DRIVE)):
         key = f"zero_optimization.{part}.device"
         if verdict.run.plan.get(key) != "nvme":
             continue
         if verdict.reduced.plan.get(key) == "nvme":
-            found.append(f"{part}: speed and space of the planned drive" if _elsewhere(verdict, part) else "")
+            found.append(f"{part}: speed and space of the planned drive" if verdict.reduced.has(drive) else "")
         else:
             found.append(f"{part} to NVMe: the host's memory took its place")
     return [words for words in found if words]
-
-
-def _elsewhere(verdict: Verdict, part: str) -> bool:
-    return any(words.startswith(f"{part}.nvme_path:") for words in verdict.reduced.words)
 
 
 def _recipe(run: RunFolder) -> list[str]:

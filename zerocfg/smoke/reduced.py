@@ -1,4 +1,4 @@
-"""A run as it is launched here: smaller than planned, each change in words."""
+"""A run as it is launched here: smaller than planned, and in what."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from zerocfg.smoke.reduction import Kind, Reduction
     from zerocfg.smoke.size import Size
 
 SEQUENCE = 32  # tokens of a sample on a processor
@@ -15,6 +16,7 @@ SEQUENCE = 32  # tokens of a sample on a processor
 class Reduced:
     """``model``, ``accelerate``, ``deepspeed``, ``arguments``: what is run; ``plan``: what must be seen then.
 
+    ``changes``: what became smaller, or other.
     ``sequence``: tokens of a sample. ``layers``: of the planned model and of the one that is run, where known.
     ``narrow``: the model's widths were cut as well, or another model stands in. ``size``: what the model that is run
     takes at most by prediction, on a card. ``nodes``: machines that the ranks are spread over.
@@ -27,8 +29,17 @@ class Reduced:
     arguments: dict[str, Any]
     plan: dict[str, Any]
     sequence: int = SEQUENCE
-    words: list[str] = field(default_factory=list)
+    changes: list[Reduction] = field(default_factory=list)
     layers: tuple[int, int] | None = None
     narrow: bool = False
     size: Size | None = None
     nodes: int = 1
+
+    def has(self, *kinds: Kind) -> bool:
+        """Whether one of these was changed."""
+        return any(one.kind in kinds for one in self.changes)
+
+    @property
+    def words(self) -> list[str]:
+        """The changes for a reader."""
+        return [str(one) for one in self.changes]

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.smoke.checks.check import Check, show, together
+from zerocfg.smoke.reduction import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ NAMES = {
     "optimizer": "optimizer",
     "scheduler": "scheduler",
 }
+OFFLOADS = {kind.value: kind for kind in (Kind.OFFLOAD_OPTIMIZER, Kind.OFFLOAD_PARAM)}
 OPTIMIZERS = ("adafactor", "adagrad", "lion", "lamb", "muon", "rmsprop", "sgd", "adam")
 # Schedules of DeepSpeed, as the Trainer calls the same course.
 SCHEDULES = {"WarmupLR": "constant_with_warmup", "WarmupDecayLR": "linear", "WarmupCosineLR": "cosine"}
@@ -71,13 +73,9 @@ def fits(key: str, asked: Any, seen: Any, reduced: Reduced) -> bool:
     """Whether what runs is what was asked for, after what had to be reduced."""
     if key == "engine" and asked == "ddp" and reduced.ranks == 1:
         return bool(seen == "single")
-    if key == "dtype" and asked == "fp16" and any(words.startswith("precision: fp16") for words in reduced.words):
+    if key == "dtype" and asked == "fp16" and reduced.has(Kind.PRECISION):
         asked = "bf16"
-    if (
-        key.startswith("offload")
-        and asked == "nvme"
-        and any(words.startswith(f"{key}: nvme") for words in reduced.words)
-    ):
+    if asked == "nvme" and key in OFFLOADS and reduced.has(OFFLOADS[key]):
         asked = "cpu"
     asked, seen = meaning(key, asked), meaning(key, seen)
     if isinstance(asked, (int, float)) and isinstance(seen, (int, float)):
