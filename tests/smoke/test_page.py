@@ -26,7 +26,7 @@ def test_every_option_is_listed() -> None:
 
 
 def test_every_kind_of_reduction_is_listed() -> None:
-    """The gate's `allow-reduced` takes them; of configs written by hand, which `launch` speaks of, nothing is certified."""
+    """The gate's `allow-reduced` takes them. `launch` speaks of configs written by hand, which are not certified."""
     listed = {word for row in table("What is made smaller") for word in row if word.islower()}
     assert listed == {kind.value for kind in Kind} - {Kind.LAUNCH.value}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.smoke.checks.measured import peak_in, ran_out, size
 from zerocfg.smoke.error import SmokeError
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from zerocfg.smoke.process import Outcome
     from zerocfg.smoke.smoke import Options
     from zerocfg.smoke.verdict import Verdict
+    from zerocfg.smoke.worker.told import Counter
 
     Play = Callable[[RunFolder, Options], Verdict]
 
@@ -82,7 +83,7 @@ class Try:
     seconds: float
     why: str = ""
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> dict[str, object]:
         """As JSON."""
         return {
             "micro_batch": self.batch,
@@ -139,7 +140,7 @@ class Found:
         """Whether model, sequence and ranks were those of the plan, so that the figure holds for the job itself."""
         return self.verdict is not None and faithful(self.verdict)
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> dict[str, object]:
         """As JSON."""
         fastest = self.fastest
         return {
@@ -246,7 +247,7 @@ def _aim(found: Found, first: int, upper: int | None) -> None:
     found.upper = max(upper or (ON_CARD if on_card else ON_PROCESSOR), 1)
     room = found.limit or (verdict.device.memory if on_card else None)
     # What the limit counts: torch's reserve for a fraction of a card, the driver for the whole, else resident memory.
-    counter = "rss" if not on_card else "reserved" if found.limit else "device"
+    counter: Counter = "rss" if not on_card else "reserved" if found.limit else "device"
     held = verdict.figures.peak(counter)
     seen = (first, held) if held is not None and found.largest == first else None
     if room is not None:
