@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from zerocfg.emit.lock import Value
 from zerocfg.memory.outside import Band
 from zerocfg.rules.api import Location
 from zerocfg.run.model import SourceFile
@@ -487,9 +488,9 @@ class TestHeld:
 class TestExpected:
     def test_a_setting_of_the_lock_with_and_without_a_reason(self) -> None:
         run, less = by_settings.make({"a": 1}, {})
-        run.lock["settings"] |= {"b": {"why": "a mapping of its own"}, "c": "plain"}
+        run.lock.settings["b"] = Value({"value": "a mapping of its own"}, "said so", "file")
         found = expected(run, less)
-        assert (found["a"], found["b"], found["c"]) == (1, {"why": "a mapping of its own"}, "plain")
+        assert (found["a"], found["b"]) == (1, {"value": "a mapping of its own"})
 
     def test_a_batch_without_accumulation(self) -> None:
         run, less = by_settings.make(deepspeed={})

@@ -79,7 +79,7 @@ def test_one_of_several_runs_by_its_name(tmp_path: Path) -> None:
 def test_a_single_file_brings_its_partners(name: str, tmp_path: Path) -> None:
     Set(trainer(zero(2))).write(tmp_path)
     run = read(tmp_path / name)
-    assert run.deepspeed is not None and run.lock["recipe"]["max_steps"] == 4 and run.path == tmp_path
+    assert run.deepspeed is not None and run.lock.recipe["max_steps"] == 4 and run.path == tmp_path
 
 
 # -- what is asked ----------------------------------------------------------------------------------------------

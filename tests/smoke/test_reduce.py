@@ -49,7 +49,7 @@ def room(monkeypatch: pytest.MonkeyPatch, **less: float) -> Room:
 def test_what_fits_is_not_reduced(make_run: MakeRun, tmp_path: Path) -> None:
     run = read(make_run(3))
     reduced = reduce(run, CARD, 4, tmp_path)
-    assert reduced.model == run.lock["model"]["config"]
+    assert reduced.model == run.lock.model_config
     assert reduced.deepspeed == run.deepspeed
     assert reduced.words == ["sequence length: nobody says it; 64 tokens"]
 
@@ -235,7 +235,7 @@ def test_the_spec_says_it_while_it_is_the_one_that_was_built(make_run: MakeRun, 
 def test_recomputing_activations_as_trl_does(make_run: MakeRun, tmp_path: Path) -> None:
     run = read(make_run(3, consumer="trl"))
     assert reduce(run, CPU, 1, tmp_path).arguments["gradient_checkpointing"] is True
-    run.lock["recipe"]["gradient_checkpointing"] = False
+    run.lock.recipe["gradient_checkpointing"] = False
     assert reduce(run, CPU, 1, tmp_path).arguments["gradient_checkpointing"] is False
 
 

@@ -19,6 +19,8 @@ from zerocfg.version import __version__
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from zerocfg.emit.lock import Lock
+
 NAME = "smoke.json"
 VERSION = 1
 
@@ -73,7 +75,7 @@ def write(
     steps: int,
     versions: dict[str, str],
     files: dict[str, str],
-    lock: dict[str, Any],
+    lock: Lock,
 ) -> Path:
     """Write the certificate of the run in ``folder``. Raises OSError when it cannot be written there.
 
@@ -92,7 +94,7 @@ def write(
     return path
 
 
-def values_hash(lock: dict[str, Any]) -> str:
+def values_hash(lock: Lock) -> str:
     """SHA-256 of what a lock says about the run itself: its values, not the reasons and places of them.
 
     A comment in a source file changes the lock, and proves nothing less.
@@ -101,13 +103,13 @@ def values_hash(lock: dict[str, Any]) -> str:
         key: {name: _value(one) for name, one in part.items()}
         if key in ("settings", "accelerate", "changes") and isinstance(part, dict)
         else part
-        for key, part in lock.items()
+        for key, part in lock.content.items()
         if key not in _SAY_NOTHING
     }
     return sha256(json.dumps(said, sort_keys=True, ensure_ascii=False).encode())
 
 
-def _value(decision: Any) -> Any:
+def _value(decision: object) -> object:
     return decision.get("value") if isinstance(decision, dict) else decision
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zerocfg.emit.lock import Lock
 from zerocfg.smoke import process
 from zerocfg.smoke.checks import Check, check, settings
 from zerocfg.smoke.error import SmokeError
@@ -70,7 +71,7 @@ class Played:
 
 def nobody() -> RunFolder:
     """A run of which nothing is planned, for a command without one."""
-    return RunFolder(Path.cwd(), {"run": "own command", "plan": {}, "files": {}}, None, None)
+    return RunFolder(Path.cwd(), Lock("own command"), None, None)
 
 
 def play(
@@ -151,7 +152,7 @@ def _expected(run: RunFolder, reports: list[RankReport], ranks: int | None) -> R
         model={},
         accelerate=run.accelerate,
         deepspeed=run.deepspeed,
-        arguments=dict(run.lock.get("recipe") or {}),
+        arguments=dict(run.lock.recipe),
         plan=dict(run.plan),
     )
     if ranks is not None and isinstance(planned, int) and ranks != planned:

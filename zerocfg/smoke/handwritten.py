@@ -10,11 +10,13 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import yaml
 
 from zerocfg.catalog.schema import load_schema
+from zerocfg.emit.lock import Lock, Value
+from zerocfg.models.model_facts import from_config
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.discover import Files
 from zerocfg.run.effective import compute
@@ -190,7 +192,7 @@ def _options(own: Handwritten, line: LaunchLine) -> None:
             own.options += [option.name, option.value.value]
 
 
-def lock_of(own: Handwritten) -> dict[str, Any]:
+def lock_of(own: Handwritten) -> Lock:
     """What a build's lock would say of the run, as far as the files tell it."""
     run = own.run
     values = {
@@ -198,25 +200,26 @@ def lock_of(own: Handwritten) -> dict[str, Any]:
         for name, setting in run.effective.settings.items()
         if setting.known and isinstance(setting.value, (bool, int, float, str))
     }
-    plan: dict[str, Any] = {name: setting.value for name, setting in values.items() if name in PLANNED}
+    plan: dict[str, object] = {name: setting.value for name, setting in values.items() if name in PLANNED}
     halves = {claim.value for claim in own.asked.get(DTYPE, ())}
     # Where files disagree the libraries have to judge.
     plan["fp16.enabled"] = halves == {"fp16"}
     plan["num_processes"] = _processes(plan, run)
-    model = _model(own)
-    return {
-        "run": run.name,
-        "consumer": run.consumer,
-        "launcher": run.launch.launcher if run.launch is not None else None,
-        "model": model,
-        "recipe": _recipe(run),
-        "plan": plan,
+    config = _model(own)
+    return Lock(
+        run.name,
+        consumer=run.consumer,
+        launcher=run.launch.launcher if run.launch is not None else None,
+        model_config=config,
+        model_facts={"parameters": from_config(config).parameters} if config is not None else {},
+        recipe=_recipe(run),
+        plan=plan,
         # Only what somebody wrote: a default is nobody's wish.
-        "settings": {name: one.value for name, one in values.items() if one.origin.kind in ("file", "flag")},
-    }
+        settings={name: Value(one.value) for name, one in values.items() if one.origin.kind in ("file", "flag")},
+    )
 
 
-def _processes(plan: dict[str, Any], run: Run) -> int | None:
+def _processes(plan: dict[str, object], run: Run) -> int | None:
     """As launched; else what the batch sizes imply."""
     stated = plan.get("num_processes")
     if isinstance(stated, int) and stated > 0:
@@ -230,9 +233,9 @@ def _processes(plan: dict[str, Any], run: Run) -> int | None:
     return None
 
 
-def _recipe(run: Run) -> dict[str, Any]:
+def _recipe(run: Run) -> dict[str, object]:
     """The training arguments as the script's reader hands them to TrainingArguments."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     content = run.recipe.data() if run.recipe is not None else None
     if isinstance(content, dict):
         found.update(content)
@@ -249,7 +252,8 @@ def _recipe(run: Run) -> dict[str, Any]:
     return found
 
 
-def _model(own: Handwritten) -> dict[str, Any]:
+def _model(own: Handwritten) -> dict[str, object] | None:
+    """The model's config.json, where the files lead to it."""
     run = own.run
     for name in ("model_name_or_path", "model_name", "model", "model_id"):
         setting = run.arguments.get(name)
@@ -263,10 +267,8 @@ def _model(own: Handwritten) -> dict[str, Any]:
             path = find_config(value, folder)
             config = _read_json(path) if path is not None else None
             if config is not None:
-                from zerocfg.models.model_facts import from_config
-
-                return {"config": config, "facts": {"parameters": from_config(config).parameters}}
-    return {}
+                return config
+    return None
 
 
 def _around(run: Run) -> list[Path]:
@@ -274,7 +276,7 @@ def _around(run: Run) -> list[Path]:
     return list(dict.fromkeys([*folders, Path.cwd()]))
 
 
-def _read_json(path: Path) -> dict[str, Any] | None:
+def _read_json(path: Path) -> dict[str, object] | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -282,7 +284,7 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def accelerate_of(own: Handwritten) -> dict[str, Any] | None:
+def accelerate_of(own: Handwritten) -> dict[str, object] | None:
     """The accelerate config as accelerate's own reader sees it; None when there is none or it cannot be read."""
     run, text = own.run, own.texts.get("accelerate")
     if text is None and run.launch is None and run.consumer == "accelerate" and run.deepspeed is not None:
@@ -299,7 +301,7 @@ def accelerate_of(own: Handwritten) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def deepspeed_of(own: Handwritten) -> dict[str, Any] | None:
+def deepspeed_of(own: Handwritten) -> dict[str, object] | None:
     """The DeepSpeed config; None when there is none, or when the libraries have to be shown the file itself."""
     inline = (
         own.run.recipe.data().get("deepspeed") if own.run.recipe and isinstance(own.run.recipe.data(), dict) else None
@@ -314,7 +316,7 @@ def deepspeed_of(own: Handwritten) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     content = dict(pairs)
     if len(content) != len(pairs):
         raise ValueError("a key stands twice")

@@ -11,7 +11,7 @@ import ctypes.util
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.catalog.counterparts import paths
 from zerocfg.smoke.fit import SEQUENCE as ASSUMED
@@ -56,7 +56,7 @@ def reduce(
     minutes matter, gets a small one of the same kind.
     """
     plan = dict(run.plan)
-    recipe = run.lock.get("recipe") or {}
+    recipe = run.lock.recipe
     arguments = {key: recipe[key] for key in ARGUMENTS if key in recipe}
     reduced = Reduced(ranks, {}, copy.deepcopy(run.accelerate), copy.deepcopy(run.deepspeed), arguments, plan)
     _checkpointing(run, arguments)
@@ -79,7 +79,7 @@ def reduce(
     return reduced
 
 
-def _checkpointing(run: RunFolder, arguments: dict[str, Any]) -> None:
+def _checkpointing(run: RunFolder, arguments: dict[str, object]) -> None:
     """Activations are kept or recomputed as in the planned run, also where no recipe says it."""
     if run.consumer == "trl":
         arguments.setdefault("gradient_checkpointing", TRL_CHECKPOINTS)
@@ -109,25 +109,22 @@ def _sequence(run: RunFolder, reduced: Reduced, device: Device) -> None:
 
 def _positions(run: RunFolder) -> int | None:
     """The longest sequence that the model takes."""
-    config = (run.lock.get("model") or {}).get("config")
-    longest = config.get("max_position_embeddings") if isinstance(config, dict) else None
+    longest = (run.lock.model_config or {}).get("max_position_embeddings")
     return longest if isinstance(longest, int) and longest > 0 else None
 
 
 def _model(run: RunFolder, reduced: Reduced, device: Device, scratch: Path, limit: float) -> None:
     """Put the model in, as large as it fits."""
-    model = run.lock.get("model") or {}
-    config = model.get("config")
-    if not isinstance(config, dict) or not config.get("model_type"):
+    config, parameters = run.lock.model_config, run.lock.parameters
+    if config is None or not config.get("model_type"):
         reduced.model, reduced.narrow = dict(LLAMA), True
         who = "the files" if run.handwritten is not None else "the build"
         why = f"its config is not known to {who}"
         reduced.changes.append(Reduction(Kind.MODEL, None, f"a Llama of {LAYERS} layers", why=why))
         return
-    parameters = (model.get("facts") or {}).get("parameters")
     reason = "is too much here"
     if device.kind == "cpu":
-        fits = isinstance(parameters, int) and parameters <= CPU_PARAMETERS
+        fits = parameters is not None and parameters <= CPU_PARAMETERS
         reduced.model = config
     else:
         fits, why = _fewer_layers(run, reduced, config, device, scratch, limit)
@@ -142,15 +139,15 @@ def _model(run: RunFolder, reduced: Reduced, device: Device, scratch: Path, limi
 
 
 def _fewer_layers(
-    run: RunFolder, reduced: Reduced, config: dict[str, Any], device: Device, scratch: Path, limit: float
+    run: RunFolder, reduced: Reduced, config: dict[str, object], device: Device, scratch: Path, limit: float
 ) -> tuple[bool, str]:
     """Put the model in with as many layers as fit, all widths as planned; False, and why, where not even few do."""
     fit = fit_of(run, reduced.plan, reduced.ranks, device, reduced.sequence)
     room = room_here(device, reduced.ranks, limit, scratch)
     count = layers_of(config)
     if count is None or fit.size(config) is None:
-        parameters = (run.lock["model"].get("facts") or {}).get("parameters")
-        fits = isinstance(parameters, int) and parameters * BYTES_PER_PARAMETER <= room.device * reduced.ranks // 2
+        parameters = run.lock.parameters
+        fits = parameters is not None and parameters * BYTES_PER_PARAMETER <= room.device * reduced.ranks // 2
         if fits:
             reduced.model = config
         return fits, ""
@@ -165,7 +162,7 @@ def _fewer_layers(
     return True, ""
 
 
-def _layers(config: dict[str, Any], less: dict[str, Any]) -> tuple[int, int] | None:
+def _layers(config: dict[str, object], less: dict[str, object]) -> tuple[int, int] | None:
     before, after = layers_of(config), layers_of(less)
     return (before, after) if before and after else None
 
@@ -183,8 +180,8 @@ def _world(reduced: Reduced, nodes: Nodes | None) -> None:
             reduced.accelerate.pop(name, None)
         reduced.accelerate.update(num_processes=reduced.ranks, num_machines=reduced.nodes)
     config = reduced.deepspeed
-    if config is not None and isinstance(config.get("train_batch_size"), int) and planned != reduced.ranks:
-        before = config["train_batch_size"]
+    before = config.get("train_batch_size") if config is not None else None
+    if config is not None and isinstance(before, int) and planned != reduced.ranks:
         after = _scaled(config, before, planned, reduced)
         if before != after:
             config["train_batch_size"] = after
@@ -197,7 +194,7 @@ def _world(reduced: Reduced, nodes: Nodes | None) -> None:
         reduced.changes.append(Reduction(Kind.HPZ_PARTITION, split, reduced.ranks, keys))
 
 
-def _scaled(config: dict[str, Any], before: int, planned: Any, reduced: Reduced) -> int:
+def _scaled(config: dict[str, object], before: int, planned: object, reduced: Reduced) -> int:
     """The samples of a step on fewer ranks. One that did not fit the other sizes does not fit them then."""
     if not isinstance(planned, int) or planned < 1:
         return before
@@ -280,11 +277,15 @@ def _arguments(reduced: Reduced) -> None:
         return
     scheduler = reduced.deepspeed.get("scheduler")
     total = (scheduler.get("params") or {}).get("total_num_steps") if isinstance(scheduler, dict) else None
-    if isinstance(total, int) and arguments.get("max_steps", -1) <= 0:
+    if isinstance(total, int) and not _above_zero(arguments.get("max_steps")):
         arguments["max_steps"] = total
 
 
-def _zero(config: dict[str, Any] | None) -> dict[str, Any]:
+def _above_zero(value: object) -> bool:
+    return isinstance(value, (int, float)) and value > 0
+
+
+def _zero(config: dict[str, object] | None) -> dict[str, object]:
     """The ZeRO section of a DeepSpeed config; an empty one of its own when there is none."""
     zero = (config or {}).get("zero_optimization")
     return zero if isinstance(zero, dict) else {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from zerocfg.smoke.reduction import Kind, Reduction
@@ -23,11 +23,11 @@ class Reduced:
     """
 
     ranks: int
-    model: dict[str, Any]
-    accelerate: dict[str, Any] | None
-    deepspeed: dict[str, Any] | None
-    arguments: dict[str, Any]
-    plan: dict[str, Any]
+    model: dict[str, object]
+    accelerate: dict[str, object] | None
+    deepspeed: dict[str, object] | None
+    arguments: dict[str, object]
+    plan: dict[str, object]
     sequence: int = SEQUENCE
     changes: list[Reduction] = field(default_factory=list)
     layers: tuple[int, int] | None = None

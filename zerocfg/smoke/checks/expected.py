@@ -36,7 +36,7 @@ CLASSES = {"adamw_torch": "AdamW", "adamw_torch_fused": "AdamW", "adafactor": "A
 
 def expected(run: RunFolder, reduced: Reduced) -> dict[str, object]:
     """Planned values by name, of this launch: as the lock has them, but for what was reduced."""
-    planned = {name: value(one) for name, one in (run.lock.get("settings") or {}).items()}
+    planned = {name: one.value for name, one in run.lock.settings.items()}
     before, after = flat(run.deepspeed or {}), flat(reduced.deepspeed or {})
     for name in before.keys() - after.keys():
         planned.pop(name, None)
@@ -60,11 +60,6 @@ def expected(run: RunFolder, reduced: Reduced) -> dict[str, object]:
     if run.consumer in TRAINERS:
         _arguments(planned, reduced.arguments)
     return {name: one for name, one in planned.items() if name not in LAUNCHER}
-
-
-def value(decision: object) -> object:
-    """Of one setting of the lock, which holds reasons too."""
-    return decision.get("value") if isinstance(decision, dict) and "value" in decision else decision
 
 
 def flat(section: dict[str, object], prefix: str = "") -> dict[str, object]:
