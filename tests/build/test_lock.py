@@ -16,6 +16,7 @@ from tests.build.conftest import EXAMPLES, Workplace, job
 from zerocfg.compare.changes import changes, sources
 from zerocfg.compare.table import table
 from zerocfg.emit import lock as lockfile
+from zerocfg.emit import locking
 from zerocfg.hardware.catalogue import parse_hardware
 from zerocfg.models.hardware import Host, Mount
 from zerocfg.resolve.plan import Considered, Decision, Plan
@@ -29,7 +30,7 @@ def plan(**given: Any) -> Plan:
 
 
 def rendered(**given: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(lockfile.render(plan(**given), {}, {}, "."))
+    found: dict[str, Any] = json.loads(locking.lock_of(plan(**given), {}, {}, ".").text())
     return found
 
 
@@ -42,13 +43,14 @@ def test_places_are_where_the_values_are(workplace: Workplace, example: str) -> 
     assert workplace.build(folder).exit_code == 0
     (run,) = EXAMPLES[example]
     lock = lockfile.load(workplace.folder / "out" / run / "zerocfg.lock")
-    assert (workplace.folder / "out" / run / lock["spec_folder"]).resolve() == folder.resolve()
+    assert lock.spec_folder is not None
+    assert (workplace.folder / "out" / run / lock.spec_folder).resolve() == folder.resolve()
     checked = 0
-    for name, entry in lock["settings"].items():
-        if entry["kind"] == "file":
-            file, line, column = entry["place"].rsplit(":", 2)
+    for name, entry in lock.settings.items():
+        if entry.kind == "file":
+            file, line, column = entry.place.rsplit(":", 2)
             text = (folder / file).read_text().splitlines()[int(line) - 1][int(column) - 1 :]
-            key = entry["reason"].rpartition("; ")[2].rpartition(": ")[2].rpartition(".")[2]
+            key = entry.reason.rpartition("; ")[2].rpartition(": ")[2].rpartition(".")[2]
             assert text.lstrip('"').startswith(key), (name, entry, text)
             checked += 1
     assert checked >= 3
@@ -95,7 +97,7 @@ def test_hardware_leaves_out_what_is_another_figure_tomorrow() -> None:
         drive = Mount(path="/nvme", free_gib=free)
         profile.host = Host(ram_gib=1000, ram_available_gib=free, memlock="unlimited", nvme=[drive])
         profile.date = str(free)
-        facts = lockfile.hardware_facts("box", profile)
+        facts = locking.hardware_facts("box", profile)
         assert (facts["host_memory_gib"], facts["memlock_bytes"], facts["nvme"]) == (1000, "unlimited", ["/nvme"])
         assert str(free) not in json.dumps(facts)
 
@@ -153,7 +155,7 @@ def test_plans_compared_are_the_one_taken_and_eight_more() -> None:
 
 
 def test_secrets_are_left_out() -> None:
-    text = lockfile.render(
+    text = locking.lock_of(
         plan(
             recipe={"hub_token": "hf_abc", "env": {"WANDB_API_KEY": "abc"}, "seed": 1},
             changes={"hub_token": Decision("hf_abc", "chosen", "chosen")},
@@ -162,7 +164,7 @@ def test_secrets_are_left_out() -> None:
         {},
         {},
         ".",
-    )
+    ).text()
     assert "abc" not in text and text.count("(not recorded)") == 4
 
 
@@ -199,7 +201,7 @@ def test_render_is_sorted_and_does_not_depend_on_order(
             return dict(list(found.items())[::order])
 
         one = plan(settings=turned(settings), accelerate=turned(accelerate), recipe=turned(recipe))
-        return lockfile.render(one, {}, {}, ".")
+        return locking.lock_of(one, {}, {}, ".").text()
 
     assert text(1) == text(-1)
     lock = json.loads(text(1))
@@ -214,8 +216,9 @@ def test_a_lock_does_not_differ_from_itself(
     settings: dict[str, Decision], accelerate: dict[str, Decision], recipe: dict[str, Any]
 ) -> None:
     one = plan(settings=settings, accelerate=accelerate, recipe=recipe)
-    lock = json.loads(lockfile.render(one, {}, {}, "."))
-    again = json.loads(lockfile.render(one, {}, {}, "."))
+    first = locking.lock_of(one, {}, {}, ".").text()
+    lock, again = (lockfile.parse(text.encode(), Path("zerocfg.lock")) for text in (first, first))
+    assert lock.text() == first, "what is read is what was written"
     assert changes(lock, again) == [] and sources(lock, again) == []
 
 
@@ -236,10 +239,10 @@ def test_whatever_stands_in_a_lock_can_be_compared(data: st.DataObject) -> None:
     keys = st.lists(st.sampled_from(sorted(good)), min_size=1, max_size=4)
     bad = good | {key: data.draw(JSON) for key in data.draw(keys)}
     bad |= {"version": data.draw(st.sampled_from([1, 2]))}
-    for old, new in ((bad, good), (good, bad)):
+    for old, new in ((lockfile.of(bad), lockfile.of(good)), (lockfile.of(good), lockfile.of(bad))):
         assert all(str(change) for change in changes(old, new))
         assert all(isinstance(one, str) for one in sources(old, new))
-    assert table(bad)
+    assert table(lockfile.of(bad))
 
 
 # -- what is no lock ---------------------------------------------------------------------------------------------

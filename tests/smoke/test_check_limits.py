@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from zerocfg.emit.lock import Value
 from zerocfg.memory.outside import Band
 from zerocfg.rules.api import Location
 from zerocfg.run.model import SourceFile
@@ -19,6 +20,7 @@ from zerocfg.smoke.checks.expected import ZERO, expected, optimizer_class
 from zerocfg.smoke.figures import GIB, Figures
 from zerocfg.smoke.process import Outcome
 from zerocfg.smoke.reduced import Reduced
+from zerocfg.smoke.reduction import Kind, Reduction
 from zerocfg.source.text import SourceText
 
 from . import test_settings as by_settings
@@ -486,9 +488,9 @@ class TestHeld:
 class TestExpected:
     def test_a_setting_of_the_lock_with_and_without_a_reason(self) -> None:
         run, less = by_settings.make({"a": 1}, {})
-        run.lock["settings"] |= {"b": {"why": "a mapping of its own"}, "c": "plain"}
+        run.lock.settings["b"] = Value({"value": "a mapping of its own"}, "said so", "file")
         found = expected(run, less)
-        assert (found["a"], found["b"], found["c"]) == (1, {"why": "a mapping of its own"}, "plain")
+        assert (found["a"], found["b"]) == (1, {"value": "a mapping of its own"})
 
     def test_a_batch_without_accumulation(self) -> None:
         run, less = by_settings.make(deepspeed={})
@@ -587,16 +589,16 @@ class TestAsked:
         ]
 
     @pytest.mark.parametrize(
-        ("key", "wanted", "seen", "words", "fits"),
+        ("key", "wanted", "seen", "kinds", "fits"),
         [
-            ("dtype", "fp16", "bf16", ["precision: fp16 becomes bf16"], True),
+            ("dtype", "fp16", "bf16", [Kind.PRECISION], True),
             ("dtype", "fp16", "bf16", [], False),
-            ("dtype", "fp32", "bf16", ["precision: fp16 becomes bf16"], False),
-            ("engine", "fp16", "bf16", ["precision: fp16 becomes bf16"], False),
-            ("offload_param", "nvme", "cpu", ["offload_param: nvme becomes cpu"], True),
-            ("offload_param", "nvme", "cpu", ["offload_optimizer: nvme becomes cpu"], False),
-            ("offload_param", "none", "cpu", ["offload_param: nvme becomes cpu"], False),
-            ("stage", "nvme", "cpu", ["stage: nvme becomes cpu"], False),
+            ("dtype", "fp32", "bf16", [Kind.PRECISION], False),
+            ("engine", "fp16", "bf16", [Kind.PRECISION], False),
+            ("offload_param", "nvme", "cpu", [Kind.OFFLOAD_PARAM], True),
+            ("offload_param", "nvme", "cpu", [Kind.OFFLOAD_OPTIMIZER], False),
+            ("offload_param", "none", "cpu", [Kind.OFFLOAD_PARAM], False),
+            ("stage", "nvme", "cpu", [Kind.OFFLOAD_PARAM], False),
             ("gradient_clipping", 0.1 + 0.2, 0.3, [], True),
             ("gradient_clipping", 1.0, 1.00001, [], False),
             ("stage", None, None, [], True),
@@ -607,8 +609,9 @@ class TestAsked:
             ("dtype", "fp8", None, [], True),
         ],
     )
-    def test_what_fits_after_a_reduction(self, key: str, wanted: Any, seen: Any, words: list[str], fits: bool) -> None:
-        assert asked.fits(key, wanted, seen, reduced(words=words)) is fits
+    def test_what_fits_after_a_reduction(self, key: str, wanted: Any, seen: Any, kinds: list[Kind], fits: bool) -> None:
+        changes = [Reduction(kind) for kind in kinds]
+        assert asked.fits(key, wanted, seen, reduced(changes=changes)) is fits
 
     @pytest.mark.parametrize(
         ("key", "value", "meaning"),

@@ -79,7 +79,7 @@ def test_one_of_several_runs_by_its_name(tmp_path: Path) -> None:
 def test_a_single_file_brings_its_partners(name: str, tmp_path: Path) -> None:
     Set(trainer(zero(2))).write(tmp_path)
     run = read(tmp_path / name)
-    assert run.deepspeed is not None and run.lock["recipe"]["max_steps"] == 4 and run.path == tmp_path
+    assert run.deepspeed is not None and run.lock.recipe["max_steps"] == 4 and run.path == tmp_path
 
 
 # -- what is asked ----------------------------------------------------------------------------------------------
@@ -192,7 +192,9 @@ def test_options_and_variables_of_the_launch_line_are_kept(tmp_path: Path) -> No
     text = " ".join(launcher)
     assert "--zero_stage 3" in text and "--offload_optimizer_device cpu" in text and "--num_processes 1 " in text
     assert run.handwritten is not None
-    assert any("--gradient_clipping $CLIP: its value is not in the files" in note for note in run.handwritten.notes)
+    assert any(
+        "--gradient_clipping $CLIP: its value is not in the files" in str(note) for note in run.handwritten.notes
+    )
     found = variables(scratch, run.handwritten)
     assert found["ACCELERATE_MIXED_PRECISION"] == "bf16" and "CUDA_VISIBLE_DEVICES" not in found
 

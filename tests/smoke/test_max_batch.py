@@ -82,7 +82,7 @@ def test_the_batch_is_set_everywhere_and_accumulation_stays(make_run: MakeRun) -
     assert changed.deepspeed["train_micro_batch_size_per_gpu"] == 8
     assert changed.deepspeed["train_batch_size"] == changed.plan["train_batch_size"] == 64
     assert changed.deepspeed["gradient_accumulation_steps"] == 2
-    assert changed.lock["recipe"]["per_device_train_batch_size"] == 8
+    assert changed.lock.recipe["per_device_train_batch_size"] == 8
     assert (run.lock, run.deepspeed) == before, "the run itself stays"
 
 

@@ -144,17 +144,16 @@ def test_a_recorder_tells_phases_apart(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_timeline_is_bounded_and_keeps_its_peaks() -> None:
-    points = [[float(at), 7 if at == 33 else 1, "forward"] for at in range(memory.POINTS)]
+    points = [memory.Point(float(at), 7 if at == 33 else 1, "forward") for at in range(memory.POINTS)]
     thinned = memory._thinned(points)
     assert len(thinned) == memory.POINTS // 2
-    assert [33.0, 7, "forward"] in thinned
+    assert memory.Point(33.0, 7, "forward") in thinned
 
 
 @linux
 def test_a_limit_of_the_host_is_real(tmp_path: Path) -> None:
-    root = Path(memory.__file__).parent
     program = (
-        f"import sys; sys.path.insert(0, {str(root)!r}); import memory\n"
+        "from zerocfg.smoke.worker import memory\n"
         "memory.limit(128 << 20, 'cpu')\n"
         "kept = bytearray(32 << 20); print('32 fit', flush=True)\n"
         "more = bytearray(256 << 20)\n"

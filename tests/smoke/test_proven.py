@@ -13,6 +13,7 @@ from zerocfg.smoke.folder import read
 from zerocfg.smoke.process import Outcome
 from zerocfg.smoke.proven import Proof, proof
 from zerocfg.smoke.reduce import reduce
+from zerocfg.smoke.reduction import Kind, Reduction
 from zerocfg.smoke.size import GIB
 from zerocfg.smoke.text import render
 from zerocfg.smoke.verdict import Verdict
@@ -129,7 +130,8 @@ def test_as_planned_on_its_card(make_run: MakeRun, tmp_path: Path) -> None:
 
 def test_a_shared_card_says_nothing_of_times(make_run: MakeRun, tmp_path: Path) -> None:
     verdict = verdict_of(make_run(3, hardware=A100), tmp_path, Device("cuda", "NVIDIA H200", 1, 140 * GIB, 0, True))
-    verdict.reduced.words.append("shared card: 2 ranks on one NVIDIA H200, collectives by gloo, through the host")
+    run = {"ranks": 2, "card": "NVIDIA H200", "collectives": "gloo"}
+    verdict.reduced.changes.append(Reduction(Kind.SHARED_CARD, run=run))
     text = told(proof(verdict))
     assert "times, and ranks with a card of their own: they shared one" in text
     assert "that 4 ranks talk to each other: 2 on one machine did, over gloo" in text

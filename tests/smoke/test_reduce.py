@@ -16,6 +16,7 @@ from zerocfg.smoke.device import Device
 from zerocfg.smoke.fit import fit_of, room_here, sequence_of
 from zerocfg.smoke.folder import read
 from zerocfg.smoke.reduce import reduce
+from zerocfg.smoke.reduction import Cut, Kind, Reduction
 from zerocfg.smoke.shrink import fewer_layers, layers_of, least_layers, shrink
 from zerocfg.smoke.size import GIB, Room
 
@@ -48,7 +49,7 @@ def room(monkeypatch: pytest.MonkeyPatch, **less: float) -> Room:
 def test_what_fits_is_not_reduced(make_run: MakeRun, tmp_path: Path) -> None:
     run = read(make_run(3))
     reduced = reduce(run, CARD, 4, tmp_path)
-    assert reduced.model == run.lock["model"]["config"]
+    assert reduced.model == run.lock.model_config
     assert reduced.deepspeed == run.deepspeed
     assert reduced.words == ["sequence length: nobody says it; 64 tokens"]
 
@@ -91,7 +92,42 @@ def test_small_models_keep_their_shape() -> None:
     assert text["num_key_value_heads"] == 1
     assert len(text["layer_types"]) == text["num_hidden_layers"]
     assert text["eos_token_id"][0] < text["vocab_size"]
-    assert any(line.startswith("text_config.hidden_size 4096") for line in changes)
+    assert any(str(one).startswith("text_config.hidden_size 4096") for one in changes)
+
+
+@pytest.mark.parametrize(
+    ("one", "words"),
+    [
+        (Reduction(Kind.WORLD_SIZE, None, 2), "world size: the files do not tell; 2"),
+        (Reduction(Kind.WORLD_SIZE, 8, 2), "world size: 8 to 2"),
+        (Reduction(Kind.SEQUENCE, 4096, 32), "sequence length: 4096 to 32 tokens"),
+        (Reduction(Kind.REDUCE_BUCKET, 5e8, 10), "reduce_bucket_size: 500000000 to 10 elements, allocated in full"),
+        (Reduction(Kind.LAYERS, 32, 3, why="time"), "layers: 32 to 3, all widths as planned; 4 would take time"),
+        (Reduction(Kind.MODEL, None, why="is big"), "model: a size that is not known is big; nothing could be cut"),
+        (Reduction(Kind.MODEL, 1000, cuts=(Cut("a", 4, 2),), why="is big"), "model: 1,000 parameters is big; a 4 to 2"),
+        (Reduction(Kind.MODEL, None, "a Llama", why="unknown"), "model: unknown; a Llama stands in"),
+        (Reduction(Kind.PRECISION, "fp16", "bf16", why="because"), "precision: fp16 to bf16, because"),
+        (
+            Reduction(Kind.PARAM_DRIVE, "/nvme", "/tmp"),
+            "offload_param.nvme_path: /nvme is not here; a temporary folder",
+        ),
+        (Reduction(Kind.SAVING, why="not reached"), "saving: not reached"),
+        (Reduction(Kind.LAUNCH, keys=("--x", "$Y")), "--x $Y: its value is not in the files; left out"),
+        (
+            Reduction(Kind.NODES, run={"count": 2, "rank": 1, "address": "a", "port": 1, "each": 4}),
+            "nodes: 2 with 4 ranks each; this is number 1, they meet at a:1",
+        ),
+        (
+            Reduction(Kind.SHARED_CARD, run={"ranks": 2, "card": "H200", "collectives": "nccl"}),
+            "shared card: 2 ranks on one H200, collectives by nccl; times say nothing",
+        ),
+    ],
+)
+def test_a_reduction_in_words_and_as_data(one: Reduction, words: str) -> None:
+    assert str(one) == words
+    told = json.loads(json.dumps(one.data()))
+    assert Kind(told["kind"]) is one.kind and (told["planned"], told["run"]) == (one.planned, one.run)
+    assert told.get("cuts", []) == [{"key": cut.key, "planned": cut.planned, "run": cut.run} for cut in one.cuts]
 
 
 def test_a_card_keeps_every_width(make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +235,7 @@ def test_the_spec_says_it_while_it_is_the_one_that_was_built(make_run: MakeRun, 
 def test_recomputing_activations_as_trl_does(make_run: MakeRun, tmp_path: Path) -> None:
     run = read(make_run(3, consumer="trl"))
     assert reduce(run, CPU, 1, tmp_path).arguments["gradient_checkpointing"] is True
-    run.lock["recipe"]["gradient_checkpointing"] = False
+    run.lock.recipe["gradient_checkpointing"] = False
     assert reduce(run, CPU, 1, tmp_path).arguments["gradient_checkpointing"] is False
 
 

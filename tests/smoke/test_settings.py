@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from zerocfg.emit import lock as lockfile
 from zerocfg.smoke.checks.check import Check
 from zerocfg.smoke.checks.expected import expected, optimizer_class
 from zerocfg.smoke.checks.settings import check, same
@@ -48,9 +49,8 @@ def make(
         "gradient_accumulation_steps": 2,
     }
     reasoned = {name: {"value": value, "reason": "", "kind": "file"} for name, value in (settings or {}).items()}
-    run = RunFolder(
-        Path("run"), {"plan": plan, "settings": reasoned, "consumer": "transformers"} | lock, None, deepspeed
-    )
+    content = {"plan": plan, "settings": reasoned, "consumer": "transformers"} | lock
+    run = RunFolder(Path("run"), lockfile.of(content), None, deepspeed)
     now = copy.deepcopy(deepspeed if reduced_to is None else reduced_to)
     return run, Reduced(2, {}, None, now, arguments or {}, dict(plan))
 
@@ -227,7 +227,7 @@ def test_equal_in_meaning() -> None:
 def test_the_table_counts_what_is_as_planned() -> None:
     run, reduced = make({"a": 1, "b": 2, "c": 3, BUCKET: 4}, {ZERO: {"stage": 3}})
     reports = [report({"a": 1, "b": 2, BUCKET: 5}, parsed={"c": 3})] * 2
-    run.lock["settings"]["d"] = {"value": 1}
+    run.lock.settings["d"] = lockfile.Value(1)
     checks = [*check(run, reduced, reports), Check("optimizer steps, loss finite", "3", "3", True)]
     lines = table(Verdict(run, CPU, reduced, Outcome([]), checks))
     rows = [line.split() for line in lines]

@@ -60,7 +60,9 @@ def test_the_first_way_that_works_is_taken(tmp_path: Path, monkeypatch: pytest.M
         assert one["command"][-2:-1] == ["zerocfg_worker.sharing"] and "--nproc_per_node" in one["command"]
         assert (one["ranks"], one["limit"], one["device"]) == (2, sharing.PATIENCE, "cuda")
     assert sharing.known(2) == found and sharing.known(3) is None
-    assert found.words(2, "NVIDIA H200").startswith("shared card: 2 ranks on one NVIDIA H200, collectives by gloo")
+    assert str(found.reduction(2, "NVIDIA H200")).startswith(
+        "shared card: 2 ranks on one NVIDIA H200, collectives by gloo"
+    )
 
 
 def test_where_no_way_works_every_reason_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

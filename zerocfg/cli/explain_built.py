@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from zerocfg.catalog.suggest import closest
-from zerocfg.compare.table import Row, Table, changed_sources, hardware_name, table
+from zerocfg.compare.table import Row, Table, changed_sources, table
 from zerocfg.compare.values import importance, same, shown
-from zerocfg.emit.lock import NAME, LockError, load
+from zerocfg.emit.lock import NAME, Lock, LockError, load
 from zerocfg.run.discover import display_name
 
 KINDS = {
@@ -47,7 +46,7 @@ def locks_below(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def read_lock(path: Path) -> dict[str, Any]:
+def read_lock(path: Path) -> Lock:
     try:
         return load(path)
     except LockError as error:
@@ -67,7 +66,7 @@ def explain_lock(path: Path, what: str | None) -> str:
     lock = read_lock(path)
     rows = table(lock)
     where = display_name(path.parent)
-    head = f"{lock.get('run', where)}  (built in {where} for {hardware_name(lock)} by zerocfg {lock.get('zerocfg')})\n"
+    head = f"{lock.run or where}  (built in {where} for {lock.hardware_name} by zerocfg {lock.zerocfg})\n"
     if what is None:
         text = head + _table(rows, list(rows))
     else:
@@ -109,7 +108,7 @@ def _brief(row: Row) -> str:
     return " ".join(row.reason.split())
 
 
-def _one(row: Row, lock: dict[str, Any], where: str) -> str:
+def _one(row: Row, lock: Lock, where: str) -> str:
     lines = [f"{row.name} = {shown(row.value)}"]
     if row.reason:
         lines.append(f"  because  {_brief(row)}")
@@ -120,18 +119,15 @@ def _one(row: Row, lock: dict[str, Any], where: str) -> str:
         lines.append(f"  from     {name} = {shown(value)}")
     if row.kind == "chosen":
         lines += _alternatives(row, lock)
-    lines.append(f"  build    {where}, for {hardware_name(lock)}")
+    lines.append(f"  build    {where}, for {lock.hardware_name}")
     return "\n".join(lines) + "\n"
 
 
-def _alternatives(row: Row, lock: dict[str, Any]) -> list[str]:
+def _alternatives(row: Row, lock: Lock) -> list[str]:
     """The other values that were weighed, each with what excluded the best plan that has it."""
-    considered = lock.get("considered")
-    plans = considered.get("runners_up") if isinstance(considered, dict) else None
     lines: dict[str, str] = {}
-    for plan in plans if isinstance(plans, list) else []:
-        settings = plan.get("settings") if isinstance(plan, dict) else None
-        if isinstance(settings, dict) and row.name in settings and not same(settings[row.name], row.value):
-            value = shown(settings[row.name])
-            lines.setdefault(value, f"  not      {value}: {plan.get('excluded', 'ranked lower')}")
+    for plan in lock.considered.runners_up:
+        if row.name in plan.settings and not same(plan.settings[row.name], row.value):
+            value = shown(plan.settings[row.name])
+            lines.setdefault(value, f"  not      {value}: {plan.excluded or 'ranked lower'}")
     return list(lines.values())

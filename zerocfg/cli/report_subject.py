@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ from zerocfg.cli.settings import find_settings
 from zerocfg.cli.spec_argument import read_or_exit, resolved
 from zerocfg.compare.changes import changes, sources
 from zerocfg.compare.check import Checked, check_run
-from zerocfg.compare.table import source_path
 from zerocfg.emit import lock as lockfile
 from zerocfg.emit.compiled import compiled
 from zerocfg.emit.files import emit
@@ -100,7 +98,7 @@ def _of_spec(path: Path, run: str | None, asked: Asked) -> Subject:
 def _of_build(lock: Path, asked: Asked) -> Subject:
     """A build whose spec is still there stands for the run of that spec."""
     content, folder = read_lock(lock), lock.parent
-    name = str(content.get("run", folder.name))
+    name = content.run or folder.name
     if asked.run not in (None, name):
         raise click.UsageError(f"'{display_name(folder)}' is a build of {name}, not of {asked.run}")
     spec = _spec_of(content, folder)
@@ -114,11 +112,11 @@ def _of_build(lock: Path, asked: Asked) -> Subject:
     return subject
 
 
-def _spec_of(lock: dict[str, Any], folder: Path) -> Path | None:
-    start, path = lock.get("spec_folder"), source_path(lock, "spec")
+def _spec_of(lock: lockfile.Lock, folder: Path) -> Path | None:
+    start, path = lock.spec_folder, lock.source("spec")
     try:
         spec = folder / str(start) / path
-        return Path(display_name(spec)) if path and isinstance(start, str) and spec.is_file() else None
+        return Path(display_name(spec)) if path and start is not None and spec.is_file() else None
     except (OSError, ValueError):
         return None
 
@@ -168,7 +166,7 @@ def _builds(spec: Path, name: str) -> list[Path]:
     for folder in dict.fromkeys((spec.parent, Path())):
         for lock in locks_below(folder):
             content = lockfile.read(lock.parent)
-            own = _spec_of(content, lock.parent) if content is not None and content.get("run") == name else None
+            own = _spec_of(content, lock.parent) if content is not None and content.run == name else None
             if own is not None and own.resolve() == spec.resolve():
                 found.setdefault(lock.parent.resolve(), Path(display_name(lock.parent)))
     return list(found.values())
@@ -188,15 +186,19 @@ def _compile(subject: Subject, read: SpecFile, built: Built) -> None:
     if not found.emitted:
         # Findings keep it from being built; what it would get is known all the same.
         if built.plan is not None and not built.problems:
-            subject.lock = json.loads(emit(built.plan, out).files[lockfile.NAME])
+            subject.lock = _lock(emit(built.plan, out))
         return
     emitted = found.emitted[0]
-    subject.lock = json.loads(emitted.files[lockfile.NAME])
+    subject.lock = _lock(emitted)
     if subject.build is not None:
         subject.checked = _checked(emitted, subject.build, subject.lock)
 
 
-def _checked(emitted: Emitted, build: Path, new: dict[str, Any]) -> Checked:
+def _lock(emitted: Emitted) -> lockfile.Lock:
+    return lockfile.parse(emitted.files[lockfile.NAME], emitted.folder / lockfile.NAME)
+
+
+def _checked(emitted: Emitted, build: Path, new: lockfile.Lock) -> Checked:
     if emitted.folder.resolve() == build.resolve():
         read_lock(build / lockfile.NAME)  # one that cannot be read is told as every command tells it
         return check_run(emitted)

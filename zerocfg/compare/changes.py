@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from zerocfg.compare.table import Row, hardware_name, table
+from zerocfg.compare.table import Row, table
 from zerocfg.compare.values import ABSENT, echoed, importance, same, shown
 
+if TYPE_CHECKING:
+    from zerocfg.emit.lock import Lock
+
 _DEFAULT_OF = re.compile(r"default of (\w+) ")
-Lock = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Change:
 def changes(old: Lock, new: Lock) -> list[Change]:
     """What changed in meaning, the important first; reasons, places and notes that read otherwise are no change."""
     before, after = table(old), table(new)
-    if old.get("version") == 1:  # its locks do not hold these
+    if old.version == 1:  # its locks do not hold these
         after = {name: row for name, row in after.items() if row.group not in ("accelerate", "run") or name in before}
     found = []
     for name in sorted({*before, *after}, key=importance):
@@ -59,20 +61,19 @@ def changes(old: Lock, new: Lock) -> list[Change]:
 def sources(old: Lock, new: Lock) -> list[str]:
     """What the builds were made from, as far as it changed: files by path, hardware, releases, zerocfg."""
     found = []
-    before, after = _mapping(old, "inputs"), _mapping(new, "inputs")
-    for role in sorted({*before, *after}):
-        one, other = before.get(role), after.get(role)
+    for role in sorted({*old.inputs, *new.inputs}):
+        one, other = old.inputs.get(role), new.inputs.get(role)
         entry = other or one
-        if one == other or not isinstance(entry, dict):
+        if one == other or entry is None:
             continue
         note = " (was not used)" if one is None else " (is not used any more)" if other is None else ""
-        found.append(f"{entry.get('path', role)}{note}")
+        found.append(f"{entry.path}{note}")
     hardware = _hardware(old, new)
     if hardware:
         found.append(hardware)
     found += [f"{name} {one} -> {other}" for name, one, other in _releases(old, new)]
-    if old.get("zerocfg") != new.get("zerocfg"):
-        found.append(f"zerocfg {old.get('zerocfg')} -> {new.get('zerocfg')}")
+    if old.zerocfg != new.zerocfg:
+        found.append(f"zerocfg {old.zerocfg} -> {new.zerocfg}")
     return found
 
 
@@ -121,8 +122,8 @@ def _because(one: Row | None, other: Row | None, old: Lock, new: Lock) -> str:
             return f"{name} changed {before} -> {after}"
     if one is None or one.reason != other.reason:
         return other.reason
-    if old.get("zerocfg") != new.get("zerocfg"):
-        return f"zerocfg changed {old.get('zerocfg')} -> {new.get('zerocfg')}"
+    if old.zerocfg != new.zerocfg:
+        return f"zerocfg changed {old.zerocfg} -> {new.zerocfg}"
     return ""
 
 
@@ -132,12 +133,12 @@ def _file(row: Row) -> str:
 
 def _hardware(old: Lock, new: Lock) -> str:
     """``hardware changed 8xA100-80GB -> 8xH100-80GB``; the facts that differ where the name is the same."""
-    before, after = hardware_name(old), hardware_name(new)
+    before, after = old.hardware_name, new.hardware_name
     if before != after:
         return f"hardware changed {before} -> {after}"
-    one, other = old.get("hardware"), new.get("hardware")
-    if not isinstance(one, dict) or not isinstance(other, dict):
+    if 1 in (old.version, new.version):  # it knows the name alone
         return ""
+    one, other = old.hardware, new.hardware
     differ = [
         f"{name} {shown(one.get(name, ABSENT))} -> {shown(other.get(name, ABSENT))}"
         for name in sorted({*one, *other})
@@ -147,14 +148,5 @@ def _hardware(old: Lock, new: Lock) -> str:
 
 
 def _releases(old: Lock, new: Lock) -> list[tuple[str, str, str]]:
-    before, after = _mapping(old, "versions"), _mapping(new, "versions")
-    return [
-        (name, str(before[name]), str(after[name]))
-        for name in sorted(after)
-        if before.get(name, after[name]) != after[name]
-    ]
-
-
-def _mapping(lock: Any, key: str) -> dict[str, Any]:
-    value = lock.get(key)
-    return value if isinstance(value, dict) else {}
+    before, after = old.versions, new.versions
+    return [(name, before[name], after[name]) for name in sorted(after) if before.get(name, after[name]) != after[name]]

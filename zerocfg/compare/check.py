@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from zerocfg.compare.changes import Change, changes, sources
-from zerocfg.compare.table import source_path, table
+from zerocfg.compare.table import table
 from zerocfg.compare.values import ABSENT, flat, importance, same, shown
 from zerocfg.emit import lock as lockfile
 from zerocfg.source.load import read_bytes
@@ -67,11 +67,11 @@ def check_run(emitted: Emitted) -> Checked:
     found = Checked(emitted.plan.name, emitted.folder, "differs")
     path = emitted.folder / lockfile.NAME
     old = lockfile.load(path) if path.exists() or path.is_symlink() else None
-    new = json.loads(emitted.files[lockfile.NAME])
+    new = lockfile.parse(emitted.files[lockfile.NAME], path)
     if old is None and not any((emitted.folder / name).exists() for name in emitted.files):
         found.state = "not built"
         return found
-    built: dict[str, Any] = old["files"] if old else {}
+    built = old.files if old else {}
     before = {row.name: row.value for row in table(old).values()} if old else {}
     found.files = [
         state
@@ -98,17 +98,17 @@ def gone_runs(out: Path, spec_folder: Path, spec_name: str, names: set[str]) -> 
     found = []
     for folder in sorted(path for path in out.iterdir() if path.is_dir()) if out.is_dir() else []:
         lock = lockfile.read(folder)
-        start = lock.get("spec_folder") if lock else None
-        if lock is None or str(lock.get("run")) in names or not isinstance(start, str) or "\0" in start:
+        start = lock.spec_folder if lock else None
+        if lock is None or lock.run in names or start is None or "\0" in start:
             continue
-        if source_path(lock, "spec") == spec_name and (folder / start).resolve() == spec_folder:
-            found.append(Checked(str(lock.get("run")), folder, "gone"))
+        if lock.source("spec") == spec_name and (folder / start).resolve() == spec_folder:
+            found.append(Checked(lock.run, folder, "gone"))
     return found
 
 
-def _but_release(lock: dict[str, Any]) -> dict[str, Any]:
+def _but_release(lock: lockfile.Lock) -> dict[str, object]:
     """Another release of zerocfg that builds the same is no difference."""
-    return {key: value for key, value in lock.items() if key != "zerocfg"}
+    return {key: value for key, value in lock.content.items() if key != "zerocfg"}
 
 
 def _is_plain(name: str) -> bool:

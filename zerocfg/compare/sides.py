@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from zerocfg.compare.table import hardware_name, rows
-from zerocfg.emit.lock import NAME, LockError, load, without_secrets
+from zerocfg.compare.table import rows
+from zerocfg.emit.lock import NAME, Lock, LockError, load, without_secrets
 from zerocfg.run import engine
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.config import AUTO, Config
@@ -112,7 +112,7 @@ def _spec(folder: Path) -> Path | None:
 def _lock(path: Path) -> Side:
     lock = load(path)
     where = display_name(path.parent)
-    side = Side(where, f"build of {lock.get('run', where)} for {hardware_name(lock)}")
+    side = Side(where, f"build of {lock.run or where} for {lock.hardware_name}")
     groups: dict[Group, dict[str, Value]] = {SETTINGS: {}, ACCELERATE: {}, ARGUMENTS: _defaults(lock), JOB: {}}
     places = {"setting": SETTINGS, "accelerate": ACCELERATE, "run": JOB}
     for row in reversed(rows(lock)):  # so that a changed argument replaces that of the recipe
@@ -120,7 +120,7 @@ def _lock(path: Path) -> Side:
         value = float(row.value) if row.group == "setting" and row.value in _NOT_JSON else row.value
         group = groups[places.get(row.group, ARGUMENTS)]
         group[row.name] = Value(value, " ".join(origin.split()), row.kind != "default")
-    if lock.get("version") == 1:
+    if lock.version == 1:
         del groups[ACCELERATE]
     for name in _PATHS:
         groups[ARGUMENTS].pop(name, None)
@@ -128,10 +128,13 @@ def _lock(path: Path) -> Side:
     return side
 
 
-def _defaults(lock: dict[str, Any]) -> dict[str, Value]:
+TRAINERS: tuple[Literal["transformers", "trl"], ...] = ("transformers", "trl")
+
+
+def _defaults(lock: Lock) -> dict[str, Value]:
     """The trainer's defaults, which a lock does not record."""
-    consumer = lock.get("consumer")
-    if consumer not in ("transformers", "trl"):
+    consumer = next((one for one in TRAINERS if one == lock.consumer), None)
+    if consumer is None:
         return {}
     nobody = Origin("default", "the lock")
     arguments = arguments_of(Run("", consumer=consumer, arguments={"output_dir": Setting("", nobody)}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from zerocfg.emit.lock import HUB, sha256
+from zerocfg.emit.lock import HUB, Lock, Value, sha256
 from zerocfg.source.load import read_bytes
 from zerocfg.source.node import Problem
 
@@ -31,7 +31,7 @@ class Row:
 Table = dict[str, Row]
 
 
-def table(lock: dict[str, Any]) -> Table:
+def table(lock: Lock) -> Table:
     """Every value by name. Of a name in several groups the one counts that decides: what the engine gets, then what the
     emitted files say, then what the recipe says."""
     found: Table = {}
@@ -40,81 +40,53 @@ def table(lock: dict[str, Any]) -> Table:
     return found
 
 
-def rows(lock: dict[str, Any]) -> list[Row]:
+def rows(lock: Lock) -> list[Row]:
     """Every value, those that decide first."""
     return [
-        *_decisions(lock, "settings", "setting"),
-        *_decisions(lock, "changes", "changed argument"),
-        *_decisions(lock, "accelerate", "accelerate"),
+        *_values(lock.settings, "setting"),
+        *_values(lock.changes, "changed argument"),
+        *_values(lock.accelerate, "accelerate"),
         *_recipe(lock),
         *_run(lock),
     ]
 
 
-def hardware_name(lock: dict[str, Any]) -> str:
-    hardware = lock.get("hardware")
-    return str(hardware.get("name", "")) if isinstance(hardware, dict) else str(hardware or "")
-
-
-def changed_sources(lock: dict[str, Any], folder: Path) -> list[str]:
+def changed_sources(lock: Lock, folder: Path) -> list[str]:
     """The source files that are no longer as they were when the lock in ``folder`` was built, relative to the spec.
 
     A file of the hub's cache is not looked for.
     """
-    start, inputs = lock.get("spec_folder"), lock.get("inputs")
-    found = []
-    for _, entry in _items(inputs) if isinstance(start, str) else []:
-        path = entry.get("path") if isinstance(entry, dict) else None
-        if not isinstance(path, str) or path.startswith(HUB):
+    found: list[str] = []
+    if lock.spec_folder is None:
+        return found
+    for one in lock.inputs.values():
+        if one.path.startswith(HUB):
             continue
-        data = read_bytes(folder / str(start) / path)
+        data = read_bytes(folder / lock.spec_folder / one.path)
         if isinstance(data, Problem):
-            found.append(f"{path} ({data.message})")
-        elif sha256(data) != entry.get("sha256"):
-            found.append(path)
+            found.append(f"{one.path} ({data.message})")
+        elif sha256(data) != one.sha256:
+            found.append(one.path)
     return found
 
 
-def _decisions(lock: dict[str, Any], key: str, group: Group) -> list[Row]:
-    section = lock.get(key)
-    found = []
-    for name, entry in section.items() if isinstance(section, dict) else ():
-        if not isinstance(entry, dict):
-            continue
-        inputs = entry.get("inputs")
-        found.append(
-            Row(
-                group,
-                name,
-                entry.get("value"),
-                str(entry.get("reason", "")),
-                str(entry.get("kind", "")),
-                str(entry.get("place", "")),
-                inputs if isinstance(inputs, dict) else {},
-            )
-        )
-    return found
+def _values(found: dict[str, Value], group: Group) -> list[Row]:
+    return [Row(group, name, one.value, one.reason, one.kind, one.place, one.inputs) for name, one in found.items()]
 
 
-def _recipe(lock: dict[str, Any]) -> list[Row]:
-    recipe = lock.get("recipe")
-    reason = f"as in {source_path(lock, 'recipe') or 'the recipe'}"
-    return [Row("recipe", name, value, reason, "file") for name, value in _items(recipe)]
+def _recipe(lock: Lock) -> list[Row]:
+    reason = f"as in {lock.source('recipe') or 'the recipe'}"
+    return [Row("recipe", name, value, reason, "file") for name, value in lock.recipe.items()]
 
 
-def _run(lock: dict[str, Any]) -> list[Row]:
-    names = ("consumer", "script", "arguments", "launcher", "hosts")
-    reason = f"as in {source_path(lock, 'spec') or 'the spec'}, or what follows from it"
-    found = [Row("run", name, lock[name], reason, "file") for name in names if lock.get(name) not in (None, [])]
-    return [*found, Row("run", "hardware", hardware_name(lock), "the hardware of the build", "hardware")]
-
-
-def source_path(lock: dict[str, Any], role: str) -> str:
-    """The path of a source file, relative to the spec's folder; empty where there is none."""
-    inputs = lock.get("inputs")
-    entry = inputs.get(role) if isinstance(inputs, dict) else None
-    return str(entry.get("path", "")) if isinstance(entry, dict) else ""
-
-
-def _items(value: Any) -> list[tuple[str, Any]]:
-    return list(value.items()) if isinstance(value, dict) else []
+def _run(lock: Lock) -> list[Row]:
+    reason = f"as in {lock.source('spec') or 'the spec'}, or what follows from it"
+    said: dict[str, object] = {
+        "consumer": lock.consumer,
+        "script": lock.script,
+        "arguments": list(lock.arguments) or None,
+        "launcher": lock.launcher,
+        "hosts": list(lock.hosts) or None,
+    }
+    found = [Row("run", name, value, reason, "file") for name, value in said.items() if value is not None]
+    return [*found, Row("run", "hardware", lock.hardware_name, "the hardware of the build", "hardware")]

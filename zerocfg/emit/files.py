@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zerocfg.emit import accelerate_yaml, deepspeed_json, jobset, launch_sh, lock, recipe, slurm
+from zerocfg.emit import accelerate_yaml, deepspeed_json, jobset, launch_sh, lock, locking, recipe, slurm
 from zerocfg.source.paths import relative as from_folder
 
 if TYPE_CHECKING:
@@ -64,11 +64,11 @@ def emit(plan: Plan, out: Path) -> Emitted:
     if plan.targets is not None and plan.targets.jobset is not None:
         files[jobset.NAME] = jobset.render(plan, plan.targets.jobset, here_from_spec).encode()
     inputs = {
-        role: {"path": relative(path, plan.folder), "sha256": lock.sha256(path.read_bytes())}
+        role: lock.Source(relative(path, plan.folder), lock.sha256(path.read_bytes()))
         for role, path in sorted(plan.inputs.items())
     }
     changed = replace(plan, changes=changes if own else {})
-    files[lock.NAME] = lock.render(changed, files, inputs, spec_from_here).encode()
+    files[lock.NAME] = locking.lock_of(changed, files, inputs, spec_from_here).text().encode()
     return Emitted(plan, folder, files, own, changed.changes)
 
 

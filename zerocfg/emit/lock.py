@@ -1,4 +1,4 @@
-"""The lock: what was built from what, and why every value is what it is."""
+"""The lock: what was built from what, and why every value is what it is; its types, and its text both ways."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ import hashlib
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from zerocfg.source.load import MAX_BYTES, read_bytes
 from zerocfg.source.node import Problem
 from zerocfg.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
-
-    from zerocfg.models.hardware import HardwareProfile
-    from zerocfg.resolve.plan import Considered, Decision, Plan
 
 NAME = "zerocfg.lock"
 _SECRET = re.compile(r"(^|[._])(token|secret|password|passwd|api_?key|access_key|credentials?)$", re.IGNORECASE)
-_CACHED = re.compile(r"(?:^|/)models--([^/]+)/(?:snapshots|blobs)/")
 HUB = "hub:"
 """What the path of a file in the hub's cache starts with."""
 
@@ -28,7 +26,6 @@ VERSION = 2
 READABLE = (1, 2)
 """Versions that can be read. 1 names its hardware only, and knows neither places nor inputs of values."""
 
-RUNNERS_UP = 8
 _WIDTH = 100
 """Columns up to which a list, or an item of one, stays on one line."""
 
@@ -37,93 +34,155 @@ class LockError(ValueError):
     """A lock that cannot be read; the text names the file and says what to do."""
 
 
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One value; ``reason``, ``kind``, ``place`` and ``inputs`` as in `zerocfg.resolve.plan.Decision`."""
+
+    value: object
+    reason: str = ""
+    kind: str = ""
+    place: str = ""
+    inputs: dict[str, object] = field(default_factory=dict)
+
+    def data(self) -> dict[str, object]:
+        found: dict[str, object] = {"value": self.value, "reason": self.reason, "kind": self.kind}
+        if self.place:
+            found["place"] = self.place
+        if self.inputs:
+            found["inputs"] = self.inputs
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file that the build was made from: its path as seen from the spec's folder (or `HUB` and a model)."""
+
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A plan that was compared with others, as `zerocfg.resolve.plan.Considered`."""
+
+    settings: dict[str, object]
+    verdict: str = ""
+    device_gib: float | None = None
+    seconds_per_token: float | None = None
+    excluded: str = ""
+
+    def data(self) -> dict[str, object]:
+        found: dict[str, object] = {"settings": self.settings, "verdict": self.verdict}
+        if self.device_gib is not None:
+            found["device_gib"] = self.device_gib
+        if self.seconds_per_token is not None:
+            found["seconds_per_token"] = self.seconds_per_token
+        if self.excluded:
+            found["excluded"] = self.excluded
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """How many plans were ``compared``, the one that was taken, and those that came next. 0: there was no choice."""
+
+    compared: int = 0
+    taken: Weighed | None = None
+    runners_up: tuple[Weighed, ...] = ()
+
+    def data(self) -> dict[str, object]:
+        if not self.compared:
+            return {}
+        return {
+            "compared": self.compared,
+            "taken": None if self.taken is None else self.taken.data(),
+            "runners_up": [one.data() for one in self.runners_up],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """What a build was made from, and every value with its reason.
+
+    ``spec_folder``: the folder of the spec as seen from the lock's own, None where it is not said. ``hardware``: facts
+    by name, in version 1 the "name" alone. ``model_config``: the model's config.json, ``model_facts`` what follows from
+    it. ``plan``: the values that the ranks are launched with. ``settings``, ``accelerate``, ``changes``: values of the
+    engine, of the accelerate YAML and of arguments that differ from the recipe. ``inputs`` by role; ``files``: SHA-256
+    of the emitted ones by name. ``content``: all that stands in the file, for comparisons and hashes of the whole;
+    empty of a lock that was not read.
+    """
+
+    run: str
+    version: int = VERSION
+    zerocfg: str = __version__
+    spec_folder: str | None = None
+    consumer: str | None = None
+    script: str | None = None
+    arguments: tuple[str, ...] = ()
+    launcher: str | None = None
+    hosts: tuple[str, ...] = ()
+    hardware: dict[str, object] = field(default_factory=dict)
+    model_config: dict[str, object] | None = None
+    model_facts: dict[str, object] = field(default_factory=dict)
+    recipe: dict[str, object] = field(default_factory=dict)
+    plan: dict[str, object] = field(default_factory=dict)
+    settings: dict[str, Value] = field(default_factory=dict)
+    accelerate: dict[str, Value] = field(default_factory=dict)
+    changes: dict[str, Value] = field(default_factory=dict)
+    considered: Choice = Choice()
+    notes: tuple[str, ...] = ()
+    versions: dict[str, str] = field(default_factory=dict)
+    inputs: dict[str, Source] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    content: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def hardware_name(self) -> str:
+        return str(self.hardware.get("name", ""))
+
+    @property
+    def parameters(self) -> int | None:
+        """Of the model; None where they are not known."""
+        count = self.model_facts.get("parameters")
+        return count if isinstance(count, int) else None
+
+    def source(self, role: str) -> str:
+        """The path of a source file, relative to the spec's folder; empty where there is none."""
+        return self.inputs[role].path if role in self.inputs else ""
+
+    def text(self) -> str:
+        """``zerocfg.lock``: JSON in the present version."""
+        content = {
+            "version": VERSION,
+            "zerocfg": self.zerocfg,
+            "run": self.run,
+            "spec_folder": self.spec_folder,
+            "consumer": self.consumer,
+            "script": self.script,
+            "arguments": self.arguments,
+            "launcher": self.launcher,
+            "hosts": self.hosts,
+            "hardware": self.hardware,
+            "model": {"config": self.model_config, "facts": self.model_facts},
+            "recipe": self.recipe,
+            "plan": self.plan,
+            "settings": {name: one.data() for name, one in self.settings.items()},
+            "accelerate": {name: one.data() for name, one in self.accelerate.items()},
+            "changes": {name: one.data() for name, one in self.changes.items()},
+            "considered": self.considered.data(),
+            "notes": self.notes,
+            "versions": self.versions,
+            "inputs": {role: {"path": one.path, "sha256": one.sha256} for role, one in self.inputs.items()},
+            "files": self.files,
+        }
+        return _text(_strict(content)) + "\n"
+
+
 def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def render(plan: Plan, files: dict[str, bytes], inputs: dict[str, dict[str, str]], spec_folder: str) -> str:
-    """The text of ``zerocfg.lock``: JSON without dates and without absolute paths.
-
-    ``files`` are the emitted files by name, ``inputs`` the source files by role: {"path", "sha256"}; ``spec_folder`` is
-    the folder of the spec as seen from the lock's own.
-    """
-    settings = plan.settings
-    summary = {
-        name: settings[name].value
-        for name in (
-            "zero_optimization.stage",
-            "zero_optimization.offload_optimizer.device",
-            "zero_optimization.offload_param.device",
-            "train_batch_size",
-            "train_micro_batch_size_per_gpu",
-            "gradient_accumulation_steps",
-            "gradient_clipping",
-            "bf16.enabled",
-            "fp16.enabled",
-        )
-        if name in settings
-    }
-    lock: dict[str, Any] = {
-        "version": VERSION,
-        "zerocfg": __version__,
-        "run": plan.name,
-        "spec_folder": spec_folder,
-        "consumer": plan.consumer,
-        "script": plan.script,
-        "arguments": plan.arguments,
-        "launcher": plan.launcher,
-        "hosts": plan.hosts,
-        "hardware": hardware_facts(plan.hardware, plan.profile),
-        "model": {"config": plan.model_config, "facts": plan.model_facts},
-        "recipe": dict(sorted(without_secrets(plan.recipe).items())),
-        "plan": {
-            "engine": plan.engine,
-            "num_processes": plan.num_processes,
-            "num_machines": plan.num_machines,
-            **summary,
-        },
-        "settings": _decisions(settings),
-        "accelerate": _decisions(plan.accelerate),
-        "changes": _decisions(plan.changes),
-        "considered": _considered(plan.considered),
-        "notes": plan.notes,
-        "versions": dict(sorted(plan.versions.items())),
-        "inputs": {role: {**entry, "path": _portable(entry["path"])} for role, entry in sorted(inputs.items())},
-        "files": {name: sha256(data) for name, data in sorted(files.items())},
-    }
-    return _text(_strict(lock)) + "\n"
-
-
-def hardware_facts(name: str, profile: HardwareProfile | None) -> dict[str, Any]:
-    """What values depend on; nothing that is another figure tomorrow (free memory and space, the date of a probe).
-
-    Memory in GiB (2^30 bytes) to plan with, bandwidths in GB/s as vendors print them, memlock in bytes.
-    """
-    if profile is None:
-        return {"name": name}
-    device, host = profile.accelerator, profile.host
-    facts: dict[str, Any] = {
-        "name": name,
-        "nodes": profile.nodes,
-        "accelerators_per_node": profile.accelerators_per_node,
-        "world_size": profile.world_size,
-        "accelerator": device.name,
-        "vendor": device.vendor,
-        "architecture": device.architecture,
-        "memory_gib": None if device.planning_gib is None else round(device.planning_gib, 2),
-        "bf16": device.bf16,
-        "fp8": device.fp8,
-        "link_within_node": profile.link_within_node.kind if profile.link_within_node else None,
-        "link_between_nodes": profile.link_between_nodes.kind if profile.link_between_nodes else None,
-    }
-    if host is not None:
-        facts["host_memory_gib"] = None if host.planning_gib is None else round(host.planning_gib, 1)
-        facts["memlock_bytes"] = host.memlock
-        facts["nvme"] = sorted(mount.path for mount in host.nvme)
-    return {key: value for key, value in facts.items() if value not in (None, [])}
-
-
-def read(folder: Path) -> dict[str, Any] | None:
+def read(folder: Path) -> Lock | None:
     """The lock in a folder, or None when there is none that this zerocfg can read."""
     try:
         return load(folder / NAME)
@@ -131,19 +190,24 @@ def read(folder: Path) -> dict[str, Any] | None:
         return None
 
 
-def load(path: Path) -> dict[str, Any]:
+def load(path: Path) -> Lock:
     """The lock in a file. Raises LockError for anything else, a lock of a newer zerocfg included."""
     data = read_bytes(path)
     if isinstance(data, Problem):
         raise LockError(f"{path}: {data.message}")
+    return parse(data, path)
+
+
+def parse(data: bytes, path: Path) -> Lock:
+    """The lock in the bytes of a file, which is named in the LockError of what is none."""
     if len(data) > MAX_BYTES:
         raise LockError(f"{path}: is larger than {MAX_BYTES // 2**20} MiB; no lock is")
     try:
-        lock: Any = json.loads(data.decode("utf-8"))
+        content = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise LockError(f"{path}: is no {NAME}: {why}; build the run again") from None
-    found: dict[str, Any] = lock if isinstance(lock, dict) else {}
+    found = _mapping(content)
     version = found.get("version")
     if not isinstance(version, int) or isinstance(version, bool):
         raise LockError(f"{path}: is no {NAME}: it has no `version`; build the run again")
@@ -154,65 +218,117 @@ def load(path: Path) -> dict[str, Any]:
     for key in ("files", "settings"):
         if not isinstance(found.get(key, {}), dict):
             raise LockError(f"{path}: `{key}` is no mapping; build the run again")
-    if not isinstance(found.get("files"), dict):
+    if "files" not in found:
         raise LockError(f"{path}: `files` is missing; build the run again")
-    return found
+    return of(found, path.parent.name)
 
 
-def without_secrets(value: Any) -> Any:
-    """A recipe may hold a hub token or, for TRL, variables with API keys; a lock is made to be shared."""
-    if isinstance(value, dict):
-        return {
-            name: "(not recorded)" if _SECRET.search(str(name)) and item else without_secrets(item)
-            for name, item in value.items()
-        }
-    return [without_secrets(item) for item in value] if isinstance(value, list) else value
+def of(content: Mapping[str, object], name: str = "") -> Lock:
+    """The lock that a mapping says. Somebody may have edited it: what is not of its type is as if it were not there.
+
+    ``name`` of the run, where it says none.
+    """
+    model, hardware, version = _mapping(content.get("model")), content.get("hardware"), content.get("version")
+    config = model.get("config")
+    return Lock(
+        run=_string(content.get("run"), name),
+        version=version if isinstance(version, int) else VERSION,
+        zerocfg=_string(content.get("zerocfg")),
+        spec_folder=_known(content.get("spec_folder")),
+        consumer=_known(content.get("consumer")),
+        script=_known(content.get("script")),
+        arguments=_strings(content.get("arguments")),
+        launcher=_known(content.get("launcher")),
+        hosts=_strings(content.get("hosts")),
+        hardware={"name": hardware} if isinstance(hardware, str) else _mapping(hardware),
+        model_config=config if isinstance(config, dict) else None,
+        model_facts=_mapping(model.get("facts")),
+        recipe=_mapping(content.get("recipe")),
+        plan=_mapping(content.get("plan")),
+        settings=_values(content.get("settings")),
+        accelerate=_values(content.get("accelerate")),
+        changes=_values(content.get("changes")),
+        considered=_choice(_mapping(content.get("considered"))),
+        notes=_strings(content.get("notes")),
+        versions={key: str(one) for key, one in _mapping(content.get("versions")).items()},
+        inputs={role: one for role, entry in _mapping(content.get("inputs")).items() if (one := _source(entry))},
+        files={key: str(one) for key, one in _mapping(content.get("files")).items()},
+        content=content,
+    )
 
 
-def _decisions(found: dict[str, Decision]) -> dict[str, Any]:
-    return {name: _decision(name, one) for name, one in sorted(found.items())}
-
-
-def _decision(name: str, one: Decision) -> dict[str, Any]:
-    row: dict[str, Any] = {"value": without_secrets({name: one.value})[name], "reason": one.reason, "kind": one.kind}
-    if one.place:
-        row["place"] = one.place
-    if one.inputs:
-        row["inputs"] = dict(sorted(one.inputs.items()))
-    return row
-
-
-def _considered(plans: list[Considered]) -> dict[str, Any]:
-    """The plans that were compared, in short: the one taken, and those that came next with what excluded them."""
-    if not plans:
-        return {}
-    taken = next((one for one in plans if not one.excluded), None)
-    others = [one for one in plans if one is not taken][:RUNNERS_UP]
+def _values(section: object) -> dict[str, Value]:
     return {
-        "compared": len(plans),
-        "taken": None if taken is None else _plan(taken),
-        "runners_up": [_plan(one) for one in others],
+        name: Value(
+            entry.get("value"),
+            str(entry.get("reason", "")),
+            str(entry.get("kind", "")),
+            str(entry.get("place", "")),
+            _mapping(entry.get("inputs")),
+        )
+        for name, entry in _mapping(section).items()
+        if isinstance(entry, dict)
     }
 
 
-def _plan(one: Considered) -> dict[str, Any]:
-    row: dict[str, Any] = {"settings": dict(sorted(one.settings.items())), "verdict": one.verdict}
-    if one.device_gib is not None:
-        row["device_gib"] = float(f"{one.device_gib:.2f}")
-    if one.seconds_per_token is not None:
-        row["seconds_per_token"] = float(f"{one.seconds_per_token:.3g}")
-    if one.excluded:
-        row["excluded"] = one.excluded
-    return row
+def _choice(section: dict[str, object]) -> Choice:
+    compared, next_ones = section.get("compared"), section.get("runners_up")
+    return Choice(
+        compared if isinstance(compared, int) else 0,
+        _weighed(section.get("taken")),
+        tuple(one for entry in (next_ones if isinstance(next_ones, list) else []) if (one := _weighed(entry))),
+    )
 
 
-def _portable(path: str) -> str:
-    """A file of the hub's cache by the model's name: where the cache lies is another place on every machine."""
-    cached = _CACHED.search(path)
-    return HUB + cached[1].replace("--", "/") if cached else path
+def _weighed(entry: object) -> Weighed | None:
+    row = _mapping(entry)
+    settings = row.get("settings")
+    if not isinstance(settings, dict):
+        return None
+    verdict, excluded = _string(row.get("verdict")), _string(row.get("excluded"))
+    return Weighed(settings, verdict, _number(row.get("device_gib")), _number(row.get("seconds_per_token")), excluded)
 
 
-def _strict(value: Any) -> Any:
+def _source(entry: object) -> Source | None:
+    row = _mapping(entry)
+    path = row.get("path")
+    return Source(path, _string(row.get("sha256"))) if isinstance(path, str) else None
+
+
+def _mapping(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _string(value: object, otherwise: str = "") -> str:
+    return value if isinstance(value, str) else otherwise
+
+
+def _known(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, (int, float)) else None
+
+
+def without_secrets(found: Mapping[str, object]) -> dict[str, object]:
+    """A recipe may hold a hub token or, for TRL, variables with API keys; a lock is made to be shared."""
+    return {
+        name: "(not recorded)" if _SECRET.search(str(name)) and item else _without(item) for name, item in found.items()
+    }
+
+
+def _without(value: object) -> object:
+    if isinstance(value, dict):
+        return without_secrets(value)
+    return [_without(item) for item in value] if isinstance(value, list) else value
+
+
+def _strict(value: object) -> object:
     """Strict JSON knows no infinity; DeepSpeed's ``steps_per_print`` may be one."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
@@ -225,7 +341,7 @@ def _strict(value: Any) -> Any:
     return str(value)
 
 
-def _text(value: Any, indent: str = "") -> str:
+def _text(value: object, indent: str = "") -> str:
     """Indented JSON in which a mapping has a line for every key, and a list that is short enough stays on one."""
     inner = indent + "  "
     if isinstance(value, dict) and value:
@@ -242,5 +358,5 @@ def _text(value: Any, indent: str = "") -> str:
     return _plain(value)
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)

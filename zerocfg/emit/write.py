@@ -49,17 +49,12 @@ def check(emitted: list[Emitted], *, force: bool = False) -> None:
                 raise RefusedError(path, error.strerror or str(error)) from None
             if old == data or (lock is not None and _is_ours(lock, name, old)):
                 continue
-            why = (
-                "was changed since zerocfg wrote it" if lock and name in lock["files"] else "was not written by zerocfg"
-            )
+            why = "was changed since zerocfg wrote it" if lock and name in lock.files else "was not written by zerocfg"
             raise RefusedError(path, f"{why}; --force replaces it")
 
 
-def _is_ours(lock: dict[str, object], name: str, data: bytes) -> bool:
-    files = lock["files"]
-    if name == lockfile.NAME:
-        return True
-    return isinstance(files, dict) and files.get(name) == lockfile.sha256(data)
+def _is_ours(lock: lockfile.Lock, name: str, data: bytes) -> bool:
+    return name == lockfile.NAME or lock.files.get(name) == lockfile.sha256(data)
 
 
 def write(emitted: list[Emitted]) -> list[Path]:
@@ -87,7 +82,7 @@ def _outdated(emitted: Emitted) -> list[Path]:
     if lock is None:
         return []
     found = []
-    for name in sorted(set(map(str, lock["files"])) - set(emitted.files)):
+    for name in sorted(set(lock.files) - set(emitted.files)):
         path = emitted.folder / name
         if path.name == name and path.is_file() and not path.is_symlink() and _is_ours(lock, name, path.read_bytes()):
             found.append(path)

@@ -69,12 +69,10 @@ def _void(found: Certificate, run: str) -> tuple[str, str]:
     return "certificate-failed", f"the smoke-run of {run} failed: {' '.join(why.split())[:200]}"
 
 
-def _files(found: Certificate, folder: Path, lock: dict[str, object]) -> Found:
-    named = lock["files"]
-    assert isinstance(named, dict)
+def _files(found: Certificate, folder: Path, lock: lockfile.Lock) -> Found:
     other = []
-    for name in named:
-        data = read_bytes(folder / str(name))
+    for name in lock.files:
+        data = read_bytes(folder / name)
         if isinstance(data, Problem):
             continue  # told by the check of the build
         if name not in found.files:
@@ -177,10 +175,9 @@ def _reduced(found: Certificate, policy: Policy) -> Found:
     return [
         (
             "certificate-reduced",
-            f"the smoke-run was smaller than planned: {words[:160]}; allow-reduced has no '{what}'",
+            f"the smoke-run was smaller than planned: {one.words[:160]}; allow-reduced has no '{one.kind}'",
             "test it on a larger machine, or add that word",
         )
-        for words in found.reductions
-        for what in [words.partition(":")[0].strip()]
-        if what not in allowed
+        for one in found.reductions
+        if one.kind not in allowed
     ]

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zerocfg.compare.table import source_path
 from zerocfg.emit import lock as lockfile
 from zerocfg.gate.model import Reason
 from zerocfg.run.discover import SPEC_NAMES, display_name
@@ -76,8 +75,8 @@ def _spec_of(path: Path, reasons: list[Reason]) -> Path | None:
     except lockfile.LockError as error:
         reasons.append(unreadable(path, error))
         return None
-    start, name = lock.get("spec_folder"), source_path(lock, "spec")
-    if not isinstance(start, str) or not name:
+    start, name = lock.spec_folder, lock.source("spec")
+    if start is None or not name:
         message = "it does not say which spec it was built from"
         reasons.append(Reason("build", "lock-without-spec", display_name(path), message, "build the run again"))
         return None

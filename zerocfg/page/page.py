@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from zerocfg.compare.table import changed_sources, hardware_name
+from zerocfg.compare.table import changed_sources
 from zerocfg.page.changes import Changes, changes
 from zerocfg.page.findings import Finding, RulePage, findings, rule_pages
 from zerocfg.page.memory import NO_TIME, Memory, memory
@@ -96,7 +96,7 @@ def _about(subject: Subject) -> str:
     if plan is not None:
         parts = [plan.consumer, f"on {plan.hardware}"]
     elif subject.lock is not None:
-        parts = [str(subject.lock.get("consumer", "")), f"on {hardware_name(subject.lock)}"]
+        parts = [subject.lock.consumer or "", f"on {subject.lock.hardware_name}"]
     else:
         parts = [(subject.run.consumer if subject.run is not None else None) or "consumer unknown"]
     if isinstance(subject.forecast, Forecast):

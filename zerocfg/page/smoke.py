@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from zerocfg.emit import lock
 from zerocfg.page.words import GIB, Unit, size, unit_for
 from zerocfg.smoke import certificate
 from zerocfg.source.load import read_bytes
 from zerocfg.source.node import Problem
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PHASES = ("init", "forward", "backward", "step", "save")
 PREDICTED = {phase: "forward+backward" if phase in ("forward", "backward") else phase for phase in PHASES}
@@ -111,7 +109,7 @@ def smoke(folder: Path) -> Smoke | str | None:
         diagnosis=[_diagnosis(one) for one in _list(content.get("diagnosis")) if isinstance(one, dict)],
         proven=_texts(content.get("proven")),
         not_proven=_texts(content.get("not_proven")),
-        reductions=list(found.reductions),
+        reductions=[one.words for one in found.reductions],
         stale=_stale(folder, found),
         versions=", ".join(f"{name} {version}" for name, version in found.versions.items() if name != "zerocfg"),
         figures=_figures(measured),
@@ -135,10 +133,9 @@ def _stale(folder: Path, found: certificate.Certificate) -> list[str]:
 
 def _same_values(data: bytes, values: str | None) -> bool:
     try:
-        content = json.loads(data)
-    except (ValueError, RecursionError):
+        return certificate.values_hash(lock.parse(data, Path(lock.NAME))) == values
+    except lock.LockError:
         return False
-    return isinstance(content, dict) and certificate.values_hash(content) == values
 
 
 def _check(one: dict[str, Any]) -> Check:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from zerocfg.compare.check import Checked
+    from zerocfg.emit.lock import Lock
     from zerocfg.resolve.alternatives import Alternative
     from zerocfg.resolve.build import Built
     from zerocfg.resolve.forecast import Forecast
@@ -37,7 +38,7 @@ class Subject:
     spec: str = ""
     run: Run | None = None
     built: Built | None = None
-    lock: dict[str, Any] | None = None
+    lock: Lock | None = None
     found: Result | None = None
     forecast: Forecast | str | None = None
     alternatives: list[Alternative] = field(default_factory=list)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.catalog.check import check
 from zerocfg.catalog.counterparts import paths, settings
@@ -75,7 +75,7 @@ def gather_keys() -> tuple[str, str]:
 class Claim:
     """One place that asks for ``value``; ``text`` is what stands there: ``gradient_clipping: 0.5``."""
 
-    value: Any
+    value: object
     text: str
     location: Location
 
@@ -160,7 +160,7 @@ def _accelerate(file: SourceFile) -> Iterator[tuple[str, Claim]]:
 
 
 def _deepspeed(
-    file: SourceFile, base: Path, content: dict[str, Any], names: dict[Path, str]
+    file: SourceFile, base: Path, content: dict[str, object], names: dict[Path, str]
 ) -> Iterator[tuple[str, Claim]]:
     """``names``: what misspelt keys most likely were meant to be, by their path."""
     for meant, path, value in _leaves(content, (), (), names):
@@ -171,7 +171,7 @@ def _deepspeed(
             yield GATHER, _in(file, (*base, *path), value)
 
 
-def _leaves(value: Any, meant: Path, path: Path, names: dict[Path, str]) -> Iterator[tuple[Path, Path, Any]]:
+def _leaves(value: object, meant: Path, path: Path, names: dict[Path, str]) -> Iterator[tuple[Path, Path, object]]:
     if not isinstance(value, dict):
         yield meant, path, value
         return
@@ -190,7 +190,7 @@ def renamed(file: SourceFile) -> dict[Path, str]:
     }
 
 
-def _switch(name: str, word: str, value: Any, claim: Claim) -> Iterator[tuple[str, Claim]]:
+def _switch(name: str, word: str, value: object, claim: Claim) -> Iterator[tuple[str, Claim]]:
     """A switch asks for its precision when it is on; an optimizer of a kind that runs on a card only is no claim."""
     if name == DTYPE:
         if value in (True, "true", "True"):
@@ -200,7 +200,7 @@ def _switch(name: str, word: str, value: Any, claim: Claim) -> Iterator[tuple[st
         yield name, claim
 
 
-def _option(setting: Setting, word: str, value: Any) -> Claim:
+def _option(setting: Setting, word: str, value: object) -> Claim:
     origin = setting.origin
     assert origin.file is not None, "an option stands in a launch line"
     shown = f"--{word}" if setting.value is True else f"--{word} {setting.value}"
@@ -209,22 +209,22 @@ def _option(setting: Setting, word: str, value: Any) -> Claim:
     )
 
 
-def _in(file: SourceFile, path: Path, value: Any, written: Any = None) -> Claim:
+def _in(file: SourceFile, path: Path, value: object, written: object = None) -> Claim:
     text = f"{dotted(path)}: {value if written is None else written}"
     return Claim(value, text, Location(file, path, "key"))
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> object:
     """A number in quotes as the number that is meant."""
     number = yaml_number(value) if isinstance(value, str) else value
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-def _is_value(value: Any) -> bool:
+def _is_value(value: object) -> bool:
     """``auto`` and what cannot be told from the files ask for nothing; nor does accelerate's ``no``, its default."""
     return value is not None and value is not UNKNOWN and value not in ("auto", "no") and not isinstance(value, dict)
 
 
-def _mapping(file: SourceFile) -> dict[str, Any]:
+def _mapping(file: SourceFile) -> dict[str, object]:
     content = file.data()
     return content if isinstance(content, dict) else {}

@@ -6,13 +6,15 @@ import re
 import shutil
 import signal
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.smoke import out_of_memory, stacks
 from zerocfg.smoke.leftovers import SHARED
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from zerocfg.smoke.worker.told import Failure, RankReport
 
 # torchrun's table of failures, in its log.
 FAILED_RANK = re.compile(r"rank\s*:\s*(\d+) \(local_rank: \d+\)\s+exitcode\s*:\s*(-?\d+)")
@@ -37,7 +39,7 @@ class Seen:
     run was not ended by it. ``scratch``: where it worked.
     """
 
-    reports: list[dict[str, Any]]
+    reports: list[RankReport]
     code: int
     log: str
     limit: float | None
@@ -86,7 +88,7 @@ def find(seen: Seen) -> Cause | None:
     return _launcher(seen)
 
 
-def _error(error: dict[str, Any], rank: int, seen: Seen) -> Cause:
+def _error(error: Failure, rank: int, seen: Seen) -> Cause:
     text = " ".join(error["text"].split())[:2000]
     told = f"{error['type']}: {text}" if text else error["type"]
     memory = out_of_memory.place(error["type"], text)

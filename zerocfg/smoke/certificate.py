@@ -19,6 +19,8 @@ from zerocfg.version import __version__
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from zerocfg.emit.lock import Lock
+
 NAME = "smoke.json"
 VERSION = 1
 
@@ -36,11 +38,19 @@ class CertificateError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class Smaller:
+    """What was not as planned: the value of a `zerocfg.smoke.reduction.Kind`, and the words for people."""
+
+    kind: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class Certificate:
     """What a smoke-run proved.
 
-    ``date`` is in UTC. ``device_kind`` is "cpu" or "cuda", ``device_name`` as the driver calls it. ``reductions`` say
-    in words what was smaller than planned, ``failed`` which checks failed, ``failure`` why the run did not end (None
+    ``date`` is in UTC. ``device_kind`` is "cpu" or "cuda", ``device_name`` as the driver calls it. ``reductions``: what
+    was smaller than planned, ``failed`` which checks failed, ``failure`` why the run did not end (None
     when it did). ``versions`` are the releases that ran, ``files`` the SHA-256 of the files that were tested, by
     name; ``values`` that of what the lock said (`values_hash`), None where it was not recorded.
     """
@@ -50,7 +60,7 @@ class Certificate:
     date: datetime.datetime
     device_kind: str
     device_name: str
-    reductions: tuple[str, ...]
+    reductions: tuple[Smaller, ...]
     failed: tuple[str, ...]
     failure: str | None
     versions: dict[str, str]
@@ -65,7 +75,7 @@ def write(
     steps: int,
     versions: dict[str, str],
     files: dict[str, str],
-    lock: dict[str, Any],
+    lock: Lock,
 ) -> Path:
     """Write the certificate of the run in ``folder``. Raises OSError when it cannot be written there.
 
@@ -84,7 +94,7 @@ def write(
     return path
 
 
-def values_hash(lock: dict[str, Any]) -> str:
+def values_hash(lock: Lock) -> str:
     """SHA-256 of what a lock says about the run itself: its values, not the reasons and places of them.
 
     A comment in a source file changes the lock, and proves nothing less.
@@ -93,13 +103,13 @@ def values_hash(lock: dict[str, Any]) -> str:
         key: {name: _value(one) for name, one in part.items()}
         if key in ("settings", "accelerate", "changes") and isinstance(part, dict)
         else part
-        for key, part in lock.items()
+        for key, part in lock.content.items()
         if key not in _SAY_NOTHING
     }
     return sha256(json.dumps(said, sort_keys=True, ensure_ascii=False).encode())
 
 
-def _value(decision: Any) -> Any:
+def _value(decision: object) -> object:
     return decision.get("value") if isinstance(decision, dict) else decision
 
 
@@ -137,13 +147,23 @@ def _certificate(content: dict[str, Any]) -> Certificate:
         date=_date(_part(content, "date", str)),
         device_kind=_part(device, "kind", str, "device."),
         device_name=str(device.get("name") or ""),
-        reductions=tuple(map(str, _part(content, "reductions", list))),
+        reductions=_reductions(content),
         failed=tuple(str(one.get("name")) for one in checks if isinstance(one, dict) and one.get("ok") is False),
         failure=str(failure["message"]) if isinstance(failure, dict) and failure.get("message") else None,
         versions=_texts(content, "versions"),
         files=_texts(content, "files"),
         values=values if isinstance(values, str) else None,
     )
+
+
+def _reductions(content: dict[str, Any]) -> tuple[Smaller, ...]:
+    words = [str(one) for one in _part(content, "reductions", list)]
+    told = content.get("reduced")
+    kinds = [one.get("kind") for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+    if len(kinds) != len(words):
+        # Written before kinds were recorded: the words of a reduction then began with its kind and a colon.
+        kinds = [one.partition(":")[0].strip() for one in words]
+    return tuple(Smaller(str(kind), one) for kind, one in zip(kinds, words, strict=True))
 
 
 _KINDS = {str: "a text", bool: "true or false", dict: "a mapping", list: "a list"}

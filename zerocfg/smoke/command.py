@@ -12,21 +12,25 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from zerocfg.emit.lock import Lock
 from zerocfg.smoke import process
 from zerocfg.smoke.checks import Check, check, settings
 from zerocfg.smoke.error import SmokeError
 from zerocfg.smoke.folder import ACCELERATE, DEEPSPEED, RunFolder
 from zerocfg.smoke.reduced import Reduced
+from zerocfg.smoke.reduction import Kind, Reduction
 from zerocfg.smoke.worker import audit, hook
 from zerocfg.smoke.worker.job import Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Literal
 
     from zerocfg.smoke.device import Device
     from zerocfg.smoke.process import Outcome
+    from zerocfg.smoke.worker.told import RankReport
 
 SHELL = "bash"
 WRITTEN = "written"
@@ -51,7 +55,7 @@ class Command:
     loop: str | None = None
     notes: list[str] = field(default_factory=list)
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> dict[str, object]:
         return {"line": self.line, "loop": self.loop, "notes": self.notes}
 
 
@@ -67,7 +71,7 @@ class Played:
 
 def nobody() -> RunFolder:
     """A run of which nothing is planned, for a command without one."""
-    return RunFolder(Path.cwd(), {"run": "own command", "plan": {}, "files": {}}, None, None)
+    return RunFolder(Path.cwd(), Lock("own command"), None, None)
 
 
 def play(
@@ -101,7 +105,7 @@ def play(
     if command.loop is not None and outcome.failure is None:
         checks += _reads(files, scratch / "reports")
         command.notes = _notes(outcome.reports, steps, scratch / WRITTEN, device)
-        reduced.words += [f"saving: {words}" for words in [_unsaved(outcome.reports)] if words]
+        reduced.changes += [Reduction(Kind.SAVING, why=why) for why in [_unsaved(outcome.reports)] if why]
     return Played(command, reduced, outcome, checks)
 
 
@@ -139,7 +143,7 @@ def _configs(run: RunFolder) -> list[Path]:
     return [run.path / name for name in (ACCELERATE, DEEPSPEED) if name in run.hashes and (run.path / name).is_file()]
 
 
-def _expected(run: RunFolder, reports: list[dict[str, Any]], ranks: int | None) -> Reduced:
+def _expected(run: RunFolder, reports: list[RankReport], ranks: int | None) -> Reduced:
     """What the live engine has to show: the plan as it is, on the ranks that were asked for."""
     planned = run.plan.get("num_processes")
     started = next((report["command"]["world_size"] for report in reports if "command" in report), len(reports))
@@ -148,11 +152,11 @@ def _expected(run: RunFolder, reports: list[dict[str, Any]], ranks: int | None) 
         model={},
         accelerate=run.accelerate,
         deepspeed=run.deepspeed,
-        arguments=dict(run.lock.get("recipe") or {}),
+        arguments=dict(run.lock.recipe),
         plan=dict(run.plan),
     )
     if ranks is not None and isinstance(planned, int) and ranks != planned:
-        reduced.words.append(f"world size: {planned} to {ranks}")
+        reduced.changes.append(Reduction(Kind.WORLD_SIZE, planned, ranks, ("num_processes",)))
         reduced.plan["num_processes"] = ranks
     return reduced
 
@@ -185,11 +189,11 @@ def _reads(files: list[Path], reports: Path) -> list[Check]:
     return checks
 
 
-def _loop(reports: list[dict[str, Any]]) -> str | None:
+def _loop(reports: list[RankReport]) -> str | None:
     return next((loop for report in reports if (loop := (report.get("command") or {}).get("loop"))), None)
 
 
-def _unsaved(reports: list[dict[str, Any]]) -> str | None:
+def _unsaved(reports: list[RankReport]) -> str | None:
     """Why saving was not proven; None when it was."""
     if "weights" in reports[0]:
         return None
@@ -201,10 +205,10 @@ def _unsaved(reports: list[dict[str, Any]]) -> str | None:
     return "the script saved no model after its training"
 
 
-def _notes(reports: list[dict[str, Any]], steps: int, written: Path, device: Device) -> list[str]:
+def _notes(reports: list[RankReport], steps: int, written: Path, device: Device) -> list[str]:
     first, told = reports[0], reports[0].get("command") or {}
     done = len(first.get("step_seconds", []))
-    loop = LOOPS[told["loop"]]
+    loop = LOOPS[told["loop"] or ""]
     if told.get("stopped"):
         notes = [f"training: {loop}, stopped by zerocfg after {done} optimizer step{'s' * (done != 1)}"]
     else:
@@ -226,7 +230,7 @@ def _notes(reports: list[dict[str, Any]], steps: int, written: Path, device: Dev
     return notes
 
 
-def _told(reports: list[dict[str, Any]], what: str) -> list[str]:
+def _told(reports: list[RankReport], what: Literal["redirected", "wrote", "removed"]) -> list[str]:
     """The paths that any rank told of."""
     return sorted({path for report in reports for path in (report.get("command") or {}).get(what, [])})
 

@@ -6,7 +6,7 @@ import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.models.model_facts import from_config
 from zerocfg.smoke.checks.measured import peak_in, size
@@ -14,6 +14,7 @@ from zerocfg.smoke.error import SmokeError
 from zerocfg.smoke.folder import RunFolder
 from zerocfg.smoke.max_batch import Found, find, no_memory
 from zerocfg.smoke.reduce import reduce
+from zerocfg.smoke.worker.values import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,9 +66,14 @@ class Row:
         """Whether it trained to its end; a check of the configs that fails does not matter here."""
         return self.verdict is not None and self.verdict.outcome.failure is None
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> dict[str, object]:
         """As JSON."""
-        found: dict[str, Any] = {"way": self.way, "dropped": self.dropped, "ended": self.ended, "problem": self.problem}
+        found: dict[str, object] = {
+            "way": self.way,
+            "dropped": self.dropped,
+            "ended": self.ended,
+            "problem": self.problem,
+        }
         if self.verdict is not None:
             seen, expected = self.verdict.figures, self.verdict.expected
             found |= {
@@ -111,7 +117,7 @@ class Comparison:
         """Every way trained to its end, with the same loss."""
         return all(row.ended for row in self.rows) and self.losses_agree is not False
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> dict[str, object]:
         """As JSON."""
         first = self.first
         return {
@@ -142,7 +148,7 @@ def compare(
     play: Play,
     pin: Callable[[RunFolder, Options], Reduced],
     *,
-    search: dict[str, Any] | None = None,
+    search: dict[str, int | None] | None = None,
     told: Callable[[str, Try | None], None] | None = None,
 ) -> Comparison:
     """Launch every way. ``pin`` reduces a run without launching it; ``search``: the bounds of `max_batch.find`, None
@@ -214,13 +220,13 @@ def _stage(run: RunFolder, stage: int) -> list[str]:
         run.deepspeed = _config_of(plan, run)
         plan["engine"] = "deepspeed"
         words.append("DeepSpeed instead of DDP, with its own defaults")
-    zero = run.deepspeed.setdefault("zero_optimization", {})
+    zero = _section(run.deepspeed, "zero_optimization")
     zero["stage"] = stage
     plan[f"{ZERO}stage"] = stage
     offloads = [("offload_param", 3), ("offload_optimizer", 1)]
     for name, least in offloads:
-        section = zero.get(name)
-        device = section.get("device") if isinstance(section, dict) else None
+        section = mapping(zero.get(name))
+        device = section.get("device")
         if device in (None, "none"):
             continue
         if stage < least:
@@ -238,7 +244,7 @@ def _stage(run: RunFolder, stage: int) -> list[str]:
     accelerate = run.accelerate
     if accelerate is not None:
         accelerate["distributed_type"] = "DEEPSPEED"
-        section = accelerate.setdefault("deepspeed_config", {})
+        section = _section(accelerate, "deepspeed_config")
         section["zero3_init_flag"] = stage == 3
         section.pop("zero_stage", None)
         section["deepspeed_config_file"] = "ds_config.json"
@@ -246,14 +252,22 @@ def _stage(run: RunFolder, stage: int) -> list[str]:
     return words
 
 
-def _config_of(plan: dict[str, Any], run: RunFolder) -> dict[str, Any]:
+def _section(config: dict[str, object], name: str) -> dict[str, object]:
+    """A section of a config, made where there is none."""
+    found = config.get(name)
+    if not isinstance(found, dict):
+        found = config[name] = {}
+    return found
+
+
+def _config_of(plan: dict[str, object], run: RunFolder) -> dict[str, object]:
     """A DeepSpeed config that says what a plan without DeepSpeed says."""
-    config: dict[str, Any] = {"zero_optimization": {}}
+    config: dict[str, object] = {"zero_optimization": {}}
     for key in ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping"):
         if plan.get(key) is not None:
             config[key] = plan[key]
     for name in ("bf16", "fp16"):
-        recipe = run.lock.get("recipe") or {}
+        recipe = run.lock.recipe
         if plan.get(f"{name}.enabled") or recipe.get(name) or (run.accelerate or {}).get("mixed_precision") == name:
             config[name] = {"enabled": True}
             plan[f"{name}.enabled"] = True
@@ -270,30 +284,29 @@ def _without_deepspeed(run: RunFolder) -> list[str]:
     for section in ("optimizer", "scheduler"):
         if section in config:
             words.append(f"{section} of the DeepSpeed config is dropped: the trainer makes its own")
-    zero = config.get("zero_optimization") or {}
+    zero = mapping(config.get("zero_optimization"))
     for name in ("offload_optimizer", "offload_param"):
-        device = (zero.get(name) or {}).get("device")
+        device = mapping(zero.get(name)).get("device")
         if device not in (None, "none"):
             words.append(f"{name} ({device}) is dropped: DDP keeps everything on the device")
-    half = next((name for name in ("bf16", "fp16") if (config.get(name) or {}).get("enabled") is True), "no")
+    half = next((name for name in ("bf16", "fp16") if mapping(config.get(name)).get("enabled") is True), "no")
     words.append("parameters stay in fp32 and are computed with in 16 bit" if half != "no" else "DeepSpeed is dropped")
     run.accelerate.pop("deepspeed_config", None)
     run.accelerate.update(distributed_type="MULTI_GPU", mixed_precision=half)
-    run.lock["plan"] = {key: value for key, value in plan.items() if not key.startswith(("zero", "optimizer", "sched"))}
-    run.lock["plan"]["engine"] = DDP
-    settings = run.lock.get("settings")
-    if isinstance(settings, dict):
-        run.lock["settings"] = {name: one for name, one in settings.items() if name in run.lock["plan"]}
+    plan = {key: value for key, value in plan.items() if not key.startswith(("zero", "optimizer", "sched"))}
+    plan["engine"] = DDP
+    settings = {name: one for name, one in run.lock.settings.items() if name in plan}
+    run.lock = replace(run.lock, plan=plan, settings=settings)
     _agree(run)
     return words
 
 
 def _agree(run: RunFolder) -> None:
     """The settings of the lock say what the plan says now."""
-    settings = run.lock.get("settings")
-    for name, one in settings.items() if isinstance(settings, dict) else ():
-        if name in run.plan and isinstance(one, dict):
-            one["value"] = run.plan[name]
+    settings = {
+        name: replace(one, value=run.plan[name]) if name in run.plan else one for name, one in run.lock.settings.items()
+    }
+    run.lock = replace(run.lock, settings=settings)
 
 
 def render(found: Comparison) -> str:

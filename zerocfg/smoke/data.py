@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.smoke import certificate
 from zerocfg.smoke.proven import proof
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from zerocfg.smoke.verdict import Verdict
 
 
-def data(verdict: Verdict) -> dict[str, Any]:
+def data(verdict: Verdict) -> dict[str, object]:
     """The verdict as JSON data."""
     outcome, reports = verdict.outcome, verdict.outcome.reports
     first = reports[0] if reports else {}
@@ -28,6 +28,7 @@ def data(verdict: Verdict) -> dict[str, Any]:
         },
         "ranks": verdict.reduced.ranks,
         "reductions": verdict.reduced.words,
+        "reduced": [one.data() for one in verdict.reduced.changes],
         "checks": [one.data() for one in verdict.checks],
         "proven": list(shown.proven),
         "not_proven": list(shown.not_proven),

@@ -10,7 +10,7 @@ import contextlib
 import re
 from dataclasses import asdict, dataclass, replace
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.rules.api import Severity
 from zerocfg.rules.engine import Diagnostic, lint_runs, spot
@@ -57,7 +57,7 @@ class Diagnosis:
     fix: str
     why: str
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> dict[str, object]:
         return asdict(self)
 
     @property

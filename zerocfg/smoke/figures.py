@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from zerocfg.smoke.worker.told import COUNTERS
 
 if TYPE_CHECKING:
     from zerocfg.smoke.device import Device
     from zerocfg.smoke.predicted import Expected
     from zerocfg.smoke.reduced import Reduced
+    from zerocfg.smoke.worker.told import Counter, Phase, RankReport
 
 PHASES = ("init", "forward", "backward", "step", "save")
 TRAINING = ("forward", "backward", "step")
-COUNTERS = ("allocated", "reserved", "device", "rss", "pinned")
 GIB = 1 << 30
 
 
@@ -24,9 +26,9 @@ class Figures:
     """
 
     ranks: int
-    memory: list[dict[str, dict[str, Any]]] = field(default_factory=list)
-    start: list[dict[str, Any]] = field(default_factory=list)
-    timeline: list[list[Any]] = field(default_factory=list)
+    memory: list[dict[str, Phase]] = field(default_factory=list)
+    start: list[Phase] = field(default_factory=list)
+    timeline: list[tuple[float, int, str]] = field(default_factory=list)
     on_card: bool = False
     device_memory: int | None = None
     seconds: float | None = None
@@ -44,11 +46,11 @@ class Figures:
         return self.flops / self.seconds / 1e12 if self.flops and self.seconds else None
 
     @property
-    def counter(self) -> str:
+    def counter(self) -> Counter:
         """What stands for a rank's memory: torch's allocator on a card, else resident memory of the host."""
         return "allocated" if self.on_card else "rss"
 
-    def peaks(self, counter: str, phases: tuple[str, ...] = PHASES) -> list[int | None]:
+    def peaks(self, counter: Counter, phases: tuple[str, ...] = PHASES) -> list[int | None]:
         """The highest of each rank over these phases."""
         found: list[int | None] = []
         for memory in self.memory:
@@ -56,7 +58,7 @@ class Figures:
             found.append(max((size for size in sizes if size is not None), default=None))
         return found
 
-    def peak(self, counter: str | None = None) -> int | None:
+    def peak(self, counter: Counter | None = None) -> int | None:
         """The highest of all ranks."""
         return max((size for size in self.peaks(counter or self.counter) if size is not None), default=None)
 
@@ -66,7 +68,7 @@ class Figures:
         peaks = self.peaks("rss")
         return [None if most is None or old is None else most - old for most, old in zip(peaks, before, strict=False)]
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> dict[str, object]:
         """As JSON."""
         return {
             "memory": [
@@ -85,7 +87,7 @@ class Figures:
 
 
 def figures(
-    reduced: Reduced, device: Device, reports: list[dict[str, Any]], expected: Expected | str | None = None
+    reduced: Reduced, device: Device, reports: list[RankReport], expected: Expected | str | None = None
 ) -> Figures:
     """What the reports hold; a rank that reported nothing has empty places."""
     times = _slowest([report.get("step_seconds") or [] for report in reports])
@@ -100,7 +102,7 @@ def figures(
         ranks=reduced.ranks,
         memory=[report.get("memory") or {} for report in reports],
         start=[report.get("memory_start") or {} for report in reports],
-        timeline=(reports[0].get("timeline") or []) if reports else [],
+        timeline=_timeline(reports[0]) if reports else [],
         on_card=device.kind == "cuda",
         device_memory=next((report["device_memory"] for report in reports if "device_memory" in report), None),
         seconds=round(median(times[1:]), 4) if len(times) > 1 else None,
@@ -109,6 +111,15 @@ def figures(
         flops=None if expected is None or isinstance(expected, str) else expected.flops,
         loss=losses[-1] if losses else None,
     )
+
+
+def _timeline(report: RankReport) -> list[tuple[float, int, str]]:
+    """(seconds, bytes, phase), in that order."""
+    return [
+        (seconds, size, phase)
+        for seconds, size, phase in report.get("timeline") or []
+        if isinstance(seconds, (int, float)) and isinstance(size, int) and isinstance(phase, str)
+    ]
 
 
 def _slowest(by_rank: list[list[float]]) -> list[float]:

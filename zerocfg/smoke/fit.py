@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.hardware import linux
 from zerocfg.hardware.catalogue import find_accelerator
@@ -57,12 +57,12 @@ class Fit:
     """A run as predictions see it. ``value``: its effective settings by dotted name, None where there is none."""
 
     spec: RunSpec
-    recipe: dict[str, Any]
-    value: Callable[[str], Any]
+    recipe: dict[str, object]
+    value: Callable[[str], object]
     ranks: int
     accelerator: Accelerator
 
-    def size(self, config: dict[str, Any]) -> Size | None:
+    def size(self, config: dict[str, object]) -> Size | None:
         """Of the run with this config.json; None where its tensors are not known."""
         found = self.prediction(config)
         if found is None:
@@ -72,7 +72,7 @@ class Fit:
         cast = 2 * elements if setup.workload and setup.workload.autocast else 0  # autocast keeps 16-bit copies
         return Size(elements, prediction.device.high + cast, _host(facts, setup, elements, self.ranks))
 
-    def prediction(self, config: dict[str, Any]) -> tuple[ModelFacts, Setup, Prediction] | None:
+    def prediction(self, config: dict[str, object]) -> tuple[ModelFacts, Setup, Prediction] | None:
         """What the run takes with this config.json; None where its tensors or its engine are not known."""
         facts = from_config(config)
         if facts.parameters is None or not facts.layout:
@@ -99,24 +99,23 @@ def _host(facts: ModelFacts, setup: Setup, elements: int, ranks: int) -> int:
     return 4 * elements * ranks
 
 
-def fit_of(run: RunFolder, plan: dict[str, Any], ranks: int, device: Device, sequence: int) -> Fit:
+def fit_of(run: RunFolder, plan: dict[str, object], ranks: int, device: Device, sequence: int) -> Fit:
     """The run on ``ranks`` processes; ``plan`` says what was changed of its settings, ``sequence`` tokens of a sample.
 
     Predicted is what a smoke-run trains: every parameter, by the Trainer's loop where TRL's own is planned.
     """
-    settings = run.lock.get("settings")
-    settings = settings if isinstance(settings, dict) else {}
+    settings = run.lock.settings
     changed = {key: value for key, value in plan.items() if run.plan.get(key) != value}
 
-    def value(name: str) -> Any:
+    def value(name: str) -> object:
         if name in changed or name not in settings:
             return plan.get(name)
-        found = settings[name].get("value") if isinstance(settings[name], dict) else None
+        found = settings[name].value
         if name.endswith("zero_hpz_partition_size") and isinstance(found, int):
             return min(found, ranks)
         return found
 
-    spec, recipe = spec_of(run), _recipe(run)
+    spec, recipe = spec_of(run), run.lock.recipe
     if run.consumer == "trl":
         spec = spec.model_copy(update={"consumer": "transformers"})
         recipe = {"gradient_checkpointing": TRL_CHECKPOINTS} | recipe
@@ -128,18 +127,17 @@ def fit_of(run: RunFolder, plan: dict[str, Any], ranks: int, device: Device, seq
 
 def spec_of(run: RunFolder) -> RunSpec:
     """The run of the spec that the folder was built from, while that file is as it was; else what the lock says."""
-    source = (run.lock.get("inputs") or {}).get("spec")
-    folder = run.lock.get("spec_folder")
-    if isinstance(source, dict) and isinstance(folder, str):
-        path = run.path / folder / str(source.get("path"))
+    source, folder = run.lock.inputs.get("spec"), run.lock.spec_folder
+    if source is not None and folder is not None:
+        path = run.path / folder / source.path
         try:
-            fresh = hashlib.sha256(path.read_bytes()).hexdigest() == source.get("sha256")
+            fresh = hashlib.sha256(path.read_bytes()).hexdigest() == source.sha256
             spec = read_spec(path).spec if fresh else None
         except (OSError, ValueError):
             spec = None
         if spec is not None and run.name in spec.runs:
             return spec.runs[run.name]
-    return RunSpec.model_construct(consumer=run.consumer, script=str(run.lock.get("script") or ""))
+    return RunSpec.model_construct(consumer=run.consumer, script=run.lock.script or "")
 
 
 def sequence_of(run: RunFolder) -> tuple[int | None, str]:
@@ -147,23 +145,24 @@ def sequence_of(run: RunFolder) -> tuple[int | None, str]:
     length = spec_of(run).sequence_length
     if length is not None:
         return length, "sequence_length of the spec"
-    for decision in (run.lock.get("settings") or {}).values():
-        inputs = decision.get("inputs") if isinstance(decision, dict) else None
-        if isinstance(inputs, dict) and _count(inputs.get("sequence_length")):
-            return int(inputs["sequence_length"]), "sequence_length of the spec"
-    recipe = _recipe(run)
-    if _count(recipe.get("max_completion_length")):
-        prompt = recipe.get("max_prompt_length")
-        return recipe["max_completion_length"] + (prompt if _count(prompt) else 0), "the recipe's completion and prompt"
+    for decision in run.lock.settings.values():
+        length = _count(decision.inputs.get("sequence_length"))
+        if length:
+            return length, "sequence_length of the spec"
+    recipe = run.lock.recipe
+    completion = _count(recipe.get("max_completion_length"))
+    if completion:
+        return completion + _count(recipe.get("max_prompt_length")), "the recipe's completion and prompt"
     for name in ("max_length", "max_seq_length", "max_seq_len", "block_size", "model_max_length", "cutoff_len"):
-        if _count(recipe.get(name)):
-            return int(recipe[name]), f"{name} of the recipe"
+        length = _count(recipe.get(name))
+        if length:
+            return length, f"{name} of the recipe"
     if run.consumer == "trl":
         return 1024, "the default of TRL's max_length"
     return None, ""
 
 
-def most_layers(fit: Fit, config: dict[str, Any], room: Room) -> tuple[int, Size | None, str]:
+def most_layers(fit: Fit, config: dict[str, object], room: Room) -> tuple[int, Size | None, str]:
     """The most layers that fit, what they take, and what one more would lack ("": all fit).
 
     0 layers: not even the fewest that hold one of each kind. Raises ValueError where the sizes are not known.
@@ -194,10 +193,6 @@ def most_layers(fit: Fit, config: dict[str, Any], room: Room) -> tuple[int, Size
     return (low if found else 0), found, lacking
 
 
-def _recipe(run: RunFolder) -> dict[str, Any]:
-    recipe = run.lock.get("recipe")
-    return recipe if isinstance(recipe, dict) else {}
-
-
-def _count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+def _count(value: object) -> int:
+    """A number of tokens; 0 for what is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -6,18 +6,21 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import yaml
 
-from zerocfg.emit.lock import READABLE
+from zerocfg.emit import lock as lockfile
+from zerocfg.emit.lock import Lock, LockError
 from zerocfg.smoke import handwritten as by_hand
 from zerocfg.smoke.error import SmokeError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from zerocfg.smoke.reduced import Reduced
 
-LOCK = "zerocfg.lock"
+LOCK = lockfile.NAME
 ACCELERATE = "accelerate.yaml"
 DEEPSPEED = "ds_config.json"
 
@@ -32,9 +35,9 @@ class RunFolder:
     """
 
     path: Path
-    lock: dict[str, Any]
-    accelerate: dict[str, Any] | None
-    deepspeed: dict[str, Any] | None
+    lock: Lock
+    accelerate: dict[str, object] | None
+    deepspeed: dict[str, object] | None
     hashes: dict[str, str] = field(default_factory=dict)
     changed: dict[str, str] = field(default_factory=dict)
     handwritten: by_hand.Handwritten | None = None
@@ -42,16 +45,15 @@ class RunFolder:
 
     @property
     def name(self) -> str:
-        return str(self.lock.get("run") or self.path.name)
+        return self.lock.run or self.path.name
 
     @property
     def consumer(self) -> str:
-        return str(self.lock.get("consumer") or "transformers")
+        return self.lock.consumer or "transformers"
 
     @property
-    def plan(self) -> dict[str, Any]:
-        plan: dict[str, Any] = self.lock["plan"]
-        return plan
+    def plan(self) -> dict[str, object]:
+        return self.lock.plan
 
 
 def read(path: Path, consumer: str | None = None, name: str | None = None) -> RunFolder:
@@ -67,31 +69,26 @@ def read(path: Path, consumer: str | None = None, name: str | None = None) -> Ru
         if inside:
             raise SmokeError(f"'{path}' holds no {LOCK}; did you mean {path / inside[0]}?")
         return _by_hand(path, consumer, name)
-    lock = _mapping(path / LOCK, json.loads)
-    if lock.get("version") not in READABLE:
-        known = " and ".join(str(version) for version in READABLE)
-        raise SmokeError(f"{path / LOCK}: version {lock.get('version')!r} is not one that this zerocfg reads ({known})")
-    for key in ("plan", "files"):
-        if not isinstance(lock.get(key), dict):
-            raise SmokeError(f"{path / LOCK}: no mapping '{key}'; build the run again")
+    try:
+        lock = lockfile.load(path / LOCK)
+    except LockError as error:
+        raise SmokeError(str(error)) from None
+    if not lock.plan:
+        raise SmokeError(f"{path / LOCK}: no mapping 'plan'; build the run again")
     folder = RunFolder(path, lock, None, None)
-    for name, expected in lock["files"].items():
+    for name, expected in lock.files.items():
         file = path / name
         if not file.is_file():
             raise SmokeError(f"{file} is missing; build the run again")
         folder.hashes[name] = hashlib.sha256(file.read_bytes()).hexdigest()
         if folder.hashes[name] != expected:
-            folder.changed[name] = str(expected)
+            folder.changed[name] = expected
     folder.hashes[LOCK] = hashlib.sha256((path / LOCK).read_bytes()).hexdigest()
     if (path / ACCELERATE).is_file():
         folder.accelerate = _mapping(path / ACCELERATE, yaml.safe_load)
     if (path / DEEPSPEED).is_file():
         folder.deepspeed = _mapping(path / DEEPSPEED, json.loads)
-    if (
-        folder.accelerate is None
-        and folder.consumer != "deepspeed"
-        and lock.get("launcher", "accelerate") == "accelerate"
-    ):
+    if folder.accelerate is None and folder.consumer != "deepspeed" and lock.launcher in (None, "accelerate"):
         raise SmokeError(f"'{path}' holds no {ACCELERATE}; build the run again")
     return folder
 
@@ -113,7 +110,7 @@ def _by_hand(path: Path, consumer: str | None, name: str | None) -> RunFolder:
     )
 
 
-def _mapping(path: Path, parse: Any) -> dict[str, Any]:
+def _mapping(path: Path, parse: Callable[[str], object]) -> dict[str, object]:
     try:
         content = parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:

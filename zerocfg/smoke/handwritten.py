@@ -10,11 +10,13 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import yaml
 
 from zerocfg.catalog.schema import load_schema
+from zerocfg.emit.lock import Lock, Value
+from zerocfg.models.model_facts import from_config
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.discover import Files
 from zerocfg.run.effective import read_by
@@ -22,6 +24,7 @@ from zerocfg.run.hub import find_config
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.smoke.asked import DTYPE, Claim, claims
+from zerocfg.smoke.reduction import Kind, Reduction
 
 if TYPE_CHECKING:
     from zerocfg.smoke.device import Device
@@ -52,7 +55,7 @@ class Handwritten:
 
     ``texts``: the files "accelerate" and "deepspeed", byte for byte. ``options``: the launch line's own for
     `accelerate launch`. ``variables``: those that it sets. ``by_accelerate``: accelerate's launcher starts it.
-    ``notes``: what was left out or taken for granted, in words.
+    ``notes``: what was left out or taken for granted.
     """
 
     run: Run
@@ -61,11 +64,11 @@ class Handwritten:
     options: list[str] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
     by_accelerate: bool = False
-    notes: list[str] = field(default_factory=list)
+    notes: list[Reduction] = field(default_factory=list)
 
     def fit(self, reduced: Reduced, device: Device) -> None:
         """Finish the reduction: what a build's plan would have settled is left to the libraries here."""
-        reduced.words += self.notes
+        reduced.changes += self.notes
         arguments, config = reduced.arguments, reduced.deepspeed or {}
         if self.run.consumer in ("transformers", "trl"):
             # What TrainingArguments no longer have stops the user's script, too.
@@ -88,7 +91,8 @@ class Handwritten:
     def _without_fp16(self, reduced: Reduced) -> None:
         """What `reduce` does for DeepSpeed, for a run without it; and the options of the launch line."""
         if reduced.deepspeed is None:
-            reduced.words.append("precision: fp16 to bf16, because a processor has no fp16 training")
+            why = "because a processor has no fp16 training"
+            reduced.changes.append(Reduction(Kind.PRECISION, "fp16", "bf16", why=why))
             if reduced.arguments.get("fp16"):
                 reduced.arguments.update(fp16=False, bf16=True)
             if reduced.accelerate is not None and reduced.accelerate.get("mixed_precision") == "fp16":
@@ -166,7 +170,7 @@ def handwritten(run: Run) -> Handwritten:
             if name.startswith(TRAINING_VARIABLES) and value is not None:
                 own.variables[name] = value
             elif name.startswith(TRAINING_VARIABLES):
-                own.notes.append(f"{name}: its value is not in the files; left out")
+                own.notes.append(Reduction(Kind.LAUNCH, keys=(name,)))
     return own
 
 
@@ -178,12 +182,12 @@ def _options(own: Handwritten, line: LaunchLine) -> None:
         if option.value is None:
             own.options.append(option.name)
         elif option.value.value is None:
-            own.notes.append(f"{option.name} {option.value.text}: its value is not in the files; left out")
+            own.notes.append(Reduction(Kind.LAUNCH, keys=(option.name, option.value.text)))
         else:
             own.options += [option.name, option.value.value]
 
 
-def lock_of(own: Handwritten) -> dict[str, Any]:
+def lock_of(own: Handwritten) -> Lock:
     """What a build's lock would say of the run, as far as the files tell it."""
     run = own.run
     values = {
@@ -191,25 +195,26 @@ def lock_of(own: Handwritten) -> dict[str, Any]:
         for name, setting in run.effective.settings.items()
         if setting.known and isinstance(setting.value, (bool, int, float, str))
     }
-    plan: dict[str, Any] = {name: setting.value for name, setting in values.items() if name in PLANNED}
+    plan: dict[str, object] = {name: setting.value for name, setting in values.items() if name in PLANNED}
     halves = {claim.value for claim in own.asked.get(DTYPE, ())}
     # Where files disagree the libraries have to judge.
     plan["fp16.enabled"] = halves == {"fp16"}
     plan["num_processes"] = _processes(plan, run)
-    model = _model(own)
-    return {
-        "run": run.name,
-        "consumer": run.consumer,
-        "launcher": run.launch.launcher if run.launch is not None else None,
-        "model": model,
-        "recipe": _recipe(run),
-        "plan": plan,
+    config = _model(own)
+    return Lock(
+        run.name,
+        consumer=run.consumer,
+        launcher=run.launch.launcher if run.launch is not None else None,
+        model_config=config,
+        model_facts={"parameters": from_config(config).parameters} if config is not None else {},
+        recipe=_recipe(run),
+        plan=plan,
         # Only what somebody wrote: a default is nobody's wish.
-        "settings": {name: one.value for name, one in values.items() if one.origin.kind in ("file", "flag")},
-    }
+        settings={name: Value(one.value) for name, one in values.items() if one.origin.kind in ("file", "flag")},
+    )
 
 
-def _processes(plan: dict[str, Any], run: Run) -> int | None:
+def _processes(plan: dict[str, object], run: Run) -> int | None:
     """As launched; else what the batch sizes imply."""
     stated = plan.get("num_processes")
     if isinstance(stated, int) and stated > 0:
@@ -223,9 +228,9 @@ def _processes(plan: dict[str, Any], run: Run) -> int | None:
     return None
 
 
-def _recipe(run: Run) -> dict[str, Any]:
+def _recipe(run: Run) -> dict[str, object]:
     """The training arguments as the script's reader hands them to TrainingArguments."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     content = run.recipe.data() if run.recipe is not None else None
     if isinstance(content, dict):
         found.update(content)
@@ -242,7 +247,8 @@ def _recipe(run: Run) -> dict[str, Any]:
     return found
 
 
-def _model(own: Handwritten) -> dict[str, Any]:
+def _model(own: Handwritten) -> dict[str, object] | None:
+    """The model's config.json, where the files lead to it."""
     run = own.run
     for name in ("model_name_or_path", "model_name", "model", "model_id"):
         setting = run.arguments.get(name)
@@ -256,10 +262,8 @@ def _model(own: Handwritten) -> dict[str, Any]:
             path = find_config(value, folder)
             config = _read_json(path) if path is not None else None
             if config is not None:
-                from zerocfg.models.model_facts import from_config
-
-                return {"config": config, "facts": {"parameters": from_config(config).parameters}}
-    return {}
+                return config
+    return None
 
 
 def _around(run: Run) -> list[Path]:
@@ -267,7 +271,7 @@ def _around(run: Run) -> list[Path]:
     return list(dict.fromkeys([*folders, Path.cwd()]))
 
 
-def _read_json(path: Path) -> dict[str, Any] | None:
+def _read_json(path: Path) -> dict[str, object] | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -275,12 +279,12 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def accelerate_of(own: Handwritten) -> dict[str, Any] | None:
+def accelerate_of(own: Handwritten) -> dict[str, object] | None:
     """The accelerate config as accelerate's own reader sees it; None when there is none or it cannot be read."""
     run, text = own.run, own.texts.get("accelerate")
     if text is None and run.launch is None and run.consumer == "accelerate" and run.deepspeed is not None:
         own.by_accelerate = True
-        own.notes.append(f"launch: nothing says how it is started; accelerate launch with {run.deepspeed.name}")
+        own.notes.append(Reduction(Kind.LAUNCH, run=f"accelerate launch with {run.deepspeed.name}"))
         section = {"deepspeed_config_file": run.deepspeed.name}
         return {"distributed_type": "DEEPSPEED", "deepspeed_config": section, "mixed_precision": "no"}
     if text is None:
@@ -292,7 +296,7 @@ def accelerate_of(own: Handwritten) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def deepspeed_of(own: Handwritten) -> dict[str, Any] | None:
+def deepspeed_of(own: Handwritten) -> dict[str, object] | None:
     """The DeepSpeed config; None when there is none, or when the libraries have to be shown the file itself."""
     inline = (
         own.run.recipe.data().get("deepspeed") if own.run.recipe and isinstance(own.run.recipe.data(), dict) else None
@@ -307,7 +311,7 @@ def deepspeed_of(own: Handwritten) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     content = dict(pairs)
     if len(content) != len(pairs):
         raise ValueError("a key stands twice")

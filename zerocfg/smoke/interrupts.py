@@ -6,10 +6,13 @@ import contextlib
 import signal
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
@@ -39,10 +42,10 @@ def interrupts() -> Iterator[Interrupts]:
         return
     seen = Interrupts()
 
-    def count(*_: Any) -> None:
+    def count(*_: object) -> None:
         seen.asked += 1
 
-    previous: dict[signal.Signals, Any] = {}
+    previous: dict[signal.Signals, Handler] = {}
     try:
         for name in SIGNALS:
             one = getattr(signal, name, None)

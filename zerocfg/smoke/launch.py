@@ -79,7 +79,7 @@ def prepare(
 
 def _no_resume(run: RunFolder) -> str | None:
     """Why no checkpoint of the run can be resumed from, None when one should."""
-    if (run.lock.get("recipe") or {}).get("save_only_model"):
+    if run.lock.recipe.get("save_only_model"):
         return "save_only_model is true: checkpoints hold the weights alone, and no run resumes from them"
     return None
 

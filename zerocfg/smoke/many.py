@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.smoke.data import data
 from zerocfg.smoke.error import SmokeError
@@ -140,7 +140,7 @@ def _first(result: Result) -> str:
     return f"{failed.name}: planned {failed.planned}, seen {failed.seen}"[:160] if failed is not None else ""
 
 
-def as_data(results: list[Result]) -> dict[str, Any]:
+def as_data(results: list[Result]) -> dict[str, object]:
     """{"version": 1, "runs": one verdict each (`verdict.data`) with its "path"; "problem" where it was not tried}."""
     return {
         "version": VERSION,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.smoke.checks.measured import peak_in, ran_out, size
 from zerocfg.smoke.error import SmokeError
 from zerocfg.smoke.folder import RunFolder
 from zerocfg.smoke.predicted import largest_expected
+from zerocfg.smoke.worker.values import whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from zerocfg.smoke.process import Outcome
     from zerocfg.smoke.smoke import Options
     from zerocfg.smoke.verdict import Verdict
+    from zerocfg.smoke.worker.told import Counter
 
     Play = Callable[[RunFolder, Options], Verdict]
 
@@ -82,7 +84,7 @@ class Try:
     seconds: float
     why: str = ""
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> dict[str, object]:
         """As JSON."""
         return {
             "micro_batch": self.batch,
@@ -139,7 +141,7 @@ class Found:
         """Whether model, sequence and ranks were those of the plan, so that the figure holds for the job itself."""
         return self.verdict is not None and faithful(self.verdict)
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> dict[str, object]:
         """As JSON."""
         fastest = self.fastest
         return {
@@ -161,7 +163,7 @@ class Found:
 
 def faithful(verdict: Verdict) -> bool:
     """Whether the ranks trained the planned model on as many ranks."""
-    planned = (verdict.run.lock.get("model") or {}).get("config")
+    planned = verdict.run.lock.model_config
     return verdict.reduced.model == planned and verdict.run.plan.get("num_processes") == verdict.reduced.ranks
 
 
@@ -177,13 +179,11 @@ def with_batch(run: RunFolder, batch: int) -> RunFolder:
             holder["train_batch_size"] = whole // before * batch
     if config is not None and "train_micro_batch_size_per_gpu" in config:
         config["train_micro_batch_size_per_gpu"] = batch
-    recipe = changed.lock.get("recipe")
-    if isinstance(recipe, dict):
-        recipe["per_device_train_batch_size"] = batch
-    settings = changed.lock.get("settings")
+    changed.lock.recipe["per_device_train_batch_size"] = batch
+    settings = changed.lock.settings
     for name in ("train_micro_batch_size_per_gpu", "train_batch_size", "per_device_train_batch_size"):
-        if isinstance(settings, dict) and isinstance(settings.get(name), dict) and name in plan:
-            settings[name]["value"] = plan[name]
+        if name in settings and name in plan:
+            settings[name] = replace(settings[name], value=plan[name])
     return changed
 
 
@@ -246,7 +246,7 @@ def _aim(found: Found, first: int, upper: int | None) -> None:
     found.upper = max(upper or (ON_CARD if on_card else ON_PROCESSOR), 1)
     room = found.limit or (verdict.device.memory if on_card else None)
     # What the limit counts: torch's reserve for a fraction of a card, the driver for the whole, else resident memory.
-    counter = "rss" if not on_card else "reserved" if found.limit else "device"
+    counter: Counter = "rss" if not on_card else "reserved" if found.limit else "device"
     held = verdict.figures.peak(counter)
     seen = (first, held) if held is not None and found.largest == first else None
     if room is not None:
@@ -332,16 +332,16 @@ def advice(found: Found, batch: int) -> list[str]:
             "That is the micro batch of the run as it was reduced here, not of the planned job:",
             *(f"  {words}" for words in verdict.reduced.words),
         ]
-    steps = found.run.plan.get("gradient_accumulation_steps") or 1
+    steps = whole(found.run.plan.get("gradient_accumulation_steps"), 1)
     ranks = verdict.reduced.ranks
-    whole = batch * int(steps) * ranks
+    total = batch * steps * ranks
     keys = f"train_micro_batch_size_per_gpu: {batch}"
     if found.run.consumer in ("transformers", "trl"):
         keys = f"per_device_train_batch_size: {batch}"
     planned = found.run.plan.get("train_micro_batch_size_per_gpu")
-    before = planned * int(steps) * ranks if isinstance(planned, int) else None
-    changed = f"With {steps} accumulation steps the global batch becomes {whole}"
-    if before is not None and before != whole:
+    before = planned * steps * ranks if isinstance(planned, int) else None
+    changed = f"With {steps} accumulation steps the global batch becomes {total}"
+    if before is not None and before != total:
         changed += f" instead of {before}"
         if before % (batch * ranks) == 0:
             changed += f"; gradient_accumulation_steps: {before // (batch * ranks)} would keep it"

@@ -39,10 +39,6 @@ class Nodes:
         """The ranks on this machine."""
         return range(self.rank * self.each, (self.rank + 1) * self.each)
 
-    def words(self) -> str:
-        ranks = f"{self.each} rank{'s' * (self.each > 1)} each"
-        return f"nodes: {self.count} with {ranks}; this is number {self.rank}, they meet at {self.address}:{self.port}"
-
 
 def here(count: int, environment: Mapping[str, str] = os.environ) -> Nodes:
     """This machine among ``count``, by the variables that an emitted launch.sh reads, or those of Slurm and torchrun.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.hardware.catalogue import find_accelerator
 from zerocfg.memory.flops import work
@@ -45,10 +45,10 @@ class Expected:
     def allocated(self) -> Band:
         return self.prediction.allocated
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> dict[str, object]:
         """As JSON; bands as [low, expected, high]."""
         held = self.prediction
-        found: dict[str, Any] = {name: _ends(getattr(held, name)) for name in ("allocated", "reserved", "device")}
+        found: dict[str, object] = {name: _ends(getattr(held, name)) for name in ("allocated", "reserved", "device")}
         found |= {"complete": held.complete, "worst": held.worst.moment}
         found["phases"] = {phase: one.size for phase, one in held.estimate.phases("device").items()}
         found["host"] = held.estimate.peak("host").size
@@ -100,7 +100,7 @@ def setup_in(reduced: Reduced, consumer: str) -> Setup:
     return setup
 
 
-def _values(reduced: Reduced) -> dict[str, Any]:
+def _values(reduced: Reduced) -> dict[str, object]:
     """Effective settings by dotted name: what the engine's own file says goes over the plan."""
     values = dict(reduced.plan)
     if reduced.deepspeed is not None:
@@ -113,8 +113,8 @@ def _values(reduced: Reduced) -> dict[str, Any]:
     return values
 
 
-def _flat(section: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _flat(section: dict[str, object], prefix: str = "") -> dict[str, object]:
+    found: dict[str, object] = {}
     for key, value in section.items():
         if isinstance(value, dict):
             found |= _flat(value, f"{prefix}{key}.")

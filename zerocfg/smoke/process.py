@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -13,9 +12,9 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from zerocfg.smoke import cause, leftovers, operator_locks, out_of_memory, stacks
+from zerocfg.smoke import cause, leftovers, operator_locks, out_of_memory, rank_reports, stacks
 from zerocfg.smoke.error import SmokeError
 from zerocfg.smoke.interrupts import Interrupts, interrupts
 from zerocfg.smoke.leftovers import MARK
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from zerocfg.smoke.nodes import Nodes
+    from zerocfg.smoke.worker.told import RankReport
 
 WORKER = Path(__file__).with_name("worker")
 PROGRAM = "zerocfg_worker"
@@ -46,7 +46,7 @@ class Outcome:
     ``kind`` of failure: as `cause.Cause`.
     """
 
-    reports: list[dict[str, Any]]
+    reports: list[RankReport]
     failure: str | None = None
     rank: int | None = None
     detail: list[str] = field(default_factory=list)
@@ -165,7 +165,7 @@ class _Run:
             outcome.detail = found.detail
         return outcome
 
-    def _reports(self) -> list[dict[str, Any]]:
+    def _reports(self) -> list[RankReport]:
         return _reports(self.folder / "reports", self.ranks)
 
     def _follow(self, deadline: float) -> bool:
@@ -203,12 +203,12 @@ class _Run:
                 self.process.wait(0.1)
         return False
 
-    def _members(self, reports: list[dict[str, Any]]) -> set[int]:
+    def _members(self, reports: list[RankReport]) -> set[int]:
         """The ranks' processes. A number that the system gave to somebody else since is not one of them."""
         members = {report["pid"] for report in reports if "pid" in report}
         return {one for one in members if leftovers.is_marked(one, str(self.folder))}
 
-    def _kill(self, reports: list[dict[str, Any]]) -> None:
+    def _kill(self, reports: list[RankReport]) -> None:
         for member in self._members(reports):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(member, signal.SIGKILL)
@@ -221,7 +221,7 @@ class _Run:
         self.waiting = stacks.ask(self.folder / "reports", reports, members)
         self._find_lock(reports, quiet=0)
 
-    def _find_lock(self, reports: list[dict[str, Any]], quiet: float = operator_locks.QUIET) -> None:
+    def _find_lock(self, reports: list[RankReport], quiet: float = operator_locks.QUIET) -> None:
         """Notice that a rank waits for the lock of a process that is no more; looked at every few seconds."""
         for lock in operator_locks.find():
             first = self._since.setdefault(lock, time.monotonic())
@@ -236,7 +236,7 @@ class _Run:
     def __post_init__(self) -> None:
         self._since: dict[Path, float] = {}
 
-    def _end(self, reports: list[dict[str, Any]]) -> None:
+    def _end(self, reports: list[RankReport]) -> None:
         """End the launcher and every process that it started: asked first, then killed; remove what they leave."""
         mark = str(self.folder)
         self.segments.look(leftovers.marked(mark))
@@ -277,7 +277,7 @@ def _tail(log: Path) -> str:
         return file.read().decode(errors="replace")
 
 
-def _vanished(report: dict[str, Any]) -> bool:
+def _vanished(report: RankReport) -> bool:
     """A rank whose process is no more though its report says neither that it is done nor why it failed."""
     if "pid" not in report or report.get("done"):
         return False
@@ -290,21 +290,13 @@ def _vanished(report: dict[str, Any]) -> bool:
     return False
 
 
-def _reports(folder: Path, ranks: int | None) -> list[dict[str, Any]]:
+def _reports(folder: Path, ranks: int | None) -> list[RankReport]:
     """What each rank says by now, in their order; without a number of ranks those that said something."""
     if ranks is None:
         ranks = 1 + max(
             (int(file.stem[4:]) for file in folder.glob("rank*.json") if file.stem[4:].isdigit()), default=-1
         )
-    return [_load(folder / f"rank{rank}.json") for rank in range(ranks)]
-
-
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        content: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return content
+    return [rank_reports.read(folder / f"rank{rank}.json") for rank in range(ranks)]
 
 
 def program(scratch: Path) -> Path:

@@ -7,11 +7,12 @@ claimed because the run passed as a whole.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.hardware.catalogue import find_accelerator
 from zerocfg.smoke.device import Device
 from zerocfg.smoke.fit import SEQUENCE, fit_of, sequence_of, spec_of
+from zerocfg.smoke.reduction import Kind
 from zerocfg.smoke.size import GIB
 
 if TYPE_CHECKING:
@@ -108,8 +109,8 @@ def _not_proven(verdict: Verdict) -> list[str]:
     found = _ranks(verdict) + _device(verdict)
     if verdict.command is not None:
         return found
-    config = (run.lock.get("model") or {}).get("config")
-    if not isinstance(config, dict):
+    config = run.lock.model_config
+    if config is None:
         found.append("anything about the model: its config is not known, a small Llama ran")
     elif reduced.narrow:
         layers = f", with {reduced.layers[1]} of {reduced.layers[0]} layers" if reduced.layers else ""
@@ -124,7 +125,7 @@ def _not_proven(verdict: Verdict) -> list[str]:
         found.append(f"the length of your samples, which nobody says: {reduced.sequence} tokens ran")
     found += [*_precision(run, verdict), *_drives(verdict), *_recipe(run), *_unseen(verdict)]
     loop = "the Trainer's own" if run.consumer in ("transformers", "trl") else "its own"
-    script = run.lock.get("script")
+    script = run.lock.script
     found.append(f"{script or 'your script'} and its data: zerocfg trained random weights on one batch in {loop} loop")
     return found
 
@@ -146,13 +147,16 @@ def _ranks(verdict: Verdict) -> list[str]:
 
 
 def _shares_by_gloo(verdict: Verdict) -> bool:
-    return verdict.device.shared and any("by gloo" in words for words in verdict.reduced.words)
+    return verdict.device.shared and any(
+        isinstance(one.run, dict) and one.run["collectives"] == "gloo"
+        for one in verdict.reduced.changes
+        if one.kind is Kind.SHARED_CARD
+    )
 
 
 def _device(verdict: Verdict) -> list[str]:
     """The accelerator that the run is planned for, where another one was used."""
-    hardware = verdict.run.lock.get("hardware")
-    name = hardware.get("accelerator") if isinstance(hardware, dict) else None
+    name = verdict.run.lock.hardware.get("accelerator")
     found = []
     if isinstance(name, str) and name != "cpu":
         here = find_accelerator(verdict.device.name) if verdict.device.kind == "cuda" else None
@@ -166,20 +170,19 @@ def _device(verdict: Verdict) -> list[str]:
 
 
 def _vendor(run: RunFolder) -> str | None:
-    hardware = run.lock.get("hardware")
-    return str(hardware.get("vendor")) if isinstance(hardware, dict) else None
+    return str(run.lock.hardware.get("vendor")) if run.lock.hardware else None
 
 
 def _memory(verdict: Verdict) -> list[str]:
     """That the planned run fits where it is planned to run; there is a prediction, or nothing."""
     run, reduced = verdict.run, verdict.reduced
-    hardware = run.lock.get("hardware")
-    config = (run.lock.get("model") or {}).get("config")
+    hardware = run.lock.hardware
+    config = run.lock.model_config
     planned = run.plan.get("num_processes")
-    if not isinstance(hardware, dict) or not isinstance(config, dict) or not isinstance(planned, int):
+    if config is None or not isinstance(planned, int):
         return []
     name, memory = hardware.get("accelerator"), hardware.get("memory_gib")
-    if not isinstance(name, str) or name == "cpu" or memory is None:
+    if not isinstance(name, str) or name == "cpu" or not isinstance(memory, (int, float)):
         return []
     here = find_accelerator(verdict.device.name) if verdict.device.kind == "cuda" else None
     whole = not reduced.narrow and not reduced.layers and reduced.ranks == planned and not verdict.device.shared
@@ -187,13 +190,11 @@ def _memory(verdict: Verdict) -> list[str]:
         return []  # it ran as planned
     length = sequence_of(run)[0] or SEQUENCE
     fit = fit_of(run, run.plan, planned, Device("cuda", name), length)
-    fit = replace(
-        fit, spec=spec_of(run).model_copy(update={"sequence_length": length}), recipe=run.lock.get("recipe") or {}
-    )
+    fit = replace(fit, spec=spec_of(run).model_copy(update={"sequence_length": length}), recipe=run.lock.recipe)
     found = fit.prediction(config)
-    parameters = (run.lock["model"].get("facts") or {}).get("parameters")
+    parameters = run.lock.parameters
     what = f"{parameters:,} parameters fit" if isinstance(parameters, int) else "the model fits"
-    where = f"into the {float(memory):.0f} GiB of {name}"
+    where = f"into the {memory:.0f} GiB of {name}"
     if found is None:
         return [f"that {what} {where}: nothing was predicted either"]
     band = found[2].device
@@ -211,24 +212,20 @@ def _precision(run: RunFolder, verdict: Verdict) -> list[str]:
 def _drives(verdict: Verdict) -> list[str]:
     """Offload to NVMe."""
     found = []
-    for part in ("offload_optimizer", "offload_param"):
+    for part, drive in (("offload_optimizer", Kind.OPTIMIZER_DRIVE), ("offload_param", Kind.PARAM_DRIVE)):
         key = f"zero_optimization.{part}.device"
         if verdict.run.plan.get(key) != "nvme":
             continue
         if verdict.reduced.plan.get(key) == "nvme":
-            found.append(f"{part}: speed and space of the planned drive" if _elsewhere(verdict, part) else "")
+            found.append(f"{part}: speed and space of the planned drive" if verdict.reduced.has(drive) else "")
         else:
             found.append(f"{part} to NVMe: the host's memory took its place")
     return [words for words in found if words]
 
 
-def _elsewhere(verdict: Verdict, part: str) -> bool:
-    return any(words.startswith(f"{part}.nvme_path:") for words in verdict.reduced.words)
-
-
 def _recipe(run: RunFolder) -> list[str]:
     """What the recipe asks for and the ranks' program does not do."""
-    recipe: dict[str, Any] = run.lock.get("recipe") or {}
+    recipe = run.lock.recipe
     found = []
     if recipe.get("use_peft"):
         found.append("LoRA adapters: all parameters were trained")

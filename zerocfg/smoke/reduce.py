@@ -1,4 +1,4 @@
-"""What a smoke-run changes of a run to fit the device at hand, each change in words.
+"""What a smoke-run changes of a run to fit the device at hand.
 
 Kept as planned: stage, precision, offload, micro batch, accumulation, clipping, optimizer and scheduler. The
 configs are copies; the user's files are not touched.
@@ -9,14 +9,16 @@ from __future__ import annotations
 import copy
 import ctypes.util
 import math
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.catalog.counterparts import paths
 from zerocfg.smoke.fit import SEQUENCE as ASSUMED
 from zerocfg.smoke.fit import TRL_CHECKPOINTS, fit_of, most_layers, room_here, sequence_of, spec_of
 from zerocfg.smoke.reduced import SEQUENCE, Reduced
-from zerocfg.smoke.shrink import LLAMA, fewer_layers, layers_of, least_layers, shrink
+from zerocfg.smoke.reduction import Kind, Reduction
+from zerocfg.smoke.shrink import LAYERS, LLAMA, fewer_layers, layers_of, least_layers, shrink
 
 if TYPE_CHECKING:
     from zerocfg.smoke.device import Device
@@ -54,9 +56,9 @@ def reduce(
     minutes matter, gets a small one of the same kind.
     """
     plan = dict(run.plan)
-    recipe = run.lock.get("recipe") or {}
+    recipe = run.lock.recipe
     arguments = {key: recipe[key] for key in ARGUMENTS if key in recipe}
-    reduced = Reduced(ranks, {}, copy.deepcopy(run.accelerate), copy.deepcopy(run.deepspeed), arguments, plan, words=[])
+    reduced = Reduced(ranks, {}, copy.deepcopy(run.accelerate), copy.deepcopy(run.deepspeed), arguments, plan)
     _checkpointing(run, arguments)
     _world(reduced, nodes)
     if reduced.deepspeed is not None:
@@ -77,7 +79,7 @@ def reduce(
     return reduced
 
 
-def _checkpointing(run: RunFolder, arguments: dict[str, Any]) -> None:
+def _checkpointing(run: RunFolder, arguments: dict[str, object]) -> None:
     """Activations are kept or recomputed as in the planned run, also where no recipe says it."""
     if run.consumer == "trl":
         arguments.setdefault("gradient_checkpointing", TRL_CHECKPOINTS)
@@ -89,7 +91,7 @@ def _take(reduced: Reduced, pinned: Reduced) -> None:
     """Model and samples of another launch."""
     reduced.model, reduced.sequence = copy.deepcopy(pinned.model), pinned.sequence
     reduced.layers, reduced.narrow, reduced.size = pinned.layers, pinned.narrow, pinned.size
-    reduced.words += [words for words in pinned.words if words.startswith(("model:", "layers:", "sequence length:"))]
+    reduced.changes += [one for one in pinned.changes if one.kind in (Kind.MODEL, Kind.LAYERS, Kind.SEQUENCE)]
 
 
 def _sequence(run: RunFolder, reduced: Reduced, device: Device) -> None:
@@ -98,56 +100,54 @@ def _sequence(run: RunFolder, reduced: Reduced, device: Device) -> None:
     longest = SEQUENCE if device.kind == "cpu" else length or ASSUMED
     if length is None:
         reduced.sequence = min(longest, _positions(run) or longest)
-        reduced.words.append(f"sequence length: nobody says it; {reduced.sequence} tokens")
+        reduced.changes.append(Reduction(Kind.SEQUENCE, None, reduced.sequence))
         return
     reduced.sequence = min(length, longest)
     if reduced.sequence != length:
-        reduced.words.append(f"sequence length: {length} to {reduced.sequence} tokens")
+        reduced.changes.append(Reduction(Kind.SEQUENCE, length, reduced.sequence))
 
 
 def _positions(run: RunFolder) -> int | None:
     """The longest sequence that the model takes."""
-    config = (run.lock.get("model") or {}).get("config")
-    longest = config.get("max_position_embeddings") if isinstance(config, dict) else None
+    longest = (run.lock.model_config or {}).get("max_position_embeddings")
     return longest if isinstance(longest, int) and longest > 0 else None
 
 
 def _model(run: RunFolder, reduced: Reduced, device: Device, scratch: Path, limit: float) -> None:
     """Put the model in, as large as it fits."""
-    model = run.lock.get("model") or {}
-    config = model.get("config")
-    if not isinstance(config, dict) or not config.get("model_type"):
+    config, parameters = run.lock.model_config, run.lock.parameters
+    if config is None or not config.get("model_type"):
         reduced.model, reduced.narrow = dict(LLAMA), True
         who = "the files" if run.handwritten is not None else "the build"
-        reduced.words.append(f"model: its config is not known to {who}; a Llama of 2 layers stands in")
+        why = f"its config is not known to {who}"
+        reduced.changes.append(Reduction(Kind.MODEL, None, f"a Llama of {LAYERS} layers", why=why))
         return
-    parameters = (model.get("facts") or {}).get("parameters")
     reason = "is too much here"
     if device.kind == "cpu":
-        fits = isinstance(parameters, int) and parameters <= CPU_PARAMETERS
+        fits = parameters is not None and parameters <= CPU_PARAMETERS
         reduced.model = config
     else:
         fits, why = _fewer_layers(run, reduced, config, device, scratch, limit)
         reason = why or reason
     if fits:
         return
-    reduced.model, changes = shrink(config)
+    reduced.model, cuts = shrink(config)
     reduced.layers = _layers(config, reduced.model)
     reduced.narrow = True
-    size = f"{parameters:,} parameters" if isinstance(parameters, int) else "a size that is not known"
-    reduced.words.append(f"model: {size} {reason}; {', '.join(changes) or 'nothing could be cut'}")
+    keys = tuple(one.key for one in cuts)
+    reduced.changes.append(Reduction(Kind.MODEL, parameters, keys=keys, cuts=tuple(cuts), why=reason))
 
 
 def _fewer_layers(
-    run: RunFolder, reduced: Reduced, config: dict[str, Any], device: Device, scratch: Path, limit: float
+    run: RunFolder, reduced: Reduced, config: dict[str, object], device: Device, scratch: Path, limit: float
 ) -> tuple[bool, str]:
     """Put the model in with as many layers as fit, all widths as planned; False, and why, where not even few do."""
     fit = fit_of(run, reduced.plan, reduced.ranks, device, reduced.sequence)
     room = room_here(device, reduced.ranks, limit, scratch)
     count = layers_of(config)
     if count is None or fit.size(config) is None:
-        parameters = (run.lock["model"].get("facts") or {}).get("parameters")
-        fits = isinstance(parameters, int) and parameters * BYTES_PER_PARAMETER <= room.device * reduced.ranks // 2
+        parameters = run.lock.parameters
+        fits = parameters is not None and parameters * BYTES_PER_PARAMETER <= room.device * reduced.ranks // 2
         if fits:
             reduced.model = config
         return fits, ""
@@ -158,44 +158,43 @@ def _fewer_layers(
     if lacking:
         reduced.model = fewer_layers(config, layers)
         reduced.layers = _layers(config, reduced.model)
-        reduced.words.append(f"layers: {count} to {layers}, all widths as planned; {layers + 1} would take {lacking}")
+        reduced.changes.append(Reduction(Kind.LAYERS, count, layers, why=lacking))
     return True, ""
 
 
-def _layers(config: dict[str, Any], less: dict[str, Any]) -> tuple[int, int] | None:
+def _layers(config: dict[str, object], less: dict[str, object]) -> tuple[int, int] | None:
     before, after = layers_of(config), layers_of(less)
     return (before, after) if before and after else None
 
 
 def _world(reduced: Reduced, nodes: Nodes | None) -> None:
     planned = reduced.plan.get("num_processes")
-    if planned is None:
-        reduced.words.append(f"world size: the files do not tell; {reduced.ranks}")
-    elif planned != reduced.ranks:
-        reduced.words.append(f"world size: {planned} to {reduced.ranks}")
+    if planned != reduced.ranks:
+        reduced.changes.append(Reduction(Kind.WORLD_SIZE, planned, reduced.ranks, ("num_processes",)))
     reduced.plan["num_processes"] = reduced.ranks
     if nodes is not None:
         reduced.nodes = nodes.count
-        reduced.words.append(nodes.words())
+        reduced.changes.append(Reduction(Kind.NODES, run=asdict(nodes)))
     if reduced.accelerate is not None:
         for name in ("main_process_ip", "machine_rank", "gpu_ids"):
             reduced.accelerate.pop(name, None)
         reduced.accelerate.update(num_processes=reduced.ranks, num_machines=reduced.nodes)
     config = reduced.deepspeed
-    if config is not None and isinstance(config.get("train_batch_size"), int) and planned != reduced.ranks:
-        before = config["train_batch_size"]
+    before = config.get("train_batch_size") if config is not None else None
+    if config is not None and isinstance(before, int) and planned != reduced.ranks:
         after = _scaled(config, before, planned, reduced)
         if before != after:
             config["train_batch_size"] = after
-            reduced.words.append(f"train_batch_size: {before} to {after}, with the world size")
+            reduced.changes.append(Reduction(Kind.TRAIN_BATCH, before, after, ("train_batch_size",)))
     zero = _zero(config)
     split = zero.get("zero_hpz_partition_size")
     if isinstance(split, int) and split > reduced.ranks:
         zero["zero_hpz_partition_size"] = reduced.ranks
-        reduced.words.append(f"zero_hpz_partition_size: {split} to {reduced.ranks}, with the world size")
+        keys = ("zero_optimization.zero_hpz_partition_size",)
+        reduced.changes.append(Reduction(Kind.HPZ_PARTITION, split, reduced.ranks, keys))
 
 
-def _scaled(config: dict[str, Any], before: int, planned: Any, reduced: Reduced) -> int:
+def _scaled(config: dict[str, object], before: int, planned: object, reduced: Reduced) -> int:
     """The samples of a step on fewer ranks. One that did not fit the other sizes does not fit them then."""
     if not isinstance(planned, int) or planned < 1:
         return before
@@ -212,24 +211,27 @@ def _buckets(reduced: Reduced, device: Device, shrunk: bool) -> None:
     """Sizes that only make sense beside the model as it is."""
     zero = _zero(reduced.deepspeed)
     if zero.get("stage") == 3 and shrunk:
-        name = "stage3_param_persistence_threshold"
+        name = Kind.PERSISTENCE.value
         before, after = zero.get(name, 100_000), 64
         if isinstance(before, int) and before > after:
             zero[name] = after
-            reduced.words.append(f"{name}: {before} to {after} elements, so that the small model is partitioned")
+            reduced.changes.append(Reduction(Kind.PERSISTENCE, before, after, (f"zero_optimization.{name}",)))
     if device.kind != "cpu":
         return
-    names = ("reduce_bucket_size",) if zero.get("stage") == 3 else ("reduce_bucket_size", "allgather_bucket_size")
-    for name in names:
+    kinds = (Kind.REDUCE_BUCKET,) if zero.get("stage") == 3 else (Kind.REDUCE_BUCKET, Kind.ALLGATHER_BUCKET)
+    for kind in kinds:
+        name = kind.value
         before = zero.get(name, 500_000_000)
         if zero and isinstance(before, (int, float)) and before > CPU_BUCKET:
             zero[name] = CPU_BUCKET
-            reduced.words.append(f"{name}: {before:.0f} to {CPU_BUCKET} elements, allocated in full")
+            keys = (f"zero_optimization.{name}",)
+            reduced.changes.append(Reduction(kind, before, CPU_BUCKET, keys))
 
 
 def _offload(reduced: Reduced, scratch: Path) -> None:
     zero = _zero(reduced.deepspeed)
-    for name in ("offload_optimizer", "offload_param"):
+    for kind, drive in ((Kind.OFFLOAD_OPTIMIZER, Kind.OPTIMIZER_DRIVE), (Kind.OFFLOAD_PARAM, Kind.PARAM_DRIVE)):
+        name = kind.value
         section = zero.get(name)
         if not isinstance(section, dict) or section.get("device") != "nvme":
             continue
@@ -237,11 +239,12 @@ def _offload(reduced: Reduced, scratch: Path) -> None:
             section["device"] = "cpu"
             section.pop("nvme_path", None)
             reduced.plan[f"zero_optimization.{name}.device"] = "cpu"
-            reduced.words.append(f"{name}: nvme to cpu, because libaio, which NVMe offload needs, is not installed")
+            reduced.changes.append(Reduction(kind, "nvme", "cpu", (f"zero_optimization.{name}.device",)))
         elif not Path(str(section.get("nvme_path") or "")).is_dir():
             folder = scratch / "nvme"
             folder.mkdir(exist_ok=True)
-            reduced.words.append(f"{name}.nvme_path: {section.get('nvme_path')} is not here; a temporary folder")
+            keys = (f"zero_optimization.{name}.nvme_path",)
+            reduced.changes.append(Reduction(drive, section.get("nvme_path"), str(folder), keys))
             section["nvme_path"] = str(folder)
 
 
@@ -250,10 +253,11 @@ def _processor_only(reduced: Reduced) -> None:
     optim = reduced.arguments.get("optim")
     if isinstance(optim, str) and any(word in optim for word in ("8bit", "paged", "bnb", "apex", "npu")):
         del reduced.arguments["optim"]
-        reduced.words.append(f"optim: {optim} to the default, because it needs a card")
+        reduced.changes.append(Reduction(Kind.OPTIM, optim, "the default", ("optim",)))
     if not reduced.plan.get("fp16.enabled") or reduced.deepspeed is None:
         return
-    reduced.words.append("precision: fp16 to bf16, because DeepSpeed refuses fp16 on a processor")
+    why = "because DeepSpeed refuses fp16 on a processor"
+    reduced.changes.append(Reduction(Kind.PRECISION, "fp16", "bf16", ("fp16.enabled", "bf16.enabled"), why=why))
     reduced.plan.update({"fp16.enabled": False, "bf16.enabled": True})
     reduced.deepspeed.pop("fp16", None)
     reduced.deepspeed["bf16"] = {"enabled": True}
@@ -273,11 +277,15 @@ def _arguments(reduced: Reduced) -> None:
         return
     scheduler = reduced.deepspeed.get("scheduler")
     total = (scheduler.get("params") or {}).get("total_num_steps") if isinstance(scheduler, dict) else None
-    if isinstance(total, int) and arguments.get("max_steps", -1) <= 0:
+    if isinstance(total, int) and not _above_zero(arguments.get("max_steps")):
         arguments["max_steps"] = total
 
 
-def _zero(config: dict[str, Any] | None) -> dict[str, Any]:
+def _above_zero(value: object) -> bool:
+    return isinstance(value, (int, float)) and value > 0
+
+
+def _zero(config: dict[str, object] | None) -> dict[str, object]:
     """The ZeRO section of a DeepSpeed config; an empty one of its own when there is none."""
     zero = (config or {}).get("zero_optimization")
     return zero if isinstance(zero, dict) else {}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.smoke import process
 from zerocfg.smoke.error import SmokeError
+from zerocfg.smoke.reduction import Kind, Reduction
 from zerocfg.smoke.worker.ways import WAYS
 
 if TYPE_CHECKING:
@@ -31,10 +32,8 @@ class Sharing:
     way: str
     refused: dict[str, str]
 
-    def words(self, ranks: int, card: str) -> str:
-        """For the reductions."""
-        how = "gloo, through the host's memory" if self.way == "gloo" else self.way
-        return f"shared card: {ranks} ranks on one {card}, collectives by {how}; times say nothing"
+    def reduction(self, ranks: int, card: str) -> Reduction:
+        return Reduction(Kind.SHARED_CARD, run={"ranks": ranks, "card": card, "collectives": self.way})
 
 
 _FOUND: dict[tuple[int, str], Sharing] = {}

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from zerocfg.smoke.reduction import Cut
+
 LAYERS = 2
 HEADS = 4
 HEAD_SIZE = 16
@@ -87,9 +89,9 @@ LLAMA: dict[str, Any] = {
 }
 
 
-def shrink(config: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """A small copy of ``config`` and what was changed, as "name old to new"."""
-    changes: list[str] = []
+def shrink(config: dict[str, Any]) -> tuple[dict[str, Any], list[Cut]]:
+    """A small copy of ``config`` and the numbers that were changed."""
+    changes: list[Cut] = []
     return _small(config, "", changes), changes
 
 
@@ -187,7 +189,7 @@ def _for_each_layer(key: str, value: list[Any], count: int) -> bool:
     return named and count > 1 and len(value) == count
 
 
-def _small(config: dict[str, Any], prefix: str, changes: list[str]) -> dict[str, Any]:
+def _small(config: dict[str, Any], prefix: str, changes: list[Cut]) -> dict[str, Any]:
     cut = dict(config)
     for name in DENSE_FIRST:
         if _whole(cut.get(name)) and cut[name] > 1:
@@ -221,7 +223,7 @@ def _small(config: dict[str, Any], prefix: str, changes: list[str]) -> dict[str,
             cut[name] = _token(value, cut)
     for name, value in cut.items():
         if isinstance(value, int) and not isinstance(value, bool) and value != config.get(name):
-            changes.append(f"{prefix}{name} {config.get(name)} to {value}")
+            changes.append(Cut(f"{prefix}{name}", config.get(name), value))
     return cut
 
 

@@ -94,7 +94,7 @@ def play(run: RunFolder, options: Options, progress: Callable[[str], None] | Non
         if device.shared and ranks > 1:
             shared = sharing.known(ranks) or sharing.find(ranks, folder, progress=progress)
             own, way, memory = own | sharing.first_card(), shared.way, memory or sharing.memory_of_a_rank(device, ranks)
-            reduced.words.append(shared.words(ranks, device.name))
+            reduced.changes.append(shared.reduction(ranks, device.name))
         command = prepare(run, reduced, device, options.steps, folder, memory, options.parts, way, spread)
         for _ in range(PORTS):
             outcome = process.run(command, folder, ranks, device.kind, options.limit, progress, own, nodes=spread)

@@ -8,10 +8,12 @@ import re
 import signal
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+    from zerocfg.smoke.worker.told import RankReport
 
 FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
 PATIENCE = 1.0  # seconds; a rank answers at once, also from inside a collective operation, unless it is stopped
@@ -22,7 +24,7 @@ DULL = re.compile(
 )
 
 
-def ask(folder: Path, reports: list[dict[str, Any]], allowed: Collection[int]) -> dict[int, list[str]]:
+def ask(folder: Path, reports: list[RankReport], allowed: Collection[int]) -> dict[int, list[str]]:
     """The frames of each rank that answers, the innermost first, as "torch/utils/file_baton.py:49 in wait".
 
     Only processes that are ``allowed`` and that said where they would write (``rank<N>.stack``) are asked.

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.smoke.checks.check import Check, show, together
+from zerocfg.smoke.reduction import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from zerocfg.smoke.asked import Claim
     from zerocfg.smoke.reduced import Reduced
+    from zerocfg.smoke.worker.told import RankReport, Seen
 
 # By the name that the ranks report.
 NAMES = {
@@ -26,13 +28,14 @@ NAMES = {
     "optimizer": "optimizer",
     "scheduler": "scheduler",
 }
+OFFLOADS = {kind.value: kind for kind in (Kind.OFFLOAD_OPTIMIZER, Kind.OFFLOAD_PARAM)}
 OPTIMIZERS = ("adafactor", "adagrad", "lion", "lamb", "muon", "rmsprop", "sgd", "adam")
 # Schedules of DeepSpeed, as the Trainer calls the same course.
 SCHEDULES = {"WarmupLR": "constant_with_warmup", "WarmupDecayLR": "linear", "WarmupCosineLR": "cosine"}
 
 
 def instead(
-    found: list[Check], asked: Mapping[str, Sequence[Claim]], reduced: Reduced, reports: list[dict[str, Any]]
+    found: list[Check], asked: Mapping[str, Sequence[Claim]], reduced: Reduced, reports: list[RankReport]
 ) -> list[Check]:
     """The checks with those of a plan replaced by what the files ask for."""
     told = check(asked, reduced, reports)
@@ -40,7 +43,7 @@ def instead(
     return [*told, *(one for one in found if one.name not in names)]
 
 
-def check(asked: Mapping[str, Sequence[Claim]], reduced: Reduced, reports: list[dict[str, Any]]) -> list[Check]:
+def check(asked: Mapping[str, Sequence[Claim]], reduced: Reduced, reports: list[RankReport]) -> list[Check]:
     """One check for each setting that a file asks for or an engine reports; without a claim it is only noted."""
     checks = []
     for key, name in NAMES.items():
@@ -55,7 +58,7 @@ def check(asked: Mapping[str, Sequence[Claim]], reduced: Reduced, reports: list[
     return checks
 
 
-def _seen(seen: Mapping[str, Any], key: str) -> Any:
+def _seen(seen: Seen, key: str) -> object:
     if key != "scheduler":
         return seen.get(key)
     settings = seen.get("settings") or {}
@@ -67,17 +70,13 @@ def _planned(wanted: Sequence[Claim], wrong: Sequence[Claim]) -> str:
     return "; ".join(dict.fromkeys(map(str, wanted))) if wrong else show(wanted[0].value)
 
 
-def fits(key: str, asked: Any, seen: Any, reduced: Reduced) -> bool:
+def fits(key: str, asked: object, seen: object, reduced: Reduced) -> bool:
     """Whether what runs is what was asked for, after what had to be reduced."""
     if key == "engine" and asked == "ddp" and reduced.ranks == 1:
         return bool(seen == "single")
-    if key == "dtype" and asked == "fp16" and any(words.startswith("precision: fp16") for words in reduced.words):
+    if key == "dtype" and asked == "fp16" and reduced.has(Kind.PRECISION):
         asked = "bf16"
-    if (
-        key.startswith("offload")
-        and asked == "nvme"
-        and any(words.startswith(f"{key}: nvme") for words in reduced.words)
-    ):
+    if asked == "nvme" and key in OFFLOADS and reduced.has(OFFLOADS[key]):
         asked = "cpu"
     asked, seen = meaning(key, asked), meaning(key, seen)
     if isinstance(asked, (int, float)) and isinstance(seen, (int, float)):
@@ -85,7 +84,7 @@ def fits(key: str, asked: Any, seen: Any, reduced: Reduced) -> bool:
     return bool(asked == seen)
 
 
-def meaning(key: str, value: Any) -> Any:
+def meaning(key: str, value: object) -> object:
     """The value in the words that both sides share; None for what cannot be compared."""
     if value is None:
         return None

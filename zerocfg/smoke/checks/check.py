@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True)
@@ -20,11 +23,11 @@ class Check:
     ok: bool | None
     further: str = ""
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> dict[str, object]:
         return asdict(self)
 
 
-def together(values: list[Any]) -> str:
+def together(values: Sequence[object]) -> str:
     """One value when all ranks agree, else each rank's own."""
     shown = [show(value) for value in values]
     if len(set(shown)) == 1:
@@ -32,7 +35,7 @@ def together(values: list[Any]) -> str:
     return ", ".join(f"rank {rank}: {value}" for rank, value in enumerate(shown))
 
 
-def show(value: Any) -> str:
+def show(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, float) and value.is_integer():

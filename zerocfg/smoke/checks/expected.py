@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from zerocfg.smoke.worker.values import whole
 
 if TYPE_CHECKING:
     from zerocfg.smoke.folder import RunFolder
@@ -32,9 +34,9 @@ CLASSES = {"adamw_torch": "AdamW", "adamw_torch_fused": "AdamW", "adafactor": "A
 """Class of the optimizer that the Trainer makes, by its argument ``optim``."""
 
 
-def expected(run: RunFolder, reduced: Reduced) -> dict[str, Any]:
+def expected(run: RunFolder, reduced: Reduced) -> dict[str, object]:
     """Planned values by name, of this launch: as the lock has them, but for what was reduced."""
-    planned = {name: value(one) for name, one in (run.lock.get("settings") or {}).items()}
+    planned = {name: one.value for name, one in run.lock.settings.items()}
     before, after = flat(run.deepspeed or {}), flat(reduced.deepspeed or {})
     for name in before.keys() - after.keys():
         planned.pop(name, None)
@@ -46,7 +48,7 @@ def expected(run: RunFolder, reduced: Reduced) -> dict[str, Any]:
                 del planned[key]
     micro = planned.get("train_micro_batch_size_per_gpu")
     if isinstance(micro, int):
-        planned["train_batch_size"] = micro * int(planned.get("gradient_accumulation_steps") or 1) * reduced.ranks
+        planned["train_batch_size"] = micro * whole(planned.get("gradient_accumulation_steps"), 1) * reduced.ranks
     if reduced.ranks == 1 and "fsdp_config.fsdp_sharding_strategy" in planned:
         planned["fsdp_config.fsdp_sharding_strategy"] = "NO_SHARD"  # torch makes that of all others on one rank
     classes = planned.pop(WRAPPED, None)
@@ -60,20 +62,15 @@ def expected(run: RunFolder, reduced: Reduced) -> dict[str, Any]:
     return {name: one for name, one in planned.items() if name not in LAUNCHER}
 
 
-def value(decision: Any) -> Any:
-    """Of one setting of the lock, which holds reasons too."""
-    return decision.get("value") if isinstance(decision, dict) and "value" in decision else decision
-
-
-def flat(section: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat(section: dict[str, object], prefix: str = "") -> dict[str, object]:
     """``{"a": {"b": 1}}`` as ``{"a.b": 1}``."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for key, one in section.items():
         found.update(flat(one, f"{prefix}{key}.") if isinstance(one, dict) else {f"{prefix}{key}": one})
     return found
 
 
-def _offload(planned: dict[str, Any]) -> None:
+def _offload(planned: dict[str, object]) -> None:
     for name in ("offload_optimizer", "offload_param"):
         if (planned.get(f"{ZERO}{name}.device") or "none") == "none":
             for key in [key for key in planned if key.startswith(f"{ZERO}{name}.") and not key.endswith(".device")]:
@@ -85,7 +82,7 @@ def _offload(planned: dict[str, Any]) -> None:
         planned[f"{ZERO}contiguous_gradients"] = True
 
 
-def _arguments(planned: dict[str, Any], arguments: dict[str, Any]) -> None:
+def _arguments(planned: dict[str, object], arguments: dict[str, object]) -> None:
     """What the Trainer makes of its arguments, where the DeepSpeed config does not say it."""
     if "optimizer.type" not in planned:
         for argument, name in ANSWERED.items():
@@ -101,7 +98,7 @@ def _arguments(planned: dict[str, Any], arguments: dict[str, Any]) -> None:
         _schedule(planned, arguments)
 
 
-def _schedule(planned: dict[str, Any], arguments: dict[str, Any]) -> None:
+def _schedule(planned: dict[str, object], arguments: dict[str, object]) -> None:
     kind = str(arguments.get("lr_scheduler_type") or "linear")
     total, warmup = arguments.get("max_steps"), arguments.get("warmup_steps")
     planned["lr_scheduler_type"] = kind
@@ -115,7 +112,7 @@ def _schedule(planned: dict[str, Any], arguments: dict[str, Any]) -> None:
             planned["warmup_steps"] = math.ceil(steps * warmup)
 
 
-def optimizer_class(planned: dict[str, Any], run: RunFolder, reduced: Reduced) -> str | None:
+def optimizer_class(planned: dict[str, object], run: RunFolder, reduced: Reduced) -> str | None:
     """Name of the class that must step; None where the plan does not say it (a script's own optimizer)."""
     on_host = planned.get(f"{ZERO}offload_optimizer.device") in ("cpu", "nvme")
     section = (reduced.deepspeed or {}).get("optimizer")

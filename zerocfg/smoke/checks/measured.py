@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from zerocfg.smoke.figures import Figures
     from zerocfg.smoke.predicted import Expected
     from zerocfg.smoke.process import Outcome
+    from zerocfg.smoke.worker.told import Counter
 
 MIB = 1 << 20
 
@@ -49,7 +50,7 @@ def _ran_out(figures: Figures, expected: Expected | None, outcome: Outcome) -> l
     rank, place = found
     memory = figures.memory[rank] if rank < len(figures.memory) else {}
     last = next(reversed(memory), None)
-    counter = figures.counter if place == "card" else "rss"
+    counter: Counter = figures.counter if place == "card" else "rss"
     held = figures.peaks(counter)[rank] if rank < len(figures.memory) else None
     where = f" in {last}" if last else ""
     holding = f", when it held {size(held)}" if held is not None else ""
@@ -62,7 +63,11 @@ def _ran_out(figures: Figures, expected: Expected | None, outcome: Outcome) -> l
 
 def _card(figures: Figures, expected: Expected | None) -> list[Check]:
     checks = []
-    names = {"allocated": "peak allocated", "reserved": "peak reserved", "device": "peak of the card, by its driver"}
+    names: dict[Counter, str] = {
+        "allocated": "peak allocated",
+        "reserved": "peak reserved",
+        "device": "peak of the card, by its driver",
+    }
     for counter, name in names.items():
         seen = figures.peaks(counter)
         if all(one is None for one in seen):

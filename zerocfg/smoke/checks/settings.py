@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.smoke.checks.check import Check, show, together
 from zerocfg.smoke.checks.expected import ZERO, expected, optimizer_class
@@ -11,8 +11,7 @@ from zerocfg.smoke.checks.expected import ZERO, expected, optimizer_class
 if TYPE_CHECKING:
     from zerocfg.smoke.folder import RunFolder
     from zerocfg.smoke.reduced import Reduced
-
-Reports = list[dict[str, Any]]
+    from zerocfg.smoke.worker.told import RankReport
 
 # Settings that have a row of their own, by their names.
 SHOWN = {
@@ -30,7 +29,7 @@ ROUNDING = 64
 """Elements by which DeepSpeed may fill a tensor or a group up, so that it splits evenly (a few for each rank)."""
 
 
-def check(run: RunFolder, reduced: Reduced, reports: Reports) -> list[Check]:
+def check(run: RunFolder, reduced: Reduced, reports: list[RankReport]) -> list[Check]:
     """Each setting of the plan against every rank's engine; the many that nobody asks for first as `Check.further`."""
     planned = expected(run, reduced)
     checks = []
@@ -43,7 +42,7 @@ def check(run: RunFolder, reduced: Reduced, reports: Reports) -> list[Check]:
     return [*checks, *(_further(name, planned[name], reports) for name in sorted(planned) if name not in named)]
 
 
-def _rows(run: RunFolder, reduced: Reduced, planned: dict[str, Any]) -> list[tuple[str, Any, str]]:
+def _rows(run: RunFolder, reduced: Reduced, planned: dict[str, object]) -> list[tuple[str, object, str]]:
     """(name, planned value, key of the report). None: nothing is planned, the value is noted."""
     plan = reduced.plan
     deepspeed = reduced.deepspeed is not None
@@ -74,22 +73,24 @@ def _asked(reduced: Reduced, dtype: str) -> bool:
     return bool(reduced.arguments.get(dtype)) or (reduced.accelerate or {}).get("mixed_precision") == dtype
 
 
-def _further(name: str, value: Any, reports: Reports) -> Check:
+def _further(name: str, value: object, reports: list[RankReport]) -> Check:
     """One of the many. Where no rank can tell, nothing is proven."""
-    for source in ("settings", "parsed"):
-        parts = [report["seen"].get(source) or {} for report in reports]
+    sources = {
+        "acting": [report["seen"].get("settings") or {} for report in reports],
+        "parsed": [report["seen"].get("parsed") or {} for report in reports],
+    }
+    for further, parts in sources.items():
         if all(name in part for part in parts):
             seen = [part[name] for part in parts]
-            further = "acting" if source == "settings" else "parsed"
             return Check(name, show(value), together(seen), all(same(value, one) for one in seen), further)
     return Check(name, show(value), "-", None, "unseen")
 
 
-def _held(reduced: Reduced, planned: dict[str, Any], reports: Reports) -> list[Check]:
+def _held(reduced: Reduced, planned: dict[str, object], reports: list[RankReport]) -> list[Check]:
     """What really lies where: shards, the weights that the optimizer steps on, its states."""
-    helds = [report["seen"].get("held") for report in reports]
+    helds = [held for report in reports if (held := report["seen"].get("held"))]
     stage = planned.get(f"{ZERO}stage")
-    if not all(helds) or not isinstance(stage, int):
+    if len(helds) < len(reports) or not isinstance(stage, int):
         return []
     checks = []
     if not any(held["experts"] for held in helds):  # experts are split among other ranks than the rest
@@ -122,7 +123,7 @@ def _shards(name: str, held: list[int], whole: list[int], tensors: list[int], re
     return [Check(name, f"1/{ranks}", together(seen), ok)]
 
 
-def _places(planned: dict[str, Any], reports: Reports) -> list[Check]:
+def _places(planned: dict[str, object], reports: list[RankReport]) -> list[Check]:
     """On a card: whether what is offloaded really lies on the host, and what is not, does not.
 
     On a processor both are the same memory; there the flags of the engine's objects are all that can be compared.
@@ -132,8 +133,8 @@ def _places(planned: dict[str, Any], reports: Reports) -> list[Check]:
     checks = []
     places = {"cpu": "cpu", "none": "cuda"}
     device = places.get(str(planned.get(f"{ZERO}offload_optimizer.device") or "none"))
-    states = [report["seen"].get("states") for report in reports]
-    if device and all(states):
+    states = [state for report in reports if (state := report["seen"].get("states"))]
+    if device and len(states) == len(reports):
         seen = [", ".join(state["devices"]) for state in states]
         checks.append(Check("optimizer states on", device, together(seen), all(one == device for one in seen)))
     if device == "cpu" and planned.get(f"{ZERO}offload_optimizer.pin_memory") is not None:
@@ -142,14 +143,14 @@ def _places(planned: dict[str, Any], reports: Reports) -> list[Check]:
         ok = None if None in pinned else all(same(value, one) for one in pinned)
         checks.append(Check("master weights pinned", show(value), together(pinned), ok, "acting"))
     device = places.get(str(planned.get(f"{ZERO}offload_param.device") or "none"))
-    shards = [report["seen"]["held"].get("shard_devices") for report in reports]
-    if device and all(shards):
+    shards = [devices for report in reports if (devices := report["seen"]["held"].get("shard_devices"))]
+    if device and len(shards) == len(reports):
         seen = [", ".join(one) for one in shards]
         checks.append(Check("parameters on", device, together(seen), all(one == device for one in seen)))
     return checks
 
 
-def same(planned: Any, seen: Any) -> bool:
+def same(planned: object, seen: object) -> bool:
     """Equal in meaning: 5e8 and 500000000, "inf" and infinity; true is not 1."""
     if isinstance(planned, bool) or isinstance(seen, bool):
         return planned is seen

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from zerocfg.smoke.checks.check import Check
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zerocfg.smoke.worker.told import Part, RankReport
 
 RESOLUTION = {"fp32": 2**-23, "fp16": 2**-10, "bf16": 2**-7}
 """Relative distance of neighbouring numbers of a dtype, at most."""
@@ -33,11 +38,11 @@ class _Course:
     momentum: float | None
 
     @classmethod
-    def of(cls, report: dict[str, Any]) -> _Course:
+    def of(cls, report: RankReport | Part) -> _Course:
         return cls(report.get("losses") or [], report.get("rates") or [], report.get("momentum"))
 
 
-def check(reports: list[dict[str, Any]], steps: int) -> list[Check]:
+def check(reports: list[RankReport], steps: int) -> list[Check]:
     """Losses and steps of every rank, the parameters, and the parts behind the training."""
     losses = [loss for report in reports for loss in report.get("losses", [])]
     done = min(len(report.get("step_seconds", [])) for report in reports)
@@ -54,12 +59,12 @@ def check(reports: list[dict[str, Any]], steps: int) -> list[Check]:
     return checks
 
 
-def _dtype(reports: list[dict[str, Any]]) -> str:
+def _dtype(reports: list[RankReport]) -> str:
     dtype = str(reports[0]["seen"].get("dtype"))
     return dtype if dtype in RESOLUTION else "bf16"  # fp8 and what is not known: the coarsest
 
 
-def _falls(reports: list[dict[str, Any]], done: int) -> list[Check]:
+def _falls(reports: list[RankReport], done: int) -> list[Check]:
     """The loss of the last step against that of the first, on the batch that repeats, over all ranks."""
     if done < 2:
         return [Check("loss falls", "falls", "not tried: it takes 2 steps", None)]
@@ -81,7 +86,7 @@ def _falls(reports: list[dict[str, Any]], done: int) -> list[Check]:
     ]
 
 
-def _idle(reports: list[dict[str, Any]], steps: int) -> str | None:
+def _idle(reports: list[RankReport], steps: int) -> str | None:
     """Why the first ``steps`` optimizer steps changed nothing by design; None when they should have."""
     rates = (reports[0].get("rates") or [])[:steps]
     if rates and all(rate == 0 for rate in rates):
@@ -92,7 +97,7 @@ def _idle(reports: list[dict[str, Any]], steps: int) -> str | None:
     return None
 
 
-def _too_little(reports: list[dict[str, Any]]) -> str | None:
+def _too_little(reports: list[RankReport]) -> str | None:
     """Why optimizer steps of this learning rate may be lost in rounding; None when they should show."""
     rate = max((rate for rate in reports[0].get("rates") or [] if rate is not None), default=None)
     if rate is None or rate > SMALL_RATE or _dtype(reports) == "fp32":
@@ -100,7 +105,7 @@ def _too_little(reports: list[dict[str, Any]]) -> str | None:
     return f"learning rate {rate:.3g} changes too little for {_dtype(reports)}"
 
 
-def _parameters(reports: list[dict[str, Any]]) -> list[Check]:
+def _parameters(reports: list[RankReport]) -> list[Check]:
     """Whether the optimizer changed them, and the same way on all ranks."""
     if not all("sums" in report for report in reports):
         return []
@@ -122,10 +127,10 @@ def _parameters(reports: list[dict[str, Any]]) -> list[Check]:
     return checks
 
 
-def _reference(reports: list[dict[str, Any]]) -> list[Check]:
+def _reference(reports: list[RankReport]) -> list[Check]:
     name, limit = "loss as under ZeRO-0", ALIKE[_dtype(reports)]
-    parts = [report.get("parts", {}).get("reference") for report in reports]
-    if None in parts:
+    parts = _parts(reports, "reference")
+    if not parts:
         return []
     why = _missing(parts)
     if why is not None:
@@ -152,10 +157,10 @@ def _reference(reports: list[dict[str, Any]]) -> list[Check]:
     return checks
 
 
-def _resumes(reports: list[dict[str, Any]]) -> list[Check]:
+def _resumes(reports: list[RankReport]) -> list[Check]:
     name, limit = "resumes from a checkpoint", RESUMED[_dtype(reports)]
-    parts = [report.get("parts", {}).get("resume") for report in reports]
-    if None in parts:
+    parts = _parts(reports, "resume")
+    if not parts:
         return []
     why = _missing(parts)
     if why is not None:
@@ -185,7 +190,13 @@ def _resumes(reports: list[dict[str, Any]]) -> list[Check]:
     return [Check(name, planned, behind, True)]
 
 
-def _missing(parts: list[dict[str, Any]]) -> str | None:
+def _parts(reports: list[RankReport], name: str) -> list[Part]:
+    """What every rank tells of a part; nothing where one does not."""
+    parts = [part for report in reports if (part := report.get("parts", {}).get(name)) is not None]
+    return parts if len(parts) == len(reports) else []
+
+
+def _missing(parts: list[Part]) -> str | None:
     """Why a part has no result; None when every rank has one."""
     for state in ("failed", "skipped", "running"):
         for part in parts:
@@ -194,7 +205,7 @@ def _missing(parts: list[dict[str, Any]]) -> str | None:
     return None
 
 
-def _distance(ours: list[Any], others: list[Any]) -> float:
+def _distance(ours: list[float], others: list[float]) -> float:
     """The largest relative difference of two rows of numbers; infinite when they are not of one length."""
     if len(ours) != len(others):
         return math.inf
@@ -216,7 +227,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share == 0 or share >= 1e-4 else "under 0.01 %"
 
 
-def _losses(values: list[Any]) -> str:
+def _losses(values: Sequence[float | None]) -> str:
     """The different ones among neighbours, as a short text."""
     kept = [value for at, value in enumerate(values) if at == 0 or value != values[at - 1]]
     return " ".join("-" if value is None else f"{value:.4g}" for value in kept[:4])

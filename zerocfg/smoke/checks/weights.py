@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from zerocfg.smoke.checks.check import Check
 
+if TYPE_CHECKING:
+    from zerocfg.smoke.worker.told import RankReport, Weights
 
-def check(reports: list[dict[str, Any]]) -> list[Check]:
+
+def check(reports: list[RankReport]) -> list[Check]:
     """The files that were saved."""
     weights = reports[0].get("weights")
     if weights is None:
@@ -28,7 +31,7 @@ def check(reports: list[dict[str, Any]]) -> list[Check]:
     return checks
 
 
-def _content(weights: dict[str, Any], engine: str) -> list[Check]:
+def _content(weights: Weights, engine: str) -> list[Check]:
     """Dtype and values against the live model. A dtype counts where the consumer keeps that of the model (not FSDP)."""
     if not weights.get("dtypes"):
         return []

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .model import initial, join_deepspeed, make_model, repeat_chance, tokens
 from .readback import DTYPES
+from .values import real, whole
 
 if TYPE_CHECKING:
+    import accelerate
+    import torch
+
     from .job import Job
     from .record import Record
     from .trial import Trial
     from .watch import Watch
 
 
-def train(job: Job, watch: Watch | Record, trial: Trial) -> Any:
+def train(job: Job, watch: Watch | Record, trial: Trial) -> torch.nn.Module:
     """Train and save; the bare model."""
     import torch
     from accelerate.utils import DummyOptim, DummyScheduler
@@ -31,11 +35,11 @@ def train(job: Job, watch: Watch | Record, trial: Trial) -> Any:
     model = make_model(job, trial.weights)
     if job.arguments.get("gradient_checkpointing"):
         model.gradient_checkpointing_enable()
-    rate = float(arguments.get("learning_rate") or 1e-4)
+    rate = real(arguments.get("learning_rate"), 1e-4)
     optimizer = (DummyOptim if "optimizer" in config else torch.optim.AdamW)(model.parameters(), lr=rate)
-    batch = int(arguments.get("per_device_train_batch_size") or 1)
+    batch = whole(arguments.get("per_device_train_batch_size"), 1)
     micro_steps = trial.steps(job) * accumulation
-    data: Any = [tokens(job, watch.report.rank)] * (batch * micro_steps * accelerator.num_processes)
+    data = [tokens(job, watch.report.rank)] * (batch * micro_steps * accelerator.num_processes)
     loader = torch.utils.data.DataLoader(data, batch_size=batch)
     parts = [model, optimizer, loader]
     if "scheduler" in config:
@@ -45,10 +49,12 @@ def train(job: Job, watch: Watch | Record, trial: Trial) -> Any:
     watch.prepared(
         engine,
         optimizer,
-        micro_batch=batch,
-        gradient_accumulation_steps=accelerator.gradient_accumulation_steps,
-        gradient_clipping=arguments.get("max_grad_norm"),
-        dtype=DTYPES[accelerator.mixed_precision],
+        {
+            "micro_batch": batch,
+            "gradient_accumulation_steps": accelerator.gradient_accumulation_steps,
+            "gradient_clipping": arguments.get("max_grad_norm"),
+            "dtype": DTYPES[accelerator.mixed_precision],
+        },
     )
     if trial.resumed:
         accelerator.load_state(str(trial.folder))
@@ -80,7 +86,7 @@ def train(job: Job, watch: Watch | Record, trial: Trial) -> Any:
     return bare
 
 
-def initial_weights(job: Job) -> dict[str, Any]:
+def initial_weights(job: Job) -> dict[str, torch.Tensor]:
     """The weights with which the planned training begins."""
     accelerator = _accelerator(job)  # as long as it lives the model is made in shards
     weights = initial(job)
@@ -88,7 +94,7 @@ def initial_weights(job: Job) -> dict[str, Any]:
     return weights
 
 
-def _accelerator(job: Job, deepspeed: dict[str, Any] | None = None) -> Any:
+def _accelerator(job: Job, deepspeed: dict[str, object] | None = None) -> accelerate.Accelerator:
     from accelerate import Accelerator, DeepSpeedPlugin, PartialState
     from accelerate.state import AcceleratorState
 
@@ -97,5 +103,5 @@ def _accelerator(job: Job, deepspeed: dict[str, Any] | None = None) -> Any:
         PartialState(cpu=True)
     join_deepspeed()
     plugin = DeepSpeedPlugin(hf_ds_config=deepspeed) if deepspeed is not None else None
-    accumulation = int(job.arguments.get("gradient_accumulation_steps") or 1)
+    accumulation = whole(job.arguments.get("gradient_accumulation_steps"), 1)
     return Accelerator(gradient_accumulation_steps=accumulation, deepspeed_plugin=plugin)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Literal
 
 FILES = "ZEROCFG_SMOKE_FILES"
 """The variable with the absolute paths whose reading is told."""
@@ -28,7 +29,7 @@ def tell_reads(reports: str) -> None:
     if not files:
         return
 
-    def hook(event: str, words: Any) -> None:
+    def hook(event: str, words: tuple[object, ...]) -> None:
         if event != "open" or not isinstance(words[0], (str, os.PathLike)):
             return
         path = os.fspath(words[0])
@@ -40,7 +41,7 @@ def tell_reads(reports: str) -> None:
     sys.addaudithook(hook)
 
 
-def tell_writes(told: Callable[[str, str], None], scratch: str) -> None:
+def tell_writes(told: Callable[[Literal["wrote", "removed"], str], None], scratch: str) -> None:
     """From now on tell what this process changes outside of ``scratch``, caches and the system's own folders.
 
     ``told`` gets "wrote" or "removed", and the path; nothing of what this process had written itself before.
@@ -49,7 +50,7 @@ def tell_writes(told: Callable[[str, str], None], scratch: str) -> None:
     spared += [os.environ[name] for name in CACHES if os.environ.get(name)]
     known: set[str] = set()
 
-    def hook(event: str, words: Any) -> None:
+    def hook(event: str, words: tuple[object, ...]) -> None:
         if event == "open":
             if not isinstance(words[2], int) or not words[2] & WRITING:
                 return

@@ -5,18 +5,21 @@ from __future__ import annotations
 import importlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .model import make_model, repeat_chance, tokens
+from .values import mapping, real
 
 if TYPE_CHECKING:
+    import torch
+
     from .job import Job
     from .record import Record
     from .trial import Trial
     from .watch import Watch
 
 
-def train(job: Job, watch: Watch | Record, trial: Trial) -> Any:
+def train(job: Job, watch: Watch | Record, trial: Trial) -> torch.nn.Module:
     """Train and save; the bare model."""
     import deepspeed
     import torch
@@ -26,13 +29,12 @@ def train(job: Job, watch: Watch | Record, trial: Trial) -> Any:
     if job.arguments.get("gradient_checkpointing"):
         model.gradient_checkpointing_enable()
     config = trial.deepspeed or _config(job)
-    zero = config.get("zero_optimization")
-    offload = (zero.get("offload_optimizer") if isinstance(zero, dict) else None) or {}
+    offload = mapping(mapping(config.get("zero_optimization")).get("offload_optimizer"))
     optimizer = None
     if not config.get("optimizer"):
         on_host = offload.get("device") in ("cpu", "nvme")
         kind = deepspeed.ops.adam.DeepSpeedCPUAdam if on_host else torch.optim.AdamW
-        optimizer = kind(model.parameters(), lr=float(job.arguments.get("learning_rate") or 1e-4))
+        optimizer = kind(model.parameters(), lr=real(job.arguments.get("learning_rate"), 1e-4))
     watch.phase("init")
     engine, *_ = deepspeed.initialize(
         model=model,
@@ -69,16 +71,16 @@ def train(job: Job, watch: Watch | Record, trial: Trial) -> Any:
     return engine.module
 
 
-def initial_weights(job: Job) -> dict[str, Any] | None:
+def initial_weights(job: Job) -> dict[str, torch.Tensor] | None:
     """None: here the model is made whole whatever the stage, with the same random numbers."""
     return None
 
 
-def _config(job: Job) -> dict[str, Any]:
+def _config(job: Job) -> dict[str, object]:
     """The config for a look at it, read as DeepSpeed reads it; one that it will refuse is empty here."""
-    hjson: Any = importlib.import_module("hjson")  # which DeepSpeed depends on
+    hjson = importlib.import_module("hjson")  # which DeepSpeed depends on
     try:
         content = hjson.loads(Path(str(job.deepspeed_config)).read_text())
     except Exception:
         return {}
-    return json.loads(json.dumps(content)) if isinstance(content, dict) else {}
+    return mapping(json.loads(json.dumps(content)))

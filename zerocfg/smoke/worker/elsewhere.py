@@ -5,13 +5,19 @@ from __future__ import annotations
 import functools
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .session import current
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
+
+    import huggingface_hub
+
+    Call = Callable[..., object]
+    Words = tuple[object, ...]
+    Named = dict[str, object]
 
 SAVERS: dict[str, tuple[tuple[str, str, int], ...]] = {
     "transformers.modeling_utils": (("PreTrainedModel.save_pretrained", "save_directory", 1),),
@@ -57,9 +63,9 @@ def patch_hub(module: ModuleType) -> None:
         if hasattr(module.HfApi, name):
             _replace(module, f"HfApi.{name}", lambda original: functools.wraps(original)(lambda *_, **__: None))
 
-    def create_repo(original: Any) -> Any:
+    def create_repo(original: Call) -> Call:
         @functools.wraps(original)
-        def named(self: Any, repo_id: str, **_: Any) -> Any:
+        def named(self: huggingface_hub.HfApi, repo_id: str, **_: object) -> object:
             return module.RepoUrl(f"{self.endpoint}/{repo_id if '/' in repo_id else f'nobody/{repo_id}'}")
 
         return named
@@ -67,10 +73,10 @@ def patch_hub(module: ModuleType) -> None:
     _replace(module, "HfApi.create_repo", create_repo)
 
 
-def _replace(module: ModuleType, qualified: str, wrap: Callable[[Any], Any]) -> None:
+def _replace(module: ModuleType, qualified: str, wrap: Callable[[Call], Call]) -> None:
     """Put ``wrap(original)`` in the place of a function or method; absent ones are passed over."""
     *classes, name = qualified.split(".")
-    owner: Any = module
+    owner: object = module
     for one in classes:
         owner = getattr(owner, one, None)
     original = getattr(owner, name, None)
@@ -78,17 +84,17 @@ def _replace(module: ModuleType, qualified: str, wrap: Callable[[Any], Any]) -> 
         setattr(owner, name, wrap(original))
 
 
-def _redirected(original: Any, name: str, position: int, read: bool) -> Any:
+def _redirected(original: Call, name: str, position: int, read: bool) -> Call:
     @functools.wraps(original)
-    def call(*args: Any, **named: Any) -> Any:
+    def call(*args: object, **named: object) -> object:
         session = current()
         if not session.active:
             return original(*args, **named)
         given = named[name] if name in named else args[position] if len(args) > position else None
         if isinstance(given, (str, os.PathLike)):
-            there: Any = session.places.of(given)
+            there = session.places.of(given)
             if read and not Path(there).exists():
-                there = given
+                return original(*args, **named)
             if not read:
                 session.redirected(given)
                 named.pop("push_to_hub", None)
@@ -100,14 +106,14 @@ def _redirected(original: Any, name: str, position: int, read: bool) -> Any:
     return call
 
 
-def _with(args: Any, named: Any, name: str, position: int, value: Any) -> tuple[Any, Any]:
+def _with(args: Words, named: Named, name: str, position: int, value: object) -> tuple[Words, Named]:
     """The arguments with another value of one."""
     if name in named:
         return args, {**named, name: value}
     return (*args[:position], value, *args[position + 1 :]), named
 
 
-def _save(original: Any, args: Any, named: Any, name: str, position: int, folder: str) -> Any:
+def _save(original: Call, args: Words, named: Named, name: str, position: int, folder: str) -> object:
     """The script saves a trained model by itself, past the Trainer."""
     session = current()
     session.saving = True

@@ -9,7 +9,10 @@ import sysconfig
 import time
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from .told import Failure
 
 SHOWN = 6
 """Frames of a traceback that are told."""
@@ -19,11 +22,11 @@ _OWN = str(Path(__file__).parent)
 _DULL = re.compile(r"^<frozen |[/\\](runpy|contextlib)\.py$|[/\\]torch[/\\]nn[/\\]modules[/\\]module\.py$")
 
 
-def describe(error: BaseException) -> dict[str, Any]:
-    """{"type", "text", "time": seconds of the clock, "traceback": lines}.
+def describe(error: BaseException) -> Failure:
+    """An error as the report tells it.
 
-    The lines are the last frames in the user's own files, then the innermost ones of the libraries, then the
-    exception. Frames of this program and of mere call chains are left out.
+    The lines of its traceback are the last frames in the user's own files, then the innermost ones of the libraries,
+    then the exception. Frames of this program and of mere call chains are left out.
     """
     try:
         every = traceback.extract_tb(error.__traceback__)
@@ -43,7 +46,7 @@ def _tells(file: str) -> bool:
     return not file.startswith(_OWN) and not _DULL.search(file)
 
 
-def answer(path: Path) -> Any:
+def answer(path: Path) -> TextIO | None:
     """Write this process's stack into the file whenever it gets SIGUSR1, also inside an operation that never ends.
 
     The open file, to be kept; None where the signal is not there or is somebody else's.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,7 +52,9 @@ class Finder:
         self.patches = patches
         self._searching: set[str] = set()
 
-    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         if name not in self.patches or name in self._searching:
             return None
         self._searching.add(name)
@@ -69,15 +71,17 @@ class Finder:
 
 def _patch_after(spec: ModuleSpec, patch: Callable[[ModuleType], None]) -> None:
     """Have ``patch`` called when the module of this spec has run; the loader stays what it is."""
-    loader: Any = spec.loader
+    loader = spec.loader
+    if loader is None:  # a namespace has nothing to run
+        return
     run = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:
-        del loader.exec_module
+        del vars(loader)["exec_module"]
         run(module)
         patch(module)
 
-    loader.exec_module = exec_module
+    vars(loader)["exec_module"] = exec_module
 
 
 def _late(place: str, function: str) -> Callable[[ModuleType], None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import elsewhere
 from .hook_torch import model_of
@@ -17,7 +17,15 @@ from .readback import DTYPES
 from .session import current
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
+
+    import accelerate
+    import torch
+
+    from . import told
+
+    Call = Callable[..., object]
 
 LOOP = "accelerate"
 
@@ -25,8 +33,8 @@ LOOP = "accelerate"
 class Seen:
     """What was prepared in this process, until the engine is read back."""
 
-    engine: Any = None
-    optimizer: Any = None
+    engine: torch.nn.Module | None = None
+    optimizer: accelerate.optimizer.AcceleratedOptimizer | None = None
     micro_batch: int | None = None
     prepared = False
 
@@ -44,9 +52,9 @@ def patch_optimizer(module: ModuleType) -> None:
     module.AcceleratedOptimizer.step = _step(module.AcceleratedOptimizer.step)
 
 
-def _init(original: Any) -> Any:
+def _init(original: Call) -> Call:
     @functools.wraps(original)
-    def __init__(self: Any, *args: Any, **named: Any) -> None:  # noqa: N807
+    def __init__(self: accelerate.Accelerator, *args: object, **named: object) -> None:  # noqa: N807
         session = current()
         if session.job.device == "cpu" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
             from accelerate import PartialState
@@ -64,9 +72,9 @@ def _init(original: Any) -> Any:
     return __init__
 
 
-def _prepare(original: Any) -> Any:
+def _prepare(original: Call) -> Call:
     @functools.wraps(original)
-    def prepare(self: Any, *args: Any, **named: Any) -> Any:
+    def prepare(self: accelerate.Accelerator, *args: object, **named: object) -> object:
         import torch
 
         session = current()
@@ -88,19 +96,19 @@ def _prepare(original: Any) -> Any:
     return prepare
 
 
-def _backward(original: Any) -> Any:
+def _backward(original: Call) -> Call:
     @functools.wraps(original)
-    def backward(self: Any, loss: Any, **named: Any) -> Any:
+    def backward(self: accelerate.Accelerator, loss: torch.Tensor, **named: object) -> object:
         session = current()
         if (Seen.optimizer is None and not _deepspeed()) or not session.take(LOOP):
             return original(self, loss, **named)
         watch = session.watch
         _ready()
         watch.forward()
-        before = getattr(Seen.engine, "global_steps", 0)
+        before = _engine_steps()
         result = original(self, loss, **named)
         watch.backward(float(loss.detach().float().mean()))
-        if _deepspeed() and Seen.engine.global_steps > before:
+        if _engine_steps() > before:
             _stepped()  # it steps by itself; the script's own call of `step` does nothing
         return result
 
@@ -112,21 +120,24 @@ def _ready() -> None:
     if Seen.prepared:
         return
     Seen.prepared = True
-    if _deepspeed():
-        current().watch.prepared(Seen.engine, Seen.optimizer or Seen.engine.optimizer)
+    engine, optimizer = Seen.engine, Seen.optimizer
+    if engine is not None and _deepspeed():
+        current().watch.prepared(engine, optimizer or engine.optimizer)
         return
-    micro_batch = {} if Seen.micro_batch is None else {"micro_batch": Seen.micro_batch}
-    current().watch.prepared(
-        Seen.engine if Seen.engine is not None else model_of(Seen.optimizer),
-        Seen.optimizer,
-        **micro_batch,
-        gradient_accumulation_steps=Seen.optimizer.gradient_state.num_steps,
-        dtype=DTYPES[Seen.optimizer.accelerator_state.mixed_precision],
-    )
+    assert optimizer is not None, "no loop comes here without one"
+    settings: told.Seen = {} if Seen.micro_batch is None else {"micro_batch": Seen.micro_batch}
+    settings["gradient_accumulation_steps"] = optimizer.gradient_state.num_steps
+    settings["dtype"] = DTYPES[optimizer.accelerator_state.mixed_precision]
+    current().watch.prepared(engine if engine is not None else model_of(optimizer), optimizer, settings)
 
 
 def _deepspeed() -> bool:
     return hasattr(Seen.engine, "zero_optimization_stage")
+
+
+def _engine_steps() -> int:
+    """Optimizer steps that DeepSpeed made by itself; 0 of another engine."""
+    return Seen.engine.global_steps if Seen.engine is not None and _deepspeed() else 0
 
 
 def _stepped() -> None:
@@ -136,23 +147,30 @@ def _stepped() -> None:
         session.leave()
 
 
-def _clip(original: Any) -> Any:
+def _clip(original: Call) -> Call:
     @functools.wraps(original)
-    def clip_grad_norm_(self: Any, parameters: Any, max_norm: Any, *args: Any, **named: Any) -> Any:
+    def clip_grad_norm_(
+        self: accelerate.Accelerator, parameters: object, max_norm: float, *args: object, **named: object
+    ) -> object:
         session = current()
         # DeepSpeed clips by its own config, and the engine told of it.
         if session.claim(LOOP) and not _deepspeed():
-            session.watch.report.see(gradient_clipping=float(max_norm))
+            session.watch.report.see({"gradient_clipping": float(max_norm)})
         return original(self, parameters, max_norm, *args, **named)
 
     return clip_grad_norm_
 
 
-def _step(original: Any) -> Any:
+def _step(original: Call) -> Call:
     @functools.wraps(original)
-    def step(self: Any, *args: Any, **named: Any) -> Any:
+    def step(self: accelerate.optimizer.AcceleratedOptimizer, *args: object, **named: object) -> object:
         result = original(self, *args, **named)
-        mine = self is Seen.optimizer and not _deepspeed() and self.gradient_state.sync_gradients
+        mine = (
+            Seen.optimizer is not None
+            and self is Seen.optimizer
+            and not _deepspeed()
+            and self.gradient_state.sync_gradients
+        )
         if mine and current().claim(LOOP):
             _ready()
             _stepped()

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import elsewhere
 from .session import current
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
+
+    import deepspeed
+    import torch
+
+    Call = Callable[..., object]
 
 LOOP = "deepspeed"
 
@@ -17,14 +23,14 @@ LOOP = "deepspeed"
 class Seen:
     """The first engine with an optimizer: that of a policy, and not that of its reference model."""
 
-    engine: Any = None
+    engine: deepspeed.DeepSpeedEngine | None = None
 
 
 def patch_deepspeed(module: ModuleType) -> None:
     original = module.initialize
 
     @functools.wraps(original)
-    def initialize(*args: Any, **named: Any) -> Any:
+    def initialize(*args: object, **named: object) -> object:
         session = current()
         mine = session.claim(LOOP)
         if mine:
@@ -51,9 +57,9 @@ def patch_monitors(module: ModuleType) -> None:
     module.__dict__["get_monitor_config"] = lambda *_, **__: module.DeepSpeedMonitorConfig()
 
 
-def _backward(original: Any) -> Any:
+def _backward(original: Call) -> Call:
     @functools.wraps(original)
-    def backward(self: Any, loss: Any, *args: Any, **named: Any) -> Any:
+    def backward(self: deepspeed.DeepSpeedEngine, loss: torch.Tensor, *args: object, **named: object) -> object:
         session = current()
         if self is not Seen.engine or not session.claim(LOOP):
             return original(self, loss, *args, **named)
@@ -65,13 +71,13 @@ def _backward(original: Any) -> Any:
     return backward
 
 
-def _step(original: Any) -> Any:
+def _step(original: Call) -> Call:
     @functools.wraps(original)
-    def step(self: Any, *args: Any, **named: Any) -> Any:
+    def step(self: deepspeed.DeepSpeedEngine, *args: object, **named: object) -> object:
         before = self.global_steps
         result = original(self, *args, **named)
         session = current()
-        if self is Seen.engine and self.global_steps > before and session.claim(LOOP):
+        if Seen.engine is not None and self is Seen.engine and self.global_steps > before and session.claim(LOOP):
             session.watch.step()
             if session.enough:
                 session.leave()

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import functools
 import gc
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .session import current
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
+
+    import torch
+
+    Call = Callable[..., object]
 
 LOOP = "torch"
 DTYPES = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16"}
@@ -22,7 +27,7 @@ DTYPES = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "f
 class Seen:
     """The first optimizer that steps, and the losses of its first step."""
 
-    optimizer: Any = None
+    optimizer: torch.optim.Optimizer | None = None
     losses: list[float] = []  # noqa: RUF012
 
 
@@ -35,9 +40,9 @@ def patch_optimizer(module: ModuleType) -> None:
     module.register_optimizer_step_post_hook(_after)
 
 
-def _backward(original: Any) -> Any:
+def _backward(original: Call) -> Call:
     @functools.wraps(original)
-    def backward(self: Any, *args: Any, **named: Any) -> Any:
+    def backward(self: torch.Tensor, *args: object, **named: object) -> object:
         session = current()
         watched = session.free(LOOP) and self.numel() == 1
         loss = float(self.detach()) if watched else 0.0
@@ -53,20 +58,20 @@ def _backward(original: Any) -> Any:
     return backward
 
 
-def _before(optimizer: Any, *_: Any) -> None:
+def _before(optimizer: torch.optim.Optimizer, *_: object) -> None:
     session = current()
     if Seen.optimizer is not None or not session.claim(LOOP):
         return
     Seen.optimizer = optimizer
     model = model_of(optimizer)
     dtype = DTYPES.get(str(next(model.parameters()).dtype), "")
-    session.watch.prepared(model, optimizer, gradient_accumulation_steps=max(1, len(Seen.losses)), dtype=dtype)
+    session.watch.prepared(model, optimizer, {"gradient_accumulation_steps": max(1, len(Seen.losses)), "dtype": dtype})
     for loss in Seen.losses:
         session.watch.forward()
         session.watch.backward(loss)
 
 
-def _after(optimizer: Any, *_: Any) -> None:
+def _after(optimizer: torch.optim.Optimizer, *_: object) -> None:
     session = current()
     if optimizer is Seen.optimizer and session.claim(LOOP):
         session.watch.step()
@@ -74,7 +79,7 @@ def _after(optimizer: Any, *_: Any) -> None:
             session.leave()
 
 
-def model_of(optimizer: Any) -> Any:
+def model_of(optimizer: torch.optim.Optimizer) -> torch.nn.Module:
     """The outermost live module that holds the first parameter; the bare parameters when there is none."""
     import torch
 

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .session import current
 from .trainer import prepared
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import ModuleType
+
+    import torch
+    import transformers
+
+    Call = Callable[..., object]
 
 EVALUATED = 2  # batches
 
@@ -26,7 +31,7 @@ def patch_arguments(module: ModuleType) -> None:
     original = kind.__post_init__
 
     @functools.wraps(original)
-    def __post_init__(self: Any) -> None:  # noqa: N807
+    def __post_init__(self: transformers.TrainingArguments) -> None:  # noqa: N807
         session = current()
         if session.job.device == "cpu":
             # Else accelerate starts no process group without a card, and each rank trains alone.
@@ -37,7 +42,7 @@ def patch_arguments(module: ModuleType) -> None:
     kind.__post_init__ = __post_init__
 
 
-def _quiet(arguments: Any) -> None:
+def _quiet(arguments: transformers.TrainingArguments) -> None:
     session = current()
     for name in ("output_dir", "logging_dir"):
         if isinstance(getattr(arguments, name, None), str):
@@ -56,9 +61,9 @@ def patch_trainer(module: ModuleType) -> None:
     kind.init_hf_repo = lambda self, *_, **__: None
 
 
-def _init(original: Any) -> Any:
+def _init(original: Call) -> Call:
     @functools.wraps(original)
-    def __init__(self: Any, *args: Any, **named: Any) -> None:  # noqa: N807
+    def __init__(self: transformers.Trainer, *args: object, **named: object) -> None:  # noqa: N807
         current().claim("Trainer")
         arguments = named.get("args") or (args[1] if len(args) > 1 else None)
         if arguments is not None:
@@ -71,9 +76,11 @@ def _init(original: Any) -> Any:
     return __init__
 
 
-def _train(original: Any) -> Any:
+def _train(original: Call) -> Call:
     @functools.wraps(original)
-    def train(self: Any, resume_from_checkpoint: Any = None, *args: Any, **named: Any) -> Any:
+    def train(
+        self: transformers.Trainer, resume_from_checkpoint: object = None, *args: object, **named: object
+    ) -> object:
         session = current()
         watch = session.become("Trainer")
         if resume_from_checkpoint is True:
@@ -93,7 +100,7 @@ def _train(original: Any) -> Any:
     return train
 
 
-def _follow(trainer: Any) -> None:
+def _follow(trainer: transformers.Trainer) -> None:
     """Tell the watch of each forward and backward pass; methods that a subclass has are followed too."""
     session = current()
     watch = session.watch
@@ -102,14 +109,14 @@ def _follow(trainer: Any) -> None:
     compute_loss, training_step = trainer.compute_loss, trainer.training_step
 
     @functools.wraps(compute_loss)
-    def computed(*args: Any, **named: Any) -> Any:
+    def computed(*args: object, **named: object) -> object:
         loss = compute_loss(*args, **named)
         if trainer.model.training and not session.over:
             watch.forward()
         return loss
 
     @functools.wraps(training_step)
-    def stepped(*args: Any, **named: Any) -> Any:
+    def stepped(*args: object, **named: object) -> torch.Tensor:
         loss = training_step(*args, **named)
         if not session.over:
             watch.backward(float(loss) * trainer.args.gradient_accumulation_steps)
@@ -118,33 +125,35 @@ def _follow(trainer: Any) -> None:
     trainer.compute_loss, trainer.training_step = computed, stepped
 
 
-def _callback(trainer: Any) -> Any:
+def _callback(trainer: transformers.Trainer) -> transformers.TrainerCallback:
     import transformers
 
     session = current()
     watch = session.watch
 
     class Told(transformers.TrainerCallback):  # type: ignore[misc]
-        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        def on_train_begin(
+            self, args: object, state: object, control: transformers.TrainerControl, **_: object
+        ) -> None:
             if watch.steps:
                 return
             prepared(watch, trainer)
 
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        def on_step_end(self, args: object, state: object, control: transformers.TrainerControl, **_: object) -> None:
             if not session.enough:
                 watch.step()
             control.should_training_stop = control.should_training_stop or session.enough
             control.should_evaluate = control.should_save = False
 
-        def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        def on_epoch_end(self, args: object, state: object, control: transformers.TrainerControl, **_: object) -> None:
             control.should_evaluate = control.should_save = False
 
     return Told()
 
 
-def _save_model(original: Any) -> Any:
+def _save_model(original: Call) -> Call:
     @functools.wraps(original)
-    def save_model(self: Any, output_dir: Any = None, _internal_call: bool = False) -> Any:
+    def save_model(self: transformers.Trainer, output_dir: str | None = None, _internal_call: bool = False) -> object:
         session = current()
         given = output_dir if output_dir is not None else self.args.output_dir
         folder = session.places.of(given)
@@ -161,11 +170,11 @@ def _save_model(original: Any) -> Any:
     return save_model
 
 
-def _short(original: Any, loader: str) -> Any:
+def _short(original: Call, loader: str) -> Call:
     """Evaluation of a few batches; what it finds is not looked at, but the script may want to read it."""
 
     @functools.wraps(original)
-    def evaluate(self: Any, *args: Any, **named: Any) -> Any:
+    def evaluate(self: transformers.Trainer, *args: object, **named: object) -> object:
         made = getattr(self, loader)
         setattr(self, loader, lambda *words, **more: Few(made(*words, **more)))
         try:
@@ -179,14 +188,14 @@ def _short(original: Any, loader: str) -> Any:
 class Few:
     """The first batches of a loader, which it is in everything else."""
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, loader: torch.utils.data.DataLoader) -> None:
         self._loader = loader
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._loader, name)
 
     def __len__(self) -> int:
         return min(EVALUATED, len(self._loader))
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[object]:
         return itertools.islice(iter(self._loader), EVALUATED)

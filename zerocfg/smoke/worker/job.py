@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,8 +30,8 @@ class Job:
     by_accelerate: bool
     device: str
     steps: int
-    model: dict[str, Any]
-    arguments: dict[str, Any]
+    model: dict[str, object]
+    arguments: dict[str, object]
     sequence: int
     deepspeed_config: str | None
     memory_limit: int | None = None

@@ -8,26 +8,43 @@ import re
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .told import COUNTERS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    import torch
+
     from .report import Report
+    from .told import Phase
 
 INTERVAL = 0.02  # seconds between two samples at first; it doubles whenever the timeline is full
 POINTS = 200
 STATUS = re.compile(r"^(VmHWM|VmRSS|VmData):\s+(\d+) kB", re.MULTILINE)
-COUNTERS = ("allocated", "reserved", "device", "rss", "pinned")
+
+
+@dataclass
+class Point:
+    """What was held, in bytes, so many seconds after the making of the model began."""
+
+    seconds: float
+    size: int
+    phase: str
 
 
 class Recorder:
     """Follows one rank from the making of the model to its end.
 
-    It keeps in the report: "memory" {phase: {"seconds", "times", and the peaks "allocated", "reserved" (torch's
-    allocator), "device" (in use on the whole card, by the driver), "rss" (host), "pinned"}}, "memory_start" (the same
-    counters before the model was made), "device_memory" (the card's size) and on rank 0 "timeline", at most POINTS
-    [seconds, bytes, phase]: what is allocated on a card, on a processor the resident memory. All sizes are bytes.
-    None: nothing counts this here; on a processor torch counts neither tensors nor pinned blocks.
+    It keeps in the report: "memory" by phase, with the peaks "allocated", "reserved" (torch's allocator), "device" (in
+    use on the whole card, by the driver), "rss" (host) and "pinned"; "memory_start" (the same counters before the model
+    was made), "device_memory" (the card's size) and on rank 0 "timeline", at most POINTS: what is allocated on a card,
+    on a processor the resident memory. All sizes are bytes. None: nothing counts this here; on a processor torch counts
+    neither tensors nor pinned blocks.
 
     Phases are init, forward, backward, step and save; "own" is what the smoke-run itself reads in between.
     """
@@ -37,8 +54,8 @@ class Recorder:
         self._phase: str | None = None
         self._since = self._zero = 0.0
         self._index: int | None = None
-        self._done: dict[str, dict[str, Any]] = {}
-        self._points: list[list[Any]] = []
+        self._done: dict[str, Phase] = {}
+        self._points: list[Point] = []
         self._interval, self._next = INTERVAL, 0.0
         self._largest_rss = 0  # sampled; where the kernel's own peak cannot be reset
         self._resets = True
@@ -76,7 +93,7 @@ class Recorder:
         self._report.fills.append(self._fill)
         threading.Thread(target=self._sample, daemon=True, name="zerocfg-memory").start()
 
-    def _torch(self) -> Any:
+    def _torch(self) -> ModuleType | None:
         """torch, once it uses the card; asking earlier would make a context on a card that is another rank's."""
         torch = sys.modules.get("torch") if self._on_card else None
         if torch is None or not torch.cuda.is_initialized():
@@ -85,9 +102,9 @@ class Recorder:
             self._index = torch.cuda.current_device()  # another thread always sees the first card as current
         return torch
 
-    def _count(self) -> dict[str, int | None]:
+    def _count(self) -> Phase:
         """The peaks since the last reset."""
-        found: dict[str, int | None] = dict.fromkeys(COUNTERS)
+        found: Phase = {"allocated": None, "reserved": None, "device": None, "rss": None, "pinned": None}
         status = _status()
         found["rss"] = status.get("VmHWM") if self._resets else None
         if found["rss"] is None:
@@ -127,12 +144,12 @@ class Recorder:
             return
         with self._lock:
             began = self._since - self._zero
-            own = [point for point in self._points if point[0] >= began]
+            own = [point for point in self._points if point.seconds >= began]
             if own:
-                largest = max(own, key=lambda point: int(point[1]))
-                largest[1] = max(largest[1], highest)
+                largest = max(own, key=lambda point: point.size)
+                largest.size = max(largest.size, highest)
             else:
-                self._points.append([round((began + now - self._zero) / 2, 3), highest, self._phase])
+                self._points.append(Point(round((began + now - self._zero) / 2, 3), highest, self._phase))
 
     def _fill(self) -> None:
         """Bring the report up to date, the phase that is not over included."""
@@ -144,7 +161,7 @@ class Recorder:
         self._report.content["memory"] = phases
         if self._report.rank == 0:
             with self._lock:
-                self._report.content["timeline"] = [list(point) for point in self._points]
+                self._report.content["timeline"] = [[one.seconds, one.size, one.phase] for one in self._points]
 
     def _sample(self) -> None:
         while not self._over.wait(INTERVAL):
@@ -161,23 +178,23 @@ class Recorder:
             return
         with self._lock:
             last = self._points[-1] if self._points else None
-            if last is not None and now < self._next and last[2] == phase:
-                last[1] = max(last[1], size)
+            if last is not None and now < self._next and last.phase == phase:
+                last.size = max(last.size, size)
                 return
-            self._points.append([round(now, 3), size, phase])
+            self._points.append(Point(round(now, 3), size, phase))
             self._next = now + self._interval
             if len(self._points) >= POINTS:
                 self._interval *= 2
                 self._points = _thinned(self._points)
 
 
-def follow_step(engine: Any, recorder: Recorder) -> None:
+def follow_step(engine: torch.nn.Module, recorder: Recorder) -> None:
     """Tell when an engine of DeepSpeed begins an optimizer step: accelerate calls it from within its backward pass."""
     if not hasattr(engine, "is_gradient_accumulation_boundary"):
         return
-    real = engine.step
+    real: Callable[..., object] = engine.step
 
-    def step(*args: Any, **named: Any) -> Any:
+    def step(*args: object, **named: object) -> object:
         if engine.is_gradient_accumulation_boundary():
             recorder.enter("step")
         return real(*args, **named)
@@ -185,19 +202,19 @@ def follow_step(engine: Any, recorder: Recorder) -> None:
     engine.step = step
 
 
-def _joined(before: dict[str, Any] | None, peaks: dict[str, int | None], seconds: float) -> dict[str, Any]:
+def _joined(before: Phase | None, peaks: Phase, seconds: float) -> Phase:
     """A phase that came again: the higher peaks, all of the time."""
-    known = before or {"seconds": 0.0, "times": 0}
-    found: dict[str, Any] = {"seconds": round(known["seconds"] + seconds, 4), "times": known["times"] + 1}
+    known: Phase = before or {"seconds": 0.0, "times": 0}
+    found: Phase = {"seconds": round(known["seconds"] + seconds, 4), "times": known["times"] + 1}
     for name in COUNTERS:
         sizes = [size for size in (known.get(name), peaks[name]) if size is not None]
         found[name] = max(sizes, default=None)
     return found
 
 
-def _thinned(points: list[list[Any]]) -> list[list[Any]]:
+def _thinned(points: list[Point]) -> list[Point]:
     """Half as many: of two neighbours the one that holds more."""
-    return [max(points[at : at + 2], key=lambda point: int(point[1])) for at in range(0, len(points), 2)]
+    return [max(points[at : at + 2], key=lambda point: point.size) for at in range(0, len(points), 2)]
 
 
 def _status() -> dict[str, int]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import sums
 from .trial import checkpoints
 
 if TYPE_CHECKING:
+    import torch
+
     from .job import Job
 
 REDONE = 2  # steps after the checkpoint: the loss of the second depends on the optimizer's states, too
@@ -21,7 +23,7 @@ def last_before(steps: int) -> int:
     return max(1, steps - REDONE) if steps > 1 else 0
 
 
-def obstacle(job: Job, engine: Any) -> str | None:
+def obstacle(job: Job, engine: torch.nn.Module) -> str | None:
     """Why no checkpoint is tried, None when one is. All ranks call this and get the same answer."""
     if job.no_resume:
         return job.no_resume

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import sums
+from .values import mapping, whole
 
 if TYPE_CHECKING:
+    import torch
+    import transformers
+
     from .job import Job
 
 
 SEED = 0
 
 
-def make_model(job: Job, weights: dict[str, Any] | None = None) -> Any:
+def make_model(job: Job, weights: dict[str, torch.Tensor] | None = None) -> transformers.PreTrainedModel:
     """The architecture with random weights; under ZeRO-3 it is made in shards, as `from_pretrained` would.
 
     ``weights``: full tensors by parameter name that take the place of the random ones.
@@ -25,7 +29,7 @@ def make_model(job: Job, weights: dict[str, Any] | None = None) -> Any:
     return model
 
 
-def initial(job: Job) -> dict[str, Any]:
+def initial(job: Job) -> dict[str, torch.Tensor]:
     """The random weights that `make_model` gives, as full tensors in host memory. All ranks call this."""
     return {name: tensor.detach().cpu().clone() for name, tensor in sums.full(make_model(job))}
 
@@ -37,7 +41,7 @@ def repeat_chance() -> None:
     torch.manual_seed(SEED)
 
 
-def _random(job: Job) -> Any:
+def _random(job: Job) -> transformers.PreTrainedModel:
     import transformers
 
     transformers.set_seed(SEED)
@@ -48,18 +52,19 @@ def _random(job: Job) -> Any:
     for kind in classes:
         if type(config) in kind._model_mapping:
             return kind.from_config(config)
-    named = (content.get("architectures") or [None])[0]
+    architectures = content.get("architectures")
+    named = architectures[0] if isinstance(architectures, list) and architectures else None
     if named and hasattr(transformers, named):
         return getattr(transformers, named)._from_config(config)
     raise ValueError(f"transformers has no language model for the type {content.get('model_type')!r}")
 
 
-def tokens(job: Job, rank: int) -> dict[str, Any]:
+def tokens(job: Job, rank: int) -> dict[str, torch.Tensor]:
     """One sample that repeats, another one for each rank; labels are the tokens themselves. Shapes (sequence,)."""
     import torch
 
-    text = job.model.get("text_config") or job.model
-    row = (torch.arange(job.sequence) * 7 + 3 + rank) % int(text.get("vocab_size") or 64)
+    text = mapping(job.model.get("text_config")) or job.model
+    row = (torch.arange(job.sequence) * 7 + 3 + rank) % whole(text.get("vocab_size"), 64)
     return {"input_ids": row, "labels": row.clone()}
 
 

@@ -11,17 +11,20 @@ import json
 import os
 import shutil
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import reference, resume
 from .trial import checkpoints
+from .values import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from types import ModuleType
 
     from .job import Job
     from .report import Report
+    from .told import Part
     from .watch import Watch
 
 PATIENCE = 30  # seconds that the other ranks have to come to the end of a part in which one failed
@@ -31,7 +34,7 @@ class OutOfStepError(RuntimeError):
     """One rank failed where the others did not; they wait for it in a collective operation."""
 
 
-def run(job: Job, report: Report, loop: Any, watch: Watch) -> None:
+def run(job: Job, report: Report, loop: ModuleType, watch: Watch) -> None:
     """Run the wanted parts after the planned training.
 
     ``loop``: the consumer's module. ``watch``: that of the planned training, whose engine is let go of.
@@ -47,13 +50,22 @@ def run(job: Job, report: Report, loop: Any, watch: Watch) -> None:
             shutil.rmtree(checkpoints(job), ignore_errors=True)
 
 
-def _one(name: str, part: Callable[..., dict[str, Any]], job: Job, report: Report, loop: Any, watch: Watch) -> None:
+def _one(
+    name: str,
+    part: Callable[[Job, Report, ModuleType, Watch], Part],
+    job: Job,
+    report: Report,
+    loop: ModuleType,
+    watch: Watch,
+) -> None:
     environment = dict(os.environ)
     parts = report.content.setdefault("parts", {})
     parts[name] = {"state": "running"}
     report.phase(name)
     try:
-        parts[name] = {"state": "done", **part(job, report, loop, watch)}
+        done: Part = {"state": "done"}
+        done.update(part(job, report, loop, watch))
+        parts[name] = done
     except Exception as error:
         text = f"{type(error).__name__}: {' '.join(str(error).split())[:1000]}"
         parts[name] = {"state": "failed", "why": text, "memory": _memory(text)}
@@ -98,5 +110,5 @@ def _state(path: Path, name: str) -> str | None:
         content = json.loads(path.read_text())
     except (OSError, ValueError):
         return None
-    state: str | None = content.get("parts", {}).get(name, {}).get("state")
-    return state
+    state = mapping(mapping(mapping(content).get("parts")).get(name)).get("state")
+    return state if isinstance(state, str) else None

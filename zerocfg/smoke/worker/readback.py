@@ -2,52 +2,60 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import readback_deepspeed, readback_optimizer, readback_parallel
 from .values import plain
 
 if TYPE_CHECKING:
+    import torch
+
     from .report import Report
+    from .told import Seen
 
 DTYPES = {"no": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
 
 
-def see(report: Report, model: Any, optimizer: Any, settings: dict[str, Any]) -> None:
+def see(
+    report: Report,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    settings: Seen,
+    scheduler: object = None,
+) -> None:
     """Read back from the live engine what it runs with; ``settings`` stand in for an engine that keeps none.
 
-    ``settings["scheduler"]``: the loop's own, where the engine has none. "settings" of the report are values where
-    they act, "parsed" those that the engine only holds in its config, both by the names of the lock or of
-    TrainingArguments; "held" is what lies where, in elements.
+    ``scheduler``: the loop's own, where the engine has none.
     """
     import torch
 
-    settings = dict(settings)
-    scheduler = settings.pop("scheduler", None)
     group = torch.distributed.is_available() and torch.distributed.is_initialized()
     ranks = torch.distributed.get_world_size() if group else 1
-    report.see(world_size=ranks)
-    acting: dict[str, Any] = {}
-    parsed: dict[str, Any] = {}
+    report.see({"world_size": ranks})
+    acting: dict[str, object] = {}
+    parsed: dict[str, object] = {}
     parameters = list(model.parameters())
     if hasattr(model, "zero_optimization_stage"):
         acting = readback_deepspeed.acting(model)
         parsed = readback_deepspeed.parsed(model)
         scheduler = getattr(model, "lr_scheduler", None) or scheduler
         report.see(
-            engine="deepspeed",
-            stage=acting["zero_optimization.stage"],
-            micro_batch=model.train_micro_batch_size_per_gpu(),
-            gradient_accumulation_steps=model.gradient_accumulation_steps(),
-            gradient_clipping=acting["gradient_clipping"],
-            dtype=_dtype(model, parameters),
-            offload_optimizer=acting["zero_optimization.offload_optimizer.device"],
-            offload_param=acting["zero_optimization.offload_param.device"],
-            held=readback_deepspeed.facts(model),
+            {
+                "engine": "deepspeed",
+                "stage": readback_deepspeed.stage(model),
+                "micro_batch": model.train_micro_batch_size_per_gpu(),
+                "gradient_accumulation_steps": model.gradient_accumulation_steps(),
+                "gradient_clipping": acting["gradient_clipping"],
+                "dtype": _dtype(model, parameters),
+                "offload_optimizer": readback_deepspeed.offload_of_optimizer(model),
+                "offload_param": readback_deepspeed.offload_of_parameters(model),
+                "held": readback_deepspeed.facts(model),
+            }
         )
     else:
         engine = readback_parallel.kind(model)
-        report.see(engine=engine, **settings)
+        report.see({"engine": engine})
+        report.see(settings)
         if engine == "ddp":
             acting = readback_parallel.ddp(model)
         elif engine == "fsdp":
@@ -57,30 +65,33 @@ def see(report: Report, model: Any, optimizer: Any, settings: dict[str, Any]) ->
             known = PartialState._shared_state and AcceleratorState._shared_state
             plugin = getattr(AcceleratorState(), "fsdp_plugin", None) if known else None
             acting, parsed = readback_parallel.fsdp(model, plugin)
-        if {"micro_batch", "gradient_accumulation_steps"} <= settings.keys():
+        if "micro_batch" in settings and "gradient_accumulation_steps" in settings:
             acting["train_batch_size"] = settings["micro_batch"] * settings["gradient_accumulation_steps"] * ranks
     bare = model.module if hasattr(model, "module") else model
     if isinstance(getattr(bare, "is_gradient_checkpointing", None), bool):  # of transformers' models
         acting["gradient_checkpointing"] = bare.is_gradient_checkpointing
     acting.update(readback_optimizer.optimizer(optimizer, scheduler))
     acting.update(readback_optimizer.schedule(scheduler))
+    empty = sum(1 for parameter in parameters if hasattr(parameter, "ds_id") and parameter.numel() == 0)
     report.see(
-        optimizer=type(readback_optimizer.innermost(optimizer)).__name__,
-        partitioned=sum(1 for parameter in parameters if hasattr(parameter, "ds_id") and parameter.numel() == 0),
-        device=str(parameters[0].device) if parameters else "",
-        settings=acting,
-        parsed=parsed,
+        {
+            "optimizer": type(readback_optimizer.innermost(optimizer)).__name__,
+            "partitioned": empty,
+            "device": str(parameters[0].device) if parameters else "",
+            "settings": acting,
+            "parsed": parsed,
+        }
     )
 
 
-def see_states(report: Report, optimizer: Any) -> None:
+def see_states(report: Report, optimizer: torch.optim.Optimizer | None) -> None:
     """Read back where the optimizer keeps its states, which exist from its first step on."""
     states = readback_optimizer.states(optimizer)
     if states:
-        report.see(states=states)
+        report.see({"states": states})
 
 
-def _dtype(engine: Any, parameters: list[Any]) -> str:
+def _dtype(engine: torch.nn.Module, parameters: list[torch.Tensor]) -> str:
     """The dtype of most elements of the model as the engine left it; under torch's autocast, that of the work."""
     if getattr(engine, "torch_autocast_enabled", bool)():
         return str(plain(engine.torch_autocast_dtype()))
@@ -101,7 +112,7 @@ def see_machine(report: Report, device: str) -> None:
     import transformers
 
     on_card = device == "cuda"
-    report.see(device_name=torch.cuda.get_device_name() if on_card else platform.processor())
+    report.see({"device_name": torch.cuda.get_device_name() if on_card else platform.processor()})
     versions = {"python": platform.python_version(), "torch": torch.__version__}
     versions.update(accelerate=accelerate.__version__, transformers=transformers.__version__)
     if report.content["seen"]["engine"] == "deepspeed":

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
-from .values import flat, plain
+from .values import flat, mapping, plain
+
+if TYPE_CHECKING:
+    import deepspeed
+
+    from .told import Held, Master
 
 ZERO = "zero_optimization."
 # Setting -> attribute of the object that DeepSpeed makes at this stage (runtime/zero/stage_1_and_2.py).
@@ -66,7 +71,7 @@ ENGINE = {
 }
 
 
-def acting(engine: Any) -> dict[str, Any]:
+def acting(engine: deepspeed.DeepSpeedEngine) -> dict[str, object]:
     """Settings by the names of the lock, as the engine's objects hold them."""
     found = {key: plain(getattr(engine, name)()) for key, name in ENGINE.items() if hasattr(engine, name)}
     optimizer = engine.optimizer
@@ -110,30 +115,30 @@ def acting(engine: Any) -> dict[str, Any]:
     return found
 
 
-def _take(found: dict[str, Any], source: Any, names: dict[str, str]) -> None:
+def _take(found: dict[str, object], source: object, names: dict[str, str]) -> None:
     for key, attribute in names.items():
         if hasattr(source, attribute):
             found[ZERO + key] = plain(getattr(source, attribute))
 
 
-def parsed(engine: Any) -> dict[str, Any]:
+def parsed(engine: deepspeed.DeepSpeedEngine) -> dict[str, object]:
     """Every setting as the engine's config holds it, defaults filled in: the most that is known of some."""
     config = engine._config
     found = flat({key: value for key, value in engine.config.items() if key not in ("zero_optimization", "zero")})
     sections = {"zero_optimization": "zero_config", "bf16": "bfloat16_config", "fp16": "float16_config"}
     for name, attribute in sections.items():
-        section: Any = getattr(config, attribute, None)
-        if hasattr(section, "model_dump"):
+        section = getattr(config, attribute, None)
+        if section is not None and hasattr(section, "model_dump"):
             found.update(flat(section.model_dump(by_alias=True), f"{name}."))
     for name in ("gradient_allreduce_op", "prescale_gradients", "gradient_predivide_factor"):
         found.setdefault(name, plain(getattr(config, name, None)))
     for name in ("optimizer", "param"):
         found.setdefault(f"{ZERO}offload_{name}.device", "none")
-    found.update(flat(getattr(config, "aio_config", None) or {}, "aio."))
+    found.update(flat(mapping(getattr(config, "aio_config", None)), "aio."))
     return found
 
 
-def stage(engine: Any) -> int:
+def stage(engine: deepspeed.DeepSpeedEngine) -> int:
     """0 to 3, from the kind of the object that holds the gradients and the states."""
     optimizer = engine.optimizer
     names = {kind.__name__ for kind in type(optimizer).__mro__}
@@ -146,7 +151,7 @@ def stage(engine: Any) -> int:
     return 0
 
 
-def offload_of_optimizer(engine: Any) -> str:
+def offload_of_optimizer(engine: deepspeed.DeepSpeedEngine) -> str:
     """Where the engine's object works on the states: "none", "cpu" or "nvme"."""
     optimizer = engine.optimizer
     if getattr(optimizer, "swap_optimizer", False):
@@ -154,7 +159,7 @@ def offload_of_optimizer(engine: Any) -> str:
     return "cpu" if getattr(optimizer, "offload_optimizer", getattr(optimizer, "cpu_offload", False)) else "none"
 
 
-def offload_of_parameters(engine: Any) -> str:
+def offload_of_parameters(engine: deepspeed.DeepSpeedEngine) -> str:
     """Where the shards of the parameters rest: "none", "cpu" or "nvme"."""
     optimizer = engine.optimizer
     if getattr(optimizer, "params_in_nvme_and_cpu", False):
@@ -165,7 +170,7 @@ def offload_of_parameters(engine: Any) -> str:
     return str(plain(device)) if device is not None else "none"
 
 
-def loss_scale(optimizer: Any) -> dict[str, Any]:
+def loss_scale(optimizer: object) -> dict[str, object]:
     """``fp16.*`` of the object that scales the loss; nothing when none does."""
     scaler = getattr(optimizer, "loss_scaler", None) or getattr(optimizer, "loss_scale_config", None)
     if scaler is None or str(plain(getattr(optimizer, "dtype", "fp16"))) != "fp16":
@@ -174,7 +179,7 @@ def loss_scale(optimizer: Any) -> dict[str, Any]:
         return {}
     if not getattr(scaler, "dynamic", getattr(scaler, "dynamic_loss_scale", False)):
         return {"fp16.loss_scale": plain(scaler.cur_scale)}
-    found: dict[str, Any] = {"fp16.loss_scale": 0}
+    found: dict[str, object] = {"fp16.loss_scale": 0}
     with contextlib.suppress(ValueError):
         found["fp16.initial_scale_power"] = math.log2(scaler.cur_scale)
     attributes = {
@@ -190,15 +195,11 @@ def loss_scale(optimizer: Any) -> dict[str, Any]:
     return found
 
 
-def facts(engine: Any) -> dict[str, Any]:
-    """What is held where, in elements: {"ranks", "parameters", "trainable", "tensors", "groups", ...}.
-
-    At stage 3 "shard" is what this rank keeps of the parameters and "shard_devices" where. "master" are the weights
-    that the optimizer steps on: {"elements", "dtypes", "devices", "pinned"}.
-    """
+def facts(engine: deepspeed.DeepSpeedEngine) -> Held:
+    """What is held where."""
     parameters = list(engine.module.parameters())
     sizes = [math.prod(getattr(one, "ds_shape", one.shape)) for one in parameters]
-    found: dict[str, Any] = {
+    found: Held = {
         "ranks": engine.dp_world_size,
         "parameters": sum(sizes),
         "trainable": sum(size for size, one in zip(sizes, parameters, strict=True) if one.requires_grad),
@@ -216,10 +217,11 @@ def facts(engine: Any) -> dict[str, Any]:
     if groups:
         tensors = [one for group in groups for one in (group if isinstance(group, (list, tuple)) else [group])]
         found["groups"] = len(tensors)
-        found["master"] = {
+        master: Master = {
             "elements": sum(int(getattr(one, "ds_numel", one.numel())) for one in tensors),
             "dtypes": sorted({str(plain(one.dtype)) for one in tensors}),
             "devices": sorted({one.device.type for one in tensors if one.numel()}),
             "pinned": any(one.is_pinned() for one in tensors if one.device.type == "cpu"),
         }
+        found["master"] = master
     return found

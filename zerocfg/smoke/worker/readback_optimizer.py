@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .values import plain
+
+if TYPE_CHECKING:
+    import torch
+
+    from .told import States
 
 # What transformers.get_scheduler puts into torch's LambdaLR, by name of the function, as TrainingArguments call it.
 SCHEDULES = {
@@ -38,14 +43,14 @@ ATTRIBUTES = {
 }
 
 
-def innermost(optimizer: Any) -> Any:
+def innermost(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     """The optimizer that steps, below those of accelerate and of ZeRO."""
     while hasattr(optimizer, "optimizer"):
         optimizer = optimizer.optimizer
     return optimizer
 
 
-def optimizer(optimizer: Any, scheduler: Any = None) -> dict[str, Any]:
+def optimizer(optimizer: torch.optim.Optimizer, scheduler: object = None) -> dict[str, object]:
     """``optimizer.params.*`` of the first group: that with weight decay, where biases have a group of their own."""
     inner = innermost(optimizer)
     groups = getattr(inner, "param_groups", None)
@@ -61,7 +66,7 @@ def optimizer(optimizer: Any, scheduler: Any = None) -> dict[str, Any]:
     return {f"optimizer.params.{key}": plain(value) for key, value in group.items()}
 
 
-def schedule(scheduler: Any) -> dict[str, Any]:
+def schedule(scheduler: object) -> dict[str, object]:
     """Type and parameters: ``scheduler.*`` of DeepSpeed's and torch's own, the names of TrainingArguments else."""
     while hasattr(scheduler, "scheduler"):  # accelerate's wrapper
         scheduler = scheduler.scheduler
@@ -71,13 +76,13 @@ def schedule(scheduler: Any) -> dict[str, Any]:
     if function is not None:
         known = getattr(function, "keywords", {})  # of the functools.partial that transformers makes
         name = getattr(getattr(function, "func", function), "__name__", "")
-        found = {
+        named = {
             "lr_scheduler_type": SCHEDULES.get(name),
             "warmup_steps": known.get("num_warmup_steps"),
             "max_steps": known.get("num_training_steps"),
         }
-        return {key: plain(value) for key, value in found.items() if value is not None}
-    found = {"scheduler.type": type(scheduler).__name__}
+        return {key: plain(value) for key, value in named.items() if value is not None}
+    found: dict[str, object] = {"scheduler.type": type(scheduler).__name__}
     for key, attribute in ATTRIBUTES.items():
         value = getattr(scheduler, attribute, None)
         if isinstance(value, (list, tuple)):  # one for each group of parameters
@@ -91,10 +96,10 @@ def schedule(scheduler: Any) -> dict[str, Any]:
     return found
 
 
-def states(optimizer: Any) -> dict[str, Any]:
+def states(optimizer: torch.optim.Optimizer | None) -> States:
     """Where the optimizer keeps what it knows of the weights, after its first step.
 
-    {"elements" of one state on this rank, "devices", "dtypes"}; nothing for an optimizer without such states, or whose
+    Nothing for an optimizer without such states, or whose
     states lie in files.
     """
     elements = 0

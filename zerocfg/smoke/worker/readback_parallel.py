@@ -5,16 +5,19 @@ Settings of DDP have the names of TrainingArguments, those of FSDP the names of 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .values import plain
+
+if TYPE_CHECKING:
+    import torch
 
 FSDP = "fsdp_config.fsdp_"
 OWN = "FullyShardedDataParallel"  # the class of FSDP 1; FSDP 2 makes a class FSDPx of the module's class x
 WRAPPER = "CheckpointWrapper"  # torch's, around every unit whose activations are computed again
 
 
-def kind(model: Any) -> str:
+def kind(model: torch.nn.Module) -> str:
     """ "ddp", "fsdp" or "single"."""
     names = {base.__name__ for base in type(model).__mro__}
     if "DistributedDataParallel" in names:
@@ -22,7 +25,7 @@ def kind(model: Any) -> str:
     return "fsdp" if names & {OWN, "FSDPModule"} else "single"
 
 
-def ddp(model: Any) -> dict[str, Any]:
+def ddp(model: torch.nn.Module) -> dict[str, object]:
     """Of torch's wrapper itself; buckets in MiB."""
     hooks = [getattr(hook, "__name__", str(hook)) for hook, _ in getattr(model, "_comm_hooks", [])]
     return {
@@ -35,7 +38,7 @@ def ddp(model: Any) -> dict[str, Any]:
     }
 
 
-def fsdp(model: Any, plugin: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+def fsdp(model: torch.nn.Module, plugin: object = None) -> tuple[dict[str, object], dict[str, object]]:
     """(acting, parsed) settings; ``plugin`` is accelerate's, which knows what the units do not tell."""
     names = {base.__name__ for base in type(model).__mro__}
     acting = _first(model) if OWN in names else _second(model)
@@ -44,7 +47,7 @@ def fsdp(model: Any, plugin: Any = None) -> tuple[dict[str, Any], dict[str, Any]
     return acting, _plugin(plugin) if plugin is not None else {}
 
 
-def _first(model: Any) -> dict[str, Any]:
+def _first(model: torch.nn.Module) -> dict[str, object]:
     units = [module for module in model.modules() if type(module).__name__ == OWN]
     # The root is wrapped whatever the policy says.
     classes = {type(_inner(unit)).__name__ for unit in units if unit is not model}
@@ -65,11 +68,11 @@ def _first(model: Any) -> dict[str, Any]:
     return {FSDP + key: value for key, value in found.items()}
 
 
-def _second(model: Any) -> dict[str, Any]:
+def _second(model: torch.nn.Module) -> dict[str, object]:
     units = [module for module in model.modules() if _is_unit(module)]
     below = [unit for unit in units if unit is not model] or units
     groups = [group for unit in below if (group := getattr(unit._get_fsdp_state(), "_fsdp_param_group", None))]
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "version": 2,
         "transformer_layer_cls_to_wrap": ",".join(sorted({_class(unit) for unit in below})),
     }
@@ -81,30 +84,30 @@ def _second(model: Any) -> dict[str, Any]:
     return {FSDP + key: value for key, value in found.items()}
 
 
-def _inner(module: Any) -> Any:
+def _inner(module: torch.nn.Module) -> torch.nn.Module:
     """The module itself, below the wrappers of FSDP 1 and of activation checkpointing."""
     for name in ("_fsdp_wrapped_module", "_checkpoint_wrapped_module"):
         module = getattr(module, name, module)
     return module
 
 
-def _class(unit: Any) -> str:
+def _class(unit: torch.nn.Module) -> str:
     """Of a module of FSDP 2, whose class derives from FSDPModule and from its own."""
     inner = _inner(unit)
     return type(inner).__name__ if inner is not unit else str(type(unit).__mro__[2].__name__)
 
 
-def _is_unit(module: Any) -> bool:
+def _is_unit(module: torch.nn.Module) -> bool:
     return any(base.__name__ == "FSDPModule" for base in type(module).__mro__)
 
 
-def _precision(policy: Any) -> dict[str, Any]:
+def _precision(policy: object) -> dict[str, object]:
     names = ("param_dtype", "reduce_dtype", "buffer_dtype", "output_dtype")
     found = {f"mixed_precision.{name}": plain(getattr(policy, name, None)) for name in names}
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _plugin(plugin: Any) -> dict[str, Any]:
+def _plugin(plugin: object) -> dict[str, object]:
     """accelerate.utils.FullyShardedDataParallelPlugin as it was filled."""
     state_dict = getattr(plugin, "state_dict_type", None)
     strategy = getattr(plugin, "sharding_strategy", None)

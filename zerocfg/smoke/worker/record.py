@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import sums
 
 if TYPE_CHECKING:
+    import torch
+
     from .report import Report
+    from .told import Part, Seen
 
 
 class Record:
@@ -26,14 +29,21 @@ class Record:
         self.rates: list[float | None] = []
         self.sums: dict[str, int] = {}
         self.momentum: float | None = None
-        self.engine: Any = None
-        self.optimizer: Any = None
+        self.engine: torch.nn.Module | None = None
+        self.optimizer: torch.optim.Optimizer | None = None
         self._rate: float | None = None
 
     def phase(self, name: str) -> None:
         self.report.phase(f"{self.name}: {name}")
 
-    def prepared(self, engine: Any, optimizer: Any, **settings: Any) -> None:
+    def prepared(
+        self,
+        engine: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        settings: Seen | None = None,
+        scheduler: object = None,
+    ) -> None:
+        """The engine stands."""
         self.engine, self.optimizer = engine, optimizer
         self.phase(f"step {self.steps + 1}")
 
@@ -47,7 +57,7 @@ class Record:
     def step(self) -> None:
         self.steps += 1
         self.rates.append(self._rate)
-        if self.steps == self.last:
+        if self.steps == self.last and self.engine is not None:
             self.momentum = sums.momentum(self.engine, self.optimizer)
             self.sums = sums.live(self.engine)
         self.phase(f"step {self.steps} done")
@@ -63,17 +73,17 @@ class Record:
         let_go(self.engine)
         self.engine = self.optimizer = None
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Part:
         return {"losses": self.losses, "rates": self.rates, "steps": self.steps, "momentum": self.momentum}
 
 
-def let_go(engine: Any) -> None:
+def let_go(engine: torch.nn.Module | None) -> None:
     """Free what an engine of DeepSpeed holds; it cannot be used any more.
 
     Hooks of autograd keep an engine of ZeRO-3 alive where Python's collector does not see them, so its tensors are
     dropped one by one.
     """
-    if not hasattr(engine, "zero_optimization_stage"):
+    if engine is None or not hasattr(engine, "zero_optimization_stage"):
         return
     import torch
 
@@ -91,7 +101,7 @@ def let_go(engine: Any) -> None:
         vars(optimizer).clear()
 
 
-def rate(optimizer: Any) -> float | None:
+def rate(optimizer: torch.optim.Optimizer | None) -> float | None:
     """The learning rate of the next step, the highest of all parameter groups; None when the optimizer tells none."""
     rates = [group.get("lr") for group in getattr(optimizer, "param_groups", None) or []]
     return max((float(one) for one in rates if one is not None), default=None)

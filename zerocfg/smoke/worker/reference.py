@@ -4,32 +4,35 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import sums
 from .record import Record
 from .trial import Trial, checkpoints
+from .values import mapping, whole
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
+    import torch
+
     from .job import Job
     from .report import Report
+    from .told import Part, Seen
     from .watch import Watch
 
 BYTES = 18  # that ZeRO-0 holds for each parameter: weights and gradients in 16 bit, fp32 copy, Adam's states, room
 
 
-def run(job: Job, report: Report, loop: Any, watch: Watch) -> dict[str, Any]:
-    """Train anew under ZeRO-0, from the same weights.
-
-    {"losses", "rates", "steps", "momentum"} as `Record` has them, or {"state": "skipped", "why"}
-    """
+def run(job: Job, report: Report, loop: ModuleType, watch: Watch) -> Part:
+    """Train anew under ZeRO-0, from the same weights."""
     if watch.config is None:
         return _skipped("not compared: without DeepSpeed there is no stage to compare")
     if report.content["seen"].get("stage") == 0:
         return _skipped("not compared: this run is ZeRO-0 itself")
-    if (watch.config.get("tensor_parallel") or {}).get("autotp_size", 0) > 1:
+    if whole(mapping(watch.config.get("tensor_parallel")).get("autotp_size"), 0) > 1:
         return _skipped("not compared: the model is split by tensor parallelism")
-    zero = watch.config.get("zero_optimization") or {}
+    zero = mapping(watch.config.get("zero_optimization"))
     if any(zero.get(f"zero_quantized_{name}") for name in ("weights", "gradients", "nontrainable_weights")):
         return _skipped("not compared: ZeRO++ rounds what the ranks exchange, by design")
     needed = report.content["parameters"] * BYTES
@@ -46,7 +49,13 @@ def run(job: Job, report: Report, loop: Any, watch: Watch) -> dict[str, Any]:
 
 
 class _Plain(Record):
-    def prepared(self, engine: Any, optimizer: Any, **settings: Any) -> None:
+    def prepared(
+        self,
+        engine: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        settings: Seen | None = None,
+        scheduler: object = None,
+    ) -> None:
         """DeepSpeed's ZeRO-0 in 16 bit begins with an optimizer step of empty gradients, which the other stages do not.
 
         Adam's bias correction would be a step ahead: 0.74 of the learning rate in the first step (seen in 0.19.8).
@@ -54,19 +63,20 @@ class _Plain(Record):
         if int(engine.zero_optimization_stage()) != 0:
             raise RuntimeError(f"ZeRO-0 was asked for the comparison, stage {engine.zero_optimization_stage()} came up")
         sums.base(optimizer).state.clear()
-        super().prepared(engine, optimizer, **settings)
+        super().prepared(engine, optimizer, settings, scheduler)
 
 
-def config(planned: dict[str, Any]) -> dict[str, Any]:
+def config(planned: dict[str, object]) -> dict[str, object]:
     """The planned DeepSpeed config, as the engine resolved it, at stage 0 and without what needs another stage."""
     plain = copy.deepcopy(planned)
     plain["zero_optimization"] = {"stage": 0}
     for name in ("data_types", "compile", "checkpoint", "aio", "zero_force_ds_cpu_optimizer"):
         plain.pop(name, None)
     for dtype in ("bf16", "bfloat16", "fp16"):
-        if isinstance(plain.get(dtype), dict):
+        section = plain.get(dtype)
+        if isinstance(section, dict):
             # Low-precision masters and states exist in the ZeRO stages only.
-            kept = plain[dtype].items()
+            kept = section.items()
             plain[dtype] = {key: value for key, value in kept if "master" not in key and key != "bf16_optimizer_states"}
     optimizer = plain.get("optimizer")
     if isinstance(optimizer, dict) and str(optimizer.get("type")).lower() in ("adam", "adamw"):
@@ -76,7 +86,7 @@ def config(planned: dict[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def _skipped(why: str) -> dict[str, Any]:
+def _skipped(why: str) -> Part:
     return {"state": "skipped", "why": why}
 
 

@@ -6,12 +6,14 @@ import contextlib
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from .told import RankReport, Seen
 
 
 RESERVE = 256 * 1024
@@ -19,18 +21,13 @@ RESERVE = 256 * 1024
 
 
 class Report:
-    """``rank<N>.json``.
-
-    "rank", "pid", "phase" (what it is doing), "done", "seen" (what the live engine says of itself), "losses" (one a
-    micro step), "step_seconds", "versions", on rank 0 "weights", and "error" when it failed; `memory.Recorder` adds its
-    own. ``fills`` are called before every writing, to bring the content up to date.
-    """
+    """``rank<N>.json``. ``fills`` are called before every writing, to bring the content up to date."""
 
     def __init__(self, folder: Path) -> None:
         self.rank = int(os.environ.get("RANK", "0"))
         self.path = folder / f"rank{self.rank}.json"
-        self.content: dict[str, Any] = {"rank": self.rank, "pid": os.getpid(), "phase": "start", "done": False}
-        self.content.update(seen={}, losses=[], step_seconds=[])
+        self.content: RankReport = {"rank": self.rank, "pid": os.getpid(), "phase": "start", "done": False}
+        self.content.update({"seen": {}, "losses": [], "step_seconds": []})
         self.fills: list[Callable[[], None]] = []
         # Room for the last words on a disk that is full by then.
         self._reserve = folder / f"rank{self.rank}.reserve"
@@ -67,5 +64,6 @@ class Report:
         self.content["phase"] = name
         self.write()
 
-    def see(self, **values: Any) -> None:
-        self.content["seen"].update(values)
+    def see(self, seen: Seen) -> None:
+        """Add to what the live engine says of itself."""
+        self.content["seen"].update(seen)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .record import Record
 from .trial import Trial, checkpoints
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from .job import Job
     from .report import Report
+    from .told import Part
     from .watch import Watch
 
 
-def run(job: Job, report: Report, loop: Any, watch: Watch) -> dict[str, Any]:
+def run(job: Job, report: Report, loop: ModuleType, watch: Watch) -> Part:
     """Train the steps after the checkpoint anew, from the checkpoint.
 
-    {"from": steps behind the checkpoint, "losses", "rates", "steps", "momentum": as `Record` has them, "differing":
-    names of parameters with other bits than after the planned training}, or {"state": "skipped", "why"}
+    "differing" counts parameters with other bits than after the planned training.
     """
     if not watch.checkpoint:
         return {"state": "skipped", "why": watch.no_checkpoint or "no checkpoint was due"}
@@ -26,4 +28,7 @@ def run(job: Job, report: Report, loop: Any, watch: Watch) -> dict[str, Any]:
     record.close()
     before = report.content["sums"]
     differing = [name for name, value in record.sums.items() if before.get(name) != value]
-    return {"from": watch.checkpoint, **record.data(), "differing": len(differing), "of": len(before)}
+    found: Part = {"from": watch.checkpoint}
+    found.update(record.data())
+    found.update({"differing": len(differing), "of": len(before)})
+    return found

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import audit, failure
 from .job import Job
@@ -17,6 +17,9 @@ from .watch import Watch
 
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import Literal
+
+    from .told import Command
 
 AGAIN = 16
 """How often a command may train one after the other."""
@@ -85,7 +88,7 @@ class Session:
         self._owner = owner
         if self.loop is not None:
             self.loop = owner
-            self._tell(loop=owner)
+            self._tell({"loop": owner})
         return self.watch
 
     def free(self, owner: str) -> bool:
@@ -101,7 +104,7 @@ class Session:
                 self._begin(self._folder())
             assert self.report is not None
             self._watch = Watch(self.job, self.report)
-            self._tell(loop=self.loop)
+            self._tell({"loop": self.loop})
         return self._watch
 
     @property
@@ -123,7 +126,7 @@ class Session:
         self.over = True
         if self._watch is not None:
             self._watch.memory.stop()
-        self._tell(stopped=self.enough)
+        self._tell({"stopped": self.enough})
         self.see_machine()
 
     def see_machine(self) -> None:
@@ -133,7 +136,7 @@ class Session:
             readback.see_machine(self.report, self.job.device)
             self.report.write()
 
-    def saved(self, folder: str, model: Any) -> None:
+    def saved(self, folder: str, model: object) -> None:
         """The script saved the model that was trained, whole: look at it as the usual smoke-run does."""
         if self.report is None or self.report.rank != 0 or not self.over or "weights" in self.report.content:
             return
@@ -144,7 +147,7 @@ class Session:
 
         if not isinstance(model, transformers.PreTrainedModel):
             names = sorted(file.name for file in Path(folder).glob("*") if file.suffix in (".safetensors", ".bin"))
-            self._tell(saved=f"{', '.join(names) or 'no file of weights'} (a {type(model).__name__}, not checked)")
+            self._tell({"saved": f"{', '.join(names) or 'no file of weights'} (a {type(model).__name__}, not checked)"})
             return
         config = integration._hf_deepspeed_config_weak_ref  # the check forgets it; the script goes on with it
         try:
@@ -164,7 +167,7 @@ class Session:
             os._exit(0)
         self._leaving = True
         self.trained()
-        self._tell(left=True)
+        self._tell({"left": True})
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.barrier()
         threading.Thread(target=_end_soon, daemon=True).start()
@@ -186,7 +189,8 @@ class Session:
 
     def _begin(self, folder: Path) -> None:
         self.report = report = Report(folder)
-        self._tell(loop=None, world_size=int(os.environ.get("WORLD_SIZE", "1")), program=sys.argv[:1])
+        ranks = int(os.environ.get("WORLD_SIZE", "1"))
+        self._tell({"loop": None, "world_size": ranks, "program": sys.argv[:1]})
         atexit.register(self._end, os.getpid())
         previous = sys.excepthook
 
@@ -197,14 +201,14 @@ class Session:
         sys.excepthook = failed
         process, scratch = os.getpid(), str(self.places.root.parent)
 
-        def told(what: str, path: str) -> None:
+        def told(what: Literal["wrote", "removed"], path: str) -> None:
             known = report.content["command"].setdefault(what, [])
             if os.getpid() == process and len(known) < AGAIN:
                 known.append(path)
 
         audit.tell_writes(told, scratch)
 
-    def _tell(self, **values: Any) -> None:
+    def _tell(self, values: Command) -> None:
         assert self.report is not None
         self.report.content.setdefault("command", {}).update(values)
         self.report.write()

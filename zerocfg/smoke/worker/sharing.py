@@ -10,13 +10,15 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .report import Report
 from .ways import WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    import torch
 
 ELEMENTS = 4096
 
@@ -49,37 +51,37 @@ def collectives(device: str) -> Iterator[tuple[str, Callable[[], bool]]]:
     ranks, rank = distributed.get_world_size(), distributed.get_rank()
     total = ranks * (ranks + 1) / 2
 
-    def full(size: int, value: float, dtype: Any) -> Any:
+    def full(size: int, value: float, dtype: torch.dtype) -> torch.Tensor:
         return torch.full((size,), value, dtype=dtype, device=device)
 
-    def all_reduce(dtype: Any) -> bool:
+    def all_reduce(dtype: torch.dtype) -> bool:
         tensor = full(ELEMENTS, rank + 1, dtype)
         distributed.all_reduce(tensor)
         return bool((tensor == total).all())
 
-    def reduce(dtype: Any) -> bool:
+    def reduce(dtype: torch.dtype) -> bool:
         tensor = full(ELEMENTS, rank + 1, dtype)
         distributed.reduce(tensor, 0)
         return rank != 0 or bool((tensor == total).all())
 
-    def broadcast(dtype: Any) -> bool:
+    def broadcast(dtype: torch.dtype) -> bool:
         tensor = full(ELEMENTS, rank + 1, dtype)
         distributed.broadcast(tensor, ranks - 1)
         return bool((tensor == ranks).all())
 
-    def all_gather_into_tensor(dtype: Any) -> bool:
+    def all_gather_into_tensor(dtype: torch.dtype) -> bool:
         found = full(ranks * ELEMENTS, 0, dtype)
         work = distributed.all_gather_into_tensor(found, full(ELEMENTS, rank + 1, dtype), async_op=True)
         work.wait()
         return all(bool((found[one * ELEMENTS : (one + 1) * ELEMENTS] == one + 1).all()) for one in range(ranks))
 
-    def reduce_scatter_tensor(dtype: Any) -> bool:
+    def reduce_scatter_tensor(dtype: torch.dtype) -> bool:
         given = torch.cat([full(ELEMENTS, (rank + 1) * (one + 1), dtype) for one in range(ranks)])
         found = full(ELEMENTS, 0, dtype)
         distributed.reduce_scatter_tensor(found, given)
         return bool((found == total * (rank + 1)).all())
 
-    def all_gather(dtype: Any) -> bool:
+    def all_gather(dtype: torch.dtype) -> bool:
         found = [full(ELEMENTS, 0, dtype) for _ in range(ranks)]
         distributed.all_gather(found, full(ELEMENTS, rank + 1, dtype))
         return all(bool((tensor == one + 1).all()) for one, tensor in enumerate(found))
@@ -105,7 +107,7 @@ def main() -> None:
         if not torch.distributed.is_initialized():
             torch.distributed.init_process_group("nccl")
         nccl = torch.cuda.nccl.version() if job["device"] == "cuda" and job["way"] != "gloo" else ()
-        report.see(nccl=".".join(map(str, nccl)), worked=[])
+        report.see({"nccl": ".".join(map(str, nccl)), "worked": []})
         for name, call in collectives(job["device"]):
             report.phase(name)
             if not call():

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import torch
 
 FLAT = "FullyShardedDataParallel"  # FSDP of version 1, which makes flat parameters
 CHUNK = 2**20  # elements that are worked on at a time: 8 MiB an intermediate
 
 
-def checksum(tensor: Any) -> int:
+def checksum(tensor: torch.Tensor) -> int:
     """Sum of the bit patterns, each times an odd number of its place, modulo 2^64.
 
     It differs whenever exactly one element does: an odd number is no divisor of zero modulo 2^64.
@@ -32,12 +34,12 @@ def checksum(tensor: Any) -> int:
     return total % 2**64
 
 
-def live(engine: Any) -> dict[str, int]:
+def live(engine: torch.nn.Module) -> dict[str, int]:
     """The checksum of every parameter, of its full tensor whatever an engine has made of it. All ranks call this."""
     return {name: checksum(tensor) for name, tensor in full(engine)}
 
 
-def full(engine: Any) -> Iterator[tuple[str, Any]]:
+def full(engine: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """(name, full tensor) of every parameter, tied ones once, one in memory at a time. All ranks have to follow it."""
     bare = getattr(engine, "module", engine)
     if type(engine).__name__ == FLAT:
@@ -67,7 +69,7 @@ def _plain(name: str) -> str:
     return name.removeprefix("module.")
 
 
-def elements(model: Any) -> int:
+def elements(model: torch.nn.Module) -> int:
     """Elements of all parameters, also of those that are spread over the ranks."""
     parameters = getattr(model, "module", model).parameters()
     count: int = sum(math.prod(getattr(parameter, "ds_shape", parameter.shape)) for parameter in parameters)
@@ -79,7 +81,7 @@ def elements(model: Any) -> int:
     return count * int(torch.distributed.get_world_size())
 
 
-def momentum(engine: Any, optimizer: Any) -> float | None:
+def momentum(engine: torch.nn.Module, optimizer: torch.optim.Optimizer) -> float | None:
     """The L2 norm of the optimizer's first moments: what it was given as gradients, averaged and clipped.
 
     None where the optimizer keeps none, or keeps them where they cannot be read (on NVMe, in 8 bit, under FSDP). All
@@ -105,7 +107,7 @@ def momentum(engine: Any, optimizer: Any) -> float | None:
     return math.sqrt(squares)
 
 
-def base(optimizer: Any) -> Any:
+def base(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     """The optimizer inside the wrappers of accelerate and DeepSpeed."""
     while hasattr(optimizer, "optimizer"):
         optimizer = optimizer.optimizer

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .model import initial, join_deepspeed, make_model, repeat_chance, tokens
 from .trainer import prepared
 from .trial import Trial
 
 if TYPE_CHECKING:
+    import torch
+    import transformers
+
     from .job import Job
     from .record import Record
     from .watch import Watch
 
 
-def train(job: Job, watch: Watch | Record, trial: Trial) -> Any:
+def train(job: Job, watch: Watch | Record, trial: Trial) -> torch.nn.Module:
     """Train and save; the bare model."""
     import torch
     import transformers
@@ -27,27 +30,33 @@ def train(job: Job, watch: Watch | Record, trial: Trial) -> Any:
     model = make_model(job, trial.weights)
     batch = args.per_device_train_batch_size
     row = tokens(job, watch.report.rank)
-    data: Any = [row] * (batch * args.gradient_accumulation_steps * max(1, args.world_size) * job.steps)
+    data = [row] * (batch * args.gradient_accumulation_steps * max(1, args.world_size) * job.steps)
 
     class Told(transformers.TrainerCallback):  # type: ignore[misc]
-        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        def on_train_begin(
+            self, args: object, state: transformers.TrainerState, control: transformers.TrainerControl, **_: object
+        ) -> None:
             prepared(watch, run)
 
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        def on_step_end(
+            self, args: object, state: transformers.TrainerState, control: transformers.TrainerControl, **_: object
+        ) -> None:
             watch.step()
             control.should_save = watch.checkpoint_due()
             control.should_training_stop = state.global_step >= job.steps
 
-        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        def on_save(
+            self, args: object, state: transformers.TrainerState, control: transformers.TrainerControl, **_: object
+        ) -> None:
             watch.checkpointed()
 
     class Run(transformers.Trainer):  # type: ignore[misc]
-        def compute_loss(self, *args: Any, **named: Any) -> Any:
+        def compute_loss(self, *args: object, **named: object) -> object:
             loss = super().compute_loss(*args, **named)
             watch.forward()
             return loss
 
-        def training_step(self, *args: Any, **named: Any) -> Any:
+        def training_step(self, *args: object, **named: object) -> torch.Tensor:
             repeat_chance()
             loss = super().training_step(*args, **named)
             watch.backward(float(loss) * self.args.gradient_accumulation_steps)
@@ -66,7 +75,7 @@ def train(job: Job, watch: Watch | Record, trial: Trial) -> Any:
     return run.accelerator.unwrap_model(run.model)
 
 
-def initial_weights(job: Job) -> dict[str, Any]:
+def initial_weights(job: Job) -> dict[str, torch.Tensor]:
     """The weights with which the planned training begins."""
     arguments = _arguments(job, Trial.planned(job))  # as long as they live the model is made in shards
     join_deepspeed()
@@ -75,7 +84,7 @@ def initial_weights(job: Job) -> dict[str, Any]:
     return weights
 
 
-def _arguments(job: Job, trial: Trial) -> Any:
+def _arguments(job: Job, trial: Trial) -> transformers.TrainingArguments:
     import transformers
 
     arguments = {"max_steps": 1_000_000, **job.arguments}

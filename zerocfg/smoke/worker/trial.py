@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import torch
+
     from .job import Job
 
 
@@ -21,8 +23,8 @@ class Trial:
 
     folder: Path
     resumed: int = 0
-    deepspeed: dict[str, Any] | None = None
-    weights: dict[str, Any] | None = None
+    deepspeed: dict[str, object] | None = None
+    weights: dict[str, torch.Tensor] | None = None
     save: bool = True
 
     @classmethod

@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import memory, midway, readback, record, sums, weights
 
 if TYPE_CHECKING:
+    import torch
+
     from .job import Job
     from .report import Report
+    from .told import Seen
 
 
 class Watch:
@@ -32,13 +35,13 @@ class Watch:
         self.report = report
         self.steps = 0
         self._since = 0.0
-        self._optimizer: Any = None
+        self._optimizer: torch.optim.Optimizer | None = None
         self._micro_steps = 0
         self.memory = memory.Recorder(report, job.device)
         self.checkpoint = 0
         self.no_checkpoint: str | None = None
-        self.config: dict[str, Any] | None = None
-        self._engine: Any = None
+        self.config: dict[str, object] | None = None
+        self._engine: torch.nn.Module | None = None
         self._before: dict[str, int] = {}
         self._rate: float | None = None
         self._skipped = 0
@@ -52,15 +55,21 @@ class Watch:
             self.memory.enter("save")
         self.report.phase(name)
 
-    def prepared(self, engine: Any, optimizer: Any, **settings: Any) -> None:
-        """The engine stands. ``settings``: what only the loop knows, for engines that do not keep it."""
+    def prepared(
+        self,
+        engine: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        settings: Seen | None = None,
+        scheduler: object = None,
+    ) -> None:
+        """The engine stands. ``settings``, ``scheduler``: what only the loop knows, for engines that do not keep it."""
         self.memory.enter("own")
-        readback.see(self.report, engine, optimizer, settings)
+        readback.see(self.report, engine, optimizer, settings or {}, scheduler)
         memory.follow_step(engine, self.memory)
         self._engine, self._optimizer = engine, optimizer
         if hasattr(engine, "zero_optimization_stage"):
             self.config = copy.deepcopy(engine.config)
-        self.report.content.update(rates=[], parameters=sums.elements(engine))
+        self.report.content.update({"rates": [], "parameters": sums.elements(engine)})
         self._before = self._sums()
         self.phase("step 1")
         self.memory.enter("forward")
@@ -136,7 +145,7 @@ class Watch:
         record.let_go(self._engine)
         self._engine = self._optimizer = None
 
-    def finish(self, model: Any) -> None:
+    def finish(self, model: torch.nn.Module) -> None:
         """Training and saving are over; ``model`` is the bare one."""
         self.memory.stop()
         self.phase("read back")

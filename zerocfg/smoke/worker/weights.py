@@ -4,33 +4,35 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .sums import checksum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import torch
 
-def read(folder: Path, model: Any, sums: dict[str, int] | None = None) -> dict[str, Any]:
+    from .told import Weights
+
+
+def read(folder: Path, model: torch.nn.Module, sums: dict[str, int] | None = None) -> Weights:
     """Compare the files of weights with the model's parameters and load them as a user would.
 
-    ``sums``: checksums of the live parameters by name (`sums.live`). Returns {"file", "expected", "saved": elements,
-    "missing", "short": names, "dtypes": elements by dtype, "live_dtypes": those of the model, "other": names of
-    tensors with other values than the live ones, "compared": how many were compared, "loadable": null or the reason
-    why not}. A tensor is compared where it has the live one's dtype.
+    ``sums``: checksums of the live parameters by name (`sums.live`). A tensor is compared where it has the live one's
+    dtype.
     """
     import transformers
 
-    expected: dict[str, Any] = {}
+    expected: dict[str, torch.Tensor] = {}
     known: set[int] = set()
     for name, parameter in model.named_parameters():
         if id(parameter) not in known:  # tied parameters are saved once
             known.add(id(parameter))
             expected[name] = parameter
     counts = {name: math.prod(getattr(parameter, "ds_shape", parameter.shape)) for name, parameter in expected.items()}
-    result: dict[str, Any] = {"file": "", "expected": sum(counts.values()), "dtypes": {}, "live_dtypes": {}}
-    result.update(short=[], other=[], compared=0, loadable=None)
+    result: Weights = {"file": "", "expected": sum(counts.values()), "dtypes": {}, "live_dtypes": {}}
+    result.update({"short": [], "other": [], "compared": 0, "loadable": None})
     for name, parameter in expected.items():
         _count(result["live_dtypes"], parameter.dtype, counts[name])
     files = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
@@ -64,7 +66,11 @@ def read(folder: Path, model: Any, sums: dict[str, int] | None = None) -> dict[s
 
 
 def _elsewhere(
-    result: dict[str, Any], loaded: Any, expected: dict[str, Any], counts: dict[str, int], sums: dict[str, int]
+    result: Weights,
+    loaded: torch.nn.Module,
+    expected: dict[str, torch.Tensor],
+    counts: dict[str, int],
+    sums: dict[str, int],
 ) -> None:
     """What is in the files under other names, as transformers saves fused experts: seen in the model loaded from them.
 
@@ -84,13 +90,13 @@ def _elsewhere(
                 result["other"].append(name)
 
 
-def _count(dtypes: dict[str, int], dtype: Any, elements: int) -> None:
+def _count(dtypes: dict[str, int], dtype: torch.dtype, elements: int) -> None:
     name = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}.get(str(dtype).removeprefix("torch."))
     name = name or str(dtype).removeprefix("torch.")
     dtypes[name] = dtypes.get(name, 0) + elements
 
 
-def _tensors(files: list[Path]) -> Iterator[tuple[str, Any]]:
+def _tensors(files: list[Path]) -> Iterator[tuple[str, torch.Tensor]]:
     """(name, tensor) of all files; of safetensors one is in memory at a time."""
     import torch
     from safetensors import safe_open
