@@ -27,7 +27,7 @@ class Key:
         self.branches = [schema.deref(branch) for branch in raw.get("anyOf", [raw])]
 
     @property
-    def default(self) -> Any:
+    def default(self) -> object:
         return self.raw.get("default")
 
     @property
@@ -111,12 +111,12 @@ class Section:
 class Schema:
     """One compiled schema."""
 
-    def __init__(self, raw: dict[str, Any]) -> None:
+    def __init__(self, raw: dict[str, object]) -> None:
         self.raw = raw
         self._sections: dict[int, Section] = {}
         self.root = self.section(self.deref(raw))
 
-    def deref(self, node: dict[str, Any]) -> dict[str, Any]:
+    def deref(self, node: dict[str, object]) -> dict[str, Any]:
         """Follow ``$ref`` within the file."""
         reference = node.get("$ref")
         if not isinstance(reference, str):
@@ -126,7 +126,7 @@ class Schema:
             target = target[part]
         return self.deref(target)
 
-    def section(self, raw: dict[str, Any]) -> Section:
+    def section(self, raw: dict[str, object]) -> Section:
         found = self._sections.get(id(raw))
         if found is None:
             found = self._sections[id(raw)] = Section(raw, self)
@@ -145,7 +145,7 @@ class Schema:
             section = key.section(self)
         return key
 
-    def default(self, dotted: str) -> Any:
+    def default(self, dotted: str) -> object:
         """The library's default of a key, or None when it has none."""
         key = self.find(tuple(dotted.split(".")))
         return None if key is None else key.default

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -47,7 +46,7 @@ def locks_below(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def read_lock(path: Path) -> dict[str, Any]:
+def read_lock(path: Path) -> dict[str, object]:
     try:
         return load(path)
     except LockError as error:
@@ -109,7 +108,7 @@ def _brief(row: Row) -> str:
     return " ".join(row.reason.split())
 
 
-def _one(row: Row, lock: dict[str, Any], where: str) -> str:
+def _one(row: Row, lock: dict[str, object], where: str) -> str:
     lines = [f"{row.name} = {shown(row.value)}"]
     if row.reason:
         lines.append(f"  because  {_brief(row)}")
@@ -124,7 +123,7 @@ def _one(row: Row, lock: dict[str, Any], where: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _alternatives(row: Row, lock: dict[str, Any]) -> list[str]:
+def _alternatives(row: Row, lock: dict[str, object]) -> list[str]:
     """The other values that were weighed, each with what excluded the best plan that has it."""
     considered = lock.get("considered")
     plans = considered.get("runners_up") if isinstance(considered, dict) else None

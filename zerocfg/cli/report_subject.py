@@ -114,7 +114,7 @@ def _of_build(lock: Path, asked: Asked) -> Subject:
     return subject
 
 
-def _spec_of(lock: dict[str, Any], folder: Path) -> Path | None:
+def _spec_of(lock: dict[str, object], folder: Path) -> Path | None:
     start, path = lock.get("spec_folder"), source_path(lock, "spec")
     try:
         spec = folder / str(start) / path
@@ -196,7 +196,7 @@ def _compile(subject: Subject, read: SpecFile, built: Built) -> None:
         subject.checked = _checked(emitted, subject.build, subject.lock)
 
 
-def _checked(emitted: Emitted, build: Path, new: dict[str, Any]) -> Checked:
+def _checked(emitted: Emitted, build: Path, new: dict[str, object]) -> Checked:
     if emitted.folder.resolve() == build.resolve():
         read_lock(build / lockfile.NAME)  # one that cannot be read is told as every command tells it
         return check_run(emitted)

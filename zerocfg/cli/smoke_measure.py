@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 GIB = 1 << 30
 
 
-def options(command: Callable[..., Any]) -> Callable[..., Any]:
+def options(command: Callable[..., object]) -> Callable[..., object]:
     """The options of this module, on the command."""
     path = click.Path(dir_okay=False, path_type=Path)
     for one in reversed(

@@ -10,7 +10,7 @@ from zerocfg.compare.table import Row, hardware_name, table
 from zerocfg.compare.values import ABSENT, echoed, importance, same, shown
 
 _DEFAULT_OF = re.compile(r"default of (\w+) ")
-Lock = dict[str, Any]
+Lock = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,10 @@ class Change:
     """
 
     row: Row
-    old: Any
-    new: Any
+    old: object
+    new: object
     because: str
-    inputs: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    inputs: dict[str, tuple[object, object]] = field(default_factory=dict)
 
     @property
     def said(self) -> bool:
@@ -76,7 +76,7 @@ def sources(old: Lock, new: Lock) -> list[str]:
     return found
 
 
-def _change(one: Row | None, other: Row | None, before: Any, after: Any, old: Lock, new: Lock) -> Change:
+def _change(one: Row | None, other: Row | None, before: object, after: object, old: Lock, new: Lock) -> Change:
     row = other or one
     assert row is not None
     inputs = _inputs(one, other)
@@ -84,7 +84,7 @@ def _change(one: Row | None, other: Row | None, before: Any, after: Any, old: Lo
     return Change(row, before, after, because or _because(one, other, old, new), inputs)
 
 
-def _inputs(one: Row | None, other: Row | None) -> dict[str, tuple[Any, Any]]:
+def _inputs(one: Row | None, other: Row | None) -> dict[str, tuple[object, object]]:
     """The facts behind a value that changed. A fact that only one of the builds used tells nothing by itself."""
     if one is None or other is None or not one.inputs or not other.inputs:
         return {}
@@ -95,7 +95,7 @@ def _inputs(one: Row | None, other: Row | None) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def _input(name: str, old: Any, new: Any) -> str:
+def _input(name: str, old: object, new: object) -> str:
     return f"{name} changed {shown(old)} -> {shown(new)}"
 
 

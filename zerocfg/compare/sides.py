@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.compare.table import hardware_name, rows
 from zerocfg.emit.lock import NAME, LockError, load, without_secrets
@@ -46,7 +46,7 @@ class SideError(ValueError):
 class Value:
     """One value, and where it comes from in words. ``said`` False: nobody sets it, or nobody knows it."""
 
-    value: Any
+    value: object
     origin: str
     said: bool = True
 
@@ -126,7 +126,7 @@ def _lock(path: Path) -> Side:
     return side
 
 
-def _defaults(lock: dict[str, Any]) -> dict[str, Value]:
+def _defaults(lock: dict[str, object]) -> dict[str, Value]:
     """The trainer's defaults, which a lock does not record."""
     consumer = lock.get("consumer")
     if consumer not in ("transformers", "trl"):
@@ -249,7 +249,7 @@ def _as_deepspeed_reads(settings: dict[str, Setting]) -> dict[str, Setting]:
     if chosen is not None and chosen.known and chosen.value != "deepspeed":
         return settings
     ours = {name: setting for name, setting in settings.items() if name in _OF_THE_LAUNCHER}
-    data: dict[str, Any] = {}
+    data: dict[str, object] = {}
     for name, setting in settings.items():
         if name in ours:
             continue

@@ -21,17 +21,17 @@ class Row:
 
     group: Group
     name: str
-    value: Any
+    value: object
     reason: str = ""
     kind: str = ""
     place: str = ""
-    inputs: dict[str, Any] = field(default_factory=dict)
+    inputs: dict[str, object] = field(default_factory=dict)
 
 
 Table = dict[str, Row]
 
 
-def table(lock: dict[str, Any]) -> Table:
+def table(lock: dict[str, object]) -> Table:
     """Every value by name. Of a name in several groups the one counts that decides: what the engine gets, then what the
     emitted files say, then what the recipe says."""
     found: Table = {}
@@ -40,7 +40,7 @@ def table(lock: dict[str, Any]) -> Table:
     return found
 
 
-def rows(lock: dict[str, Any]) -> list[Row]:
+def rows(lock: dict[str, object]) -> list[Row]:
     """Every value, those that decide first."""
     return [
         *_decisions(lock, "settings", "setting"),
@@ -51,12 +51,12 @@ def rows(lock: dict[str, Any]) -> list[Row]:
     ]
 
 
-def hardware_name(lock: dict[str, Any]) -> str:
+def hardware_name(lock: dict[str, object]) -> str:
     hardware = lock.get("hardware")
     return str(hardware.get("name", "")) if isinstance(hardware, dict) else str(hardware or "")
 
 
-def changed_sources(lock: dict[str, Any], folder: Path) -> list[str]:
+def changed_sources(lock: dict[str, object], folder: Path) -> list[str]:
     """The source files that are no longer as they were when the lock in ``folder`` was built, relative to the spec.
 
     A file of the hub's cache is not looked for.
@@ -75,7 +75,7 @@ def changed_sources(lock: dict[str, Any], folder: Path) -> list[str]:
     return found
 
 
-def _decisions(lock: dict[str, Any], key: str, group: Group) -> list[Row]:
+def _decisions(lock: dict[str, object], key: str, group: Group) -> list[Row]:
     section = lock.get(key)
     found = []
     for name, entry in section.items() if isinstance(section, dict) else ():
@@ -96,25 +96,25 @@ def _decisions(lock: dict[str, Any], key: str, group: Group) -> list[Row]:
     return found
 
 
-def _recipe(lock: dict[str, Any]) -> list[Row]:
+def _recipe(lock: dict[str, object]) -> list[Row]:
     recipe = lock.get("recipe")
     reason = f"as in {source_path(lock, 'recipe') or 'the recipe'}"
     return [Row("recipe", name, value, reason, "file") for name, value in _items(recipe)]
 
 
-def _run(lock: dict[str, Any]) -> list[Row]:
+def _run(lock: dict[str, object]) -> list[Row]:
     names = ("consumer", "script", "arguments", "launcher", "hosts")
     reason = f"as in {source_path(lock, 'spec') or 'the spec'}, or what follows from it"
     found = [Row("run", name, lock[name], reason, "file") for name in names if lock.get(name) not in (None, [])]
     return [*found, Row("run", "hardware", hardware_name(lock), "the hardware of the build", "hardware")]
 
 
-def source_path(lock: dict[str, Any], role: str) -> str:
+def source_path(lock: dict[str, object], role: str) -> str:
     """The path of a source file, relative to the spec's folder; empty where there is none."""
     inputs = lock.get("inputs")
     entry = inputs.get(role) if isinstance(inputs, dict) else None
     return str(entry.get("path", "")) if isinstance(entry, dict) else ""
 
 
-def _items(value: Any) -> list[tuple[str, Any]]:
+def _items(value: object) -> list[tuple[str, Any]]:
     return list(value.items()) if isinstance(value, dict) else []

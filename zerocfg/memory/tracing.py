@@ -60,7 +60,7 @@ class Traced:
 
 
 def trace(
-    config: Mapping[str, Any],
+    config: Mapping[str, object],
     workload: Workload,
     precision: Precision,
     *,
@@ -96,7 +96,7 @@ def trace(
 
 
 def trace_all(
-    config: Mapping[str, Any],
+    config: Mapping[str, object],
     workloads: Sequence[Workload],
     precision: Precision,
     *,
@@ -143,7 +143,7 @@ def trace_all(
     ]
 
 
-def _traced(config: Mapping[str, Any], workload: Workload, found: Mapping[str, Any]) -> Traced:
+def _traced(config: Mapping[str, object], workload: Workload, found: Mapping[str, Any]) -> Traced:
     segments = _segments(continued(found))
     facts = found["facts"]
     experts = any("expert" in key for key in _keys(config))
@@ -197,7 +197,7 @@ def _segments(run: Iterable[Stretch]) -> tuple[Segment, ...]:
     return tuple(segments)
 
 
-def _is_uniform(found: Mapping[str, Any]) -> bool:
+def _is_uniform(found: Mapping[str, object]) -> bool:
     try:
         continued(found)
     except NotUniformError:
@@ -205,7 +205,7 @@ def _is_uniform(found: Mapping[str, Any]) -> bool:
     return True
 
 
-def _keys(config: Any) -> Iterator[str]:
+def _keys(config: object) -> Iterator[str]:
     if isinstance(config, Mapping):
         for key, value in config.items():
             yield str(key)

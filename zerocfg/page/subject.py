@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ class Subject:
     spec: str = ""
     run: Run | None = None
     built: Built | None = None
-    lock: dict[str, Any] | None = None
+    lock: dict[str, object] | None = None
     found: Result | None = None
     forecast: Forecast | str | None = None
     alternatives: list[Alternative] = field(default_factory=list)

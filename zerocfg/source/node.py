@@ -110,7 +110,7 @@ class Document:
             return parent.entry(path[-1])
         return None
 
-    def data(self) -> Any:
+    def data(self) -> object:
         """The plain Python value, as the file's reader would return it (of duplicate keys the last wins)."""
         return None if self.root is None else plain(self.root)
 

@@ -88,7 +88,7 @@ def _compose(text: str) -> Any:
         return _compose_with(yaml.SafeLoader, text)
 
 
-def _compose_with(loader_class: Any, text: str) -> Any:
+def _compose_with(loader_class: Any, text: str) -> object:
     loader = loader_class(text)
     try:
         return loader.get_single_node()
@@ -130,7 +130,7 @@ class _Tree:
         self.open: set[int] = set()
         self.count = 0
 
-    def node(self, raw: Any, path: Path, depth: int, after: int) -> Node:
+    def node(self, raw: object, path: Path, depth: int, after: int) -> Node:
         """``after``: an offset before the node and behind everything that stands before it."""
         if not self.aliases:
             return self._build(raw, path, depth)
@@ -161,7 +161,7 @@ class _Tree:
             return Mapping(span, node.entries)
         return Sequence(span, node.items)
 
-    def _check_size(self, raw: Any) -> None:
+    def _check_size(self, raw: object) -> None:
         if self.count > MAX_NODES:
             raise _YamlError("too-large", f"aliases expand to more than {MAX_NODES} values", _span(raw))
 
@@ -182,7 +182,7 @@ class _Tree:
             return self._sequence(raw, path, depth)
         return self._tagged(raw, path)
 
-    def _scalar(self, raw: Any, path: Path) -> Any:
+    def _scalar(self, raw: Any, path: Path) -> object:
         constructor = self.constructors.get(raw.tag)
         if constructor is None:
             raise _unknown_tag(raw, path)
@@ -230,7 +230,7 @@ class _Tree:
         start = end = raw.start_mark.index
         entries: list[Entry] = []
         merged: list[list[Entry]] = []
-        seen: dict[Any, Span] = {}
+        seen: dict[object, Span] = {}
         for key_raw, value_raw in raw.value:
             if key_raw.tag == _MERGE:
                 value = self.node(value_raw, (*path, "<<"), depth + 1, key_raw.end_mark.index)
@@ -260,12 +260,12 @@ class _Tree:
         message = f"the key '{text}' is given more than once in this mapping; the last value wins"
         self.problems.append(Problem("duplicate-key", message, span, path, related=earlier))
 
-    def _key(self, raw: Any, path: Path, after: int) -> tuple[Span, Any]:
+    def _key(self, raw: object, path: Path, after: int) -> tuple[Span, object]:
         span = _span(raw)
         if not isinstance(raw, ScalarNode):
             raise _YamlError("bad-value", "a list or mapping cannot be a key", span, path)
         if raw.tag == _VALUE or raw.tag == _STR:
-            key: Any = raw.value
+            key: object = raw.value
         else:
             key = self._scalar(raw, path)
         if not isinstance(key, Hashable):
@@ -279,7 +279,7 @@ class _Tree:
                 self.done[id(raw)] = (node, 1)
         return span, key
 
-    def _merge(self, raw: Any, value: Node) -> list[Entry]:
+    def _merge(self, raw: object, value: Node) -> list[Entry]:
         """The entries that ``<<`` brings in; of several mappings the first one that has a key counts."""
         if isinstance(value, Mapping):
             return value.entries

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 from zerocfg.catalog.counterparts import paths
 from zerocfg.catalog.values import show
@@ -20,7 +19,7 @@ from zerocfg.source.node import Path
 _PARAMS: Path = ("optimizer", "params")
 
 
-def number(value: Any) -> bool:
+def number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -78,7 +77,7 @@ def optimizer_number_out_of_range(run: Run) -> Iterator[Finding]:
 
 
 _ADAM = {"lr": 1e-3, "weight_decay": 0.0, "betas": [0.9, 0.999], "eps": 1e-8}
-_DEFAULTS: dict[str, dict[str, Any]] = {
+_DEFAULTS: dict[str, dict[str, object]] = {
     "adam": _ADAM,
     "adamw": _ADAM,
     "lamb": _ADAM,
@@ -105,7 +104,7 @@ def schedule_sets_rate(run: Run) -> bool:
     return kind == "WarmupLR" and params.get("warmup_max_lr") is not None
 
 
-def _defaults(run: Run) -> dict[str, Any]:
+def _defaults(run: Run) -> dict[str, object]:
     kind = optimizer_type(run)
     if kind is None or section(run, "optimizer", "params").get("torch_adam"):
         return {}
