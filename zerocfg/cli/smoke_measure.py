@@ -6,13 +6,14 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from zerocfg.smoke.compare import Comparison
     from zerocfg.smoke.max_batch import Try
     from zerocfg.smoke.smoke import Options
 
@@ -125,7 +126,7 @@ def _drawable(picture: Path, ways: str | None) -> None:
         raise click.UsageError(str(error)) from None
 
 
-def _draw(compared: Any, picture: Path) -> None:
+def _draw(compared: Comparison, picture: Path) -> None:
     from zerocfg.cli.plan_picture import PictureError
     from zerocfg.cli.smoke_picture import draw
 

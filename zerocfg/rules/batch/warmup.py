@@ -94,7 +94,7 @@ def peak_ignores_learning_rate(run: Run) -> Iterator[Finding]:
     params = parameters(run)
     if scheduler_type(run) != "WarmupDecayLR" or params is None or "warmup_max_lr" in params or run.deepspeed is None:
         return
-    rate: object = section(run, "optimizer", "params").get("lr")
+    rate = section(run, "optimizer", "params").get("lr")
     if run.consumer in TRAINERS:
         rate = arguments_of(run).setting("learning_rate").value
     if number(rate) and rate == 1e-3:
