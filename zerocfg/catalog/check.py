@@ -125,13 +125,8 @@ def _absent(name: str, value: object, key: Key, inner: Section) -> bool:
 
 def _variant(key: Key, mapping: Mapping, schema: Schema) -> Section | None:
     """The section that fits the value of a sibling: the parameters of `optimizer` by its `type`."""
-    variants = key.facts.get("variants")
-    chooser = mapping.entry(variants["key"]) if variants else None
-    if variants is None or chooser is None or not isinstance(chooser.value, Scalar):
-        return None
-    name = str(chooser.value.value)
-    reference = variants["cases"].get(name.lower() if variants.get("any_case") else name)
-    return schema.section(schema.deref({"$ref": reference})) if reference else None
+    chooser = mapping.entry(key.chooser) if key.chooser else None
+    return key.variant(chooser.value.value, schema) if chooser and isinstance(chooser.value, Scalar) else None
 
 
 def _other_branch(key: Key, value: object) -> bool:

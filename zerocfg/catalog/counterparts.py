@@ -90,6 +90,16 @@ def settings(format: Format) -> dict[str, str]:
     return {path[-1]: setting for setting, path in paths(format).items()}
 
 
+def called(name: str) -> dict[str, bool]:
+    """What the launchers call the option that one of them calls so: every name, with whether it counts the ranks of one
+    machine only."""
+    for path, key in _keys("accelerate"):
+        names = {path[-1]: "same", **key.facts.get("elsewhere", {})}
+        if name in names:
+            return {one: how == "machine" for one, how in names.items()}
+    return {}
+
+
 def _said(name: str, value: object) -> Iterator[tuple[str, object, bool]]:
     """The settings that a key of this name states, each with its value in DeepSpeed's form, and whether it is a number
     for each machine."""

@@ -31,6 +31,11 @@ class Key:
         return self.raw.get("default")
 
     @property
+    def variables(self) -> tuple[str, ...]:
+        """The environment variables that carry the key to the job."""
+        return tuple(str(one["name"]) for one in self.facts.get("env", ()))
+
+    @property
     def description(self) -> str:
         return str(self.raw.get("description", ""))
 
@@ -40,6 +45,20 @@ class Key:
             if "properties" in branch:
                 return schema.section(branch)
         return None
+
+    @property
+    def chooser(self) -> str | None:
+        """The sibling whose value chooses the section of this key: the `type` of an optimizer for its `params`."""
+        variants = self.facts.get("variants")
+        return str(variants["key"]) if variants else None
+
+    def variant(self, chosen: object, schema: Schema) -> Section | None:
+        """The section that a value of that sibling chooses, where the facts have one for it."""
+        variants = self.facts.get("variants")
+        if not variants or not isinstance(chosen, str):
+            return None
+        reference = variants["cases"].get(chosen.lower() if variants.get("any_case") else chosen)
+        return schema.section(schema.deref({"$ref": reference})) if reference else None
 
     def entries(self, schema: Schema) -> Section | None:
         """The section that every value of this key's mapping is, when names are free (the runs of a spec)."""

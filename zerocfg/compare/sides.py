@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zerocfg.catalog.schema import load_schema
 from zerocfg.compare.table import hardware_name, rows
 from zerocfg.emit.lock import NAME, LockError, load, without_secrets
 from zerocfg.run import engine
@@ -23,13 +24,13 @@ SETTINGS, ARGUMENTS, ACCELERATE = "setting", "argument", "accelerate"
 VARIABLES, JOB = "exported variable", "run"
 GROUPS = (SETTINGS, ACCELERATE, VARIABLES, ARGUMENTS, JOB)
 
+_LAUNCHER = load_schema("accelerate-launcher").root.keys
 _OF_THE_LAUNCHER = ("engine", "num_processes", "num_machines", "mixed_precision")
 _TOLD_BY_SETTINGS = (
     "ACCELERATE_CONFIG_DS_FIELDS",
     "ACCELERATE_DEEPSPEED_",
     "ACCELERATE_GRADIENT_",
-    "ACCELERATE_MIXED_PRECISION",
-    "ACCELERATE_USE_DEEPSPEED",
+    *(name for one in ("mixed_precision", "use_deepspeed") for name in _LAUNCHER[one].variables),
 )
 """Variables, or how their names begin, that only carry what the settings say."""
 _NOT_JSON = ("inf", "-inf", "nan")

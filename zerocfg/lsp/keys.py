@@ -67,17 +67,8 @@ def _section(schema: Schema, data: object, path: Path) -> Section | None:
             key = section.key(part)
             if key is None:
                 return None
-            section = _variant(key, data, schema) or key.section(schema)
+            chosen = data.get(key.chooser) if isinstance(data, dict) else None
+            section = key.variant(chosen, schema) or key.section(schema)
             entries = key.entries(schema) if section is None else None
         data = inside
     return section
-
-
-def _variant(key: Key, data: object, schema: Schema) -> Section | None:
-    """The section that the value of a sibling chooses: `optimizer.params` by `optimizer.type`."""
-    variants = key.facts.get("variants")
-    chosen = data.get(variants["key"]) if variants and isinstance(data, dict) else None
-    if not isinstance(chosen, str) or variants is None:
-        return None
-    reference = variants["cases"].get(chosen.lower() if variants.get("any_case") else chosen)
-    return schema.section(schema.deref({"$ref": reference})) if reference else None

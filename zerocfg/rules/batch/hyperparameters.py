@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from zerocfg.catalog.counterparts import paths
+from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.batch.optimizer import AUTO, DS, OPTIMIZER, YAML, optimizer_type, own, trained
@@ -14,9 +15,10 @@ from zerocfg.rules.proof import ABSENT, at_least, at_most, crashes, shows
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import UNKNOWN, Run, Setting
 from zerocfg.source.edit import insert_entry
-from zerocfg.source.node import Path
 
-_PARAMS: Path = ("optimizer", "params")
+_PARAMS = ("optimizer", "params")
+_SAID = ("lr", "weight_decay", "betas", "eps")
+"""The parameters of an optimizer that training arguments say as well."""
 
 
 def number(value: object) -> bool:
@@ -76,16 +78,8 @@ def optimizer_number_out_of_range(run: Run) -> Iterator[Finding]:
             )
 
 
-_ADAM = {"lr": 1e-3, "weight_decay": 0.0, "betas": [0.9, 0.999], "eps": 1e-8}
-_DEFAULTS: dict[str, dict[str, object]] = {
-    "adam": _ADAM,
-    "adamw": _ADAM,
-    "lamb": _ADAM,
-    "lion": {"lr": 1e-3, "weight_decay": 0.0, "betas": [0.9, 0.999]},
-    "adagrad": {"lr": 1e-2, "weight_decay": 0.0, "eps": 1e-10},
-    "sgd": {"lr": 1e-3, "weight_decay": 0.0},
-}
-"""What the constructors take for an absent parameter. A type that is not here is left alone."""
+_SGD = {"lr": 1e-3, "weight_decay": 0.0}
+"""Of torch.optim.SGD, for which the schema has no section."""
 
 
 @cache
@@ -105,10 +99,17 @@ def schedule_sets_rate(run: Run) -> bool:
 
 
 def _defaults(run: Run) -> dict[str, object]:
+    """What the constructor takes for an absent parameter; empty for a type that nothing is known of."""
     kind = optimizer_type(run)
     if kind is None or section(run, "optimizer", "params").get("torch_adam"):
         return {}
-    return _DEFAULTS.get(kind.lower(), {})
+    schema = load_schema("deepspeed")
+    params = schema.find(_PARAMS)
+    known = params.variant(kind, schema) if params else None
+    if known is None:
+        return dict(_SGD) if kind.lower() == "sgd" else {}
+    # Muon has several rates and no default for them: what its other numbers mean depends on them.
+    return {name: known.keys[name].default for name in _SAID if name in known.keys} if known.keys["lr"].default else {}
 
 
 def _filled(run: Run, name: str) -> Fix | None:
