@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
-from zerocfg.compare.table import Row, hardware_name, table
+from zerocfg.catalog.counterparts import Format, paths
+from zerocfg.catalog.schema import load_schema
+from zerocfg.compare.table import Row, hardware_name, source_path, table
 from zerocfg.compare.values import ABSENT, echoed, importance, same, shown
 
-_DEFAULT_OF = re.compile(r"default of (\w+) ")
 Lock = dict[str, object]
 
 
@@ -110,20 +110,30 @@ def _because(one: Row | None, other: Row | None, old: Lock, new: Lock) -> str:
         moved = f" (before: {one.place})" if one is not None and one.place and _file(one) != _file(other) else ""
         return f"{other.place} {says} now{moved}"
     if other.group == "recipe":
-        return f"{other.reason.removeprefix('as in ')} says so now"
+        return f"{source_path(new, 'recipe') or 'the recipe'} says so now"
     if one is not None and one.place:
         return f"nothing sets it any more ({one.place} did); {other.reason}"
     if other.kind == "hardware" and (hardware := _hardware(old, new)):
         return "" if other.group == "run" else hardware
-    library = _DEFAULT_OF.search(other.reason) if other.kind == "default" else None
-    for name, before, after in _releases(old, new):
-        if library and library[1] == name:
-            return f"{name} changed {before} -> {after}"
+    owners = _owners(other.name) if other.kind == "default" else ()
+    releases = [f"{name} changed {was} -> {now}" for name, was, now in _releases(old, new) if name in owners]
+    if releases:
+        return " and ".join(releases)
     if one is None or one.reason != other.reason:
         return other.reason
     if old.get("zerocfg") != new.get("zerocfg"):
         return f"zerocfg changed {old.get('zerocfg')} -> {new.get('zerocfg')}"
     return ""
+
+
+def _owners(name: str) -> list[str]:
+    """The libraries whose default a value may be: those that have a key for it."""
+    path = tuple(name.split("."))
+    return [
+        str(load_schema(format).root.facts["library"])
+        for format in get_args(Format)
+        if load_schema(format).find(path) or any(one == name or one.startswith(f"{name}.") for one in paths(format))
+    ]
 
 
 def _file(row: Row) -> str:

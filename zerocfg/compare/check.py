@@ -123,7 +123,7 @@ def _file(path: Path, data: bytes, built: object, before: dict[str, object]) -> 
         return FileState(name, "missing")
     there = read_bytes(path)
     if isinstance(there, Problem):
-        return FileState(name, "unreadable", [there.message.removeprefix("cannot be read: ")])
+        return FileState(name, "unreadable", [there.why])
     if there == data:
         return None
     if built is None:
