@@ -142,6 +142,20 @@ def test_another_release(checked: Checked) -> None:
     assert change in lines(text)
 
 
+def test_only_releases_of_libraries_that_have_the_key_are_named(checked: Checked) -> None:
+    lock = json.loads((checked.out / "zerocfg.lock").read_text())
+    lock["versions"] |= {"deepspeed": "0.18.0", "accelerate": "1.0.0", "transformers": "5.0.0"}
+    lock["settings"]["zero_optimization.sub_group_size"]["value"] = 7
+    lock["settings"]["zero_optimization.offload_param.device"]["value"] = "disk"
+    (checked.out / "zerocfg.lock").write_text(json.dumps(lock))
+    found = [line for line in lines(checked.check()) if " because " in line]
+    assert found == [
+        'zero_optimization.offload_param.device "disk" -> "none" because accelerate changed 1.0.0 -> 1.15.0 and '
+        "deepspeed changed 0.18.0 -> 0.19.8",
+        "zero_optimization.sub_group_size 7 -> 1000000000 because deepspeed changed 0.18.0 -> 0.19.8",
+    ]
+
+
 def test_a_chosen_value(workplace: Workplace) -> None:
     found = Checked(workplace, job(model={"parameters": 1e9, "hidden_size": 4096}))
     text = found.after(job(model={"parameters": 12e9, "hidden_size": 4096}))

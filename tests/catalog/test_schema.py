@@ -22,6 +22,15 @@ def key(raw: dict[str, Any]) -> Key:
 INNER = {"properties": {"device": {"type": "string", "default": "cpu", "description": "Where."}}}
 
 
+def test_a_sibling_chooses_the_section() -> None:
+    facts = {"variants": {"key": "type", "any_case": True, "cases": {"adam": "#/$defs/A"}}}
+    whole = schema(definitions={"A": INNER}, params={"type": "object", "x-zerocfg": facts})
+    params = whole.root.keys["params"]
+    chosen = params.variant("Adam", whole)
+    assert params.chooser == "type" and chosen is not None and chosen.keys["device"].default == "cpu"
+    assert params.variant("SGD", whole) is params.variant(3, whole) is key({}).variant("adam", whole) is None
+
+
 def test_references_are_followed_to_their_end() -> None:
     one = schema(
         definitions={"A": {"$ref": "#/$defs/B"}, "B": INNER},

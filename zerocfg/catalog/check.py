@@ -30,7 +30,7 @@ class Issue:
     kind: str
     path: Path
     entry: Entry
-    value: Any
+    value: object
     reason: str = ""
     key: Key | None = None
     section: Section | None = None
@@ -113,7 +113,7 @@ def _beaten(mapping: Mapping, key: Key) -> bool:
     return first is not None and plain(first.value) is not None
 
 
-def _absent(name: str, value: Any, key: Key, inner: Section) -> bool:
+def _absent(name: str, value: object, key: Key, inner: Section) -> bool:
     """Whether a value in the place of a section counts as no section at all."""
     if value == "auto":
         return inner.facts.get("library") == "deepspeed" and key.facts.get("auto_raw") != "error"
@@ -125,14 +125,11 @@ def _absent(name: str, value: Any, key: Key, inner: Section) -> bool:
 
 def _variant(key: Key, mapping: Mapping, schema: Schema) -> Section | None:
     """The section that fits the value of a sibling: the parameters of `optimizer` by its `type`."""
-    variants = key.facts.get("variants")
-    chooser = mapping.entry(variants["key"]) if variants else None
-    if chooser is None or not isinstance(chooser.value, Scalar):
-        return None
-    return key.variant(schema, str(chooser.value.value))
+    chooser = mapping.entry(key.chooser) if key.chooser else None
+    return key.variant(chooser.value.value, schema) if chooser and isinstance(chooser.value, Scalar) else None
 
 
-def _other_branch(key: Key, value: Any) -> bool:
+def _other_branch(key: Key, value: object) -> bool:
     """True when a section may also be written as a plain value (``zero_optimization: true``) and is."""
     plain = [branch for branch in key.scalars if "properties" not in branch]
     return any(
@@ -147,7 +144,7 @@ def suggest(name: str, section: Section, schema: Schema) -> str | None:
     return closest(name, alive)
 
 
-def refusal(key: Key, value: Any) -> Reason | None:
+def refusal(key: Key, value: object) -> Reason | None:
     """Why the library does not take a value for a key; None when it takes it.
 
     A literal "auto" is not judged where somebody may fill it.
@@ -181,7 +178,7 @@ def refusal(key: Key, value: Any) -> Reason | None:
     return first
 
 
-def converted(key: Key, value: Any) -> Any:
+def converted(key: Key, value: object) -> object:
     """A value as the library keeps it; the value itself where it is refused or not converted."""
     for branch in key.scalars:
         if _refused(branch, value, "lax") is not None:
@@ -225,7 +222,7 @@ def _refused_item(branch: dict[str, Any], items: Any) -> Reason | None:
     return None
 
 
-def _refused_choice(choices: list[Any], value: Any, reads: str, ignore_case: bool) -> Reason | None:
+def _refused_choice(choices: list[object], value: object, reads: str, ignore_case: bool) -> Reason | None:
     if ignore_case and isinstance(value, str) and value.lower() in [str(choice).lower() for choice in choices]:
         return None
     if any(value == choice and (isinstance(value, str) == isinstance(choice, str)) for choice in choices):
@@ -243,7 +240,7 @@ def _refused_choice(choices: list[Any], value: Any, reads: str, ignore_case: boo
     return ("choice", f"is none of {words}" + (f" (did you mean {near}?)" if near else ""))
 
 
-def _convert(kind: str | None, value: Any, reads: str) -> Any:
+def _convert(kind: str | None, value: object, reads: str) -> object:
     """The value as the library reads it. Raises RefusedError."""
     if reads in ("int", "float", "bool") and kind in ("integer", "number", "boolean"):
         return _from_text(kind, value)
@@ -276,7 +273,7 @@ def _convert(kind: str | None, value: Any, reads: str) -> Any:
     return value
 
 
-def _from_text(kind: str, value: Any) -> Any:
+def _from_text(kind: str, value: object) -> object:
     text = str(value)
     if kind == "boolean":
         return env_bool(text)
@@ -288,7 +285,7 @@ def _from_text(kind: str, value: Any) -> Any:
         ) from None
 
 
-def _outside(branch: dict[str, Any], number: Any) -> str | None:
+def _outside(branch: dict[str, object], number: object) -> str | None:
     if isinstance(number, bool) or not isinstance(number, (int, float)):
         return None
     if number != number:

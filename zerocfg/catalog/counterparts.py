@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 from zerocfg.catalog.check import refusal
 from zerocfg.catalog.schema import Key, Section, load_schema
@@ -41,7 +41,7 @@ class Counterpart:
     the number was that of one machine, and this key counts all."""
 
     path: Names
-    value: Any
+    value: object
     fits: bool = True
     per_machine: bool = False
 
@@ -54,7 +54,7 @@ class Translation:
     lost: tuple[str, ...] = ()
 
 
-def translated(name: str, value: Any, to: Format) -> Translation:
+def translated(name: str, value: object, to: Format) -> Translation:
     """What a key that ``to`` does not have at its place says in the words of ``to``, whoever else calls it so."""
     places: list[Counterpart] = []
     lost: list[str] = []
@@ -90,7 +90,17 @@ def settings(format: Format) -> dict[str, str]:
     return {path[-1]: setting for setting, path in paths(format).items()}
 
 
-def _said(name: str, value: Any) -> Iterator[tuple[str, Any, bool]]:
+def called(name: str) -> dict[str, bool]:
+    """What the launchers call the option that one of them calls so: every name, with whether it counts the ranks of one
+    machine only."""
+    for path, key in _keys("accelerate"):
+        names = {path[-1]: "same", **key.facts.get("elsewhere", {})}
+        if name in names:
+            return {one: how == "machine" for one, how in names.items()}
+    return {}
+
+
+def _said(name: str, value: object) -> Iterator[tuple[str, object, bool]]:
     """The settings that a key of this name states, each with its value in DeepSpeed's form, and whether it is a number
     for each machine."""
     if isinstance(value, dict):
@@ -127,7 +137,7 @@ def _parameters() -> dict[str, Names]:
     return {path[-1]: path for path in said if path[1:2] == ("params",)}
 
 
-def _of_section(name: str, value: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
+def _of_section(name: str, value: dict[object, object]) -> Iterator[tuple[str, object]]:
     """The keys of a section of DeepSpeed's config that stands somewhere else."""
     home = next(iter(homes(name)), None)
     key = load_schema("deepspeed").find((*home, name)) if home is not None else None
@@ -140,7 +150,7 @@ def _of_section(name: str, value: dict[Any, Any]) -> Iterator[tuple[str, Any]]:
         yield from _leaves(path, one)
 
 
-def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _leaves(path: str, value: object) -> Iterator[tuple[str, object]]:
     if isinstance(value, dict):
         for name, one in value.items():
             yield from _leaves(f"{path}.{name}", one)
@@ -148,7 +158,7 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _in_words_of(to: Format, setting: str, value: Any) -> Iterator[Counterpart]:
+def _in_words_of(to: Format, setting: str, value: object) -> Iterator[Counterpart]:
     if to == "deepspeed":
         path = tuple(setting.split("."))
         yield from _fitting(to, path, value)
@@ -166,7 +176,7 @@ def _in_words_of(to: Format, setting: str, value: Any) -> Iterator[Counterpart]:
         yield from _fitting(to, tuple(setting.split(".")), value)
 
 
-def _fitting(format: Format, path: Names, value: Any) -> Iterator[Counterpart]:
+def _fitting(format: Format, path: Names, value: object) -> Iterator[Counterpart]:
     """The value as the key takes it: numbers out of texts, lists of names as one text and back."""
     key = load_schema(format).find(path)
     if key is None:

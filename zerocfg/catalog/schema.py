@@ -27,8 +27,13 @@ class Key:
         self.branches = [schema.deref(branch) for branch in raw.get("anyOf", [raw])]
 
     @property
-    def default(self) -> Any:
+    def default(self) -> object:
         return self.raw.get("default")
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The environment variables that carry the key to the job."""
+        return tuple(str(one["name"]) for one in self.facts.get("env", ()))
 
     @property
     def description(self) -> str:
@@ -41,10 +46,16 @@ class Key:
                 return schema.section(branch)
         return None
 
-    def variant(self, schema: Schema, chosen: str) -> Section | None:
-        """The section that this key opens beside a sibling of this value: `optimizer.params` by `optimizer.type`."""
+    @property
+    def chooser(self) -> str | None:
+        """The sibling whose value chooses the section of this key: the `type` of an optimizer for its `params`."""
         variants = self.facts.get("variants")
-        if variants is None:
+        return str(variants["key"]) if variants else None
+
+    def variant(self, chosen: object, schema: Schema) -> Section | None:
+        """The section that a value of that sibling chooses, where the facts have one for it."""
+        variants = self.facts.get("variants")
+        if not variants or not isinstance(chosen, str):
             return None
         reference = variants["cases"].get(chosen.lower() if variants.get("any_case") else chosen)
         return schema.section(schema.deref({"$ref": reference})) if reference else None
@@ -119,12 +130,12 @@ class Section:
 class Schema:
     """One compiled schema."""
 
-    def __init__(self, raw: dict[str, Any]) -> None:
+    def __init__(self, raw: dict[str, object]) -> None:
         self.raw = raw
         self._sections: dict[int, Section] = {}
         self.root = self.section(self.deref(raw))
 
-    def deref(self, node: dict[str, Any]) -> dict[str, Any]:
+    def deref(self, node: dict[str, object]) -> dict[str, Any]:
         """Follow ``$ref`` within the file."""
         reference = node.get("$ref")
         if not isinstance(reference, str):
@@ -134,7 +145,7 @@ class Schema:
             target = target[part]
         return self.deref(target)
 
-    def section(self, raw: dict[str, Any]) -> Section:
+    def section(self, raw: dict[str, object]) -> Section:
         found = self._sections.get(id(raw))
         if found is None:
             found = self._sections[id(raw)] = Section(raw, self)
@@ -153,7 +164,7 @@ class Schema:
             section = key.section(self)
         return key
 
-    def default(self, dotted: str) -> Any:
+    def default(self, dotted: str) -> object:
         """The library's default of a key, or None when it has none."""
         key = self.find(tuple(dotted.split(".")))
         return None if key is None else key.default

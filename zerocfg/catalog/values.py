@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any
 
 _TRUE = frozenset(("1", "on", "t", "true", "y", "yes"))
 _FALSE = frozenset(("0", "off", "f", "false", "n", "no"))
@@ -23,7 +22,7 @@ class RefusedError(ValueError):
     """A value that the library does not take; the text says why in a few words."""
 
 
-def as_int(value: Any) -> int:
+def as_int(value: object) -> int:
     """Pydantic's lax reading of an integer. Raises RefusedError."""
     if isinstance(value, bool):
         return int(value)
@@ -49,12 +48,12 @@ def as_int(value: Any) -> int:
     raise RefusedError(f"is {kind_of(value)}, not a whole number")
 
 
-def yaml_number(value: Any) -> Any:
+def yaml_number(value: object) -> object:
     """The number that a text such as ``7e9`` looks like to everybody but YAML 1.1; other values as they are."""
     return as_float(value) if isinstance(value, str) and len(value) <= 40 and _FLOAT.fullmatch(value) else value
 
 
-def as_float(value: Any) -> float:
+def as_float(value: object) -> float:
     """Pydantic's lax reading of a float. Raises RefusedError."""
     if isinstance(value, (bool, int, float)):
         try:
@@ -69,7 +68,7 @@ def as_float(value: Any) -> float:
     raise RefusedError(f"is {kind_of(value)}, not a number")
 
 
-def as_bool(value: Any) -> bool:
+def as_bool(value: object) -> bool:
     """Pydantic's lax reading of a truth value. Raises RefusedError."""
     if isinstance(value, (int, float)) and value in (0, 1):
         return bool(value)
@@ -93,7 +92,7 @@ def env_bool(text: str) -> bool:
     raise RefusedError("is neither true nor false")
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value: object) -> str:
     """What a value is, in the words of someone who writes config files."""
     if value is None:
         return "null"
@@ -110,7 +109,7 @@ def kind_of(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
-def show(value: Any, limit: int = 60) -> str:
+def show(value: object, limit: int = 60) -> str:
     """A value as a message shows it, as it would be written in JSON; long ones are cut."""
     if value is True or value is False or value is None:
         return {True: "true", False: "false", None: "null"}[value]

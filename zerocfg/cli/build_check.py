@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -100,8 +100,8 @@ def _data(found: list[Checked]) -> str:
     return json.dumps({"version": 1, "runs": rows}, indent=2) + "\n"
 
 
-def _change(change: Change) -> dict[str, Any]:
-    row: dict[str, Any] = {"key": change.row.name, "of": change.row.group}
+def _change(change: Change) -> dict[str, object]:
+    row: dict[str, object] = {"key": change.row.name, "of": change.row.group}
     if change.old is not ABSENT:
         row["old"] = change.old
     if change.new is not ABSENT:

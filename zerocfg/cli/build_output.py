@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.cli.plan_table import compared
 from zerocfg.cli.terminal import colour, columns
@@ -68,7 +68,7 @@ def _table(one: Emitted) -> str:
     return "".join(f"  {name:<{key}}  {shown:<{value}}  {reason}".rstrip() + "\n" for name, shown, reason in rows)
 
 
-def _json(value: Any) -> Any:
+def _json(value: object) -> object:
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return str(value)
     return value

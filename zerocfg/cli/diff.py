@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -109,11 +109,11 @@ def as_data(found: Comparison) -> str:
     return json.dumps(data, indent=2) + "\n"
 
 
-def _side(side: Side, unsaid: int) -> dict[str, Any]:
+def _side(side: Side, unsaid: int) -> dict[str, object]:
     return {"name": side.name, "what": side.what, "not_shown": unsaid, "failures": side.failures}
 
 
-def _value(value: Value | None) -> dict[str, Any] | None:
+def _value(value: Value | None) -> dict[str, object] | None:
     if value is None:
         return None
     if value.value is UNKNOWN:
@@ -121,7 +121,7 @@ def _value(value: Value | None) -> dict[str, Any] | None:
     return {"value": _strict(value.value), "origin": value.origin}
 
 
-def _strict(value: Any) -> Any:
+def _strict(value: object) -> object:
     """Strict JSON has no infinity, and no dates."""
     if isinstance(value, dict):
         return {str(name): _strict(item) for name, item in value.items()}

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -131,7 +131,7 @@ def _text(outcome: Outcome, policy: Policy, level: str, checks: list[Check]) -> 
 
 
 def _data(outcome: Outcome, names: list[Check]) -> str:
-    reasons: list[dict[str, Any]] = [
+    reasons: list[dict[str, object]] = [
         {
             "check": one.check,
             "kind": one.kind,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -36,7 +35,7 @@ _NOTHING = (
 @click.option("-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="Default: FOLDER/zerocfg.yaml.")
 @click.option("--force", is_flag=True, help="Replace a spec that is there.")
 @click.option("--print", "only_print", is_flag=True, help="Print the spec and write nothing.")
-def command(folder: Path, out: Path | None, force: bool, only_print: bool, **given: Any) -> None:
+def command(folder: Path, out: Path | None, force: bool, only_print: bool, **given: object) -> None:
     """Write a first zerocfg.yaml for the repository in FOLDER.
 
     Runs come from the launch lines of its scripts; without any from its recipes, configs and training scripts. Each

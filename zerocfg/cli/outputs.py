@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -28,7 +28,7 @@ class OutputType(click.ParamType):  # type: ignore[type-arg]
 
     name = "format"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Output:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Output:
         if isinstance(value, Output):
             return value
         name, equals, file = str(value).partition("=")

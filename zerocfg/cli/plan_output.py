@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.cli import plan_table
 from zerocfg.memory.outside import GIB, MIB, Band
@@ -163,7 +163,7 @@ def as_data(found: list[Shown]) -> str:
     return json.dumps({"version": 1, "unit": "bytes", "runs": runs}, indent=2) + "\n"
 
 
-def _data(built: Built, one: Forecast | str) -> dict[str, Any]:
+def _data(built: Built, one: Forecast | str) -> dict[str, object]:
     if isinstance(one, str):
         return {"run": built.name, "error": one}
     prediction = one.prediction
@@ -186,11 +186,11 @@ def _data(built: Built, one: Forecast | str) -> dict[str, Any]:
     }
 
 
-def _time_data(one: Forecast) -> dict[str, Any] | None:
+def _time_data(one: Forecast) -> dict[str, object] | None:
     time = one.time
     if time is None:
         return None
-    data: dict[str, Any] = {
+    data: dict[str, object] = {
         "seconds": _times(time.seconds),
         "tokens_per_second": time.tokens_per_second,
         "samples_per_second": time.samples_per_second,
@@ -215,7 +215,7 @@ def _ends(band: Band) -> dict[str, int]:
     return {"low": band.low, "expected": band.expected, "high": band.high}
 
 
-def _held(held: Held) -> dict[str, Any]:
+def _held(held: Held) -> dict[str, object]:
     parts = [
         {"name": term.name, "kind": term.kind, "size": size, "source": term.source, "holds_for": term.holds_for}
         for term, size in held.parts
@@ -223,7 +223,7 @@ def _held(held: Held) -> dict[str, Any]:
     return {"moment": held.moment, "size": held.size, "terms": parts}
 
 
-def _rung_data(rung: Rung) -> dict[str, Any]:
+def _rung_data(rung: Rung) -> dict[str, object]:
     return {
         "change": rung.what,
         "cost": rung.cost,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.memory.outside import GIB
 from zerocfg.resolve.forecast import Forecast
 from zerocfg.resolve.ways import COLUMNS, NAMES, by_column, ways, words
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from zerocfg.cli.plan_output import Shown
     from zerocfg.resolve.alternatives import Alternative
 
@@ -49,7 +51,7 @@ def draw(found: list[Shown], path: Path) -> None:
             raise PictureError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def _memory(axis: Any, one: Shown, rows: list[Alternative]) -> None:
+def _memory(axis: Axes, one: Shown, rows: list[Alternative]) -> None:
     labels = [("▸ " if row.own else "") + words(row.candidate.choice.settings()) for row in rows]
     left = [0.0] * len(rows)
     parts = [by_column(row.candidate) for row in rows]
@@ -78,7 +80,7 @@ def _memory(axis: Any, one: Shown, rows: list[Alternative]) -> None:
     axis.legend(loc="upper center", bbox_to_anchor=(0.5, -1.1 / len(rows) - 0.06), ncols=4, fontsize=7, frameon=False)
 
 
-def _time(axis: Any, rows: list[Alternative]) -> None:
+def _time(axis: Axes, rows: list[Alternative]) -> None:
     times = [row.candidate.time for row in rows]
     if not any(times):
         axis.set_axis_off()

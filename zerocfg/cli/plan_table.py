@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.memory.outside import GIB
 from zerocfg.resolve.ways import COLUMNS, by_column, duration, ways, words
@@ -47,12 +47,12 @@ def _line(row: Alternative) -> tuple[str, ...]:
     return (mark, words(one.choice.settings()), *parts, f"{one.prediction.device.high / GIB:.1f}", *spent, best)
 
 
-def data(rows: list[Alternative]) -> list[dict[str, Any]]:
+def data(rows: list[Alternative]) -> list[dict[str, object]]:
     """Every row, for JSON; bytes and seconds."""
     return [_data(row) for row in rows]
 
 
-def _data(row: Alternative) -> dict[str, Any]:
+def _data(row: Alternative) -> dict[str, object]:
     one, time = row.candidate, row.candidate.time
     band = one.prediction.device
     return {
@@ -83,7 +83,7 @@ def compared(considered: Sequence[Considered], limit: int = 6) -> str:
     return found + "".join(f"    {plan:<{width}}  {why}\n" for plan, why in rows)
 
 
-def _ranks(settings: dict[str, Any], several: bool) -> str:
+def _ranks(settings: dict[str, object], several: bool) -> str:
     """How many ranks a plan has, where plans differ in that."""
     count = settings.get("num_processes")
     return f"{count} rank{'s' if count != 1 else ''}, " if several else ""

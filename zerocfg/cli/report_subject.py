@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -30,6 +30,7 @@ from zerocfg.run.releases import with_versions
 
 if TYPE_CHECKING:
     from zerocfg.emit.files import Emitted
+    from zerocfg.resolve.alternatives import Alternative
     from zerocfg.resolve.build import Built
     from zerocfg.resolve.spec_file import SpecFile
     from zerocfg.run.model import Run
@@ -215,7 +216,7 @@ def _forecast(built: Built, asked: Asked) -> Forecast | str:
         return str(error)
 
 
-def _alternatives(built: Built) -> list[Any]:
+def _alternatives(built: Built) -> list[Alternative]:
     """Nothing where no plan can be predicted: the forecast says why."""
     try:
         return alternatives(built)

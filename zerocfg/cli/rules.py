@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -51,7 +51,7 @@ def _list() -> None:
     )
 
 
-def _row(rule: Rule) -> dict[str, Any]:
+def _row(rule: Rule) -> dict[str, object]:
     from zerocfg.cli.examples import fix_safety
     from zerocfg.rules.docs import FAMILIES
     from zerocfg.rules.engine import DOCS

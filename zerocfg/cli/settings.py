@@ -29,7 +29,7 @@ class Settings:
     exclude: tuple[str, ...] = ()
     baseline: str | None = None
     consumer: str | None = None
-    gate: Any = None
+    gate: object = None
     """The table of `zerocfg gate`, as it stands there; `zerocfg.gate.policy` reads it."""
     source: Path | None = None
 
@@ -66,7 +66,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise click.UsageError(f"{path}: {error}") from None
 
 
-def _settings(table: Any, path: Path) -> Settings:
+def _settings(table: object, path: Path) -> Settings:
     if not isinstance(table, dict):
         raise click.UsageError(f"{path}: [tool.zerocfg] must be a table")
     for name in table:
@@ -98,14 +98,14 @@ def _settings(table: Any, path: Path) -> Settings:
     )
 
 
-def _word(table: dict[str, Any], name: str, choices: tuple[str, ...], path: Path) -> str | None:
+def _word(table: dict[str, object], name: str, choices: tuple[str, ...], path: Path) -> str | None:
     word = table.get(name)
     if word is not None and word not in choices:
         raise click.UsageError(f"{path}: {name} must be {', '.join(choices[:-1])} or {choices[-1]}, not {word!r}")
     return word
 
 
-def _codes(table: dict[str, Any], name: str, path: Path) -> tuple[str, ...]:
+def _codes(table: dict[str, object], name: str, path: Path) -> tuple[str, ...]:
     value = table.get(name, [])
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise click.UsageError(f"{path}: {name} must be a list of strings")

@@ -51,7 +51,7 @@ def _with(text: str, table: tuple[str, ...], pattern: str, code: str) -> str:
     raise ValueError(f'there is no room for "{pattern}" = ["{code}"]')
 
 
-def _same(found: Any, wanted: Any) -> bool:
+def _same(found: object, wanted: object) -> bool:
     """Equal, the order within lists of codes aside."""
     if isinstance(found, dict) and isinstance(wanted, dict):
         return found.keys() == wanted.keys() and all(_same(found[key], wanted[key]) for key in wanted)

@@ -6,20 +6,21 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from zerocfg.smoke.compare import Comparison
     from zerocfg.smoke.max_batch import Try
     from zerocfg.smoke.smoke import Options
 
 GIB = 1 << 30
 
 
-def options(command: Callable[..., Any]) -> Callable[..., Any]:
+def options(command: Callable[..., object]) -> Callable[..., object]:
     """The options of this module, on the command."""
     path = click.Path(dir_okay=False, path_type=Path)
     for one in reversed(
@@ -125,7 +126,7 @@ def _drawable(picture: Path, ways: str | None) -> None:
         raise click.UsageError(str(error)) from None
 
 
-def _draw(compared: Any, picture: Path) -> None:
+def _draw(compared: Comparison, picture: Path) -> None:
     from zerocfg.cli.plan_picture import PictureError
     from zerocfg.cli.smoke_picture import draw
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.cli.plan_picture import SUFFIXES, PictureError
 from zerocfg.smoke.compare import Comparison, Row, label, title
@@ -11,6 +11,8 @@ from zerocfg.smoke.figures import GIB, PHASES
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from matplotlib.axes import Axes
 
 LINES = {"0": "#4269d0", "1": "#efb118", "2": "#3ca951", "3": "#ff725c", "ddp": "#9c6b4e"}
 SHADES = {"init": "#c9c9c9", "forward": "#a3d5c8", "backward": "#f3c98b", "step": "#c9a6dd", "save": "#9fb8e8"}
@@ -73,7 +75,7 @@ def _points(row: Row) -> list[tuple[float, int, str]]:
     return [(time - first, max(0, size - before), phase) for time, size, phase in seen.timeline]
 
 
-def _lines(axis: Any, rows: list[Row], unit: int, name: str) -> None:
+def _lines(axis: Axes, rows: list[Row], unit: int, name: str) -> None:
     largest = 0.0
     for row in rows:
         points = _points(row)
@@ -102,7 +104,7 @@ def _lines(axis: Any, rows: list[Row], unit: int, name: str) -> None:
         axis.spines[side].set_visible(False)
 
 
-def _strips(axis: Any, rows: list[Row]) -> None:
+def _strips(axis: Axes, rows: list[Row]) -> None:
     """A bar for each way, in the colours of its phases."""
     from matplotlib.patches import Patch
 
@@ -125,7 +127,7 @@ def _strips(axis: Any, rows: list[Row]) -> None:
     axis.tick_params(left=False)
 
 
-def _peaks(axis: Any, rows: list[Row], unit: int, name: str) -> None:
+def _peaks(axis: Axes, rows: list[Row], unit: int, name: str) -> None:
     """The highest of all ranks; on a card the prediction beside it."""
     on_card = rows[0].verdict is not None and rows[0].verdict.figures.on_card
     largest = 0.0

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, get_args
 
+from zerocfg.catalog.counterparts import Format, paths
+from zerocfg.catalog.schema import load_schema
 from zerocfg.compare.table import Row, table
 from zerocfg.compare.values import ABSENT, echoed, importance, same, shown
 
 if TYPE_CHECKING:
     from zerocfg.emit.lock import Lock
-
-_DEFAULT_OF = re.compile(r"default of (\w+) ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +23,10 @@ class Change:
     """
 
     row: Row
-    old: Any
-    new: Any
+    old: object
+    new: object
     because: str
-    inputs: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    inputs: dict[str, tuple[object, object]] = field(default_factory=dict)
 
     @property
     def said(self) -> bool:
@@ -77,7 +76,7 @@ def sources(old: Lock, new: Lock) -> list[str]:
     return found
 
 
-def _change(one: Row | None, other: Row | None, before: Any, after: Any, old: Lock, new: Lock) -> Change:
+def _change(one: Row | None, other: Row | None, before: object, after: object, old: Lock, new: Lock) -> Change:
     row = other or one
     assert row is not None
     inputs = _inputs(one, other)
@@ -85,7 +84,7 @@ def _change(one: Row | None, other: Row | None, before: Any, after: Any, old: Lo
     return Change(row, before, after, because or _because(one, other, old, new), inputs)
 
 
-def _inputs(one: Row | None, other: Row | None) -> dict[str, tuple[Any, Any]]:
+def _inputs(one: Row | None, other: Row | None) -> dict[str, tuple[object, object]]:
     """The facts behind a value that changed. A fact that only one of the builds used tells nothing by itself."""
     if one is None or other is None or not one.inputs or not other.inputs:
         return {}
@@ -96,7 +95,7 @@ def _inputs(one: Row | None, other: Row | None) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def _input(name: str, old: Any, new: Any) -> str:
+def _input(name: str, old: object, new: object) -> str:
     return f"{name} changed {shown(old)} -> {shown(new)}"
 
 
@@ -111,20 +110,30 @@ def _because(one: Row | None, other: Row | None, old: Lock, new: Lock) -> str:
         moved = f" (before: {one.place})" if one is not None and one.place and _file(one) != _file(other) else ""
         return f"{other.place} {says} now{moved}"
     if other.group == "recipe":
-        return f"{other.reason.removeprefix('as in ')} says so now"
+        return f"{new.source('recipe') or 'the recipe'} says so now"
     if one is not None and one.place:
         return f"nothing sets it any more ({one.place} did); {other.reason}"
     if other.kind == "hardware" and (hardware := _hardware(old, new)):
         return "" if other.group == "run" else hardware
-    library = _DEFAULT_OF.search(other.reason) if other.kind == "default" else None
-    for name, before, after in _releases(old, new):
-        if library and library[1] == name:
-            return f"{name} changed {before} -> {after}"
+    owners = _owners(other.name) if other.kind == "default" else ()
+    releases = [f"{name} changed {was} -> {now}" for name, was, now in _releases(old, new) if name in owners]
+    if releases:
+        return " and ".join(releases)
     if one is None or one.reason != other.reason:
         return other.reason
     if old.zerocfg != new.zerocfg:
         return f"zerocfg changed {old.zerocfg} -> {new.zerocfg}"
     return ""
+
+
+def _owners(name: str) -> list[str]:
+    """The libraries whose default a value may be: those that have a key for it."""
+    path = tuple(name.split("."))
+    return [
+        str(load_schema(format).root.facts["library"])
+        for format in get_args(Format)
+        if load_schema(format).find(path) or any(one == name or one.startswith(f"{name}.") for one in paths(format))
+    ]
 
 
 def _file(row: Row) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -116,14 +116,14 @@ def _is_plain(name: str) -> bool:
     return name not in ("", ".", "..") and "/" not in name and "\\" not in name and "\0" not in name
 
 
-def _file(path: Path, data: bytes, built: Any, before: dict[str, Any]) -> FileState | None:
+def _file(path: Path, data: bytes, built: object, before: dict[str, object]) -> FileState | None:
     """What is wrong with a file; ``built`` is its hash when it was built, ``before`` the values of that build."""
     name = path.name
     if not path.exists():
         return FileState(name, "missing")
     there = read_bytes(path)
     if isinstance(there, Problem):
-        return FileState(name, "unreadable", [there.message.removeprefix("cannot be read: ")])
+        return FileState(name, "unreadable", [there.why])
     if there == data:
         return None
     if built is None:
@@ -133,7 +133,7 @@ def _file(path: Path, data: bytes, built: Any, before: dict[str, Any]) -> FileSt
     return FileState(name, state, differences(name, there, data, before if state == "edited" else {}))
 
 
-def differences(name: str, there: bytes, given: bytes, before: dict[str, Any]) -> list[str]:
+def differences(name: str, there: bytes, given: bytes, before: dict[str, object]) -> list[str]:
     """What a file on disk says otherwise than the build: key by key for configs, else as lines of a diff.
 
     Values of a config that are as in ``before`` were not edited; that they changed is said elsewhere.
@@ -165,7 +165,7 @@ def differences(name: str, there: bytes, given: bytes, before: dict[str, Any]) -
     return lines if more <= 0 else [*lines[:DIFF_LINES], f"... {more} more lines"]
 
 
-def _mapping(name: str, data: bytes) -> dict[str, Any] | str:
+def _mapping(name: str, data: bytes) -> dict[str, object] | str:
     """The values of a config by dotted names, or in words why there are none."""
     if not name.endswith((".json", ".yaml")):
         return "it is no config"
@@ -177,7 +177,7 @@ def _mapping(name: str, data: bytes) -> dict[str, Any] | str:
     return flat(content) if isinstance(content, dict) else "holds no mapping"
 
 
-def _pair(key: str, there: Any, given: Any) -> str:
+def _pair(key: str, there: object, given: object) -> str:
     if there is ABSENT:
         return f"{key} is not there, the build gives {shown(given)}"
     return f"{key} is {shown(there)} there, the build " + (

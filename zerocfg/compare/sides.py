@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
+from zerocfg.catalog.schema import load_schema
 from zerocfg.compare.table import rows
 from zerocfg.emit.lock import NAME, Lock, LockError, load, without_secrets
 from zerocfg.run import engine
@@ -25,13 +26,13 @@ SETTINGS, ARGUMENTS, ACCELERATE = "setting", "argument", "accelerate"
 VARIABLES, JOB = "exported variable", "run"
 GROUPS = (SETTINGS, ACCELERATE, VARIABLES, ARGUMENTS, JOB)
 
+_LAUNCHER = load_schema("accelerate-launcher").root.keys
 _OF_THE_LAUNCHER = ("engine", "num_processes", "num_machines", "mixed_precision")
 _TOLD_BY_SETTINGS = (
     "ACCELERATE_CONFIG_DS_FIELDS",
     "ACCELERATE_DEEPSPEED_",
     "ACCELERATE_GRADIENT_",
-    "ACCELERATE_MIXED_PRECISION",
-    "ACCELERATE_USE_DEEPSPEED",
+    *(name for one in ("mixed_precision", "use_deepspeed") for name in _LAUNCHER[one].variables),
 )
 """Variables, or how their names begin, that only carry what the settings say."""
 _NOT_JSON = ("inf", "-inf", "nan")
@@ -48,7 +49,7 @@ class SideError(ValueError):
 class Value:
     """One value, and where it comes from in words. ``said`` False: nobody sets it, or nobody knows it."""
 
-    value: Any
+    value: object
     origin: str
     said: bool = True
 
@@ -254,7 +255,7 @@ def _as_deepspeed_reads(settings: Mapping[str, Setting]) -> Mapping[str, Setting
     if chosen is not None and chosen.known and chosen.value != "deepspeed":
         return settings
     ours = {name: setting for name, setting in settings.items() if name in _OF_THE_LAUNCHER}
-    data: dict[str, Any] = {}
+    data: dict[str, object] = {}
     for name, setting in settings.items():
         if name in ours:
             continue

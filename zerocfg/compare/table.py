@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from zerocfg.emit.lock import HUB, Lock, Value, sha256
 from zerocfg.source.load import read_bytes
@@ -21,11 +21,11 @@ class Row:
 
     group: Group
     name: str
-    value: Any
+    value: object
     reason: str = ""
     kind: str = ""
     place: str = ""
-    inputs: dict[str, Any] = field(default_factory=dict)
+    inputs: dict[str, object] = field(default_factory=dict)
 
 
 Table = dict[str, Row]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from zerocfg.catalog.counterparts import settings
 from zerocfg.catalog.values import show
@@ -61,7 +60,7 @@ def importance(name: str) -> tuple[int, str]:
     return len(_FIRST), name
 
 
-def same(one: Any, other: Any) -> bool:
+def same(one: object, other: object) -> bool:
     """Equal for whoever reads the file: 1 and 1.0 are, true and 1 are not."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
@@ -72,7 +71,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(one is other or one == other or (one != one and other != other))
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value as a line of text shows it."""
     if value is ABSENT:
         return "(not set)"
@@ -84,11 +83,11 @@ def shown(value: Any) -> str:
     return show(value)
 
 
-def flat(value: Any, prefix: str = "") -> dict[str, Any]:
+def flat(value: object, prefix: str = "") -> dict[str, object]:
     """Nested mappings by dotted names; an empty mapping is a value."""
     if not isinstance(value, dict) or (not value and prefix):
         return {prefix: value} if prefix else {}
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name, item in value.items():
         found.update(flat(item, f"{prefix}.{name}" if prefix else str(name)))
     return found

@@ -40,7 +40,7 @@ def render(plan: Plan) -> str:
     return text.getvalue()
 
 
-def _scalar(value: Any) -> Any:
+def _scalar(value: object) -> object:
     if isinstance(value, str) and _READER.resolve(ScalarNode, value, (True, False)) != _TEXT:
         return SingleQuotedScalarString(value)
     return value

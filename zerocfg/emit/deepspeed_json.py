@@ -38,7 +38,7 @@ _ORDER = (
 _RANK = {name: rank for rank, name in enumerate(_ORDER)}
 
 
-def ds_config(plan: Plan) -> dict[str, Any]:
+def ds_config(plan: Plan) -> dict[str, object]:
     """The config as nested mappings."""
     config: dict[str, Any] = {}
     for name in plan.deepspeed:
@@ -67,7 +67,7 @@ def render_commented(plan: Plan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _commented(plan: Plan, section: dict[str, Any], prefix: str, indent: str) -> list[str]:
+def _commented(plan: Plan, section: dict[str, object], prefix: str, indent: str) -> list[str]:
     lines = []
     for index, (key, value) in enumerate(section.items()):
         comma = "," if index < len(section) - 1 else ""
@@ -83,7 +83,7 @@ def _commented(plan: Plan, section: dict[str, Any], prefix: str, indent: str) ->
     return lines
 
 
-def _sorted(section: dict[str, Any]) -> dict[str, Any]:
+def _sorted(section: dict[str, Any]) -> dict[str, object]:
     """Batch, precision and ZeRO first, as people look for them; the rest by name."""
     names = sorted(section, key=lambda name: (_RANK.get(name, len(_RANK)), name))
     return {name: _sorted(section[name]) if isinstance(section[name], dict) else section[name] for name in names}

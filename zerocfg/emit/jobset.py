@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Text
@@ -48,10 +48,10 @@ def name_of(plan: Plan) -> str:
     return f"{label[: longest - 7].rstrip('-')}-{digest}"
 
 
-def manifest(plan: Plan, jobset: JobSet, here: str) -> dict[str, Any]:
+def manifest(plan: Plan, jobset: JobSet, here: str) -> dict[str, object]:
     """The JobSet as nested mappings; ``here`` is the emitted folder as seen from the spec's."""
     name, each = name_of(plan), plan.num_processes // plan.num_machines
-    container: dict[str, Any] = {
+    container: dict[str, object] = {
         "name": "train",
         "image": Text(jobset.image),
         "workingDir": Text(jobset.folder),
@@ -127,7 +127,7 @@ def problems(plan: Plan, jobset: JobSet) -> list[Problem]:
     return found
 
 
-def _network(name: str) -> list[dict[str, Any]]:
+def _network(name: str) -> list[dict[str, object]]:
     index = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
     return [
         {"name": "MACHINE_RANK", "valueFrom": {"fieldRef": {"fieldPath": Text(index)}}},

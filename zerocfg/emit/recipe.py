@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -145,7 +145,7 @@ def _appended(text: str, added: Iterable[tuple[str, Decision]]) -> str:
     return "".join(lines)
 
 
-def _written(wanted: dict[str, Any], changes: Changes[str, Decision], format: Format) -> str:
+def _written(wanted: dict[str, object], changes: Changes[str, Decision], format: Format) -> str:
     """The whole recipe anew, where single edits cannot be made."""
     if format == "json":
         inside = ",\n".join(f"  {json_value(key)}: {json_value(value)}" for key, value in wanted.items())
@@ -155,7 +155,7 @@ def _written(wanted: dict[str, Any], changes: Changes[str, Decision], format: Fo
     return _appended(f"{REWRITTEN}\n{text}", changes.items())
 
 
-def _read(text: str, format: Format) -> Any:
+def _read(text: str, format: Format) -> object:
     return load_as(SourceText("", text), format).data()
 
 

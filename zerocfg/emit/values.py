@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import yaml
 
@@ -13,7 +12,7 @@ def one_line(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
 
 
-def yaml_value(value: Any) -> str:
+def yaml_value(value: object) -> str:
     """A value on one line of YAML 1.1, as PyYAML, which the trainers use, reads it back: ``1.0e-05``, ``'no'``."""
     for plain in (True, False):  # PyYAML folds line ends of Unicode (NEL) unless it escapes them
         text: str = yaml.safe_dump(
@@ -25,7 +24,7 @@ def yaml_value(value: Any) -> str:
     return text
 
 
-def json_value(value: Any) -> str:
+def json_value(value: object) -> str:
     """A value as strict JSON that a YAML 1.1 reader reads the same way: TRL reads JSON recipes with PyYAML.
 
     Raises ValueError for infinity and NaN.

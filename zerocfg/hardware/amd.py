@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.hardware.catalogue import find_accelerator
 from zerocfg.hardware.devices import Devices, ask, described, imported, number, rows, text, words
@@ -15,7 +15,9 @@ from zerocfg.models.hardware import Link
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
+    from zerocfg.hardware.devices import Read
     from zerocfg.models.hardware import Accelerator
 
 # Architectures whose matrix units compute in these formats (ROCm: data types and precision support).
@@ -23,13 +25,13 @@ _BF16 = ("gfx908", "gfx90a", "gfx942", "gfx950")
 _FP8 = ("gfx942", "gfx950")
 
 
-def load_amdsmi() -> Any:
+def load_amdsmi() -> ModuleType:
     """The ``amdsmi`` module. Raises ImportError, also where the ROCm library is missing."""
 
     return imported(lambda: import_module("amdsmi"), "amdsmi")
 
 
-def read_devices(load: Callable[[], Any] = load_amdsmi) -> Devices:
+def read_devices(load: Callable[[], ModuleType] = load_amdsmi) -> Devices:
     """All devices of this machine that AMD SMI can read."""
     try:
         smi = load()
@@ -49,7 +51,7 @@ def read_devices(load: Callable[[], Any] = load_amdsmi) -> Devices:
         ask(smi, "amdsmi_shut_down")
 
 
-def _read_all(smi: Any) -> Devices:
+def _read_all(smi: ModuleType) -> Devices:
     accelerators: list[Accelerator] = []
     handles, notes = [], []
     for index, handle in enumerate(smi.amdsmi_get_processor_handles()):
@@ -79,13 +81,13 @@ def _read_all(smi: Any) -> Devices:
     )
 
 
-def _describe(smi: Any, handle: Any) -> Accelerator:
+def _describe(smi: ModuleType, handle: object) -> Accelerator:
     asic = smi.amdsmi_get_gpu_asic_info(handle)
     name = text(asic.get("market_name")) or "AMD device"
     total = smi.amdsmi_get_gpu_memory_total(handle, smi.AmdSmiMemoryType.VRAM)  # bytes
     slot = (ask(smi, "amdsmi_get_pcie_info", handle) or {}).get("pcie_static", {})
     architecture = text(asic.get("target_graphics_version"))
-    read: dict[str, Any] = {
+    read: Read = {
         "architecture": architecture,
         "bf16": architecture in _BF16 if architecture else None,
         "fp8": architecture in _FP8 if architecture else None,

@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 import io
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from zerocfg.hardware.catalogue import C2C, find_accelerator
 from zerocfg.models.hardware import Accelerator, Link
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import ModuleType
 
 GIB = 1 << 30
 # GB/s of one lane, both directions together, as vendors print it (before the few percent that the encoding takes).
@@ -35,37 +36,46 @@ class Devices:
     driver_cuda: str | None = None
 
 
+class Read(TypedDict, total=False):
+    """What a library read of a device: fields of an accelerator. None counts as not read."""
+
+    usable_gib: float
+    architecture: str | None
+    bf16: bool | None
+    fp8: bool | None
+    pcie_generation: int | None
+    pcie_width: int | None
+
+
 def pcie_gb_s(generation: int | None, width: int | None) -> float | None:
     """Both directions together; None where one of them is not known."""
     lane = _LANE.get(generation or 0)
     return lane * width if lane and width else None
 
 
-def described(
-    name: str, vendor: str, total: int, read: dict[str, Any], library: str, known_as: str = ""
-) -> Accelerator:
+def described(name: str, vendor: str, total: int, read: Read, library: str, known_as: str = "") -> Accelerator:
     """A device: what ``library`` read of it, the rest from the catalogue's entry for ``known_as`` or ``name``.
 
-    ``total`` is the memory in bytes; ``read`` holds further fields, of which those that are None count as not read.
+    ``total`` is the memory in bytes.
     """
-    read = {key: value for key, value in read.items() if value is not None}
-    read.setdefault("usable_gib", round(total / GIB, 2))
+    size = round(total / GIB, 2)
+    usable = read.get("usable_gib", size)
+    fields: dict[str, object] = {key: value for key, value in read.items() if value is not None}
     link = pcie_gb_s(read.get("pcie_generation"), read.get("pcie_width"))
     found = find_accelerator(known_as or name)
     if found is None:
         if link is not None:
-            read["host_gb_s"] = link
-        size = round(total / GIB, 2)
-        return Accelerator.model_validate(
-            {"name": name, "vendor": vendor, "memory_gib": size, "origin": library, **read}
-        )
+            fields["host_gb_s"] = link
+        fields |= {"name": name, "vendor": vendor, "memory_gib": size, "usable_gib": usable, "origin": library}
+        return Accelerator.model_validate(fields)
     entry = found[0]
     if entry.usable_gib is not None:
         # The library may count memory that is not handed out to programs: the smaller figure is the safe one.
-        read["usable_gib"] = min(read["usable_gib"], entry.usable_gib)
+        usable = min(usable, entry.usable_gib)
     if link is not None and entry.name not in C2C:
-        read["host_gb_s"] = link
-    return entry.model_copy(update={"name": name, **read, "origin": f"{library}; rates: {entry.origin}"})
+        fields["host_gb_s"] = link
+    fields |= {"name": name, "usable_gib": usable, "origin": f"{library}; rates: {entry.origin}"}
+    return entry.model_copy(update=fields)
 
 
 def rows(paths: Sequence[Sequence[str]]) -> list[str]:
@@ -75,7 +85,7 @@ def rows(paths: Sequence[Sequence[str]]) -> list[str]:
     return [" ".join(row) for row in paths]
 
 
-def ask(library: Any, function: str, *arguments: Any) -> Any:
+def ask(library: ModuleType, function: str, *arguments: object) -> Any:
     """What the function returns; None when this device, this driver or this release does not know the question."""
     try:
         return getattr(library, function)(*arguments)
@@ -83,14 +93,14 @@ def ask(library: Any, function: str, *arguments: Any) -> Any:
         return None
 
 
-def text(value: Any) -> str | None:
+def text(value: object) -> str | None:
     """Text of a library that gives bytes in some releases; None for nothing, and for what amdsmi writes for it."""
     if isinstance(value, bytes):
         value = value.decode(errors="replace")
     return value.strip() or None if isinstance(value, str) and value != "N/A" else None
 
 
-def number(value: Any) -> int | None:
+def number(value: object) -> int | None:
     """A positive whole number, else None (amdsmi writes "N/A" where it knows nothing)."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
@@ -101,7 +111,7 @@ def words(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def imported(load: Callable[[], Any], package: str) -> Any:
+def imported(load: Callable[[], ModuleType], package: str) -> ModuleType:
     """What ``load`` imports. Raises ImportError, also for a module that breaks while it is imported.
 
     amdsmi prints to standard output when it does not find its library; that place belongs to the profile.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.hardware.devices import Devices, described, text
 from zerocfg.hardware.linux import read_text
@@ -16,6 +16,9 @@ from zerocfg.hardware.measure import MeasureError, ask, has_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from zerocfg.hardware.devices import Read
+    from zerocfg.hardware.measuring.messages import XpuDevice
 
 INTEL = "0x8086"
 LIMIT = 60.0  # seconds
@@ -35,7 +38,7 @@ def built_for_xpu() -> bool:
     return version is None or re.search(r"^xpu\b.*=\s*None", version, re.MULTILINE) is None
 
 
-def ask_torch(progress: Callable[[str], None]) -> Any:
+def ask_torch(progress: Callable[[str], None]) -> list[XpuDevice]:
     """What the devices' own process found. Raises MeasureError."""
     if not has_torch():
         raise MeasureError("torch is not installed in this Python")
@@ -44,7 +47,9 @@ def ask_torch(progress: Callable[[str], None]) -> Any:
     return ask({"task": "devices"}, [{}], progress, LIMIT)["devices"]
 
 
-def read_devices(progress: Callable[[str], None], found: Callable[[Callable[[str], None]], Any] = ask_torch) -> Devices:
+def read_devices(
+    progress: Callable[[str], None], found: Callable[[Callable[[str], None]], list[XpuDevice]] = ask_torch
+) -> Devices:
     """All devices that torch.xpu sees."""
     try:
         devices = found(progress)
@@ -57,7 +62,7 @@ def read_devices(progress: Callable[[str], None], found: Callable[[Callable[[str
         # "Intel(R) Data Center GPU Max 1550"
         series = re.search(r"Max 1\d{3}", device["name"])
         name = re.sub(r"\((?:R|TM)\)", "", device["name"])
-        read = {"bf16": device["bf16"]}
+        read: Read = {"bf16": device["bf16"]}
         known = series[0].replace(" ", "") if series else ""
         accelerators.append(described(name, "intel", device["total"], read, "torch.xpu", known_as=known))
     return Devices(accelerators, pci=[None] * len(devices), driver=text(devices[0]["driver"]))

@@ -14,7 +14,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.models.hardware import HardwareProfile, Host, Link
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from zerocfg.hardware.launcher import Place
-
-    Report = Mapping[str, Any]
+    from zerocfg.hardware.measuring.messages import Answer, Report, Request
 
 LIMIT = 300.0  # seconds for everything that the ranks do
 PATIENCE = 120.0  # seconds that a rank waits for the others
@@ -71,17 +70,16 @@ def of_all_nodes(
     """
     if not has_torch():
         raise MeasureError("torch is not installed in this Python, and the ranks gather through torch.distributed")
-    request = {**_request(profile), "node": place.node, "measure": measure}
-    reports: list[Report] = ask(request, [place.environment], progress)["ranks"]
-    return reports
+    request: Request = {**_request(profile), "node": place.node, "measure": measure}
+    return ask(request, [place.environment], progress)["ranks"]
 
 
 def ask(
-    request: Mapping[str, Any],
+    request: Request,
     environments: Sequence[Mapping[str, str | None]],
     progress: Callable[[str], None],
     limit: float = LIMIT,
-) -> Any:
+) -> Answer:
     """The first rank's answer of the measuring program, started once for each environment. Raises MeasureError.
 
     An environment is what to set (None: what to remove) beside this process's own. No process is left afterwards.
@@ -148,11 +146,11 @@ def _wait(
             time.sleep(0.05)
 
 
-def _answer(started: Sequence[tuple[subprocess.Popen[bytes], Path]], limit: float) -> Any:
+def _answer(started: Sequence[tuple[subprocess.Popen[bytes], Path]], limit: float) -> Answer:
     errors = []
     for process, place in started:
         try:
-            found = json.loads((place / "answer.json").read_text())
+            found: Answer = json.loads((place / "answer.json").read_text())
         except (OSError, ValueError):
             errors.append(_death(process.returncode, place, limit))
             continue
@@ -174,7 +172,7 @@ def _death(code: int, place: Path, limit: float) -> str:
     return f"it ended with code {code}" + (f": {lines[-1][:200]}" if lines else "")
 
 
-def _request(profile: HardwareProfile | None) -> dict[str, Any]:
+def _request(profile: HardwareProfile | None) -> Request:
     cpus = profile.host.cpus if profile is not None and profile.host is not None else None
     return {
         "task": "ranks",
@@ -231,7 +229,7 @@ def with_measured(profile: HardwareProfile, reports: Sequence[Report]) -> Hardwa
             f"thread{'s' * (threads != [1])} (OMP_NUM_THREADS); its memory bandwidth is its share of the node's"
         )
     pinned = least(report.get("copies_from_and_to_the_host") for report in of_device)
-    updates: dict[str, Any] = {
+    updates: dict[str, object] = {
         "accelerator": device.model_copy(
             update={
                 "measured_tflops": measured or device.measured_tflops,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import Sequence
+from typing import Literal, TypeVar
 
 from zerocfg.hardware.compare import Sides, compare
 from zerocfg.hardware.measure import MeasureError, least, noted, with_measured
+from zerocfg.hardware.measuring.messages import Report
 from zerocfg.hardware.network import link_between_nodes
 from zerocfg.models.hardware import Accelerator, HardwareProfile, Host, Interface, Link, Mount, Port
 
@@ -14,7 +15,7 @@ Memlock = int | Literal["unlimited"] | None
 Named = TypeVar("Named", Mount, Interface, Port)
 
 
-def from_reports(reports: Sequence[Mapping[str, Any]]) -> HardwareProfile:
+def from_reports(reports: Sequence[Report]) -> HardwareProfile:
     """The profile of a job, from the reports of all its ranks in their order. Raises MeasureError."""
     nodes = list(dict.fromkeys(str(report["node"]) for report in reports))
     ranks = {node: [report for report in reports if report["node"] == node] for node in nodes}
@@ -120,7 +121,7 @@ def _everywhere(lists: Sequence[Sequence[Named]], identity: str) -> list[list[Na
 
 def _least_of(same: Sequence[Named], rates: tuple[str, ...], best: str = "") -> Named:
     """The same thing on every node: its lowest rates, and ``best`` as its state only when it is that everywhere."""
-    updates: dict[str, Any] = {name: least(getattr(one, name) for one in same) for name in rates}
+    updates: dict[str, object] = {name: least(getattr(one, name) for one in same) for name in rates}
     if best:
         updates["state"] = next((state for one in same if (state := getattr(one, "state", "")) != best), best)
     return same[0].model_copy(update=updates)

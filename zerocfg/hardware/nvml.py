@@ -5,7 +5,8 @@ Nothing here raises: what cannot be read becomes a note.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from zerocfg.hardware.catalogue import find_accelerator
 from zerocfg.hardware.devices import Devices, ask, described, imported, number, pcie_gb_s, rows, text, words
@@ -13,6 +14,9 @@ from zerocfg.models.hardware import Accelerator, Link
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
+
+    from zerocfg.hardware.devices import Read
 
 LINKS = 36  # NVML_NVLINK_MAX_LINKS
 ANY = "any"  # the other end of a link to a switch, which leads to every device
@@ -23,18 +27,12 @@ _GPU, _SWITCH = 0, 2  # nvmlIntNvLinkDeviceType_t
 _LINK_GB_S = {1: 40.0, 2: 50.0, 3: 50.0, 4: 50.0, 5: 50.0, 6: 50.0, 7: 100.0}
 
 
-def load_nvml() -> Any:
+def load_nvml() -> ModuleType:
     """The ``pynvml`` module. Raises ImportError, also for a module that breaks while it is imported."""
-
-    def load() -> Any:
-        import pynvml
-
-        return pynvml
-
-    return imported(load, "pynvml")
+    return imported(lambda: import_module("pynvml"), "pynvml")
 
 
-def read_devices(load: Callable[[], Any] = load_nvml) -> Devices:
+def read_devices(load: Callable[[], ModuleType] = load_nvml) -> Devices:
     """All devices of this machine that NVML can read."""
     try:
         nvml = load()
@@ -52,7 +50,7 @@ def read_devices(load: Callable[[], Any] = load_nvml) -> Devices:
         ask(nvml, "nvmlShutdown")
 
 
-def _read_all(nvml: Any) -> Devices:
+def _read_all(nvml: ModuleType) -> Devices:
     accelerators: list[Accelerator] = []
     handles, notes = [], []
     for index in range(nvml.nvmlDeviceGetCount()):
@@ -84,13 +82,13 @@ def _read_all(nvml: Any) -> Devices:
     )
 
 
-def _describe(nvml: Any, handle: Any) -> Accelerator:
+def _describe(nvml: ModuleType, handle: object) -> Accelerator:
     name = text(nvml.nvmlDeviceGetName(handle)) or "NVIDIA device"
     info = ask(nvml, "nvmlDeviceGetMemoryInfo", handle, getattr(nvml, "nvmlMemory_v2", None))
     if info is None:
         info = nvml.nvmlDeviceGetMemoryInfo(handle)
     readable = info.total - (getattr(info, "reserved", 0) or 0)
-    read: dict[str, Any] = {
+    read: Read = {
         "usable_gib": round(readable / (1 << 30), 2),
         "pcie_generation": number(ask(nvml, "nvmlDeviceGetMaxPcieLinkGeneration", handle)),
         "pcie_width": number(ask(nvml, "nvmlDeviceGetMaxPcieLinkWidth", handle)),
@@ -105,7 +103,7 @@ def _describe(nvml: Any, handle: Any) -> Accelerator:
     return described(name, "nvidia", info.total, read, "NVML")
 
 
-def _address(info: Any) -> str | None:
+def _address(info: object) -> str | None:
     """``00000000:3B:00.0`` as ``0000:3b:00.0``, the spelling of /sys."""
     bus = text(getattr(info, "busId", None))
     if bus is None or bus.count(":") != 2:
@@ -114,7 +112,7 @@ def _address(info: Any) -> str | None:
     return f"{domain[-4:]:0>4}:{rest}".lower()
 
 
-def _far_ends(nvml: Any, handle: Any, pci: list[str | None]) -> list[str]:
+def _far_ends(nvml: ModuleType, handle: object, pci: list[str | None]) -> list[str]:
     """Where the active NVLinks of a device lead: the address of another device, or ``ANY``."""
     found = []
     for link in range(LINKS):
@@ -128,7 +126,7 @@ def _far_ends(nvml: Any, handle: Any, pci: list[str | None]) -> list[str]:
     return found
 
 
-def _paths(nvml: Any, handles: list[Any], pci: list[str | None], ends: list[list[str]]) -> list[list[str]]:
+def _paths(nvml: ModuleType, handles: list[object], pci: list[str | None], ends: list[list[str]]) -> list[list[str]]:
     """Row by row, how each device reaches each other one."""
     matrix = []
     for one, handle in enumerate(handles):
@@ -146,9 +144,9 @@ def _paths(nvml: Any, handles: list[Any], pci: list[str | None], ends: list[list
 
 
 def _link(
-    nvml: Any,
+    nvml: ModuleType,
     accelerators: list[Accelerator],
-    handles: list[Any],
+    handles: list[object],
     ends: list[list[str]],
     paths: list[list[str]],
     notes: list[str],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import yaml
 from lsprotocol.types import (
@@ -27,7 +27,7 @@ Format = Literal["json", "yaml"]
 
 
 def complete(
-    kind: str, form: Format, lines: Lines, offset: int, data: Any, consumers: Collection[str | None]
+    kind: str, form: Format, lines: Lines, offset: int, data: object, consumers: Collection[str | None]
 ) -> list[CompletionItem]:
     """What may be written at an offset of a file of this kind.
 
@@ -114,9 +114,9 @@ def _plain_branches(key: Key) -> bool:
 # -- values ---------------------------------------------------------------------------------------------------------
 
 
-def values(key: Key, consumers: Collection[str | None]) -> Iterator[tuple[Any, str]]:
+def values(key: Key, consumers: Collection[str | None]) -> Iterator[tuple[object, str]]:
     """The values worth offering, each with a remark, the default first."""
-    found: list[Any] = []
+    found: list[object] = []
     for branch in key.branches:
         if "enum" in branch:
             found += branch["enum"]
@@ -129,7 +129,7 @@ def values(key: Key, consumers: Collection[str | None]) -> Iterator[tuple[Any, s
     if isinstance(default, (str, int, float)) and not isinstance(default, bool):
         found.append(default)
     found += [one for one in key.raw.get("examples", []) if isinstance(one, (str, int, float))]
-    told: list[tuple[type, Any]] = []
+    told: list[tuple[type, object]] = []
     for value in sorted((one for one in found if one != "auto"), key=lambda one: not _same(one, default)):
         if (type(value), value) not in told:
             told.append((type(value), value))
@@ -146,11 +146,11 @@ def _auto(key: Key, consumers: Collection[str | None]) -> str:
     return f"filled by {who[0]}: {fillers[who[0]]}" if who else ""
 
 
-def _same(value: Any, default: Any) -> bool:
+def _same(value: object, default: object) -> bool:
     return type(value) is type(default) and value == default
 
 
-def _value_item(value: Any, remark: str, cursor: Cursor, form: Format, lines: Lines) -> CompletionItem:
+def _value_item(value: object, remark: str, cursor: Cursor, form: Format, lines: Lines) -> CompletionItem:
     written = json.dumps(value) if form == "json" else yaml_text(value)
     return CompletionItem(
         label=value if isinstance(value, str) and value else written,
@@ -172,7 +172,7 @@ def _section_item(cursor: Cursor, lines: Lines) -> CompletionItem:
     )
 
 
-def yaml_text(value: Any) -> str:
+def yaml_text(value: object) -> str:
     """A value so that PyYAML reads it as what it is: `no` and `1e-5` in quotes where a word is meant."""
     if isinstance(value, bool):
         return "true" if value else "false"

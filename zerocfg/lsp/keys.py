@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from zerocfg.catalog.schema import Key, Schema, Section, load_schema
 from zerocfg.run.link import TRL_KEYS
@@ -24,7 +23,7 @@ class Place:
         return found[0] if found else None
 
 
-def schemas_of(kind: str, data: Any) -> tuple[Schema, ...]:
+def schemas_of(kind: str, data: object) -> tuple[Schema, ...]:
     """The schemas of a file of this kind (`zerocfg.run.kinds`); none for kinds that are not described."""
     keys = set(data) if isinstance(data, dict) else set()
     if kind == "accelerate":
@@ -37,7 +36,7 @@ def schemas_of(kind: str, data: Any) -> tuple[Schema, ...]:
     return (load_schema(kind),) if kind in ("deepspeed", "spec", "hardware") else ()
 
 
-def place_in(kind: str, data: Any, path: Path) -> Place:
+def place_in(kind: str, data: object, path: Path) -> Place:
     """The sections at a key path. ``data`` is the plain value of the file, as far as it can be read."""
     found = []
     for schema in schemas_of(kind, data):
@@ -55,7 +54,7 @@ def key_at(file: SourceFile, path: Path) -> Key | None:
     return found[0] if found else None
 
 
-def _section(schema: Schema, data: Any, path: Path) -> Section | None:
+def _section(schema: Schema, data: object, path: Path) -> Section | None:
     section: Section | None = schema.root
     entries: Section | None = None
     for part in path:
@@ -68,17 +67,8 @@ def _section(schema: Schema, data: Any, path: Path) -> Section | None:
             key = section.key(part)
             if key is None:
                 return None
-            section = _variant(key, data, schema) or key.section(schema)
+            chosen = data.get(key.chooser) if isinstance(data, dict) else None
+            section = key.variant(chosen, schema) or key.section(schema)
             entries = key.entries(schema) if section is None else None
         data = inside
     return section
-
-
-def _variant(key: Key, data: Any, schema: Schema) -> Section | None:
-    """The section that the value of a sibling chooses: `optimizer.params` by `optimizer.type`."""
-    variants = key.facts.get("variants")
-    chosen = data.get(variants["key"]) if variants and isinstance(data, dict) else None
-    if not isinstance(chosen, str) or variants is None:
-        return None
-    reference = variants["cases"].get(chosen.lower() if variants.get("any_case") else chosen)
-    return schema.section(schema.deref({"$ref": reference})) if reference else None

@@ -37,7 +37,7 @@ class Server(LanguageServer):
         """A line in the editor's log of this server."""
         self.window_log_message(lsp.LogMessageParams(kind, f"zerocfg: {message}"))
 
-    def report_server_error(self, error: Exception, source: Any) -> None:
+    def report_server_error(self, error: Exception, source: object) -> None:
         """Instead of pygls' window in the middle of the screen."""
         self.tell(f"{type(error).__name__}: {error}", lsp.MessageType.Error)
 
@@ -46,7 +46,7 @@ class Server(LanguageServer):
 
     def may(self, *path: str) -> Any:
         """A capability of the client by its path; None where it has not stated it."""
-        found: Any = self.client_capabilities
+        found: object = self.client_capabilities
         for part in path:
             found = getattr(found, part, None)
         return found
@@ -57,11 +57,11 @@ class Server(LanguageServer):
         return Writer(snapshot, session.documents.uri_of, session.encoding, versioned=versioned)
 
 
-def guarded(handler: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+def guarded(handler: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[Any]]:
     """An answer of None instead of an error: nobody wants a window of an editor because a hover did not work."""
 
     @wraps(handler)
-    async def call(server: Server, params: Any) -> Any:
+    async def call(server: Server, params: object) -> object:
         try:
             return await handler(server, params)
         except asyncio.CancelledError:
@@ -156,7 +156,7 @@ def make_server() -> Server:
             server.client_register_capability(lsp.RegistrationParams([registration]))
 
     @server.feature(lsp.SHUTDOWN)
-    def shutdown(_: Server, params: Any) -> None:
+    def shutdown(_: Server, params: object) -> None:
         server.asked_to_stop = True
         session.stop()
 

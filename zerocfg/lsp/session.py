@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from lsprotocol.types import Diagnostic as Shown
 
@@ -37,7 +37,7 @@ class Reading:
     kind: str
     form: Literal["json", "yaml"]
     tree: Tree | None
-    data: Any
+    data: object
 
 
 class Session:
@@ -52,7 +52,7 @@ class Session:
         self._stale: set[str] = set()
         self._shown: dict[str, dict[str, list[Shown]]] = {}
         self._told: dict[str, int | None] = {}
-        self._readable: dict[str, tuple[str | None, Any]] = {}
+        self._readable: dict[str, tuple[str | None, object]] = {}
         self._troubles: dict[str, tuple[str, ...]] = {}
         # All looks at files happen on one thread, one after the other.
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lint")

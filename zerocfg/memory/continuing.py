@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-Stretch = Sequence[Any]
-"""(moment, block or -1, bytes, trainable elements whose gradients end it), as ``zerocfg.tracer.record`` writes it."""
+from zerocfg.memory.tracer_answer import Stretch, Trace
 
 
 class NotUniformError(Exception):
@@ -23,7 +21,7 @@ class _Piece:
     stretches: list[Stretch]
 
 
-def continued(found: Mapping[str, Any]) -> list[Stretch]:
+def continued(found: Trace) -> list[Stretch]:
     """All stretches of the model at its real depth, from an answer of the tracer.
 
     An answer with two runs is continued. Its blocks, from the bottom: those of the lower run but its topmost period and

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from zerocfg.memory.options import BYTES, Precision, Workload
 from zerocfg.memory.terms import Moment, Segment, Timeline
@@ -85,7 +84,7 @@ class _Block:
 
 
 def by_formula(
-    facts: ModelFacts, workload: Workload, precision: Precision, config: Mapping[str, Any] | None = None
+    facts: ModelFacts, workload: Workload, precision: Precision, config: Mapping[str, object] | None = None
 ) -> Timeline:
     """The timeline of one micro batch. ``config`` (the content of config.json) tells head and expert widths.
 
@@ -152,7 +151,7 @@ def _norms(family: _Family, size: int, width: int) -> tuple[int, int]:
     return (4 + 2 * size) * width, (4 + size) * width
 
 
-def _block(facts: ModelFacts, family: _Family, workload: Workload, size: int, config: Mapping[str, Any]) -> _Block:
+def _block(facts: ModelFacts, family: _Family, workload: Workload, size: int, config: Mapping[str, object]) -> _Block:
     tokens, length = workload.micro_batch * workload.sequence_length, workload.sequence_length
     hidden, heads = _known(facts, "hidden_size"), _known(facts, "num_attention_heads")
     groups = facts.num_key_value_heads or heads
@@ -190,7 +189,7 @@ def _block(facts: ModelFacts, family: _Family, workload: Workload, size: int, co
     return _Block(saved=saved * tokens, backward=size * hidden * tokens + max(feed, attend), forward=forward * tokens)
 
 
-def _whole(config: Mapping[str, Any], name: str, otherwise: int) -> int:
+def _whole(config: Mapping[str, object], name: str, otherwise: int) -> int:
     value = config.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else otherwise
 

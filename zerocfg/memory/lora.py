@@ -99,7 +99,7 @@ _DEFAULTS: dict[str, tuple[str, ...]] = {
 
 
 def adapters(
-    config: Mapping[str, Any], rank: int, targets: Sequence[str] | None = None
+    config: Mapping[str, object], rank: int, targets: Sequence[str] | None = None
 ) -> tuple[list[tuple[int, int]], int]:
     """Sizes of the adapters' tensors as (elements, how many), largest first, and all their elements.
 
@@ -125,7 +125,7 @@ def adapters(
     return sorted(sizes.items(), reverse=True), sum(size * count for size, count in sizes.items())
 
 
-def default_targets(config: Mapping[str, Any]) -> tuple[str, ...]:
+def default_targets(config: Mapping[str, object]) -> tuple[str, ...]:
     """``target_modules`` that PEFT chooses for a model type. Raises ValueError where it has none."""
     found = _DEFAULTS.get(str(config.get("model_type")))
     if found is None:
@@ -133,7 +133,7 @@ def default_targets(config: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def quantized_bytes(config: Mapping[str, Any], double: bool = False, width: int = 2) -> int:
+def quantized_bytes(config: Mapping[str, object], double: bool = False, width: int = 2) -> int:
     """Bytes of a model loaded in 4 bit: the linear layers of its blocks; the rest keeps ``width`` bytes an element.
 
     ``double`` is ``bnb_4bit_use_double_quant``, off by default in transformers. Embedding, norms, biases and the output
@@ -156,7 +156,7 @@ def _four_bit(elements: int, double: bool) -> int:
     return ceil(elements / 2) + table + statistics
 
 
-def _read(config: Mapping[str, Any]) -> tuple[Decoder, dict[str, Any], Linears]:
+def _read(config: Mapping[str, object]) -> tuple[Decoder, dict[str, Any], Linears]:
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or model_type not in _BLOCKS:
         raise ValueError(f"the linear layers of model type {model_type!r} are not known")

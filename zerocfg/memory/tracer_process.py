@@ -12,7 +12,9 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, cast
+from typing import TypeGuard
+
+from zerocfg.memory.tracer_answer import Trace
 
 FORMAT = 1
 _TRACER = Path(__file__).parents[1] / "tracer"
@@ -32,16 +34,14 @@ class TraceError(Exception):
     """Why there is no trace, in one line."""
 
 
-def ask(
-    requests: Sequence[Mapping[str, Any]], python: str, timeout: float, cache: bool
-) -> list[dict[str, Any] | TraceError]:
+def ask(requests: Sequence[Mapping[str, object]], python: str, timeout: float, cache: bool) -> list[Trace | TraceError]:
     """One answer to each request; one process answers what the cache does not."""
     try:
         texts = [json.dumps(request, sort_keys=True) for request in requests]
     except (TypeError, ValueError) as error:
         return [TraceError(f"the model's config is no JSON: {error}") for _ in requests]
     places = {text: _place(text, python) if cache else None for text in texts}
-    found: dict[str, dict[str, Any] | TraceError] = {}
+    found: dict[str, Trace | TraceError] = {}
     for text, place in places.items():
         if place is not None and (kept := _kept(place)) is not None:
             found[text] = kept
@@ -54,7 +54,7 @@ def ask(
     return [found[text] for text in texts]
 
 
-def _run(texts: Sequence[str], python: str, timeout: float) -> list[dict[str, Any] | TraceError]:
+def _run(texts: Sequence[str], python: str, timeout: float) -> list[Trace | TraceError]:
     if not texts:
         return []
     try:
@@ -66,12 +66,12 @@ def _run(texts: Sequence[str], python: str, timeout: float) -> list[dict[str, An
     return [_checked(answer) for answer in answers]
 
 
-def _checked(answer: object) -> dict[str, Any] | TraceError:
+def _checked(answer: object) -> Trace | TraceError:
     if isinstance(answer, dict) and "error" in answer:
         return TraceError(str(answer["error"]))
     if not _is_answer(answer):
         return TraceError("the tracer's answer is not one that this zerocfg understands")
-    return cast(dict[str, Any], answer)
+    return answer
 
 
 def _ran(text: str, python: str, timeout: float) -> str:
@@ -93,7 +93,7 @@ def _ran(text: str, python: str, timeout: float) -> str:
     return done.stdout
 
 
-def _is_answer(answer: object) -> bool:
+def _is_answer(answer: object) -> TypeGuard[Trace]:
     wanted = {"facts", "layers", "prefix", "period", "depths", "runs", "logits", "versions", "format", "attention"}
     return isinstance(answer, dict) and wanted <= answer.keys() and answer["format"] == FORMAT
 
@@ -130,7 +130,7 @@ def _libraries(python: str) -> Iterator[str]:
         return
 
 
-def _kept(place: Path) -> dict[str, Any] | None:
+def _kept(place: Path) -> Trace | None:
     try:
         answer = json.loads(place.read_bytes())
     except (OSError, ValueError):
@@ -138,7 +138,7 @@ def _kept(place: Path) -> dict[str, Any] | None:
     return answer if _is_answer(answer) else None
 
 
-def _keep(place: Path, answer: Mapping[str, Any]) -> None:
+def _keep(place: Path, answer: Trace) -> None:
     """Writes atomically; a cache that cannot be written is done without."""
     with contextlib.suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
-from zerocfg.memory.continuing import NotUniformError, Stretch, continued
+from zerocfg.memory.continuing import NotUniformError, continued
 from zerocfg.memory.options import Precision, Workload
 from zerocfg.memory.terms import Moment, Segment, Timeline
+from zerocfg.memory.tracer_answer import Stretch, Trace
 from zerocfg.memory.tracer_process import TraceError, ask
 
 ERROR = 0.03
@@ -60,7 +61,7 @@ class Traced:
 
 
 def trace(
-    config: Mapping[str, Any],
+    config: Mapping[str, object],
     workload: Workload,
     precision: Precision,
     *,
@@ -96,7 +97,7 @@ def trace(
 
 
 def trace_all(
-    config: Mapping[str, Any],
+    config: Mapping[str, object],
     workloads: Sequence[Workload],
     precision: Precision,
     *,
@@ -143,7 +144,7 @@ def trace_all(
     ]
 
 
-def _traced(config: Mapping[str, Any], workload: Workload, found: Mapping[str, Any]) -> Traced:
+def _traced(config: Mapping[str, object], workload: Workload, found: Trace) -> Traced:
     segments = _segments(continued(found))
     facts = found["facts"]
     experts = any("expert" in key for key in _keys(config))
@@ -170,7 +171,7 @@ def _traced(config: Mapping[str, Any], workload: Workload, found: Mapping[str, A
     )
 
 
-def _origin(found: Mapping[str, Any], workload: Workload) -> str:
+def _origin(found: Trace, workload: Workload) -> str:
     versions, depths = found["versions"], found["depths"]
     how = f"traced at {depths[0]} and {depths[1]} of {found['layers']} layers" if len(depths) > 1 else "traced"
     attention = found["attention"]
@@ -197,7 +198,7 @@ def _segments(run: Iterable[Stretch]) -> tuple[Segment, ...]:
     return tuple(segments)
 
 
-def _is_uniform(found: Mapping[str, Any]) -> bool:
+def _is_uniform(found: Trace) -> bool:
     try:
         continued(found)
     except NotUniformError:
@@ -205,7 +206,7 @@ def _is_uniform(found: Mapping[str, Any]) -> bool:
     return True
 
 
-def _keys(config: Any) -> Iterator[str]:
+def _keys(config: object) -> Iterator[str]:
     if isinstance(config, Mapping):
         for key, value in config.items():
             yield str(key)

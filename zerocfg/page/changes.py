@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.compare.check import FILE_STATES
 from zerocfg.compare.values import ABSENT
@@ -56,5 +56,5 @@ def changes(found: Checked) -> Changes:
     )
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return "not set" if value is ABSENT else text(value)

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from zerocfg.page.subject import PageError
 from zerocfg.page.theme import DARK, LIGHT, Theme
 from zerocfg.page.words import cut
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 WIDE, HALF, NARROW = 1040, 500, 350
@@ -62,14 +63,14 @@ def chart(alt: str, draw: Draw, wide: int = WIDE) -> Chart:
     return Chart(alt, images, sizes)
 
 
-def figure(look: Look, height: float) -> Any:
+def figure(look: Look, height: float) -> Figure:
     """An empty figure of so many pixels."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(look.width / _PER_INCH, height / _PER_INCH), layout="constrained")
 
 
-def plain(axis: Any, look: Look, *, grid: str = "x") -> None:
+def plain(axis: Axes, look: Look, *, grid: Literal["x", "y"] = "x") -> None:
     """No frame, faint lines in one direction."""
     for side in ("top", "right", "left", "bottom"):
         axis.spines[side].set_visible(False)
@@ -78,21 +79,21 @@ def plain(axis: Any, look: Look, *, grid: str = "x") -> None:
     axis.set_axisbelow(True)
 
 
-def labels(axis: Any, look: Look, texts: list[str], own: list[bool] | None = None) -> None:
+def labels(axis: Axes, look: Look, texts: list[str], own: list[bool] | None = None) -> None:
     """Names of horizontal bars: left of them, on a phone above them."""
     theme = look.theme
     if look.narrow:
         axis.set_yticks([])
         for at, label in enumerate(texts):
             weight = "bold" if own and own[at] else "normal"
-            place = {"transform": axis.get_yaxis_transform(), "va": "bottom"}
-            axis.text(0, at - 0.33, cut(label, 44), color=theme.ink, weight=weight, **place)
+            where = axis.get_yaxis_transform()
+            axis.text(0, at - 0.33, cut(label, 44), color=theme.ink, weight=weight, transform=where, va="bottom")
         return
     axis.set_yticks(range(len(texts)), [cut(label, 44) for label in texts])
     for at, tick in enumerate(axis.get_yticklabels()):
         tick.set_color(theme.ink)
         tick.set_fontsize(13)
-        tick.set_weight("bold" if own and own[at] else "normal")
+        tick.set_fontweight("bold" if own and own[at] else "normal")
 
 
 def rows(look: Look, number: int) -> tuple[float, float]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.page.charts import HALF, Chart, Look, chart, figure, labels, plain, rows
 from zerocfg.page.words import Unit, brief, size, unit_for
 from zerocfg.resolve.ways import COLUMNS
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
     from zerocfg.page.memory import Bar, Memory
     from zerocfg.page.time import Time
 
@@ -49,7 +52,7 @@ def _limit(held: Memory) -> str:
     return f"; the card has {held.limit}" if held.limit else ""
 
 
-def _stacked(look: Look, bars: list[Bar], held: Memory) -> Any:
+def _stacked(look: Look, bars: list[Bar], held: Memory) -> Figure:
     theme = look.theme
     height, thick = rows(look, len(bars))
     drawn = figure(look, height + 64)
@@ -91,17 +94,19 @@ def _stacked(look: Look, bars: list[Bar], held: Memory) -> Any:
     return drawn
 
 
-def _total(axis: Any, look: Look, at: int, bar: Bar, unit: Unit, end: float) -> None:
+def _total(axis: Axes, look: Look, at: int, bar: Bar, unit: Unit, end: float) -> None:
     """The sum at the end of a bar; inside of the chart where the bar leaves it."""
     beyond = bar.total > end
     held = end * _ROOM if beyond else max(bar.total, min(bar.high or 0, end * _ROOM))
     text = f"{bar.total / unit.scale:,.1f}" + " →" * beyond
     box = {"facecolor": look.theme.band if bar.own else look.theme.surface, "edgecolor": "none", "pad": 1.5}
-    place = {"textcoords": "offset points", "va": "center", "bbox": box}
-    axis.annotate(text, (held / unit.scale, at), (6, 0), color=look.theme.ink, **place)
+    axis.annotate(
+        text, (held / unit.scale, at), (6, 0), color=look.theme.ink,
+        textcoords="offset points", va="center", bbox=box,
+    )  # fmt: skip
 
 
-def _parts(look: Look, found: Time) -> Any:
+def _parts(look: Look, found: Time) -> Figure:
     theme = look.theme
     height, thick = rows(look, len(found.parts))
     drawn = figure(look, height + 50)
@@ -119,7 +124,7 @@ def _parts(look: Look, found: Time) -> Any:
     return drawn
 
 
-def _sent(look: Look, found: Time) -> Any:
+def _sent(look: Look, found: Time) -> Figure:
     height, thick = rows(look, len(found.sent))
     drawn = figure(look, height + 50)
     axis = drawn.subplots()
@@ -135,7 +140,7 @@ def _sent(look: Look, found: Time) -> Any:
     return drawn
 
 
-def _ends(axis: Any, look: Look, names: list[str], most: float) -> None:
+def _ends(axis: Axes, look: Look, names: list[str], most: float) -> None:
     """Room for the figures behind the bars."""
     axis.set_xlim(0, most * (1.28 if look.narrow else 1.22))
     axis.set_ylim(len(names) - 0.5, -0.75 if look.narrow else -0.5)

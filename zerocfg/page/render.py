@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.page import memory_charts, smoke_charts
 from zerocfg.page.memory import Memory
@@ -87,7 +87,7 @@ def _template(name: str) -> str:
     return (resources.files("zerocfg.page") / "templates" / name).read_text(encoding="utf-8")
 
 
-def _shown(value: Any) -> Any:
+def _shown(value: object) -> object:
     """Texts without what cannot be seen; styles, script and data URIs hold nothing of that kind."""
     return clean(value) if type(value) is str else value
 
@@ -100,7 +100,7 @@ def _held(page: Page) -> dict[str, list[str]]:
     return {name: [kind for kind in COLUMNS if any(bar.parts[kind] for bar in some)] for name, some in bars.items()}
 
 
-def _code(text: str) -> Any:
+def _code(text: str) -> object:
     """What stands between backticks is set as code; everything is escaped."""
     from markupsafe import Markup, escape
 

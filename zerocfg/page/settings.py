@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
@@ -77,7 +77,7 @@ def settings(subject: Subject) -> list[Group]:
     return [group for group in groups.values() if group.rows]
 
 
-def text(value: Any) -> str:
+def text(value: object) -> str:
     """A value in full, as long as that is bearable."""
     if value is UNKNOWN:
         return "not known"
@@ -93,14 +93,14 @@ def _group(row: Row) -> str:
     return _kind(row.name, value, row.kind)
 
 
-def _kind(name: str, value: Any, kind: str) -> str:
+def _kind(name: str, value: object, kind: str) -> str:
     if kind == "default":
         return "default"
     default = _default(name)
     return "written" if default is not None and same(default, value) else "differs"
 
 
-def _default(name: str) -> Any:
+def _default(name: str) -> object:
     """The library's default; None where it has none."""
     return None if name in _OF_THE_RUN else load_schema("deepspeed").default(name)
 
@@ -129,7 +129,7 @@ def _of_run(name: str, setting: Setting) -> Shown:
     )
 
 
-def _other(name: str, value: Any, kind: str) -> str:
+def _other(name: str, value: object, kind: str) -> str:
     default = _default(name)
     if kind == "default" or default is None or isinstance(default, (dict, list)) or same(default, value):
         return ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from zerocfg.emit import lock
 from zerocfg.page.words import GIB, Unit, size, unit_for
@@ -138,19 +137,19 @@ def _same_values(data: bytes, values: str | None) -> bool:
         return False
 
 
-def _check(one: dict[str, Any]) -> Check:
+def _check(one: dict[str, object]) -> Check:
     ok = one.get("ok")
     name, planned, seen = (str(one.get(key, "")) for key in ("name", "planned", "seen"))
     return Check(name, planned, seen, ok if isinstance(ok, bool) else None)
 
 
-def _diagnosis(one: dict[str, Any]) -> str:
+def _diagnosis(one: dict[str, object]) -> str:
     head = " ".join(str(one.get(name) or "") for name in ("code", "name")).strip()
     fix = f"; fix: {one['fix']}" if one.get("fix") else ""
     return f"{head}: {one.get('message', '')}{fix}"
 
 
-def _figures(measured: dict[str, Any]) -> list[tuple[str, str, str]]:
+def _figures(measured: dict[str, object]) -> list[tuple[str, str, str]]:
     predicted = _mapping(measured.get("predicted"))
     rows = []
     seconds, first = _number(measured.get("step_seconds_median")), _number(measured.get("step_seconds_first"))
@@ -171,7 +170,7 @@ def _figures(measured: dict[str, Any]) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _profile(measured: dict[str, Any], *, on_card: bool) -> Profile | None:
+def _profile(measured: dict[str, object], *, on_card: bool) -> Profile | None:
     counter = "allocated" if on_card else "rss"
     starts = [_integer(_mapping(one).get(counter)) or 0 for one in _list(measured.get("memory_start"))]
     peaks = []
@@ -190,7 +189,7 @@ def _profile(measured: dict[str, Any], *, on_card: bool) -> Profile | None:
     return Profile(on_card, tuple(points), tuple(one for one in peaks if one), known, limit, unit_for(most, GIB))
 
 
-def _points(measured: dict[str, Any], before: int) -> list[Point]:
+def _points(measured: dict[str, object], before: int) -> list[Point]:
     found = []
     for one in _list(_mapping(measured.get("timeline")).get("points"))[:MOST_POINTS]:
         if isinstance(one, list) and len(one) == 3:
@@ -207,25 +206,25 @@ def predicted_peak(measured: Smoke) -> str:
     return size(max(profile.predicted.values())) if profile is not None and profile.predicted else ""
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def _mapping(value: object) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def _texts(value: Any) -> list[str]:
+def _texts(value: object) -> list[str]:
     return [str(one) for one in _list(value)]
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     """A finite number; JSON as Python reads it also has others."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return float(value) if abs(value) < 1e18 else None
 
 
-def _integer(value: Any) -> int | None:
+def _integer(value: object) -> int | None:
     number = _number(value)
     return None if number is None else int(number)

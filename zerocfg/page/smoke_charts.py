@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.page.charts import Chart, Look, chart, figure, plain
 from zerocfg.page.smoke import PHASES
 from zerocfg.page.words import size
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from zerocfg.page.smoke import Profile
 
 MOST_RANKS = 8
@@ -32,7 +34,7 @@ def peaks(found: Profile) -> Chart:
     return chart(f"Peaks by rank and phase, {found.of}: {told}.", lambda look: _peaks(look, found))
 
 
-def _over_time(look: Look, found: Profile) -> Any:
+def _over_time(look: Look, found: Profile) -> Figure:
     theme, scale = look.theme, found.unit.scale
     drawn = figure(look, 260 if look.narrow else 300)
     axis = drawn.subplots()
@@ -82,7 +84,7 @@ def _stretches(found: Profile) -> list[tuple[str, float, float]]:
     return known
 
 
-def _peaks(look: Look, found: Profile) -> Any:
+def _peaks(look: Look, found: Profile) -> Figure:
     theme, scale = look.theme, found.unit.scale
     ranks = found.peaks[:MOST_RANKS]
     columns = min(len(ranks), 2 if look.narrow else 4)

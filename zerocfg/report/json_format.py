@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from zerocfg.rules.api import Fix
 from zerocfg.rules.engine import Diagnostic, Result, Spot
@@ -21,7 +20,7 @@ def render_json(result: Result) -> str:
     return json.dumps(document, indent=2) + "\n"
 
 
-def _diagnostic(d: Diagnostic) -> dict[str, Any]:
+def _diagnostic(d: Diagnostic) -> dict[str, object]:
     return {
         "code": d.code,
         "name": d.name,
@@ -36,7 +35,7 @@ def _diagnostic(d: Diagnostic) -> dict[str, Any]:
     }
 
 
-def _spot(spot: Spot) -> dict[str, Any]:
+def _spot(spot: Spot) -> dict[str, object]:
     return {
         "file": spot.file.name,
         "path": spot.path,
@@ -45,7 +44,7 @@ def _spot(spot: Spot) -> dict[str, Any]:
     }
 
 
-def _fix(fix: Fix) -> dict[str, Any]:
+def _fix(fix: Fix) -> dict[str, object]:
     edits = []
     for file, edit in fix.edits:
         start, end = file.source.place(edit.span.start), file.source.place(edit.span.end)

@@ -51,7 +51,7 @@ def render_sarif(result: Result) -> str:
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _rule(rule: Rule) -> dict[str, object]:
     said = parts(rule)
     page = [rule.summary, said[""], *(f"{label}: {text}" for label, text in said.items() if label)]
     return {
@@ -68,10 +68,10 @@ def _rule(rule: Rule) -> dict[str, Any]:
     }
 
 
-def _result(diagnostic: Diagnostic, index: int, key: str, hidden: Hidden | None) -> dict[str, Any]:
+def _result(diagnostic: Diagnostic, index: int, key: str, hidden: Hidden | None) -> dict[str, object]:
     # An alert shows the message alone; the way out belongs to it.
     text = f"{diagnostic.message}\n{_sentence(diagnostic.help)}" if diagnostic.help else diagnostic.message
-    result: dict[str, Any] = {
+    result: dict[str, object] = {
         "ruleId": diagnostic.code,
         "ruleIndex": index,
         "level": diagnostic.severity.value,
@@ -91,14 +91,14 @@ def _result(diagnostic: Diagnostic, index: int, key: str, hidden: Hidden | None)
     return result
 
 
-def _suppression(hidden: Hidden) -> dict[str, Any]:
+def _suppression(hidden: Hidden) -> dict[str, object]:
     kind = "inSource" if hidden.by == "comments" else "external"
     why = hidden.reason if hidden.by == "comments" else f"by the {hidden.by} of zerocfg"
     return {"kind": kind, **({"justification": why} if why else {})}
 
 
-def _location(spot: Spot) -> dict[str, Any]:
-    location: dict[str, Any] = {
+def _location(spot: Spot) -> dict[str, object]:
+    location: dict[str, object] = {
         "physicalLocation": {"artifactLocation": _artifact(spot.file), "region": _region(spot.start, spot.end)}
     }
     if spot.path:
@@ -106,7 +106,7 @@ def _location(spot: Spot) -> dict[str, Any]:
     return location
 
 
-def _fix(fix: Fix) -> dict[str, Any]:
+def _fix(fix: Fix) -> dict[str, object]:
     changes: dict[str, dict[str, Any]] = {}
     for file, edit in fix.edits:
         change = changes.setdefault(file.name, {"artifactLocation": _artifact(file), "replacements": []})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.compare.sides import ARGUMENTS, SETTINGS, Side, Value, open_side
 
@@ -75,7 +75,7 @@ def from_side(side: Side) -> Target:
     return found
 
 
-def _fits(value: Any, wanted: type) -> bool:
+def _fits(value: object, wanted: type) -> bool:
     return isinstance(value, wanted) and not (wanted is int and isinstance(value, bool))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from zerocfg.resume.checkpoint import Checkpoint
@@ -91,7 +91,7 @@ def _needs(target: Target) -> list[tuple[str, str]]:
     return [("wants", f"{engine}, {ranks} ranks, {target.precision or 'unknown precision'}")]
 
 
-def data(checkpoint: Checkpoint, target: Target | None, verdict: Verdict) -> dict[str, Any]:
+def data(checkpoint: Checkpoint, target: Target | None, verdict: Verdict) -> dict[str, object]:
     deepspeed, fsdp, weights = checkpoint.deepspeed, checkpoint.fsdp, checkpoint.weights
     return {
         "version": VERSION,

@@ -86,7 +86,7 @@ def _add(found: Weights, path: Path) -> None:
             found.empty.append(name)
 
 
-def header(path: Path) -> dict[str, Any]:
+def header(path: Path) -> dict[str, object]:
     """The header of a safetensors file. Raises UnreadableError where it is damaged or the file cut off, or OSError."""
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -103,7 +103,7 @@ def header(path: Path) -> dict[str, Any]:
     return found
 
 
-def _placed(entry: Any) -> bool:
+def _placed(entry: object) -> bool:
     offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
     return isinstance(offsets, list) and len(offsets) == 2 and all(isinstance(one, int) for one in offsets)
 
@@ -116,7 +116,7 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, object]:
     """A JSON object in a file. Raises UnreadableError."""
     try:
         if not path.is_file():

@@ -89,7 +89,7 @@ def given(run: Run, name: str) -> Setting | None:
     return found
 
 
-def _converted(run: Run, name: str, value: Any, *, command_line: bool) -> Any:
+def _converted(run: Run, name: str, value: object, *, command_line: bool) -> object:
     """Text as the parser converts it: always on a command line, from a recipe only by TrlParser."""
     if not isinstance(value, str):
         return value
@@ -108,7 +108,7 @@ def _converted(run: Run, name: str, value: Any, *, command_line: bool) -> Any:
     return value
 
 
-def value(run: Run, name: str, default: Any = None) -> Any:
+def value(run: Run, name: str, default: object = None) -> Any:
     """The value of an argument; ``default`` where nobody writes it."""
     found = given(run, name)
     return default if found is None else found.value

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Mapping as Table
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from zerocfg.rules.engine import Diagnostic, Hidden, Result
 from zerocfg.source.node import Mapping, plain
@@ -77,7 +76,7 @@ def read_baseline(text: str) -> dict[Entry, int]:
     return dict(known)
 
 
-def _entry(item: Any) -> tuple[Entry, int]:
+def _entry(item: object) -> tuple[Entry, int]:
     if not isinstance(item, dict):
         raise ValueError("an entry is not an object")
     code, file, path, value = fields = [item.get(name) for name in ("code", "file", "path", "value")]

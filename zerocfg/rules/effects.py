@@ -189,14 +189,14 @@ def gathers(run: Run) -> int:
 
 def section(run: Run, *path: str) -> dict[str, Any]:
     """A mapping of the DeepSpeed config as written; empty when it is absent or no mapping."""
-    value: Any = deepspeed_data(run)
+    value: object = deepspeed_data(run)
     for part in path:
         value = value.get(part) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}
 
 
 @lru_cache(maxsize=64)
-def _data(file: SourceFile) -> Any:
+def _data(file: SourceFile) -> object:
     """Built once, although most rules ask for it. Nobody changes it."""
     return file.data()
 
@@ -206,7 +206,7 @@ def deepspeed_data(run: Run) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def accelerate_data(run: Run) -> dict[str, Any]:
+def accelerate_data(run: Run) -> dict[str, object]:
     """The accelerate config as written, when the launcher reads it as a config of a local machine."""
     data = _data(run.accelerate) if run.accelerate else None
     if not isinstance(data, dict) or data.get("compute_environment", "LOCAL_MACHINE") != "LOCAL_MACHINE":
@@ -219,7 +219,7 @@ def recipe_data(run: Run) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def accelerate_section(run: Run, name: str = "deepspeed_config") -> dict[str, Any]:
+def accelerate_section(run: Run, name: str = "deepspeed_config") -> dict[str, object]:
     value = accelerate_data(run).get(name)
     return value if isinstance(value, dict) else {}
 

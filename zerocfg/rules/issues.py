@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
 
 from zerocfg.catalog.check import Issue, check
 from zerocfg.catalog.schema import load_schema
@@ -55,13 +54,13 @@ PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 _PYTHON_WORD = re.compile(r"(True|False|None)\b")
 
 
-def placeholder(value: Any) -> str | None:
+def placeholder(value: object) -> str | None:
     """The part of a value that something should have filled in: `$NAME`, `${NAME}`, `{{ name }}`, `<NAME>`."""
     found = _PLACEHOLDER.search(value) if isinstance(value, str) else None
     return found[0] if found else None
 
 
-def python_word(run: Run, file: SourceFile, node: Any) -> str | None:
+def python_word(run: Run, file: SourceFile, node: object) -> str | None:
     """True, False or None as a bare word of a JSON that DeepSpeed alone reads, where it begins a text."""
     if run.consumer != "deepspeed" or file is not run.deepspeed or not isinstance(node, Scalar) or node.quoted:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from zerocfg.rules.api import Fix, Location
 from zerocfg.run.model import Run, Setting
@@ -136,6 +135,6 @@ def mentions(run: Run, name: str) -> bool:
     return re.search(rf"\$\{{?{re.escape(name)}\b", text) is not None
 
 
-def as_count(value: Any) -> int | None:
+def as_count(value: object) -> int | None:
     """A whole number that is no bool; None for everything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from zerocfg.rules.api import Fix
 from zerocfg.run.model import SourceFile
@@ -70,7 +69,7 @@ def text_at(file: SourceFile, path: Path) -> str | None:
     return None if node is None else file.source.text[node.span.start : node.span.end]
 
 
-def as_json(value: Any) -> str | None:
+def as_json(value: object) -> str | None:
     """A value of a YAML file as JSON has it; None for what JSON cannot say."""
     try:
         return json.dumps(value, allow_nan=False)

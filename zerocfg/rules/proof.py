@@ -57,7 +57,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from zerocfg.run.model import Phase
 
@@ -125,7 +125,7 @@ class Proof:
     phase: Phase = "parse"
     raises: str | None = None
     within: str = ""
-    shows: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    shows: dict[str, tuple[object, object]] = field(default_factory=dict)
     extent: str = ""
     ranks: int = 1
     source: str = ""
@@ -137,7 +137,7 @@ def crashes(phase: Phase, raises: str, *, within: str = "", ranks: int = 1, sour
 
 
 def shows(
-    phase: Phase, values: dict[str, tuple[Any, Any]], *, extent: str = "", ranks: int = 1, source: str = ""
+    phase: Phase, values: dict[str, tuple[object, object]], *, extent: str = "", ranks: int = 1, source: str = ""
 ) -> Proof:
     """Both examples reach ``phase``; the named values are seen as (bad, good)."""
     return Proof("executed", phase, shows=values, extent=extent, ranks=ranks, source=source)

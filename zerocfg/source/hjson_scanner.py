@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from json import JSONDecodeError
 from json.decoder import scanstring  # type: ignore[attr-defined]
-from typing import Any
 
 from zerocfg.source.node import Entry, Form, Mapping, Node, Path, Problem, Scalar, Sequence
 from zerocfg.source.text import BOM, Span
@@ -25,7 +24,7 @@ _KEY_END = re.compile(r"[:{}\[\],]|\Z")
 _INNER_SPACE = re.compile(r"[ \t\n\r]")
 _CHUNK = {quote: re.compile(rf"[^{quote}\\\x00-\x1f]*") for quote in "\"'"}
 _ESCAPES = {**{c: c for c in "\"'\\/"}, "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_NAMES: dict[str, Any] = {"null": None, "true": True, "false": False}
+_NAMES: dict[str, object] = {"null": None, "true": True, "false": False}
 
 
 class JsonError(Exception):

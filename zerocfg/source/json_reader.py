@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from json import JSONDecodeError
 from json.decoder import scanstring  # type: ignore[attr-defined]
-from typing import Any
 
 from zerocfg.source.hjson_scanner import MAX_DEPTH, JsonError, duplicate_key, scan_hjson
 from zerocfg.source.node import Document, Entry, Mapping, Node, Path, Problem, Scalar, Sequence
@@ -18,7 +17,7 @@ from zerocfg.source.text import SourceText, Span
 
 _SPACE = re.compile(r"[ \t\n\r]*").match
 _NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]*))(\.[0-9]+)?([eE][-+]?[0-9]+)?").match
-_WORDS: dict[str, tuple[str, Any]] = {
+_WORDS: dict[str, tuple[str, object]] = {
     "n": ("null", None),
     "t": ("true", True),
     "f": ("false", False),

@@ -101,4 +101,4 @@ def _failed(name: str, format: Format | None, problem: Problem) -> Document:
 
 
 def _unreadable(reason: str) -> Problem:
-    return Problem("unreadable", f"cannot be read: {reason}", _NOWHERE, fatal=True)
+    return Problem("unreadable", f"cannot be read: {reason}", _NOWHERE, fatal=True, why=reason)

@@ -63,7 +63,7 @@ class Problem:
     ``kind`` names the reading rule: "syntax", "encoding", "unreadable", "too-large", "too-deep", "empty",
     "not-a-mapping", "duplicate-key", "hjson-only", "alias-cycle", "multiple-documents", ...
     ``fatal`` problems leave no tree. ``path`` is the key path where there is one. ``form``: of "hjson-only", the
-    construct, where one edit writes it in strict JSON.
+    construct, where one edit writes it in strict JSON. ``why``: of "unreadable", what the system says.
     """
 
     kind: str
@@ -73,6 +73,7 @@ class Problem:
     fatal: bool = False
     related: Span | None = None
     form: Form = ""
+    why: str = ""
 
 
 @dataclass(slots=True)
@@ -110,7 +111,7 @@ class Document:
             return parent.entry(path[-1])
         return None
 
-    def data(self) -> Any:
+    def data(self) -> object:
         """The plain Python value, as the file's reader would return it (of duplicate keys the last wins)."""
         return None if self.root is None else plain(self.root)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from zerocfg.source.text import Span
 
@@ -112,25 +112,25 @@ def read_pyproject(text: str) -> list[Requirement]:
     return [item._replace(versions=None) if item.name in sources else item for item in found]
 
 
-def _toml(text: str) -> dict[str, Any]:
+def _toml(text: str) -> dict[str, object]:
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
     try:
-        content: dict[str, Any] = tomllib.loads(text)
+        content: dict[str, object] = tomllib.loads(text)
     except (ValueError, RecursionError):  # TOMLDecodeError is a ValueError
         return {}
     return content
 
 
-def _table(table: Any, *names: str) -> dict[str, Any]:
+def _table(table: object, *names: str) -> dict[str, object]:
     for name in names:
         table = table.get(name) if isinstance(table, dict) else None
     return table if isinstance(table, dict) else {}
 
 
-def _listed(text: str, items: Any, *, optional: bool) -> Iterator[Requirement]:
+def _listed(text: str, items: object, *, optional: bool) -> Iterator[Requirement]:
     for item in items if isinstance(items, list) else ():
         if isinstance(item, str):
             start = max(text.find(f'"{item}"'), text.find(f"'{item}'")) + 1
@@ -139,7 +139,7 @@ def _listed(text: str, items: Any, *, optional: bool) -> Iterator[Requirement]:
                 yield requirement
 
 
-def _poetry(text: str, items: Any, *, optional: bool) -> Iterator[Requirement]:
+def _poetry(text: str, items: object, *, optional: bool) -> Iterator[Requirement]:
     for name, value in items.items() if isinstance(items, dict) else ():
         match = re.search(rf"""^\s*["']?({re.escape(name)})["']?\s*=""", text, re.MULTILINE)
         span = Span(match.start(1), match.end(1)) if match else Span(0, 0)
@@ -190,7 +190,7 @@ def read_setup_cfg(text: str) -> list[Requirement]:
     return found
 
 
-def read_environment(text: str, data: Any) -> tuple[list[Requirement], list[str]]:
+def read_environment(text: str, data: object) -> tuple[list[Requirement], list[str]]:
     """A conda environment file and the files that its pip section includes; ``data`` is its parsed content."""
     found: list[Requirement] = []
     includes: list[str] = []

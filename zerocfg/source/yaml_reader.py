@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
-from typing import Any
 
 import yaml
 from yaml.constructor import ConstructorError, SafeConstructor
 from yaml.nodes import MappingNode, ScalarNode, SequenceNode
+from yaml.nodes import Node as RawNode
 
 from zerocfg.source.node import Document, Entry, Mapping, Node, Path, Problem, Scalar, Sequence
 from zerocfg.source.text import SourceText, Span
@@ -24,7 +24,7 @@ MAX_NODES = 200_000
 """Nodes after aliases are expanded: a few lines of nested aliases can stand for billions."""
 _PURE_RETRY_CHARACTERS = 300_000
 
-_FastLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_FastLoader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
 _STR, _MAP, _SEQ, _MERGE, _VALUE = (_TAG + name for name in ("str", "map", "seq", "merge", "value"))
 
@@ -77,7 +77,7 @@ class _YamlError(Exception):
         self.problem = Problem(kind, message, span, path, fatal=True)
 
 
-def _compose(text: str) -> Any:
+def _compose(text: str) -> RawNode | None:
     if _FastLoader is yaml.SafeLoader or _LOADERS_DIFFER.search(text):
         return _compose_with(yaml.SafeLoader, text)
     try:
@@ -88,7 +88,7 @@ def _compose(text: str) -> Any:
         return _compose_with(yaml.SafeLoader, text)
 
 
-def _compose_with(loader_class: Any, text: str) -> Any:
+def _compose_with(loader_class: type[yaml.SafeLoader], text: str) -> RawNode | None:
     loader = loader_class(text)
     try:
         return loader.get_single_node()
@@ -130,7 +130,7 @@ class _Tree:
         self.open: set[int] = set()
         self.count = 0
 
-    def node(self, raw: Any, path: Path, depth: int, after: int) -> Node:
+    def node(self, raw: RawNode, path: Path, depth: int, after: int) -> Node:
         """``after``: an offset before the node and behind everything that stands before it."""
         if not self.aliases:
             return self._build(raw, path, depth)
@@ -161,11 +161,11 @@ class _Tree:
             return Mapping(span, node.entries)
         return Sequence(span, node.items)
 
-    def _check_size(self, raw: Any) -> None:
+    def _check_size(self, raw: RawNode) -> None:
         if self.count > MAX_NODES:
             raise _YamlError("too-large", f"aliases expand to more than {MAX_NODES} values", _span(raw))
 
-    def _build(self, raw: Any, path: Path, depth: int) -> Node:
+    def _build(self, raw: RawNode, path: Path, depth: int) -> Node:
         self.count += 1
         tag = raw.tag
         if isinstance(raw, ScalarNode):
@@ -182,7 +182,7 @@ class _Tree:
             return self._sequence(raw, path, depth)
         return self._tagged(raw, path)
 
-    def _scalar(self, raw: Any, path: Path) -> Any:
+    def _scalar(self, raw: RawNode, path: Path) -> object:
         constructor = self.constructors.get(raw.tag)
         if constructor is None:
             raise _unknown_tag(raw, path)
@@ -200,7 +200,7 @@ class _Tree:
             shown = raw.value if len(raw.value) <= 40 else raw.value[:40] + "..."
             raise _YamlError("bad-value", f"{shown!r} is not a valid {kind}: {error}", _span(raw), path) from error
 
-    def _tagged(self, raw: Any, path: Path) -> Node:
+    def _tagged(self, raw: RawNode, path: Path) -> Node:
         """``!!set``, ``!!omap``, ``!!pairs`` and other tags on a collection: read as one value."""
         if raw.tag not in self.constructors:
             raise _unknown_tag(raw, path)
@@ -213,7 +213,7 @@ class _Tree:
         span = _span(raw)
         return Scalar(value, span, self.text[span.start : span.end])
 
-    def _sequence(self, raw: Any, path: Path, depth: int) -> Sequence:
+    def _sequence(self, raw: SequenceNode, path: Path, depth: int) -> Sequence:
         start = end = raw.start_mark.index
         items: list[Node] = []
         for index, item in enumerate(raw.value):
@@ -226,11 +226,11 @@ class _Tree:
             end = start
         return Sequence(Span(start, end), items)
 
-    def _mapping(self, raw: Any, path: Path, depth: int) -> Mapping:
+    def _mapping(self, raw: MappingNode, path: Path, depth: int) -> Mapping:
         start = end = raw.start_mark.index
         entries: list[Entry] = []
         merged: list[list[Entry]] = []
-        seen: dict[Any, Span] = {}
+        seen: dict[object, Span] = {}
         for key_raw, value_raw in raw.value:
             if key_raw.tag == _MERGE:
                 value = self.node(value_raw, (*path, "<<"), depth + 1, key_raw.end_mark.index)
@@ -260,12 +260,12 @@ class _Tree:
         message = f"the key '{text}' is given more than once in this mapping; the last value wins"
         self.problems.append(Problem("duplicate-key", message, span, path, related=earlier))
 
-    def _key(self, raw: Any, path: Path, after: int) -> tuple[Span, Any]:
+    def _key(self, raw: RawNode, path: Path, after: int) -> tuple[Span, object]:
         span = _span(raw)
         if not isinstance(raw, ScalarNode):
             raise _YamlError("bad-value", "a list or mapping cannot be a key", span, path)
         if raw.tag == _VALUE or raw.tag == _STR:
-            key: Any = raw.value
+            key: object = raw.value
         else:
             key = self._scalar(raw, path)
         if not isinstance(key, Hashable):
@@ -279,7 +279,7 @@ class _Tree:
                 self.done[id(raw)] = (node, 1)
         return span, key
 
-    def _merge(self, raw: Any, value: Node) -> list[Entry]:
+    def _merge(self, raw: RawNode, value: Node) -> list[Entry]:
         """The entries that ``<<`` brings in; of several mappings the first one that has a key counts."""
         if isinstance(value, Mapping):
             return value.entries
@@ -304,11 +304,11 @@ def _with_merged(entries: list[Entry], merged: list[list[Entry]]) -> list[Entry]
     return [*brought.values(), *entries]
 
 
-def _span(raw: Any) -> Span:
+def _span(raw: RawNode) -> Span:
     return Span(raw.start_mark.index, raw.end_mark.index)
 
 
-def _unknown_tag(raw: Any, path: Path) -> _YamlError:
+def _unknown_tag(raw: RawNode, path: Path) -> _YamlError:
     start = raw.start_mark.index
     tag = raw.tag.replace(_TAG, "!!")
     message = f"the tag '{tag}' means nothing to the safe loader"

@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 FORMAT = 1
 
 
-def answer(request: dict[str, Any]) -> dict[str, Any]:
+def answer(request: Mapping[str, Any]) -> dict[str, object]:
     """What the request asks for; raises what torch and transformers raise."""
     import torch
     import transformers
@@ -32,7 +33,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     architectures = request["config"].get("architectures") or ()
     attention = attention_of(config, architectures, request["attention"])
 
-    def model_of(config: Any) -> Any:
+    def model_of(config: transformers.PretrainedConfig) -> transformers.PreTrainedModel:
         model = build(config, architectures, attention, DTYPES[request["dtype"]])
         if adapters:
             dtype = DTYPES[adapters["dtype"]]
@@ -78,7 +79,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def answer_or_error(request: dict[str, Any]) -> dict[str, Any]:
+def answer_or_error(request: Mapping[str, Any]) -> dict[str, object]:
     """The answer to a request, whatever happens."""
     try:
         return answer(request)

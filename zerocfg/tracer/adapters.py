@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
+import transformers
 from torch import nn
 
 
@@ -27,7 +27,9 @@ class Adapted(nn.Module):  # type: ignore[misc]
         return result.to(dtype)
 
 
-def adapt(model: Any, targets: Sequence[str], rank: int, dropout: float, dtype: torch.dtype) -> None:
+def adapt(
+    model: transformers.PreTrainedModel, targets: Sequence[str], rank: int, dropout: float, dtype: torch.dtype
+) -> None:
     """Freezes ``model`` and puts adapters on the modules whose last name is in ``targets``.
 
     ``all-linear`` means every linear layer but the output head, as in PEFT. Raises ValueError when none is found.

@@ -10,11 +10,12 @@ not on the CPU comes from a run of 2.13.0 on tensors without content.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from types import ModuleType
 
 import torch
+from torch import nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -32,7 +33,7 @@ _FLASH_BACKWARD = "aten::_scaled_dot_product_flash_attention_for_cpu_backward"
 _LARGEST_FLASH_HEAD = 256
 
 
-def workspace(operator: Any, arguments: tuple[Any, ...], result: Any) -> int:
+def workspace(operator: torch._ops.OpOverload, arguments: tuple[torch.Tensor, ...], result: object) -> int:
     """Bytes that CUDA's flash attention takes inside its backward, beyond its results.
 
     ``mha_bwd``: fp32 ``softmax_d`` [b, heads, S to 128] and ``dq_accum`` [b, S to 128, heads, d to 32 or 64], and, when
@@ -58,20 +59,28 @@ class _Fused(torch.autograd.Function):  # type: ignore[misc]
     """What a fused kernel keeps, for shapes that the one for CPU does not take: its result and a fp32 number a row."""
 
     @staticmethod
-    def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    def forward(
+        ctx: torch.autograd.function.FunctionCtx, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+    ) -> torch.Tensor:
         batch, heads, length, _ = query.shape
         result = query.new_empty((batch, length, heads, value.shape[-1])).transpose(1, 2)
         ctx.save_for_backward(query, key, value, result, query.new_empty((batch, heads, length), dtype=torch.float32))
         return result
 
     @staticmethod
-    def backward(ctx: Any, _gradient: torch.Tensor) -> Any:
+    def backward(ctx: torch.autograd.function.FunctionCtx, _gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return tuple(torch.empty_like(tensor) for tensor in ctx.saved_tensors[:3])
 
 
 def _flash(
-    module: Any, query: Any, key: Any, value: Any, attention_mask: Any, dropout: float = 0.0, **_: Any
-) -> tuple[Any, None]:
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    dropout: float = 0.0,
+    **_: object,
+) -> tuple[torch.Tensor, None]:
     """As ``transformers.integrations.flash_attention``: grouped heads, windows, soft caps are the kernel's matter."""
     causal = bool(getattr(module, "is_causal", True))
     grouped = key.shape[1] != query.shape[1]
@@ -87,10 +96,17 @@ if masking_utils is not None:
 @contextmanager
 def behaviour() -> Iterator[None]:
     """While it lasts, attention and dropout keep in memory what they keep on CUDA."""
-    attention: Any = functional.scaled_dot_product_attention
-    dropout: Any = functional.dropout
+    attention: Callable[..., torch.Tensor] = functional.scaled_dot_product_attention
+    dropout: Callable[..., torch.Tensor] = functional.dropout
 
-    def attend(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, **rest: Any) -> Any:
+    def attend(
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attn_mask: torch.Tensor | None = None,
+        dropout_p: float = 0.0,
+        **rest: bool,
+    ) -> torch.Tensor:
         query, key, value = map(_lowered, (query, key, value))
         if _is_math(query, key, value, attn_mask, rest.get("enable_gqa", False)):
             with sdpa_kernel(SDPBackend.MATH):
@@ -100,7 +116,7 @@ def behaviour() -> Iterator[None]:
         # A fused kernel keeps the state of its random numbers, not a mask; the one for CPU refuses dropout.
         return attention(query, key, value, attn_mask, 0.0, **rest)
 
-    def drop(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    def drop(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
         if not training or not 0 < p < 1 or inplace:
             return dropout(input, p, training, inplace)
         return torch.native_dropout(input, p, True)[0]
@@ -115,7 +131,7 @@ def behaviour() -> Iterator[None]:
 
 
 @contextmanager
-def _replaced(module: Any, name: str, by: Any) -> Iterator[None]:
+def _replaced(module: ModuleType | None, name: str, by: object) -> Iterator[None]:
     before = getattr(module, name, None)
     if before is None:
         yield  # an older transformers
@@ -132,7 +148,9 @@ def _lowered(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(torch.get_autocast_dtype("cpu")) if torch.is_autocast_enabled("cpu") else tensor
 
 
-def _is_math(query: Any, key: Any, value: Any, mask: Any, grouped: bool) -> bool:
+def _is_math(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, grouped: bool
+) -> bool:
     """Whether CUDA has no fused kernel for it and keeps the whole [S, S] matrix.
 
     Flash takes 16 bit (on Ampere and later), no mask and one head width of at most 256. The memory-efficient one takes

@@ -7,14 +7,13 @@ has about as many logits as all hidden states have elements. Cut cross entropy k
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
+import transformers
 
 
 class _FusedHead(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
-    def forward(ctx: Any, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: torch.autograd.function.FunctionCtx, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         tokens, width = hidden.shape
         shares = -(-weight.shape[0] // width)
         chunk = min(tokens, 1 << (-(-tokens // shares) - 1).bit_length())
@@ -27,11 +26,12 @@ class _FusedHead(torch.autograd.Function):  # type: ignore[misc]
         return torch.sum(losses)
 
     @staticmethod
-    def backward(ctx: Any, _gradient: torch.Tensor) -> Any:
-        return ctx.saved_tensors
+    def backward(ctx: torch.autograd.function.FunctionCtx, _gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        saved: tuple[torch.Tensor | None, ...] = ctx.saved_tensors
+        return saved
 
 
-def fused_loss(model: Any, ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def fused_loss(model: transformers.PreTrainedModel, ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """The loss of a causal language model whose logits never exist as a whole."""
     head = model.get_output_embeddings()
     if head is None:

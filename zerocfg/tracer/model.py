@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from itertools import groupby
-from typing import Any
 
 import torch
 import transformers
@@ -26,7 +25,7 @@ _CLASSES = (
 )
 
 
-def read_config(raw: Mapping[str, Any]) -> Any:
+def read_config(raw: Mapping[str, object]) -> transformers.PretrainedConfig:
     """The configuration object; ValueError when its class is not part of transformers."""
     name = raw.get("model_type")
     known = transformers.CONFIG_MAPPING
@@ -42,17 +41,17 @@ def read_config(raw: Mapping[str, Any]) -> Any:
     return config
 
 
-def text_of(config: Any) -> Any:
+def text_of(config: transformers.PretrainedConfig) -> transformers.PretrainedConfig:
     """The part of a configuration that describes the text model."""
     return config.get_text_config() if hasattr(config, "get_text_config") else config
 
 
-def depth_of(config: Any) -> int | None:
+def depth_of(config: transformers.PretrainedConfig) -> int | None:
     depth = getattr(text_of(config), "num_hidden_layers", None)
     return depth if isinstance(depth, int) else None
 
 
-def with_depth(config: Any, depth: int) -> Any:
+def with_depth(config: transformers.PretrainedConfig, depth: int) -> transformers.PretrainedConfig:
     """The same model with only its first ``depth`` layers."""
     whole = config.to_dict()
     text = text_of(config)
@@ -71,7 +70,9 @@ def with_depth(config: Any, depth: int) -> Any:
     return type(config).from_dict(whole)
 
 
-def build(config: Any, architectures: Iterable[str], attention: str, dtype: torch.dtype) -> Any:
+def build(
+    config: transformers.PretrainedConfig, architectures: Iterable[str], attention: str, dtype: torch.dtype
+) -> transformers.PreTrainedModel:
     """The model with empty weights, in training mode. To be called under FakeTensorMode for anything large."""
     # A stand-in for the package, which works on CUDA only.
     implementation = cuda.FLASH if attention == "flash_attention_2" else attention
@@ -86,7 +87,7 @@ def build(config: Any, architectures: Iterable[str], attention: str, dtype: torc
     return model
 
 
-def attention_of(config: Any, architectures: Iterable[str], wished: str) -> str:
+def attention_of(config: transformers.PretrainedConfig, architectures: Iterable[str], wished: str) -> str:
     """The attention that the class runs: the one wished for, or eager, as when none is named and it has no sdpa."""
     own = _class_of(config, architectures)._model_mapping[type(config)]
     has = {
@@ -98,25 +99,25 @@ def attention_of(config: Any, architectures: Iterable[str], wished: str) -> str:
     return wished if has.get(wished, True) else "eager"
 
 
-def _class_of(config: Any, architectures: Iterable[str]) -> Any:
+def _class_of(config: transformers.PretrainedConfig, architectures: Iterable[str]) -> type[transformers.AutoModel]:
     names = [auto for name in architectures for end, auto in _CLASSES if name.endswith(end)]
     for name in [*names, "AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoModelForMaskedLM"]:
-        auto = getattr(transformers, name, None)
+        auto: type[transformers.AutoModel] | None = getattr(transformers, name, None)
         if auto is not None and type(config) in auto._model_mapping:
             return auto
     raise ValueError(f"transformers has no language model for model type {config.model_type!r}")
 
 
-def _without_initialisation() -> AbstractContextManager[Any]:
+def _without_initialisation() -> AbstractContextManager[object]:
     try:
         from transformers.initialization import no_init_weights
     except ImportError:  # transformers 4
         from transformers.modeling_utils import no_init_weights
-    manager: AbstractContextManager[Any] = no_init_weights()
+    manager: AbstractContextManager[object] = no_init_weights()
     return manager
 
 
-def blocks_of(model: Any) -> list[nn.Module]:
+def blocks_of(model: transformers.PreTrainedModel) -> list[nn.Module]:
     """The decoder layers: the largest list of as many modules as the config has layers; empty when there is none."""
     depth = depth_of(model.config)
     lists = [part for part in model.modules() if isinstance(part, nn.ModuleList) and len(part) == depth]
@@ -125,10 +126,10 @@ def blocks_of(model: Any) -> list[nn.Module]:
     return list(max(lists, key=_elements))
 
 
-def kinds_of(model: Any) -> list[int]:
+def kinds_of(model: transformers.PreTrainedModel) -> list[int]:
     """One number for each block; blocks of one number are built alike and run alike."""
     types = getattr(text_of(model.config), "layer_types", None) or ()
-    seen: dict[Any, int] = {}
+    seen: dict[object, int] = {}
     kinds = []
     for index, block in enumerate(blocks_of(model)):
         kind = (_signature(block), types[index] if index < len(types) else None)
@@ -147,7 +148,7 @@ def period_of(kinds: list[int]) -> tuple[int, int]:
     return 0, max(1, count)
 
 
-def _signature(block: nn.Module) -> Any:
+def _signature(block: nn.Module) -> tuple[object, ...]:
     parts = []
     for name, module in block.named_modules():
         plain = {
@@ -160,7 +161,7 @@ def _signature(block: nn.Module) -> Any:
     return tuple(parts)
 
 
-def facts_of(model: Any) -> dict[str, Any]:
+def facts_of(model: transformers.PreTrainedModel) -> dict[str, object]:
     """Counts of the model as built, in elements; parameters in order as runs of (elements, how many)."""
     parameters = list(model.parameters())
     text = text_of(model.config)

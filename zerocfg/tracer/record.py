@@ -9,9 +9,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import torch
+import transformers
+from torch import nn
 
 from . import cuda
 from .fused import fused_loss
@@ -53,7 +54,7 @@ class Recorder:
         self.moment = then or self.moment
 
 
-def record(model: Any, batch: Batch, fake: bool = True) -> Recorder:
+def record(model: transformers.PreTrainedModel, batch: Batch, fake: bool = True) -> Recorder:
     """Forward and backward of ``batch``; ``fake`` false runs the same on real tensors, for tests."""
     _prepare(model, batch)
     outside = [*model.parameters(), *model.buffers()]
@@ -74,7 +75,7 @@ def record(model: Any, batch: Batch, fake: bool = True) -> Recorder:
     return recorder
 
 
-def _prepare(model: Any, batch: Batch) -> None:
+def _prepare(model: transformers.PreTrainedModel, batch: Batch) -> None:
     # The Trainer's default (TrainingArguments.use_cache).
     model.config.use_cache = False
     if batch.gradient_checkpointing:
@@ -83,7 +84,9 @@ def _prepare(model: Any, batch: Batch) -> None:
             model.enable_input_require_grads()
 
 
-def _loss(model: Any, batch: Batch, ids: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, Any]:
+def _loss(
+    model: transformers.PreTrainedModel, batch: Batch, ids: torch.Tensor, labels: torch.Tensor
+) -> tuple[torch.Tensor, object]:
     """The loss, and the outputs, which hold the logits: ``Trainer.compute_loss`` lets go of them when it returns."""
     with ExitStack() as stack:
         if batch.autocast:
@@ -101,16 +104,16 @@ def _loss(model: Any, batch: Batch, ids: torch.Tensor, labels: torch.Tensor) -> 
         return loss, outputs
 
 
-def _watch(model: Any, recorder: Recorder) -> None:
+def _watch(model: transformers.PreTrainedModel, recorder: Recorder) -> None:
     blocks = blocks_of(model)
     owner = {id(parameter): index for index, block in enumerate(blocks) for parameter in block.parameters()}
     last = len(blocks) - 1
 
-    def enter(*_: Any, index: int) -> None:
+    def enter(*_: object, index: int) -> None:
         if recorder.moment == "forward":
             recorder.cut(index - 1 if index else -1)
 
-    def leave(_module: Any, _inputs: Any, output: Any, index: int) -> None:
+    def leave(_module: nn.Module, _inputs: object, output: object, index: int) -> None:
         if recorder.moment != "forward":
             return
         recorder.cut(index)
@@ -122,7 +125,7 @@ def _watch(model: Any, recorder: Recorder) -> None:
         if recorder.moment == "head backward":
             recorder.cut(then="backward")
 
-    def head_starts(*_: Any) -> None:
+    def head_starts(*_: object) -> None:
         if recorder.moment == "forward":
             recorder.cut(then="loss")
             recorder.before_loss = recorder.storages.live

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -13,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 BLOCK = 512
 """The allocator hands out multiples of this many bytes (kMinBlockSize, c10/cuda/CUDACachingAllocator.cpp)."""
 
-Workspace = Callable[[Any, tuple[Any, ...], Any], int]
+Workspace = Callable[[torch._ops.OpOverload, tuple[torch.Tensor, ...], object], int]
 
 
 class Storages(TorchDispatchMode):  # type: ignore[misc]
@@ -31,11 +30,17 @@ class Storages(TorchDispatchMode):  # type: ignore[misc]
         self.peak = 0
         self._workspace = workspace
         # By the identity of the Python object, which torch keeps for as long as the storage lives.
-        self._sizes: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._sizes: dict[int, tuple[weakref.ref[torch.UntypedStorage], int]] = {}
         for tensor in outside:
             self._adopt(tensor.untyped_storage(), counts=False)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: torch._ops.OpOverload,
+        types: Sequence[type],
+        args: tuple[torch.Tensor, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
         result = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(result):
             if isinstance(leaf, torch.Tensor):
@@ -68,7 +73,7 @@ class Storages(TorchDispatchMode):  # type: ignore[misc]
             self._sizes[key] = (known[0], size)
         else:
 
-            def gone(_: Any) -> None:
+            def gone(_: object) -> None:
                 self.live -= self._sizes.pop(key)[1]
 
             self._sizes[key] = (weakref.ref(storage, gone), size)

@@ -1,12 +1,8 @@
 """Reads a JSON request, writes a JSON answer: ``python -m zerocfg.hardware.measuring REQUEST ANSWER`` (two paths).
 
-Request: ``task`` is "devices" (describe the devices that torch.xpu sees) or "ranks"; for ranks ``measure`` (else only
-gather), ``profile`` (what this rank's node found, or null), ``node`` (a name that the ranks of a node share),
-``patience`` (seconds to wait for the other ranks), ``cpus`` (that this node's measurements may use). The ranks come
-from RANK, LOCAL_RANK and WORLD_SIZE; without them there is one.
-
-Answer: ``devices``, or ``ranks`` (one report each, in their order; see ``_report``), or ``error`` (one line). While it
-works, what it is doing stands in a file beside the answer, named ``phase``.
+Their forms are those of :mod:`zerocfg.hardware.measuring.messages`. The ranks come from RANK, LOCAL_RANK and
+WORLD_SIZE; without them there is one. While it works, what it is doing stands in a file beside the answer, named
+``phase``.
 """
 
 from __future__ import annotations
@@ -16,10 +12,17 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from zerocfg.hardware.measuring.collectives import Ranks
+    from zerocfg.hardware.measuring.library import Device
+    from zerocfg.hardware.measuring.messages import Request, XpuDevice
 
 
-def answer(request: dict[str, Any], say: Any) -> dict[str, Any]:
+def answer(request: Request, say: Callable[[str], None]) -> dict[str, object]:
     """What the request asks for; raises what torch raises."""
     say("importing torch")
     from zerocfg.hardware.measuring.library import Device, device_of
@@ -45,25 +48,27 @@ def answer(request: dict[str, Any], say: Any) -> dict[str, Any]:
 _RANKS = (("RANK", 0), ("LOCAL_RANK", 0), ("WORLD_SIZE", 1))
 
 
-def _report(request: dict[str, Any], ranks: Any, device: Any, rank: int, local: int, say: Any) -> dict[str, Any]:
+def _report(
+    request: Request, ranks: Ranks | None, device: Device, rank: int, local: int, say: Callable[[str], None]
+) -> dict[str, object]:
     """What one rank found. Between two meetings all ranks do the same, so that they share what they would share in a
     training step; a rank whose measurement fails notes that and goes on to the next meeting."""
     from zerocfg.hardware.measuring import rates
     from zerocfg.hardware.measuring.library import Device, torch
 
-    report: dict[str, Any] = {
+    notes: list[str] = []
+    report: dict[str, object] = {
         "node": request["node"],
         "host": socket.gethostname(),
         "local_rank": local,
         "profile": request["profile"],
-        "notes": [],
+        "notes": notes,
     }
     if not request["measure"]:
         return report
-    notes: list[str] = report["notes"]
     report |= {"device": device.kind, "threads": torch.get_num_threads(), "torch": torch.__version__}
 
-    def attempt(name: str, run: Any) -> None:
+    def attempt(name: str, run: Callable[[], object]) -> None:
         if ranks:
             ranks.meet()
         say(f"measuring {name}")
@@ -94,13 +99,13 @@ def _report(request: dict[str, Any], ranks: Any, device: Any, rank: int, local: 
     return report
 
 
-def _xpu_devices() -> list[dict[str, Any]]:
+def _xpu_devices() -> list[XpuDevice]:
     from zerocfg.hardware.measuring.library import torch
 
     xpu = getattr(torch, "xpu", None)
     if xpu is None or not xpu.is_available():
         return []
-    found = []
+    found: list[XpuDevice] = []
     for index in range(xpu.device_count()):
         properties = xpu.get_device_properties(index)
         found.append(

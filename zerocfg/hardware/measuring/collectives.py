@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import datetime
 import time
-from typing import Any
+from types import ModuleType
+from typing import TypeVar
 
 from zerocfg.hardware.measuring.library import GB, MIB, Device, torch
 
 SIZES = {"cpu": 16 * MIB, "cuda": 256 * MIB, "xpu": 256 * MIB}
 BUDGET = 1.0  # seconds for each figure
 
+Found = TypeVar("Found")
+
 
 class Ranks:
     """All ranks of the job. Raises what torch.distributed raises, after ``patience`` seconds at the latest."""
 
     def __init__(self, device: Device, patience: float) -> None:
-        self.dist: Any = torch.distributed
+        self.dist: ModuleType = torch.distributed
         self.device = device
         backend = {"cuda": "cpu:gloo,cuda:nccl", "xpu": "cpu:gloo,xpu:xccl"}.get(device.kind, "gloo")
         self.dist.init_process_group(backend, timeout=datetime.timedelta(seconds=patience))
 
-    def gather(self, mine: Any) -> list[Any]:
+    def gather(self, mine: Found) -> list[Found]:
         """``mine`` of every rank, in their order."""
-        everyone: list[Any] = [None] * int(self.dist.get_world_size())
+        everyone = [mine] * int(self.dist.get_world_size())
         self.dist.all_gather_object(everyone, mine)
         return everyone
 
@@ -60,11 +63,11 @@ class Ranks:
                 found["between"]["latency_us"] = latency
         return found
 
-    def _groups(self, wanted: list[list[int]]) -> list[tuple[list[int], Any]]:
+    def _groups(self, wanted: list[list[int]]) -> list[tuple[list[int], object]]:
         """Every rank has to make every group, in one order."""
         return [(members, self.dist.new_group(members)) for members in wanted]
 
-    def _all_reduce(self, group: Any, members: int) -> dict[str, float]:
+    def _all_reduce(self, group: object, members: int) -> dict[str, float]:
         size = min(SIZES[self.device.kind], self.device.free_bytes(1 << 62) // 8)
         seconds = self._seconds(size // 4, group)
         return {
@@ -72,7 +75,7 @@ class Ranks:
             "latency_us": round(self._seconds(1, group) * 1e6, 1),
         }
 
-    def _seconds(self, elements: int, group: Any) -> float:
+    def _seconds(self, elements: int, group: object) -> float:
         """Seconds of one all-reduce of fp32 elements. All members do the same number of calls, set by the slowest."""
         data = torch.zeros(elements, device=self.device.torch)
         for _ in range(2):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 # By name: nothing that is imported on the way to a lint or a build may pull in torch, and mypy sees none of it here.
-torch: Any = import_module("torch")
+torch = import_module("torch")
 
 MIB = 1 << 20
 GB = 1e9
@@ -25,7 +25,7 @@ class Device:
     index: int = 0
 
     @property
-    def torch(self) -> Any:
+    def torch(self) -> object:
         """The device as torch writes it."""
         return torch.device(self.kind, self.index) if self.kind != "cpu" else torch.device("cpu")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from zerocfg.hardware.measuring.library import GB, MIB, Device, seconds_of, torch
 
@@ -34,7 +34,7 @@ def _products(device: Device) -> Iterator[tuple[str, Callable[[], tuple[Callable
     while size > 512 and 8 * size * size * 4 > device.free_bytes(1 << 62):
         size //= 2
 
-    def plain(dtype: Any) -> Callable[[], tuple[Callable[[], object], float]]:
+    def plain(dtype: object) -> Callable[[], tuple[Callable[[], object], float]]:
         def make() -> tuple[Callable[[], object], float]:
             one, other = (torch.randn(size, size, dtype=dtype, device=device.torch) for _ in range(2))
             result = torch.empty(size, size, dtype=dtype, device=device.torch)

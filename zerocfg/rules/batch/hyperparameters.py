@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
 
 from zerocfg.catalog.counterparts import paths
 from zerocfg.catalog.schema import load_schema
@@ -16,12 +15,13 @@ from zerocfg.rules.proof import ABSENT, at_least, at_most, crashes, shows
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import UNKNOWN, Run, Setting
 from zerocfg.source.edit import insert_entry
-from zerocfg.source.node import Path
 
-_PARAMS: Path = ("optimizer", "params")
+_PARAMS = ("optimizer", "params")
+_SAID = ("lr", "weight_decay", "betas", "eps")
+"""The parameters of an optimizer that training arguments say as well."""
 
 
-def number(value: Any) -> bool:
+def number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -78,9 +78,6 @@ def optimizer_number_out_of_range(run: Run) -> Iterator[Finding]:
             )
 
 
-_COMPARED = ("lr", "weight_decay", "betas", "eps")
-
-
 @cache
 def _arguments(name: str) -> tuple[str, ...]:
     """The training arguments that say what a parameter of the optimizer does; one for each item of a pair."""
@@ -97,16 +94,18 @@ def schedule_sets_rate(run: Run) -> bool:
     return kind == "WarmupLR" and params.get("warmup_max_lr") is not None
 
 
-def _defaults(run: Run) -> dict[str, Any]:
-    """What the constructor takes for an absent parameter; empty for a type whose learning rate has no default."""
-    kind, schema = optimizer_type(run), load_schema("deepspeed")
+def _defaults(run: Run) -> dict[str, object]:
+    """What the constructor takes for an absent parameter; empty for a type that nothing is known of."""
+    kind = optimizer_type(run)
     if kind is None or section(run, "optimizer", "params").get("torch_adam"):
         return {}
-    params = schema.find(("optimizer", "params"))
-    known = params.variant(schema, kind) if params is not None else None
+    schema = load_schema("deepspeed")
+    params = schema.find(_PARAMS)
+    known = params.variant(kind, schema) if params else None
+    # Muon has several rates and no default for them: what its other numbers mean depends on them.
     if known is None or known.keys["lr"].default is None:
         return {}
-    defaults = {name: known.keys[name].default for name in _COMPARED if name in known.keys}
+    defaults = {name: known.keys[name].default for name in _SAID if name in known.keys}
     return {name: default for name, default in defaults.items() if default is not None}
 
 

@@ -6,7 +6,6 @@ What it cannot be combined with is in :mod:`optimizer_fit`, its numbers in :mod:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
@@ -233,7 +232,7 @@ def optimizer_without_type(run: Run) -> Iterator[Finding]:
     )
 
 
-def adam_params(run: Run) -> dict[str, Any] | None:
+def adam_params(run: Run) -> dict[str, object] | None:
     """The parameters of an Adam or AdamW of the DeepSpeed config."""
     kind = optimizer_type(run)
     return section(run, "optimizer", "params") if kind is not None and kind.lower() in ("adam", "adamw") else None

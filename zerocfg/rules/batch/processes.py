@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, accelerate_data, deepspeed_data, edited, effective
@@ -22,7 +21,7 @@ def _two(more: str) -> Example:
     return Example({"ds.json": _DS % more, "train.sh": _TORCHRUN}, consumer="deepspeed")
 
 
-def _shares(run: Run) -> Any:
+def _shares(run: Run) -> int | None:
     """`sequence_parallel_size` where it asks for something, and where nothing else brings the groups for it."""
     value = deepspeed_data(run).get("sequence_parallel_size")
     if run.deepspeed is None or not isinstance(value, int) or isinstance(value, bool) or value < 1:

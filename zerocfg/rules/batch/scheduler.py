@@ -7,7 +7,6 @@ What it makes of the learning rate is in :mod:`warmup`, the Trainer's own schedu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
@@ -79,7 +78,7 @@ def scheduler_type(run: Run) -> str | None:
     return kind if effective(run, "engine") in (None, UNKNOWN, "deepspeed") else None
 
 
-def parameters(run: Run) -> dict[str, Any] | None:
+def parameters(run: Run) -> dict[str, object] | None:
     """The schedule's parameters; None where there is no mapping of them."""
     written = section(run, "scheduler").get("params")
     return written if isinstance(written, dict) else None
@@ -320,7 +319,7 @@ def schedule_without_type(run: Run) -> Iterator[Finding]:
     )
 
 
-def _typed(run: Run, written: dict[str, Any]) -> Fix | None:
+def _typed(run: Run, written: dict[str, object]) -> Fix | None:
     if not written:
         return edited(delete_entry, run.deepspeed, ("scheduler",), why="remove the empty section")
     kind = "WarmupDecayLR" if "total_num_steps" in (parameters(run) or {}) else "WarmupLR"

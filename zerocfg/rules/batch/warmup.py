@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Location, Severity, rule
@@ -95,7 +94,7 @@ def peak_ignores_learning_rate(run: Run) -> Iterator[Finding]:
     params = parameters(run)
     if scheduler_type(run) != "WarmupDecayLR" or params is None or "warmup_max_lr" in params or run.deepspeed is None:
         return
-    rate: Any = section(run, "optimizer", "params").get("lr")
+    rate = section(run, "optimizer", "params").get("lr")
     if run.consumer in TRAINERS:
         rate = arguments_of(run).setting("learning_rate").value
     if number(rate) and rate == 1e-3:

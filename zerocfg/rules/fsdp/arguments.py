@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
@@ -208,7 +207,7 @@ def fsdp_config_key_unknown(run: Run) -> Iterator[Finding]:
         )
 
 
-def _renamed(run: Run, key: str, new: str, value: Any) -> Fix | None:
+def _renamed(run: Run, key: str, new: str, value: object) -> Fix | None:
     file, path = run.recipe, ("fsdp_config", key)
     if argument_key(run, new) is not None:
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
@@ -76,7 +75,7 @@ def fsdp_version_not_written(run: Run) -> Iterator[Finding]:
     )
 
 
-def _nothing_lost(name: str, value: Any) -> bool:
+def _nothing_lost(name: str, value: object) -> bool:
     """Whether FSDP 2 does by itself what an FSDP 1 key asks for."""
     if name in ("use_orig_params", "sync_module_states", "limit_all_gathers"):
         return on(value)

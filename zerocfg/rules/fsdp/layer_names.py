@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
@@ -38,7 +37,7 @@ def _example(key: str) -> Example:
     return Example(files, consumer="accelerate")
 
 
-def _names(value: Any) -> list[str]:
+def _names(value: object) -> list[str]:
     if isinstance(value, list):
         return [str(part) for part in value]
     return [part.strip() for part in value.split(",")] if isinstance(value, str) else []
@@ -125,7 +124,7 @@ def expert_layers_misspelled(run: Run) -> Iterator[Finding]:
     yield _misspelled(run.accelerate, ("deepspeed_config", "deepspeed_moe_layer_cls_names"), value)
 
 
-def _misspelled(file: SourceFile, path: Path, value: Any) -> Finding:
+def _misspelled(file: SourceFile, path: Path, value: object) -> Finding:
     names = ",".join(name.strip() for name in _names(value))
     plain = names.replace(",", "").replace("_", "").isalnum()
     return Finding(

@@ -65,7 +65,7 @@ def fsdp_key(run: Run, name: str) -> tuple[SourceFile, Path, Any] | None:
     return None
 
 
-def fsdp_argument(run: Run) -> Any:
+def fsdp_argument(run: Run) -> object:
     """The training argument `fsdp`, None where nothing says anything; it makes the plugin anew from `fsdp_config`."""
     if run.consumer not in TRAINERS:
         return None
@@ -83,7 +83,7 @@ def fsdp_version(run: Run) -> str | None:
     return str(setting.value) if setting is not None and str(setting.value) in ("1", "2") else None
 
 
-def argument_key(run: Run, name: str) -> tuple[SourceFile, Path, Any] | None:
+def argument_key(run: Run, name: str) -> tuple[SourceFile, Path, object] | None:
     """A key of the recipe's `fsdp_config`, with or without `fsdp_`, when the Trainer reads it; the prefix wins."""
     config = recipe_data(run).get("fsdp_config")
     if run.recipe is None or not isinstance(config, dict):
@@ -104,7 +104,7 @@ def argument_version(run: Run) -> str | None:
     return version if version in ("1", "2") else None
 
 
-def fsdp_setting(run: Run, name: str) -> tuple[str, SourceFile, Path, Any] | None:
+def fsdp_setting(run: Run, name: str) -> tuple[str, SourceFile, Path, object] | None:
     """A key where it counts, the recipe's `fsdp_config` or else that of accelerate: (version, file, path, value)."""
     version = argument_version(run)
     found = argument_key(run, name) if version is not None else None
@@ -113,12 +113,12 @@ def fsdp_setting(run: Run, name: str) -> tuple[str, SourceFile, Path, Any] | Non
     return None if version is None or found is None else (version, *found)
 
 
-def on(value: Any) -> bool:
+def on(value: object) -> bool:
     """Whether a value of the accelerate config switches something on."""
     return str(value).lower() in ("y", "yes", "t", "true", "on", "1")
 
 
-def _is_default(value: Any) -> bool:
+def _is_default(value: object) -> bool:
     """FULL_SHARD in one of its spellings: what applies anyway."""
     return value in (True, 1) or str(value).upper() in ("FULL_SHARD", "1", "TRUE")
 
@@ -229,7 +229,7 @@ def fsdp_key_of_other_version(run: Run) -> Iterator[Finding]:
     )
 
 
-def _other_word(value: Any, version: str | None) -> str | None:
+def _other_word(value: object, version: str | None) -> str | None:
     """The value in the words of the other key, None where it has none."""
     text = str(value).upper()
     if version == "2":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
@@ -103,7 +102,7 @@ def _from_file(run: Run) -> bool:
     return "FSDP_STATE_DICT_TYPE" not in run.effective.environment
 
 
-def argument(run: Run, name: str) -> Any:
+def argument(run: Run, name: str) -> object:
     """A training argument as it is written, on the launch line before the recipe; None where it is not."""
     if name in run.arguments:
         value = run.arguments[name].value
@@ -357,7 +356,7 @@ def fsdp_checkpointing_twice(run: Run) -> Iterator[Finding]:
     )
 
 
-def _own_checkpointing(run: Run) -> tuple[SourceFile, Path, Any] | None:
+def _own_checkpointing(run: Run) -> tuple[SourceFile, Path, object] | None:
     """FSDP's own checkpointing where it counts: the accelerate config fills what the recipe leaves open."""
     if argument_version(run) is not None:
         return argument_key(run, "activation_checkpointing") or (

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
@@ -342,7 +341,7 @@ def flag_beats_file(run: Run) -> Iterator[Finding]:
     When to ignore: the line is meant to differ from the file.
     """
     for item in ignored(run, "ZC713"):
-        written: Any = accelerate_data(run)
+        written: object = accelerate_data(run)
         for part in item.place.path:
             written = written.get(part) if isinstance(written, dict) else None
         used = item.used

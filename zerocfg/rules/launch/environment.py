@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, anchor, under_deepspeed_launcher
 from zerocfg.rules.launch.machines import option, place_of
@@ -256,7 +257,9 @@ def engine_variables_without_switch(run: Run) -> Iterator[Finding]:
     """
     if not started_by(run, "torchrun", "python", "deepspeed") or run.consumer is None or run.deepspeed is not None:
         return
-    for prefix, switch in (("ACCELERATE_DEEPSPEED_", "ACCELERATE_USE_DEEPSPEED"), ("FSDP_", "ACCELERATE_USE_FSDP")):
+    options = load_schema("accelerate-launcher").root.keys
+    for prefix, engine in (("ACCELERATE_DEEPSPEED_", "deepspeed"), ("FSDP_", "fsdp")):
+        (switch,) = options[f"use_{engine}"].variables
         names = [name for name in run.environment if name.startswith(prefix)]
         on = run.environment.get(switch)
         if not names or (on is not None and (on.value is UNKNOWN or str(on.value).lower() in _TRUE)):

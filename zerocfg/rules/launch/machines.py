@@ -100,7 +100,7 @@ def option(run: Run, name: str) -> Any:
     return accelerate_data(run).get(name) if value is None else value
 
 
-def is_count(value: Any, least: int) -> bool:
+def is_count(value: object, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 

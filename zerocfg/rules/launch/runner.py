@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zerocfg.catalog.counterparts import called
 from zerocfg.rules.api import Example, Finding, Fix, Severity, rule
 from zerocfg.rules.line import (
     all_options_seen,
@@ -20,7 +21,7 @@ from zerocfg.rules.line import (
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import Edit
-from zerocfg.source.launchers import GRAMMARS
+from zerocfg.source.launchers import GRAMMARS, Launcher
 from zerocfg.source.text import Span
 
 _DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n'
@@ -65,7 +66,7 @@ def launcher_knows_no_such_option(run: Run) -> Iterator[Finding]:
         if known or not option.name.startswith("--") or "$" in option.name:
             continue
         name = "torchrun" if launcher == "torchrun" else "the deepspeed runner"
-        meant = _SAME.get(launcher, {}).get(option.name.lstrip("-").replace("-", "_"))
+        meant = _meant(launcher, option.name.lstrip("-").replace("-", "_"))
         yield Finding(
             at_option(run, option),
             f"{name} has no option {option.name} and stops at it",
@@ -73,26 +74,11 @@ def launcher_knows_no_such_option(run: Run) -> Iterator[Finding]:
         )
 
 
-_SAME = {
-    "torchrun": {
-        "num_processes": "nproc_per_node (for each machine)",
-        "num_gpus": "nproc_per_node",
-        "num_machines": "nnodes",
-        "num_nodes": "nnodes",
-        "machine_rank": "node_rank",
-        "main_process_ip": "master_addr",
-        "main_process_port": "master_port",
-    },
-    "deepspeed": {
-        "num_processes": "num_gpus (for each machine)",
-        "nproc_per_node": "num_gpus",
-        "num_machines": "num_nodes",
-        "nnodes": "num_nodes",
-        "machine_rank": "node_rank",
-        "main_process_ip": "master_addr",
-        "main_process_port": "master_port",
-    },
-}
+def _meant(launcher: Launcher, name: str) -> str:
+    """What this launcher calls an option of another one; empty where it has none."""
+    names = called(name)
+    own = next((one for one in names if GRAMMARS[launcher].takes_value(f"--{one}") is not None), None)
+    return f"{own} (for each machine)" if own and names[own] and not names[name] else own or ""
 
 
 @rule(

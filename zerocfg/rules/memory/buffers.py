@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
@@ -229,7 +228,7 @@ _THRESHOLD = ("stage3_param_persistence_threshold", "param_persistence_threshold
 _LIMIT = ("stage3_model_persistence_threshold", "model_persistence_threshold")
 
 
-def _written(section_data: dict[str, Any], names: tuple[str, ...]) -> tuple[str, Any]:
+def _written(section_data: dict[str, object], names: tuple[str, ...]) -> tuple[str, object]:
     return next(((name, section_data[name]) for name in names if name in section_data), (names[0], None))
 
 

@@ -6,7 +6,6 @@ Its options are in :mod:`zerocfg.rules.offload.keys`, NVMe in :mod:`zerocfg.rule
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import (
@@ -37,7 +36,7 @@ _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepsp
 _YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: %s\n"
 
 
-def device(run: Run, part: str) -> Any:
+def device(run: Run, part: str) -> object:
     """Where a part lives: "cpu", "nvme", or something that offloads nothing."""
     return effective(run, f"zero_optimization.{part}.device")
 
@@ -46,7 +45,7 @@ def on_host(run: Run, part: str) -> bool:
     return device(run, part) in ("cpu", "nvme")
 
 
-def number_of(value: Any) -> float | None:
+def number_of(value: object) -> float | None:
     """A plain number of a size that a machine can hold, else None."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None

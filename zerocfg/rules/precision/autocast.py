@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from zerocfg.rules.api import Example, Finding, Severity, rule
 from zerocfg.rules.effects import edited, section, stage_of
@@ -17,7 +16,7 @@ _CAST = ', "torch_autocast": {"enabled": true%s}'
 _MODULES = frozenset(("Linear", "Conv1d", "Conv2d", "Conv3d", "Embedding", "LayerNorm", "Bilinear"))
 
 
-def _autocast(run: Run) -> dict[str, Any]:
+def _autocast(run: Run) -> dict[str, object]:
     """The torch_autocast section where it is on; any value that counts as true does that."""
     written = section(run, "torch_autocast")
     return written if written.get("enabled") is True else {}

@@ -33,7 +33,7 @@ def precision_of(run: Run) -> str | None:
     return "fp32" if bf16 is False and fp16 is False else None
 
 
-def dtype_of(value: Any) -> str | None:
+def dtype_of(value: object) -> str | None:
     """The short name of a dtype as DeepSpeed spells it in several ways; None for anything else."""
     return next((name for name, spellings in _NAMES.items() if isinstance(value, str) and value in spellings), None)
 
@@ -47,7 +47,7 @@ def about(run: Run, path: Path, message: str, help_text: str, **more: Any) -> Fi
     return Finding(Location(run.deepspeed, path), message, help_text, **more)
 
 
-def without(run: Run, path: Path, why: str) -> Any:
+def without(run: Run, path: Path, why: str) -> object:
     return edited(delete_entry, run.deepspeed, path, why=why, safe=False)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.batch.sizes import disagreement, mismatches
 from zerocfg.rules.effects import (
@@ -21,7 +22,8 @@ from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import UNKNOWN, Origin, Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 
-_NAMES = {"bf16": "bf16.enabled", "fp16": "fp16.enabled"}
+_NAMES: dict[str, str] = load_schema("accelerate").root.keys["mixed_precision"].facts["setting"]
+"""The word of a precision, and the setting that it turns on."""
 _DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}%s}\n'
 _AUTO_DS = (
     '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '

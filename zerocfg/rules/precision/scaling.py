@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 from zerocfg.rules.api import Example, Finding, Severity, rule
 from zerocfg.rules.effects import edited, section, stage_of
@@ -18,14 +17,14 @@ _FP16 = ', "fp16": {"enabled": true%s}'
 _DEFAULT_POWER = 16
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     """A finite number; None for anything else, too large for a float included."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return None
     return value if abs(value) < sys.float_info.max else None
 
 
-def _dynamic(run: Run) -> dict[str, Any]:
+def _dynamic(run: Run) -> dict[str, object]:
     """The fp16 section of a run in fp16 whose loss scale adapts; empty for others."""
     written = section(run, "fp16")
     return written if precision_of(run) == "fp16" and _number(written.get("loss_scale", 0)) == 0 else {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from zerocfg.catalog.schema import Section, load_schema
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
@@ -78,7 +77,7 @@ def key_newer_than_project(run: Run) -> Iterator[Finding]:
             yield from _too_new(run, Location(run.recipe, (name,), "key"), name, "transformers", since, True)
 
 
-def _newer(data: Any, keys: Section, above: Path) -> Iterator[tuple[Path, str, bool]]:
+def _newer(data: object, keys: Section, above: Path) -> Iterator[tuple[Path, str, bool]]:
     """Keys whose first release is known: path, release, whether an older one refuses it."""
     schema = load_schema("deepspeed")
     for name, held in data.items() if isinstance(data, dict) else ():

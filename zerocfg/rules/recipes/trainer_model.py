@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from zerocfg.rules.api import Example, Finding, Fix, Severity, rule
 from zerocfg.rules.arguments import (
@@ -109,7 +108,7 @@ def checkpointing_two_names(run: Run) -> Iterator[Finding]:
     )
 
 
-def _yaml(value: Any) -> str:
+def _yaml(value: object) -> str:
     return str(value).lower()
 
 

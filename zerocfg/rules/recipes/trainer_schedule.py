@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.batch.scheduler import AUTO, RECIPE
@@ -67,7 +66,7 @@ def schedule_of_trainer_with_zero(run: Run) -> Iterator[Finding]:
     )
 
 
-def _schedule_arguments(run: Run) -> dict[str, Any] | None:
+def _schedule_arguments(run: Run) -> dict[str, object] | None:
     """`lr_scheduler_kwargs` of the recipe; None where they are not known."""
     if "lr_scheduler_kwargs" in run.arguments or run.recipe is None:
         return None

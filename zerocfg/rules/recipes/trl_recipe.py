@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from zerocfg.catalog.counterparts import Counterpart, translated
 from zerocfg.catalog.schema import load_schema
@@ -154,7 +153,7 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
         )
 
 
-def _called_otherwise(file: SourceFile, name: str, said: Any, own: Sequence[Counterpart]) -> Finding:
+def _called_otherwise(file: SourceFile, name: str, said: object, own: Sequence[Counterpart]) -> Finding:
     """A setting as DeepSpeed or accelerate calls it."""
     names = " and ".join(f"`{dotted(one.path)}`" for one in own)
     text = as_json(own[0].value) if own[0].value != said else text_at(file, (name,))

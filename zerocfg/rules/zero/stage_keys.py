@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
@@ -39,7 +38,7 @@ _ANY_STAGE = (
 )
 
 
-def _differs(value: Any, default: Any) -> bool:
+def _differs(value: object, default: object) -> bool:
     """Whether a value is meant and is not what applies anyway (None: off below stage 3)."""
     if value is None or value == "auto" or isinstance(value, (list, dict)):
         return False

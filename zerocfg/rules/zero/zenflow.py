@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, effective, put, section, stage_of
@@ -23,7 +22,7 @@ _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\nlearni
 _AUTO_DS = '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", %s}\n'
 
 
-def _zenflow(run: Run) -> dict[str, Any] | None:
+def _zenflow(run: Run) -> dict[str, object] | None:
     """The section, also where it is empty: its presence switches ZenFlow on."""
     value = section(run, "zero_optimization").get("zenflow")
     return value if isinstance(value, dict) and run.deepspeed is not None else None
