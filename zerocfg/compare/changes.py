@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import get_args
 
 from zerocfg.catalog.counterparts import Format, paths
 from zerocfg.catalog.schema import load_schema
@@ -165,6 +165,6 @@ def _releases(old: Lock, new: Lock) -> list[tuple[str, str, str]]:
     ]
 
 
-def _mapping(lock: Any, key: str) -> dict[str, Any]:
+def _mapping(lock: Lock, key: str) -> dict[str, object]:
     value = lock.get(key)
     return value if isinstance(value, dict) else {}

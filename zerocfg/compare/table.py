@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from zerocfg.emit.lock import HUB, sha256
 from zerocfg.source.load import read_bytes
@@ -64,8 +64,7 @@ def changed_sources(lock: dict[str, object], folder: Path) -> list[str]:
     start, inputs = lock.get("spec_folder"), lock.get("inputs")
     found = []
     for _, entry in _items(inputs) if isinstance(start, str) else []:
-        path = entry.get("path") if isinstance(entry, dict) else None
-        if not isinstance(path, str) or path.startswith(HUB):
+        if not isinstance(entry, dict) or not isinstance(path := entry.get("path"), str) or path.startswith(HUB):
             continue
         data = read_bytes(folder / str(start) / path)
         if isinstance(data, Problem):
@@ -116,5 +115,5 @@ def source_path(lock: dict[str, object], role: str) -> str:
     return str(entry.get("path", "")) if isinstance(entry, dict) else ""
 
 
-def _items(value: object) -> list[tuple[str, Any]]:
+def _items(value: object) -> list[tuple[str, object]]:
     return list(value.items()) if isinstance(value, dict) else []
