@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.run.test_effective import file
 from zerocfg.run.arguments import DECISIVE
 from zerocfg.run.effective import compute
-from zerocfg.run.engine import DEFAULTS, REMOVED
+from zerocfg.run.engine import ABSENT, REMOVED
 from zerocfg.run.model import UNKNOWN, Effective, ModelSummary, Origin, Run, Setting
 from zerocfg.run.options import DISTRIBUTED_TYPES, OPTIONS, TOP_LEVEL
 
@@ -24,14 +24,14 @@ scalars = st.one_of(
 values = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("abc"), inner, max_size=2)
 )
-names = {name.split(".")[0] for name in DEFAULTS} | set(REMOVED) | {"optimizer", "scheduler", "checkpoint", "a.b"}
+names = {name.split(".")[0] for name in ABSENT} | set(REMOVED) | {"optimizer", "scheduler", "checkpoint", "a.b"}
 batches = {
     "train_batch_size",
     "train_micro_batch_size_per_gpu",
     "gradient_accumulation_steps",
     "sequence_parallel_size",
 }
-inner_names = {name.split(".")[1] for name in DEFAULTS if "." in name} | {"params", "device", "offload_param"}
+inner_names = {name.split(".")[1] for name in ABSENT if "." in name} | {"params", "device", "offload_param"}
 sections = st.one_of(values, st.dictionaries(st.sampled_from(sorted(inner_names)), values, max_size=5))
 deepspeed = st.one_of(values, st.dictionaries(st.sampled_from(sorted(names | batches)), sections, max_size=8))
 section_keys = st.dictionaries(st.sampled_from(sorted(OPTIONS)), values, max_size=6)

@@ -15,16 +15,6 @@ from zerocfg.catalog.counterparts import paths
 from zerocfg.catalog.schema import Section, load_schema
 
 SCHEMAS = ("deepspeed", "accelerate", "accelerate-launcher", "training-arguments", "trl")
-LEFT = {
-    "zerocfg/rules/batch/hyperparameters.py": "torch.optim.SGD, for which the schema has no section; as it happens its "
-    "defaults are those of other optimizers",
-    "zerocfg/run/engine.py": "`DEFAULTS`, the schema's to the letter: the models could say it alone",
-    "zerocfg/run/options.py": "`TOP_LEVEL`: the order in which accelerate merges keys, which no fact states; all its "
-    "defaults but two are the schema's",
-    "zerocfg/run/plugin.py": "`FROM_VARIABLES`: the facts lack the variables of `nvme_path`, which no option exports",
-    "zerocfg/smoke/checks/expected.py": "`ANSWERED`, three of the pairs of `counterparts.paths`",
-}
-"""Modules with such tables, and why they stand there."""
 
 
 @dataclass(frozen=True)
@@ -190,4 +180,4 @@ def test_no_module_states_a_fact_again(root: Path) -> None:
         if package / "models" not in path.parents
         and (lines := list(restated(ast.parse(path.read_text(encoding="utf-8")))))
     }
-    assert set(found) == set(LEFT), found
+    assert found == {}

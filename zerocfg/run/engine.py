@@ -5,7 +5,6 @@ Follows deepspeed/runtime/config.py. Unknown keys, types and ranges of single ke
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from zerocfg.catalog.check import converted
@@ -15,38 +14,21 @@ from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
 
 TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 
-DEFAULTS: dict[str, Any] = {
-    "gradient_clipping": 1.0,
-    "steps_per_print": None,
-    "prescale_gradients": False,
-    "gradient_predivide_factor": 1.0,
-    "gradient_allreduce_op": "mean",
-    "zero_allow_untested_optimizer": False,
-    "zero_force_ds_cpu_optimizer": True,
-    "wall_clock_breakdown": False,
-    "bf16.enabled": False,
-    "fp16.enabled": False,
-    "zero_optimization.stage": 0,
-    "zero_optimization.contiguous_gradients": True,
-    "zero_optimization.reduce_scatter": True,
-    "zero_optimization.reduce_bucket_size": 500_000_000,
-    "zero_optimization.allgather_partitions": True,
-    "zero_optimization.allgather_bucket_size": 500_000_000,
-    "zero_optimization.round_robin_gradients": False,
-    "zero_optimization.sub_group_size": 1_000_000_000,
-    "zero_optimization.stage3_prefetch_bucket_size": 50_000_000,
-    "zero_optimization.stage3_param_persistence_threshold": 100_000,
-    "zero_optimization.stage3_model_persistence_threshold": sys.maxsize,
-    "zero_optimization.stage3_max_live_parameters": 1_000_000_000,
-    "zero_optimization.stage3_max_reuse_distance": 1_000_000_000,
-    "zero_optimization.stage3_gather_16bit_weights_on_model_save": False,
-    "zero_optimization.zero_hpz_partition_size": 1,
-    "zero_optimization.zero_quantized_weights": False,
-    "zero_optimization.zero_quantized_gradients": False,
-    "zero_optimization.offload_optimizer.device": "none",
-    "zero_optimization.offload_param.device": "none",
-}
-"""What the engine uses for an absent key, by dotted name; sizes count elements. See also :func:`default`."""
+ABSENT = words(
+    "gradient_clipping steps_per_print prescale_gradients gradient_predivide_factor gradient_allreduce_op "
+    "zero_allow_untested_optimizer zero_force_ds_cpu_optimizer wall_clock_breakdown bf16.enabled "
+    "fp16.enabled zero_optimization.stage zero_optimization.contiguous_gradients "
+    "zero_optimization.reduce_scatter zero_optimization.reduce_bucket_size "
+    "zero_optimization.allgather_partitions zero_optimization.allgather_bucket_size "
+    "zero_optimization.round_robin_gradients zero_optimization.sub_group_size "
+    "zero_optimization.stage3_prefetch_bucket_size zero_optimization.stage3_param_persistence_threshold "
+    "zero_optimization.stage3_model_persistence_threshold zero_optimization.stage3_max_live_parameters "
+    "zero_optimization.stage3_max_reuse_distance zero_optimization.stage3_gather_16bit_weights_on_model_save "
+    "zero_optimization.zero_hpz_partition_size zero_optimization.zero_quantized_weights "
+    "zero_optimization.zero_quantized_gradients zero_optimization.offload_optimizer.device "
+    "zero_optimization.offload_param.device"
+)
+"""Keys that the engine asks for in any case, by dotted name: an absent one has the schema's default."""
 
 OFFLOADS = {"cpu_offload": "offload_optimizer.device", "cpu_offload_param": "offload_param.device"}
 """Switches of the old format, and the key that each of them sets to "cpu"."""
@@ -64,10 +46,10 @@ FALSE_WORDS = ("false", "no", "off", "n", "f", "0")
 
 
 def default(name: str, stage: Any = None) -> Any:
-    """The engine's value of an absent key; UNKNOWN for a key that this table does not hold."""
+    """The engine's value of an absent key; UNKNOWN for one that is not among those it asks for in any case."""
     if name == "zero_optimization.overlap_comm":
         return UNKNOWN if stage is UNKNOWN else stage == 3
-    return DEFAULTS.get(name, UNKNOWN)
+    return load_schema("deepspeed").default(name) if name in ABSENT else UNKNOWN
 
 
 def refusals(config: Config) -> list[Failure]:
@@ -290,7 +272,7 @@ def settings(config: Config, *, final: bool) -> dict[str, Setting]:
     stage = found.get("zero_optimization.stage")
     stage_value = stage.value if stage else 0
     origin = default_of("deepspeed")
-    for name in (*DEFAULTS, "zero_optimization.overlap_comm"):
+    for name in (*ABSENT, "zero_optimization.overlap_comm"):
         current = found.get(name)
         if current is None and any(written.startswith(f"{name}.") for written in found):
             continue  # a mapping in the place of a value

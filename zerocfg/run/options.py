@@ -50,38 +50,19 @@ DISTRIBUTED_TYPES = words(
 )
 MULTI_DEVICE = words("MULTI_GPU MULTI_NPU MULTI_MLU MULTI_SDAA MULTI_MUSA MULTI_XPU MULTI_HPU MULTI_NEURON")
 
+_FIELDS = words(
+    "mixed_precision use_cpu debug num_processes machine_rank num_machines gpu_ids main_process_ip "
+    "main_process_port rdzv_backend same_network main_training_function enable_cpu_affinity fp8_config "
+    "deepspeed_config fsdp_config parallelism_config megatron_lm_config mpirun_config downcast_bf16 tpu_name "
+    "tpu_zone tpu_use_cluster tpu_use_sudo command_file commands tpu_vm tpu_env dynamo_config"
+)
 TOP_LEVEL: dict[str, Any] = {
-    "mixed_precision": None,
-    "use_cpu": False,
-    "debug": False,
-    "num_processes": -1,
-    "machine_rank": 0,
-    "num_machines": 1,
+    **{name: load_schema("accelerate").default(name) for name in _FIELDS},
     "gpu_ids": None,
-    "main_process_ip": None,
     "main_process_port": None,
-    "rdzv_backend": "static",
-    "same_network": False,
-    "main_training_function": "main",
-    "enable_cpu_affinity": False,
-    "fp8_config": None,
-    "deepspeed_config": None,
-    "fsdp_config": None,
-    "parallelism_config": None,
-    "megatron_lm_config": None,
-    "mpirun_config": None,
-    "downcast_bf16": False,
-    "tpu_name": None,
-    "tpu_zone": None,
-    "tpu_use_cluster": False,
-    "tpu_use_sudo": False,
-    "command_file": None,
-    "commands": None,
-    "tpu_vm": None,
-    "tpu_env": None,
-    "dynamo_config": None,
 }
-"""Top-level keys of an accelerate config file in the order in which the launcher merges them, with defaults."""
+"""Top-level keys of an accelerate config file in the order in which the launcher merges them, with what the class of
+the file puts there; for the last two the launcher's own default comes later."""
 
 SECTIONS = tuple(name for name in TOP_LEVEL if name.endswith("_config"))
 PREFIXED = {

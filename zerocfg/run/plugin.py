@@ -71,18 +71,18 @@ def _empty() -> Config:
 
 
 @cache
-def _variables() -> dict[str, tuple[str, Any]]:
+def _variables() -> dict[str, tuple[str, object]]:
     """By DeepSpeed key: the variable that decides what its "auto" becomes, and the plugin's default."""
     found = {}
     for name, path in paths("accelerate").items():
         key = load_schema("accelerate").find(path)
         if key is not None and "conflicts" in key.facts:
-            variables = [one["name"] for one in key.facts.get("env", ())] or [key.facts["variable"]]
-            found[name] = variables[0], "none" if key.default is None else key.default
+            variable = next(iter(key.variables), str(key.facts.get("variable")))
+            found[name] = variable, "none" if key.default is None else key.default
     return found
 
 
-def _variable(name: str, variable: str, default: Any, environment: Environment, plugin: Plugin) -> Setting:
+def _variable(name: str, variable: str, default: object, environment: Environment, plugin: Plugin) -> Setting:
     """The plugin's own value for a DeepSpeed key, converted as the plugin converts the variable."""
     setting = environment.get(variable)
     if setting is None:

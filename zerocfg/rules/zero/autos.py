@@ -16,8 +16,8 @@ from zerocfg.rules.effects import (
     without,
 )
 from zerocfg.rules.proof import crashes
-from zerocfg.run.engine import DEFAULTS
-from zerocfg.run.model import Run
+from zerocfg.run import engine
+from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import delete_entry
 from zerocfg.source.node import Path, Scalar, dotted, walk
 
@@ -206,11 +206,11 @@ def auto_without_filler(run: Run) -> Iterator[Finding]:
             [Location(run.deepspeed, path) for path in stopping[1:]],
         )
     if dropped:
-        default = DEFAULTS.get(dotted(dropped[0])) if len(dropped) == 1 else None
+        default = engine.default(dotted(dropped[0])) if len(dropped) == 1 else UNKNOWN
         yield Finding(
             Location(run.deepspeed, dropped[0]),
             f'{_named(dropped)} "auto", which nobody fills here: DeepSpeed silently takes its default'
-            + (f" ({show(default)})" if default is not None else ""),
+            + (f" ({show(default)})" if default not in (None, UNKNOWN) else ""),
             "write a value or leave the key out",
             [Location(run.deepspeed, path) for path in dropped[1:]],
             severity=Severity.WARNING,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from zerocfg.catalog.counterparts import settings
 from zerocfg.smoke.worker.values import whole
 
 if TYPE_CHECKING:
@@ -17,11 +18,7 @@ LAUNCHER = frozenset({"engine", "num_processes", "num_machines", "mixed_precisio
 """Settings of the launcher. The rows of engine, world size and precision speak of them."""
 
 # TrainingArguments that an engine or an optimizer answers by another name. The others have the same name there.
-ANSWERED = {
-    "learning_rate": "optimizer.params.lr",
-    "weight_decay": "optimizer.params.weight_decay",
-    "adam_epsilon": "optimizer.params.eps",
-}
+ANSWERED = ("learning_rate", "weight_decay", "adam_epsilon")
 OF_DDP = ("ddp_bucket_cap_mb", "ddp_find_unused_parameters", "ddp_broadcast_buffers", "ddp_static_graph")
 WITHOUT_TOTAL = ("constant", "constant_with_warmup", "inverse_sqrt")
 """Schedules that do not ask how many steps there are."""
@@ -85,9 +82,9 @@ def _offload(planned: dict[str, object]) -> None:
 def _arguments(planned: dict[str, object], arguments: dict[str, object]) -> None:
     """What the Trainer makes of its arguments, where the DeepSpeed config does not say it."""
     if "optimizer.type" not in planned:
-        for argument, name in ANSWERED.items():
+        for argument in ANSWERED:
             if arguments.get(argument) is not None:
-                planned[name] = arguments[argument]
+                planned[settings("training-arguments")[argument]] = arguments[argument]
         if any(arguments.get(name) is not None for name in BETAS):
             planned["optimizer.params.betas"] = [
                 arguments.get(name, default) for name, default in zip(BETAS, (0.9, 0.999), strict=True)
