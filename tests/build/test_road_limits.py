@@ -691,7 +691,7 @@ class TestWords:
         ("origin", "text"),
         [
             (Origin("default", "DeepSpeed 0.19.8"), "nobody sets it; default of DeepSpeed 0.19.8"),
-            (Origin("default"), "nobody sets it; the default"),
+            (Origin("default"), "nobody sets it; default"),
             (Origin("environment", "A"), "the variable A"),
             (Origin("environment"), "an environment variable"),
             (Origin("computed", "4 * 2"), "4 * 2"),

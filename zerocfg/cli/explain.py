@@ -16,6 +16,7 @@ from zerocfg.rules.registry import ALL, find
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
+from zerocfg.run.origins import place_of, said
 
 _CODE = re.compile(r"[Zz][Cc]\d+")
 
@@ -156,15 +157,5 @@ def _value(value: object) -> str:
 
 
 def _origin(origin: Origin) -> str:
-    text = origin.note or origin.kind
-    if origin.kind == "default":
-        text = f"default of {text}"
-    if origin.file is None:
-        return text
-    span = origin.span
-    entry = origin.file.document.entry(origin.path) if origin.file.document and origin.path else None
-    if span is None and entry is not None:
-        span = entry.key_span
-    place = origin.file.source.place(span.start) if span is not None else None
-    where = f"{origin.file.name}:{place.line}:{place.column}" if place else origin.file.name
-    return f"{where} ({text})" if origin.note else where
+    where = place_of(origin)
+    return f"{where} ({said(origin)})" if where and origin.note else where or said(origin)

@@ -15,6 +15,7 @@ from zerocfg.run.config import AUTO, Config
 from zerocfg.run.discover import SPEC_NAMES, Files, display_name, is_launch_file
 from zerocfg.run.link import find_runs, run_of_file, runs_from_spec
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
+from zerocfg.run.origins import place_of, said
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -231,7 +232,7 @@ def _run(name: str, run: Run) -> Side:
         }
     if run.recipe is not None or run.consumer in ("transformers", "trl"):
         side.groups[ARGUMENTS] = _arguments(run)
-    side.failures = [f"{origin_text(replace(one, note=''))}: there is no file {one.note!r}" for one in run.missing]
+    side.failures = [f"{_where(replace(one, note=''))}: there is no file {one.note!r}" for one in run.missing]
     side.failures += [f"{failure.phase}: {failure.message}" for failure in effective.failures]
     return side
 
@@ -242,7 +243,7 @@ def _has(run: Run, kind: str) -> bool:
 
 def _value(name: str, setting: Setting) -> Value:
     value = setting.value if setting.value is UNKNOWN else without_secrets({name: setting.value})[name]
-    return Value(value, origin_text(setting.origin), setting.known and setting.origin.kind != "default")
+    return Value(value, _where(setting.origin), setting.known and setting.origin.kind != "default")
 
 
 def _as_deepspeed_reads(settings: Mapping[str, Setting]) -> Mapping[str, Setting]:
@@ -282,7 +283,7 @@ def _arguments(run: Run) -> dict[str, Value]:
     found: dict[str, Value] = {}
     data = run.recipe.data() if run.recipe else None
     for name, value in without_secrets(data).items() if isinstance(data, dict) else ():
-        found[str(name)] = Value(value, origin_text(Origin("file", file=run.recipe, path=(str(name),))))
+        found[str(name)] = Value(value, _where(Origin("file", file=run.recipe, path=(str(name),))))
     for name, setting in run.arguments.items():
         found[name] = _value(name, setting)
     arguments = arguments_of(run)
@@ -292,19 +293,6 @@ def _arguments(run: Run) -> dict[str, Value]:
     return {name: value for name, value in found.items() if name not in _PATHS}
 
 
-def origin_text(origin: Origin) -> str:
+def _where(origin: Origin) -> str:
     """``ds_config.json:3:5``, or in words where no file says it."""
-    text = origin.note or origin.kind
-    if origin.kind == "default":
-        text = f"default of {text}"
-    file = origin.file
-    if file is None:
-        return text
-    span = origin.span
-    if span is None and file.document is not None and origin.path:
-        entry, node = file.document.entry(origin.path), file.document.get(origin.path)
-        span = entry.key_span if entry else node.span if node else None
-    if span is None:
-        return file.name
-    place = file.source.place(span.start)
-    return f"{file.name}:{place.line}:{place.column}"
+    return place_of(origin) or said(origin)

@@ -16,7 +16,7 @@ from lsprotocol.types import (
 from zerocfg.lsp.completion import complete
 from zerocfg.lsp.cursor import in_json, in_yaml
 from zerocfg.lsp.documents import Document, file_uri
-from zerocfg.lsp.hover import hover, origins, span_of
+from zerocfg.lsp.hover import hover, origins, start_of
 from zerocfg.lsp.keys import place_in
 from zerocfg.lsp.links import links
 from zerocfg.lsp.positions import lines_of
@@ -100,7 +100,7 @@ async def definitions(session: Session, uri: str, position: Position) -> list[Lo
     for origin in origins(runs, document.path, keys, span):
         if origin.file is not None and origin.file.path is not None:
             there = lines_of(origin.file.source.text, session.encoding)
-            place = Location(session.documents.uri_of(real_name(origin.file)), there.range(span_of(origin)))
+            place = Location(session.documents.uri_of(real_name(origin.file)), there.range(start_of(origin)))
             if place not in found:
                 found.append(place)
     return found

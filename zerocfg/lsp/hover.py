@@ -9,6 +9,7 @@ from zerocfg.catalog.values import show
 from zerocfg.lsp.keys import Place
 from zerocfg.rules.engine import real_name
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting, SourceFile
+from zerocfg.run.origins import said, span_of
 from zerocfg.source.node import Path, dotted
 from zerocfg.source.text import Span
 
@@ -158,26 +159,18 @@ def _value(setting: Setting) -> str:
 
 
 def _origin(origin: Origin, uri_of: UriOf) -> str:
-    words = origin.note or origin.kind
-    if origin.kind == "default":
-        words = f"the default of {words}"
     if origin.file is None:
-        return words
-    span = span_of(origin)
-    line = origin.file.source.place(span.start).line
+        return f"the {said(origin)}" if origin.kind == "default" else said(origin)
+    line = origin.file.source.place(start_of(origin).start).line
     where = f"{origin.file.name}:{line}"
     if origin.file.path is not None:
         where = f"[{where}]({uri_of(real_name(origin.file))}#L{line})"
     return f"{where} ({origin.note})" if origin.note else where
 
 
-def span_of(origin: Origin) -> Span:
+def start_of(origin: Origin) -> Span:
     """The place of an origin in its file; the start where it is no single place."""
-    if origin.span is not None:
-        return origin.span
-    document = origin.file.document if origin.file is not None else None
-    entry = document.entry(origin.path) if document is not None and origin.path else None
-    return entry.key_span if entry is not None else Span(0, 0)
+    return span_of(origin) or Span(0, 0)
 
 
 def hover(place: Place, keys: Path, runs: Iterable[Run], path: str | None, span: Span | None, uri_of: UriOf) -> str:

@@ -13,11 +13,12 @@ from zerocfg.compare.values import importance, same
 from zerocfg.emit.lock import without_secrets
 from zerocfg.page.words import cut
 from zerocfg.run.model import UNKNOWN
+from zerocfg.run.origins import place_of, said
 
 if TYPE_CHECKING:
     from zerocfg.compare.table import Row
     from zerocfg.page.subject import Subject
-    from zerocfg.run.model import Origin, Setting
+    from zerocfg.run.model import Setting
 
 WIDEST = 400
 """Characters of a value that are shown."""
@@ -119,13 +120,13 @@ def _of_lock(row: Row) -> Shown:
 def _of_run(name: str, setting: Setting) -> Shown:
     value = without_secrets({name: setting.value})[name]
     replaced = tuple(
-        f"{text(without_secrets({name: old.value})[name])} ({_words(old.origin)})"
+        f"{text(without_secrets({name: old.value})[name])} ({said(old.origin)})"
         for old in setting.overridden
         if old.value != "auto"
     )
-    words = _words(setting.origin)
+    words = said(setting.origin)
     return Shown(
-        name, text(value), words, place(setting.origin), _other(name, value, setting.origin.kind), (), replaced
+        name, text(value), words, place_of(setting.origin), _other(name, value, setting.origin.kind), (), replaced
     )
 
 
@@ -134,23 +135,3 @@ def _other(name: str, value: object, kind: str) -> str:
     if kind == "default" or default is None or isinstance(default, (dict, list)) or same(default, value):
         return ""
     return text(default)
-
-
-def _words(origin: Origin) -> str:
-    if origin.kind == "default":
-        return f"default of {origin.note}" if origin.note else "default"
-    return origin.note or {"file": "written", "flag": "given on the launch line"}.get(origin.kind, origin.kind)
-
-
-def place(origin: Origin) -> str:
-    """``recipe.yaml:4:1``; empty where no file says it."""
-    if origin.file is None:
-        return ""
-    span = origin.span
-    entry = origin.file.document.entry(origin.path) if origin.file.document and origin.path else None
-    if span is None and entry is not None:
-        span = entry.key_span
-    if span is None:
-        return origin.file.name
-    at = origin.file.source.place(span.start)
-    return f"{origin.file.name}:{at.line}:{at.column}"

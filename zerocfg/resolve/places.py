@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from zerocfg.models.spec import RunSpec
 from zerocfg.run.hub import find_config, not_found
+from zerocfg.run.origins import at
+from zerocfg.source.text import Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,11 +85,8 @@ def _sub_keys(spec: SpecFile, run: str, key: str) -> list[str]:
 
 
 def _where(origin: Origin) -> str:
-    """``FILE:LINE:COLUMN`` of an origin that has a file."""
+    """``FILE:LINE:COLUMN`` of the value, of an origin that has a file."""
     assert origin.file is not None
-    span = origin.span
-    if span is None and origin.file.document is not None and origin.path:
-        node = origin.file.document.get(origin.path)
-        span = node.span if node is not None else None
-    place = origin.file.source.place(span.start if span is not None else 0)
-    return f"{origin.file.name}:{place.line}:{place.column}"
+    node = origin.file.document.get(origin.path) if origin.file.document is not None and origin.path else None
+    span = origin.span or (node.span if node is not None else Span(0, 0))
+    return f"{origin.file.name}:{at(origin, span)}"

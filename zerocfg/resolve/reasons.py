@@ -9,6 +9,7 @@ from zerocfg.resolve.plan import Decision
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.config import AUTO
 from zerocfg.run.model import UNKNOWN
+from zerocfg.run.origins import at, said, span_of
 from zerocfg.run.trainer import PERSISTENCE, PREFETCH_BUCKET, REDUCE_BUCKET, hidden_size
 from zerocfg.source.node import dotted
 from zerocfg.source.paths import relative
@@ -57,10 +58,8 @@ class Words:
             key = dotted(origin.path)
             return f"{self.file(origin)}: {key}" if key else self.file(origin)
         if origin.kind == "default":
-            return f"nobody sets it; default of {origin.note}" if origin.note else "nobody sets it; the default"
-        if origin.kind == "environment":
-            return f"the variable {origin.note}" if origin.note else "an environment variable"
-        return origin.note or "computed"
+            return f"nobody sets it; {said(origin)}"
+        return f"the variable {origin.note}" if origin.kind == "environment" and origin.note else said(origin)
 
     def file(self, origin: Origin) -> str:
         file = origin.file
@@ -72,15 +71,8 @@ class Words:
 
     def place(self, origin: Origin) -> str:
         """``ds_config.json:12:5``: the key of the value as written; empty where no file says it."""
-        span = origin.span
-        document = origin.file.document if origin.file else None
-        if span is None and document is not None and origin.path:
-            entry, node = document.entry(origin.path), document.get(origin.path)
-            span = entry.key_span if entry else node.span if node else None
-        if origin.file is None or span is None:
-            return ""
-        place = origin.file.source.place(span.start)
-        return f"{self.file(origin)}:{place.line}:{place.column}"
+        span = span_of(origin)
+        return f"{self.file(origin)}:{at(origin, span)}" if origin.file is not None and span is not None else ""
 
     def inputs(self, name: str, setting: Setting) -> dict[str, Any]:
         """The named facts that a value follows from; empty for one that is as written."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from zerocfg.rules.api import Finding, Fix, Location, at
 from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, Setting, SourceFile
+from zerocfg.run.origins import said
 from zerocfg.source.edit import Edit, apply_edits, delete_entry, insert_entry, replace_value
 from zerocfg.source.load import load_as
 from zerocfg.source.node import Path
@@ -125,8 +126,8 @@ def words(origin: Origin) -> str:
         where = f" in {origin.file.name}" if origin.file is not None else ""
         return f"by `{origin.note}`{where}" if origin.note else f"on the launch line{where}"
     if origin.kind == "default":
-        return f"the default of {origin.note}" if origin.note[-1:].isdigit() else f"by default: {origin.note}"
-    return origin.note
+        return f"the {said(origin)}" if origin.note[-1:].isdigit() else f"by default: {origin.note}"
+    return said(origin)
 
 
 def effective(run: Run, name: str) -> Any:
