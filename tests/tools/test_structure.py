@@ -16,7 +16,6 @@ MATCHING = {"search", "match", "fullmatch", "findall", "finditer"}
 LEFT = {
     "zerocfg/compare/changes.py": "the reasons in a lock, of which the library behind a default is not a field yet",
     "zerocfg/compare/check.py": "what a file that cannot be read says",
-    "zerocfg/gate/organisation.py": "jsonschema's own message is all that tells which required name is missing",
 }
 """Modules that still do, and what they read."""
 

@@ -242,7 +242,6 @@ def _judge(outcome: Outcome, command: Command, watch: _Unwatched, limit: float, 
         outcome.detail = outcome.detail or tail
         return
     if outcome.failure is not None:
-        outcome.failure = outcome.failure.replace("the launcher", "the command")
         if command.loop is None and not any("error" in report for report in outcome.reports):
             outcome.failure += ", before any training that zerocfg can watch began"
         outcome.detail = outcome.detail or tail
