@@ -84,7 +84,7 @@ class Repository:
         hashes = {name: lockfile.sha256((self.built / name).read_bytes()) for name in names}
         written = certificate.write(
             self.built,
-            VERDICT | verdict,
+            certificate.testimony(VERDICT | verdict),
             steps=3,
             versions=VERSIONS,
             files=hashes,

@@ -31,7 +31,11 @@ _WIDTH = 100
 
 
 class LockError(ValueError):
-    """A lock that cannot be read; the text names the file and says what to do."""
+    """A lock that cannot be read: the file, the ``problem``, and whether building the run ``again`` mends it."""
+
+    def __init__(self, path: Path, problem: str, *, again: bool = True) -> None:
+        super().__init__(f"{path}: {problem}{'; build the run again' if again else ''}")
+        self.problem = problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,32 +198,33 @@ def load(path: Path) -> Lock:
     """The lock in a file. Raises LockError for anything else, a lock of a newer zerocfg included."""
     data = read_bytes(path)
     if isinstance(data, Problem):
-        raise LockError(f"{path}: {data.message}")
+        raise LockError(path, data.message, again=False)
     return parse(data, path)
 
 
 def parse(data: bytes, path: Path) -> Lock:
     """The lock in the bytes of a file, which is named in the LockError of what is none."""
     if len(data) > MAX_BYTES:
-        raise LockError(f"{path}: is larger than {MAX_BYTES // 2**20} MiB; no lock is")
+        raise LockError(path, f"is larger than {MAX_BYTES // 2**20} MiB; no lock is", again=False)
     try:
         content = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise LockError(f"{path}: is no {NAME}: {why}; build the run again") from None
+        raise LockError(path, f"is no {NAME}: {why}") from None
     found = _mapping(content)
     version = found.get("version")
     if not isinstance(version, int) or isinstance(version, bool):
-        raise LockError(f"{path}: is no {NAME}: it has no `version`; build the run again")
+        raise LockError(path, f"is no {NAME}: it has no `version`")
     if version not in READABLE:
         writer = found.get("zerocfg")
         by = f" (zerocfg {writer})" if isinstance(writer, str) else ""
-        raise LockError(f"{path}: has version {version}{by}; this zerocfg {__version__} reads {READABLE[-1]} at most")
+        known = f"this zerocfg {__version__} reads {READABLE[-1]} at most"
+        raise LockError(path, f"has version {version}{by}; {known}", again=False)
     for key in ("files", "settings"):
         if not isinstance(found.get(key, {}), dict):
-            raise LockError(f"{path}: `{key}` is no mapping; build the run again")
+            raise LockError(path, f"`{key}` is no mapping")
     if "files" not in found:
-        raise LockError(f"{path}: `files` is missing; build the run again")
+        raise LockError(path, "`files` is missing")
     return of(found, path.parent.name)
 
 

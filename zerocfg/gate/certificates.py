@@ -11,7 +11,7 @@ from zerocfg.hardware.catalogue import find_accelerator
 from zerocfg.rules.versions import bounds, release
 from zerocfg.run.discover import display_name
 from zerocfg.smoke import certificate as certificates
-from zerocfg.smoke.certificate import Certificate, CertificateError
+from zerocfg.smoke.certificate import Certificate, CertificateError, Testimony
 from zerocfg.source.load import read_bytes
 from zerocfg.source.node import Problem
 
@@ -44,16 +44,17 @@ def proven(target: Target, policy: Policy, now: datetime.datetime) -> list[Reaso
         message = " ".join(str(error).split())
         kind = "certificate-unreadable"
         return [Reason("certificate", kind, name, message, again, target.name, error.line, error.column)]
-    if not found.passed or found.failed or found.failure or found.run != target.name:
+    seen = found.seen
+    if not seen.passed or seen.failed or seen.failure or seen.run != target.name:
         # Whatever else it says, it proves nothing of this run.
-        kind, message = _void(found, target.name)
+        kind, message = _void(seen, target.name)
         return [Reason("certificate", kind, name, message, again, target.name)]
     pairs = [
         *_files(found, target.folder, lock),
         *_versions(found, target, policy),
-        *_hardware(found, target, policy),
+        *_hardware(seen, target, policy),
         *_age(found, policy, now),
-        *_reduced(found, policy),
+        *_reduced(seen, policy),
     ]
     return [Reason("certificate", kind, name, message, help or again, target.name) for kind, message, help in pairs]
 
@@ -62,10 +63,11 @@ Found = list[tuple[str, str, str]]
 """Kind, message and way out; an empty way out: run the smoke-run again."""
 
 
-def _void(found: Certificate, run: str) -> tuple[str, str]:
+def _void(found: Testimony, run: str) -> tuple[str, str]:
     if found.run != run:
         return "certificate-of-another-run", f"it is of run {found.run[:60]!r}, not of {run!r}"
-    why = "; ".join(filter(None, (found.failure, ", ".join(found.failed[:3])))) or "no reason is given"
+    ended = found.failure.message if found.failure is not None else ""
+    why = "; ".join(filter(None, (ended, ", ".join(found.failed[:3])))) or "no reason is given"
     return "certificate-failed", f"the smoke-run of {run} failed: {' '.join(why.split())[:200]}"
 
 
@@ -118,7 +120,7 @@ def allows(declared: str, version: str) -> bool:
     return low <= number and (number < high or (closed and number == high))
 
 
-def _hardware(found: Certificate, target: Target, policy: Policy) -> Found:
+def _hardware(found: Testimony, target: Target, policy: Policy) -> Found:
     profile = target.emitted.plan.profile
     if profile is None or policy.hardware == "any":
         return []
@@ -133,7 +135,7 @@ def _hardware(found: Certificate, target: Target, policy: Policy) -> Found:
     return [("certificate-hardware", message, f"zerocfg smoke {display_name(target.folder)} on such a machine")]
 
 
-def alike(planned: Accelerator, found: Certificate, level: str) -> bool:
+def alike(planned: Accelerator, found: Testimony, level: str) -> bool:
     """Whether the tested device is of the planned one's class. An unknown device is alike only under its own name."""
     if found.device_kind == "cpu" or planned.vendor == "cpu":
         return found.device_kind == "cpu" and planned.vendor == "cpu"
@@ -168,7 +170,7 @@ def _day(found: Certificate) -> str:
     return f"tested on {found.date:%Y-%m-%d}"
 
 
-def _reduced(found: Certificate, policy: Policy) -> Found:
+def _reduced(found: Testimony, policy: Policy) -> Found:
     if policy.allow_reduced is None:
         return []
     allowed = policy.allow_reduced

@@ -135,9 +135,9 @@ def _said(error: ValidationError) -> Iterable[tuple[str, str]]:
     instance: Any = error.instance
     keyword = str(error.validator)
     if keyword == "required" and isinstance(instance, dict) and isinstance(error.validator_value, list):
-        # jsonschema reports each missing name on its own; its message begins with the name.
+        # jsonschema reports each missing name on its own, and does not say which: all of them are told of each report.
         for name in error.validator_value:
-            if name not in instance and error.message.startswith(repr(name)):
+            if name not in instance:
                 yield f"{path}.{name}" if path else str(name), _MISSING
         return
     if keyword == "not" and error.validator_value == {}:

@@ -90,5 +90,4 @@ def _spec_of(path: Path, reasons: list[Reason]) -> Path | None:
 
 def unreadable(path: Path, error: lockfile.LockError) -> Reason:
     """A lock that cannot be read; the error names the file, which the reason does on its own."""
-    message = str(error).removeprefix(f"{path}: ").removesuffix("; build the run again")
-    return Reason("build", "lock-unreadable", display_name(path), message, "build the run again")
+    return Reason("build", "lock-unreadable", display_name(path), error.problem, "build the run again")

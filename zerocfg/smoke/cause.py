@@ -37,6 +37,7 @@ class Seen:
     stopped. ``lock``: the sentence on the abandoned lock that a rank waits for. ``killer``: the kernel's out-of-memory
     killer struck meanwhile. ``own``: the ranks of this machine, None where all are. ``limit`` in seconds, None when the
     run was not ended by it. ``scratch``: where it worked.
+    ``started``: what was started, in words.
     """
 
     reports: list[RankReport]
@@ -51,6 +52,7 @@ class Seen:
     lock: str | None = None
     killer: bool = False
     own: range | None = None
+    started: str = "the launcher"
 
 
 @dataclass
@@ -176,7 +178,7 @@ def _launcher(seen: Seen) -> Cause:
         return Cause(
             "port", "the port that the ranks meet at is taken by another program", detail=_last_error(seen.log)
         )
-    how = f"the launcher {ended(seen.code)}"
+    how = f"{seen.started} {ended(seen.code)}"
     if full := _full(seen):
         return Cause("space", f"{how}; {full}")
     detail = _last_error(seen.log)

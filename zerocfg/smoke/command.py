@@ -10,12 +10,13 @@ import os
 import shutil
 import threading
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.emit.lock import Lock
 from zerocfg.smoke import process
+from zerocfg.smoke.certificate import Command
 from zerocfg.smoke.checks import Check, check, settings
 from zerocfg.smoke.error import SmokeError
 from zerocfg.smoke.folder import ACCELERATE, DEEPSPEED, RunFolder
@@ -42,21 +43,6 @@ LOOPS = {
 }
 QUIET = {"WANDB_MODE": "disabled", "PYTHONDONTWRITEBYTECODE": "1"}
 LINES, SHOWN = 12, 8
-
-
-@dataclass
-class Command:
-    """``line`` as given to the shell; ``loop`` None when no training was reached.
-
-    ``notes``: what the run proved and what not, in sentences.
-    """
-
-    line: str
-    loop: str | None = None
-    notes: list[str] = field(default_factory=list)
-
-    def data(self) -> dict[str, object]:
-        return {"line": self.line, "loop": self.loop, "notes": self.notes}
 
 
 @dataclass(frozen=True)
@@ -256,7 +242,6 @@ def _judge(outcome: Outcome, command: Command, watch: _Unwatched, limit: float, 
         outcome.detail = outcome.detail or tail
         return
     if outcome.failure is not None:
-        outcome.failure = outcome.failure.replace("the launcher", "the command")
         if command.loop is None and not any("error" in report for report in outcome.reports):
             outcome.failure += ", before any training that zerocfg can watch began"
         outcome.detail = outcome.detail or tail

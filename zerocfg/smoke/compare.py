@@ -77,7 +77,7 @@ class Row:
         if self.verdict is not None:
             seen, expected = self.verdict.figures, self.verdict.expected
             found |= {
-                **seen.data(),
+                **seen.measured().figures(),
                 "peak_memory_bytes": seen.peaks(seen.counter),
                 "training_memory_bytes": seen.grown() if not seen.on_card else seen.peaks("allocated"),
                 "loss": seen.loss,

@@ -1,10 +1,11 @@
-"""A verdict as JSON data."""
+"""A verdict as it is certified, and as JSON data."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from zerocfg.smoke import certificate
+from zerocfg.smoke.certificate import Failure, Measured, Smaller, Testimony
 from zerocfg.smoke.proven import proof
 
 if TYPE_CHECKING:
@@ -13,36 +14,40 @@ if TYPE_CHECKING:
 
 def data(verdict: Verdict) -> dict[str, object]:
     """The verdict as JSON data."""
-    outcome, reports = verdict.outcome, verdict.outcome.reports
+    return testimony(verdict).data()
+
+
+def testimony(verdict: Verdict) -> Testimony:
+    """What a certificate says of the run."""
+    outcome, reports, shown = verdict.outcome, verdict.outcome.reports, proof(verdict)
     first = reports[0] if reports else {}
-    failure, shown = None, proof(verdict)
+    failure = None
     if outcome.failure is not None:
-        failure = {"message": outcome.failure, "rank": outcome.rank, "detail": outcome.detail}
-    return {
-        "version": certificate.VERSION,
-        "run": verdict.run.name,
-        "passed": verdict.passed,
-        "device": {
-            "kind": verdict.device.kind,
-            "name": first.get("seen", {}).get("device_name") or verdict.device.name,
-        },
-        "ranks": verdict.reduced.ranks,
-        "reductions": verdict.reduced.words,
-        "reduced": [one.data() for one in verdict.reduced.changes],
-        "checks": [one.data() for one in verdict.checks],
-        "proven": list(shown.proven),
-        "not_proven": list(shown.not_proven),
-        "failure": failure,
-        "diagnosis": [one.data() for one in verdict.diagnosis],
-        **({} if verdict.command is None else {"command": verdict.command.data()}),
-        "measured": {
-            "seconds": round(outcome.seconds, 1),
-            "step_seconds": first.get("step_seconds", []),
-            "losses": first.get("losses", []),
-            "peak_memory_bytes": verdict.figures.peaks(verdict.figures.counter),
-            **verdict.figures.data(),
-            "predicted": {"unknown": verdict.expected}
-            if isinstance(verdict.expected, str)
-            else verdict.expected.data(),
-        },
-    }
+        failure = Failure(outcome.failure, outcome.rank, tuple(outcome.detail))
+    return Testimony(
+        run=verdict.run.name,
+        passed=verdict.passed,
+        device_kind=verdict.device.kind,
+        device_name=first.get("seen", {}).get("device_name") or verdict.device.name,
+        ranks=verdict.reduced.ranks,
+        reductions=tuple(Smaller(one.kind.value, str(one), one.data()) for one in verdict.reduced.changes),
+        checks=tuple(verdict.checks),
+        proven=shown.proven,
+        not_proven=shown.not_proven,
+        failure=failure,
+        diagnosis=tuple(verdict.diagnosis),
+        command=verdict.command,
+        measured=_measured(verdict),
+    )
+
+
+def _measured(verdict: Verdict) -> Measured:
+    outcome, expected = verdict.outcome, verdict.expected
+    first = outcome.reports[0] if outcome.reports else {}
+    return replace(
+        verdict.figures.measured(),
+        seconds=round(outcome.seconds, 1),
+        step_seconds=tuple(first.get("step_seconds", [])),
+        losses=tuple(first.get("losses", [])),
+        predicted={"unknown": expected} if isinstance(expected, str) else expected.data(),
+    )

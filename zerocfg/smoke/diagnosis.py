@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from importlib import metadata
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from zerocfg.run.link import find_runs
 from zerocfg.run.model import consumer_of
 from zerocfg.smoke import known_errors
 from zerocfg.smoke.asked import GATHER, STAGE, claims
+from zerocfg.smoke.certificate import Diagnosis
 from zerocfg.smoke.checks.asked import NAMES
 from zerocfg.smoke.handwritten import CONSUMERS
 
@@ -38,36 +39,6 @@ KEYS = {name: key for key, name in NAMES.items()}
 SAVED = ("saved parameters", "loaded by from_pretrained")
 # What a rank was doing, as the proofs call it. Everything up to the engine may also fail earlier or later than there.
 PHASES = {"arguments": ("arguments", "parse"), "model": ("init", "parse"), "init": ("init", "parse"), "save": ("save",)}
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """One explanation. ``why``: "check:NAME" or "error".
-
-    ``code`` is empty where no rule of the configs knows the cause; ``file``, ``line`` and ``column`` are None where the
-    rule speaks of an error and not of a place.
-    """
-
-    code: str
-    name: str
-    file: str | None
-    line: int | None
-    column: int | None
-    message: str
-    fix: str
-    why: str
-
-    def data(self) -> dict[str, object]:
-        return asdict(self)
-
-    @property
-    def place(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}: " if self.file is not None else ""
-
-    def __str__(self) -> str:
-        head = f"{self.code} {self.name}".strip()
-        fix = f"; fix: {self.fix}" if self.fix else ""
-        return f"{head}: {self.place}{self.message}{fix}"
 
 
 def diagnose(folder: RunFolder, checks: list[Check], outcome: Outcome) -> list[Diagnosis]:

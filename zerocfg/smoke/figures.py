@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING
 
+from zerocfg.smoke.certificate import Measured
 from zerocfg.smoke.worker.told import COUNTERS
 
 if TYPE_CHECKING:
@@ -68,22 +69,28 @@ class Figures:
         peaks = self.peaks("rss")
         return [None if most is None or old is None else most - old for most, old in zip(peaks, before, strict=False)]
 
-    def data(self) -> dict[str, object]:
-        """As JSON."""
-        return {
-            "memory": [
-                {phase: {name: one.get(name) for name in ("seconds", *COUNTERS)} for phase, one in memory.items()}
-                for memory in ({name: part for name, part in rank.items() if name in PHASES} for rank in self.memory)
-            ],
-            "memory_start": [{name: one.get(name) for name in COUNTERS} for one in self.start],
-            "device_memory_bytes": self.device_memory,
-            "timeline": {"rank": 0, "of": self.counter, "points": self.timeline},
-            "step_seconds_median": self.seconds,
-            "step_seconds_first": self.first,
-            "tokens_per_step": self.tokens,
-            "tokens_per_second": None if self.tokens_per_second is None else round(self.tokens_per_second, 2),
-            "tflops": None if self.tflops is None else round(self.tflops, 6),
-        }
+    def measured(self) -> Measured:
+        """As a certificate holds it."""
+        return Measured(
+            peaks=tuple(self.peaks(self.counter)),
+            memory=tuple(
+                {
+                    phase: {"seconds": one.get("seconds"), **_sizes(one)}
+                    for phase, one in rank.items()
+                    if phase in PHASES
+                }
+                for rank in self.memory
+            ),
+            start=tuple(map(_sizes, self.start)),
+            device_memory=self.device_memory,
+            of=self.counter,
+            points=tuple(self.timeline),
+            median=self.seconds,
+            first=self.first,
+            tokens=self.tokens,
+            tokens_per_second=None if self.tokens_per_second is None else round(self.tokens_per_second, 2),
+            tflops=None if self.tflops is None else round(self.tflops, 6),
+        )
 
 
 def figures(
@@ -111,6 +118,10 @@ def figures(
         flops=None if expected is None or isinstance(expected, str) else expected.flops,
         loss=losses[-1] if losses else None,
     )
+
+
+def _sizes(one: Phase) -> dict[str, float | None]:
+    return {name: one.get(name) for name in COUNTERS}
 
 
 def _timeline(report: RankReport) -> list[tuple[float, int, str]]:

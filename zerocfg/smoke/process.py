@@ -96,7 +96,8 @@ def run(
             return Outcome([{} for _ in range(ranks or 0)], "interrupted", interrupted=True, kind="interrupted")
         own = place is not None
         whole = environment(device, own) | temporary(folder, sockets=own) | (variables or {})
-        played = _Run(command, folder, ranks, limit, stop, progress, nodes)
+        started = "the command" if own else "the launcher"
+        played = _Run(command, folder, ranks, limit, stop, progress, nodes, started)
         return played.play(whole | {MARK: str(folder)}, place or folder)
 
 
@@ -111,6 +112,7 @@ class _Run:
     stop: Interrupts
     progress: Callable[[str], None] | None
     nodes: Nodes | None = None
+    started: str = "the launcher"
     vanished: int | None = None
     lock: str | None = None
     waiting: dict[int, list[str]] = field(default_factory=dict)
@@ -157,6 +159,7 @@ class _Run:
                 lock=self.lock,
                 killer=out_of_memory.struck(kills),
                 own=self.nodes.own if self.nodes is not None else None,
+                started=self.started,
             )
         )
         outcome = Outcome(reports, seconds=seconds, interrupted=bool(self.stop))

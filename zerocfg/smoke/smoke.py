@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from zerocfg.smoke import certificate, nodes, process, sharing
 from zerocfg.smoke import command as commands
 from zerocfg.smoke.checks import check, measured
-from zerocfg.smoke.data import data
+from zerocfg.smoke.data import testimony
 from zerocfg.smoke.device import Device, choose
 from zerocfg.smoke.error import SmokeError
 from zerocfg.smoke.folder import RunFolder, read
@@ -150,7 +150,7 @@ def certify(verdict: Verdict, steps: int) -> Path | None:
     versions = first.get("versions", {})
     try:
         return certificate.write(
-            run.path, data(verdict), steps=steps, versions=versions, files=run.hashes, lock=run.lock
+            run.path, testimony(verdict), steps=steps, versions=versions, files=run.hashes, lock=run.lock
         )
     except OSError as error:
         verdict.uncertified = f"{run.path / certificate.NAME}: {error.strerror or error}"

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from zerocfg.smoke.diagnosis import Diagnosis, diagnose
+from zerocfg.smoke.diagnosis import diagnose
 from zerocfg.smoke.figures import Figures, figures
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from zerocfg.smoke.certificate import Command, Diagnosis
     from zerocfg.smoke.checks import Check
-    from zerocfg.smoke.command import Command
     from zerocfg.smoke.device import Device
     from zerocfg.smoke.folder import RunFolder
     from zerocfg.smoke.predicted import Expected

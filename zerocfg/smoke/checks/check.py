@@ -1,30 +1,15 @@
-"""One thing that was planned, and what was seen instead."""
+"""One thing that was planned, and what was seen instead; values for a reader."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
+
+from zerocfg.smoke.certificate import Check
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
-@dataclass(frozen=True)
-class Check:
-    """``planned`` and ``seen`` as shown; ``ok`` None for what is only noted.
-
-    ``further``: "" for what has a row of its own in the table. Of the others only those that differ are shown, the rest
-    is counted: "acting" was read where it acts, "parsed" from the config that the engine holds, "unseen" not at all.
-    """
-
-    name: str
-    planned: str
-    seen: str
-    ok: bool | None
-    further: str = ""
-
-    def data(self) -> dict[str, object]:
-        return asdict(self)
+__all__ = ["Check", "show", "together"]
 
 
 def together(values: Sequence[object]) -> str:

@@ -132,9 +132,10 @@ def _reference(reports: list[RankReport]) -> list[Check]:
     parts = _parts(reports, "reference")
     if not parts:
         return []
-    why = _missing(parts)
-    if why is not None:
-        return [Check(name, "-", why if why.startswith("not ") else f"not compared: {why}", None)]
+    missing = _missing(parts)
+    if missing is not None:
+        skipped = missing["state"] == "skipped"  # and it says so
+        return [Check(name, "-", _why(missing) if skipped else f"not compared: {_why(missing)}", None)]
     pairs = [(_Course.of(report), _Course.of(part)) for report, part in zip(reports, parts, strict=True)]
     half = reports[0]["seen"].get("dtype") == "fp16"
     # In fp16 the engines look for their loss scales from different ends, and skip other steps meanwhile.
@@ -162,10 +163,10 @@ def _resumes(reports: list[RankReport]) -> list[Check]:
     parts = _parts(reports, "resume")
     if not parts:
         return []
-    why = _missing(parts)
-    if why is not None:
+    missing = _missing(parts)
+    if missing is not None:
         broken = [part for part in parts if part["state"] == "failed" and not part.get("memory")]
-        return [Check(name, "same next loss" if broken else "-", why, False if broken else None)]
+        return [Check(name, "same next loss" if broken else "-", _why(missing), False if broken else None)]
     wrong: list[str] = []
     for report, part in zip(reports, parts, strict=True):
         ours, others = _Course.of(report), _Course.of(part)
@@ -196,13 +197,17 @@ def _parts(reports: list[RankReport], name: str) -> list[Part]:
     return parts if len(parts) == len(reports) else []
 
 
-def _missing(parts: list[Part]) -> str | None:
-    """Why a part has no result; None when every rank has one."""
+def _missing(parts: list[Part]) -> Part | None:
+    """The first that has no result; None when every rank has one."""
     for state in ("failed", "skipped", "running"):
         for part in parts:
             if part.get("state") == state:
-                return str(part.get("why") or "it did not come to its end")
+                return part
     return None
+
+
+def _why(part: Part) -> str:
+    return part.get("why") or "it did not come to its end"
 
 
 def _distance(ours: list[float], others: list[float]) -> float:
