@@ -35,6 +35,7 @@ READS = {
     "bool": "a truth value, from the text of an environment variable",
     "str": "as text",
     "true": "only the word true, in any case, is true",
+    "argument": "text as a word of the command line, other values as they are",
     "truth": 'Python\'s truth: any text, also `"false"`, is true',
 }
 UNFILLED = {

@@ -26,7 +26,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from zerocfg.models.base import Section
+from zerocfg.models.base import Section, keys_of
+from zerocfg.models.base import spellings as written_as
 
 if typing.TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -57,6 +58,7 @@ _SECTION_FACTS = (
     "prefix",
     "prefix_optional",
     "also",
+    "shared",
     "readers",
     "yaml_numbers",
 )
@@ -82,16 +84,11 @@ class _Compiler:
         properties: dict[str, Any] = {}
         spellings: dict[str, Any] = {}
         required: list[str] = []
-        for field_name, field in model.model_fields.items():
-            name = field.alias or field_name
+        for name, field in model.model_fields.items():
             properties[name] = self.key(model, name, field)
             if field.is_required():
                 required.append(name)
-            short = name.removeprefix(model.prefix) if model.prefix_optional else name
-            for alias in (
-                *properties[name].get("x-zerocfg", {}).get("aliases", ()),
-                *((short,) if short != name else ()),
-            ):
+            for alias in written_as(model, name):
                 spellings[f"^{re.escape(alias)}$"] = {**properties[name], "description": f"Read as {name}."}
         facts = {fact: value for fact in _SECTION_FACTS if (value := getattr(model, fact))}
         text = " ".join((model.__dict__.get("__doc__") or "").split())
@@ -106,28 +103,22 @@ class _Compiler:
             schema["anyOf"] = [{"required": required}, *({"required": [name]} for name in model.required_unless)]
         elif required and model.required_unless is not None:
             schema["required"] = required
-        schema["additionalProperties"] = model.unknown == "passed"
+        schema["additionalProperties"] = model.unknown == "passed" or model.shared
         schema["x-zerocfg"] = facts
         return schema
 
     def key(self, model: type[Section], name: str, field: FieldInfo) -> dict[str, Any]:
-        extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-        stated = extra.get("x-zerocfg")
-        facts: dict[str, Any] = dict(stated) if isinstance(stated, dict) else {}
+        facts = dict(keys_of(model)[name].facts)
         if "removed" in facts:
             return {
                 "description": f"Removed: {facts['removed']}.",
-                "not": {},
+                **({} if model.shared else {"not": {}}),
                 "deprecated": True,
                 "x-zerocfg": facts,
             }
         branches = self.branches(field.annotation, field.metadata)
         if "auto" in facts and {"const": "auto"} not in branches:
             raise TypeError(f"{model.__name__}.{name}: somebody fills its auto, so its type needs the literal")
-        if not any("$ref" in branch for branch in branches):
-            for fact in ("reads", "auto_raw"):
-                if (value := getattr(model, fact)) is not None:
-                    facts.setdefault(fact, value)
         if name in model.variants:
             variants = model.variants[name]
             facts["variants"] = {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import ConfigDict
-
 from zerocfg.models.base import key
 from zerocfg.models.deepspeed.section import Loose
 
@@ -14,8 +12,6 @@ _SOURCE = "deepspeed/runtime/data_pipeline/config.py"
 
 class CurriculumLearning(Loose):
     """Order of the samples by difficulty. With enabled, other keys are copied to the sampler as they are."""
-
-    model_config = ConfigDict(extra="allow")
 
     unknown = "passed"
     source = _SOURCE
@@ -55,8 +51,6 @@ class DataSampling(Loose):
 
 class RandomLtd(Loose):
     """Random layer-token dropping. With enabled, other keys are copied to the scheduler as they are."""
-
-    model_config = ConfigDict(extra="allow")
 
     unknown = "passed"
     source = _SOURCE

@@ -16,7 +16,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, Gt
 from pydantic import AfterValidator, BeforeValidator
 
-from zerocfg.models.base import AutoRaw, Null, Reads, Section, Unknown
+from zerocfg.models.base import AutoRaw, Null, Section, Unknown
+from zerocfg.models.reading import Reads
 
 Auto = Literal["auto"]
 Count = Annotated[int, Ge(0)]

@@ -23,13 +23,12 @@ Compiled = Callable[[str], dict[str, Any]]
 """The compiled schema of a name."""
 
 
-def editor_schema(name: str, compiled: Compiled, *, yaml: bool, shared: bool = False, address: str) -> dict[str, Any]:
+def editor_schema(name: str, compiled: Compiled, *, yaml: bool, address: str) -> dict[str, Any]:
     """The schema for editors of the format ``name``.
 
-    ``yaml``: its files are read by PyYAML. ``shared``: the same file holds keys of the program itself, and it may be
-    written for older releases, too: unknown and removed keys are then no errors.
+    ``yaml``: its files are read by PyYAML.
     """
-    return _Form(compiled(name), compiled, yaml, shared).whole(address)
+    return _Form(compiled(name), compiled, yaml).whole(address)
 
 
 def joined(cases: list[tuple[str, str, dict[str, Any]]], otherwise: dict[str, Any], title: str) -> dict[str, Any]:
@@ -63,11 +62,11 @@ def joined(cases: list[tuple[str, str, dict[str, Any]]], otherwise: dict[str, An
 
 
 class _Form:
-    def __init__(self, source: dict[str, Any], compiled: Compiled, yaml: bool, shared: bool) -> None:
+    def __init__(self, source: dict[str, Any], compiled: Compiled, yaml: bool) -> None:
         self.source = source
         self.compiled = compiled
         self.yaml = yaml
-        self.shared = shared
+        self.shared = "shared" in source["x-zerocfg"]
         self.told = {
             _name(reference)
             for section in (source, *source["$defs"].values())
@@ -85,7 +84,6 @@ class _Form:
             "$id": address,
             "title": self.source["title"],
             **self.section(self.source),
-            **({"additionalProperties": True} if self.shared else {}),
             "definitions": definitions,
         }
 
