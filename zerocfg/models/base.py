@@ -88,6 +88,10 @@ class Variants:
     cases: dict[str, type[Section]]
     any_case: bool = False
 
+    def section(self, value: object) -> type[Section] | None:
+        """The section for a value of the key beside it; None where the declared one holds."""
+        return self.cases.get(value.lower() if self.any_case else value) if isinstance(value, str) else None
+
 
 class Section(BaseModel):
     """One mapping of a config file.
@@ -135,7 +139,8 @@ class Section(BaseModel):
     def _value(cls, value: object, take: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
         name = info.field_name or ""
         declared = keys_of(cls)[name]
-        case = _case(cls.variants[name], info.data) if name in cls.variants and isinstance(value, dict) else None
+        variants = cls.variants.get(name) if isinstance(value, dict) else None
+        case = variants.section(info.data.get(variants.key)) if variants is not None else None
         if case is not None:
             return case.model_validate(value)
         return value if cls.shared and "removed" in declared.facts else read(value, take, declared.facts)
@@ -219,13 +224,6 @@ def _absent(model: type[Section], name: str, value: Any, *, other_name: bool) ->
         return True
     # Under its other name the section is taken as it is: `bfloat16: null` is passed on, `bf16: null` is not.
     return value is None and not other_name and not key.nullable and key.section.null == "absent"
-
-
-def _case(variants: Variants, data: dict[str, Any]) -> type[Section] | None:
-    chosen = data.get(variants.key)
-    if not isinstance(chosen, str):
-        return None
-    return variants.cases.get(chosen.lower() if variants.any_case else chosen)
 
 
 def _parts(annotation: Any) -> typing.Iterator[Any]:
