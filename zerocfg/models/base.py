@@ -102,7 +102,8 @@ class Section(BaseModel):
     the key).
 
     ``Model.model_validate(data)`` takes the data of a file as the library does: keys under each of their names, values
-    converted (:mod:`zerocfg.models.reading`), what counts as not written left out.
+    converted (:mod:`zerocfg.models.reading`), what counts as not written left out. Keys that nobody reads here are in
+    ``model_extra``.
     """
 
     model_config = ConfigDict(extra="forbid", defer_build=True, protected_namespaces=())
@@ -125,8 +126,8 @@ class Section(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
         """What the facts say about all keys, in pydantic's words."""
-        handed_on = cls.unknown == "passed" or cls.also or cls.shared
-        cls.model_config["extra"] = "allow" if handed_on else "forbid"
+        refused = cls.unknown == "error" and not cls.shared
+        cls.model_config["extra"] = "forbid" if refused else "allow"
         cls.model_config["strict"] = cls.reads == "raw"
 
     @model_validator(mode="before")
@@ -199,12 +200,10 @@ def _entries(model: type[Section], data: dict[str, Any]) -> dict[str, Any]:
     for written, value in data.items():
         name = names.get(written)
         if name is None:
-            dropped = model.unknown == "ignored" and not model.also
-            if not dropped and not (value == "auto" and model.library == "deepspeed"):
+            if value != "auto" or model.reads != "lax":
                 found[written] = value
         elif name != written and data.get(name) is not None:
-            if model.unknown != "ignored":
-                found[written] = value  # one too many
+            found[written] = value  # nobody reads it under this name
         elif not _absent(model, name, value, other_name=name != written):
             found[name] = value
     return found
