@@ -2,12 +2,14 @@
 
 How the parts of a model appear:
 
-* every section is an entry of ``$defs`` under the name of its class; the root section is written out;
-* a key is a property; a union is ``anyOf`` with one branch for each kind of value, and the literal ``"auto"``
-  is a branch of its own (``{"const": "auto"}``);
+* every section is an entry of ``$defs`` under the name of its class, without its type, which each reference states;
+  the root section is written out;
+* a key is a property; a union is one schema with several types where each has words of its own, else ``anyOf`` with a
+  branch for each kind of value (:mod:`zerocfg.catalog.alternatives`); the literal ``"auto"`` is a branch of its own
+  (``{"const": "auto"}``);
 * facts that JSON Schema has no word for are under ``x-zerocfg`` (see :mod:`zerocfg.models.base`); what a
   section says about all its keys (``reads``, ``auto_raw``) is repeated at each scalar key;
-* other spellings of a key are ``patternProperties``, so that ``properties`` holds each key once;
+* other spellings of a key are properties behind all keys, with ``x-zerocfg.read_as``;
 * ``additionalProperties`` is false wherever an unknown key is refused or ignored (an editor should underline
   both) and true where it is handed on; ``x-zerocfg.unknown`` tells refused from ignored.
 
@@ -18,7 +20,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import re
 import types
 import typing
 from typing import Annotated, Any, Literal, NamedTuple
@@ -26,6 +27,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from zerocfg.catalog.alternatives import AUTO, WORDS
 from zerocfg.models.base import Section, keys_of
 from zerocfg.models.base import spellings as written_as
 
@@ -50,6 +52,14 @@ _LENGTHS = {
     "string": {"min_length": "minLength", "max_length": "maxLength"},
     "array": {"min_length": "minItems", "max_length": "maxItems"},
 }
+_TEXTS = {
+    "integer": r"^\s*[+-]?\d+(_\d+)*\s*$",
+    "number": r"^\s*[+-]?(\d+(_\d+)*\.?(\d+(_\d+)*)?|\.\d+(_\d+)*)([eE][+-]?\d+)?\s*$",
+    "boolean": "^([yY][eE][sS]|[nN][oO]|[tT][rR][uU][eE]|[fF][aA][lL][sS][eE]|[tTyYfFnN01])$",
+}
+"""Text that argparse takes for a value of each type."""
+_SINGLE = ({"type": "null"}, {"const": "auto"})
+_OWN = {word for words in WORDS.values() for word in words}
 _SECTION_FACTS = (
     "unknown",
     "null",
@@ -77,28 +87,27 @@ class _Compiler:
             raise TypeError(f"two sections of one schema are named {name}: their names are the names of $defs")
         if name not in self.defs:
             self.defs[name] = {}
-            self.defs[name] = self.section(model)
-        return {"$ref": f"#/$defs/{name}"}
+            self.defs[name] = {word: part for word, part in self.section(model).items() if word != "type"}
+        return {"type": "object", "$ref": f"#/$defs/{name}"}
 
     def section(self, model: type[Section]) -> dict[str, Any]:
         properties: dict[str, Any] = {}
-        spellings: dict[str, Any] = {}
+        others: dict[str, Any] = {}
         required: list[str] = []
         for name, field in model.model_fields.items():
             properties[name] = self.key(model, name, field)
             if field.is_required():
                 required.append(name)
             for alias in written_as(model, name):
-                spellings[f"^{re.escape(alias)}$"] = {**properties[name], "description": f"Read as {name}."}
+                facts = {**properties[name].get("x-zerocfg", {}), "read_as": name}
+                others[alias] = {**properties[name], "description": f"Read as {name}.", "x-zerocfg": facts}
         facts = {fact: value for fact in _SECTION_FACTS if (value := getattr(model, fact))}
         text = " ".join((model.__dict__.get("__doc__") or "").split())
         schema: dict[str, Any] = {
             "description": f"{text} {read_by(facts)}".rstrip(),
             "type": "object",
-            "properties": properties,
+            "properties": properties | others,
         }
-        if spellings:
-            schema["patternProperties"] = spellings
         if required and model.required_unless:
             schema["anyOf"] = [{"required": required}, *({"required": [name]} for name in model.required_unless)]
         elif required and model.required_unless is not None:
@@ -127,7 +136,9 @@ class _Compiler:
                 "cases": {value: self.reference(case)["$ref"] for value, case in variants.cases.items()},
             }
         schema: dict[str, Any] = {"description": describe(field.description or "", facts)}
-        schema.update(branches[0] if len(branches) == 1 else {"anyOf": branches})
+        if model.reads == "argument":
+            branches = [_as_text(branch, facts) for branch in branches]
+        schema.update(_one_of(branches))
         default = _default(field)
         one_default = "defaults" not in facts and default is not PydanticUndefined
         if one_default and (default is not None or {"type": "null"} in branches):
@@ -180,7 +191,33 @@ def _literal(values: tuple[Any, ...]) -> list[dict[str, Any]]:
 
 
 def _one_of(branches: list[dict[str, Any]]) -> dict[str, Any]:
-    return branches[0] if len(branches) == 1 else {"anyOf": branches}
+    """A schema of these kinds of value; in one breath where each has words of its own (see `alternatives`)."""
+    if len(branches) == 1:
+        return branches[0]
+    choices = [branch["enum"] for branch in branches if "enum" in branch]
+    single = [branch for branch in branches if "enum" not in branch]
+    if len(choices) == 1 and all(branch in _SINGLE for branch in single):
+        return {"enum": [*choices[0], *(branch.get("const") for branch in single)]}
+    branches = [{"type": "string", "pattern": AUTO} if branch == {"const": "auto"} else branch for branch in branches]
+    types = [kind for branch in branches for kind in _types(branch)]
+    apart = len({"number" if kind == "integer" else kind for kind in types}) == len(types)
+    if apart and all({"type"} <= set(branch) <= {"type", *_OWN} for branch in branches):
+        return {word: part for branch in branches for word, part in branch.items()} | {"type": types}
+    return {"anyOf": [{"const": "auto"} if branch.get("pattern") == AUTO else branch for branch in branches]}
+
+
+def _types(branch: dict[str, Any]) -> list[str]:
+    types: str | list[str] = branch.get("type", [])
+    return types if isinstance(types, list) else [types]
+
+
+def _as_text(branch: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+    """A number or truth value that may also be written as text, which the parser of the command line converts."""
+    text = _TEXTS.get(branch.get("type", ""))
+    cli = facts.get("cli", {})
+    if text is None or "enum" in branch or cli.get("nargs") == "+" or cli.get("type") not in ("int", "float", "bool"):
+        return branch
+    return {**branch, "type": [branch["type"], "string"], "pattern": text}
 
 
 def _flat(metadata: Iterable[Any]) -> Iterable[Any]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from zerocfg.catalog.alternatives import alternatives, own_keys
 from zerocfg.models.editor import values, words
 from zerocfg.models.schema import describe, read_by
 
@@ -96,17 +97,19 @@ class _Form:
             "properties": {},
         }
         cases: list[dict[str, Any]] = []
-        for name, prop in source["properties"].items():
+        named = own_keys(source["properties"])
+        for name, prop in named.items():
             made["properties"][name] = self.key(prop, facts)
             if "variants" in prop.get("x-zerocfg", {}):
                 cases.append(self.variants(name, prop))
         spellings = {
-            pattern: self.alias(prop, facts) if prop else {}
-            for pattern, prop in source.get("patternProperties", {}).items()
-        }
+            f"^{re.escape(name)}$": self.alias(prop, facts)
+            for name, prop in source["properties"].items()
+            if name not in named
+        } | source.get("patternProperties", {})
         if "also" in facts:
             elsewhere = self.compiled(facts["also"])["properties"]
-            other = [re.escape(name) for name in elsewhere if name not in source["properties"]]
+            other = [re.escape(name) for name in own_keys(elsewhere) if name not in source["properties"]]
             spellings[f"^(?:{'|'.join(other)})$"] = {}
         if spellings:
             made["patternProperties"] = spellings
@@ -153,7 +156,7 @@ class _Form:
     def value(self, prop: dict[str, Any], sections: list[str]) -> dict[str, Any]:
         """The schema of a key's value: one of these sections, or what else is taken."""
         facts = prop.get("x-zerocfg", {})
-        branches = prop.get("anyOf", [prop])
+        branches = alternatives(prop)
         others = [branch for branch in branches if "$ref" not in branch]
         absent = [value for reference in sections for value in self.absent(facts, reference)]
         found: list[dict[str, Any]] = []
@@ -221,7 +224,7 @@ def _refused(facts: dict[str, Any]) -> dict[str, Any]:
 
 def _references(prop: dict[str, Any]) -> list[str]:
     """The sections that a key may hold."""
-    return [branch["$ref"] for branch in prop.get("anyOf", [prop]) if "$ref" in branch]
+    return [branch["$ref"] for branch in alternatives(prop) if "$ref" in branch]
 
 
 def _cases(prop: dict[str, Any]) -> dict[str, str]:

@@ -14,6 +14,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from zerocfg.catalog.alternatives import alternatives
+
 _KINDS = ("string", "number", "boolean", "null", "array", "object")
 _INTEGER = r"\s*SIGN\d+(?:_\d+)*(?:\.0+)?\s*"
 _TEXT_INTEGER = r"\s*SIGN\d+(?:_\d+)*\s*"
@@ -111,12 +113,12 @@ def _take(taken: _Taken, branch: dict[str, Any], facts: dict[str, Any], reads: s
         taken.arrays = {word: branch[word] for word in ("minItems", "maxItems") if word in branch}
         if reads == "lax" and branch.get("items"):
             items = branch["items"]
-            taken.arrays["items"] = value_schema(items.get("anyOf", [items]), {}, yaml=yaml)
+            taken.arrays["items"] = value_schema(alternatives(items), {}, yaml=yaml)
     elif kind == "object":
         taken.objects = {}
         each = branch.get("additionalProperties")
         if isinstance(each, dict) and reads == "lax":
-            taken.objects["additionalProperties"] = value_schema(each.get("anyOf", [each]), {}, yaml=yaml)
+            taken.objects["additionalProperties"] = value_schema(alternatives(each), {}, yaml=yaml)
 
 
 def few(branch: dict[str, Any]) -> list[Any]:
