@@ -174,7 +174,7 @@ def refusal(key: Key, value: Any) -> Reason | None:
         return ("type", "is true or false, not a number")
     if isinstance(value, str) and key.facts.get("no_text"):
         return ("type", "is a string, not a number")
-    if not key.scalars and reads == "raw" and key.facts.get("auto_raw") == "error":
+    if not key.scalars and (reads == "argument" or (reads == "raw" and key.facts.get("auto_raw") == "error")):
         return ("choice", "is not null, which is all that is supported")
     first: Reason | None = None
     for branch in key.scalars:

@@ -72,7 +72,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from zerocfg.models.reading import Reads, read
+from zerocfg.models.reading import Reads, read, refused
 
 Consumer = Literal["deepspeed", "accelerate", "transformers", "trl"]
 Unknown = Literal["error", "ignored", "passed"]
@@ -144,7 +144,9 @@ class Section(BaseModel):
         case = variants.section(info.data.get(variants.key)) if variants is not None else None
         if case is not None:
             return case.model_validate(value)
-        return value if cls.shared and "removed" in declared.facts else read(value, take, declared.facts)
+        if "removed" in declared.facts:
+            return value if cls.shared else refused(declared.facts)
+        return read(value, take, declared.facts) if declared.scalar else take(value)
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,8 @@ class Declared:
     facts: dict[str, Any]
     section: type[Section] | None
     nullable: bool
+    scalar: bool
+    """Whether it is read at all: neither a section nor something of which anything is taken."""
 
 
 @cache
@@ -168,7 +172,9 @@ def keys_of(model: type[Section]) -> dict[str, Declared]:
             for fact, value in (("reads", model.reads), ("auto_raw", model.auto_raw)):
                 if value is not None:
                     facts.setdefault(fact, value)
-        found[name] = Declared(facts, section, bool({None, type(None), Any} & set(parts)))
+        free = Any in parts
+        nullable = free or None in parts or type(None) in parts
+        found[name] = Declared(facts, section, nullable, section is None and (not free or "never" in facts))
     return found
 
 

@@ -7,7 +7,7 @@ DeepSpeed's typed sections are pydantic models; the others convert by the functi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, TypeGuard
+from typing import Literal, NoReturn, TypeGuard
 
 from pydantic import ValidationError
 
@@ -19,15 +19,13 @@ Take = Callable[[object], object]
 Reads = Literal["lax", "raw", "int", "float", "bool", "str", "true", "truth", "argument"]
 
 _FROM_TEXT = {"int": "integer", "float": "number", "bool": "boolean"}
-_OF_NUMBERS = frozenset("greater_than greater_than_equal less_than less_than_equal finite_number".split())
-_OF_OTHERS = frozenset("literal_error string_too_short string_pattern_mismatch too_short too_long".split())
+_OF_NUMBERS = frozenset("greater_than greater_than_equal less_than less_than_equal".split())
+_OF_OTHERS = frozenset("literal_error string_too_short string_pattern_mismatch none_required".split())
 """Kinds of errors of pydantic that are not about the type of a value."""
 
 
 def read(value: object, take: Take, facts: Mapping[str, object]) -> object:
     """The value of a key as its library keeps it. Raises ValueError where the library refuses it."""
-    if "removed" in facts:
-        raise ValueError(f"this key was removed; its presence alone is an error: {facts['removed']}")
     if value == "auto" and ("auto" in facts or "auto_raw" in facts):
         return value  # somebody fills it, or it stands in the way of whoever uses it
     if "never" in facts:
@@ -44,15 +42,23 @@ def read(value: object, take: Take, facts: Mapping[str, object]) -> object:
     if value is not None and isinstance(reads, str) and reads in _FROM_TEXT:
         return _text(value, words, take, _FROM_TEXT[reads])
     if reads == "str" and value is not None:
-        return _first(take, *words, str(value))
+        text = str(value)
+        return _first(take, *words, text, *((int(text),) if text.isdecimal() else ()))
     if reads == "argument":
         return _argument(value, take, facts.get("cli"))
     return _first(take, *words)
 
 
+def refused(facts: Mapping[str, object]) -> NoReturn:
+    """Of a key that was removed. Raises ValueError."""
+    raise ValueError(f"this key was removed; its presence alone is an error: {facts['removed']}")
+
+
 def _as_it_is(value: object, words: Sequence[object], take: Take, *, used: bool) -> object:
     """Nothing checks the type, so only ranges and choices count; ``used``: the library calculates with the value, and
     a text, a list or a mapping where none belongs stops it."""
+    if value is None and not used:
+        return None
     exact = (int(value),) if isinstance(value, float) and value.is_integer() else ()
     try:
         _first(take, *words, *exact)
