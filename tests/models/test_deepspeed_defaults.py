@@ -17,11 +17,11 @@ import torch
 from pydantic import BaseModel
 from real_deepspeed import FULL, MINIMAL, SCHEMA, STRICT, RealConfig, facts_of, loose_sections, section_of
 
+from zerocfg.catalog.alternatives import alternatives
 from zerocfg.models.deepspeed import DeepSpeedConfig
 
 if TYPE_CHECKING:
-    from zerocfg.catalog.alternatives import alternatives
-from zerocfg.models.base import Section
+    from zerocfg.models.base import Section
 
 pytestmark = pytest.mark.libs
 

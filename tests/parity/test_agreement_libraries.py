@@ -52,7 +52,8 @@ def test_deepspeed(shard: int, count: Callable[[str, int], None]) -> None:
 
 
 def verdict_differs(refused: list[str], real: Real) -> list[str]:
-    typed = [one for one in refused if in_typed_section(".".join(places(one)))]
+    # `timers` as a text: DeepSpeed looks for a word in it.
+    typed = [one for one in refused if in_typed_section(".".join(places(one))) and not one.startswith("('timers',)")]
     if typed and real.error is None:
         return [f"refused: {typed}, and DeepSpeed takes it"]
     # What its validators compare, several keys of a section or a section with the machine, is for rules.
@@ -97,7 +98,10 @@ def test_accelerate(shard: int, count: Callable[[str, int], None]) -> None:
             facts = keys_of(section)[path[-1]].facts
             for variable in facts.get("env", ()):
                 exported = real.values.get(variable["name"])
-                if exported is None or value in (None, "auto") or facts.get("reads") not in read or "item" in variable:
+                # A word of a choice beside a truth value is for the version of FSDP to judge.
+                if exported is None or value is None or isinstance(value, str) or "item" in variable:
+                    continue
+                if facts.get("reads") not in read:
                     continue
                 assert read[facts["reads"]](exported) == value, (path, value, exported, text)
                 checked += 1

@@ -47,7 +47,8 @@ class Key:
         """The section that every value of this key's mapping is, when names are free (the runs of a spec)."""
         for branch in self.branches:
             each = branch.get("additionalProperties")
-            if "properties" not in branch and isinstance(each, dict) and "$ref" in each:
+            only = isinstance(each, dict) and "$ref" in each and not isinstance(each.get("type"), list)
+            if "properties" not in branch and isinstance(each, dict) and only:
                 return schema.section(schema.deref(each))
         return None
 

@@ -153,7 +153,7 @@ class Section(BaseModel):
 class Declared:
     """A key of a section: its facts with those of the section, the section that it holds, whether null is a value."""
 
-    facts: dict[str, Any]
+    facts: dict[str, object]
     section: type[Section] | None
     nullable: bool
     scalar: bool
@@ -172,13 +172,13 @@ def keys_of(model: type[Section]) -> dict[str, Declared]:
             for fact, value in (("reads", model.reads), ("auto_raw", model.auto_raw)):
                 if value is not None:
                     facts.setdefault(fact, value)
-        free = Any in parts
+        free = object in parts
         nullable = free or None in parts or type(None) in parts
         found[name] = Declared(facts, section, nullable, section is None and (not free or "never" in facts))
     return found
 
 
-def stated(field: FieldInfo) -> dict[str, Any]:
+def stated(field: FieldInfo) -> dict[str, object]:
     """A copy of the facts that `key` was given."""
     extra = field.json_schema_extra
     known = extra.get("x-zerocfg") if isinstance(extra, dict) else None
@@ -187,9 +187,9 @@ def stated(field: FieldInfo) -> dict[str, Any]:
 
 def spellings(model: type[Section], name: str) -> list[str]:
     """The other names under which a key is read."""
-    aliases: list[str] = keys_of(model)[name].facts.get("aliases", [])
+    aliases = keys_of(model)[name].facts.get("aliases")
     short = name.removeprefix(model.prefix) if model.prefix_optional else name
-    return [*aliases, *([short] if short != name else [])]
+    return [*(aliases if isinstance(aliases, list) else ()), *([short] if short != name else [])]
 
 
 @cache
@@ -199,9 +199,9 @@ def _names(model: type[Section]) -> dict[str, str]:
     return {other: name for name in fields for other in spellings(model, name)} | {name: name for name in fields}
 
 
-def _entries(model: type[Section], data: dict[str, Any]) -> dict[str, Any]:
+def _entries(model: type[Section], data: dict[str, object]) -> dict[str, object]:
     """The entries of a mapping that its library sees, by the names of the fields."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     names = _names(model)
     for written, value in data.items():
         name = names.get(written)
@@ -215,7 +215,7 @@ def _entries(model: type[Section], data: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _absent(model: type[Section], name: str, value: Any, *, other_name: bool) -> bool:
+def _absent(model: type[Section], name: str, value: object, *, other_name: bool) -> bool:
     """Whether the library takes a key with this value for one that is not written."""
     key = keys_of(model)[name]
     if value == "auto":
@@ -246,7 +246,7 @@ def _parts(annotation: Any) -> typing.Iterator[Any]:
 
 
 def key(
-    default: Any = ...,
+    default: object = ...,
     doc: str = "",
     *,
     unit: str | None = None,
@@ -262,12 +262,12 @@ def key(
     inert: str | None = None,
     reads: Reads | None = None,
     ignore_case: bool | None = None,
-    default_before: dict[str, Any] | None = None,
+    default_before: dict[str, object] | None = None,
     setting: str | dict[str, str] | None = None,
     elsewhere: dict[str, str] | None = None,
-    cli: dict[str, Any] | None = None,
-    env: list[dict[str, Any]] | None = None,
-    facts: dict[str, Any] | None = None,
+    cli: dict[str, object] | None = None,
+    env: list[dict[str, object]] | None = None,
+    facts: dict[str, object] | None = None,
     **field: Any,
 ) -> Any:
     """Declare one key; ``field`` takes the words of pydantic: ``ge``, ``gt``, ``le``, ``lt``, ``examples``...

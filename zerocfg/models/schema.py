@@ -36,7 +36,7 @@ if typing.TYPE_CHECKING:
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-_SCALARS: dict[Any, dict[str, Any]] = {
+_SCALARS: dict[Any, dict[str, object]] = {
     bool: {"type": "boolean"},
     int: {"type": "integer"},
     float: {"type": "number"},
@@ -45,7 +45,7 @@ _SCALARS: dict[Any, dict[str, Any]] = {
     None: {"type": "null"},
     dict: {"type": "object"},
     list: {"type": "array"},
-    Any: {},
+    object: {},
 }
 _NUMBER_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 _LENGTHS = {
@@ -79,9 +79,9 @@ class _Compiler:
 
     def __init__(self) -> None:
         self.classes: dict[str, type[Section]] = {}
-        self.defs: dict[str, dict[str, Any]] = {}
+        self.defs: dict[str, dict[str, object]] = {}
 
-    def reference(self, model: type[Section]) -> dict[str, Any]:
+    def reference(self, model: type[Section]) -> dict[str, object]:
         name = model.__name__
         if self.classes.setdefault(name, model) is not model:
             raise TypeError(f"two sections of one schema are named {name}: their names are the names of $defs")
@@ -91,8 +91,8 @@ class _Compiler:
         return {"type": "object", "$ref": f"#/$defs/{name}"}
 
     def section(self, model: type[Section]) -> dict[str, Any]:
-        properties: dict[str, Any] = {}
-        others: dict[str, Any] = {}
+        properties: dict[str, dict[str, Any]] = {}
+        others: dict[str, object] = {}
         required: list[str] = []
         for name, field in model.model_fields.items():
             properties[name] = self.key(model, name, field)
@@ -103,7 +103,7 @@ class _Compiler:
                 others[alias] = {**properties[name], "description": f"Read as {name}.", "x-zerocfg": facts}
         facts = {fact: value for fact in _SECTION_FACTS if (value := getattr(model, fact))}
         text = " ".join((model.__dict__.get("__doc__") or "").split())
-        schema: dict[str, Any] = {
+        schema: dict[str, object] = {
             "description": f"{text} {read_by(facts)}".rstrip(),
             "type": "object",
             "properties": properties | others,
@@ -135,7 +135,7 @@ class _Compiler:
                 "any_case": variants.any_case,
                 "cases": {value: self.reference(case)["$ref"] for value, case in variants.cases.items()},
             }
-        schema: dict[str, Any] = {"description": describe(field.description or "", facts)}
+        schema: dict[str, object] = {"description": describe(field.description or "", facts)}
         if model.reads == "argument":
             branches = [_as_text(branch, facts) for branch in branches]
         schema.update(_one_of(branches))
@@ -151,7 +151,7 @@ class _Compiler:
             schema["x-zerocfg"] = facts
         return schema
 
-    def branches(self, annotation: Any, metadata: Iterable[Any] = ()) -> list[dict[str, Any]]:
+    def branches(self, annotation: Any, metadata: Iterable[Any] = ()) -> list[dict[str, object]]:
         """One schema for each kind of value of a type, with the bounds of ``metadata`` where they apply."""
         origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
         if origin is Annotated:
@@ -177,10 +177,10 @@ class _Compiler:
         return found
 
 
-def _literal(values: tuple[Any, ...]) -> list[dict[str, Any]]:
+def _literal(values: tuple[Any, ...]) -> list[dict[str, object]]:
     if values == ("auto",):
         return [{"const": "auto"}]
-    found: list[dict[str, Any]] = []
+    found: list[dict[str, object]] = []
     some = [value for value in values if value is not None]
     kinds = {type(value) for value in some}
     if some:
@@ -190,7 +190,7 @@ def _literal(values: tuple[Any, ...]) -> list[dict[str, Any]]:
     return found
 
 
-def _one_of(branches: list[dict[str, Any]]) -> dict[str, Any]:
+def _one_of(branches: list[dict[str, Any]]) -> dict[str, object]:
     """A schema of these kinds of value; in one breath where each has words of its own (see `alternatives`)."""
     if len(branches) == 1:
         return branches[0]
@@ -211,7 +211,7 @@ def _types(branch: dict[str, Any]) -> list[str]:
     return types if isinstance(types, list) else [types]
 
 
-def _as_text(branch: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+def _as_text(branch: dict[str, Any], facts: dict[str, Any]) -> dict[str, object]:
     """A number or truth value that may also be written as text, which the parser of the command line converts."""
     text = _TEXTS.get(branch.get("type", ""))
     cli = facts.get("cli", {})
@@ -261,7 +261,7 @@ def read_by(facts: dict[str, Any]) -> str:
     return f"Read by {reader}." if reader else ""
 
 
-def describe(text: str, facts: dict[str, Any]) -> str:
+def describe(text: str, facts: dict[str, object]) -> str:
     """A key's description: its author's words and the facts about it."""
     parts = [text] if text else []
     if "unit" in facts:
@@ -277,7 +277,7 @@ def describe(text: str, facts: dict[str, Any]) -> str:
     return " ".join(parts)
 
 
-def compile_schema(model: type[Section], title: str = "") -> dict[str, Any]:
+def compile_schema(model: type[Section], title: str = "") -> dict[str, object]:
     """JSON Schema of a root section and of every section below it.
 
     Raises TypeError for a type that has no JSON form, and for two different sections of one name.
@@ -322,11 +322,11 @@ ENTRIES = (
 )
 
 
-def _factory(entry: Entry) -> Callable[[], dict[str, Any]]:
+def _factory(entry: Entry) -> Callable[[], dict[str, object]]:
     return lambda: compile_schema(getattr(importlib.import_module(entry.module), entry.root), entry.title)
 
 
-SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {entry.name: _factory(entry) for entry in ENTRIES}
+SCHEMAS: dict[str, Callable[[], dict[str, object]]] = {entry.name: _factory(entry) for entry in ENTRIES}
 
 
 def schema_text(name: str) -> str:

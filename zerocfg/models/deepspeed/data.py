@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from zerocfg.models.base import key
 from zerocfg.models.deepspeed.section import Loose
 
@@ -18,7 +16,7 @@ class CurriculumLearning(Loose):
 
     enabled: bool = key(False, "Use a curriculum.")
     data_cluster_path: str | None = key(None, "Directory for the clusters of samples.")
-    curriculum_metrics: dict[str, Any] = key(None, "Metrics by name; needed when enabled.")
+    curriculum_metrics: dict[str, object] = key(None, "Metrics by name; needed when enabled.")
 
 
 class DynamicBatching(Loose):
@@ -62,8 +60,8 @@ class RandomLtd(Loose):
     model_mask_name: str | None = key(None, "Name of the layer's argument with the attention mask.")
     model_type: str = key(None, "encoder or decoder.")
     hidden_state_order: str = key(None, "Order of the dimensions of the hidden states.")
-    random_ltd_schedule: dict[str, Any] = key(None, "How many tokens stay, by step.")
-    layer_token_lr_schedule: dict[str, Any] = key(None, "Learning-rate schedule by layer tokens; not implemented.")
+    random_ltd_schedule: dict[str, object] = key(None, "How many tokens stay, by step.")
+    layer_token_lr_schedule: dict[str, object] = key(None, "Learning-rate schedule by layer tokens; not implemented.")
 
 
 class DataRouting(Loose):

@@ -131,7 +131,7 @@ class LeafModule(Strict):
     name_suffixes: list[str] | str = key([], "Suffixes of module names.")
 
 
-def _digits(value: Any) -> Any:
+def _digits(value: object) -> Any:
     return int(value) if isinstance(value, str) and value.strip().isdecimal() else value
 
 
