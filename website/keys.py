@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from zerocfg.catalog.alternatives import alternatives, own_keys
+
 Node = dict[str, Any]
 
 SCHEMAS = {
@@ -35,6 +37,7 @@ READS = {
     "bool": "a truth value, from the text of an environment variable",
     "str": "as text",
     "true": "only the word true, in any case, is true",
+    "argument": "text as a word of the command line, other values as they are",
     "truth": 'Python\'s truth: any text, also `"false"`, is true',
 }
 UNFILLED = {
@@ -87,7 +90,7 @@ def _index(folder: Path) -> str:
     for name, title in SCHEMAS.items():
         schema = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
         sections = [schema, *schema.get("$defs", {}).values()]
-        number = sum(len(section.get("properties", {})) for section in sections)
+        number = sum(len(own_keys(section.get("properties", {}))) for section in sections)
         source = schema.get("x-zerocfg", {}).get("source", "")
         lines.append(f"| [{title}]({name}/index.md) | {number} | {f'`{source}`' if source else 'zerocfg'} |")
     return "\n".join(lines) + "\n"
@@ -100,7 +103,7 @@ class _Writer:
         self.name, self.title, self.schema, self.rules, self.made = name, title, schema, rules, made
 
     def write(self) -> None:
-        top = self.schema.get("properties", {})
+        top = own_keys(self.schema.get("properties", {}))
         own = {key: node for key, node in top.items() if not self._inner(node)}
         sections = {key: node for key, node in top.items() if self._inner(node)}
         lines = [f"# {self.title}", "", *self._about(self.schema)]
@@ -147,7 +150,7 @@ class _Writer:
             if case:
                 lines += [f"{_hashes(level)} {case}", ""]
             lines += self._about(section)
-            keys = section.get("properties", {})
+            keys = own_keys(section.get("properties", {}))
             for key, one in keys.items():
                 if not self._inner(one):
                     lines += self._key(page, key, f"{at}.{key}", one, level + bool(case))
@@ -268,7 +271,7 @@ def _auto(node: Node, known: Node) -> str:
 def _type(node: Node) -> str:
     if "not" in node and node.get("x-zerocfg", {}).get("removed"):
         return ""
-    words = [_branch(branch) for branch in node.get("anyOf", [node])]
+    words = [_branch(branch) for branch in alternatives(node)]
     words = list(dict.fromkeys(word for word in words if word))
     return " or ".join(words)
 

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
         Result,
         Run,
         Setting,
+        ValidationError,
         build,
         check_or_raise,
         effective,
         lint,
         load,
         plan,
+        runs,
     )
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "Result",
     "Run",
     "Setting",
+    "ValidationError",
     "__version__",
     "build",
     "check_or_raise",
@@ -43,6 +46,7 @@ __all__ = [
     "lint",
     "load",
     "plan",
+    "runs",
 ]
 
 

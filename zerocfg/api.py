@@ -8,33 +8,35 @@ from __future__ import annotations
 from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
 import click
 
 from zerocfg.cli.linting import Job
 from zerocfg.cli.selection import selection_of
 from zerocfg.cli.settings import find_settings
+from zerocfg.errors import Error, ValidationError
 from zerocfg.rules.engine import Diagnostic, Result
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import CONSUMERS, UNKNOWN, Origin, Run, Setting
 
 if TYPE_CHECKING:
+    from zerocfg.models.accelerate import ClusterConfig, SageMakerConfig
+    from zerocfg.models.base import Section
+    from zerocfg.models.deepspeed import DeepSpeedConfig
+    from zerocfg.models.training_arguments import TrainingArguments
     from zerocfg.resolve.build import Built
     from zerocfg.resolve.forecast import Forecast
     from zerocfg.resolve.spec_file import SpecFile
+    from zerocfg.typed import Kind, Loaded
 
 __all__ = [
-    "UNKNOWN", "ConfigError", "Diagnostic", "Error", "Origin", "Result", "Run", "Setting",
-    "build", "check_or_raise", "effective", "lint", "load", "plan",
+    "UNKNOWN", "ConfigError", "Diagnostic", "Error", "Origin", "Result", "Run", "Setting", "ValidationError",
+    "build", "check_or_raise", "effective", "lint", "load", "plan", "runs",
 ]  # fmt: skip
 
 AnyPath = str | PathLike[str]
-
-
-class Error(Exception):
-    """zerocfg could not do what it was asked to: wrong use, an unreadable file, a spec that does not resolve."""
 
 
 class ConfigError(Error):
@@ -71,7 +73,29 @@ def lint(
         raise Error(error.message) from None
 
 
-def load(*paths: AnyPath) -> list[Run]:
+@overload
+def load(path: AnyPath, kind: Literal["deepspeed"]) -> Loaded[DeepSpeedConfig]: ...
+@overload
+def load(path: AnyPath, kind: Literal["accelerate"]) -> Loaded[ClusterConfig | SageMakerConfig]: ...
+@overload
+def load(path: AnyPath, kind: Literal["recipe"]) -> Loaded[TrainingArguments]: ...
+@overload
+def load(path: AnyPath, kind: None = None) -> Loaded[Section]: ...
+def load(path: AnyPath, kind: Kind | None = None) -> Loaded[Section]:
+    """A DeepSpeed config, accelerate config or recipe as the typed model of its format, its values converted as the
+    library converts them.
+
+    ``kind`` ("deepspeed", "accelerate", "recipe") follows from the file's keys unless it is given. `Loaded.model` holds
+    the values, `Loaded.place("zero_optimization.stage")` is where one is written. Raises ValidationError for what the
+    library refuses: each key with its place, what is written and what it is read as; Error for a file that cannot be
+    read or is of no such kind. Imports pydantic, which linting does without.
+    """
+    from zerocfg.typed import load as typed
+
+    return typed(Path(path), kind)
+
+
+def runs(*paths: AnyPath) -> list[Run]:
     """The runs that files and folders take part in: which files belong together, and what they amount to.
 
     `Run.effective.settings` are the values that the training process gets, by dotted name. Raises Error for a path
@@ -86,14 +110,14 @@ def effective(path: AnyPath, run: str | None = None) -> dict[str, Setting]:
     ``run`` names one where ``path`` takes part in several. A value that the files do not tell is `UNKNOWN`. Raises
     Error when there is no such run, or when there are several and none is named.
     """
-    runs = load(path)
-    names = [one.name for one in runs]
+    found = runs(path)
+    names = [one.name for one in found]
     if run is not None:
-        runs = [one for one in runs if one.name == run]
-    if len(runs) != 1:
-        found = f"it takes part in {', '.join(names)}" if names else "no run is found there"
-        raise Error(f"'{path}' has no single run{f' {run!r}' if run else ''}: {found}")
-    return dict(runs[0].effective.settings)
+        found = [one for one in found if one.name == run]
+    if len(found) != 1:
+        said = f"it takes part in {', '.join(names)}" if names else "no run is found there"
+        raise Error(f"'{path}' has no single run{f' {run!r}' if run else ''}: {said}")
+    return dict(found[0].effective.settings)
 
 
 def plan(spec: AnyPath, *, run: str | None = None, hardware: str | None = None) -> dict[str, Forecast]:

@@ -60,7 +60,7 @@ def test_effective_settings_with_their_origins(quickstart: Path) -> None:
     origin = settings["zero_optimization.stage"].origin
     assert origin.kind == "file" and origin.file is not None and origin.file.name == "ds_config.json"
     assert settings["gradient_accumulation_steps"].value == 2
-    (run,) = zerocfg.load("zerocfg.yaml")
+    (run,) = zerocfg.runs("zerocfg.yaml")
     assert run.consumer == "transformers"
     values = {name: one.value for name, one in settings.items()}
     assert {name: one.value for name, one in run.effective.settings.items()} == values
@@ -103,7 +103,7 @@ def test_a_build_that_lint_forbids(quickstart: Path, tmp_path: Path) -> None:
     ("call", "said"),
     [
         (lambda: zerocfg.lint("no/such"), "there is no file or folder 'no/such'"),
-        (lambda: zerocfg.load("no/such"), "there is no file or folder"),
+        (lambda: zerocfg.runs("no/such"), "there is no file or folder"),
         (lambda: zerocfg.lint(select=["ZC9999"]), "no rule is called 'ZC9999'"),
         (lambda: zerocfg.lint(consumer="me"), "consumer is one of"),
         (lambda: zerocfg.plan("no/such"), "there is no file"),

@@ -301,11 +301,11 @@ class TestRefusal:
         key = {"enum": ["cpu", "nvme", None]}
         assert why(key, "cpu") is None and why(key, "CPU") == (
             "choice",
-            "is none of cpu, nvme, null (did you mean cpu?)",
+            "is none of cpu, nvme (did you mean cpu?)",
         )
         assert why(key, "CPU", ignore_case=True) is None
-        assert why(key, "tape", ignore_case=True) == ("choice", "is none of cpu, nvme, null")
-        assert why(key, 3, ignore_case=True) == ("choice", "is none of cpu, nvme, null")
+        assert why(key, "tape", ignore_case=True) == ("choice", "is none of cpu, nvme")
+        assert why(key, 3, ignore_case=True) == ("choice", "is none of cpu, nvme")
         assert why({"const": "cpu"}, "gpu") == ("choice", "is none of cpu")
 
     def test_choices_among_numbers(self) -> None:
@@ -396,7 +396,7 @@ def kept(raw: dict[str, Any], value: Any) -> Any:
         ({"enum": ["0", "1"]}, "1", "1"),
         ({"enum": [0, "1"]}, "1", "1"),
         ({"type": "integer", "enum": [0, 1]}, "1", 1),
-        ({"type": ["integer", "boolean"]}, "off", "off"),
+        ({"type": ["integer", "boolean"]}, "off", False),
         ({"enum": []}, "x", "x"),
         ({"const": "x"}, "x", "x"),
         ({"type": "object"}, {"a": 1}, {"a": 1}),

@@ -17,6 +17,7 @@ import torch
 from pydantic import BaseModel
 from real_deepspeed import FULL, MINIMAL, SCHEMA, STRICT, RealConfig, facts_of, loose_sections, section_of
 
+from zerocfg.catalog.alternatives import alternatives
 from zerocfg.models.deepspeed import DeepSpeedConfig
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def ours(model: type[Section], name: str) -> tuple[str, Any]:
 
 def branches_of(model: type[Section], name: str) -> list[dict[str, Any]]:
     prop = SCHEMA["$defs"][model.__name__]["properties"][name]
-    return [branch for branch in prop.get("anyOf", [prop]) if branch.get("const") != "auto"]
+    return [branch for branch in alternatives(prop) if branch.get("const") != "auto"]
 
 
 @pytest.mark.parametrize(("model", "name", "real"), real_fields())

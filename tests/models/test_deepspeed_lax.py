@@ -39,9 +39,8 @@ BESIDE: dict[tuple[str, str], dict[str, Any]] = {("ZeroOptimization", "compute_g
 
 # Values that a validator of the library refuses and the model does not: the key and what it refuses.
 NARROWER: dict[tuple[str, str], tuple[Any, ...]] = {
-    ("Fp16", "loss_scale"): (True, False),
-    ("Fp16", "loss_scale_window"): (True, False, "5.0"),
-    ("Fp16", "min_loss_scale"): (True, False, "5.0"),
+    ("Fp16", "loss_scale_window"): ("5.0",),
+    ("Fp16", "min_loss_scale"): ("5.0",),
 }
 OBJECTS = {("TensorParallel", "dtype")}  # takes a torch.dtype: nothing that a file can hold
 

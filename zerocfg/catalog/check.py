@@ -11,8 +11,11 @@ from typing import Any
 
 from zerocfg.catalog.schema import Key, Schema, Section
 from zerocfg.catalog.suggest import closest
-from zerocfg.catalog.values import RefusedError, as_bool, as_float, as_int, env_bool, kind_of, show, yaml_number
+from zerocfg.catalog.values import RefusedError, as_int, convert, kind_of, show, yaml_number
 from zerocfg.source.node import Entry, Mapping, Node, Path, Scalar, plain
+
+_CHECKED = ("lax", "argument")
+"""Ways of reading in which null and the items of a list are looked at."""
 
 Reason = tuple[str, str]
 """The kind of a refusal ("type", "range", "choice", "null") and its words, to stand after the value."""
@@ -160,13 +163,13 @@ def refusal(key: Key, value: object) -> Reason | None:
         return None
     if value is None:
         # auto_raw "error": a key of an untyped section whose value the library checks all the same.
-        checked = reads == "lax" or key.facts.get("auto_raw") == "error"
+        checked = reads in _CHECKED or key.facts.get("auto_raw") == "error"
         return ("null", "is null, which is not allowed here") if checked and not key.nullable else None
     if isinstance(value, bool) and key.facts.get("no_bool"):
         return ("type", "is true or false, not a number")
     if isinstance(value, str) and key.facts.get("no_text"):
         return ("type", "is a string, not a number")
-    if not key.scalars and reads == "raw" and key.facts.get("auto_raw") == "error":
+    if not key.scalars and (reads == "argument" or (reads == "raw" and key.facts.get("auto_raw") == "error")):
         return ("choice", "is not null, which is all that is supported")
     first: Reason | None = None
     for branch in key.scalars:
@@ -184,7 +187,7 @@ def converted(key: Key, value: object) -> object:
         if _refused(branch, value, "lax") is not None:
             continue
         if isinstance(branch.get("type"), str) and "enum" not in branch:
-            return _convert(branch["type"], value, "lax")
+            return convert(branch["type"], value, "lax")
         choices = branch.get("enum", ())
         if all(isinstance(choice, int) for choice in choices) and choices:
             return as_int(value)
@@ -201,11 +204,11 @@ def _refused(branch: dict[str, Any], value: Any, reads: str, ignore_case: bool =
     reason: Reason | None = None
     for kind in kinds:
         try:
-            number = _convert(kind, value, reads)
+            number = convert(kind, value, reads)
         except RefusedError as refused:
             reason = ("type", str(refused))
             continue
-        if kind == "array" and reads == "lax" and (wrong := _refused_item(branch, number)) is not None:
+        if kind == "array" and reads in _CHECKED and (wrong := _refused_item(branch, number)) is not None:
             return wrong
         out = _outside(branch, number)
         return None if out is None else ("range", out)
@@ -238,51 +241,6 @@ def _refused_choice(choices: list[object], value: object, reads: str, ignore_cas
     near = closest(value, [choice for choice in choices if isinstance(choice, str)]) if isinstance(value, str) else None
     words = ", ".join("null" if choice is None else str(choice) for choice in choices)
     return ("choice", f"is none of {words}" + (f" (did you mean {near}?)" if near else ""))
-
-
-def _convert(kind: str | None, value: object, reads: str) -> object:
-    """The value as the library reads it. Raises RefusedError."""
-    if reads in ("int", "float", "bool") and kind in ("integer", "number", "boolean"):
-        return _from_text(kind, value)
-    if kind == "integer":
-        if reads == "raw" and isinstance(value, (str, bool)):
-            raise RefusedError(f"is {kind_of(value)}, not a whole number")
-        return as_int(value)
-    if kind == "number":
-        if reads == "raw" and isinstance(value, (str, bool)):
-            raise RefusedError(f"is {kind_of(value)}, not a number")
-        return as_float(value)
-    if kind == "boolean":
-        if reads == "raw" and not isinstance(value, bool) and value not in (0, 1):
-            raise RefusedError(f"is {kind_of(value)}, neither true nor false")
-        return as_bool(value)
-    if kind == "string":
-        if isinstance(value, str) or reads == "str":
-            return value
-        raise RefusedError(f"is {kind_of(value)}, not a string")
-    if kind == "array":
-        if isinstance(value, (list, tuple)):
-            return value
-        raise RefusedError(f"is {kind_of(value)}, not a list")
-    if kind == "object":
-        if isinstance(value, dict):
-            return value
-        raise RefusedError(f"is {kind_of(value)}, not a mapping")
-    if kind == "null":
-        raise RefusedError("is not null")
-    return value
-
-
-def _from_text(kind: str, value: object) -> object:
-    text = str(value)
-    if kind == "boolean":
-        return env_bool(text)
-    try:
-        return int(text) if kind == "integer" else float(text)
-    except ValueError:
-        raise RefusedError(
-            f"becomes the text '{text[:40]}', which is no {'whole ' * (kind == 'integer')}number"
-        ) from None
 
 
 def _outside(branch: dict[str, object], number: object) -> str | None:

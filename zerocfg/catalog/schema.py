@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from zerocfg.catalog.alternatives import alternatives, own_keys
+
 
 def schema_folder() -> Path:
     """Where the compiled schemas lie: inside the installed package, or beside it in a checkout."""
@@ -24,7 +26,7 @@ class Key:
         self.name = name
         self.raw = raw
         self.facts: dict[str, Any] = raw.get("x-zerocfg", {})
-        self.branches = [schema.deref(branch) for branch in raw.get("anyOf", [raw])]
+        self.branches = [schema.deref(branch) for branch in alternatives(raw)]
 
     @property
     def default(self) -> object:
@@ -64,7 +66,8 @@ class Key:
         """The section that every value of this key's mapping is, when names are free (the runs of a spec)."""
         for branch in self.branches:
             each = branch.get("additionalProperties")
-            if "properties" not in branch and isinstance(each, dict) and "$ref" in each:
+            only = isinstance(each, dict) and "$ref" in each and not isinstance(each.get("type"), list)
+            if "properties" not in branch and isinstance(each, dict) and only:
                 return schema.section(schema.deref(each))
         return None
 
@@ -92,7 +95,7 @@ class Section:
     def __init__(self, raw: dict[str, Any], schema: Schema) -> None:
         self.raw = raw
         self.facts: dict[str, Any] = raw.get("x-zerocfg", {})
-        self.keys = {name: Key(name, prop, schema) for name, prop in raw.get("properties", {}).items()}
+        self.keys = {name: Key(name, prop, schema) for name, prop in own_keys(raw.get("properties", {})).items()}
         self.names: dict[str, Key] = {}
         for key in self.keys.values():
             for alias in key.facts.get("aliases", ()):

@@ -4,6 +4,9 @@
 "raw"   nothing converts and nothing checks; a wrong type travels until something breaks
 "int", "float", "bool"   the text of an environment variable, converted later
 "str"   anything has a text
+"argument"   text is converted as argparse does with a word of a command line, other values are taken as they are
+
+The typed models read by the same functions (`zerocfg.models.reading`), but for "lax": there pydantic itself does.
 """
 
 from __future__ import annotations
@@ -90,6 +93,73 @@ def env_bool(text: str) -> bool:
     if word in ("n", "no", "f", "false", "off", "0"):
         return False
     raise RefusedError("is neither true nor false")
+
+
+TRUE_WORDS = ("yes", "true", "t", "y", "1")
+FALSE_WORDS = ("no", "false", "f", "n", "0")
+"""What HfArgumentParser takes for true and for false."""
+
+
+def convert(kind: str | None, value: object, reads: str) -> object:
+    """A value as the library reads it where it wants ``kind``, a type of JSON. Raises RefusedError."""
+    if kind in ("integer", "number", "boolean"):
+        if reads in ("int", "float", "bool"):
+            return from_text(kind, value)
+        if reads == "argument" and isinstance(value, str):
+            return argument(kind, value)
+    if kind == "integer":
+        if reads == "raw" and isinstance(value, (str, bool)):
+            raise RefusedError(f"is {kind_of(value)}, not a whole number")
+        return as_int(value)
+    if kind == "number":
+        if reads == "raw" and isinstance(value, (str, bool)):
+            raise RefusedError(f"is {kind_of(value)}, not a number")
+        return as_float(value)
+    if kind == "boolean":
+        if reads == "raw" and not isinstance(value, bool) and value not in (0, 1):
+            raise RefusedError(f"is {kind_of(value)}, neither true nor false")
+        return as_bool(value)
+    if kind == "string":
+        if isinstance(value, str) or reads == "str":
+            return value
+        raise RefusedError(f"is {kind_of(value)}, not a string")
+    if kind == "array":
+        if isinstance(value, (list, tuple)):
+            return value
+        raise RefusedError(f"is {kind_of(value)}, not a list")
+    if kind == "object":
+        if isinstance(value, dict):
+            return value
+        raise RefusedError(f"is {kind_of(value)}, not a mapping")
+    if kind == "null":
+        raise RefusedError("is not null")
+    return value
+
+
+def from_text(kind: str, value: object) -> object:
+    """A value that travels as the text of an environment variable. Raises RefusedError."""
+    text = str(value)
+    if kind == "boolean":
+        return env_bool(text)
+    try:
+        return int(text) if kind == "integer" else float(text)
+    except ValueError:
+        raise RefusedError(
+            f"becomes the text '{text[:40]}', which is no {'whole ' * (kind == 'integer')}number"
+        ) from None
+
+
+def argument(kind: str, text: str) -> int | float | bool:
+    """A text as HfArgumentParser converts a word of the command line. Raises RefusedError."""
+    if kind == "boolean":
+        word = text.lower()
+        if word not in (*TRUE_WORDS, *FALSE_WORDS):
+            raise RefusedError("is a string that is neither true nor false")
+        return word in TRUE_WORDS
+    try:
+        return int(text) if kind == "integer" else float(text)
+    except ValueError:
+        raise RefusedError(f"is a string that is not a {'whole ' * (kind == 'integer')}number") from None
 
 
 def kind_of(value: object) -> str:

@@ -11,7 +11,9 @@ from ruamel.yaml.scalarstring import SingleQuotedScalarString
 from yaml.nodes import ScalarNode
 from yaml.resolver import Resolver
 
+from zerocfg.emit.typed import typed
 from zerocfg.emit.values import one_line
+from zerocfg.models.accelerate import ClusterConfig
 
 if TYPE_CHECKING:
     from zerocfg.resolve.plan import Plan
@@ -23,13 +25,13 @@ _TEXT = "tag:yaml.org,2002:str"
 
 
 def render(plan: Plan) -> str:
-    document = CommentedMap()
+    document, config = CommentedMap(), _config(plan)
     for name, decision in plan.accelerate.items():
         section, _, leaf = name.rpartition(".")
         if section and section not in document:
             document[section] = CommentedMap()
         target = document[section] if section else document
-        target[leaf] = _scalar(decision.value)
+        target[leaf] = _scalar((config[section] if section else config)[leaf])
         if decision.reason:
             target.yaml_add_eol_comment(f"# {one_line(decision.reason)}", leaf, column=_COLUMN)
     yaml = YAML()
@@ -38,6 +40,15 @@ def render(plan: Plan) -> str:
     text = StringIO()
     yaml.dump(document, text)
     return text.getvalue()
+
+
+def _config(plan: Plan) -> dict[str, Any]:
+    """The config as nested mappings, by way of its typed model."""
+    config: dict[str, Any] = {}
+    for name, decision in plan.accelerate.items():
+        section, _, leaf = name.rpartition(".")
+        (config.setdefault(section, {}) if section else config)[leaf] = decision.value
+    return typed(ClusterConfig, config)
 
 
 def _scalar(value: object) -> object:

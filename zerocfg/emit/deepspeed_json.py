@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.emit.typed import typed
 from zerocfg.emit.values import one_line
+from zerocfg.models.deepspeed import DeepSpeedConfig
 
 if TYPE_CHECKING:
     from zerocfg.resolve.plan import Plan
@@ -39,7 +41,7 @@ _RANK = {name: rank for rank, name in enumerate(_ORDER)}
 
 
 def ds_config(plan: Plan) -> dict[str, object]:
-    """The config as nested mappings."""
+    """The config as nested mappings, by way of its typed model."""
     config: dict[str, Any] = {}
     for name in plan.deepspeed:
         *parents, leaf = name.split(".")
@@ -47,7 +49,7 @@ def ds_config(plan: Plan) -> dict[str, object]:
         for parent in parents:
             section = section.setdefault(parent, {})
         section[leaf] = plan.settings[name].value
-    return _sorted(config)
+    return _sorted(typed(DeepSpeedConfig, config))
 
 
 def render(plan: Plan) -> str:

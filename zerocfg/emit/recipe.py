@@ -7,12 +7,15 @@ not have stand at its end.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
 
+from zerocfg.emit.typed import typed
 from zerocfg.emit.values import json_value, one_line, yaml_value
+from zerocfg.models.training_arguments import TrainingArguments
 from zerocfg.resolve.plan import Decision
 from zerocfg.source.edit import apply_edits, insert_entry, replace_value
 from zerocfg.source.load import Format, decode, load_as
@@ -38,7 +41,8 @@ def changes_of(plan: Plan, config: str) -> dict[str, Decision]:
     if plan.consumer in ("transformers", "trl") and plan.engine == "deepspeed" and plan.launcher != "accelerate":
         reason = f"{plan.launcher} hands no config over; relative to where launch.sh changes to"
         changes["deepspeed"] = Decision(config, reason, "chosen")
-    return changes
+    values = typed(TrainingArguments, {name: change.value for name, change in changes.items()})
+    return {name: replace(change, value=values[name]) for name, change in changes.items()}
 
 
 def name_of(source: Path) -> str:

@@ -150,7 +150,7 @@ def inline(facts: Mapping[str, Any]) -> ModelFacts:
         raise ValueError("; ".join(problems)) from None
 
 
-def _whole(value: Any) -> Any:
+def _whole(value: object) -> object:
     """``"7e9"`` and ``7e9`` as 7000000000; anything else unchanged."""
     if isinstance(value, str):
         try:
@@ -238,7 +238,7 @@ def _summary(tensors: Iterable[Tensor]) -> dict[str, Any]:
     }
 
 
-def _unknown(config: Mapping[str, Any], model_type: str | None, reason: str) -> ModelFacts:
+def _unknown(config: Mapping[str, object], model_type: str | None, reason: str) -> ModelFacts:
     """Facts without counts; widths are still taken where the file states them plainly."""
     nested = config.get("text_config")
     composite = model_type in COMPOSITES
@@ -253,7 +253,7 @@ def _unknown(config: Mapping[str, Any], model_type: str | None, reason: str) -> 
     )
 
 
-def _width(config: Mapping[str, Any]) -> int | None:
+def _width(config: Mapping[str, object]) -> int | None:
     width = _positive(config.get("hidden_size"))
     widths = config.get("hidden_sizes")
     if width is None and isinstance(widths, list):
@@ -261,5 +261,5 @@ def _width(config: Mapping[str, Any]) -> int | None:
     return width
 
 
-def _positive(value: Any) -> int | None:
+def _positive(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

@@ -2,12 +2,14 @@
 
 How the parts of a model appear:
 
-* every section is an entry of ``$defs`` under the name of its class; the root section is written out;
-* a key is a property; a union is ``anyOf`` with one branch for each kind of value, and the literal ``"auto"``
-  is a branch of its own (``{"const": "auto"}``);
+* every section is an entry of ``$defs`` under the name of its class, without its type, which each reference states;
+  the root section is written out;
+* a key is a property; a union is one schema with several types where each has words of its own, else ``anyOf`` with a
+  branch for each kind of value (:mod:`zerocfg.catalog.alternatives`); the literal ``"auto"`` is a branch of its own
+  (``{"const": "auto"}``);
 * facts that JSON Schema has no word for are under ``x-zerocfg`` (see :mod:`zerocfg.models.base`); what a
   section says about all its keys (``reads``, ``auto_raw``) is repeated at each scalar key;
-* other spellings of a key are ``patternProperties``, so that ``properties`` holds each key once;
+* other spellings of a key are properties behind all keys, with ``x-zerocfg.read_as``;
 * ``additionalProperties`` is false wherever an unknown key is refused or ignored (an editor should underline
   both) and true where it is handed on; ``x-zerocfg.unknown`` tells refused from ignored.
 
@@ -18,7 +20,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import re
 import types
 import typing
 from typing import Annotated, Any, Literal, NamedTuple
@@ -26,14 +27,16 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from zerocfg.models.base import Section
+from zerocfg.catalog.alternatives import AUTO, WORDS
+from zerocfg.models.base import Section, keys_of
+from zerocfg.models.base import spellings as written_as
 
 if typing.TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-_SCALARS: dict[Any, dict[str, Any]] = {
+_SCALARS: dict[Any, dict[str, object]] = {
     bool: {"type": "boolean"},
     int: {"type": "integer"},
     float: {"type": "number"},
@@ -42,13 +45,21 @@ _SCALARS: dict[Any, dict[str, Any]] = {
     None: {"type": "null"},
     dict: {"type": "object"},
     list: {"type": "array"},
-    Any: {},
+    object: {},
 }
 _NUMBER_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 _LENGTHS = {
     "string": {"min_length": "minLength", "max_length": "maxLength"},
     "array": {"min_length": "minItems", "max_length": "maxItems"},
 }
+_TEXTS = {
+    "integer": r"^\s*[+-]?\d+(_\d+)*\s*$",
+    "number": r"^\s*[+-]?(\d+(_\d+)*\.?(\d+(_\d+)*)?|\.\d+(_\d+)*)([eE][+-]?\d+)?\s*$",
+    "boolean": "^([yY][eE][sS]|[nN][oO]|[tT][rR][uU][eE]|[fF][aA][lL][sS][eE]|[tTyYfFnN01])$",
+}
+"""Text that argparse takes for a value of each type."""
+_SINGLE = ({"type": "null"}, {"const": "auto"})
+_OWN = {word for words in WORDS.values() for word in words}
 _SECTION_FACTS = (
     "unknown",
     "null",
@@ -57,6 +68,7 @@ _SECTION_FACTS = (
     "prefix",
     "prefix_optional",
     "also",
+    "shared",
     "readers",
     "yaml_numbers",
 )
@@ -67,67 +79,55 @@ class _Compiler:
 
     def __init__(self) -> None:
         self.classes: dict[str, type[Section]] = {}
-        self.defs: dict[str, dict[str, Any]] = {}
+        self.defs: dict[str, dict[str, object]] = {}
 
-    def reference(self, model: type[Section]) -> dict[str, Any]:
+    def reference(self, model: type[Section]) -> dict[str, object]:
         name = model.__name__
         if self.classes.setdefault(name, model) is not model:
             raise TypeError(f"two sections of one schema are named {name}: their names are the names of $defs")
         if name not in self.defs:
             self.defs[name] = {}
-            self.defs[name] = self.section(model)
-        return {"$ref": f"#/$defs/{name}"}
+            self.defs[name] = {word: part for word, part in self.section(model).items() if word != "type"}
+        return {"type": "object", "$ref": f"#/$defs/{name}"}
 
     def section(self, model: type[Section]) -> dict[str, Any]:
-        properties: dict[str, Any] = {}
-        spellings: dict[str, Any] = {}
+        properties: dict[str, dict[str, Any]] = {}
+        others: dict[str, object] = {}
         required: list[str] = []
-        for field_name, field in model.model_fields.items():
-            name = field.alias or field_name
+        for name, field in model.model_fields.items():
             properties[name] = self.key(model, name, field)
             if field.is_required():
                 required.append(name)
-            short = name.removeprefix(model.prefix) if model.prefix_optional else name
-            for alias in (
-                *properties[name].get("x-zerocfg", {}).get("aliases", ()),
-                *((short,) if short != name else ()),
-            ):
-                spellings[f"^{re.escape(alias)}$"] = {**properties[name], "description": f"Read as {name}."}
+            for alias in written_as(model, name):
+                facts = {**properties[name].get("x-zerocfg", {}), "read_as": name}
+                others[alias] = {**properties[name], "description": f"Read as {name}.", "x-zerocfg": facts}
         facts = {fact: value for fact in _SECTION_FACTS if (value := getattr(model, fact))}
         text = " ".join((model.__dict__.get("__doc__") or "").split())
-        schema: dict[str, Any] = {
+        schema: dict[str, object] = {
             "description": f"{text} {read_by(facts)}".rstrip(),
             "type": "object",
-            "properties": properties,
+            "properties": properties | others,
         }
-        if spellings:
-            schema["patternProperties"] = spellings
         if required and model.required_unless:
             schema["anyOf"] = [{"required": required}, *({"required": [name]} for name in model.required_unless)]
         elif required and model.required_unless is not None:
             schema["required"] = required
-        schema["additionalProperties"] = model.unknown == "passed"
+        schema["additionalProperties"] = model.unknown == "passed" or model.shared
         schema["x-zerocfg"] = facts
         return schema
 
     def key(self, model: type[Section], name: str, field: FieldInfo) -> dict[str, Any]:
-        extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-        stated = extra.get("x-zerocfg")
-        facts: dict[str, Any] = dict(stated) if isinstance(stated, dict) else {}
+        facts = dict(keys_of(model)[name].facts)
         if "removed" in facts:
             return {
                 "description": f"Removed: {facts['removed']}.",
-                "not": {},
+                **({} if model.shared else {"not": {}}),
                 "deprecated": True,
                 "x-zerocfg": facts,
             }
         branches = self.branches(field.annotation, field.metadata)
         if "auto" in facts and {"const": "auto"} not in branches:
             raise TypeError(f"{model.__name__}.{name}: somebody fills its auto, so its type needs the literal")
-        if not any("$ref" in branch for branch in branches):
-            for fact in ("reads", "auto_raw"):
-                if (value := getattr(model, fact)) is not None:
-                    facts.setdefault(fact, value)
         if name in model.variants:
             variants = model.variants[name]
             facts["variants"] = {
@@ -135,8 +135,10 @@ class _Compiler:
                 "any_case": variants.any_case,
                 "cases": {value: self.reference(case)["$ref"] for value, case in variants.cases.items()},
             }
-        schema: dict[str, Any] = {"description": describe(field.description or "", facts)}
-        schema.update(branches[0] if len(branches) == 1 else {"anyOf": branches})
+        schema: dict[str, object] = {"description": describe(field.description or "", facts)}
+        if model.reads == "argument":
+            branches = [_as_text(branch, facts) for branch in branches]
+        schema.update(_one_of(branches))
         default = _default(field)
         one_default = "defaults" not in facts and default is not PydanticUndefined
         if one_default and (default is not None or {"type": "null"} in branches):
@@ -149,7 +151,7 @@ class _Compiler:
             schema["x-zerocfg"] = facts
         return schema
 
-    def branches(self, annotation: Any, metadata: Iterable[Any] = ()) -> list[dict[str, Any]]:
+    def branches(self, annotation: Any, metadata: Iterable[Any] = ()) -> list[dict[str, object]]:
         """One schema for each kind of value of a type, with the bounds of ``metadata`` where they apply."""
         origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
         if origin is Annotated:
@@ -175,10 +177,10 @@ class _Compiler:
         return found
 
 
-def _literal(values: tuple[Any, ...]) -> list[dict[str, Any]]:
+def _literal(values: tuple[Any, ...]) -> list[dict[str, object]]:
     if values == ("auto",):
         return [{"const": "auto"}]
-    found: list[dict[str, Any]] = []
+    found: list[dict[str, object]] = []
     some = [value for value in values if value is not None]
     kinds = {type(value) for value in some}
     if some:
@@ -188,8 +190,34 @@ def _literal(values: tuple[Any, ...]) -> list[dict[str, Any]]:
     return found
 
 
-def _one_of(branches: list[dict[str, Any]]) -> dict[str, Any]:
-    return branches[0] if len(branches) == 1 else {"anyOf": branches}
+def _one_of(branches: list[dict[str, Any]]) -> dict[str, object]:
+    """A schema of these kinds of value; in one breath where each has words of its own (see `alternatives`)."""
+    if len(branches) == 1:
+        return branches[0]
+    choices = [branch["enum"] for branch in branches if "enum" in branch]
+    single = [branch for branch in branches if "enum" not in branch]
+    if len(choices) == 1 and all(branch in _SINGLE for branch in single):
+        return {"enum": [*choices[0], *(branch.get("const") for branch in single)]}
+    branches = [{"type": "string", "pattern": AUTO} if branch == {"const": "auto"} else branch for branch in branches]
+    types = [kind for branch in branches for kind in _types(branch)]
+    apart = len({"number" if kind == "integer" else kind for kind in types}) == len(types)
+    if apart and all({"type"} <= set(branch) <= {"type", *_OWN} for branch in branches):
+        return {word: part for branch in branches for word, part in branch.items()} | {"type": types}
+    return {"anyOf": [{"const": "auto"} if branch.get("pattern") == AUTO else branch for branch in branches]}
+
+
+def _types(branch: dict[str, Any]) -> list[str]:
+    types: str | list[str] = branch.get("type", [])
+    return types if isinstance(types, list) else [types]
+
+
+def _as_text(branch: dict[str, Any], facts: dict[str, Any]) -> dict[str, object]:
+    """A number or truth value that may also be written as text, which the parser of the command line converts."""
+    text = _TEXTS.get(branch.get("type", ""))
+    cli = facts.get("cli", {})
+    if text is None or "enum" in branch or cli.get("nargs") == "+" or cli.get("type") not in ("int", "float", "bool"):
+        return branch
+    return {**branch, "type": [branch["type"], "string"], "pattern": text}
 
 
 def _flat(metadata: Iterable[Any]) -> Iterable[Any]:
@@ -233,7 +261,7 @@ def read_by(facts: dict[str, Any]) -> str:
     return f"Read by {reader}." if reader else ""
 
 
-def describe(text: str, facts: dict[str, Any]) -> str:
+def describe(text: str, facts: dict[str, object]) -> str:
     """A key's description: its author's words and the facts about it."""
     parts = [text] if text else []
     if "unit" in facts:
@@ -249,7 +277,7 @@ def describe(text: str, facts: dict[str, Any]) -> str:
     return " ".join(parts)
 
 
-def compile_schema(model: type[Section], title: str = "") -> dict[str, Any]:
+def compile_schema(model: type[Section], title: str = "") -> dict[str, object]:
     """JSON Schema of a root section and of every section below it.
 
     Raises TypeError for a type that has no JSON form, and for two different sections of one name.
@@ -294,11 +322,11 @@ ENTRIES = (
 )
 
 
-def _factory(entry: Entry) -> Callable[[], dict[str, Any]]:
+def _factory(entry: Entry) -> Callable[[], dict[str, object]]:
     return lambda: compile_schema(getattr(importlib.import_module(entry.module), entry.root), entry.title)
 
 
-SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {entry.name: _factory(entry) for entry in ENTRIES}
+SCHEMAS: dict[str, Callable[[], dict[str, object]]] = {entry.name: _factory(entry) for entry in ENTRIES}
 
 
 def schema_text(name: str) -> str:

@@ -46,7 +46,7 @@ _RELEASES = re.compile(rf"{_RELEASE}(,{_RELEASE})*\Z")
 _NUMBER = re.compile(r"[0-9][0-9_]*(\.[0-9]+)?([eE][+-]?[0-9]+)?\Z")
 
 
-def _whole(value: Any) -> Any:
+def _whole(value: object) -> object:
     """YAML 1.1 reads ``7e9`` as text; here it is the number that its author meant."""
     if isinstance(value, str) and len(value) <= 40 and _NUMBER.match(value):
         value = float(value.replace("_", ""))
@@ -69,7 +69,7 @@ Count = Annotated[int, BeforeValidator(_whole)]
 """A whole number; ``7e9`` is one too."""
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     if isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
         raise ValueError("a number is needed here")
     return value
@@ -78,7 +78,7 @@ def _finite(value: Any) -> Any:
 Price = Annotated[float, BeforeValidator(_finite)]
 
 
-def _facts(value: Any) -> Any:
+def _facts(value: object) -> object:
     if isinstance(value, dict):
         return inline(value)
     if isinstance(value, (str, ModelFacts)) or value is None:
@@ -234,7 +234,7 @@ class RunSpec(Section):
 
     @field_validator("versions", mode="before")
     @classmethod
-    def _quoted(cls, value: Any) -> Any:
+    def _quoted(cls, value: object) -> object:
         if isinstance(value, dict):
             for name, version in value.items():
                 if not isinstance(version, str):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from zerocfg.models.accelerate.deepspeed import DeepSpeedConfig
 from zerocfg.models.accelerate.dynamo import DynamoConfig
@@ -86,9 +86,9 @@ class ClusterConfig(Section):
         reads="raw",
         elsewhere={"master_port": "same"},
     )
-    rdzv_backend: Any = key("static", "Rendezvous of torchrun.", inert=_SHADOWED)
-    same_network: Any = key(False, "All machines are in one network.", reads="bool", inert=_SHADOWED)
-    enable_cpu_affinity: Any = key(False, "Bind processes to NUMA nodes.", reads="bool", inert=_SHADOWED)
+    rdzv_backend: object = key("static", "Rendezvous of torchrun.", inert=_SHADOWED)
+    same_network: object = key(False, "All machines are in one network.", reads="bool", inert=_SHADOWED)
+    enable_cpu_affinity: object = key(False, "Bind processes to NUMA nodes.", reads="bool", inert=_SHADOWED)
     main_training_function: str | None = key(
         "main", "Function that each process runs; read with distributed_type XLA alone."
     )
@@ -103,7 +103,7 @@ class ClusterConfig(Section):
     )
     mpirun_config: MpirunConfig | None = key(MpirunConfig, "MPI for several CPU processes.")
     dynamo_config: DynamoConfig | None = key(DynamoConfig, "torch.compile.")
-    downcast_bf16: Any = key(
+    downcast_bf16: object = key(
         False,
         "On TPU, also cast double to bf16. Files often hold the text no.",
         reads="bool",
@@ -114,7 +114,7 @@ class ClusterConfig(Section):
     tpu_use_cluster: bool | None = key(
         False, "Launch on a TPU pod; read with distributed_type XLA alone.", reads="truth"
     )
-    tpu_use_sudo: Any = key(False, "Use sudo on the pod.", reads="bool", inert=_SHADOWED)
+    tpu_use_sudo: object = key(False, "Use sudo on the pod.", reads="bool", inert=_SHADOWED)
     command_file: str | None = key(None, "Commands for a pod, one a line; read by `accelerate tpu-config` alone.")
     commands: list[str] | None = key(None, "Commands for a pod; read by `accelerate tpu-config` alone.")
     tpu_vm: list[str] | None = key(None, "Machines of a pod.")
@@ -133,6 +133,6 @@ class ClusterConfig(Section):
         deprecated="converted to dynamo_config.dynamo_backend; write that instead",
         renamed_to="dynamo_config.dynamo_backend",
     )
-    use_xpu: Any = key(None, removed="unknown to accelerate 1.15, which finds Intel devices by itself")
-    ipex_config: Any = key(None, removed="unknown to accelerate 1.15; the IPEX integration is gone")
-    rdzv_endpoint: Any = key(None, removed="never was a key; the endpoint is main_process_ip and main_process_port")
+    use_xpu: object = key(None, removed="unknown to accelerate 1.15, which finds Intel devices by itself")
+    ipex_config: object = key(None, removed="unknown to accelerate 1.15; the IPEX integration is gone")
+    rdzv_endpoint: object = key(None, removed="never was a key; the endpoint is main_process_ip and main_process_port")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from zerocfg.models.accelerate.facts import option, variable
 from zerocfg.models.base import Section, key
@@ -10,7 +10,7 @@ from zerocfg.models.base import Section, key
 MULTINODE_LAUNCHERS = ("pdsh", "standard", "openmpi", "mvapich", "mpich", "nossh", "slurm")
 
 
-def _exported(name: str, text: Literal["str", "lower"] = "str") -> list[dict[str, Any]]:
+def _exported(name: str, text: Literal["str", "lower"] = "str") -> list[dict[str, object]]:
     return [variable(f"ACCELERATE_{name}", "deepspeed", text=text)]
 
 

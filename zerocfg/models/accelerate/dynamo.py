@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from zerocfg.models.accelerate.facts import option, switch, variable
 from zerocfg.models.base import Section, key
@@ -46,7 +46,7 @@ _CHOICES = (
 _MODES = ("default", "reduce-overhead", "max-autotune")
 
 
-def _exported(name: str, text: Literal["str", "upper"] = "str") -> list[dict[str, Any]]:
+def _exported(name: str, text: Literal["str", "upper"] = "str") -> list[dict[str, object]]:
     return [variable(f"ACCELERATE_DYNAMO_{name}", "simple", "multi_gpu", when="always", text=text)]
 
 

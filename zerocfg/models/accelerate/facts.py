@@ -22,7 +22,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 Launcher = Literal["simple", "multi_gpu", "deepspeed"]
 ALL: tuple[Launcher, ...] = ("simple", "multi_gpu", "deepspeed")
@@ -35,11 +35,11 @@ def option(
     short: str | None = None,
     action: Literal["store", "store_true", "append"] = "store",
     off: str | None = None,
-    default: Any = None,
+    default: object = None,
     choices: tuple[str, ...] = (),
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The launcher's option ``--name``."""
-    facts: dict[str, Any] = {"flags": [f"--{name}", *([short] if short else [])], "action": action}
+    facts: dict[str, object] = {"flags": [f"--{name}", *([short] if short else [])], "action": action}
     if action != "store_true":
         facts["type"] = type
     if off:
@@ -51,7 +51,7 @@ def option(
     return facts
 
 
-def switch(name: str, *, default: bool | None = False, short: str | None = None) -> dict[str, Any]:
+def switch(name: str, *, default: bool | None = False, short: str | None = None) -> dict[str, object]:
     """The launcher's option ``--name`` that takes no value."""
     return option(name, short=short, action="store_true", default=default)
 
@@ -63,10 +63,10 @@ def variable(
     text: Literal["str", "lower", "upper"] = "str",
     value: str | None = None,
     item: int | None = None,
-    needs: dict[str, dict[str, Any]] | None = None,
-) -> dict[str, Any]:
+    needs: dict[str, dict[str, object]] | None = None,
+) -> dict[str, object]:
     """The environment variable ``name``, exported by ``launchers`` (all when none is named)."""
-    facts: dict[str, Any] = {"name": name, "launchers": list(launchers or ALL), "when": when}
+    facts: dict[str, object] = {"name": name, "launchers": list(launchers or ALL), "when": when}
     if value is None:
         facts["text"] = text
     else:

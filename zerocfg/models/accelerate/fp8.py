@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Literal
 from zerocfg.models.accelerate.facts import option, switch, variable
 from zerocfg.models.base import Section, key
 
-_NEEDS: dict[str, dict[str, Any]] = {"mixed_precision": {"const": "fp8"}}
+_NEEDS: dict[str, dict[str, object]] = {"mixed_precision": {"const": "fp8"}}
 _NOT_READ = "exported, but the job reads {}"
 
 
-def _exported(name: str, item: int | None = None) -> dict[str, Any]:
+def _exported(name: str, item: int | None = None) -> dict[str, object]:
     return variable(f"ACCELERATE_FP8_{name}", item=item, needs=_NEEDS)
 
 
@@ -142,6 +142,6 @@ class Fp8Config(Section):
         env=[_exported("USE_MXFP8_BLOCK_SCALING")],
         facts={"backends": ["TE"]},
     )
-    fp8_amax_history_length: Any = _renamed("amax_history_length", "amax_history_len")
-    fp8_amax_compute_algorithm: Any = _renamed("amax_compute_algorithm", "amax_compute_algo")
-    fp8_optimization_level: Any = _renamed("optimization_level", "opt_level")
+    fp8_amax_history_length: object = _renamed("amax_history_length", "amax_history_len")
+    fp8_amax_compute_algorithm: object = _renamed("amax_compute_algorithm", "amax_compute_algo")
+    fp8_optimization_level: object = _renamed("optimization_level", "opt_level")

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal
 from zerocfg.models.accelerate.facts import option, variable
 from zerocfg.models.base import Section, key
 
-_V1 = {"versions": [1]}
-_V2 = {"versions": [2]}
+_V1: dict[str, object] = {"versions": [1]}
+_V2: dict[str, object] = {"versions": [2]}
 
 
 def _exported(name: str, when: Literal["always", "set"] = "always", text: Literal["str", "lower"] = "lower") -> Any:

@@ -8,7 +8,7 @@ of ClusterConfig wins.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from zerocfg.models.accelerate.deepspeed import DeepSpeedConfig
 from zerocfg.models.accelerate.dynamo import DynamoConfig
@@ -177,4 +177,4 @@ class Launcher(
     aws_access_key_id: str | None = key(None, "SageMaker only.", cli=option("aws_access_key_id"))
     aws_secret_access_key: str | None = key(None, "SageMaker only.", cli=option("aws_secret_access_key"))
     training_script: str | None = key(None, "The script; positional.")
-    training_script_args: Any = key(None, "All that follows the script.")
+    training_script_args: object = key(None, "All that follows the script.")

@@ -10,11 +10,11 @@ from zerocfg.models.base import Section, key
 
 def _key(
     name: str,
-    default: Any,
+    default: object,
     doc: str,
     reads: Literal["int", "float", "bool", "str"],
     type: Literal["str", "int", "float", "truth"] = "str",
-    launcher_default: Any = None,
+    launcher_default: object = None,
     when: Literal["always", "set"] = "set",
     **facts: Any,
 ) -> Any:

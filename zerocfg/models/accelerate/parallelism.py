@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from zerocfg.models.accelerate.facts import option, variable
 from zerocfg.models.base import Section, key
 
 
-def _exported(name: str, **needs: dict[str, Any]) -> list[dict[str, Any]]:
+def _exported(name: str, **needs: dict[str, object]) -> list[dict[str, object]]:
     """The variable of ``name``: exported whenever the section is in use and the other ``needs`` hold."""
     return [
         variable(
@@ -21,8 +21,8 @@ def _exported(name: str, **needs: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-_CP = {"parallelism_config_cp_size": {"exclusiveMinimum": 1}}
-_SP = {"parallelism_config_sp_size": {"exclusiveMinimum": 1}}
+_CP: dict[str, dict[str, object]] = {"parallelism_config_cp_size": {"exclusiveMinimum": 1}}
+_SP: dict[str, dict[str, object]] = {"parallelism_config_sp_size": {"exclusiveMinimum": 1}}
 
 
 class ParallelismConfig(Section):

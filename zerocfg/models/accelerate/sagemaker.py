@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from zerocfg.models.accelerate.dynamo import DynamoConfig
 from zerocfg.models.base import Section, key
@@ -37,6 +37,6 @@ class SageMakerConfig(Section):
     py_version: str = key("py38", "Python in the container.")
     sagemaker_inputs_file: str | None = key(None, "Tab separated file of input channels.")
     sagemaker_metrics_file: str | None = key(None, "Tab separated file of metrics.")
-    additional_args: dict[str, Any] | None = key(None, "Further arguments of the estimator.")
+    additional_args: dict[str, object] | None = key(None, "Further arguments of the estimator.")
     dynamo_config: DynamoConfig | None = key(DynamoConfig, "torch.compile.")
     enable_cpu_affinity: bool | None = key(False, "Bind processes to NUMA nodes.")

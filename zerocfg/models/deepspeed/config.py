@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from zerocfg.models.base import key
 from zerocfg.models.deepspeed import features, monitor
@@ -137,7 +137,7 @@ class DeepSpeedConfig(Loose):
     hybrid_engine: features.HybridEngine = key(features.HybridEngine, "Hybrid engine.", auto_raw="error")
     weight_quantization: features.WeightQuantization = key(None, "Weight quantisation for inference.", auto_raw="error")
     autotuning: features.Autotuning = key(features.Autotuning, "Autotuner.", auto_raw="error")
-    datastates_ckpt: dict[str, Any] | Literal[False] = key(
+    datastates_ckpt: dict[str, object] | Literal[False] = key(
         False,
         "DataStates checkpoints. Every value but false turns them on, {} and null too.",
         source="deepspeed/datastates/config.py",

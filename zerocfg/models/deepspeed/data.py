@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from pydantic import ConfigDict
-
 from zerocfg.models.base import key
 from zerocfg.models.deepspeed.section import Loose
 
@@ -15,14 +11,12 @@ _SOURCE = "deepspeed/runtime/data_pipeline/config.py"
 class CurriculumLearning(Loose):
     """Order of the samples by difficulty. With enabled, other keys are copied to the sampler as they are."""
 
-    model_config = ConfigDict(extra="allow")
-
     unknown = "passed"
     source = _SOURCE
 
     enabled: bool = key(False, "Use a curriculum.")
     data_cluster_path: str | None = key(None, "Directory for the clusters of samples.")
-    curriculum_metrics: dict[str, Any] = key(None, "Metrics by name; needed when enabled.")
+    curriculum_metrics: dict[str, object] = key(None, "Metrics by name; needed when enabled.")
 
 
 class DynamicBatching(Loose):
@@ -56,8 +50,6 @@ class DataSampling(Loose):
 class RandomLtd(Loose):
     """Random layer-token dropping. With enabled, other keys are copied to the scheduler as they are."""
 
-    model_config = ConfigDict(extra="allow")
-
     unknown = "passed"
     source = _SOURCE
 
@@ -68,8 +60,8 @@ class RandomLtd(Loose):
     model_mask_name: str | None = key(None, "Name of the layer's argument with the attention mask.")
     model_type: str = key(None, "encoder or decoder.")
     hidden_state_order: str = key(None, "Order of the dimensions of the hidden states.")
-    random_ltd_schedule: dict[str, Any] = key(None, "How many tokens stay, by step.")
-    layer_token_lr_schedule: dict[str, Any] = key(None, "Learning-rate schedule by layer tokens; not implemented.")
+    random_ltd_schedule: dict[str, object] = key(None, "How many tokens stay, by step.")
+    layer_token_lr_schedule: dict[str, object] = key(None, "Learning-rate schedule by layer tokens; not implemented.")
 
 
 class DataRouting(Loose):

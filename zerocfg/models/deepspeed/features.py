@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from annotated_types import MinLen
 
@@ -115,8 +115,8 @@ class TpGroup(Strict):
 
     tp_size: int = key(1, "Ranks of a tensor-parallel group.", unit="ranks")
     tp_grain_size: int = key(1, "Granularity of uneven shards; not active in training.")
-    mpu: Any = key(None, "A model-parallel unit: an object, set by programs only.")
-    tp_group: Any = key(None, "A process group: an object, set by programs only.")
+    mpu: object = key(None, "A model-parallel unit: an object, set by programs only.")
+    tp_group: object = key(None, "A process group: an object, set by programs only.")
 
 
 class TensorParallel(Strict):
@@ -124,7 +124,7 @@ class TensorParallel(Strict):
 
     source = "deepspeed/runtime/tensor_parallel/config.py"
 
-    dtype: Any = key(
+    dtype: object = key(
         None,
         "A torch.dtype object, set by programs only: no value that JSON can hold is accepted.",
         facts={"never": "is not the torch.dtype object that is taken here; no file can hold one"},
@@ -134,8 +134,8 @@ class TensorParallel(Strict):
     vocab_parallel_lm_head: bool | None = key(None, "Shard the output layer; null: as the model's plan says.")
     vocab_parallel_ce_backend: Literal["torch", "liger"] = key("torch", "Cross entropy over a sharded vocabulary.")
     tp: TpGroup = key(TpGroup, "The tensor-parallel group.", aliases=("tensor_parallel",))
-    injection_policy_tuple: list[Any] | None = key(None, "Names of the layers whose output is reduced.")
-    partition_config: dict[str, Any] | None = key(None, "Rules that say how each layer is split.")
+    injection_policy_tuple: list[object] | None = key(None, "Names of the layers whose output is reduced.")
+    partition_config: dict[str, object] | None = key(None, "Rules that say how each layer is split.")
     preset_model: str | None = key(
         None, "Built-in split rules of a model family.", examples=["llama", "qwen2", "mixtral"]
     )
@@ -190,8 +190,8 @@ class WeightQuantization(Strict):
     num_bits: int = key(8, "Bits of one weight.", unit="bits")
     q_type: Literal["symmetric", "asymmetric"] = key("symmetric", "Kind of quantisation.")
     q_groups: int = key(1, "Groups with a scale of their own.")
-    quantized_initialization: dict[str, Any] = key({}, "Quantise weights while the model is built.")
-    post_init_quant: dict[str, Any] = key({}, "Quantise weights after the model is built.")
+    quantized_initialization: dict[str, object] = key({}, "Quantise weights while the model is built.")
+    post_init_quant: dict[str, object] = key({}, "Quantise weights after the model is built.")
 
 
 class ModelInfo(Loose):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from zerocfg.models.base import key
 from zerocfg.models.deepspeed.section import Loose, Strict
 
@@ -64,7 +62,7 @@ class CommsLogger(Strict):
 
     enabled: bool = key(False, "Log collectives.")
     prof_all: bool = key(True, "Log every kind of collective.")
-    prof_ops: list[Any] = key([], "Names of the collectives to log when prof_all is false.")
+    prof_ops: list[object] = key([], "Names of the collectives to log when prof_all is false.")
     verbose: bool = key(False, "Print each call.")
     debug: bool = key(False, "Add the caller to the name of each call.")
 

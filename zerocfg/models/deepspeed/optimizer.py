@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Len
-from pydantic import ConfigDict
 
 from zerocfg.models.base import Unknown, Variants, key
 from zerocfg.models.deepspeed.section import Auto, Loose, Removed, filled
@@ -39,8 +38,6 @@ def _weight_decay(default: float | None = 0.0) -> Any:
 class OptimizerParams(Loose):
     """Parameters of an optimizer that zerocfg has no variant for: any class of torch.optim, or one of mup."""
 
-    model_config = ConfigDict(extra="allow")
-
     unknown: ClassVar[Unknown] = "passed"
     source = "deepspeed/runtime/engine.py"
 
@@ -60,8 +57,6 @@ class SgdParams(OptimizerParams):
 
 class AdamParams(OptimizerParams):
     """Adam and AdamW: FusedAdam, DeepSpeedCPUAdam with offload, torch.optim with torch_adam."""
-
-    model_config = ConfigDict(extra="forbid")
 
     unknown = "error"
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import ConfigDict
-
 from zerocfg.models.base import Variants, key
 from zerocfg.models.deepspeed.section import Auto, Loose, Positive, filled
 
@@ -23,8 +21,6 @@ _TOTAL = filled(
 
 class SchedulerParams(Loose):
     """Parameters of a schedule of torch.optim.lr_scheduler; auto is filled in these keys for any type."""
-
-    model_config = ConfigDict(extra="allow")
 
     unknown = "passed"
     source = "deepspeed/runtime/lr_schedules.py"

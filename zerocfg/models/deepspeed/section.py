@@ -11,12 +11,13 @@ loose
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import BeforeValidator
 
-from zerocfg.models.base import AutoRaw, Null, Reads, Section, Unknown
+from zerocfg.models.base import AutoRaw, Null, Section, Unknown
+from zerocfg.models.reading import Reads
 
 Auto = Literal["auto"]
 Count = Annotated[int, Ge(0)]
@@ -43,12 +44,8 @@ class Loose(Section):
     auto_raw: ClassVar[AutoRaw | None] = "kept"
 
 
-def _refuse(value: Any) -> Any:
-    raise ValueError("this key was removed; its presence alone is an error")
-
-
-Removed = Annotated[Any, AfterValidator(_refuse)]
-"""Any value is refused."""
+Removed = object
+"""Of a key that is refused by its presence alone: `key(removed=...)` says so."""
 
 
 def any_case(*values: str) -> BeforeValidator:

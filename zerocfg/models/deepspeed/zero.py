@@ -83,15 +83,6 @@ class OffloadOptimizer(Strict):
     cpuadam_cores_perc: Share = key(0.8, "Share of the CPU cores for CPU Adam with super_offload.", unit="share")
 
 
-def _no_text(value: Any) -> Any:
-    if isinstance(value, str):
-        raise ValueError("a whole number may not be written as text here")
-    return value
-
-
-NumberNotText = Annotated[int, BeforeValidator(_no_text)]
-
-
 class ZenFlow(Strict):
     """Asynchronous optimizer offload: important gradients now, the others later."""
 
@@ -102,10 +93,10 @@ class ZenFlow(Strict):
         0.1, "Share of gradient columns updated at once.", unit="share"
     )
     select_strategy: Literal["auto", "step", "epoch"] = key("auto", "When the important columns are chosen anew.")
-    select_interval: NumberNotText | Auto = key(
+    select_interval: int | Auto = key(
         "auto", "Steps or epochs between two choices.", unit="steps or epochs", facts={"no_text": True}
     )
-    update_interval: Annotated[NumberNotText, Gt(0)] | Auto = key(
+    update_interval: Annotated[int, Gt(0)] | Auto = key(
         "auto",
         "Steps between two updates of the unimportant columns. It replaces gradient_accumulation_steps.",
         unit="steps",
@@ -140,7 +131,7 @@ class LeafModule(Strict):
     name_suffixes: list[str] | str = key([], "Suffixes of module names.")
 
 
-def _digits(value: Any) -> Any:
+def _digits(value: object) -> Any:
     return int(value) if isinstance(value, str) and value.strip().isdecimal() else value
 
 

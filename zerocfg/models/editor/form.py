@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from zerocfg.catalog.alternatives import alternatives, own_keys
 from zerocfg.models.editor import values, words
 from zerocfg.models.schema import describe, read_by
 
@@ -23,20 +24,19 @@ Compiled = Callable[[str], dict[str, Any]]
 """The compiled schema of a name."""
 
 
-def editor_schema(name: str, compiled: Compiled, *, yaml: bool, shared: bool = False, address: str) -> dict[str, Any]:
+def editor_schema(name: str, compiled: Compiled, *, yaml: bool, address: str) -> dict[str, object]:
     """The schema for editors of the format ``name``.
 
-    ``yaml``: its files are read by PyYAML. ``shared``: the same file holds keys of the program itself, and it may be
-    written for older releases, too: unknown and removed keys are then no errors.
+    ``yaml``: its files are read by PyYAML.
     """
-    return _Form(compiled(name), compiled, yaml, shared).whole(address)
+    return _Form(compiled(name), compiled, yaml).whole(address)
 
 
-def joined(cases: list[tuple[str, str, dict[str, Any]]], otherwise: dict[str, Any], title: str) -> dict[str, Any]:
+def joined(cases: list[tuple[str, str, dict[str, Any]]], otherwise: dict[str, Any], title: str) -> dict[str, object]:
     """One schema for a file whose format follows from a key: (key, value that tells it, schema), else the last one."""
     definitions: dict[str, Any] = {}
 
-    def root(schema: dict[str, Any], name: str) -> dict[str, Any]:
+    def root(schema: dict[str, Any], name: str) -> dict[str, object]:
         inner = {word: part for word, part in schema.items() if word not in ("$schema", "$id", "title", "definitions")}
         for each, section in schema["definitions"].items():
             if definitions.setdefault(each, section) != section:
@@ -63,11 +63,11 @@ def joined(cases: list[tuple[str, str, dict[str, Any]]], otherwise: dict[str, An
 
 
 class _Form:
-    def __init__(self, source: dict[str, Any], compiled: Compiled, yaml: bool, shared: bool) -> None:
+    def __init__(self, source: dict[str, Any], compiled: Compiled, yaml: bool) -> None:
         self.source = source
         self.compiled = compiled
         self.yaml = yaml
-        self.shared = shared
+        self.shared = "shared" in source["x-zerocfg"]
         self.told = {
             _name(reference)
             for section in (source, *source["$defs"].values())
@@ -75,7 +75,7 @@ class _Form:
             for reference in (*_references(prop), *_cases(prop).values())
         }
 
-    def whole(self, address: str) -> dict[str, Any]:
+    def whole(self, address: str) -> dict[str, object]:
         definitions = {name: self.section(each) for name, each in self.source["$defs"].items()}
         # A server shows the first words that it finds: those of the key, which are about its section, too.
         for name in self.told:
@@ -85,11 +85,10 @@ class _Form:
             "$id": address,
             "title": self.source["title"],
             **self.section(self.source),
-            **({"additionalProperties": True} if self.shared else {}),
             "definitions": definitions,
         }
 
-    def section(self, source: dict[str, Any]) -> dict[str, Any]:
+    def section(self, source: dict[str, Any]) -> dict[str, object]:
         facts = source["x-zerocfg"]
         made: dict[str, Any] = {
             "description": source["description"],
@@ -98,17 +97,19 @@ class _Form:
             "properties": {},
         }
         cases: list[dict[str, Any]] = []
-        for name, prop in source["properties"].items():
+        named = own_keys(source["properties"])
+        for name, prop in named.items():
             made["properties"][name] = self.key(prop, facts)
             if "variants" in prop.get("x-zerocfg", {}):
                 cases.append(self.variants(name, prop))
         spellings = {
-            pattern: self.alias(prop, facts) if prop else {}
-            for pattern, prop in source.get("patternProperties", {}).items()
-        }
+            f"^{re.escape(name)}$": self.alias(prop, facts)
+            for name, prop in source["properties"].items()
+            if name not in named
+        } | source.get("patternProperties", {})
         if "also" in facts:
             elsewhere = self.compiled(facts["also"])["properties"]
-            other = [re.escape(name) for name in elsewhere if name not in source["properties"]]
+            other = [re.escape(name) for name in own_keys(elsewhere) if name not in source["properties"]]
             spellings[f"^(?:{'|'.join(other)})$"] = {}
         if spellings:
             made["patternProperties"] = spellings
@@ -119,7 +120,7 @@ class _Form:
             made["allOf"] = cases
         return made
 
-    def key(self, prop: dict[str, Any], section: dict[str, Any]) -> dict[str, Any]:
+    def key(self, prop: dict[str, Any], section: dict[str, object]) -> dict[str, object]:
         facts = prop.get("x-zerocfg", {})
         inner = _references(prop)
         text = _own_words(prop)
@@ -152,10 +153,10 @@ class _Form:
             made |= {"deprecated": True, **warned}
         return made
 
-    def value(self, prop: dict[str, Any], sections: list[str]) -> dict[str, Any]:
+    def value(self, prop: dict[str, Any], sections: list[str]) -> dict[str, object]:
         """The schema of a key's value: one of these sections, or what else is taken."""
         facts = prop.get("x-zerocfg", {})
-        branches = prop.get("anyOf", [prop])
+        branches = alternatives(prop)
         others = [branch for branch in branches if "$ref" not in branch]
         absent = [value for reference in sections for value in self.absent(facts, reference)]
         found: list[dict[str, Any]] = []
@@ -168,7 +169,7 @@ class _Form:
         # Words beside a bare reference are not read in draft-07.
         return {"allOf": references} if references and not found else values.one_of([*references, *found])
 
-    def absent(self, facts: dict[str, Any], reference: str) -> list[Any]:
+    def absent(self, facts: dict[str, object], reference: str) -> list[Any]:
         """What may stand in the place of a section and counts as none."""
         inner = self.target(reference)["x-zerocfg"]
         found: list[Any] = []
@@ -180,12 +181,12 @@ class _Form:
             found.append("auto")
         return found
 
-    def alias(self, prop: dict[str, Any], section: dict[str, Any]) -> dict[str, Any]:
+    def alias(self, prop: dict[str, Any], section: dict[str, object]) -> dict[str, object]:
         made = self.key({**prop, "description": ""}, section)
         text = prop["description"]
         return {**made, "description": text, "markdownDescription": f"{text}\n\n{made['markdownDescription']}".strip()}
 
-    def variants(self, name: str, prop: dict[str, Any]) -> dict[str, Any]:
+    def variants(self, name: str, prop: dict[str, Any]) -> dict[str, object]:
         """The section of a key by the value of its sibling, and the declared one for every other value."""
         stated = prop["x-zerocfg"]["variants"]
         chosen = self.holding(name, prop, _references(prop)[0])
@@ -202,7 +203,7 @@ class _Form:
             }
         return chosen
 
-    def holding(self, name: str, prop: dict[str, Any], reference: str) -> dict[str, Any]:
+    def holding(self, name: str, prop: dict[str, Any], reference: str) -> dict[str, object]:
         target = self.target(reference)
         markdown = words.section_text({}, target, "", _own_words(target))
         said = {"description": words.plain(markdown), "markdownDescription": markdown}
@@ -213,7 +214,7 @@ class _Form:
         return found
 
 
-def _refused(facts: dict[str, Any]) -> dict[str, Any]:
+def _refused(facts: dict[str, object]) -> dict[str, object]:
     """A schema that no value fits, but an "auto" that the library drops before it looks at the value."""
     if facts.get("auto_raw") == "default":
         return {"type": "string", "pattern": "^auto$"}
@@ -223,7 +224,7 @@ def _refused(facts: dict[str, Any]) -> dict[str, Any]:
 
 def _references(prop: dict[str, Any]) -> list[str]:
     """The sections that a key may hold."""
-    return [branch["$ref"] for branch in prop.get("anyOf", [prop]) if "$ref" in branch]
+    return [branch["$ref"] for branch in alternatives(prop) if "$ref" in branch]
 
 
 def _cases(prop: dict[str, Any]) -> dict[str, str]:
@@ -236,7 +237,7 @@ def _name(reference: str) -> str:
     return reference.rpartition("/")[2]
 
 
-def _opened(alternatives: list[dict[str, Any]], message: str | None) -> dict[str, Any]:
+def _opened(alternatives: list[dict[str, Any]], message: str | None) -> dict[str, object]:
     """What makes servers write the colon behind a key without a default: the types of its values.
 
     From the type of a truth value they would propose true and false, though these are only taken. Proposals of the

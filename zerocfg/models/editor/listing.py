@@ -23,8 +23,6 @@ class Listed(NamedTuple):
     matches: tuple[str, ...] = ()
     yaml: bool = True
     """Its files are read by PyYAML."""
-    shared: bool = False
-    """A program may read keys of its own from the same file."""
 
 
 LISTED = (
@@ -50,9 +48,8 @@ LISTED = (
         "training-arguments",
         "TrainingArguments",
         "Recipe with arguments of the Trainer of Hugging Face transformers",
-        shared=True,
     ),
-    Listed("trl", "TRL recipe", "Recipe of a trainer of TRL (SFT, DPO, GRPO, ...)", shared=True),
+    Listed("trl", "TRL recipe", "Recipe of a trainer of TRL (SFT, DPO, GRPO, ...)"),
     Listed(
         "spec",
         "zerocfg spec",
@@ -91,9 +88,7 @@ def catalog_text() -> str:
 
 
 def _made(name: str, entry: Listed) -> dict[str, Any]:
-    return editor_schema(
-        name, lambda other: SCHEMAS[other](), yaml=entry.yaml, shared=entry.shared, address=address(entry.name)
-    )
+    return editor_schema(name, lambda other: SCHEMAS[other](), yaml=entry.yaml, address=address(entry.name))
 
 
 def _text(made: dict[str, Any]) -> str:

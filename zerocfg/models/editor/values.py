@@ -14,6 +14,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from zerocfg.catalog.alternatives import alternatives
+
 _KINDS = ("string", "number", "boolean", "null", "array", "object")
 _INTEGER = r"\s*SIGN\d+(?:_\d+)*(?:\.0+)?\s*"
 _TEXT_INTEGER = r"\s*SIGN\d+(?:_\d+)*\s*"
@@ -32,12 +34,12 @@ class _Taken:
     """What is taken of each JSON type."""
 
     choices: list[Any] = field(default_factory=list)
-    numbers: dict[str, Any] | None = None
+    numbers: dict[str, object] | None = None
     text: dict[str, Any] | None = None
     patterns: list[str] = field(default_factory=list)
     booleans: bool = False
-    arrays: dict[str, Any] | None = None
-    objects: dict[str, Any] | None = None
+    arrays: dict[str, object] | None = None
+    objects: dict[str, object] | None = None
     hidden: set[str] = field(default_factory=set)
     """Types that are taken as they are and not offered."""
     zero_or_one: bool = False
@@ -53,17 +55,17 @@ def any_case(word: str) -> str:
 
 def accepted(
     branches: list[dict[str, Any]],
-    facts: dict[str, Any],
+    facts: dict[str, object],
     *,
     yaml: bool,
     absent: Collection[Any] = (),
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """The alternatives for a key's value, what is offered first; one empty schema where anything is taken.
 
     ``branches`` are those of the compiled schema, without sections; ``yaml``: the file is read by PyYAML; ``absent``:
     values that count as no value.
     """
-    reads = str(facts.get("reads", "lax"))
+    reads = str(facts.get("reads", "lax")).replace("argument", "lax")
     plain = [branch for branch in branches if branch.get("type") != "null" and branch.get("const") != "auto"]
     if any(not {"type", "enum", "const", "not", "$ref", "items"} & set(branch) for branch in plain):
         return [{}]
@@ -89,7 +91,7 @@ def accepted(
     return _alternatives(taken)
 
 
-def _take(taken: _Taken, branch: dict[str, Any], facts: dict[str, Any], reads: str, yaml: bool) -> None:
+def _take(taken: _Taken, branch: dict[str, Any], facts: dict[str, object], reads: str, yaml: bool) -> None:
     choices = branch.get("enum", [branch["const"]] if "const" in branch else None)
     if choices is not None:
         _take_choices(taken, choices, facts, reads, yaml)
@@ -102,7 +104,9 @@ def _take(taken: _Taken, branch: dict[str, Any], facts: dict[str, Any], reads: s
     elif kind in ("integer", "number"):
         _take_number(taken, branch, facts, reads, yaml)
     elif kind == "string":
-        kept: dict[str, Any] = {word: branch[word] for word in ("minLength", "maxLength", "pattern") if word in branch}
+        kept: dict[str, object] = {
+            word: branch[word] for word in ("minLength", "maxLength", "pattern") if word in branch
+        }
         taken.text = kept if taken.text is None else {}
         if reads == "str":
             taken.hidden |= set(_KINDS) - {"null"}
@@ -111,12 +115,12 @@ def _take(taken: _Taken, branch: dict[str, Any], facts: dict[str, Any], reads: s
         taken.arrays = {word: branch[word] for word in ("minItems", "maxItems") if word in branch}
         if reads == "lax" and branch.get("items"):
             items = branch["items"]
-            taken.arrays["items"] = value_schema(items.get("anyOf", [items]), {}, yaml=yaml)
+            taken.arrays["items"] = value_schema(alternatives(items), {}, yaml=yaml)
     elif kind == "object":
         taken.objects = {}
         each = branch.get("additionalProperties")
         if isinstance(each, dict) and reads == "lax":
-            taken.objects["additionalProperties"] = value_schema(each.get("anyOf", [each]), {}, yaml=yaml)
+            taken.objects["additionalProperties"] = value_schema(alternatives(each), {}, yaml=yaml)
 
 
 def few(branch: dict[str, Any]) -> list[Any]:
@@ -126,7 +130,7 @@ def few(branch: dict[str, Any]) -> list[Any]:
     return list(range(branch["minimum"], branch["maximum"] + 1)) if branch["maximum"] - branch["minimum"] < 8 else []
 
 
-def _take_choices(taken: _Taken, choices: list[Any], facts: dict[str, Any], reads: str, yaml: bool) -> None:
+def _take_choices(taken: _Taken, choices: list[Any], facts: dict[str, object], reads: str, yaml: bool) -> None:
     words = [choice for choice in choices if not isinstance(choice, bool)]
     if len(words) < len(choices):
         # PyYAML reads the word NO as false, which is then a choice; where there are words, they are what to write.
@@ -166,11 +170,11 @@ def _take_zero_and_one(taken: _Taken) -> None:
     taken.hidden.add("number")
 
 
-def _take_number(taken: _Taken, branch: dict[str, Any], facts: dict[str, Any], reads: str, yaml: bool) -> None:
+def _take_number(taken: _Taken, branch: dict[str, Any], facts: dict[str, object], reads: str, yaml: bool) -> None:
     whole = branch["type"] == "integer"
     # To the JSON server 5.0e8 is no integer, though it is one; readers of environment variables agree with the server.
     exact = whole and reads in ("int", "float", "bool")
-    numbers: dict[str, Any] = {"type": "integer" if exact else "number"}
+    numbers: dict[str, object] = {"type": "integer" if exact else "number"}
     if whole and not exact:
         numbers["multipleOf"] = 1
     numbers |= {word: branch[word] for word in _BOUNDS if word in branch}
@@ -190,7 +194,7 @@ def moved(reference: str) -> str:
     return reference.replace("#/$defs/", "#/definitions/")
 
 
-def value_schema(branches: list[dict[str, Any]], facts: dict[str, Any], *, yaml: bool) -> dict[str, Any]:
+def value_schema(branches: list[dict[str, Any]], facts: dict[str, object], *, yaml: bool) -> dict[str, object]:
     """One schema for a value that is in a list or a mapping, where sections may stand, too."""
     sections = [{"$ref": moved(branch["$ref"])} for branch in branches if "$ref" in branch]
     others = [branch for branch in branches if "$ref" not in branch]
@@ -221,7 +225,7 @@ def _kind(value: Any) -> str:
     return "boolean" if isinstance(value, bool) else "string" if isinstance(value, str) else "number"
 
 
-def one_of(alternatives: list[dict[str, Any]]) -> dict[str, Any]:
+def one_of(alternatives: list[dict[str, Any]]) -> dict[str, object]:
     """A schema of these alternatives, which exclude each other."""
     if len(alternatives) == 1:
         return alternatives[0]
@@ -232,10 +236,10 @@ def one_of(alternatives: list[dict[str, Any]]) -> dict[str, Any]:
     return {"oneOf": alternatives}
 
 
-def _alternatives(taken: _Taken) -> list[dict[str, Any]]:
+def _alternatives(taken: _Taken) -> list[dict[str, object]]:
     numbers = [choice for choice in taken.choices if isinstance(choice, (int, float)) and not isinstance(choice, bool)]
     words = [choice for choice in taken.choices if isinstance(choice, str)]
-    found: list[dict[str, Any]] = []
+    found: list[dict[str, object]] = []
     shown = set()
     if taken.booleans:
         found.append({"type": "boolean"})
@@ -272,9 +276,9 @@ def _alternatives(taken: _Taken) -> list[dict[str, Any]]:
     return found
 
 
-def _only(kinds: set[str], but: list[Any]) -> dict[str, Any]:
+def _only(kinds: set[str], but: list[Any]) -> dict[str, object]:
     """All values of some types but these."""
-    types: dict[str, Any] = {"type": [kind for kind in _KINDS if kind not in kinds]}
+    types: dict[str, object] = {"type": [kind for kind in _KINDS if kind not in kinds]}
     return {"not": {"anyOf": [types, {"enum": but}]} if but else types}
 
 

@@ -9,6 +9,7 @@ import json
 import re
 from typing import Any
 
+from zerocfg.catalog.alternatives import alternatives
 from zerocfg.models.editor import values
 
 _NAMES = {
@@ -89,7 +90,7 @@ def expected(prop: dict[str, Any]) -> str | None:
     """What to write instead of a wrong value, for an editor's message; None where the editor's own words do."""
     facts = prop.get("x-zerocfg", {})
     words: list[str] = []
-    for branch in prop.get("anyOf", [prop]):
+    for branch in alternatives(prop):
         kind = branch.get("type")
         if "enum" in branch:
             # PyYAML makes false of a bare NO; that is no reason to write false.
@@ -135,7 +136,7 @@ def _numbers(prop: dict[str, Any], facts: dict[str, Any]) -> str | None:
         said.append(f"default **{show(prop['default'])}**")
     elif "default" in prop and "default" not in prop["description"].lower():
         said.append("default **null**")
-    branches = prop.get("anyOf", [prop])
+    branches = alternatives(prop)
     limits = [f"{say} {show(branch[word])}" for branch in branches for word, say in _RANGE if word in branch]
     if limits:
         said.append(listed(limits))

@@ -19,4 +19,6 @@ class TrainingArguments(Checkpoints, Optimization, Precision, Distributed, Evalu
     unknown: ClassVar[Literal["error", "ignored", "passed"]] = "error"
     source: ClassVar[str] = "transformers/training_args.py"
     library: ClassVar[str] = "transformers"
+    shared: ClassVar[bool] = True
+    reads = "argument"
     readers: ClassVar[dict[str, str]] = {"TrlParser": "converted", "HfArgumentParser.parse_yaml_file": "kept"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from zerocfg.models.base import Section, key
 from zerocfg.models.training_arguments.facts import integer, mapping, optional_switch, switch, text
@@ -121,7 +121,7 @@ class TrainerFsdpConfig(Section):
         False, "Version 1 alone.", reads="bool", facts={"versions": [1]}, aliases=("fsdp_limit_all_gathers",)
     )
     xla: bool = key(False, "FSDP of torch_xla instead.", reads="truth", aliases=("fsdp_xla",))
-    xla_fsdp_settings: dict[str, Any] | None = key(
+    xla_fsdp_settings: dict[str, object] | None = key(
         None, "Arguments of XLA's FSDP.", reads="raw", aliases=("fsdp_xla_fsdp_settings",)
     )
     xla_fsdp_v2: bool = key(False, "Second version of XLA's FSDP.", reads="truth", aliases=("fsdp_xla_fsdp_v2",))
@@ -144,14 +144,14 @@ class AcceleratorSettings(Section):
     even_batches: bool = key(True, "Fill the last batch up from the start.")
     use_seedable_sampler: bool = key(True, "Sampler that is reproducible over ranks.")
     non_blocking: bool = key(False, "Copy to the device without waiting.")
-    gradient_accumulation_kwargs: dict[str, Any] | None = key(None, "Arguments of accumulation.")
+    gradient_accumulation_kwargs: dict[str, object] | None = key(None, "Arguments of accumulation.")
     use_configured_state: bool = key(False, "Use an Accelerator that exists already.")
 
 
 class Distributed(Section):
     """Distribution and data loading."""
 
-    deepspeed: dict[str, Any] | str | None = mapping(
+    deepspeed: dict[str, object] | str | None = mapping(
         None,
         "DeepSpeed configuration: mapping or path of a JSON file. Wins over the accelerate file's.",
         facts={"schema": "deepspeed"},

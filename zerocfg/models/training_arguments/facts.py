@@ -10,6 +10,7 @@ nothing.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal
 
 from zerocfg.models.base import key
@@ -17,44 +18,23 @@ from zerocfg.models.base import key
 
 def _make(
     type: Literal["str", "int", "float", "bool", "dict"],
-    default: Any,
-    doc: str,
     nargs: str | None,
+    default: object,
+    doc: str = "",
     **facts: Any,
 ) -> Any:
     return key(default, doc, cli={"type": type} if nargs is None else {"type": type, "nargs": nargs}, **facts)
 
 
-def number(default: Any, doc: str = "", **facts: Any) -> Any:
-    """A float."""
-    return _make("float", default, doc, None, **facts)
-
-
-def integer(default: Any, doc: str = "", **facts: Any) -> Any:
-    """An int."""
-    return _make("int", default, doc, None, **facts)
-
-
-def switch(default: Any, doc: str = "", **facts: Any) -> Any:
-    """A bool; on the command line the word may be left out."""
-    return _make("bool", default, doc, "?", **facts)
-
-
-def optional_switch(default: Any, doc: str = "", **facts: Any) -> Any:
-    """A bool or None, whose word must be given."""
-    return _make("bool", default, doc, None, **facts)
-
-
-def text(default: Any, doc: str = "", **facts: Any) -> Any:
-    """A string, or one of several words."""
-    return _make("str", default, doc, None, **facts)
-
-
-def mapping(default: Any, doc: str = "", **facts: Any) -> Any:
-    """A mapping; as text it is JSON when it starts with a brace, and otherwise the path of a JSON file."""
-    return _make("str", default, doc, None, **facts)
-
-
-def items(default: Any, doc: str = "", type: Literal["str", "float"] = "str", **facts: Any) -> Any:
-    """A list."""
-    return _make(type, default, doc, "+", **facts)
+number = partial(_make, "float", None)
+integer = partial(_make, "int", None)
+switch = partial(_make, "bool", "?")
+"""A bool; on the command line the word may be left out."""
+optional_switch = partial(_make, "bool", None)
+"""A bool or None, whose word must be given."""
+text = partial(_make, "str", None)
+"""A string, or one of several words."""
+mapping = partial(_make, "str", None)
+"""A mapping; as text it is JSON when it starts with a brace, and otherwise the path of a JSON file."""
+items = partial(_make, "str", "+")
+"""A list."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from zerocfg.models.base import Section
 from zerocfg.models.training_arguments.facts import (
@@ -105,7 +105,7 @@ class Optimization(Section):
     lr_scheduler_type: SchedulerType = text(
         "linear", "Shape of the schedule; a scheduler in the DeepSpeed file silently replaces it."
     )
-    lr_scheduler_kwargs: dict[str, Any] | str | None = mapping(None, "Further arguments of the schedule.")
+    lr_scheduler_kwargs: dict[str, object] | str | None = mapping(None, "Further arguments of the schedule.")
     warmup_steps: float = number(
         0,
         "Warmup; below 1 a fraction of all steps, from 1 a number of steps.",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from zerocfg.models.base import Section, key
 from zerocfg.models.training_arguments.facts import integer, mapping, optional_switch, switch, text
 
@@ -23,7 +21,7 @@ class Precision(Section):
     activation_checkpointing: bool | None = switch(
         None, "Recompute activations in the backward pass. Refused together with that of FSDP."
     )
-    activation_checkpointing_kwargs: dict[str, Any] | str | None = mapping(
+    activation_checkpointing_kwargs: dict[str, object] | str | None = mapping(
         None, "Arguments of checkpointing, such as use_reentrant."
     )
     gradient_checkpointing: bool | None = switch(
@@ -32,7 +30,7 @@ class Precision(Section):
         deprecated="goes away in transformers 6; write activation_checkpointing",
         renamed_to="activation_checkpointing",
     )
-    gradient_checkpointing_kwargs: dict[str, Any] | str | None = mapping(
+    gradient_checkpointing_kwargs: dict[str, object] | str | None = mapping(
         None,
         "Read when activation_checkpointing_kwargs is absent.",
         deprecated="goes away in transformers 6; write activation_checkpointing_kwargs",

@@ -30,11 +30,11 @@ _TYPES: dict[str, Any] = {
     "int": int,
     "float": float,
     "bool": bool,
-    "dict": dict[str, Any],
+    "dict": dict[str, object],
     "list[str]": list[str],
     "list[int]": list[int],
     "list[float]": list[float],
-    "list[dict]": list[dict[str, Any]],
+    "list[dict]": list[dict[str, object]],
     "tuple": list[float],
 }
 
@@ -80,9 +80,9 @@ def _field(name: str) -> tuple[Any, Any]:
     return _annotation(types), key(default, doc, unit=unit, cli=_cli(list(entries.values())), facts=facts)
 
 
-def _kept(name: str) -> dict[str, Any]:
+def _kept(name: str) -> dict[str, object]:
     """Facts that a key of TrainingArguments keeps when TRL declares it anew, and TRL's own deprecations."""
-    facts: dict[str, Any] = {}
+    facts: dict[str, object] = {}
     if name in TrainingArguments.model_fields:
         extra = TrainingArguments.model_fields[name].json_schema_extra
         stated = extra.get("x-zerocfg") if isinstance(extra, dict) else None
@@ -93,12 +93,12 @@ def _kept(name: str) -> dict[str, Any]:
     return {fact: value for fact, value in facts.items() if value is not None}
 
 
-def _cli(entries: list[tuple[Any, ...]]) -> dict[str, Any]:
+def _cli(entries: list[tuple[Any, ...]]) -> dict[str, object]:
     """How text becomes a value, by the rules of HfArgumentParser; the first declaration stands for all."""
     first = entries[0][0]
     parts = [part for part in first.split(" | ") if part != "None"]
     name = "str" if "str" in parts else parts[0]
-    cli: dict[str, Any] = {"type": name}
+    cli: dict[str, object] = {"type": name}
     if name.startswith("list["):
         cli = {"type": name[5:-1], "nargs": "+"}
     if all(len(entry) > 2 for entry in entries):
@@ -119,14 +119,14 @@ class TrlKeys(TrainingArguments):
     library: ClassVar[str] = "trl"
     readers: ClassVar[dict[str, str]] = {"TrlParser": "converted"}
 
-    env: dict[str, Any] | None = key(None, "Environment variables that the parser sets before anything else.")
+    env: dict[str, object] | None = key(None, "Environment variables that the parser sets before anything else.")
 
 
 def _fields() -> dict[str, Any]:
     names = dict.fromkeys(name for table in KEYS.values() for name in table)
     fields = {name: _field(name) for name in names}
     for name, (text, renamed_to) in REMOVED.items():
-        fields[name] = (Any, key(None, removed=text, renamed_to=renamed_to))
+        fields[name] = (object, key(None, removed=text, renamed_to=renamed_to))
     return fields
 
 
