@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+
+from zerocfg.source.text import Where
 
 
 class Error(Exception):
     """zerocfg could not do what it was asked to: wrong use, an unreadable file, a spec that does not resolve."""
-
-
-class Place(NamedTuple):
-    """Where something is written; line and column as an editor shows them, from 1."""
-
-    file: str
-    line: int
-    column: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
 
 
 @dataclass(frozen=True)
@@ -29,7 +19,7 @@ class Refusal:
     ``message``: why the library refuses it, as `zerocfg lint` says it.
     """
 
-    place: Place
+    place: Where
     key: str
     written: str
     value: object

@@ -14,7 +14,7 @@ import pydantic
 from zerocfg.catalog.check import refusal
 from zerocfg.catalog.schema import Key, load_schema
 from zerocfg.catalog.values import kind_of, show
-from zerocfg.errors import Error, Place, Refusal, ValidationError
+from zerocfg.errors import Error, Refusal, ValidationError
 from zerocfg.models.accelerate import ClusterConfig, SageMakerConfig
 from zerocfg.models.base import Section, keys_of, spellings
 from zerocfg.models.deepspeed import DeepSpeedConfig
@@ -30,7 +30,7 @@ from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.load import load_as, load_bytes, read_bytes
 from zerocfg.source.node import Document, Mapping, Node, Problem, Scalar, Sequence, dotted
 from zerocfg.source.node import Path as KeyPath
-from zerocfg.source.text import Span
+from zerocfg.source.text import Span, Where
 
 Kind = Literal["deepspeed", "accelerate", "recipe"]
 """What can be loaded. "recipe": arguments of the Trainer, or of a trainer of TRL where a key is TRL's own."""
@@ -59,7 +59,7 @@ class Loaded(Generic[Model]):
     name: str
     document: Document
 
-    def place(self, key: str) -> Place | None:
+    def place(self, key: str) -> Where | None:
         """Where the value of a key is written, by its dotted name; None where the file does not write it.
 
         A key that is written under another of its names is found by the model's, too.
@@ -211,6 +211,6 @@ def _span(document: Document, path: KeyPath) -> Span:
     return entry.key_span if entry is not None else Span(0, 0)
 
 
-def _place(document: Document, span: Span) -> Place:
+def _place(document: Document, span: Span) -> Where:
     at = document.source.place(span.start)
-    return Place(document.name, at.line, at.column)
+    return Where(document.name, at.line, at.column)

@@ -95,7 +95,7 @@ def test_a_base_of_another_file(tmp_path: Path) -> None:
         "recipe": "recipe.yaml",
         "hardware": "team/node.json",
     }
-    assert found.place_of("a", "script").endswith("team/shared.yaml:6:13")
+    assert str(found.place_of("a", "script")).endswith("team/shared.yaml:6:13")
 
 
 def test_bases_of_bases_of_other_files(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_every_key_knows_its_line(tmp_path: Path) -> None:
     places = {"script": "5:13", "model": "11:12", "goals.prefer": "16:21", "goals.global_batch_size": "12:32"}
     places |= {"hardware": "17:28", "sequence_length": "17:55", "train_samples": "14:3", "": "14:3"}
     for key, place in places.items():
-        assert found.place_of("a-x-512", key) == f"zerocfg.yaml:{place}", key
+        assert str(found.place_of("a-x-512", key)) == f"zerocfg.yaml:{place}", key
 
 
 def test_lint_and_build_see_the_same_runs(workplace: Workplace) -> None:

@@ -405,10 +405,12 @@ class TestPlaces:
     def test_a_place_is_that_of_the_value(self) -> None:
         file = self.FILE
         file.document = load_as(file.source, "json")
-        assert _where(Origin("file", file=file, path=("b",))) == "ds.json:2:7"
-        assert _where(Origin("file", file=file, path=("c",))) == "ds.json:1:1"
-        assert _where(Origin("file", file=file)) == "ds.json:1:1"
-        assert _where(Origin("file", file=file, path=("b",), span=Span(1, 4))) == "ds.json:1:2", "a span says it better"
+        assert str(_where(Origin("file", file=file, path=("b",)))) == "ds.json:2:7"
+        assert str(_where(Origin("file", file=file, path=("c",)))) == "ds.json:1:1"
+        assert str(_where(Origin("file", file=file))) == "ds.json:1:1"
+        assert str(_where(Origin("file", file=file, path=("b",), span=Span(1, 4)))) == "ds.json:1:2", (
+            "a span says it better"
+        )
 
     def test_a_file_is_named_from_the_folder_of_the_spec(self, tmp_path: Path) -> None:
         words = Words(Run("a"), tmp_path / "specs")

@@ -20,6 +20,7 @@ from zerocfg.emit import locking
 from zerocfg.hardware.catalogue import parse_hardware
 from zerocfg.models.hardware import Host, Mount
 from zerocfg.resolve.plan import Considered, Decision, Plan
+from zerocfg.source.text import Where
 
 BUCKET = "zero_optimization.reduce_bucket_size"
 ZERO_2 = {"zero_optimization": {"stage": 2, "reduce_bucket_size": "auto"}}
@@ -48,8 +49,8 @@ def test_places_are_where_the_values_are(workplace: Workplace, example: str) -> 
     checked = 0
     for name, entry in lock.settings.items():
         if entry.kind == "file":
-            file, line, column = entry.place.rsplit(":", 2)
-            text = (folder / file).read_text().splitlines()[int(line) - 1][int(column) - 1 :]
+            file, line, column = entry.place
+            text = (folder / file).read_text().splitlines()[line - 1][column - 1 :]
             key = entry.reason.rpartition("; ")[2].rpartition(": ")[2].rpartition(".")[2]
             assert text.lstrip('"').startswith(key), (name, entry, text)
             checked += 1
@@ -184,7 +185,7 @@ DECISIONS = st.builds(
     value=VALUES,
     reason=WORDS,
     kind=st.sampled_from(["file", "default", "computed", "chosen", "hardware"]),
-    place=st.sampled_from(["", "ds.json:3:5"]),
+    place=st.sampled_from([None, Where("ds.json", 3, 5)]),
     inputs=st.dictionaries(NAMES, SCALARS, max_size=2),
 )
 TABLES = st.dictionaries(NAMES, DECISIONS, max_size=4)

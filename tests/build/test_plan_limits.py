@@ -22,7 +22,7 @@ from zerocfg.run.discover import Files
 from zerocfg.run.link import runs_from_spec
 from zerocfg.run.model import Effective, Failure, ModelSummary, Origin, Run, Setting
 from zerocfg.source.load import load_as
-from zerocfg.source.text import SourceText
+from zerocfg.source.text import SourceText, Where
 
 SPEC = """\
 version: 1
@@ -77,10 +77,12 @@ class TestPlaces:
         run = self.run()
         problem = Problem(key, "", failure=None if refused is None else run.effective.failures[refused])
         (found,) = placed([problem], spec(), run)
-        assert found == replace(problem, place=place)
+        assert found == replace(problem, place=Where.parse(place))
 
     def test_a_run_without_a_recipe(self) -> None:
-        assert [one.place for one in placed([Problem("max_steps", "")], spec(), run_of())] == ["zerocfg.yaml:3:3"]
+        assert [one.place for one in placed([Problem("max_steps", "")], spec(), run_of())] == [
+            Where("zerocfg.yaml", 3, 3)
+        ]
 
     @pytest.mark.parametrize(
         ("helps", "told"),
@@ -88,19 +90,19 @@ class TestPlaces:
     )
     def test_the_first_problem_of_a_key_with_the_first_way_out(self, helps: tuple[str, ...], told: str) -> None:
         problems = [Problem("goals", f"message {at}", help) for at, help in enumerate(helps)]
-        assert placed(problems, spec(), run_of()) == [Problem("goals", "message 0", told, "zerocfg.yaml:7:12")]
+        assert placed(problems, spec(), run_of()) == [Problem("goals", "message 0", told, Where("zerocfg.yaml", 7, 12))]
 
     def test_a_file_that_another_file_names(self) -> None:
         """The spec names a file of that name as well, but at another place."""
         accelerate = source("accelerate", {"deepspeed_config": {"deepspeed_config_file": "gone.json"}})
         path = ("deepspeed_config", "deepspeed_config_file")
-        run = run_of(missing=[Origin("file", "gone.json", accelerate, path)])
+        run = run_of(missing=(Origin("file", "gone.json", accelerate, path),))
         assert placed([Problem("gone.json", "no file")], spec(), run) == [
             Problem(
                 "deepspeed_config_file",
                 "no file",
                 "Correct the path, or leave `deepspeed_config_file` out.",
-                "accelerate.yaml:1:48",
+                Where("accelerate.yaml", 1, 48),
             )
         ]
 

@@ -34,7 +34,7 @@ from zerocfg.run.model import (
     SourceFile,
 )
 from zerocfg.source.load import load_as
-from zerocfg.source.text import SourceText, Span
+from zerocfg.source.text import SourceText, Span, Where
 
 ZERO = "zero_optimization."
 NAMES = {"accelerate": "accelerate.yaml", "deepspeed": "ds.json", "recipe": "recipe.yaml"}
@@ -717,11 +717,11 @@ class TestWords:
 
     def test_the_line_and_column_of_a_key(self) -> None:
         words, file = self.words(), source("deepspeed", {"a": 1, "b": [7]})
-        assert words.place(Origin("file", file=file, path=("b",))) == "ds.json:1:10"
-        assert words.place(Origin("file", file=file, path=("b", 0))) == "ds.json:1:16"
-        assert words.place(Origin("file", file=file, path=("c",))) == ""
-        assert words.place(Origin("file", file=file)) == "" == words.place(Origin("computed"))
-        assert words.place(Origin("file", file=file, span=Span(1, 2))) == "ds.json:1:2"
+        assert words.place(Origin("file", file=file, path=("b",))) == Where("ds.json", 1, 10)
+        assert words.place(Origin("file", file=file, path=("b", 0))) == Where("ds.json", 1, 16)
+        assert words.place(Origin("file", file=file, path=("c",))) is None
+        assert words.place(Origin("file", file=file)) is words.place(Origin("computed")) is None
+        assert words.place(Origin("file", file=file, span=Span(1, 2))) == Where("ds.json", 1, 2)
 
     def test_sizes_by_the_width_of_the_model(self) -> None:
         sizes = {

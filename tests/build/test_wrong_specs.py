@@ -11,9 +11,9 @@ import pytest
 from tests.build.conftest import Workplace, job, spec
 from zerocfg.models.spec import JobSet, RunSpec
 from zerocfg.resolve import spec_file
+from zerocfg.resolve.plan import Problem
 from zerocfg.resolve.spec_file import (
     SpecFile,
-    SpecProblem,
     _help,
     _known,
     _merged,
@@ -24,7 +24,7 @@ from zerocfg.resolve.spec_file import (
 )
 from zerocfg.run.expand import ExpandedRun, Written
 from zerocfg.source.load import load_as
-from zerocfg.source.text import Place, SourceText
+from zerocfg.source.text import SourceText, Where
 
 SPEC = """\
 version: 1
@@ -386,7 +386,8 @@ def test_each_word_of_an_error(text: str, message: str, help: str) -> None:
 def test_problems_of_the_file_itself_come_first(workplace: Workplace) -> None:
     own = "version: 1\nruns:\n  a:\n    extends: other.yaml#x\n    script: train.py\n    colour: red\n"
     path = workplace.write({"zerocfg.yaml": own, "other.yaml": "bases: {x: {consumer: megatron}}"})
-    assert [problem.file for problem in read_spec(path, "zerocfg.yaml").problems] == ["zerocfg.yaml", "other.yaml"]
+    places = [problem.place for problem in read_spec(path, "zerocfg.yaml").problems]
+    assert [place and place.file for place in places] == ["zerocfg.yaml", "other.yaml"]
 
 
 def test_a_spec_that_python_cannot_walk(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -394,7 +395,7 @@ def test_a_spec_that_python_cannot_walk(monkeypatch: pytest.MonkeyPatch) -> None
         raise RecursionError
 
     monkeypatch.setattr(spec_file, "_check", deep)
-    assert checked(SPEC).problems == [SpecProblem("zerocfg.yaml", Place(1, 1), "the spec is nested too deeply")]
+    assert checked(SPEC).problems == [Problem("", "the spec is nested too deeply", place=Where("zerocfg.yaml", 1, 1))]
 
 
 def test_twenty_runs_are_named() -> None:
@@ -458,5 +459,5 @@ def test_the_nearest_place_that_exists(
     """An item of a list has no key; the nearest is that of the list."""
     document = load_as(SourceText("x", "version: 1\nhosts:\n  - n0\n"), "yaml")
     assert _known(document.root, path) == known
-    assert _position(Written(document, path), at_key=True) == ("x", key)
-    assert _position(Written(document, path), at_key=False) == ("x", value)
+    assert _position(Written(document, path), at_key=True) == ("x", *key)
+    assert _position(Written(document, path), at_key=False) == ("x", *value)

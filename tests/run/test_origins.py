@@ -7,7 +7,7 @@ import pytest
 from zerocfg.run.model import Origin, SourceFile
 from zerocfg.run.origins import place_of, said, span_of
 from zerocfg.source.load import load_as
-from zerocfg.source.text import SourceText, Span
+from zerocfg.source.text import SourceText, Span, Where
 
 TEXT = SourceText("ds.json", '{"a": 1,\n "b": [7, 8]}')
 FILE = SourceFile("ds.json", "deepspeed", TEXT, load_as(TEXT, "json"))
@@ -42,9 +42,10 @@ def test_words(origin: Origin, words: str) -> None:
     ],
 )
 def test_places(path: tuple[str | int, ...], span: Span | None, place: str) -> None:
-    assert place_of(Origin("file", file=FILE, path=path, span=span)) == place
+    found = place_of(Origin("file", file=FILE, path=path, span=span))
+    assert str(found) == place and found == Where.parse(place)
 
 
 def test_what_no_file_says_has_no_place() -> None:
     origin = Origin("computed", "2 * 4")
-    assert place_of(origin) == "" and span_of(origin) is None
+    assert place_of(origin) is None and span_of(origin) is None

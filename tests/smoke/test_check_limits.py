@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from zerocfg.emit.lock import Value
 from zerocfg.memory.outside import Band
+from zerocfg.resolve.plan import Decision
 from zerocfg.rules.api import Location
 from zerocfg.run.model import SourceFile
 from zerocfg.smoke import checks
@@ -488,7 +488,7 @@ class TestHeld:
 class TestExpected:
     def test_a_setting_of_the_lock_with_and_without_a_reason(self) -> None:
         run, less = by_settings.make({"a": 1}, {})
-        run.lock.settings["b"] = Value({"value": "a mapping of its own"}, "said so", "file")
+        run.lock.settings["b"] = Decision({"value": "a mapping of its own"}, "said so", "file")
         found = expected(run, less)
         assert (found["a"], found["b"]) == (1, {"value": "a mapping of its own"})
 

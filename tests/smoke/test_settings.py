@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from zerocfg.emit import lock as lockfile
+from zerocfg.resolve.plan import Decision
 from zerocfg.smoke.checks.check import Check
 from zerocfg.smoke.checks.expected import expected, optimizer_class
 from zerocfg.smoke.checks.settings import check, same
@@ -227,7 +228,7 @@ def test_equal_in_meaning() -> None:
 def test_the_table_counts_what_is_as_planned() -> None:
     run, reduced = make({"a": 1, "b": 2, "c": 3, BUCKET: 4}, {ZERO: {"stage": 3}})
     reports = [report({"a": 1, "b": 2, BUCKET: 5}, parsed={"c": 3})] * 2
-    run.lock.settings["d"] = lockfile.Value(1)
+    run.lock.settings["d"] = Decision(1)
     checks = [*check(run, reduced, reports), Check("optimizer steps, loss finite", "3", "3", True)]
     lines = table(Verdict(run, CPU, reduced, Outcome([]), checks))
     rows = [line.split() for line in lines]

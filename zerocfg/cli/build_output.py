@@ -83,7 +83,7 @@ def problems(built: list[Built], spec: str, output_format: str) -> str:
                 "key": problem.key,
                 "message": problem.message,
                 "help": problem.help,
-                "place": problem.place,
+                "place": str(problem.place or ""),
             }
             for one in built
             for problem in one.problems

@@ -158,4 +158,4 @@ def _value(value: object) -> str:
 
 def _origin(origin: Origin) -> str:
     where = place_of(origin)
-    return f"{where} ({said(origin)})" if where and origin.note else where or said(origin)
+    return f"{where} ({said(origin)})" if where and origin.note else str(where or said(origin))

@@ -137,7 +137,7 @@ def _owners(name: str) -> list[str]:
 
 
 def _file(row: Row) -> str:
-    return row.place.split(":", 1)[0]
+    return row.place.file if row.place is not None else ""
 
 
 def _hardware(old: Lock, new: Lock) -> str:

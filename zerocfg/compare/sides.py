@@ -118,7 +118,7 @@ def _lock(path: Path) -> Side:
     groups: dict[Group, dict[str, Value]] = {SETTINGS: {}, ACCELERATE: {}, ARGUMENTS: _defaults(lock), JOB: {}}
     places = {"setting": SETTINGS, "accelerate": ACCELERATE, "run": JOB}
     for row in reversed(rows(lock)):  # so that a changed argument replaces that of the recipe
-        origin = f"{row.place}: {row.reason}" if row.place and row.inputs else row.place or row.reason
+        origin = f"{row.place}: {row.reason}" if row.place and row.inputs else str(row.place or row.reason)
         value = float(row.value) if row.group == "setting" and row.value in _NOT_JSON else row.value
         group = groups[places.get(row.group, ARGUMENTS)]
         group[row.name] = Value(value, " ".join(origin.split()), row.kind != "default")
@@ -295,4 +295,4 @@ def _arguments(run: Run) -> dict[str, Value]:
 
 def _where(origin: Origin) -> str:
     """``ds_config.json:3:5``, or in words where no file says it."""
-    return place_of(origin) or said(origin)
+    return str(place_of(origin) or said(origin))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from zerocfg.emit.lock import HUB, Lock, Value, sha256
+from zerocfg.emit.lock import HUB, Lock, sha256
+from zerocfg.resolve.plan import Decision
 from zerocfg.source.load import read_bytes
 from zerocfg.source.node import Problem
 
@@ -16,16 +17,11 @@ Group = Literal["setting", "changed argument", "accelerate", "recipe", "run"]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One value of a lock. ``place`` and ``inputs`` as in `zerocfg.resolve.plan.Decision`."""
+class Row(Decision):
+    """One value of a lock with its name."""
 
-    group: Group
-    name: str
-    value: object
-    reason: str = ""
-    kind: str = ""
-    place: str = ""
-    inputs: dict[str, object] = field(default_factory=dict)
+    group: Group = "setting"
+    name: str = ""
 
 
 Table = dict[str, Row]
@@ -70,13 +66,13 @@ def changed_sources(lock: Lock, folder: Path) -> list[str]:
     return found
 
 
-def _values(found: dict[str, Value], group: Group) -> list[Row]:
-    return [Row(group, name, one.value, one.reason, one.kind, one.place, one.inputs) for name, one in found.items()]
+def _values(found: dict[str, Decision], group: Group) -> list[Row]:
+    return [Row(one.value, one.reason, one.kind, one.place, one.inputs, group, name) for name, one in found.items()]
 
 
 def _recipe(lock: Lock) -> list[Row]:
     reason = f"as in {lock.source('recipe') or 'the recipe'}"
-    return [Row("recipe", name, value, reason, "file") for name, value in lock.recipe.items()]
+    return [Row(value, reason, "file", group="recipe", name=name) for name, value in lock.recipe.items()]
 
 
 def _run(lock: Lock) -> list[Row]:
@@ -88,5 +84,5 @@ def _run(lock: Lock) -> list[Row]:
         "launcher": lock.launcher,
         "hosts": list(lock.hosts) or None,
     }
-    found = [Row("run", name, value, reason, "file") for name, value in said.items() if value is not None]
-    return [*found, Row("run", "hardware", lock.hardware_name, "the hardware of the build", "hardware")]
+    found = [Row(value, reason, "file", group="run", name=name) for name, value in said.items() if value is not None]
+    return [*found, Row(lock.hardware_name, "the hardware of the build", "hardware", group="run", name="hardware")]

@@ -9,8 +9,10 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from zerocfg.resolve.plan import Decision, kind_of
 from zerocfg.source.load import MAX_BYTES, read_bytes
 from zerocfg.source.node import Problem
+from zerocfg.source.text import Where
 from zerocfg.version import __version__
 
 if TYPE_CHECKING:
@@ -36,25 +38,6 @@ class LockError(ValueError):
     def __init__(self, path: Path, problem: str, *, again: bool = True) -> None:
         super().__init__(f"{path}: {problem}{'; build the run again' if again else ''}")
         self.problem = problem
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """One value; ``reason``, ``kind``, ``place`` and ``inputs`` as in `zerocfg.resolve.plan.Decision`."""
-
-    value: object
-    reason: str = ""
-    kind: str = ""
-    place: str = ""
-    inputs: dict[str, object] = field(default_factory=dict)
-
-    def data(self) -> dict[str, object]:
-        found: dict[str, object] = {"value": self.value, "reason": self.reason, "kind": self.kind}
-        if self.place:
-            found["place"] = self.place
-        if self.inputs:
-            found["inputs"] = self.inputs
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +113,9 @@ class Lock:
     model_facts: dict[str, object] = field(default_factory=dict)
     recipe: dict[str, object] = field(default_factory=dict)
     plan: dict[str, object] = field(default_factory=dict)
-    settings: dict[str, Value] = field(default_factory=dict)
-    accelerate: dict[str, Value] = field(default_factory=dict)
-    changes: dict[str, Value] = field(default_factory=dict)
+    settings: dict[str, Decision] = field(default_factory=dict)
+    accelerate: dict[str, Decision] = field(default_factory=dict)
+    changes: dict[str, Decision] = field(default_factory=dict)
     considered: Choice = Choice()
     notes: tuple[str, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
@@ -170,9 +153,9 @@ class Lock:
             "model": {"config": self.model_config, "facts": self.model_facts},
             "recipe": self.recipe,
             "plan": self.plan,
-            "settings": {name: one.data() for name, one in self.settings.items()},
-            "accelerate": {name: one.data() for name, one in self.accelerate.items()},
-            "changes": {name: one.data() for name, one in self.changes.items()},
+            "settings": _rows(self.settings),
+            "accelerate": _rows(self.accelerate),
+            "changes": _rows(self.changes),
             "considered": self.considered.data(),
             "notes": self.notes,
             "versions": self.versions,
@@ -180,6 +163,17 @@ class Lock:
             "files": self.files,
         }
         return _text(_strict(content)) + "\n"
+
+
+def _rows(decisions: Mapping[str, Decision]) -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, object]] = {}
+    for name, one in decisions.items():
+        found[name] = {"value": one.value, "reason": one.reason, "kind": one.kind}
+        if one.place is not None:
+            found[name]["place"] = str(one.place)
+        if one.inputs:
+            found[name]["inputs"] = one.inputs
+    return found
 
 
 def sha256(data: bytes) -> str:
@@ -262,13 +256,13 @@ def of(content: Mapping[str, object], name: str = "") -> Lock:
     )
 
 
-def _values(section: object) -> dict[str, Value]:
+def _values(section: object) -> dict[str, Decision]:
     return {
-        name: Value(
+        name: Decision(
             entry.get("value"),
             str(entry.get("reason", "")),
-            str(entry.get("kind", "")),
-            str(entry.get("place", "")),
+            kind_of(entry.get("kind")),
+            Where.parse(str(entry["place"])) if entry.get("place") else None,
             _mapping(entry.get("inputs")),
         )
         for name, entry in _mapping(section).items()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from zerocfg.emit.lock import HUB, Choice, Lock, Source, Value, Weighed, sha256, without_secrets
+from zerocfg.emit.lock import HUB, Choice, Lock, Source, Weighed, sha256, without_secrets
 
 if TYPE_CHECKING:
     from zerocfg.models.hardware import HardwareProfile
@@ -88,13 +89,12 @@ def hardware_facts(name: str, profile: HardwareProfile | None) -> dict[str, obje
     return {key: value for key, value in facts.items() if value not in (None, [])}
 
 
-def _values(found: dict[str, Decision]) -> dict[str, Value]:
-    return {name: _value(name, one) for name, one in sorted(found.items())}
+def _values(found: dict[str, Decision]) -> dict[str, Decision]:
+    return {name: _told(name, one) for name, one in sorted(found.items())}
 
 
-def _value(name: str, one: Decision) -> Value:
-    told = without_secrets({name: one.value})[name]
-    return Value(told, one.reason, one.kind, one.place, dict(sorted(one.inputs.items())))
+def _told(name: str, one: Decision) -> Decision:
+    return replace(one, value=without_secrets({name: one.value})[name], inputs=dict(sorted(one.inputs.items())))
 
 
 def _choice(plans: list[Considered]) -> Choice:

@@ -10,13 +10,14 @@ from zerocfg.emit.files import emit
 from zerocfg.emit.problems import problems as emit_problems
 from zerocfg.gate.model import Reason, Target
 from zerocfg.gate.outputs import unreadable
-from zerocfg.gate.places import dotted_position, split
+from zerocfg.gate.places import dotted_position
 from zerocfg.resolve.build import build_plans
 from zerocfg.resolve.places import placed
 from zerocfg.resolve.spec_file import read_spec
 from zerocfg.run.discover import display_name
 from zerocfg.source.load import load, read_bytes
 from zerocfg.source.node import Problem
+from zerocfg.source.text import Where
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,11 +47,11 @@ def fresh(spec: Path, outs: list[Path]) -> tuple[list[Target], list[Reason]]:
             Reason(
                 "build",
                 "spec-unreadable",
-                one.file,
+                one.place.file if one.place else name,
                 one.message,
                 _lower(one.help) or "correct the spec",
-                line=one.place.line,
-                column=one.place.column,
+                line=one.place.line if one.place else 0,
+                column=one.place.column if one.place else 0,
             )
             for one in read.problems
         ]
@@ -84,7 +85,7 @@ def fresh(spec: Path, outs: list[Path]) -> tuple[list[Target], list[Reason]]:
 
 
 def _impossible(problem: plan.Problem, run: str, spec: str) -> Reason:
-    file, line, column = split(problem.place or spec)
+    file, line, column = problem.place or Where(spec)
     message = f"run {run} cannot be built: {problem.key}: {problem.message}"
     help = _lower(problem.help) or f"see zerocfg build {spec}"
     return Reason("build", "build-impossible", file, message, help, run, line, column)

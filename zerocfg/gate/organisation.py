@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from zerocfg.compare.values import shown
 from zerocfg.emit import lock as lockfile
 from zerocfg.gate.model import GateError, Reason, Target
-from zerocfg.gate.places import position, split
+from zerocfg.gate.places import position
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import UNKNOWN
 from zerocfg.source.load import load
@@ -184,11 +184,10 @@ def _where(target: Target, name: str) -> tuple[str, int, int]:
     while known and known not in settings:
         known = known.rpartition(".")[0]
     if not known:
-        return split(target.spec.place_of(target.name))
-    if settings[known].place:
-        file, line, column = split(settings[known].place)
-        return display_name(target.spec.folder / file), line, column
+        return target.spec.place_of(target.name)
+    if (place := settings[known].place) is not None:
+        return display_name(target.spec.folder / place.file), place.line, place.column
     path = target.folder / lockfile.NAME
     document = load(path, display_name(path), "json")
     line, column = position(document, ["settings", known]) if document.root is not None else (0, 0)
-    return (document.name, line, column) if line else split(target.spec.place_of(target.name))
+    return (document.name, line, column) if line else target.spec.place_of(target.name)

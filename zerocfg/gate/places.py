@@ -47,12 +47,3 @@ def _parts(document: Document, name: str) -> list[str]:
         parts.append(entry.key)
         node, rest = entry.value, rest[len(entry.key) + 1 :]
     return parts
-
-
-def split(place: str) -> tuple[str, int, int]:
-    """``FILE:LINE:COLUMN`` in its parts; zeros where it names a file only."""
-    head, _, column = place.rpartition(":")
-    file, _, line = head.rpartition(":")
-    if file and line.isdigit() and column.isdigit():
-        return file, int(line), int(column)
-    return place, 0, 0

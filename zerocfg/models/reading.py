@@ -59,9 +59,9 @@ def _as_it_is(value: object, words: Sequence[object], take: Take, *, used: bool)
     a text, a list or a mapping where none belongs stops it."""
     if value is None and not used:
         return None
-    exact = (int(value),) if isinstance(value, float) and value.is_integer() else ()
+    exact = (int(value),) if isinstance(value, float) and abs(value) < 2**53 and value.is_integer() else ()
     try:
-        _first(take, *words, *exact)
+        _first(take, *exact, *words)  # what is wrong with a whole number, before that it is written as 2.0
     except ValidationError as error:
         wrong = [one for one in error.errors() if one.get("ctx", {}).get("expected") != "'auto'"]
         limits = _OF_OTHERS if isinstance(value, (str, bool)) else _OF_OTHERS | _OF_NUMBERS

@@ -69,7 +69,9 @@ def page(subject: Subject) -> Page:
     found.build = display_name(subject.build) if subject.build is not None else ""
     if subject.built is not None:
         found.problems = list(
-            dict.fromkeys((one.place or subject.spec, one.key, one.message, one.help) for one in subject.built.problems)
+            dict.fromkeys(
+                (str(one.place or subject.spec), one.key, one.message, one.help) for one in subject.built.problems
+            )
         )
     if subject.found is not None:
         found.findings = findings(subject.found)

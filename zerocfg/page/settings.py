@@ -111,7 +111,7 @@ def _of_lock(row: Row) -> Shown:
         row.name,
         text(row.value),
         cut(" ".join(row.reason.split()), WIDEST),
-        row.place,
+        str(row.place or ""),
         _other(row.name, row.value, row.kind) if row.group == "setting" else "",
         tuple(f"{name} = {text(value)}" for name, value in row.inputs.items()),
     )
@@ -126,7 +126,13 @@ def _of_run(name: str, setting: Setting) -> Shown:
     )
     words = said(setting.origin)
     return Shown(
-        name, text(value), words, place_of(setting.origin), _other(name, value, setting.origin.kind), (), replaced
+        name,
+        text(value),
+        words,
+        str(place_of(setting.origin) or ""),
+        _other(name, value, setting.origin.kind),
+        (),
+        replaced,
     )
 
 

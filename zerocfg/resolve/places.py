@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.models.spec import RunSpec
 from zerocfg.run.hub import find_config, not_found
-from zerocfg.run.origins import at
-from zerocfg.source.text import Span
+from zerocfg.source.text import Span, Where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,12 +22,12 @@ def placed(problems: Iterable[Problem], spec: SpecFile, run: Run) -> list[Proble
 
     Of several about one key the first is told, which is nearest to the cause, with the first way out.
     """
-    found: dict[tuple[str, str], Problem] = {}
+    found: dict[tuple[str, Where], Problem] = {}
     for one in _explained(problems, spec, run):
-        one = replace(one, place=one.place or _place(one, spec, run))
-        first = found.setdefault((one.key, one.place), one)
+        place = one.place or _place(one, spec, run)
+        first = found.setdefault((one.key, place), replace(one, place=place))
         if not first.help and one.help:
-            found[(one.key, one.place)] = replace(first, help=one.help)
+            found[(one.key, place)] = replace(first, help=one.help)
     return list(found.values())
 
 
@@ -60,7 +59,7 @@ def _names(spec: SpecFile, run: str, key: str, value: str, origin: Origin) -> bo
     return expanded.data.get(key) == value and expanded.where((key,)).path == origin.path
 
 
-def _place(problem: Problem, spec: SpecFile, run: Run) -> str:
+def _place(problem: Problem, spec: SpecFile, run: Run) -> Where:
     first = problem.key.partition(".")[0]
     if first in RunSpec.model_fields and problem.key in (first, *_sub_keys(spec, run.name, first)):
         return spec.place_of(run.name, problem.key)
@@ -74,8 +73,7 @@ def _place(problem: Problem, spec: SpecFile, run: Run) -> str:
     if setting is None and run.recipe is not None and run.recipe.document is not None:
         entry = run.recipe.document.entry((problem.key,))
         if entry is not None:
-            place = run.recipe.source.place(entry.key_span.start)
-            return f"{run.recipe.name}:{place.line}:{place.column}"
+            return Where(run.recipe.name, *run.recipe.source.place(entry.key_span.start))
     return spec.place_of(run.name)
 
 
@@ -84,9 +82,9 @@ def _sub_keys(spec: SpecFile, run: str, key: str) -> list[str]:
     return [f"{key}.{name}" for name in value] if isinstance(value, dict) else []
 
 
-def _where(origin: Origin) -> str:
-    """``FILE:LINE:COLUMN`` of the value, of an origin that has a file."""
+def _where(origin: Origin) -> Where:
+    """The value's place, of an origin that has a file."""
     assert origin.file is not None
     node = origin.file.document.get(origin.path) if origin.file.document is not None and origin.path else None
     span = origin.span or (node.span if node is not None else Span(0, 0))
-    return f"{origin.file.name}:{at(origin, span)}"
+    return Where(origin.file.name, *origin.file.source.place(span.start))

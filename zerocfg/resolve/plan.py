@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.spec import Targets
     from zerocfg.run.model import Consumer, Failure
+    from zerocfg.source.text import Where
 
-Kind = Literal["file", "flag", "environment", "default", "computed", "hardware", "chosen"]
+Kind = Literal["", "file", "flag", "environment", "default", "computed", "hardware", "chosen"]
 Engine = Literal["deepspeed", "ddp", "fsdp"]
 Launcher = Literal["accelerate", "torchrun", "deepspeed"]
 
@@ -22,32 +23,44 @@ class Decision:
     """One resolved value.
 
     ``kind`` is the kind of its origin as in `zerocfg.run.model.Origin`, or "hardware" (read off it) or
-    "chosen" (zerocfg decided, because nobody else would or because what would happen otherwise is worse).
-    ``reason`` says in words why it is this value. ``place`` is where it is written ("ds_config.json:12:5", relative to
-    the spec's folder), empty when no file says it. ``inputs`` are the named facts that a computed value follows from
+    "chosen" (zerocfg decided, because nobody else would or because what would happen otherwise is worse); empty where a
+    lock does not tell it.
+    ``reason`` says in words why it is this value. ``place`` is where it is written (the file relative to the spec's
+    folder), None when no file says it. ``inputs`` are the named facts that a computed value follows from
     ({"hidden_size": 4096}); when the value changes, they tell why.
     """
 
     value: Any
-    reason: str
-    kind: Kind
-    place: str = ""
+    reason: str = ""
+    kind: Kind = ""
+    place: Where | None = None
     inputs: dict[str, Any] = field(default_factory=dict)
+
+
+def kind_of(word: object) -> Kind:
+    """The kind that a lock names; empty for a word that is none."""
+    return next((kind for kind in get_args(Kind) if kind == word), "")
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a run cannot be built: the key, what is wrong with it, and what to add or change.
+    """Why a spec or a run of it cannot be built: the key, what is wrong with it, and what to add or change.
 
-    ``place`` is where the key is written ("zerocfg.yaml:9:15"); the run's place in the spec where nobody wrote it.
-    ``failure``: what a library would refuse, where that is it.
+    ``place`` is where the key is written; the run's place in the spec where nobody wrote it. ``failure``: what a
+    library would refuse, where that is it. ``missing``: the key that is; ``meant``: the one that was misspelt.
     """
 
     key: str
     message: str
     help: str = ""
-    place: str = ""
+    place: Where | None = None
     failure: Failure | None = None
+    missing: str = ""
+    meant: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.place}: {self.message}" if self.place is not None else self.message
+        return f"{text}\n  {self.help}" if self.help else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,14 @@ from zerocfg.resolve.plan import Decision
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.config import AUTO
 from zerocfg.run.model import UNKNOWN
-from zerocfg.run.origins import at, said, span_of
+from zerocfg.run.origins import place_of, said
 from zerocfg.run.trainer import PERSISTENCE, PREFETCH_BUCKET, REDUCE_BUCKET, hidden_size
 from zerocfg.source.node import dotted
 from zerocfg.source.paths import relative
 
 if TYPE_CHECKING:
     from zerocfg.run.model import Origin, Run, Setting
+    from zerocfg.source.text import Where
 
 BUCKETS = (REDUCE_BUCKET, PREFETCH_BUCKET, PERSISTENCE)
 BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
@@ -69,10 +70,10 @@ class Words:
             return file.name
         return relative(file.path.resolve(), self.folder)
 
-    def place(self, origin: Origin) -> str:
-        """``ds_config.json:12:5``: the key of the value as written; empty where no file says it."""
-        span = span_of(origin)
-        return f"{self.file(origin)}:{at(origin, span)}" if origin.file is not None and span is not None else ""
+    def place(self, origin: Origin) -> Where | None:
+        """The key of the value as written; None where no file says it."""
+        place = place_of(origin)
+        return place._replace(file=self.file(origin)) if place is not None and place.line else None
 
     def inputs(self, name: str, setting: Setting) -> dict[str, Any]:
         """The named facts that a value follows from; empty for one that is as written."""

@@ -10,12 +10,14 @@ from pydantic import BaseModel, ValidationError
 
 from zerocfg.catalog.suggest import closest
 from zerocfg.models.spec import Base, Matrix, RunSpec, Spec, WrittenRun, WrittenSpec
+from zerocfg.resolve.plan import Problem
 from zerocfg.run.discover import display_name
 from zerocfg.run.expand import ExpandedRun, Trouble, Written, expand
+from zerocfg.source import node as source
 from zerocfg.source.load import load
-from zerocfg.source.node import Document, Mapping, Node, Problem, Sequence, dotted, plain
+from zerocfg.source.node import Document, Mapping, Node, Sequence, dotted, plain
 from zerocfg.source.node import Path as KeyPath
-from zerocfg.source.text import Place
+from zerocfg.source.text import Where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,23 +26,6 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _MULTIPLE = re.compile(r"Input should be (.*)")
-
-
-@dataclass(frozen=True, slots=True)
-class SpecProblem:
-    """Something wrong with a spec file, and the way out. ``place`` is line and column, both from 1. ``missing``: the
-    key that is; ``meant``: the one that was misspelt."""
-
-    file: str
-    place: Place
-    message: str
-    help: str = ""
-    missing: str = ""
-    meant: str = ""
-
-    def __str__(self) -> str:
-        text = f"{self.file}:{self.place.line}:{self.place.column}: {self.message}"
-        return f"{text}\n  {self.help}" if self.help else text
 
 
 @dataclass(slots=True)
@@ -53,20 +38,19 @@ class SpecFile:
     path: Path
     document: Document
     spec: Spec | None = None
-    problems: list[SpecProblem] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
     runs: dict[str, ExpandedRun] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
         return self.path.resolve().parent
 
-    def place_of(self, run: str, key: str = "") -> str:
-        """``FILE:LINE:COLUMN`` of a key of a run, as "hardware" or "goals.prefer"; of the run where nobody wrote it."""
+    def place_of(self, run: str, key: str = "") -> Where:
+        """The place of a key of a run, as "hardware" or "goals.prefer"; of the run where nobody wrote it."""
         path = tuple(key.split(".")) if key else ()
         expanded = self.runs[run]
         written = expanded.where(path)
-        file, place = _position(written, at_key=written == expanded.origin)
-        return f"{file}:{place.line}:{place.column}"
+        return _position(written, at_key=written == expanded.origin)
 
     def selected(self, only: str | None) -> list[str]:
         """The runs that ``--run`` asks for: all, one, or all of a matrix by its name in the file.
@@ -95,23 +79,21 @@ def read_spec(path: Path, name: str | None = None) -> SpecFile:
 def check_spec(path: Path, document: Document) -> SpecFile:
     """The same for a document that was read already, or is not written to ``path`` yet."""
     found = SpecFile(path, document)
-    place = document.source.place
     for problem in document.problems:
         if problem.fatal or problem.kind in ("duplicate-key", "empty"):
-            found.problems.append(
-                SpecProblem(document.name, place(problem.span.start), *_unreadable(document, problem))
-            )
+            place = Where(document.name, *document.source.place(problem.span.start))
+            found.problems.append(Problem("", *_unreadable(document, problem), place))
     if found.problems:
         return found
     if not isinstance(document.root, Mapping):
         kind = "a list" if isinstance(document.root, Sequence) else "one value"
         message = f"the file holds {kind}; a spec is a mapping with `version` and `runs`"
-        found.problems.append(SpecProblem(document.name, Place(1, 1), message, _EXAMPLE))
+        found.problems.append(Problem("", message, _EXAMPLE, Where(document.name, 1, 1)))
         return found
     try:
         _check(found, document.root)
     except RecursionError:
-        found.problems.append(SpecProblem(document.name, Place(1, 1), "the spec is nested too deeply"))
+        found.problems.append(Problem("", "the spec is nested too deeply", place=Where(document.name, 1, 1)))
     return found
 
 
@@ -129,15 +111,15 @@ _WAYS_OUT = {
 }
 
 
-def _unreadable(document: Document, problem: Problem) -> tuple[str, str]:
+def _unreadable(document: Document, problem: source.Problem) -> tuple[str, str]:
     """What to say about a text that could not be read as YAML, and the way out."""
     message, help = problem.message, _WAYS_OUT.get(problem.kind, "")
     if problem.kind == "duplicate-key":
         first = f" (line {document.source.place(problem.related.start).line})" if problem.related else ""
-        message = message.replace("the last value wins", f"the first{first} would be ignored")
+        message = f"{problem.brief}; the first{first} would be ignored"
     elif problem.kind == "encoding":
-        message = message.partition(";")[0]
-    elif problem.kind == "syntax" and "tab" in message:
+        message = problem.brief or message
+    elif problem.form == "tab":
         help = "Indent with spaces."
     return message, help
 
@@ -162,14 +144,15 @@ def _check(found: SpecFile, root: Mapping) -> None:
         problems += [_explained(_Error.of_spec(found.document, runs, error)) for error in _merged(errors)]
         found.spec = spec
     problems += _check_bases(found.document, bases)
-    found.problems = sorted(dict.fromkeys(problems), key=lambda one: (one.file != found.document.name, one.place))
-    found.problems = _without_consequences(found.problems)
+    unique = dict.fromkeys(problems)
+    here = sorted((one for one in unique if one.place and one.place.file == found.document.name), key=_line)
+    found.problems = _without_consequences([*here, *sorted((one for one in unique if one not in here), key=_line)])
     found.runs = runs
     if found.problems:
         found.spec = None
 
 
-def _check_bases(document: Document, bases: Any) -> list[SpecProblem]:
+def _check_bases(document: Document, bases: Any) -> list[Problem]:
     if bases is not None and not isinstance(bases, dict):
         message = f"`bases` is {_shown(bases)}, not a mapping of bases by name"
         return [_problem(Written(document, ("bases",)), message, _help(("bases",)))]
@@ -229,7 +212,7 @@ class _Error:
         return cls(details, run.where(loc[2:]), run.origin, run.bases)
 
 
-def _explained(error: _Error) -> SpecProblem:
+def _explained(error: _Error) -> Problem:
     kind, text, loc = error.details["type"], error.details["msg"], error.details["loc"]
     if kind == "missing":
         return _missing(error)
@@ -297,7 +280,7 @@ def _help(path: KeyPath) -> str:
     return ""
 
 
-def _missing(error: _Error) -> SpecProblem:
+def _missing(error: _Error) -> Problem:
     """A key that is required and not there, told at the section that lacks it."""
     loc, document = error.details["loc"], error.where.document
     key = str(loc[-1])
@@ -316,22 +299,26 @@ def _missing(error: _Error) -> SpecProblem:
     return replace(_problem(owner, message, help, True), missing=key)
 
 
-def _without_consequences(problems: list[SpecProblem]) -> list[SpecProblem]:
+def _line(problem: Problem) -> Where:
+    return problem.place or Where("")
+
+
+def _without_consequences(problems: list[Problem]) -> list[Problem]:
     """A key that is missing because it is misspelt is told once."""
     meant = {one.meant for one in problems} - {""}
     return [one for one in problems if one.missing not in meant]
 
 
-def _told(trouble: Trouble) -> SpecProblem:
+def _told(trouble: Trouble) -> Problem:
     return _problem(trouble.where, trouble.message, trouble.help, trouble.at_key)
 
 
-def _problem(where: Written, message: str, help: str = "", at_key: bool = False) -> SpecProblem:
-    return SpecProblem(*_position(where, at_key=at_key), message, help)
+def _problem(where: Written, message: str, help: str = "", at_key: bool = False) -> Problem:
+    return Problem(dotted(where.path), message, help, _position(where, at_key=at_key))
 
 
-def _position(where: Written, *, at_key: bool) -> tuple[str, Place]:
-    """File, line and column of something written: its value, or its key; the nearest part of its path that exists."""
+def _position(where: Written, *, at_key: bool) -> Where:
+    """The place of something written: its value, or its key; the nearest part of its path that exists."""
     document, path = where.document, _known(where.document.root, where.path)
     start = 0
     while path:
@@ -341,7 +328,7 @@ def _position(where: Written, *, at_key: bool) -> tuple[str, Place]:
             start = entry.key_span.start if entry is not None else node.span.start  # type: ignore[union-attr]
             break
         path = path[:-1]
-    return document.name, document.source.place(start)
+    return Where(document.name, *document.source.place(start))
 
 
 def _known(node: Node | None, loc: tuple[str | int, ...]) -> KeyPath:

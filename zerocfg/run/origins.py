@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zerocfg.run.model import Origin
-from zerocfg.source.text import Span
+from zerocfg.source.text import Span, Where
 
 _UNNAMED = {
     "file": "written",
@@ -32,16 +32,9 @@ def span_of(origin: Origin) -> Span | None:
     return entry.key_span if entry is not None else node.span if node is not None else None
 
 
-def place_of(origin: Origin) -> str:
-    """``ds_config.json:12:5``; the file alone where it is no single place of it, empty where no file says it."""
+def place_of(origin: Origin) -> Where | None:
+    """The place in the file that says it, or that file where it is no single place of it; None where no file does."""
     if origin.file is None:
-        return ""
+        return None
     span = span_of(origin)
-    return f"{origin.file.name}:{at(origin, span)}" if span is not None else origin.file.name
-
-
-def at(origin: Origin, span: Span) -> str:
-    """``12:5``: line and column, both from 1, of a span of the origin's file."""
-    assert origin.file is not None
-    place = origin.file.source.place(span.start)
-    return f"{place.line}:{place.column}"
+    return Where(origin.file.name) if span is None else Where(origin.file.name, *origin.file.source.place(span.start))

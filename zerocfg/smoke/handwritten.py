@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import yaml
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.emit.lock import Lock, Value
+from zerocfg.emit.lock import Lock
 from zerocfg.models.model_facts import from_config
+from zerocfg.resolve.plan import Decision
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.discover import Files
 from zerocfg.run.effective import read_by
@@ -210,7 +211,7 @@ def lock_of(own: Handwritten) -> Lock:
         recipe=_recipe(run),
         plan=plan,
         # Only what somebody wrote: a default is nobody's wish.
-        settings={name: Value(one.value) for name, one in values.items() if one.origin.kind in ("file", "flag")},
+        settings={name: Decision(one.value) for name, one in values.items() if one.origin.kind in ("file", "flag")},
     )
 
 

@@ -44,8 +44,9 @@ def decode(name: str, data: bytes) -> SourceText | Problem:
         return Problem("too-large", f"the file is larger than {size} MiB; not read", _NOWHERE, fatal=True)
     for mark, encoding in _OTHER_ENCODINGS:
         if data.startswith(mark):
-            message = f"the file is {encoding}; accelerate and transformers open it as UTF-8 and fail"
-            return Problem("encoding", message, _NOWHERE, fatal=True)
+            brief = f"the file is {encoding}"
+            message = f"{brief}; accelerate and transformers open it as UTF-8 and fail"
+            return Problem("encoding", message, _NOWHERE, fatal=True, brief=brief)
     if b"\0" in data:
         return Problem("encoding", "the file is binary (it holds NUL bytes)", _NOWHERE, fatal=True)
     try:

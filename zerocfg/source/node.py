@@ -53,7 +53,7 @@ class Sequence:
 Node = Scalar | Mapping | Sequence
 
 
-Form = Literal["", "comment", "trailing comma", "bare key", "single quotes"]
+Form = Literal["", "comment", "trailing comma", "bare key", "single quotes", "tab"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -63,7 +63,8 @@ class Problem:
     ``kind`` names the reading rule: "syntax", "encoding", "unreadable", "too-large", "too-deep", "empty",
     "not-a-mapping", "duplicate-key", "hjson-only", "alias-cycle", "multiple-documents", ...
     ``fatal`` problems leave no tree. ``path`` is the key path where there is one. ``form``: of "hjson-only", the
-    construct, where one edit writes it in strict JSON. ``why``: of "unreadable", what the system says.
+    construct, where one edit writes it in strict JSON; of "syntax", "tab" where that is all. ``why``: of "unreadable",
+    what the system says. ``brief``: the message without what becomes of it, where it tells that as well.
     """
 
     kind: str
@@ -74,6 +75,7 @@ class Problem:
     related: Span | None = None
     form: Form = ""
     why: str = ""
+    brief: str = ""
 
 
 @dataclass(slots=True)

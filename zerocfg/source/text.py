@@ -27,6 +27,24 @@ class Place(NamedTuple):
     column: int
 
 
+class Where(NamedTuple):
+    """A place in a named file; line and column as an editor shows them, from 1; 0: the file as a whole."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+    @classmethod
+    def parse(cls, text: str) -> Where:
+        """``ds_config.json:12:5``, or a file alone, as a lock holds it."""
+        head, _, column = text.rpartition(":")
+        file, _, line = head.rpartition(":")
+        return cls(file, int(line), int(column)) if file and line.isdigit() and column.isdigit() else cls(text)
+
+
 @dataclass(frozen=True)
 class SourceText:
     """A file's name and its decoded text. ``text`` includes a byte-order mark and the original line ends."""

@@ -257,8 +257,9 @@ class _Tree:
         return Mapping(Span(start, end), entries)
 
     def _duplicate(self, text: str, span: Span, earlier: Span, path: Path) -> None:
-        message = f"the key '{text}' is given more than once in this mapping; the last value wins"
-        self.problems.append(Problem("duplicate-key", message, span, path, related=earlier))
+        brief = f"the key '{text}' is given more than once in this mapping"
+        message = f"{brief}; the last value wins"
+        self.problems.append(Problem("duplicate-key", message, span, path, related=earlier, brief=brief))
 
     def _key(self, raw: RawNode, path: Path, after: int) -> tuple[Span, object]:
         span = _span(raw)
@@ -327,7 +328,6 @@ def _syntax(error: yaml.YAMLError, text: str) -> Problem:
         message = "the file holds more than one YAML document ('---'); its readers accept exactly one"
         return Problem("multiple-documents", message, span, fatal=True)
     if text[span.start : span.end] == "\t" or "\\t" in problem:
-        message = "a tab where YAML allows only spaces"
-    else:
-        message = f"not valid YAML: {problem}" + (f" ({context})" if context else "")
+        return Problem("syntax", "a tab where YAML allows only spaces", span, fatal=True, form="tab")
+    message = f"not valid YAML: {problem}" + (f" ({context})" if context else "")
     return Problem("syntax", message, span, fatal=True)
