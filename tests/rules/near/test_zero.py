@@ -119,6 +119,12 @@ AUTOS = (
     near("ZC415", "the default is taken", (PLAIN, PLAIN + ', "reduce_bucket_size": "auto"'), good=1).finds(
         "warning", 'ds.json: "reduce_bucket_size": "auto"', 500000000
     ),
+    near("ZC415", "the default of stage 2", (PLAIN, PLAIN + ', "overlap_comm": "auto"'), good=1).finds(
+        "warning", 'ds.json: "overlap_comm": "auto"'
+    ),
+    near("ZC415", "the default of stage 3", (PLAIN, '"stage": 3, "overlap_comm": "auto"'), good=1).finds(
+        "warning", 'ds.json: "overlap_comm": "auto"'
+    ),
     near(
         "ZC415",
         "several defaults are taken",

@@ -206,7 +206,8 @@ def auto_without_filler(run: Run) -> Iterator[Finding]:
             [Location(run.deepspeed, path) for path in stopping[1:]],
         )
     if dropped:
-        default = engine.default(dotted(dropped[0])) if len(dropped) == 1 else UNKNOWN
+        stage = run.effective.value("zero_optimization.stage", 0)
+        default = engine.default(dotted(dropped[0]), stage) if len(dropped) == 1 else UNKNOWN
         yield Finding(
             Location(run.deepspeed, dropped[0]),
             f'{_named(dropped)} "auto", which nobody fills here: DeepSpeed silently takes its default'
