@@ -156,8 +156,8 @@ def test_the_commented_config_is_the_config(tmp_path: Path) -> None:
 
     plan = make(tmp_path, targets={"hjson": True})
     plan.settings["gradient_clipping"] = decision(0.5, 'a "quoted" reason, { [ : over\ntwo lines\x07')
-    plan.settings["zero_optimization.ignore"] = decision("# no comment, // no comment")
-    plan.deepspeed += ["zero_optimization.ignore", "activation_checkpointing", "optimizer.params.betas"]
+    plan.settings["notes_of_ours"] = decision("# no comment, // no comment")
+    plan.deepspeed += ["notes_of_ours", "activation_checkpointing", "optimizer.params.betas"]
     plan.settings["activation_checkpointing"] = decision({})
     plan.settings["optimizer.params.betas"] = decision([0.9, 1e-8])
     files = texts(plan)
@@ -332,7 +332,7 @@ def test_accelerate_reads_back_what_is_written(
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": "DEEPSPEED",
         "mixed_precision": "no",
-        "num_machines": numbers[0],
+        "num_machines": numbers[0] + 1,
         "num_processes": numbers[1] + 1,
         "machine_rank": numbers[2],
         "debug": flags[0],

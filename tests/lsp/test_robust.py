@@ -116,7 +116,8 @@ async def _fast_typing(ed: Editor) -> None:
     hover = ed.client.protocol.send_request(
         lsp.TEXT_DOCUMENT_HOVER, lsp.HoverParams(ed.id("ds_config.json"), lsp.Position(0, 3))
     )
-    ed.client.cancel_request(lsp.CancelParams(next(iter(ed.client.protocol._request_futures))))
+    asked = next(id for id, future in ed.client.protocol._request_futures.items() if future is hover)
+    ed.client.cancel_request(lsp.CancelParams(asked))
     with pytest.raises(Exception, match="cancel"):
         await asyncio.wrap_future(hover)
     ed.type("ds_config.json", '{"train_batch_size": 8, "bf16": {"enabled": true}}\n')

@@ -203,8 +203,13 @@ def test_optimizer_parameters(kind: str, model: type[Section]) -> None:
 def test_optimizer_variants_are_native_types() -> None:
     from deepspeed.runtime.config import DEEPSPEED_OPTIMIZERS
 
-    external = {"muadam", "muadamw", "musgd"}
-    assert set(optimizer.Optimizer.variants["params"].cases) == set(DEEPSPEED_OPTIMIZERS) - external
+    external, of_torch = {"muadam", "muadamw", "musgd"}, {"sgd"}
+    assert set(optimizer.Optimizer.variants["params"].cases) - of_torch == set(DEEPSPEED_OPTIMIZERS) - external
+    sgd = inspect.signature(torch.optim.SGD).parameters
+    stated = optimizer.SgdParams.model_fields
+    assert {name: stated[name].default for name in ("lr", "weight_decay")} == {
+        name: sgd[name].default for name in ("lr", "weight_decay")
+    }
 
 
 @pytest.mark.parametrize("kind", lr_schedules.VALID_LR_SCHEDULES)
