@@ -20,13 +20,21 @@ def schema_folder() -> Path:
 class Key:
     """One key of a section: its JSON Schema and the facts under ``x-zerocfg``."""
 
-    __slots__ = ("branches", "facts", "name", "raw")
+    __slots__ = ("_branches", "_schema", "facts", "name", "raw")
 
     def __init__(self, name: str, raw: dict[str, Any], schema: Schema) -> None:
         self.name = name
         self.raw = raw
         self.facts: dict[str, Any] = raw.get("x-zerocfg", {})
-        self.branches = [schema.deref(branch) for branch in alternatives(raw)]
+        self._schema = schema
+        self._branches: list[dict[str, Any]] | None = None
+
+    @property
+    def branches(self) -> list[dict[str, Any]]:
+        """One schema for each kind of value; made when it is asked for, because few keys of a schema ever are."""
+        if self._branches is None:
+            self._branches = [self._schema.deref(branch) for branch in alternatives(self.raw)]
+        return self._branches
 
     @property
     def default(self) -> object:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.catalog.counterparts import paths
 from zerocfg.catalog.schema import load_schema
 from zerocfg.run.config import AUTO, Config, any_unknown, default_of, words
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
@@ -73,12 +72,12 @@ def _empty() -> Config:
 @cache
 def _variables() -> dict[str, tuple[str, object]]:
     """By DeepSpeed key: the variable that decides what its "auto" becomes, and the plugin's default."""
-    found = {}
-    for name, path in paths("accelerate").items():
-        key = load_schema("accelerate").find(path)
-        if key is not None and "conflicts" in key.facts:
+    schema, found = load_schema("accelerate"), {}
+    section = schema.root.keys["deepspeed_config"].section(schema)
+    for key in section.keys.values() if section is not None else ():
+        if "conflicts" in key.facts:
             variable = next(iter(key.variables), str(key.facts.get("variable")))
-            found[name] = variable, "none" if key.default is None else key.default
+            found[str(key.facts["setting"])] = variable, "none" if key.default is None else key.default
     return found
 
 
