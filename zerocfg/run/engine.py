@@ -5,6 +5,7 @@ Follows deepspeed/runtime/config.py. Unknown keys, types and ranges of single ke
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from zerocfg.catalog.check import converted
@@ -49,7 +50,12 @@ def default(name: str, stage: Any = None) -> Any:
     """The engine's value of an absent key; UNKNOWN for one that is not among those it asks for in any case."""
     if name == "zero_optimization.overlap_comm":
         return UNKNOWN if stage is UNKNOWN else stage == 3
-    return load_schema("deepspeed").default(name) if name in ABSENT else UNKNOWN
+    return _defaults().get(name, UNKNOWN)
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    return {name: load_schema("deepspeed").default(name) for name in ABSENT}
 
 
 def refusals(config: Config) -> list[Failure]:
