@@ -46,6 +46,7 @@ def main() -> None:
     if engine.global_rank == 0:
         stage = engine.zero_optimization_stage()
         print(f"trained by {type(engine).__name__}, ZeRO stage {stage}, {engine.dp_world_size} ranks")
+    deepspeed.comm.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ def main() -> None:
     )
     trainer.train()
     trainer.save_model()
+    trainer.accelerator.end_training()
 
 
 if __name__ == "__main__":

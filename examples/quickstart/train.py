@@ -43,6 +43,7 @@ def main() -> None:
     trainer.save_model()
     if trainer.is_world_process_zero():
         print("trained by", engine_of(trainer))
+    trainer.accelerator.end_training()
 
 
 def engine_of(trainer: Trainer) -> str:

@@ -17,10 +17,14 @@ def schema_folder() -> Path:
     return inside if inside.is_dir() else Path(__file__).parent.parent.parent / "schemas"
 
 
+_OPENING = frozenset({"$ref", "anyOf", "properties"})
+"""What the schema of a key has that opens a section: that section, or a reference to one, or alternatives."""
+
+
 class Key:
     """One key of a section: its JSON Schema and the facts under ``x-zerocfg``."""
 
-    __slots__ = ("_branches", "_schema", "facts", "name", "raw")
+    __slots__ = ("_branches", "_scalars", "_schema", "facts", "name", "raw")
 
     def __init__(self, name: str, raw: dict[str, Any], schema: Schema) -> None:
         self.name = name
@@ -28,6 +32,7 @@ class Key:
         self.facts: dict[str, Any] = raw.get("x-zerocfg", {})
         self._schema = schema
         self._branches: list[dict[str, Any]] | None = None
+        self._scalars: list[dict[str, Any]] | None = None
 
     @property
     def branches(self) -> list[dict[str, Any]]:
@@ -51,6 +56,8 @@ class Key:
 
     def section(self, schema: Schema) -> Section | None:
         """The section that this key opens, when it is one."""
+        if _OPENING.isdisjoint(self.raw):  # most keys, told without looking at the kinds of their values
+            return None
         for branch in self.branches:
             if "properties" in branch:
                 return schema.section(branch)
@@ -92,7 +99,9 @@ class Key:
     @property
     def scalars(self) -> list[dict[str, Any]]:
         """The branches that describe a value: neither null nor the literal "auto"."""
-        return [b for b in self.branches if b.get("type") != "null" and b.get("const") != "auto"]
+        if self._scalars is None:
+            self._scalars = [b for b in self.branches if b.get("type") != "null" and b.get("const") != "auto"]
+        return self._scalars
 
 
 class Section:
@@ -164,15 +173,12 @@ class Schema:
 
     def find(self, path: tuple[str, ...]) -> Key | None:
         """The key at a path of names, or None."""
-        section: Section | None = self.root
         key: Key | None = None
         for part in path:
-            if section is None:
-                return None
-            key = section.key(part)
+            section = self.root if key is None else key.section(self)
+            key = section.key(part) if section is not None else None
             if key is None:
                 return None
-            section = key.section(self)
         return key
 
     def default(self, dotted: str) -> object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
@@ -133,7 +133,7 @@ class Example:
     def finds(self, severity: Level, place: str, *figures: float | str, also: tuple[str, ...] = ()) -> Example:
         """This example with one more finding that the rule must report."""
         one = Expected(severity, place, tuple(map(str, figures)), also)
-        return replace(self, expected=(*self.expected, one))
+        return Example(self.files, self.consumer, self.note, self.proof, (*self.expected, one))
 
 
 @dataclass(frozen=True)

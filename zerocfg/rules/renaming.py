@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import yaml
-
 from zerocfg.catalog.check import Issue
 from zerocfg.catalog.counterparts import Counterpart, Format, Translation, translated
 from zerocfg.catalog.values import show
@@ -65,7 +63,8 @@ def _renamed(file: SourceFile, issue: Issue, own: Counterpart) -> Fix | None:
 
 def written(file: SourceFile, value: object) -> str | None:
     """A value as the file's language has it; a word of YAML needs no quotes."""
-    in_yaml = file.document is not None and file.document.format == "yaml"
-    if in_yaml and isinstance(value, str) and _WORD.fullmatch(value) and yaml.safe_load(value) == value:
-        return value
-    return as_json(value)
+    if file.document is None or file.document.format != "yaml" or not isinstance(value, str):
+        return as_json(value)
+    import yaml  # a tenth of the time that JSON files alone take
+
+    return value if _WORD.fullmatch(value) and yaml.safe_load(value) == value else as_json(value)

@@ -152,14 +152,13 @@ class _Linker:
     # -- one file by itself, with what it points at ------------------------------------------------------------
 
     def _alone(self, file: SourceFile) -> Run | None:
-        run = Run(file.name)
         if file.kind == "accelerate":
-            return self._with_accelerate(run, file, [])
+            return self._with_accelerate(Run(file.name), file, [])
         if file.kind == "recipe":
-            run = self._with_recipe(run, file, [])
+            run = self._with_recipe(Run(file.name), file, [])
             read = run.deepspeed is not None or isinstance(_get(file, "deepspeed"), dict)
             return replace(run, consumer="transformers") if read else run
-        return replace(run, deepspeed=file) if file.kind == "deepspeed" else None
+        return Run(file.name, deepspeed=file) if file.kind == "deepspeed" else None
 
     # -- a launch line ------------------------------------------------------------------------------------------
 

@@ -14,29 +14,25 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.source.load import decode, load_as, read_bytes
 from zerocfg.source.node import Problem
-from zerocfg.source.requirements import (
-    Requirement,
-    read_environment,
-    read_lock,
-    read_pyproject,
-    read_requirements,
-    read_setup_cfg,
-)
 from zerocfg.source.text import SourceText
+
+if TYPE_CHECKING:
+    from zerocfg.source.requirements import Requirement
+
+    Items = list[tuple[Requirement, SourceFile]]
+    Stated = dict[str, Items]
+    """By library: what the files say of it."""
 
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
 _ALIASES = {"pytorch": "torch"}
 _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock", "pylock.toml", "Pipfile.lock")
 _FIRM = ("pyproject.toml", "setup.cfg", "requirements.txt", "environment.yml", "environment.yaml")
-
-Items = list[tuple[Requirement, SourceFile]]
-Stated = dict[str, Items]
-"""By library: what the files say of it."""
 
 
 def with_versions(runs: Iterable[Run], settled: Mapping[str, str]) -> list[Run]:
@@ -49,7 +45,7 @@ def with_versions(runs: Iterable[Run], settled: Mapping[str, str]) -> list[Run]:
         own = {**settled, **run.versions}
         versions = {**{name: text for name, (text, _) in read.items()}, **own}
         places = {name: origin for name, (_, origin) in read.items() if name not in own}
-        found.append(replace(run, versions=versions, version_places=places))
+        found.append(replace(run, versions=versions, version_places=places) if versions else run)
     return found
 
 
@@ -173,6 +169,14 @@ def _read(path: Path, kind: str, seen: set[str]) -> Iterator[tuple[Requirement, 
 
 
 def _requirements(name: str, kind: str, source: SourceText) -> tuple[list[Requirement], list[str]]:
+    from zerocfg.source.requirements import (  # needed by few configs: most lie in no project
+        read_environment,
+        read_lock,
+        read_pyproject,
+        read_requirements,
+        read_setup_cfg,
+    )
+
     if kind == "lock":
         return read_lock(source.text, LIBRARIES), []
     if name == "pyproject.toml":

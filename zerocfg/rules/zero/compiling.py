@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
+from math import gcd
 
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.effects import (
@@ -215,10 +215,12 @@ def tensor_parallel_ranks_counted_in_batch(run: Run) -> Iterator[Finding]:
     if run.deepspeed is None or not isinstance(size, int) or size <= 1:
         return
     if isinstance(batch, int) and not isinstance(batch, bool) and batch > 0:
+        divisor = gcd(batch, size)
+        left = f"{batch // divisor}" if divisor == size else f"{batch // divisor}/{size // divisor}"
         yield Finding(
             Location(run.deepspeed, ("train_batch_size",)),
             f"`train_batch_size` {batch} counts the ranks of a tensor-parallel group as if each had its own samples: "
-            f"the batch is {Fraction(batch, size)} with `autotp_size` {size}",
+            f"the batch is {left} with `autotp_size` {size}",
             "write micro batch and accumulation instead",
             [Location(run.deepspeed, ("tensor_parallel", "autotp_size"), label="tensor parallelism")],
         )
