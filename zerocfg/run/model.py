@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from zerocfg.source.launch import LaunchLine
 from zerocfg.source.node import Document, Path
 from zerocfg.source.text import SourceText, Span
 
+if TYPE_CHECKING:
+    from zerocfg.run.script.facts import Script
+
 Consumer = Literal["deepspeed", "accelerate", "transformers", "trl"]
-Kind = Literal["accelerate", "deepspeed", "recipe", "model", "spec", "hardware", "launch", "other"]
+Kind = Literal["accelerate", "deepspeed", "recipe", "model", "spec", "hardware", "launch", "script", "other"]
 Route = Literal["accelerate", "trainer", "engine"]
 RecipeReader = Literal["trl", "hf"]
 Phase = Literal["read", "launch", "arguments", "parse", "init", "step", "save", "load"]
@@ -247,7 +250,8 @@ class Run:
     the script), "engine" (the script's --deepspeed_config, read by deepspeed.initialize), or None (the file
     stands alone). ``recipe_reader`` tells who parses the recipe: TrlParser ("trl", converts strings),
     HfArgumentParser ("hf", does not). ``arguments`` are the training script's own options by name without
-    dashes, UNKNOWN where the value is not known; ``flags`` the launcher's.
+    dashes, UNKNOWN where the value is not known; ``flags`` the launcher's. ``script`` is what the training script's
+    code says; literal arguments of its TrainingArguments stand among ``arguments``, with their place in the code.
     ``consumer`` None means nobody knows. ``versions`` are the releases that the project admits, by library, as
     clauses of PEP 440; ``version_places`` tells where those stand that were read from the project's own files.
     ``troubles`` are what keeps runs of a spec from being made of ``extends`` and ``matrix``: place, message, way out.
@@ -263,6 +267,7 @@ class Run:
     spec: SourceFile | None = None
     launch: LaunchLine | None = None
     launch_file: SourceFile | None = None
+    script: Script | None = None
     flags: Mapping[str, Setting] = field(default_factory=dict)
     arguments: Mapping[str, Setting] = field(default_factory=dict)
     environment: Mapping[str, Setting] = field(default_factory=dict)
