@@ -59,6 +59,8 @@ def arguments_of(run: Run) -> Arguments:
     recipe = run.recipe.data() if run.recipe else None
     recipe = recipe if isinstance(recipe, dict) else {}
     complete = bool(recipe) or any(name in TRAINER_WORDS for name in written)
+    if run.arguments_whole is not None:
+        complete = run.arguments_whole
     found = Arguments({}, complete)
     for name, (kind, default) in _fields().items():
         setting = (

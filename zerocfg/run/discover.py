@@ -149,6 +149,8 @@ def _read(path: Path, text: str | None) -> SourceFile:
         return SourceFile(name, guess_unread(readable, name), empty, document, path)
     if is_launch_file(path):
         return SourceFile(name, "launch", source, None, path)
+    if path.suffix == ".py":
+        return SourceFile(name, "script", source, None, path)
     document = load_as(source, _format(path))
     if document.root is None:
         return SourceFile(name, guess_unread(source.text, name), source, document, path)

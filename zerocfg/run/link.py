@@ -29,6 +29,9 @@ from zerocfg.run.model import (
     SourceFile,
     consumer_of,
 )
+from zerocfg.run.script.arguments import stated
+from zerocfg.run.script.facts import Script
+from zerocfg.run.script.reading import read_script
 from zerocfg.run.widths import widths
 from zerocfg.source.launch import LaunchLine, Option, Word
 from zerocfg.source.launchers import read_options
@@ -42,10 +45,13 @@ MOST_FILES = 20_000
 _READERS: dict[str, RecipeReader] = {"trl": "trl", "transformers": "hf"}
 _ROUTES: dict[str, Route] = {"deepspeed": "engine", "accelerate": "accelerate"}
 
-# Script options of the Hugging Face Trainer that no other training script is known to share.
+# Script options of the Hugging Face Trainer that no other training script is known to share: the loops of diffusers and
+# of transformers' no_trainer examples have per_device_train_batch_size, num_train_epochs, lr_scheduler_type and
+# gradient_checkpointing, too.
 _TRAINER_OPTIONS = frozenset(
-    "per_device_train_batch_size per_device_eval_batch_size num_train_epochs lr_scheduler_type save_strategy "
-    "gradient_checkpointing save_total_limit logging_steps max_grad_norm warmup_ratio".split()
+    "save_strategy eval_strategy evaluation_strategy logging_strategy save_total_limit remove_unused_columns do_train "
+    "ddp_find_unused_parameters ddp_timeout load_best_model_at_end greater_is_better group_by_length "
+    "dataloader_drop_last overwrite_output_dir save_only_model predict_with_generate full_determinism".split()
 )
 # Recipe keys of TRL's script, model and trainer configs (beside TrainingArguments' own).
 TRL_KEYS = frozenset(
@@ -197,12 +203,43 @@ class _Linker:
             config = self._find(Setting(first, place), bases)
             if config is not None and config.kind == "recipe" and len(line.arguments) == 1:
                 run = replace(self._with_recipe(run, config, bases), recipe_reader="hf")
-        trainer = arguments.get("deepspeed")
+        run = replace(run, script=self._script(line, bases))
+        run = self._with_code(run)
+        trainer = run.arguments.get("deepspeed")
         if trainer is not None and trainer.value is not True:
             run = self._with_deepspeed(run, trainer, bases, "trainer")
         if run.deepspeed is None:
             run = self._with_deepspeed(run, arguments.get("deepspeed_config"), bases, "engine")
         return replace(run, consumer=_consumer(run))
+
+    def _script(self, line: LaunchLine, bases: list[Path]) -> Script | None:
+        """What the code says that a line starts, where it lies in the repository."""
+        if line.script is None or not line.script.value:
+            return None
+        name = line.script.value
+        names = [name]
+        if line.module:
+            package = name.replace(".", "/")
+            names = [f"{package}.py", f"{package}/__main__.py"]
+        for base in dict.fromkeys(bases):
+            for one in names:
+                try:
+                    path = base / one
+                    if path.suffix == ".py" and path.is_file():
+                        path = path.resolve()
+                        root = self.root.resolve()
+                        return read_script(path, self.files.open, root if path.is_relative_to(root) else path.parent)
+                except (OSError, ValueError):
+                    continue
+        return None
+
+    def _with_code(self, run: Run) -> Run:
+        """The run with the training arguments that the code of its script states."""
+        script = run.script
+        if script is None or script.reader not in ("transformers", "trl"):
+            return run
+        found = stated(script, run.arguments)
+        return replace(run, arguments=found.arguments, arguments_whole=found.whole)
 
     # -- a spec -------------------------------------------------------------------------------------------------
 
@@ -415,6 +452,8 @@ def _spec_arguments(entry: ExpandedRun, sources: Mapping[int, SourceFile]) -> di
 
 def _consumer(run: Run) -> Consumer | None:
     """Who reads the config in the end, when the files tell; None when they do not."""
+    if run.script is not None and (run.script.reader or run.script.foreign):
+        return run.script.reader
     arguments = run.arguments
     if run.deepspeed_route == "engine":
         return "deepspeed"

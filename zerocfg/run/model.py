@@ -252,6 +252,8 @@ class Run:
     HfArgumentParser ("hf", does not). ``arguments`` are the training script's own options by name without
     dashes, UNKNOWN where the value is not known; ``flags`` the launcher's. ``script`` is what the training script's
     code says; literal arguments of its TrainingArguments stand among ``arguments``, with their place in the code.
+    ``arguments_whole``: whether training arguments that are not among these have their library's default; None where
+    no script was read.
     ``consumer`` None means nobody knows. ``versions`` are the releases that the project admits, by library, as
     clauses of PEP 440; ``version_places`` tells where those stand that were read from the project's own files.
     ``troubles`` are what keeps runs of a spec from being made of ``extends`` and ``matrix``: place, message, way out.
@@ -270,6 +272,7 @@ class Run:
     script: Script | None = None
     flags: Mapping[str, Setting] = field(default_factory=dict)
     arguments: Mapping[str, Setting] = field(default_factory=dict)
+    arguments_whole: bool | None = None
     environment: Mapping[str, Setting] = field(default_factory=dict)
     model: ModelSummary | None = None
     hardware: HardwareSummary | None = None

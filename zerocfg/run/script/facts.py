@@ -10,12 +10,20 @@ from zerocfg.source.text import Span
 
 
 @dataclass(frozen=True, slots=True)
+class FromLine:
+    """The value of an option of the script's own parser: what the launch line says, else ``default``."""
+
+    option: str
+    default: object
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """One call of a library that a config has to do with.
 
     ``name`` is dotted as the library exports it ("transformers.TrainingArguments"), whatever the script calls it; a
-    class of the repository that derives from one counts as that one. ``arguments`` are those given by name, or by a
-    position that is known, UNKNOWN where the value is no literal; ``complete`` False: `*` or `**` may hide others.
+    class of the repository that derives from one counts as that one. ``arguments`` are those given by name: a literal,
+    a `FromLine`, or UNKNOWN. ``complete`` False: others may be given by position, `*` or `**`.
     """
 
     name: str
@@ -27,13 +35,16 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script and the modules of its repository that it imports, two deep (``files``, itself first).
+    """A script and the modules of its repository that it needs, as deep as `reading.DEPTH` (``files``, itself first).
 
     ``reader``: whose loop it runs, None where that cannot be told; ``shown_by`` is the call that tells. ``foreign``:
     the framework that reads the configs when it is none of zerocfg's consumers ("lightning"), else empty.
+    ``calls``: those that the script reaches from its first line on.
     ``options``: the names, without dashes and with `_`, of every option that its parser takes; None where that cannot
-    be told. ``parsed``: the names of library dataclasses that HfArgumentParser or TrlParser fills from the command line
-    ("transformers.TrainingArguments").
+    be told. ``parsed``: the library dataclasses that HfArgumentParser or TrlParser fills from the command line
+    ("transformers.TrainingArguments"). ``defaults``: what its own subclass of such a dataclass, or `set_defaults`, puts
+    in the place of the library's. ``assigned``: attributes that the code sets on any object, so that nobody knows what
+    an argument of that name is in the end.
     """
 
     file: SourceFile
@@ -43,4 +54,6 @@ class Script:
     calls: tuple[Call, ...] = ()
     options: frozenset[str] | None = None
     parsed: frozenset[str] = frozenset()
-    files: tuple[SourceFile, ...] = field(default=())
+    defaults: Mapping[str, Setting] = field(default_factory=dict)
+    assigned: frozenset[str] = frozenset()
+    files: tuple[SourceFile, ...] = ()

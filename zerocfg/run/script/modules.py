@@ -1,0 +1,192 @@
+"""Python modules of a repository as trees: what their names mean, and which of them import each other.
+
+Nothing is executed. A file that Python could not parse has no tree, and says nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from zerocfg.run.model import SourceFile
+from zerocfg.source.text import BOM
+
+LIBRARIES = frozenset(
+    "transformers trl accelerate deepspeed lightning pytorch_lightning lightning_fabric torch peft argparse fire click "
+    "tyro jsonargparse hydra omegaconf".split()
+)
+"""Packages whose names are never looked for in the repository, which may be a copy of one."""
+LARGEST = 1 << 20
+"""Bytes; larger Python files are no training scripts."""
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+Open = Callable[[Path], SourceFile]
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an imported name stands for: a thing of a module. ``name`` empty: the module itself.
+
+    ``level``: how many dots the import starts with.
+    """
+
+    module: str
+    name: str = ""
+    level: int = 0
+
+
+@dataclass(slots=True)
+class Code:
+    """What stands in the code of one function, or in a module's own lines.
+
+    ``names`` and ``members`` (`package.thing`) are what it reads; ``stored``: the attributes that it sets on some
+    object.
+    """
+
+    names: set[str] = field(default_factory=set)
+    members: set[tuple[str, str]] = field(default_factory=set)
+    calls: list[ast.Call] = field(default_factory=list)
+    given: list[ast.Assign] = field(default_factory=list)
+    stored: set[str] = field(default_factory=set)
+
+
+def code_of(body: list[ast.stmt]) -> Code:
+    """The code of some statements, those of functions within them included."""
+    found = Code()
+    for statement in body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name):
+                found.names.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                if isinstance(node.ctx, ast.Store):
+                    found.stored.add(node.attr)
+                if isinstance(node.value, ast.Name):
+                    found.members.add((node.value.id, node.attr))
+            elif isinstance(node, ast.Call):
+                found.calls.append(node)
+                name = node.args[1] if _sets(node) else None
+                if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                    found.stored.add(name.value)
+            elif isinstance(node, ast.Assign):
+                found.given.append(node)
+    return found
+
+
+def _sets(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Name) and node.func.id == "setattr" and len(node.args) > 1
+
+
+@dataclass(slots=True, eq=False)
+class Module:
+    """One parsed file. ``body``: what runs when it is started or imported, definitions aside."""
+
+    file: SourceFile
+    path: Path
+    definitions: dict[str, Definition] = field(default_factory=dict)
+    imports: dict[str, Imported] = field(default_factory=dict)
+    body: list[ast.stmt] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    """Offset of each line's first character."""
+    codes: dict[Definition | None, Code] = field(default_factory=dict)
+
+    def code(self, of: Definition | None) -> Code:
+        """What stands in a function, in a class outside of its methods, or in the module's own lines (None); looked at
+        once, however many scripts reach it."""
+        found = self.codes.get(of)
+        if found is None:
+            body = self.body if of is None else of.body
+            if isinstance(of, ast.ClassDef):
+                body = [one for one in body if not isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))]
+            found = self.codes[of] = code_of(body)
+        return found
+
+    def dotted(self, expression: ast.expr) -> str:
+        """The name of a library's thing as the library has it ("accelerate.Accelerator"); empty for anything else."""
+        names: list[str] = []
+        while isinstance(expression, ast.Attribute):
+            names.append(expression.attr)
+            expression = expression.value
+        found = self.imports.get(expression.id) if isinstance(expression, ast.Name) else None
+        if found is None or found.level:
+            return ""
+        parts = [*found.module.split("."), *([found.name] if found.name else []), *reversed(names)]
+        return f"{parts[0]}.{parts[-1]}" if parts[0] in LIBRARIES and len(parts) > 1 else ""
+
+
+@lru_cache(maxsize=4096)
+def parse(file: SourceFile, path: Path) -> Module | None:
+    """The module of a file; None where Python could not parse it."""
+    text = file.source.text
+    if len(text) > LARGEST:
+        return None
+    try:
+        tree = ast.parse(text.removeprefix(BOM))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    module = Module(file, path, starts=_starts(text))
+    for statement in _flat(tree.body):
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            module.definitions[statement.name] = statement
+        else:
+            module.body.append(statement)
+    # Imports within functions mean the same; that another function may not see them does not matter here.
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                whole = one.name if one.asname else one.name.partition(".")[0]
+                module.imports[one.asname or whole] = Imported(whole)
+        elif isinstance(node, ast.ImportFrom):
+            for one in node.names:
+                module.imports[one.asname or one.name] = Imported(node.module or "", one.name, node.level)
+    return module
+
+
+def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements of a module, those within `try` and `if` too where these hold definitions."""
+    for statement in body:
+        if isinstance(statement, ast.Try) or (isinstance(statement, ast.If) and not _main(statement)):
+            inner = [*statement.body, *statement.orelse]
+            if isinstance(statement, ast.Try):
+                inner += [one for handler in statement.handlers for one in handler.body]
+            yield from _flat(inner)
+        else:
+            yield statement
+
+
+def _main(statement: ast.If) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test))
+
+
+def _starts(text: str) -> list[int]:
+    """Where the lines start, as Python counts them."""
+    first = len(text) - len(text.removeprefix(BOM))
+    return [first, *(match.end() for match in re.finditer(r"\r\n|\r|\n", text))]
+
+
+def located(module: Module, imported: Imported, root: Path) -> Iterator[tuple[Path, str]]:
+    """Where the repository may hold what is imported: files that exist, each with the name to look for in it."""
+    if imported.level:
+        bases = [module.path.parent.joinpath(*[".."] * (imported.level - 1)).resolve()]
+    elif imported.module.partition(".")[0] in LIBRARIES:
+        return
+    else:
+        above = [one for one in module.path.parents if one.is_relative_to(root)]
+        bases = [*above, root / "src"]
+    parts = [part for part in imported.module.split(".") if part]
+    for base in dict.fromkeys(bases):
+        if parts and not (base / parts[0]).is_dir() and not (base / f"{parts[0]}.py").is_file():
+            continue
+        here = base.joinpath(*parts)
+        if imported.name:
+            for path in (here / f"{imported.name}.py", here / imported.name / "__init__.py"):
+                if path.is_file():
+                    yield path, ""
+                    return
+        for path in (here.with_name(f"{here.name}.py") if parts else here / "__init__.py", here / "__init__.py"):
+            if path.is_file():
+                yield path, imported.name
+                return

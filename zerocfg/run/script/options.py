@@ -1,0 +1,189 @@
+"""The options that a script's own parser takes: argparse, and the dataclasses of HfArgumentParser and TrlParser."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from zerocfg.catalog.schema import load_schema
+from zerocfg.run.model import UNKNOWN, Origin, Setting
+from zerocfg.run.script.modules import Module
+from zerocfg.run.script.places import span_of
+from zerocfg.run.script.reached import Owner, Reach, Reached, Walk
+from zerocfg.run.script.values import Values
+
+_PARSERS = frozenset({"transformers.HfArgumentParser", "trl.TrlParser"})
+_OTHERS = frozenset({"fire", "click", "tyro", "jsonargparse", "hydra", "omegaconf"})
+"""Parsers of the command line whose options are not read."""
+_DEEPSPEED_OPTIONS = ("deepspeed", "deepspeed_config", "deepscale", "deepscale_config")
+_GIVES = frozenset({"parse_args", "parse_known_args", "parse_args_into_dataclasses", "parse_args_and_config"})
+_LIKELY = frozenset({"args", "opt", "opts", "options", "cli_args", "flags"})
+"""What a function calls the options that are handed to it."""
+_SWITCHES = {"store_true": False, "store_false": True}
+
+
+@dataclass(slots=True)
+class Parser:
+    """``options``: None where somebody else may take more. ``defaults_of_options``: of the options that are read."""
+
+    options: frozenset[str] | None = None
+    parsed: frozenset[str] = frozenset()
+    defaults: dict[str, Setting] = field(default_factory=dict)
+    defaults_of_options: dict[str, object] = field(default_factory=dict)
+    holders: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    """By the identity of a function (0: a module's own lines): the names that hold what the parser gives."""
+
+    def names(self, owner: Owner) -> frozenset[str]:
+        """The names that hold the parser's answer in a function."""
+        own = self.holders.get(id(owner) if owner is not None else 0, frozenset())
+        if owner is None:
+            return own
+        given = {one.arg for one in (*owner.args.posonlyargs, *owner.args.args, *owner.args.kwonlyargs)}
+        return own | self.holders.get(0, frozenset()) - given | (given & _LIKELY)
+
+
+def parser_of(found: Reach, walk: Walk) -> Parser:
+    """The options of all parsers that the script reaches."""
+    parser = Parser()
+    options: set[str] = set()
+    parsed: set[str] = set()
+    some, whole = False, found.shallow
+    for one in found.calls:
+        library = one.name.partition(".")[0]
+        if one.name in _PARSERS:
+            some = True
+            whole = _dataclasses(one, walk, parser, options, parsed) and whole
+        elif one.name == "argparse.ArgumentParser":
+            some = True
+        elif one.name == "deepspeed.add_config_arguments":
+            options.update(_DEEPSPEED_OPTIONS)
+        elif library in _OTHERS:
+            some, whole = True, False
+    for module, node in found.methods:
+        whole = _method(node, module, walk, parser, options) and whole
+    parser.parsed = frozenset(parsed)
+    parser.options = frozenset(options) if some and whole else None
+    parser.holders = _holders(found)
+    return parser
+
+
+def _method(node: ast.Call, module: Module, walk: Walk, parser: Parser, options: set[str]) -> bool:
+    """`add_argument` and `set_defaults` of any object; False where their names are not told."""
+    assert isinstance(node.func, ast.Attribute)
+    method = node.func.attr
+    if method == "add_argument":
+        names = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        if len(names) != len(node.args):
+            return False
+        keywords = {one.arg: one.value for one in node.keywords}
+        action = keywords.get("action")
+        switch = action.value if isinstance(action, ast.Constant) else None
+        destination = keywords.get("dest")
+        values = Values(walk.scopes(module, None), {}, frozenset())
+        default = values.of(keywords["default"]) if "default" in keywords else _SWITCHES.get(str(switch))
+        for name in names:
+            plain = name.lstrip("-").replace("-", "_")
+            options.add(plain)
+            if destination is None:
+                parser.defaults_of_options[plain] = default
+        if isinstance(destination, ast.Constant):
+            parser.defaults_of_options[str(destination.value)] = UNKNOWN
+    elif method == "set_defaults":
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                return False
+            parser.defaults[keyword.arg] = _setting(module, walk, keyword.value)
+    elif method == "add_arguments":
+        return False
+    return True
+
+
+def _setting(module: Module, walk: Walk, value: ast.expr) -> Setting:
+    known = Values(walk.scopes(module, None), {}, frozenset()).of(value)
+    return Setting(known, Origin("file", file=module.file, span=span_of(module, value)))
+
+
+def _dataclasses(one: Reached, walk: Walk, parser: Parser, options: set[str], parsed: set[str]) -> bool:
+    """The dataclasses that a parser is made for; False where they are not told."""
+    given = one.call.args[0] if one.call.args else None
+    given = given or next((key.value for key in one.call.keywords if key.arg == "dataclass_types"), None)
+    if isinstance(given, ast.Name):
+        scopes = walk.scopes(one.module, one.owner)
+        given = next((scope[given.id] for scope in scopes if given.id in scope), None) or given
+    kinds = given.elts if isinstance(given, (ast.Tuple, ast.List)) else [given] if given is not None else []
+    known = bool(kinds)
+    for kind in kinds:
+        known = _dataclass(one.module, kind, walk, parser, options, parsed, 0) and known
+    return known
+
+
+def _dataclass(
+    module: Module, kind: ast.expr, walk: Walk, parser: Parser, options: set[str], parsed: set[str], depth: int
+) -> bool:
+    library = module.dotted(kind)
+    if library:
+        parsed.add(library)
+        names = _fields(library)
+        options |= names
+        return bool(names)
+    found = walk.class_of(module, kind)
+    if found is None or depth > 8:
+        return False
+    inner, definition = found
+    known = True
+    for base in definition.bases:
+        if not (isinstance(base, ast.Name) and base.id in ("object", "ABC")):
+            known = _dataclass(inner, base, walk, parser, options, parsed, depth + 1) and known
+    for statement in definition.body:
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            name = statement.target.id
+            options.add(name)
+            setting = _setting(inner, walk, _default(statement.value)) if statement.value is not None else None
+            parser.defaults_of_options[name] = setting.value if setting is not None else UNKNOWN
+            if setting is not None and parsed:
+                parser.defaults[name] = setting
+    return known
+
+
+def _default(value: ast.expr) -> ast.expr:
+    """What a field starts with: `x: int = 1`, `x: int = field(default=1)`; the call where a function makes it."""
+    if isinstance(value, ast.Call) and getattr(value.func, "id", getattr(value.func, "attr", "")) == "field":
+        return next((key.value for key in value.keywords if key.arg == "default"), value)
+    return value
+
+
+def _fields(name: str) -> frozenset[str]:
+    """The options that a library's dataclass makes; empty for one that is not known."""
+    library, _, last = name.partition(".")
+    if library == "transformers" and last in ("TrainingArguments", "Seq2SeqTrainingArguments"):
+        return frozenset(load_schema("training-arguments").root.names)
+    if library == "trl":
+        return frozenset(load_schema("trl").root.names)
+    return frozenset()
+
+
+def _holders(found: Reach) -> dict[int, frozenset[str]]:
+    """The names that a parser's answer is given to, by function."""
+    names: dict[int, set[str]] = {}
+    for owner, node in found.given:
+        if _parses(node.value):
+            for target in node.targets:
+                names.setdefault(id(owner) if owner is not None else 0, set()).update(_names(target))
+    return {owner: frozenset(held) for owner, held in names.items()}
+
+
+def _parses(value: ast.expr) -> bool:
+    """Whether an expression is what a parser gives, by what is called: `parser.parse_args()`, `get_args()`."""
+    if not isinstance(value, ast.Call):
+        return False
+    name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+    return name in _GIVES or name.endswith(("parse_args", "get_args", "parse_arguments"))
+
+
+def _names(target: ast.expr) -> Iterator[str]:
+    if isinstance(target, ast.Name):
+        yield target.id
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        for one in target.elts:
+            yield from _names(one)

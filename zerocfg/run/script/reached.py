@@ -1,0 +1,214 @@
+"""What a script reaches from its first line on: the calls of libraries in it and in the modules that it imports.
+
+A function is reached when its name stands in code that is reached, a class with all its methods; so a repository's
+other trainers, which the script never names, say nothing about it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from zerocfg.run.script.modules import Definition, Imported, Module, Open, located, parse
+from zerocfg.run.script.values import Names, assigned
+
+DEPTH = 3
+"""How many imports deep the repository is followed."""
+MOST_MODULES = 60
+_LONGEST = 10
+"""Modules that hand a name on to each other."""
+
+Owner = ast.FunctionDef | ast.AsyncFunctionDef | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reached:
+    """One call that is reached. ``name``: of the library's thing, or of the one that a class of the repository derives
+    from. ``owner``: the function it stands in."""
+
+    name: str
+    call: ast.Call
+    module: Module
+    owner: Owner = None
+
+
+@dataclass(slots=True)
+class Reach:
+    """``calls``: of libraries; ``methods``: of any object; ``given``: what is assigned to names; ``stored``: the
+    attributes that are set on some object. ``shallow`` False: some code is deeper than was looked."""
+
+    calls: list[Reached] = field(default_factory=list)
+    methods: list[tuple[Module, ast.Call]] = field(default_factory=list)
+    given: list[tuple[Owner, ast.Assign]] = field(default_factory=list)
+    stored: set[str] = field(default_factory=set)
+    modules: list[Module] = field(default_factory=list)
+    shallow: bool = True
+
+
+class Walk:
+    """``open_file`` reads a file once; ``root``: the folder that is the repository's."""
+
+    def __init__(self, open_file: Open, root: Path) -> None:
+        self.open = open_file
+        self.root = root
+        self.found = Reach()
+        self.waiting: deque[tuple[Module, Definition | None]] = deque()
+        self.done: set[int] = set()
+        self.named: set[tuple[int, str]] = set()
+        self.loaded: dict[Path, Module | None] = {}
+        self.depths: dict[int, int] = {}
+        self.module_names: dict[int, Names] = {}
+        self.bases: dict[tuple[int, str], str] = {}
+        self.of_imports: dict[tuple[int, str], tuple[Module, str] | None] = {}
+
+    def from_start(self, module: Module) -> Reach:
+        """All that a module reaches when it is started."""
+        self.loaded[module.path] = module
+        self._enter(module, 0)
+        while self.waiting:
+            self._visit(*self.waiting.popleft())
+        return self.found
+
+    def _enter(self, module: Module, depth: int) -> None:
+        """The statements that run when a module is started or imported."""
+        if id(module) not in self.depths:
+            self.depths[id(module)] = depth
+            self.found.modules.append(module)
+            self.waiting.append((module, None))
+
+    def _visit(self, module: Module, definition: Definition | None) -> None:
+        code = module.code(definition)
+        owner = None if isinstance(definition, ast.ClassDef) else definition
+        found = self.found
+        for name in code.names:
+            self._named(module, name)
+        for name, attribute in code.members:
+            self._member(module, name, attribute)
+        for call in code.calls:
+            name = module.dotted(call.func) or self.library_base(module, call.func)
+            if name:
+                found.calls.append(Reached(name, call, module, owner))
+            if isinstance(call.func, ast.Attribute):
+                found.methods.append((module, call))
+        found.given += [(owner, node) for node in code.given]
+        found.stored |= code.stored
+
+    def scopes(self, module: Module, owner: Owner) -> tuple[Names, ...]:
+        """The names of a function and of its module."""
+        if id(module) not in self.module_names:
+            self.module_names[id(module)] = assigned(module.body)
+        outer = self.module_names[id(module)]
+        if owner is None:
+            return (outer,)
+        arguments = owner.args
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        every += [one for one in (arguments.vararg, arguments.kwarg) if one is not None]
+        return ({**dict.fromkeys((one.arg for one in every), None), **assigned(owner.body)}, outer)
+
+    def _named(self, module: Module, name: str) -> None:
+        if (id(module), name) in self.named:
+            return
+        self.named.add((id(module), name))
+        definition = module.definitions.get(name)
+        if definition is not None:
+            self._define(module, definition)
+            return
+        found = self._of_import(module, name)
+        if found is not None:
+            inner, wanted = found
+            if wanted:
+                self._named(inner, wanted)
+
+    def _member(self, module: Module, name: str, attribute: str) -> None:
+        """`package.function`, where `package` is a module of the repository."""
+        found = self._of_import(module, name)
+        if found is not None and not found[1]:
+            self._named(found[0], attribute)
+
+    def _define(self, module: Module, definition: Definition) -> None:
+        if id(definition) in self.done:
+            return
+        self.done.add(id(definition))
+        if not isinstance(definition, ast.ClassDef):
+            self.waiting.append((module, definition))
+            return
+        for base in definition.bases:
+            if isinstance(base, ast.Name):
+                self._named(module, base.id)
+        self.waiting.append((module, definition))
+        for statement in definition.body:
+            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                self.waiting.append((module, statement))
+
+    def _of_import(self, module: Module, name: str) -> tuple[Module, str] | None:
+        """The repository's module behind an imported name, and the name in it (empty: the module itself)."""
+        imported = module.imports.get(name)
+        if imported is None:
+            return None
+        key = (id(module), name)
+        if key not in self.of_imports:
+            self.of_imports[key] = self._followed(module, imported)
+        return self.of_imports[key]
+
+    def _followed(self, module: Module, imported: Imported) -> tuple[Module, str] | None:
+        depth = self.depths.get(id(module), 0)
+        if depth >= DEPTH or len(self.loaded) > MOST_MODULES:
+            self.found.shallow = self.found.shallow and next(located(module, imported, self.root), None) is None
+            return None
+        return self._load(module, imported, depth)
+
+    def _load(self, module: Module, imported: Imported, depth: int) -> tuple[Module, str] | None:
+        for path, wanted in located(module, imported, self.root):
+            if path not in self.loaded:
+                self.loaded[path] = parse(self.open(path), path)
+            inner = self.loaded[path]
+            if inner is not None:
+                self._enter(inner, depth + 1)
+                return inner, wanted
+        return None
+
+    # -- classes of the repository that derive from a library's -------------------------------------------------
+
+    def library_base(self, module: Module, expression: ast.expr) -> str:
+        """The library's class that a class of the repository derives from; empty where there is none."""
+        if isinstance(expression, ast.Name):
+            name = expression.id
+        elif isinstance(expression, ast.Attribute) and isinstance(expression.value, ast.Name):
+            name = f"{expression.value.id}.{expression.attr}"
+        else:
+            return ""
+        key = (id(module), name)
+        if key not in self.bases:
+            self.bases[key] = ""  # a class that derives from itself has no base
+            self.bases[key] = self._library_base(module, expression)
+        return self.bases[key]
+
+    def _library_base(self, module: Module, expression: ast.expr) -> str:
+        found = self.class_of(module, expression)
+        if found is None:
+            return ""
+        inner, definition = found
+        names = (inner.dotted(base) or self.library_base(inner, base) for base in definition.bases)
+        return next(filter(None, names), "")
+
+    def class_of(self, module: Module, expression: ast.expr) -> tuple[Module, ast.ClassDef] | None:
+        """The class of the repository that an expression names."""
+        wanted = ""
+        if isinstance(expression, ast.Name):
+            wanted = expression.id
+        elif isinstance(expression, ast.Attribute) and isinstance(expression.value, ast.Name):
+            found = self._of_import(module, expression.value.id)
+            if found is None or found[1]:
+                return None
+            module, wanted = found[0], expression.attr
+        for _ in range(_LONGEST):
+            definition = module.definitions.get(wanted)
+            if definition is not None or not wanted:
+                return (module, definition) if isinstance(definition, ast.ClassDef) else None
+            found = self._of_import(module, wanted)
+            if found is None:
+                return None
+            module, wanted = found
+        return None

@@ -1,0 +1,117 @@
+"""What a training script says about its run, from its text and that of the modules that it imports."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from zerocfg.run.model import Consumer, Origin, Setting, SourceFile
+from zerocfg.run.script.facts import Call, Script
+from zerocfg.run.script.modules import Module, Open, parse
+from zerocfg.run.script.options import Parser, parser_of
+from zerocfg.run.script.places import span_of
+from zerocfg.run.script.reached import Reach, Reached, Walk
+from zerocfg.run.script.values import Values
+
+_LIGHTNING = frozenset({"lightning", "pytorch_lightning", "lightning_fabric"})
+_ARGUMENTS = frozenset({"TrainingArguments", "Seq2SeqTrainingArguments"})
+_PLUGINS = frozenset(
+    "accelerate.Accelerator accelerate.DeepSpeedPlugin accelerate.FullyShardedDataParallelPlugin "
+    "accelerate.GradientAccumulationPlugin deepspeed.initialize deepspeed.init_inference".split()
+)
+
+
+_MOST_KEPT = 512
+_known: dict[tuple[SourceFile, Path], Script] = {}
+
+
+def read_script(path: Path, open_file: Open, root: Path) -> Script:
+    """What the script says; of a file that Python could not parse only that it is there. Read again when one of its
+    modules is another file than it was."""
+    file = open_file(path)
+    known = _known.get((file, root))
+    if known is not None and all(one.path is not None and open_file(one.path) is one for one in known.files):
+        return known
+    if len(_known) >= _MOST_KEPT:
+        _known.clear()
+    script = _known[file, root] = _read(file, path, open_file, root)
+    return script
+
+
+def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
+    module = parse(file, path)
+    if module is None:
+        return Script(file, files=(file,))
+    walk = Walk(open_file, root)
+    found = walk.from_start(module)
+    parser = parser_of(found, walk)
+    reader, foreign, shown = _reader(found)
+    calls = tuple(_call(one, walk, parser) for one in found.calls if _wanted(one.name))
+    return Script(
+        file,
+        reader,
+        _origin(shown) if shown is not None else None,
+        foreign,
+        calls,
+        parser.options,
+        parser.parsed,
+        parser.defaults,
+        frozenset(found.stored),
+        tuple(one.file for one in found.modules),
+    )
+
+
+def is_arguments(name: str) -> bool:
+    """Whether a class holds the arguments of a Trainer: TrainingArguments, or a config of one of TRL's trainers."""
+    library, _, last = name.partition(".")
+    return last in _ARGUMENTS if library == "transformers" else library == "trl" and last.endswith("Config")
+
+
+def _wanted(name: str) -> bool:
+    return name in _PLUGINS or is_arguments(name) or _loop(name) is not None
+
+
+def _loop(name: str) -> Consumer | str | None:
+    """Whose loop a call shows."""
+    library, _, last = name.partition(".")
+    if library in ("transformers", "trl"):
+        return library if last.endswith("Trainer") else None
+    if library in _LIGHTNING:
+        return "lightning" if last in ("Trainer", "Fabric", "LightningCLI") else None
+    return {"accelerate.Accelerator": "accelerate", "deepspeed.initialize": "deepspeed"}.get(name)
+
+
+def _reader(found: Reach) -> tuple[Consumer | None, str, Reached | None]:
+    """Whose loop the script runs, and the call that shows it. A Trainer makes its own Accelerator and engine, so one
+    beside it is another matter; any other two leave it open."""
+    shown: dict[str, Reached] = {}
+    for one in found.calls:
+        loop = _loop(one.name)
+        if loop is not None:
+            shown.setdefault(loop, one)
+    loops: list[Consumer] = ["trl", "transformers", "accelerate", "deepspeed"]
+    ours = [loop for loop in loops if loop in shown]
+    trainers = [loop for loop in ours if loop in ("trl", "transformers")]
+    if "lightning" in shown:
+        return (None, "", None) if trainers else (None, "lightning", shown["lightning"])
+    only = trainers if trainers else ours
+    return (only[0], "", shown[only[0]]) if len(only) == 1 else (None, "", None)
+
+
+def _call(one: Reached, walk: Walk, parser: Parser) -> Call:
+    values = Values(walk.scopes(one.module, one.owner), parser.defaults_of_options, parser.names(one.owner))
+    arguments: dict[str, Setting] = {}
+    for keyword in one.call.keywords:
+        if keyword.arg is not None:
+            value = values.of(keyword.value)
+            arguments[keyword.arg] = Setting(value, _place(one.module, keyword.value))
+    complete = not one.call.args and all(keyword.arg is not None for keyword in one.call.keywords)
+    return Call(one.name, arguments, one.module.file, span_of(one.module, one.call), complete)
+
+
+def _origin(one: Reached) -> Origin:
+    return Origin("file", one.name, file=one.module.file, span=span_of(one.module, one.call))
+
+
+def _place(module: Module, node: ast.expr) -> Origin:
+    return Origin("file", file=module.file, span=span_of(module, node))

@@ -1,0 +1,162 @@
+"""What an expression of a script is, as far as the text alone tells: literals, and names that are assigned once."""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from zerocfg.run.model import UNKNOWN
+from zerocfg.run.script.facts import FromLine
+
+_OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+}
+_LARGEST = 10**18
+_DEEPEST = 40
+_CHANGING = frozenset({"update", "pop", "setdefault", "append", "extend", "clear"})
+_JOINING = frozenset({"join", "abspath", "realpath", "expanduser"})
+
+Names = Mapping[str, ast.expr | None]
+"""By name: the one expression that is assigned to it; None where there are several, or none that can be followed."""
+
+
+def assigned(body: Iterable[ast.stmt]) -> Names:
+    """The names that the statements of one function, or of a module, assign."""
+    found: dict[str, ast.expr | None] = {}
+
+    def note(target: ast.AST, value: ast.expr | None) -> None:
+        if isinstance(target, ast.Name):
+            found[target.id] = value if target.id not in found else None
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for one in target.elts:
+                note(one, None)
+        elif isinstance(target, ast.Starred):
+            note(target.value, None)
+
+    def look(node: ast.AST, sure: bool) -> None:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                note(target, node.value if sure else None)
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            note(node.target, node.value if sure else None)
+        elif isinstance(node, (ast.AugAssign, ast.For, ast.AsyncFor, ast.NamedExpr)):
+            note(node.target, None)
+        elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+            note(node.optional_vars, None)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            return
+        elif isinstance(node, ast.Global):
+            for name in node.names:
+                found[name] = None
+        elif isinstance(node, (ast.Subscript, ast.Delete)) and isinstance(getattr(node, "ctx", None), ast.Store):
+            changed(node)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGING:
+            changed(node.func)
+        for child in ast.iter_child_nodes(node):
+            look(child, sure and not isinstance(node, (ast.If, ast.For, ast.While, ast.Try, ast.With)))
+
+    def changed(node: ast.AST) -> None:
+        """A dict or list whose contents are set later is not what its literal says."""
+        while isinstance(node, (ast.Subscript, ast.Attribute)):
+            node = node.value
+        if isinstance(node, ast.Name):
+            late.add(node.id)
+
+    late: set[str] = set()
+    for statement in body:
+        top = isinstance(statement, ast.If)  # `if __name__ == "__main__":` is as sure as the module
+        if top:
+            for inner in ast.iter_child_nodes(statement):
+                look(inner, True)
+        else:
+            look(statement, True)
+    return {name: None if name in late else value for name, value in found.items()}
+
+
+class Values:
+    """Expressions within one function. ``scopes``: the names of the function, then of its module. ``options``: the
+    defaults of the script's own options, and ``parsed`` the names that hold what its parser gives."""
+
+    def __init__(self, scopes: Iterable[Names], options: Mapping[str, object], parsed: frozenset[str]) -> None:
+        self.scopes = list(scopes)
+        self.options = options
+        self.parsed = parsed
+
+    def of(self, node: ast.expr, depth: int = 0) -> Any:
+        """The value; UNKNOWN where the text does not tell. A dict or list may hold UNKNOWN."""
+        if depth > _DEEPEST:
+            return UNKNOWN
+        if isinstance(node, ast.Constant):
+            return node.value if isinstance(node.value, (str, int, float, bool, type(None))) else UNKNOWN
+        if isinstance(node, (ast.List, ast.Tuple)):
+            starred = any(isinstance(one, ast.Starred) for one in node.elts)
+            return UNKNOWN if starred else [self.of(one, depth + 1) for one in node.elts]
+        if isinstance(node, ast.Dict):
+            return self._mapping(node, depth)
+        if isinstance(node, ast.Name):
+            return self._name(node.id, depth)
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.Not)):
+            value = self.of(node.operand, depth + 1)
+            if isinstance(node.op, ast.Not):
+                return (not value) if isinstance(value, bool) else UNKNOWN
+            return -value if isinstance(value, (int, float)) and not isinstance(value, bool) else UNKNOWN
+        if isinstance(node, ast.BinOp):
+            return self._operation(node, depth)
+        if isinstance(node, ast.Call):
+            return self._call(node, depth)
+        return UNKNOWN
+
+    def _mapping(self, node: ast.Dict, depth: int) -> Any:
+        found: dict[str, Any] = {}
+        for key, value in zip(node.keys, node.values, strict=True):
+            name = self.of(key, depth + 1) if key is not None else UNKNOWN
+            if not isinstance(name, str):
+                return UNKNOWN
+            found[name] = self.of(value, depth + 1)
+        return found
+
+    def _name(self, name: str, depth: int) -> Any:
+        for scope in self.scopes:
+            if name in scope:
+                value = scope[name]
+                return UNKNOWN if value is None else self.of(value, depth + 1)
+        return UNKNOWN
+
+    def _attribute(self, node: ast.Attribute) -> Any:
+        known = isinstance(node.value, ast.Name) and node.value.id in self.parsed and node.attr in self.options
+        return FromLine(node.attr, self.options[node.attr]) if known else UNKNOWN
+
+    def _operation(self, node: ast.BinOp, depth: int) -> Any:
+        left, right = self.of(node.left, depth + 1), self.of(node.right, depth + 1)
+        if isinstance(left, str) and isinstance(right, str) and isinstance(node.op, ast.Add):
+            return left + right
+        numbers = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in (left, right))
+        work = _OPERATIONS.get(type(node.op))
+        if not numbers or work is None:
+            return UNKNOWN
+        try:
+            value = work(left, right)
+        except (ArithmeticError, ValueError):
+            return UNKNOWN
+        return value if abs(value) <= _LARGEST else UNKNOWN
+
+    def _call(self, node: ast.Call, depth: int) -> Any:
+        """`dict(a=1)`, and paths that are put together of literals."""
+        if isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args:
+            if any(one.arg is None for one in node.keywords):
+                return UNKNOWN
+            return {str(one.arg): self.of(one.value, depth + 1) for one in node.keywords}
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if (name in _JOINING or name in ("Path", "str")) and node.args and not node.keywords:
+            parts = [self.of(one, depth + 1) for one in node.args]
+            if all(isinstance(part, str) for part in parts):
+                return "/".join(parts) if name == "join" else parts[0] if len(parts) == 1 else UNKNOWN
+        return UNKNOWN
