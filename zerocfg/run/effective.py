@@ -16,7 +16,8 @@ from zerocfg.run.config import Config, NotAMappingError, default_of, describe, p
 from zerocfg.run.fsdp import plugin_settings
 from zerocfg.run.model import UNKNOWN, Effective, Failure, Ignored, Origin, Phase, Run, Setting, consumer_of
 from zerocfg.run.plugin import Environment, Plugin, build, look_at_stage, set_mixed_precision
-from zerocfg.run.prepare import IN_SCRIPT, Prepared, prepare, text_batches
+from zerocfg.run.prepare import Prepared, prepare, text_batches
+from zerocfg.run.script import accelerator
 from zerocfg.run.starters import launch_of
 from zerocfg.run.trainer import Matching, both_precisions, finalize, process, refused_arguments
 
@@ -157,9 +158,12 @@ class _Road:
         config = self._config("accelerate")
         if config is None and "ACCELERATE_DEEPSPEED_CONFIG_FILE" in self.environment:
             return
+        if accelerator.own_plugin(self.run):
+            return
         plugin = build(self.environment, config, self.failures)
-        set_mixed_precision(plugin, self.environment.get("ACCELERATE_MIXED_PRECISION") or _unknown(IN_SCRIPT))
-        accumulation = self.environment.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS") or _unknown(IN_SCRIPT)
+        set_mixed_precision(plugin, accelerator.precision(self.run, self.environment.get("ACCELERATE_MIXED_PRECISION")))
+        accumulation = self.environment.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS")
+        accumulation = accumulation or accelerator.accumulation(self.run)
         if accumulation.known:
             try:
                 accumulation = Setting(int(accumulation.value), accumulation.origin, accumulation.overridden)

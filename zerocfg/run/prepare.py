@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from zerocfg.run.config import AUTO, Config, default_of, product, words
 from zerocfg.run.model import UNKNOWN, Failure, ModelSummary, Origin, Setting
 from zerocfg.run.plugin import GATHER
+from zerocfg.run.script.accelerator import IN_SCRIPT
 from zerocfg.run.trainer import HIDDEN_SIZE_KEYS, bucket_settings, hidden_size, missing_hidden_size
 
 MICRO = "train_micro_batch_size_per_gpu"
 STEPS = "gradient_accumulation_steps"
-IN_SCRIPT = Origin("computed", "the script decides")
 FROM_SCRIPT = words(
     "optimizer.params.lr optimizer.params.weight_decay scheduler.params.warmup_min_lr scheduler.params.warmup_max_lr "
     "scheduler.params.warmup_num_steps scheduler.params.total_num_steps"

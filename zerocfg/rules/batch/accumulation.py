@@ -20,11 +20,12 @@ from zerocfg.rules.effects import (
     stage_of,
     words,
 )
-from zerocfg.rules.proof import crashes
+from zerocfg.rules.proof import cited, crashes
 from zerocfg.rules.versions import only_below
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.engine import STEPS, TRAIN
 from zerocfg.run.model import Origin, Run, SourceFile
+from zerocfg.run.script import accelerator
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path, Scalar
 
@@ -307,10 +308,56 @@ def steps_per_print_zero(run: Run) -> Iterator[Finding]:
     )
 
 
+_LAUNCHED = "accelerate launch --config_file accelerate.yaml train.py\n"
+_STEPS_YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: 2\n  gradient_accumulation_steps: %s\n"
+_LOOP = "from accelerate import Accelerator\n\naccelerator = Accelerator(gradient_accumulation_steps=8)\n"
+
+
+@rule(
+    "ZC249",
+    "accelerator-steps-beaten",
+    Severity.ERROR,
+    bad=Example({"accelerate.yaml": _STEPS_YAML % 4, "train.sh": _LAUNCHED, "train.py": _LOOP}).finds(
+        "error", "train.py: 8", 8, 4, 8, 4, also=("accelerate.yaml: gradient_accumulation_steps: 4",)
+    ),
+    good=Example({"accelerate.yaml": _STEPS_YAML % 8, "train.sh": _LAUNCHED, "train.py": _LOOP}),
+    proof=cited("accelerate/accelerator.py@1.15.0"),
+    consumers={"accelerate"},
+    references=("accelerate/accelerator.py@1.15.0",),
+)
+def accelerator_steps_beaten(run: Run) -> Iterator[Finding]:
+    """`Accelerator(gradient_accumulation_steps=...)` in a script that is launched with another number.
+
+    The launcher exports the number of the config, and `Accelerator()` reads that variable before it looks at its own
+    argument. Where a DeepSpeed config file states a number, that one is taken in the end.
+
+    What happens: the job accumulates as often as the config says. No error is raised, and the batch an optimizer step
+    has, and with it the learning rate that suits it, are other ones than the script was written for.
+
+    Instead: write the number in one place only.
+
+    When to ignore: the argument is meant as a default.
+    """
+    asked = accelerator.accumulation(run)
+    used = run.effective.get(STEPS)
+    if not (asked.origin.file and asked.known and used is not None and used.known and number(used.value)):
+        return
+    if used.value == asked.value:
+        return
+    location, related = anchor(run, (asked.origin, used.origin))
+    yield Finding(
+        location,
+        f"`Accelerator(gradient_accumulation_steps={asked.value})` is beaten: the job accumulates {used.value} steps",
+        f"write {asked.value} in the config as well, or {used.value} here",
+        related,
+    )
+
+
 RULES = (
     accumulation_absent,
     accumulation_null,
     count_with_a_dot,
     unmanaged_accumulation_with_overlap,
     steps_per_print_zero,
+    accelerator_steps_beaten,
 )

@@ -1,0 +1,55 @@
+"""What a script gives `Accelerator()`, and where that beats the launcher's variables or is beaten by them.
+
+Follows accelerate/accelerator.py 1.15.0: ACCELERATE_GRADIENT_ACCUMULATION_STEPS wins over the argument, the argument
+`mixed_precision` over ACCELERATE_MIXED_PRECISION, and a plugin of the script's own replaces the launcher's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
+from zerocfg.run.script.arguments import call_of, filled
+from zerocfg.run.script.facts import Call
+
+IN_SCRIPT = Origin("computed", "the script decides")
+_PLUGINS = ("deepspeed_plugin", "deepspeed_plugins")
+
+
+def accumulation(run: Run) -> Setting:
+    """The argument `gradient_accumulation_steps`; UNKNOWN where no script tells, or its plugin counts the steps."""
+    call = _call(run)
+    if call is None or "gradient_accumulation_plugin" in call.arguments:
+        return Setting(UNKNOWN, IN_SCRIPT)
+    found = _argument(run, call, "gradient_accumulation_steps", 1)
+    try:
+        return replace(found, value=int(found.value)) if found.known else found
+    except (TypeError, ValueError):
+        return Setting(UNKNOWN, found.origin)
+
+
+def precision(run: Run, exported: Setting | None) -> Setting:
+    """What becomes of `mixed_precision`: the argument, else the launcher's variable (``exported``), else UNKNOWN."""
+    call = _call(run)
+    asked = _argument(run, call, "mixed_precision", None) if call is not None else None
+    if asked is not None and asked.value is not None:
+        return asked
+    return exported or Setting(UNKNOWN, IN_SCRIPT)
+
+
+def own_plugin(run: Run) -> bool:
+    """Whether the script brings a DeepSpeed plugin of its own, so that the launcher's variables are not read."""
+    call = _call(run)
+    given = [call.arguments[name] for name in _PLUGINS if name in call.arguments] if call is not None else []
+    return any(setting.value is not None for setting in given)
+
+
+def _call(run: Run) -> Call | None:
+    return call_of(run.script, "accelerate.Accelerator")
+
+
+def _argument(run: Run, call: Call, name: str, default: object) -> Setting:
+    given = call.arguments.get(name)
+    if given is None:
+        return Setting(default if call.complete else UNKNOWN, IN_SCRIPT)
+    return filled(given, run.arguments)
