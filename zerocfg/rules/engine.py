@@ -233,9 +233,14 @@ def diagnose(rule: Rule, finding: Finding, run: Run) -> Diagnostic:
         help=_help(rule, finding),
         spot=spot(finding.location),
         related=tuple(spot(location) for location in finding.related),
-        fix=finding.fix,
+        fix=finding.fix if finding.fix is not None and _editable(finding.fix) else None,
         run=run.name,
     )
+
+
+def _editable(fix: Fix) -> bool:
+    """Edits are in the language of config files; what stands in a script is its author's to change."""
+    return all(file.document is None or file.document.editable for file, _ in fix.edits)
 
 
 def _help(rule: Rule, finding: Finding) -> str:

@@ -29,7 +29,7 @@ from zerocfg.run.model import (
     SourceFile,
     consumer_of,
 )
-from zerocfg.run.script.arguments import stated
+from zerocfg.run.script.arguments import call_of, filled, stated
 from zerocfg.run.script.facts import Script
 from zerocfg.run.script.reading import read_script
 from zerocfg.run.widths import widths
@@ -42,6 +42,13 @@ from zerocfg.source.text import Span
 MOST_FILES = 20_000
 """Candidates looked at when the partners of single files are searched for; larger trees are cut there."""
 
+_NAMED_IN_CODE: tuple[tuple[str, str, Route], ...] = (
+    ("transformers.TrainingArguments", "deepspeed", "trainer"),
+    ("transformers.Seq2SeqTrainingArguments", "deepspeed", "trainer"),
+    ("deepspeed.initialize", "config", "engine"),
+    ("accelerate.DeepSpeedPlugin", "hf_ds_config", "accelerate"),
+)
+"""Calls that take a DeepSpeed config, their argument, and the way that it goes."""
 _READERS: dict[str, RecipeReader] = {"trl": "trl", "transformers": "hf"}
 _ROUTES: dict[str, Route] = {"deepspeed": "engine", "accelerate": "accelerate"}
 
@@ -210,7 +217,23 @@ class _Linker:
             run = self._with_deepspeed(run, trainer, bases, "trainer")
         if run.deepspeed is None:
             run = self._with_deepspeed(run, arguments.get("deepspeed_config"), bases, "engine")
+        if run.deepspeed is None and run.script is not None:
+            run = self._with_config_of(run, run.script, arguments, bases)
         return replace(run, consumer=_consumer(run))
+
+    def _with_config_of(self, run: Run, script: Script, line: Mapping[str, Setting], bases: list[Path]) -> Run:
+        """The run with the DeepSpeed config that its code names, or holds as a dict."""
+        for name, argument, route in _NAMED_IN_CODE:
+            call = call_of(script, name)
+            if call is None:
+                continue
+            if call.config is not None:
+                return replace(run, deepspeed=call.config, deepspeed_route=route)
+            setting = filled(call.arguments[argument], line) if argument in call.arguments else None
+            if setting is not None and isinstance(setting.value, str):
+                around = self._around(script.file)
+                return self._with_deepspeed(run, setting, [*bases, *around], route)
+        return run
 
     def _script(self, line: LaunchLine, bases: list[Path]) -> Script | None:
         """What the code says that a line starts, where it lies in the repository."""

@@ -80,7 +80,8 @@ class Problem:
 
 @dataclass(slots=True)
 class Document:
-    """A parsed source file. ``root`` is None when a fatal problem left nothing to look at."""
+    """A parsed source file. ``root`` is None when a fatal problem left nothing to look at. ``editable`` False: a
+    dict that stands in a script, in whose language there are no edits."""
 
     source: SourceText
     format: Literal["yaml", "json"]
@@ -88,6 +89,7 @@ class Document:
     problems: list[Problem] = field(default_factory=list)
     readers: dict[str, bool] = field(default_factory=dict)
     """JSON only: whether ``json`` (accelerate, transformers) and ``hjson`` (DeepSpeed) accept the text."""
+    editable: bool = True
 
     @property
     def name(self) -> str:

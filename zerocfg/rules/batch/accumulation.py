@@ -309,7 +309,10 @@ def steps_per_print_zero(run: Run) -> Iterator[Finding]:
 
 
 _LAUNCHED = "accelerate launch --config_file accelerate.yaml train.py\n"
-_STEPS_YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: 2\n  gradient_accumulation_steps: %s\n"
+_STEPS_YAML = (
+    "distributed_type: DEEPSPEED\nnum_processes: 1\n"
+    "deepspeed_config:\n  zero_stage: 2\n  gradient_accumulation_steps: %s\n"
+)
 _LOOP = "from accelerate import Accelerator\n\naccelerator = Accelerator(gradient_accumulation_steps=8)\n"
 
 

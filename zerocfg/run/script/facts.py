@@ -23,7 +23,8 @@ class Call:
 
     ``name`` is dotted as the library exports it ("transformers.TrainingArguments"), whatever the script calls it; a
     class of the repository that derives from one counts as that one. ``arguments`` are those given by name: a literal,
-    a `FromLine`, or UNKNOWN. ``complete`` False: others may be given by position, `*` or `**`.
+    a `FromLine`, or UNKNOWN. ``complete`` False: others may be given by position, `*` or `**`. ``config``: the
+    DeepSpeed config among them that is written out as a dict.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Call:
     file: SourceFile
     span: Span
     complete: bool = True
+    config: SourceFile | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from zerocfg.run.script.options import Parser, parser_of
 from zerocfg.run.script.places import span_of
 from zerocfg.run.script.reached import Reach, Reached, Walk
 from zerocfg.run.script.values import Values
+from zerocfg.run.script.written import config_of
 
 _LIGHTNING = frozenset({"lightning", "pytorch_lightning", "lightning_fabric"})
 _ARGUMENTS = frozenset({"TrainingArguments", "Seq2SeqTrainingArguments"})
@@ -21,6 +22,9 @@ _PLUGINS = frozenset(
 )
 
 
+CONFIGS = ("deepspeed", "config", "config_params", "hf_ds_config")
+"""Arguments that take a DeepSpeed config, as a path or a dict: of TrainingArguments, deepspeed.initialize and
+accelerate's DeepSpeedPlugin."""
 _MOST_KEPT = 512
 _known: dict[tuple[SourceFile, Path], Script] = {}
 
@@ -101,12 +105,15 @@ def _reader(found: Reach) -> tuple[Consumer | None, str, Reached | None]:
 def _call(one: Reached, walk: Walk, parser: Parser) -> Call:
     values = Values(walk.scopes(one.module, one.owner), parser.defaults_of_options, parser.names(one.owner))
     arguments: dict[str, Setting] = {}
+    config = None
     for keyword in one.call.keywords:
         if keyword.arg is not None:
             value = values.of(keyword.value)
             arguments[keyword.arg] = Setting(value, _place(one.module, keyword.value))
+        if keyword.arg in CONFIGS:
+            config = config_of(one.module, keyword.value, values) or config
     complete = not one.call.args and all(keyword.arg is not None for keyword in one.call.keywords)
-    return Call(one.name, arguments, one.module.file, span_of(one.module, one.call), complete)
+    return Call(one.name, arguments, one.module.file, span_of(one.module, one.call), complete, config)
 
 
 def _origin(one: Reached) -> Origin:

@@ -88,6 +88,16 @@ class Values:
         self.options = options
         self.parsed = parsed
 
+    def followed(self, node: ast.expr) -> ast.expr:
+        """The expression that a name stands for; any other expression is itself."""
+        for _ in range(_DEEPEST):
+            scope = next((one for one in self.scopes if isinstance(node, ast.Name) and node.id in one), None)
+            value = scope[node.id] if scope is not None and isinstance(node, ast.Name) else None
+            if value is None:
+                break
+            node = value
+        return node
+
     def of(self, node: ast.expr, depth: int = 0) -> Any:
         """The value; UNKNOWN where the text does not tell. A dict or list may hold UNKNOWN."""
         if depth > _DEEPEST:
