@@ -68,7 +68,7 @@ def lint(
         selection = selection_of(settings, ",".join(select), ",".join(ignore), preview)
         from zerocfg.cli.known import known_findings
 
-        return Job(targets, settings, selection, consumer or settings.consumer, known_findings(None, settings)).lint()
+        return Job(targets, settings, selection, consumer, known_findings(None, settings)).lint()
     except click.UsageError as error:
         raise Error(error.message) from None
 

@@ -39,7 +39,7 @@ def fix_safety(rule: Rule) -> Safety:
 def lint_example(example: Example) -> Result:
     """Lint an example as `zerocfg lint FOLDER` would, with its consumer."""
     with _written(example) as folder:
-        return Job([folder], Settings(), Selection(preview=True), example.consumer, root=folder).lint()
+        return Job([folder], Settings(consumer=example.consumer), Selection(preview=True), root=folder).lint()
 
 
 def as_shown(rule: Rule) -> Rule:

@@ -89,7 +89,7 @@ def _lint(folder: Path, settings: Settings, level: str) -> tuple[int, list[Reaso
     from zerocfg.gate.model import Reason
 
     selection = selection_of(settings, "", "", False)
-    job = Job([folder], settings, selection, settings.consumer, known_findings(None, settings))
+    job = Job([folder], settings, selection, known=known_findings(None, settings))
     with Working("linting", job.progress):
         result = job.lint()
     threshold = Severity(level).rank

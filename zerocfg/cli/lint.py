@@ -30,7 +30,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--select", default="", metavar="CODES", help="Only these rules: codes, prefixes or names, by comma.")
 @click.option("--ignore", default="", metavar="CODES", help="Not these rules.")
 @click.option("--preview", is_flag=True, help="Also rules that are new and may still change.")
-@click.option("--consumer", type=click.Choice(CONSUMERS), help="Who reads a config of which no file tells it.")
+@click.option("--notes", is_flag=True, help="Also notes: what is worth knowing and changes nothing.")
+@click.option("--consumer", type=click.Choice(CONSUMERS), help="Who reads the configs, whatever the files tell.")
 @click.option(
     "--output-format",
     "formats",
@@ -61,6 +62,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     help="Colours; auto heeds NO_COLOR and FORCE_COLOR.",
 )
 @click.option("--stdin-filename", metavar="NAME", help="With '-': what to call the file read from standard input.")
+@click.option("--skip-unknown", is_flag=True, help="Pass by files that are named and are no configs, as hooks need it.")
+@click.option("--show-runs", is_flag=True, help="Which runs are found and who reads them, in place of findings.")
 @click.option("--exit-zero", is_flag=True, help="Exit 0 whatever is found.")
 @click.option("--watch", is_flag=True, help="Lint again whenever a config or script changes, until Ctrl-C.")
 def command(
@@ -68,6 +71,7 @@ def command(
     select: str,
     ignore: str,
     preview: bool,
+    notes: bool,
     consumer: str | None,
     formats: tuple[Output, ...],
     output_file: Path | None,
@@ -81,20 +85,21 @@ def command(
     write_baseline: Path | None,
     color: str,
     stdin_filename: str | None,
+    skip_unknown: bool,
+    show_runs: bool,
     exit_zero: bool,
     watch: bool,
 ) -> None:
     """Find what will crash, be silently ignored, or lose the weights.
 
     PATHS are files and folders (default: the current one). In a folder zerocfg finds the accelerate configs, DeepSpeed
-    configs, trainer recipes and launch lines by itself and is silent about every other file. A single file is checked
-    together with the files that point to it.
+    configs, trainer recipes and launch lines by itself and is silent about every other file. A single file stands for
+    the runs that it takes part in: all that is found in them is told, in whichever file.
 
-    Exit codes: 0 clean, 1 findings, 2 wrong use or unreadable input.
+    Exit codes: 0 clean, 1 findings, 2 wrong use, or a file was named that is not there, not readable or no config.
     """
-    _check_use(
-        {"--fix": fix or diff, "--add-ignore": add_ignore, "--write-baseline": write_baseline is not None}, paths
-    )
+    modes = {"--fix": fix or diff, "--add-ignore": add_ignore, "--write-baseline": write_baseline is not None}
+    _check_use({**modes, "--show-runs": show_runs}, paths)
     reports = outputs(formats, output_file)
     if statistics and any(report.format not in ("full", "concise", "json") for report in reports):
         raise click.UsageError("--statistics is told in full, concise or json only")
@@ -103,43 +108,72 @@ def command(
     selection = selection_of(settings, select, ignore, preview)
     for note in deprecated(selection.select):
         click.echo(f"zerocfg: {note}", err=True)
+    threshold = Severity(fail_on or settings.fail_on)
+    tell_notes = notes or settings.notes or threshold is Severity.NOTE
     known = None if write_baseline else known_findings(baseline, settings)
     if watch:
-        changing = fix or diff or add_ignore or write_baseline is not None
-        if changing or stdin or statistics:
+        if any(modes.values()) or show_runs or stdin or statistics:
             raise click.UsageError(
-                "--watch only looks: not with standard input, --statistics, --fix, --diff or what writes"
+                "--watch only looks: not with standard input, --statistics, --show-runs, --fix, --diff or what writes"
             )
-        _watch(lambda: Job(targets, settings, selection, consumer or settings.consumer, known), targets, reports, color)
-    job = Job(targets, settings, selection, consumer or settings.consumer, known, stdin)
+        _watch(lambda: Job(targets, settings, selection, consumer, known, notes=tell_notes), targets, reports, color)
+    job = Job(targets, settings, selection, consumer, known, stdin, notes=tell_notes, skip_unknown=skip_unknown)
     with Working("linting", job.progress):
         result = job.lint()
+    _warn(job)
+    unchecked = [one for one in result.unread if one.named]
+    for one in unchecked:
+        click.echo(f"zerocfg: '{one.file}' was not checked: {one.reason}", err=True)
+    if show_runs:
+        _show_runs(job, reports[0], color)
+        _exit(bool(unchecked), False)
     if write_baseline is not None:
-        write_known(result, write_baseline)
-        return
+        write_known(job.told(result), write_baseline)
+        _exit(bool(unchecked), False)
     if add_ignore:
         from zerocfg.cli.adding import add_ignores
 
-        result = add_ignores(job, result)
+        result = add_ignores(job, job.told(result))
     elif diff:
         from zerocfg.cli.fixing import show_fixes
 
-        if show_fixes(job, result, unsafe=unsafe_fixes) and not exit_zero:
-            raise click.exceptions.Exit(1)
-        return
+        _exit(bool(unchecked), show_fixes(job, result, unsafe=unsafe_fixes) and not exit_zero)
     elif fix:
         from zerocfg.cli.fixing import fix_files
 
         result = fix_files(job, result, unsafe=unsafe_fixes)
+    result = job.told(result)
     # The fixed text of standard input has standard output to itself.
     for report in reports:
         if report.file is not None:
             write(report.file, render(result, report.format, statistics=statistics))
         else:
             show(result, report.format, color, statistics, sys.stderr if stdin and fix else sys.stdout)
-    threshold = Severity(fail_on or settings.fail_on).rank
-    if not exit_zero and any(diagnostic.severity.rank >= threshold for diagnostic in result.diagnostics):
-        raise click.exceptions.Exit(1)
+    grave = any(diagnostic.severity.rank >= threshold.rank for diagnostic in result.diagnostics)
+    _exit(bool(unchecked), grave and not exit_zero)
+
+
+def _exit(unchecked: bool, found: bool) -> NoReturn:
+    """2 where a file that was named could not be checked, else 1 for findings."""
+    raise click.exceptions.Exit(2 if unchecked else int(found))
+
+
+def _warn(job: Job) -> None:
+    for folder in job.empty:
+        click.echo(f"zerocfg: warning: no configs found below '{folder}'", err=True)
+
+
+def _show_runs(job: Job, output: Output, color: str) -> None:
+    from zerocfg.report.runs import render_runs, render_runs_json
+
+    if output.format not in ("full", "json"):
+        raise click.UsageError("--show-runs is told in full or json only")
+    coloured = output.file is None and colour(color, sys.stdout)
+    text = render_runs_json(job.runs) if output.format == "json" else render_runs(job.runs, coloured)
+    if output.file is not None:
+        write(output.file, text)
+    else:
+        click.echo(text, nl=False, color=True)
 
 
 def _watch(job: Callable[[], Job], targets: list[Path], reports: list[Output], color: str) -> NoReturn:
@@ -149,7 +183,8 @@ def _watch(job: Callable[[], Job], targets: list[Path], reports: list[Output], c
     def lint() -> None:
         looking = job()
         with Working("linting", looking.progress):
-            result = looking.lint()
+            result = looking.told(looking.lint())
+        _warn(looking)
         for report in reports:
             if report.file is not None:
                 write(report.file, render(result, report.format))

@@ -9,12 +9,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.cli.settings import Settings
-from zerocfg.rules.engine import Result, Selection, lint_runs, names
-from zerocfg.run.discover import Files
+from zerocfg.rules.engine import (
+    Diagnostic,
+    Result,
+    Selection,
+    called,
+    fits,
+    lint_runs,
+    names,
+    wanted_note,
+    without_notes,
+)
+from zerocfg.run.discover import Files, display_name
 from zerocfg.run.effective import read_by
 from zerocfg.run.link import find_runs
-from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.model import Run, SourceFile, Told, files_of
 from zerocfg.run.releases import with_versions
+from zerocfg.run.unread import Unread, unread, without_unknown
+from zerocfg.source.text import Where
 
 if TYPE_CHECKING:
     from zerocfg.rules.baseline import Entry
@@ -30,8 +42,13 @@ class Known:
 
 @dataclass
 class Job:
-    """``stdin`` holds what was read from standard input, by real path. ``consumer``: who reads a config of which
-    no file tells it. ``root``: what paths in configs are relative to, where it is not the current folder."""
+    """``stdin`` holds what was read from standard input, by real path. ``consumer``: who reads the configs, whatever
+    the files tell. ``root``: what paths in configs are relative to, where it is not the current folder.
+
+    ``touching``: only findings that touch a target, not all of the runs that the targets take part in. ``notes``:
+    whether they are told (`told`); a lint finds them anyway. ``skip_unknown``: targets that are no configs are passed
+    by.
+    """
 
     targets: list[Path]
     settings: Settings
@@ -40,10 +57,15 @@ class Job:
     known: Known | None = None
     stdin: dict[str, str] = field(default_factory=dict)
     root: Path | None = None
+    touching: bool = False
+    notes: bool = True
+    skip_unknown: bool = False
     files: Files | None = None
     """What the first lint read. Later ones see the same, except for texts that are given to them."""
     runs: list[Run] = field(default_factory=list)
     """Of the last lint."""
+    empty: list[Path] = field(default_factory=list)
+    """The folders among the targets in which the last lint found no config."""
 
     def lint(self, texts: Mapping[str, str] | None = None) -> Result:
         """Lint the targets, with some texts (by real path) in place of what is on disk."""
@@ -54,21 +76,71 @@ class Job:
             files = self.files.with_texts(changed)
         runs, asked = find_runs(self.targets, files, root=self.root)
         runs = with_versions(runs, self.settings.versions)
-        asked -= {id(file) for file in files.all() if self.excluded(file)}
-        if self.consumer is not None:
-            runs = assume_consumer(runs, self.consumer)
+        excluded = {id(file) for file in files.all() if self.excluded(file)} if self.settings.exclude else set()
+        self.empty = _empty(self.targets, runs)
+        runs = self.read(runs)
         if any(run.spec is not None for run in runs):
             from zerocfg.resolve.facts import with_facts
 
             runs = with_facts(runs, files)
         self.runs = runs
-        result = lint_runs(runs, self.selection, asked, complete=all(map(_whole, self.targets)))
+        result = lint_runs(
+            runs,
+            self.selection,
+            asked if self.touching else None,
+            complete=asked - excluded if all(map(_whole, self.targets)) else False,
+            excluded=excluded,
+        )
+        result.unread = self.unread(files, runs, result)
         if self.known is None:
             return result
         from zerocfg.rules.baseline import without_known
 
-        looked_at = frozenset(str(file.path.resolve()) for file in files.all() if file.path and id(file) in asked)
+        looked_at = frozenset(
+            str(file.path.resolve()) for file in files.all() if file.path and id(file) in asked - excluded
+        )
         return without_known(result, self.known.entries, self.known.folder, looked_at)
+
+    def told(self, result: Result) -> Result:
+        """What of a result is reported."""
+        return result if self.notes else without_notes(result, self.selection)
+
+    def tells(self, diagnostic: Diagnostic) -> bool:
+        """Whether a finding is reported."""
+        return self.notes or wanted_note(diagnostic, self.selection)
+
+    def read(self, runs: list[Run]) -> list[Run]:
+        """The runs, read by whom the command line and the settings name: whatever the files tell, or where they do not
+        tell it."""
+        if self.consumer is not None:
+            return [read_by(run, self.consumer, Told("command")) for run in runs]
+        if self.settings.consumers:
+            runs = [self._by_path(run) for run in runs]
+        return runs if self.settings.consumer is None else assume_consumer(runs, self.settings.consumer)
+
+    def _by_path(self, run: Run) -> Run:
+        folder = self.settings.folder
+        known = [name for file in files_of(run) for name in names(file, folder)]
+        if run.started is not None:
+            known += called(display_name(run.started), run.started, folder)
+        for pattern, consumer in self.settings.consumers:
+            if any(fits(pattern, name) for name in known):
+                return read_by(run, consumer, Told("path", pattern=pattern))
+        return run
+
+    def unread(self, files: Files, runs: list[Run], result: Result) -> tuple[Unread, ...]:
+        """What was met and not checked."""
+        folders = [target for target in self.targets if target.is_dir()]
+        named = [target for target in self.targets if not target.is_dir()]
+        told = [
+            Where(spot.file.name, *spot.start)
+            for one in (*result.diagnostics, *(hidden.diagnostic for hidden in result.hidden))
+            for spot in (one.spot, *one.related)
+        ]
+        hidden = {file.name for file in files.met() if self.excluded(file)} if self.settings.exclude else set()
+        found = unread(files, runs, named, folders, told)
+        found = tuple(one for one in found if one.file not in hidden)
+        return without_unknown(found) if self.skip_unknown else found
 
     def progress(self) -> str:
         """How far a lint has come, in words."""
@@ -90,7 +162,18 @@ class Job:
 
 def assume_consumer(runs: list[Run], consumer: str) -> list[Run]:
     """The runs, with a consumer where the files do not tell who reads the config."""
-    return [run if run.consumer is not None else read_by(run, consumer) for run in runs]
+    return [run if run.consumer is not None else read_by(run, consumer, Told("settings")) for run in runs]
+
+
+def _empty(targets: list[Path], runs: list[Run]) -> list[Path]:
+    """The folders below which no file of a run lies."""
+    return [target for target in targets if target.is_dir() and not _holds(target.resolve(), runs)]
+
+
+def _holds(folder: Path, runs: list[Run]) -> bool:
+    return any(
+        file.path is not None and file.path.resolve().is_relative_to(folder) for run in runs for file in files_of(run)
+    )
 
 
 def _whole(target: Path) -> bool:

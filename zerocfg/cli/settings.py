@@ -10,11 +10,12 @@ from typing import Any
 import click
 
 from zerocfg.rules.engine import Selection
-from zerocfg.run.model import CONSUMERS
+from zerocfg.run.model import CONSUMERS, Consumer, consumer_of
 
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
 KNOWN = {
-    *("select", "ignore", "preview", "exclude", "per-file-ignores", "baseline", "fail-on", "consumer", "gate"),
+    *("select", "ignore", "preview", "notes", "exclude", "per-file-ignores", "baseline", "fail-on"),
+    *("consumer", "consumers", "gate"),
     *LIBRARIES,
 }
 
@@ -29,6 +30,9 @@ class Settings:
     exclude: tuple[str, ...] = ()
     baseline: str | None = None
     consumer: str | None = None
+    consumers: tuple[tuple[str, Consumer], ...] = ()
+    """By a pattern of the path of a file of the run; the first that fits counts."""
+    notes: bool = False
     gate: object = None
     """The table of `zerocfg gate`, as it stands there; `zerocfg.gate.policy` reads it."""
     source: Path | None = None
@@ -77,8 +81,9 @@ def _settings(table: object, path: Path) -> Settings:
     per_file = table.get("per-file-ignores", {})
     if not isinstance(per_file, dict):
         raise click.UsageError(f"{path}: per-file-ignores must be a table of file patterns to lists of codes")
-    if not isinstance(table.get("preview", False), bool):
-        raise click.UsageError(f"{path}: preview must be true or false")
+    for name in ("preview", "notes"):
+        if not isinstance(table.get(name, False), bool):
+            raise click.UsageError(f"{path}: {name} must be true or false")
     if not isinstance(table.get("baseline", ""), str):
         raise click.UsageError(f"{path}: baseline must be the path of a file")
     return Settings(
@@ -93,9 +98,25 @@ def _settings(table: object, path: Path) -> Settings:
         _codes(table, "exclude", path),
         table.get("baseline"),
         _word(table, "consumer", CONSUMERS, path),
+        _consumers(table, path),
+        table.get("notes", False),
         table.get("gate"),
         path,
     )
+
+
+def _consumers(table: dict[str, object], path: Path) -> tuple[tuple[str, Consumer], ...]:
+    by_path = table.get("consumers", {})
+    if not isinstance(by_path, dict):
+        raise click.UsageError(f"{path}: consumers must be a table of file patterns to consumers")
+    found = []
+    for pattern, word in by_path.items():
+        consumer = consumer_of(word)
+        if consumer is None:
+            known = f"{', '.join(CONSUMERS[:-1])} or {CONSUMERS[-1]}"
+            raise click.UsageError(f"{path}: the consumer of '{pattern}' must be {known}, not {word!r}")
+        found.append((str(pattern), consumer))
+    return tuple(found)
 
 
 def _word(table: dict[str, object], name: str, choices: tuple[str, ...], path: Path) -> str | None:

@@ -131,7 +131,7 @@ class Project:
     def _lint(self, settings: Settings, targets: list[Path]) -> Look:
         selection = selection_of(settings, "", "", False)
         known = known_findings(None, settings)
-        job = Job(targets, settings, selection, settings.consumer, known, root=Path(self.root), files=self.files)
+        job = Job(targets, settings, selection, known=known, root=Path(self.root), touching=True, files=self.files)
         result = job.lint()
         return Look(job, result, job.runs)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zerocfg.report.frame import frame
+from zerocfg.report.unread import unread_lines
 from zerocfg.rules.engine import Diagnostic, Result, Spot
 
 _COLOURS = {"error": "31;1", "warning": "33;1", "note": "36;1", "blue": "34", "bold": "1", "green": "32"}
@@ -29,7 +30,8 @@ def render_full(result: Result, colour: bool = False, width: int | None = None) 
     width = max(width, NARROWEST) if width is not None else None
     blocks = ["\n".join(_diagnostic(diagnostic, paint, width)) for diagnostic in result.diagnostics]
     end = "\n".join(wrap(summary(result, paint), width, "  "))
-    return "\n\n".join([*blocks, end]) + "\n"
+    left = [line for told in unread_lines(result) for line in wrap(told, width, "    ")]
+    return "\n\n".join([*blocks, "\n".join([end, *left])]) + "\n"
 
 
 def render_concise(result: Result, colour: bool = False) -> str:
@@ -38,8 +40,8 @@ def render_concise(result: Result, colour: bool = False) -> str:
     lines = []
     for d in result.diagnostics:
         where = f"{d.spot.file.name}:{d.spot.start.line}:{d.spot.start.column}"
-        lines.append(f"{where}: {paint(d.severity.value, d.severity.value)}[{d.code}] {d.message}")
-    return "\n".join([*lines, summary(result, paint)]) + "\n"
+        lines.append(f"{where}: {paint(d.severity.value, d.severity.value)}[{d.code}] {d.told}")
+    return "\n".join([*lines, summary(result, paint), *unread_lines(result)]) + "\n"
 
 
 def summary(result: Result, paint: Paint) -> str:
@@ -54,9 +56,11 @@ def summary(result: Result, paint: Paint) -> str:
             if name in counts
         ]
         text = f"Found {_join(parts)} in {_files(result.files)}{_fixable(result)}."
-    else:
+    elif result.files:
         text = paint("All checks passed", "green") + f" in {_files(result.files)}."
-    return text + _suppressed(result)
+    else:
+        text = "Nothing was checked."
+    return text + _suppressed(result) + _notes(result)
 
 
 def _fixable(result: Result) -> str:
@@ -82,6 +86,10 @@ def _suppressed(result: Result) -> str:
     return text
 
 
+def _notes(result: Result) -> str:
+    return f" {result.notes} note{'s' * (result.notes != 1)}, shown with --notes." if result.notes else ""
+
+
 def _files(count: int) -> str:
     return f"{count} file{'s' * (count != 1)}"
 
@@ -93,7 +101,7 @@ def _join(parts: list[str]) -> str:
 def _diagnostic(d: Diagnostic, paint: Paint, width: int | None) -> list[str]:
     level = d.severity.value
     head = f"{level}[{d.code}]"
-    first, *more = wrap(f"{head}: {d.message}", width, "  ")
+    first, *more = wrap(f"{head}: {d.told}", width, "  ")
     lines = [paint(head, level) + paint(first.removeprefix(head), "bold"), *(paint(line, "bold") for line in more)]
     spots = [d.spot, *d.related]
     digits = len(str(max(spot.start.line for spot in spots)))

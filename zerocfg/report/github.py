@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from zerocfg.report.checkout import GITHUB, in_checkout
 from zerocfg.report.full import Paint, summary
+from zerocfg.report.unread import unread_lines
 from zerocfg.rules.engine import Diagnostic, Result
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
@@ -15,7 +16,7 @@ _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 def render_github(result: Result) -> str:
     """One workflow command a finding, the gravest first, and the summary line."""
     gravest = sorted(result.diagnostics, key=lambda diagnostic: -diagnostic.severity.rank)
-    return "\n".join([*map(_command, gravest), summary(result, Paint(colour=False))]) + "\n"
+    return "\n".join([*map(_command, gravest), summary(result, Paint(colour=False)), *unread_lines(result)]) + "\n"
 
 
 def _command(diagnostic: Diagnostic) -> str:
@@ -24,7 +25,7 @@ def _command(diagnostic: Diagnostic) -> str:
     if spot.start.line == spot.end.line:  # columns are taken for one line only
         place |= {"col": str(spot.start.column), "endColumn": str(max(spot.end.column, spot.start.column + 1))}
     place["title"] = f"{diagnostic.code} {diagnostic.name}"
-    said = [diagnostic.message, *([f"help: {diagnostic.help}"] if diagnostic.help else [])]
+    said = [diagnostic.told, *([f"help: {diagnostic.help}"] if diagnostic.help else [])]
     said += [f"see also {other.file.name}:{other.start.line} {other.label}".rstrip() for other in diagnostic.related]
     words = ",".join(f"{name}={_property(value)}" for name, value in place.items())
     return f"::{_COMMANDS[diagnostic.severity.value]} {words}::{_data(chr(10).join(said))}"

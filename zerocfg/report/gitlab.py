@@ -15,7 +15,7 @@ def render_gitlab(result: Result) -> str:
     """A JSON array, one object a finding."""
     entries = [
         {
-            "description": f"{diagnostic.code}: {diagnostic.message}",
+            "description": f"{diagnostic.code}: {diagnostic.told}",
             "check_name": diagnostic.name,
             "fingerprint": key,
             "severity": _SEVERITIES[diagnostic.severity.value],

@@ -15,6 +15,10 @@ def render_json(result: Result) -> str:
         "files": result.files,
         "suppressed": {by: result.suppressed.get(by, 0) for by in ("comments", "settings", "baseline")},
         "stale_in_baseline": result.stale,
+        "notes": result.notes,
+        "unread": [
+            {"file": one.file, "why": one.why, "reason": one.reason, "named": one.named} for one in result.unread
+        ],
         "diagnostics": [_diagnostic(diagnostic) for diagnostic in result.diagnostics],
     }
     return json.dumps(document, indent=2) + "\n"
@@ -31,6 +35,7 @@ def _diagnostic(d: Diagnostic) -> dict[str, object]:
         "related": [{**_spot(spot), "label": spot.label or None} for spot in d.related],
         "fix": None if d.fix is None else _fix(d.fix),
         "run": d.run,
+        "also_in": list(d.also_in),
         "url": d.url,
     }
 

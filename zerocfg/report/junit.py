@@ -36,10 +36,10 @@ def _case(suite: Element, diagnostic: Diagnostic) -> None:
     spot = diagnostic.spot
     name = f"{diagnostic.code} {diagnostic.name} ({spot.start.line}:{spot.start.column})"
     case = SubElement(suite, "testcase", name=name, classname=_text(spot.file.name), time="0")
-    said = [f"{spot.file.name}:{spot.start.line}:{spot.start.column}: {diagnostic.message}"]
+    said = [f"{spot.file.name}:{spot.start.line}:{spot.start.column}: {diagnostic.told}"]
     said += [f"help: {diagnostic.help}"] if diagnostic.help else []
     if _fails(diagnostic):
-        failure = SubElement(case, "failure", message=_text(diagnostic.message), type=diagnostic.severity.value)
+        failure = SubElement(case, "failure", message=_text(diagnostic.told), type=diagnostic.severity.value)
         failure.text = _text("\n".join(said))
     else:
         SubElement(case, "system-out").text = _text("\n".join(said))

@@ -42,13 +42,21 @@ def render_sarif(result: Result) -> str:
             }
         },
         "columnKind": "unicodeCodePoints",
-        "invocations": [{"executionSuccessful": True}],
+        "invocations": [_invocation(result)],
         "results": [
             _result(diagnostic, codes.index(diagnostic.code), key, hidden)
             for (diagnostic, hidden), key in zip(found, keys, strict=True)
         ],
     }
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _invocation(result: Result) -> dict[str, object]:
+    """What was met and not checked belongs to the run of the tool, not to its findings."""
+    if not result.unread:
+        return {"executionSuccessful": True}
+    told = [{"level": "warning", "message": {"text": f"{one.file}: {one.reason}"}} for one in result.unread]
+    return {"executionSuccessful": True, "toolExecutionNotifications": told}
 
 
 def _rule(rule: Rule) -> dict[str, object]:
@@ -70,7 +78,7 @@ def _rule(rule: Rule) -> dict[str, object]:
 
 def _result(diagnostic: Diagnostic, index: int, key: str, hidden: Hidden | None) -> dict[str, object]:
     # An alert shows the message alone; the way out belongs to it.
-    text = f"{diagnostic.message}\n{_sentence(diagnostic.help)}" if diagnostic.help else diagnostic.message
+    text = f"{diagnostic.told}\n{_sentence(diagnostic.help)}" if diagnostic.help else diagnostic.told
     result: dict[str, object] = {
         "ruleId": diagnostic.code,
         "ruleIndex": index,

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 
 from zerocfg.report.full import Paint, summary
+from zerocfg.report.unread import unread_lines
 from zerocfg.rules.engine import Result
 
 
@@ -18,7 +19,7 @@ def render_statistics(result: Result, colour: bool = False) -> str:
     for code, name, count, severity, fixable in rows:
         fix = "fix" if fixable else "   "
         lines.append(f"{count:>{count_width}}  {code}  {paint(f'{severity:<7}', severity)}  {fix}  {name}")
-    return "\n".join([*lines, summary(result, paint)]) + "\n"
+    return "\n".join([*lines, summary(result, paint), *unread_lines(result)]) + "\n"
 
 
 def render_statistics_json(result: Result) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path as FilePath
 
 from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity
 from zerocfg.rules.ignores import Ignores, not_understood, unknown_code_in_ignore, unused_ignore
 from zerocfg.rules.registry import ALL
-from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.model import Run, SourceFile, original
+from zerocfg.run.unread import Unread, understood
 from zerocfg.source.node import Path, dotted
 from zerocfg.source.text import Place
 
@@ -44,6 +45,14 @@ class Diagnostic:
     related: tuple[Spot, ...] = ()
     fix: Fix | None = None
     run: str = ""
+    also_in: tuple[str, ...] = ()
+    """Names of the other runs in which the same is found at the same place."""
+
+    @property
+    def told(self) -> str:
+        """The message, and in how many other runs it holds as well."""
+        more = len(self.also_in)
+        return f"{self.message} (and in {more} more run{'s' * (more != 1)})" if more else self.message
 
     @property
     def url(self) -> str:
@@ -84,19 +93,27 @@ class Selection:
 
 def _matches(pattern: str, spot: Spot, root: FilePath | None) -> bool:
     files, _, keys = pattern.partition(":")
-    return any(fnmatch(name, files) or fnmatch(name, f"*/{files}") for name in names(spot.file, root)) and (
-        not keys or fnmatch(spot.path, keys)
-    )
+    return any(fits(files, name) for name in names(spot.file, root)) and (not keys or fnmatch(spot.path, keys))
 
 
 def names(file: SourceFile, root: FilePath | None) -> list[str]:
     """How patterns may call a file: as messages do, and relative to the folder of the settings."""
-    found = [file.name]
-    if root is not None and file.path is not None:
-        path = file.path.resolve()
-        if path.is_relative_to(root):
-            found.append(path.relative_to(root).as_posix())
+    return called(file.name, file.path, root)
+
+
+def called(name: str, path: FilePath | None, root: FilePath | None) -> list[str]:
+    """The same of a path that messages show as ``name``."""
+    found = [name]
+    if root is not None and path is not None:
+        real = path.resolve()
+        if real.is_relative_to(root):
+            found.append(real.relative_to(root).as_posix())
     return found
+
+
+def fits(pattern: str, name: str) -> bool:
+    """Whether a pattern of the settings means a file: the path as a whole, or its end."""
+    return fnmatch(name, pattern) or fnmatch(name, f"*/{pattern}")
 
 
 def covers(codes: Iterable[str], code: str, name: str) -> bool:
@@ -129,7 +146,8 @@ class Result:
     """``hidden``: what was found and is not told. ``stale``: entries of the baseline that no longer occur.
 
     ``together``: the files of each run by real path; what one says may depend on the others. ``ran``: the codes
-    of the rules that ran.
+    of the rules that ran. ``unread``: files that could not be checked. ``notes``: how many notes are left out of the
+    diagnostics, because nobody asked for them.
     """
 
     diagnostics: list[Diagnostic] = field(default_factory=list)
@@ -138,6 +156,8 @@ class Result:
     stale: int = 0
     together: list[frozenset[str]] = field(default_factory=list)
     ran: frozenset[str] = frozenset()
+    unread: tuple[Unread, ...] = ()
+    notes: int = 0
 
     @property
     def suppressed(self) -> dict[str, int]:
@@ -150,25 +170,42 @@ def lint_runs(
     selection: Selection | None = None,
     asked: set[int] | None = None,
     *,
-    complete: bool = False,
+    complete: bool | Set[int] = False,
+    excluded: Set[int] = frozenset(),
 ) -> Result:
     """Diagnostics of all runs, each told once, in the order of files and lines.
 
-    ``asked`` limits them to findings that touch one of these source files (by id); None means all. ``complete``: the
-    runs are all that these files take part in, so that a comment which silenced nothing is known to be of no use.
+    ``asked`` limits them to findings that touch one of these source files (by id); None means all. Nothing is reported
+    about ``excluded`` files alone. ``complete``: the runs are all that their files take part in, so that a comment
+    which silenced nothing is known to be of no use; a set of ids says it of these files.
     """
-    return _Lint(selection or Selection(), asked).run(runs, complete)
+    return _Lint(selection or Selection(), asked, excluded).run(runs, complete)
+
+
+def without_notes(result: Result, selection: Selection) -> Result:
+    """The result for those who did not ask for notes: those of rules that were selected by their own code or name are
+    left, the others are counted."""
+    shown = [one for one in result.diagnostics if wanted_note(one, selection)]
+    return replace(result, diagnostics=shown, notes=len(result.diagnostics) - len(shown))
+
+
+def wanted_note(diagnostic: Diagnostic, selection: Selection) -> bool:
+    """Whether a finding is told where notes are not: it is none, or its rule was selected by its own code or name."""
+    chosen = (diagnostic.code, diagnostic.name)
+    return diagnostic.severity is not Severity.NOTE or any(word in chosen for word in selection.select)
 
 
 class _Lint:
-    def __init__(self, selection: Selection, asked: set[int] | None) -> None:
+    def __init__(self, selection: Selection, asked: set[int] | None, excluded: Set[int]) -> None:
         self.selection = selection
         self.asked = asked
+        self.excluded = excluded
         self.ignores = Ignores()
-        self.seen: set[tuple[str, str, Place, str]] = set()
+        self.seen: dict[tuple[str, str, Place, str], Diagnostic] = {}
+        self.others: dict[tuple[str, str, Place, str], dict[str, None]] = {}
         self.result = Result()
 
-    def run(self, runs: Sequence[Run], complete: bool) -> Result:
+    def run(self, runs: Sequence[Run], complete: bool | Set[int]) -> Result:
         rules = [rule for rule in ALL if self.selection.wants(rule)]
         for run in runs:
             for rule in rules:
@@ -178,33 +215,47 @@ class _Lint:
                 for finding in found:
                     self.take(rule, finding, run)
         result = self.result
-        result.files = len({file.name for run in runs for file in run.files})
         result.together = [frozenset(real_name(file) for file in run.files) for run in runs]
         result.ran = frozenset(rule.code for rule in rules)
         if complete and unused_ignore in rules:
-            self.find_unused(runs, rules)
+            self.find_unused(runs, rules, None if complete is True else complete)
+        spoken_of = {id(one.spot.file) for one in result.diagnostics}
+        read = (file for run in runs for file in run.files if understood(file) or id(file) in spoken_of)
+        result.files = len({file.name for file in read})
+        result.diagnostics = [self.everywhere(diagnostic) for diagnostic in result.diagnostics]
         result.diagnostics.sort(key=lambda d: (d.spot.file.name, d.spot.start, d.code))
         return result
 
-    def find_unused(self, runs: Sequence[Run], rules: Sequence[Rule]) -> None:
-        """The comments that silenced nothing, now that every rule has spoken."""
+    def find_unused(self, runs: Sequence[Run], rules: Sequence[Rule], among: Set[int] | None) -> None:
+        """The comments that silenced nothing, now that every rule has spoken; ``among`` some files or in all."""
         ran = {word for rule in rules for word in (rule.code, rule.name)}
         everything = self.selection.everything
-        by_file = {id(file): (file, run) for run in runs for file in map(_original, run.files)}
+        by_file = {id(file): (file, run) for run in runs for file in map(original, run.files)}
         for file, run in by_file.values():
+            if among is not None and id(file) not in among:
+                continue
             for finding in self.ignores.unused([file], ran, everything):
                 self.take(unused_ignore, finding, run)
+
+    def everywhere(self, diagnostic: Diagnostic) -> Diagnostic:
+        """The diagnostic with the other runs in which it was found."""
+        others = self.others.get(_key(diagnostic))
+        return diagnostic if others is None else replace(diagnostic, also_in=tuple(others))
 
     def take(self, rule: Rule, finding: Finding, run: Run) -> None:
         """Report a finding, unless it was told before, is about files nobody asked for, or is suppressed."""
         if self.asked is not None and not _touches(finding, self.asked):
             return
+        if self.excluded and all(id(original(where.file)) in self.excluded for where in _places(finding)):
+            return
         diagnostic = diagnose(rule, finding, run)
         where = diagnostic.spot
-        key = (diagnostic.code, where.file.name, where.start, where.path)
-        if key in self.seen:
+        key = _key(diagnostic)
+        first = self.seen.setdefault(key, diagnostic)
+        if first is not diagnostic:
+            if run.name != first.run and diagnostic.message == first.message:
+                self.others.setdefault(key, {})[run.name] = None
             return
-        self.seen.add(key)
         comment = self.ignores.cover(where.file, where.start.line, diagnostic.code, diagnostic.name)
         if comment is not None:
             self.result.hidden.append(Hidden(diagnostic, "comments", comment.reason))
@@ -214,8 +265,10 @@ class _Lint:
             self.result.diagnostics.append(diagnostic)
 
 
-def _original(file: SourceFile) -> SourceFile:
-    return file.reread_of or file
+def _key(diagnostic: Diagnostic) -> tuple[str, str, Place, str]:
+    """Findings that agree in it are one."""
+    where = diagnostic.spot
+    return diagnostic.code, where.file.name, where.start, where.path
 
 
 def real_name(file: SourceFile) -> str:
@@ -260,5 +313,8 @@ def spot(location: Location) -> Spot:
 
 
 def _touches(finding: Finding, asked: set[int]) -> bool:
-    locations = [finding.location, *finding.related]
-    return any(id(_original(location.file)) in asked for location in locations)
+    return any(id(original(location.file)) in asked for location in _places(finding))
+
+
+def _places(finding: Finding) -> list[Location]:
+    return [finding.location, *finding.related]

@@ -20,16 +20,19 @@ Relint = Callable[[Mapping[str, str]], Result]
 Identity = tuple[str, str, str]
 
 
-def fix_all(result: Result, relint: Relint, *, unsafe: bool = False) -> tuple[Texts, Result, int]:
+def fix_all(
+    result: Result, relint: Relint, *, unsafe: bool = False, wanted: Callable[[Diagnostic], bool] | None = None
+) -> tuple[Texts, Result, int]:
     """Apply every fix that holds. Returns the changed texts, the result that remains and how many fixes were applied.
 
-    A fix that touches two files is applied to both or to neither.
+    A fix that touches two files is applied to both or to neither. ``wanted``: only fixes of these findings, though no
+    other may come by them.
     """
     texts: Texts = {}
     tried: set[Identity] = set()
     applied = 0
     while True:
-        chosen = _one_in_each_group(result, unsafe, tried)
+        chosen = _one_in_each_group(result, unsafe, tried, wanted)
         if not chosen:
             return texts, _without_tried(result, tried), applied
         tried.update(map(_identity, chosen))
@@ -67,13 +70,17 @@ def _all(texts: Texts, changes: list[Texts]) -> Texts:
     return found
 
 
-def _one_in_each_group(result: Result, unsafe: bool, tried: set[Identity]) -> list[Diagnostic]:
+def _one_in_each_group(
+    result: Result, unsafe: bool, tried: set[Identity], wanted: Callable[[Diagnostic], bool] | None
+) -> list[Diagnostic]:
     """The next fix of every group. By code: a misspelt key is put right before a rule about its value adds the key a
     second time."""
     group = Groups(result)
     chosen: dict[str, Diagnostic] = {}
     for diagnostic in sorted(result.diagnostics, key=lambda d: d.code):
         fix = diagnostic.fix
+        if wanted is not None and not wanted(diagnostic):
+            continue
         if fix is not None and (fix.safe or unsafe) and _identity(diagnostic) not in tried:
             chosen.setdefault(group(diagnostic), diagnostic)
     return list(chosen.values())

@@ -8,12 +8,13 @@ from functools import lru_cache
 from pathlib import Path
 
 from zerocfg.run.kinds import MARKERS, guess_unread, sniff
-from zerocfg.run.model import SourceFile
+from zerocfg.run.model import Kind, SourceFile
 from zerocfg.source.launch import LaunchLine
 from zerocfg.source.load import Format, decode, load_as, read_bytes
 from zerocfg.source.node import Document, Problem
-from zerocfg.source.text import SourceText
+from zerocfg.source.text import SourceText, Span
 
+SCRIPT_SUFFIXES = (".py", ".ipynb")
 CONFIG_SUFFIXES = (".json", ".hjson", ".yaml", ".yml")
 SPEC_NAMES = ("zerocfg.yaml", "zerocfg.yml")
 SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".mk")
@@ -21,7 +22,11 @@ SKIPPED_FOLDERS = frozenset("node_modules site-packages __pycache__ wandb venv e
 LARGEST_UNASKED = 1 << 20
 """Bytes. A larger JSON or YAML file found by walking is data, not a config; a file named by the user has no such
 limit here (the reader has its own)."""
+_HEAD = 1 << 16
+"""Bytes of such a large file that are looked at, to tell a config from the data of others."""
 
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_NOWHERE = Span(0, 0)
 _LAUNCHERS = (b"accelerate", b"deepspeed", b"torchrun", b"torch.distributed")
 
 
@@ -63,6 +68,7 @@ class Files:
     def __init__(self, overlay: Mapping[str, str] | None = None) -> None:
         self._read: dict[str, SourceFile] = {}
         self._others: set[str] = set()
+        self._passed_over: dict[str, SourceFile] = {}
         self._overlay = dict(overlay or {})
         self._stamps: dict[str, Stamp] = {}
 
@@ -73,6 +79,7 @@ class Files:
         files = Files({**self._overlay, **texts})
         files._read = {key: file for key, file in self._read.items() if key not in texts}
         files._others = self._others - set(texts)
+        files._passed_over = {key: file for key, file in self._passed_over.items() if key not in texts}
         return files
 
     def refresh(self, texts: Mapping[str, str]) -> None:
@@ -86,6 +93,7 @@ class Files:
         for key in told.union(key for key in seen if self._stamps[key] != stamp(key)):
             self._read.pop(key, None)
             self._others.discard(key)
+            self._passed_over.pop(key, None)
             self._stamps.pop(key, None)
 
     def open(self, path: Path, text: str | None = None) -> SourceFile:
@@ -105,17 +113,40 @@ class Files:
         if key in self._others:
             return None
         try:
-            if not path.is_file() or path.stat().st_size > LARGEST_UNASKED:
+            if not path.is_file():
                 return None
-            data = path.read_bytes()
-        except OSError:
+            with path.open("rb") as file:
+                data = file.read(LARGEST_UNASKED + 1)
+        except OSError as error:
+            message = f"it cannot be read: {(error.strerror or str(error)).lower()}"
+            self._pass_over(path, key, Problem("unreadable", message, _NOWHERE, fatal=True))
             return None
+        large = len(data) > LARGEST_UNASKED
+        if large:
+            data = data[:_HEAD]
+        if data.startswith(_UTF_16):
+            data = data.replace(b"\0", b"")
         words = _LAUNCHERS if is_launch_file(path) else MARKERS
         if path.name not in SPEC_NAMES and not any(word in data for word in words):
             self._others.add(key)
             self._stamps[key] = stamp(key)
             return None
+        if large:
+            size = LARGEST_UNASKED >> 20
+            message = f"it is larger than {size} MiB, and neither a launch line nor the command names it"
+            self._pass_over(path, key, Problem("too-large", message, _NOWHERE, fatal=True))
+            return None
         return self.open(path)
+
+    def _pass_over(self, path: Path, key: str, problem: Problem) -> None:
+        self._others.add(key)
+        self._stamps[key] = stamp(key)
+        self._passed_over[key] = _without_text(display_name(path), path, "other", problem)
+
+    def met(self) -> Iterator[SourceFile]:
+        """What was read, and what was met while walking and looks like ours but was not read."""
+        yield from self._read.values()
+        yield from (file for key, file in self._passed_over.items() if key not in self._read)
 
     def all(self) -> Iterable[SourceFile]:
         return self._read.values()
@@ -140,21 +171,25 @@ def _read(path: Path, text: str | None) -> SourceFile:
     if text is None:
         data = read_bytes(path)
         source = data if isinstance(data, Problem) else decode(name, data)
-        readable = "" if isinstance(data, Problem) else data.decode("utf-8", "replace")
+        readable = "" if isinstance(data, Problem) else data.replace(b"\0", b"").decode("utf-8", "replace")
     else:
         source = SourceText(name, text)
     if isinstance(source, Problem):
-        empty = SourceText(name, "")
-        document = Document(empty, _format(path), None, [source])
-        return SourceFile(name, guess_unread(readable, name), empty, document, path)
+        config = not is_launch_file(path) and path.suffix not in SCRIPT_SUFFIXES
+        return _without_text(name, path, guess_unread(readable, name) if config else "other", source)
     if is_launch_file(path):
         return SourceFile(name, "launch", source, None, path)
-    if path.suffix == ".py":
+    if path.suffix in SCRIPT_SUFFIXES:
         return SourceFile(name, "script", source, None, path)
     document = load_as(source, _format(path))
     if document.root is None:
         return SourceFile(name, guess_unread(source.text, name), source, document, path)
     return SourceFile(name, sniff(document.data(), name), source, document, path)
+
+
+def _without_text(name: str, path: Path, kind: Kind, problem: Problem) -> SourceFile:
+    empty = SourceText(name, "")
+    return SourceFile(name, kind, empty, Document(empty, _format(path), None, [problem]), path)
 
 
 def _format(path: Path) -> Format:

@@ -14,7 +14,7 @@ from zerocfg.run import engine
 from zerocfg.run.arguments import Arguments, arguments_of, recipe_environment
 from zerocfg.run.config import Config, NotAMappingError, default_of, describe, product
 from zerocfg.run.fsdp import plugin_settings
-from zerocfg.run.model import UNKNOWN, Effective, Failure, Ignored, Origin, Phase, Run, Setting, consumer_of
+from zerocfg.run.model import UNKNOWN, Effective, Failure, Ignored, Origin, Phase, Run, Setting, Told, consumer_of
 from zerocfg.run.plugin import Environment, Plugin, build, look_at_stage, set_mixed_precision
 from zerocfg.run.prepare import Prepared, prepare, text_batches
 from zerocfg.run.script import accelerator
@@ -22,6 +22,7 @@ from zerocfg.run.starters import launch_of
 from zerocfg.run.trainer import Matching, both_precisions, finalize, process, refused_arguments
 
 if TYPE_CHECKING:
+    from zerocfg.run.model import Consumer, Route
     from zerocfg.run.namespace import Launch
     from zerocfg.source.node import Path
 
@@ -38,10 +39,19 @@ def settled(run: Run) -> Run:
     return replace(run, effective=compute(run))
 
 
-def read_by(run: Run, consumer: str | None) -> Run:
-    """The run of which no file tells who reads its config, when this consumer does."""
-    route = "engine" if consumer == "deepspeed" and run.deepspeed_route is None else run.deepspeed_route
-    return settled(replace(run, consumer=consumer_of(consumer), deepspeed_route=route))
+def read_by(run: Run, consumer: str | None, told: Told | None = None) -> Run:
+    """The run when this consumer reads its configs; ``told``: who says so."""
+    reader = consumer_of(consumer)
+    return settled(replace(run, consumer=reader, told=told, deepspeed_route=_route(run.deepspeed_route, reader)))
+
+
+def _route(route: Route | None, reader: Consumer | None) -> Route | None:
+    """How the DeepSpeed config reaches this reader, whatever was taken for its reader before."""
+    if reader == "deepspeed":
+        return "engine" if route in (None, "trainer") else route
+    if reader == "accelerate":
+        return "accelerate" if route is not None else None
+    return "trainer" if reader is not None and route == "engine" else route
 
 
 class _Road:

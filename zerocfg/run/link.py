@@ -7,6 +7,7 @@ that exists is taken, and one that is nowhere is noted in ``Run.missing``.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 from zerocfg.catalog.values import yaml_number
 from zerocfg.run.discover import Files, launch_lines, walk
-from zerocfg.run.effective import settled
+from zerocfg.run.effective import read_by, settled
 from zerocfg.run.expand import ExpandedRun, expand
 from zerocfg.run.hub import find_config
 from zerocfg.run.model import (
@@ -27,11 +28,15 @@ from zerocfg.run.model import (
     Run,
     Setting,
     SourceFile,
+    Told,
     consumer_of,
+    files_of,
+    original,
 )
 from zerocfg.run.script.arguments import call_of, filled, stated
 from zerocfg.run.script.facts import Script
 from zerocfg.run.script.reading import read_script
+from zerocfg.run.started import started
 from zerocfg.run.widths import widths
 from zerocfg.source.launch import LaunchLine, Option, Word
 from zerocfg.source.launchers import read_options
@@ -78,8 +83,8 @@ def find_runs(
     """The runs that the given files and folders take part in, and the ids of the source files asked about.
 
     A folder asks about everything of ours below it. A single file pulls its partners in from the repository around it
-    (``root``: the nearest folder upwards that holds ``.git``, else the current one). Files to ``skip`` are as if they
-    were not there.
+    (``root``: the nearest folder upwards that holds ``.git``, else the current one); a script stands for the runs that
+    start it. Files to ``skip`` are as if they were not there.
     """
     asked: dict[int, SourceFile] = {}
     single = False
@@ -101,7 +106,13 @@ def find_runs(
                     pool.setdefault(id(partner), partner)
     known = [file for file in pool.values() if skip is None or not skip(file)]
     runs = _Linker(files, root or Path.cwd()).runs(known)
-    wanted = [run for run in runs if any(id(_original(file)) in asked for file in run.files)]
+    scripts = {os.path.realpath(file.path) for file in asked.values() if file.kind == "script" and file.path}
+    wanted = [
+        run
+        for run in runs
+        if any(id(original(file)) in asked for file in files_of(run))
+        or (scripts and run.started is not None and os.path.realpath(run.started) in scripts)
+    ]
     return [settled(run) for run in wanted], set(asked)
 
 
@@ -132,10 +143,6 @@ def _tops(paths: Sequence[Path], root: Path | None) -> list[Path]:
     return tops
 
 
-def _original(file: SourceFile) -> SourceFile:
-    return file.reread_of or file
-
-
 class _Linker:
     def __init__(self, files: Files, root: Path) -> None:
         self.files = files
@@ -147,10 +154,12 @@ class _Linker:
         for file in pool:
             if file.kind == "spec":
                 runs += self._from_spec(file)
+        specified = [run for run in runs if run.told is not None]
         for file in pool:
             if file.kind == "launch":
-                runs += [run for line in launch_lines(file) if (run := self._from_line(file, line)) is not None]
-        used = {id(_original(file)) for run in runs for file in run.files}
+                lines = [run for line in launch_lines(file) if (run := self._from_line(file, line)) is not None]
+                runs += [_as_specified(run, specified) for run in lines] if specified else lines
+        used = {id(original(file)) for run in runs for file in run.files}
         for kind in ("accelerate", "recipe", "deepspeed", "other"):
             for file in pool:
                 if id(file) in used or file.kind != kind:
@@ -159,7 +168,7 @@ class _Linker:
                 if run is None:
                     continue
                 runs.append(run)
-                used |= {id(_original(one)) for one in run.files}
+                used |= {id(original(one)) for one in run.files}
         return runs
 
     # -- one file by itself, with what it points at ------------------------------------------------------------
@@ -190,6 +199,7 @@ class _Linker:
             environment=environment,
         )
         bases = self._bases(file, line)
+        run = replace(run, started=started(line, bases))
         if line.launcher == "accelerate":
             run, accelerate = self._followed(run, run.flags.get("config_file"), bases)
             if accelerate is not None:
@@ -210,7 +220,7 @@ class _Linker:
             config = self._find(Setting(first, place), bases)
             if config is not None and config.kind == "recipe" and len(line.arguments) == 1:
                 run = replace(self._with_recipe(run, config, bases), recipe_reader="hf")
-        run = replace(run, script=self._script(line, bases))
+        run = replace(run, script=self._script(run.started))
         run = self._with_code(run)
         trainer = run.arguments.get("deepspeed")
         if trainer is not None and trainer.value is not True:
@@ -235,26 +245,15 @@ class _Linker:
                 return self._with_deepspeed(run, setting, [*bases, *around], route)
         return run
 
-    def _script(self, line: LaunchLine, bases: list[Path]) -> Script | None:
-        """What the code says that a line starts, where it lies in the repository."""
-        if line.script is None or not line.script.value:
+    def _script(self, path: Path | None) -> Script | None:
+        """What the code says that a run starts, where that is a Python file."""
+        if path is None or path.suffix != ".py":
             return None
-        name = line.script.value
-        names = [name]
-        if line.module:
-            package = name.replace(".", "/")
-            names = [f"{package}.py", f"{package}/__main__.py"]
-        for base in dict.fromkeys(bases):
-            for one in names:
-                try:
-                    path = base / one
-                    if path.suffix == ".py" and path.is_file():
-                        path = path.resolve()
-                        root = self.root.resolve()
-                        return read_script(path, self.files.open, root if path.is_relative_to(root) else path.parent)
-                except (OSError, ValueError):
-                    continue
-        return None
+        try:
+            path, root = path.resolve(), self.root.resolve()
+            return read_script(path, self.files.open, root if path.is_relative_to(root) else path.parent)
+        except (OSError, ValueError):
+            return None
 
     def _with_code(self, run: Run) -> Run:
         """The run with the training arguments that the code of its script states."""
@@ -315,6 +314,8 @@ class _Linker:
         return replace(
             run,
             consumer=consumer or run.consumer,
+            told=_told_by_spec(entry, sources) if consumer else None,
+            started=_script_of(entry, folder),
             recipe_reader=_READERS.get(str(consumer)),
             deepspeed_route=_ROUTES.get(str(consumer), route) if route == "trainer" else route,
             model=summary,
@@ -471,6 +472,34 @@ def _spec_arguments(entry: ExpandedRun, sources: Mapping[int, SourceFile]) -> di
         node = written.document.get((*written.path, index))
         words.append(Word(str(value), str(value), node.span if node is not None else Span(0, 0)))
     return _settings(sources[id(written.document)], read_options(tuple(words)))
+
+
+def _told_by_spec(entry: ExpandedRun, sources: Mapping[int, SourceFile]) -> Told:
+    written = entry.where(("consumer",))
+    return Told("spec", Origin("file", file=sources[id(written.document)], path=written.path))
+
+
+def _script_of(entry: ExpandedRun, folder: Path) -> Path | None:
+    script = entry.data.get("script")
+    return folder / script if isinstance(script, str) and script and "\n" not in script else None
+
+
+def _as_specified(run: Run, specified: Sequence[Run]) -> Run:
+    """The run of a launch line, read by whom the specs name that start the same script with a config of its own."""
+    said = [one for one in specified if _same_job(one, run)]
+    if not said or any(one.consumer != said[0].consumer for one in said):
+        return run
+    return read_by(run, said[0].consumer, said[0].told)
+
+
+def _same_job(spec: Run, run: Run) -> bool:
+    own = {id(original(file)) for file in (run.accelerate, run.deepspeed, run.recipe) if file is not None}
+    if not any(file and id(original(file)) in own for file in (spec.accelerate, spec.deepspeed, spec.recipe)):
+        return False
+    if spec.started is None or run.started is None:
+        script = run.launch.script if run.launch is not None else None
+        return spec.started is None or script is None or Path(script.value or "").name == spec.started.name
+    return os.path.realpath(spec.started) == os.path.realpath(run.started)
 
 
 def _consumer(run: Run) -> Consumer | None:

@@ -22,6 +22,7 @@ Consumer = Literal["deepspeed", "accelerate", "transformers", "trl"]
 Kind = Literal["accelerate", "deepspeed", "recipe", "model", "spec", "hardware", "launch", "script", "other"]
 Route = Literal["accelerate", "trainer", "engine"]
 RecipeReader = Literal["trl", "hf"]
+Teller = Literal["command", "path", "spec", "script", "option", "recipe", "settings"]
 Phase = Literal["read", "launch", "arguments", "parse", "init", "step", "save", "load"]
 
 
@@ -64,6 +65,11 @@ class SourceFile:
         return self.document.data() if self.document else None
 
 
+def original(file: SourceFile) -> SourceFile:
+    """The file as it was first read, whoever points at it."""
+    return file.reread_of or file
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Where a value comes from.
@@ -91,6 +97,20 @@ class Setting:
     @property
     def known(self) -> bool:
         return self.value is not UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Why a run's consumer is the one it is.
+
+    ``by``: "command" (`--consumer`), "path" (a pattern of the settings that fits a file of the run), "spec", "script"
+    (the training script's code), "option" (of the launch line), "recipe", or "settings" (`consumer` there, where no
+    file tells). ``place``: where that is written, if that is a file of the run; ``pattern``: the one that fits.
+    """
+
+    by: Teller
+    place: Origin | None = None
+    pattern: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,13 +274,16 @@ class Run:
     code says; literal arguments of its TrainingArguments stand among ``arguments``, with their place in the code.
     ``arguments_whole``: whether training arguments that are not among these have their library's default; None where
     no script was read.
-    ``consumer`` None means nobody knows. ``versions`` are the releases that the project admits, by library, as
-    clauses of PEP 440; ``version_places`` tells where those stand that were read from the project's own files.
+    ``consumer`` None means nobody knows; ``told`` is who says it, where that does not follow from launch line and
+    files (`zerocfg.run.telling` knows). ``started`` is the file that the run starts. ``versions`` are the releases that
+    the project admits, by library, as clauses of PEP 440; ``version_places`` tells where those stand that were read
+    from the project's own files.
     ``troubles`` are what keeps runs of a spec from being made of ``extends`` and ``matrix``: place, message, way out.
     """
 
     name: str
     consumer: Consumer | None = None
+    told: Told | None = None
     accelerate: SourceFile | None = None
     deepspeed: SourceFile | None = None
     deepspeed_route: Route | None = None
@@ -269,6 +292,7 @@ class Run:
     spec: SourceFile | None = None
     launch: LaunchLine | None = None
     launch_file: SourceFile | None = None
+    started: FilePath | None = None
     script: Script | None = None
     flags: Mapping[str, Setting] = field(default_factory=dict)
     arguments: Mapping[str, Setting] = field(default_factory=dict)
@@ -287,3 +311,9 @@ class Run:
     def files(self) -> list[SourceFile]:
         found = [self.accelerate, self.deepspeed, self.recipe, self.launch_file, self.spec]
         return [file for file in found if file is not None]
+
+
+def files_of(run: Run) -> list[SourceFile]:
+    """Every file that a run reads, its training script and what that imports included; each once."""
+    scripts = run.script.files if run.script is not None else ()
+    return list({id(file): file for file in (*run.files, *scripts)}.values())

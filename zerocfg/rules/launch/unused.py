@@ -76,7 +76,7 @@ def key_never_taken_from_file(run: Run) -> Iterator[Finding]:
 
     What happens: rdzv_backend, same_network, enable_cpu_affinity, downcast_bf16 and tpu_use_sudo are options with a
     default, and the file is asked only for options without one. On the command line they work. `same_network:
-    true`, which `accelerate config` writes into every file, does no harm.
+    true`, which `accelerate config` writes into every file, does no harm and is not told.
 
     Fix: removes the key, which changes nothing in what runs.
 
@@ -86,6 +86,8 @@ def key_never_taken_from_file(run: Run) -> Iterator[Finding]:
         name = str(item.place.path[-1])
         value = accelerate_data(run).get(name)
         if name == "downcast_bf16" and str(value).lower() in ("no", "false"):
+            continue
+        if name == "same_network" and accelerate_data(run).get(name) is True:
             continue
         location, related = anchor(run, [item.place])
         harmless = name in ("same_network", "tpu_use_sudo", "downcast_bf16")

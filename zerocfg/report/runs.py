@@ -1,0 +1,111 @@
+"""``lint --show-runs``: the runs that were found, their files, who reads them and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from zerocfg.report.full import Paint
+from zerocfg.run.model import Run, SourceFile, Told, files_of
+from zerocfg.run.origins import place_of
+from zerocfg.run.telling import told_by
+from zerocfg.source.text import Where
+
+
+def render_runs(runs: Sequence[Run], colour: bool = False) -> str:
+    """A block for each run, in the order of their names."""
+    paint = Paint(colour)
+    blocks = ["\n".join(_block(run, paint)) for run in _sorted(runs)]
+    count = len(blocks)
+    return "\n\n".join([*blocks, f"{count} run{'s' * (count != 1)} found."]) + "\n"
+
+
+def render_runs_json(runs: Sequence[Run]) -> str:
+    """The same as one JSON object."""
+    return json.dumps({"version": 1, "runs": [_data(run) for run in _sorted(runs)]}, indent=2) + "\n"
+
+
+def _sorted(runs: Sequence[Run]) -> list[Run]:
+    """By file and line of the launch line, then by name."""
+
+    def order(run: Run) -> tuple[str, int, str]:
+        line = _line(run)
+        return (line.file, line.line, run.name) if line is not None else (run.name, 0, "")
+
+    return sorted(runs, key=order)
+
+
+def _block(run: Run, paint: Paint) -> list[str]:
+    rows = [(role, file.name) for role, file in _roles(run)]
+    launched = _launched(run)
+    if launched:
+        rows.insert(0, ("line", launched))
+    rows += [("missing", one.note) for one in run.missing]
+    rows.append(("read by", f"{run.consumer or 'nobody knows who'}{_why(run)}"))
+    return [paint(run.name, "bold"), *(f"  {label:<10} {text}" for label, text in rows)]
+
+
+def _roles(run: Run) -> list[tuple[str, SourceFile]]:
+    parts = [
+        ("spec", run.spec),
+        ("accelerate", run.accelerate),
+        ("deepspeed", run.deepspeed),
+        ("recipe", run.recipe),
+    ]
+    known = [(role, file) for role, file in parts if file is not None]
+    seen = {id(file) for _, file in known} | ({id(run.launch_file)} if run.launch_file is not None else set())
+    return [*known, *(("script", file) for file in files_of(run) if id(file) not in seen)]
+
+
+def _line(run: Run) -> Where | None:
+    if run.launch is None or run.launch_file is None:
+        return None
+    return Where(run.launch_file.name, *run.launch_file.source.place(run.launch.span.start))
+
+
+def _launched(run: Run) -> str:
+    """The launch line as it is written, its line breaks taken out."""
+    if run.launch is None or run.launch_file is None:
+        return ""
+    start, end = run.launch.span
+    return " ".join(run.launch_file.source.text[start:end].replace("\\\n", " ").replace("\\\r\n", " ").split())
+
+
+def _why(run: Run) -> str:
+    told = told_by(run)
+    if told is None:
+        return " (--consumer, or `consumers` in the settings, can say it)"
+    where = place_of(told.place) if told.place is not None else None
+    return f", says {_WORDS[told.by].format(told.pattern)}{f' at {where}' if where is not None else ''}"
+
+
+_WORDS = {
+    "command": "--consumer",
+    "path": "`consumers` in the settings for {}",
+    "spec": "the spec",
+    "script": "the training script",
+    "option": "the launch line",
+    "recipe": "the recipe",
+    "settings": "`consumer` in the settings",
+}
+
+
+def _data(run: Run) -> dict[str, object]:
+    line, told = _line(run), told_by(run)
+    return {
+        "name": run.name,
+        "consumer": run.consumer,
+        "told": None if told is None else _told(told),
+        "line": None if line is None else _place(line),
+        "files": [{"role": role, "file": file.name} for role, file in _roles(run)],
+        "missing": [one.note for one in run.missing],
+    }
+
+
+def _told(told: Told) -> dict[str, object]:
+    where = place_of(told.place) if told.place is not None else None
+    return {"by": told.by, "pattern": told.pattern or None, "place": None if where is None else _place(where)}
+
+
+def _place(where: Where) -> dict[str, object]:
+    return {"file": where.file, "line": where.line, "column": where.column}
