@@ -13,6 +13,7 @@ from typing import Any
 from zerocfg.catalog.schema import load_schema
 from zerocfg.run.config import default_of, describe, words
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Run, Setting, SourceFile
+from zerocfg.run.neighbours import has_defaults
 
 DECISIVE = words(
     "per_device_train_batch_size gradient_accumulation_steps max_grad_norm learning_rate weight_decay adam_beta1 "
@@ -58,7 +59,7 @@ def arguments_of(run: Run) -> Arguments:
     written = {name.lstrip("-").replace("-", "_"): setting for name, setting in run.arguments.items()}
     recipe = run.recipe.data() if run.recipe else None
     recipe = recipe if isinstance(recipe, dict) else {}
-    complete = bool(recipe) or any(name in TRAINER_WORDS for name in written)
+    complete = (bool(recipe) or any(name in TRAINER_WORDS for name in written)) and has_defaults(run.consumer)
     found = Arguments({}, complete)
     for name, (kind, default) in _fields().items():
         setting = (

@@ -22,7 +22,10 @@ LARGEST_UNASKED = 1 << 20
 """Bytes. A larger JSON or YAML file found by walking is data, not a config; a file named by the user has no such
 limit here (the reader has its own)."""
 
-_LAUNCHERS = (b"accelerate", b"deepspeed", b"torchrun", b"torch.distributed")
+_LAUNCHERS = (
+    *(b"accelerate", b"deepspeed", b"torchrun", b"torch.distributed"),
+    *(b"llamafactory-cli", b"lmf train", b"axolotl train", b"swift sft", b"swift pt", b"swift rlhf"),
+)
 
 
 def is_launch_file(path: Path) -> bool:

@@ -15,6 +15,7 @@ from zerocfg.run.arguments import Arguments, arguments_of, recipe_environment
 from zerocfg.run.config import Config, NotAMappingError, default_of, describe, product
 from zerocfg.run.fsdp import plugin_settings
 from zerocfg.run.model import UNKNOWN, Effective, Failure, Ignored, Origin, Phase, Run, Setting, consumer_of
+from zerocfg.run.neighbours import NEIGHBOURS, taken
 from zerocfg.run.plugin import Environment, Plugin, build, look_at_stage, set_mixed_precision
 from zerocfg.run.prepare import IN_SCRIPT, Prepared, prepare, text_batches
 from zerocfg.run.starters import launch_of
@@ -39,8 +40,11 @@ def settled(run: Run) -> Run:
 
 def read_by(run: Run, consumer: str | None) -> Run:
     """The run of which no file tells who reads its config, when this consumer does."""
+    reader = consumer_of(consumer)
+    if reader in NEIGHBOURS:
+        run = taken(run, reader, run.recipe)
     route = "engine" if consumer == "deepspeed" and run.deepspeed_route is None else run.deepspeed_route
-    return settled(replace(run, consumer=consumer_of(consumer), deepspeed_route=route))
+    return settled(replace(run, consumer=reader, deepspeed_route=route))
 
 
 class _Road:
@@ -63,7 +67,7 @@ class _Road:
             self.settings["mixed_precision"] = launch.mixed_precision
         consumer = self.run.consumer
         try:
-            if consumer in ("transformers", "trl"):
+            if consumer in ("transformers", "trl", *NEIGHBOURS):
                 self._trainer()
             elif consumer == "accelerate":
                 self._accelerate()
