@@ -11,6 +11,7 @@ from zerocfg.rules.api import Fix, Location
 from zerocfg.rules.effects import anchor, edited, effective, recipe_data
 from zerocfg.run.arguments import FALSE_WORDS, TRUE_WORDS
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
+from zerocfg.run.neighbours import has_defaults
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 
 _LARGEST = 10**15
@@ -86,6 +87,8 @@ def given(run: Run, name: str) -> Setting | None:
     if flag is not None:
         value = _converted(run, name, flag.value, command_line=True)
         found = Setting(value, flag.origin, (found,) if found else ())
+    if found is None and not has_defaults(run.consumer):
+        return Setting(UNKNOWN, Origin("computed", f"{run.consumer} decides it"))
     return found
 
 

@@ -8,13 +8,15 @@ from typing import Any
 
 from zerocfg.rules.api import Finding, Fix, Location, at
 from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, Setting, SourceFile
+from zerocfg.run.neighbours import NEIGHBOURS
 from zerocfg.run.origins import said
 from zerocfg.source.edit import Edit, apply_edits, delete_entry, insert_entry, replace_value
 from zerocfg.source.load import load_as
 from zerocfg.source.node import Path
 from zerocfg.source.text import SourceText, Span
 
-TRAINERS = frozenset(("transformers", "trl"))
+TRAINERS = frozenset(("transformers", "trl", *NEIGHBOURS))
+"""Those under whom the Trainer reads the DeepSpeed config."""
 
 TOLD_BY: dict[str, str] = {
     # said by the reading and catalog rules when the value stands in a file, by ZC711 when on a launch line

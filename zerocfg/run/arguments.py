@@ -13,6 +13,7 @@ from typing import Any
 from zerocfg.catalog.schema import load_schema
 from zerocfg.run.config import default_of, describe, words
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Run, Setting, SourceFile
+from zerocfg.run.neighbours import has_defaults
 
 DECISIVE = words(
     "per_device_train_batch_size gradient_accumulation_steps max_grad_norm learning_rate weight_decay adam_beta1 "
@@ -61,6 +62,7 @@ def arguments_of(run: Run) -> Arguments:
     complete = bool(recipe) or any(name in TRAINER_WORDS for name in written)
     if run.arguments_whole is not None:
         complete = run.arguments_whole
+    complete = complete and has_defaults(run.consumer)
     found = Arguments({}, complete)
     for name, (kind, default) in _fields().items():
         setting = (

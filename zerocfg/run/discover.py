@@ -27,7 +27,10 @@ _HEAD = 1 << 16
 
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _NOWHERE = Span(0, 0)
-_LAUNCHERS = (b"accelerate", b"deepspeed", b"torchrun", b"torch.distributed")
+_LAUNCHERS = (
+    *(b"accelerate", b"deepspeed", b"torchrun", b"torch.distributed"),
+    *(b"llamafactory-cli", b"lmf train", b"axolotl train", b"swift sft", b"swift pt", b"swift rlhf"),
+)
 
 
 def is_launch_file(path: Path) -> bool:

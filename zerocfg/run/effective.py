@@ -15,6 +15,7 @@ from zerocfg.run.arguments import Arguments, arguments_of, recipe_environment
 from zerocfg.run.config import Config, NotAMappingError, default_of, describe, product
 from zerocfg.run.fsdp import plugin_settings
 from zerocfg.run.model import UNKNOWN, Effective, Failure, Ignored, Origin, Phase, Run, Setting, Told, consumer_of
+from zerocfg.run.neighbours import NEIGHBOURS, taken
 from zerocfg.run.plugin import Environment, Plugin, build, look_at_stage, set_mixed_precision
 from zerocfg.run.prepare import Prepared, prepare, text_batches
 from zerocfg.run.script import accelerator
@@ -42,6 +43,8 @@ def settled(run: Run) -> Run:
 def read_by(run: Run, consumer: str | None, told: Told | None = None) -> Run:
     """The run when this consumer reads its configs; ``told``: who says so."""
     reader = consumer_of(consumer)
+    if reader in NEIGHBOURS:
+        run = taken(run, reader, run.recipe)
     return settled(replace(run, consumer=reader, told=told, deepspeed_route=_route(run.deepspeed_route, reader)))
 
 
@@ -74,7 +77,7 @@ class _Road:
             self.settings["mixed_precision"] = launch.mixed_precision
         consumer = self.run.consumer
         try:
-            if consumer in ("transformers", "trl"):
+            if consumer in ("transformers", "trl", *NEIGHBOURS):
                 self._trainer()
             elif consumer == "accelerate":
                 self._accelerate()

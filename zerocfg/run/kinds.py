@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from zerocfg.run.model import Kind
+from zerocfg.run.neighbours import recognise
 
 # Keys that only one format has at its top level, and keys that it shares with others but that add weight.
 _DEEPSPEED_SURE = frozenset(
@@ -63,6 +64,8 @@ def sniff(data: Any, name: str = "") -> Kind:
     if not isinstance(data, dict) or not data:
         return "other"
     keys = {key for key in data if isinstance(key, str)}
+    if recognise(data) is not None:
+        return "neighbour"
     if isinstance(data.get("runs"), dict) and ("version" in keys or _basename(name) == "zerocfg.yaml"):
         return "spec"
     if "model_type" in keys and ("architectures" in keys or "hidden_size" in keys or "transformers_version" in keys):

@@ -33,6 +33,7 @@ from zerocfg.run.model import (
     files_of,
     original,
 )
+from zerocfg.run.neighbours import NEIGHBOURS, recognise, ships, started_by_line, taken
 from zerocfg.run.script.arguments import call_of, filled, stated
 from zerocfg.run.script.facts import Script
 from zerocfg.run.script.reading import read_script
@@ -160,7 +161,7 @@ class _Linker:
                 lines = [run for line in launch_lines(file) if (run := self._from_line(file, line)) is not None]
                 runs += [_as_specified(run, specified) for run in lines] if specified else lines
         used = {id(original(file)) for run in runs for file in run.files}
-        for kind in ("accelerate", "recipe", "deepspeed", "other"):
+        for kind in ("accelerate", "recipe", "neighbour", "deepspeed", "other"):
             for file in pool:
                 if id(file) in used or file.kind != kind:
                     continue
@@ -180,6 +181,9 @@ class _Linker:
             run = self._with_recipe(Run(file.name), file, [])
             read = run.deepspeed is not None or isinstance(_get(file, "deepspeed"), dict)
             return replace(run, consumer="transformers") if read else run
+        if file.kind == "neighbour":
+            run = _of_neighbour(Run(file.name), None, file)
+            return self._with_deepspeed(run, run.arguments.get("deepspeed"), self._around(file), "trainer")
         return Run(file.name, deepspeed=file) if file.kind == "deepspeed" else None
 
     # -- a launch line ------------------------------------------------------------------------------------------
@@ -206,12 +210,24 @@ class _Linker:
                 run = self._with_accelerate(run, accelerate, bases)
             run = self._with_deepspeed(run, run.flags.get("deepspeed_config_file"), bases, "accelerate")
         run = self._with_script(run, line, bases)
-        if not (run.accelerate or run.deepspeed or run.recipe or run.missing or line.launcher == "accelerate"):
+        read = run.accelerate or run.deepspeed or run.recipe or run.neighbour or run.missing
+        if not read and line.launcher != "accelerate":
             return None
         return run
 
     def _with_script(self, run: Run, line: LaunchLine, bases: list[Path]) -> Run:
         arguments = run.arguments
+        own = started_by_line(line, arguments)
+        head = line.arguments[0] if line.arguments else None
+        if head is not None and (head.value or "").endswith((".yaml", ".yml", ".json")):
+            named = self._find(Setting(head.value, Origin("flag", file=run.launch_file, span=head.span)), bases)
+            if named is not None and (own is not None or named.kind == "neighbour"):
+                run = _of_neighbour(run, own, named)
+                bases = bases + self._around(named)
+        elif own is not None:
+            run = taken(run, own)
+        if run.consumer in NEIGHBOURS:
+            return self._with_deepspeed(run, run.arguments.get("deepspeed"), bases, "trainer")
         config = self._find(arguments.get("config"), bases)
         if config is not None and config.kind == "recipe":
             run = replace(self._with_recipe(run, config, bases), recipe_reader="trl")
@@ -377,7 +393,7 @@ class _Linker:
     def _followed(self, run: Run, setting: Setting | None, bases: list[Path]) -> tuple[Run, SourceFile | None]:
         """The file that a setting names; the run lacks one that is nowhere."""
         file = self._find(setting, bases)
-        if file is not None or setting is None or not _is_path(setting.value):
+        if file is not None or setting is None or not _is_path(setting.value) or ships(run.consumer, setting.value):
             return run, file
         return _lacks(run, setting), None
 
@@ -402,6 +418,13 @@ class _Linker:
             again = SourceFile(file.name, "deepspeed", file.source, load_as(file.source, "json"), file.path, file)
             self.rereads[id(file)] = again
         return again
+
+
+def _of_neighbour(run: Run, starts: Consumer | None, recipe: SourceFile) -> Run:
+    """The run with a recipe of a framework, which its program tells (``starts``) or else the recipe's keys."""
+    data = recipe.data()
+    consumer = starts or (recognise(data) if isinstance(data, dict) else None)
+    return run if consumer is None else taken(run, consumer, recipe)
 
 
 def _is_path(value: object) -> bool:

@@ -18,8 +18,10 @@ from zerocfg.source.text import SourceText, Span
 if TYPE_CHECKING:
     from zerocfg.run.script.facts import Script
 
-Consumer = Literal["deepspeed", "accelerate", "transformers", "trl"]
-Kind = Literal["accelerate", "deepspeed", "recipe", "model", "spec", "hardware", "launch", "script", "other"]
+Consumer = Literal["deepspeed", "accelerate", "transformers", "trl", "llamafactory", "axolotl", "swift"]
+Kind = Literal[
+    "accelerate", "deepspeed", "recipe", "neighbour", "model", "spec", "hardware", "launch", "script", "other"
+]
 Route = Literal["accelerate", "trainer", "engine"]
 RecipeReader = Literal["trl", "hf"]
 Teller = Literal["command", "path", "spec", "script", "option", "recipe", "settings"]
@@ -269,7 +271,8 @@ class Run:
     of the accelerate config or --deepspeed_config_file), "trainer" (`deepspeed:` of a recipe or --deepspeed of
     the script), "engine" (the script's --deepspeed_config, read by deepspeed.initialize), or None (the file
     stands alone). ``recipe_reader`` tells who parses the recipe: TrlParser ("trl", converts strings),
-    HfArgumentParser ("hf", does not). ``arguments`` are the training script's own options by name without
+    HfArgumentParser ("hf", does not). ``neighbour`` is the recipe of a framework around the Trainer, which has keys of
+    its own (`zerocfg.run.neighbours`). ``arguments`` are the training script's own options by name without
     dashes, UNKNOWN where the value is not known; ``flags`` the launcher's. ``script`` is what the training script's
     code says; literal arguments of its TrainingArguments stand among ``arguments``, with their place in the code.
     ``arguments_whole``: whether training arguments that are not among these have their library's default; None where
@@ -289,6 +292,7 @@ class Run:
     deepspeed_route: Route | None = None
     recipe: SourceFile | None = None
     recipe_reader: RecipeReader | None = None
+    neighbour: SourceFile | None = None
     spec: SourceFile | None = None
     launch: LaunchLine | None = None
     launch_file: SourceFile | None = None
@@ -309,7 +313,7 @@ class Run:
 
     @property
     def files(self) -> list[SourceFile]:
-        found = [self.accelerate, self.deepspeed, self.recipe, self.launch_file, self.spec]
+        found = [self.accelerate, self.deepspeed, self.recipe, self.neighbour, self.launch_file, self.spec]
         return [file for file in found if file is not None]
 
 

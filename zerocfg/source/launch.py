@@ -39,14 +39,14 @@ class Option:
 class LaunchLine:
     """One command that starts a training.
 
-    ``launcher`` is the program; ``options`` are the launcher's own, before the script; ``script`` is the training
-    script or module (None when it could not be told); ``arguments`` are the script's words after it, and
-    ``script_options`` the same read as options. ``environment`` holds ``NAME=value`` written before the command and
-    exported in the file before it (None: the value is unknown). ``directory`` is the folder of a ``cd`` with a known
-    value before the line, or None.
+    ``launcher`` is the program (llamafactory, axolotl and swift take no script: all their words are ``arguments``);
+    ``options`` are the launcher's own, before the script; ``script`` is the training script or module (None when it
+    could not be told); ``arguments`` are the script's words after it, and ``script_options`` the same read as options.
+    ``environment`` holds ``NAME=value`` written before the command and exported in the file before it (None: the value
+    is unknown). ``directory`` is the folder of a ``cd`` with a known value before the line, or None.
     """
 
-    launcher: Literal["accelerate", "deepspeed", "torchrun", "python"]
+    launcher: Literal["accelerate", "deepspeed", "torchrun", "python", "llamafactory", "axolotl", "swift"]
     options: tuple[Option, ...]
     script: Word | None
     arguments: tuple[Word, ...]

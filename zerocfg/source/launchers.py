@@ -13,7 +13,7 @@ from typing import Literal
 from zerocfg.source.launch import Option, Word
 from zerocfg.source.text import Span
 
-Launcher = Literal["accelerate", "deepspeed", "torchrun", "python"]
+Launcher = Literal["accelerate", "deepspeed", "torchrun", "python", "llamafactory", "axolotl", "swift"]
 
 
 def _names(text: str) -> frozenset[str]:
@@ -106,6 +106,14 @@ _MODULES: dict[str, Launcher] = {
     "deepspeed": "deepspeed",
     "deepspeed.launcher.runner": "deepspeed",
 }
+# Programs that start a training of their own, with the commands that do. All their words are the training's.
+_OWN: dict[str, tuple[Launcher, frozenset[str]]] = {
+    "llamafactory-cli": ("llamafactory", frozenset({"train"})),
+    "lmf": ("llamafactory", frozenset({"train"})),
+    "axolotl": ("axolotl", frozenset({"train"})),
+    "swift": ("swift", frozenset({"sft", "pt", "rlhf"})),
+}
+OWN_PROGRAMS = frozenset(launcher for launcher, _ in _OWN.values())
 _ACCELERATE_CLI = ("accelerate.commands.accelerate_cli", "accelerate")
 
 # Programs that run the command given as their arguments, and words that may stand before a command.
@@ -142,6 +150,9 @@ def head(words: list[Word], at: int) -> tuple[Launcher, int] | None:
         return "deepspeed", at + 1
     if name == "torchrun":
         return "torchrun", at + 1
+    if name in _OWN:
+        launcher, commands = _OWN[name]
+        return (launcher, at + 2) if after in commands else None
     if not _PYTHON.match(name):
         return None
     position = at + 1
@@ -152,8 +163,8 @@ def head(words: list[Word], at: int) -> tuple[Launcher, int] | None:
             follows = words[position + 2].value if position + 2 < len(words) else None
             if module in _ACCELERATE_CLI:
                 return ("accelerate", position + 3) if follows == "launch" else ("python", at + 1)
-            launcher = _MODULES.get(module or "")
-            return (launcher, position + 2) if launcher else ("python", at + 1)
+            started = _MODULES.get(module or "")
+            return (started, position + 2) if started else ("python", at + 1)
         if not option or not option.startswith("-") or option in ("-c", "-"):
             break
         position += 2 if GRAMMARS["python"].takes_value(option) else 1
@@ -164,6 +175,8 @@ def split_launcher(
     launcher: Launcher, words: list[Word]
 ) -> tuple[tuple[Option, ...], Word | None, bool, tuple[Word, ...]]:
     """The launcher's own options, the script, whether the script is a module, and the script's words."""
+    if launcher in OWN_PROGRAMS:
+        return (), None, False, tuple(words)
     grammar = GRAMMARS[launcher]
     options: list[Option] = []
     module = False

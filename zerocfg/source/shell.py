@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from zerocfg.source.launch import LaunchFile, LaunchLine, Word
 from zerocfg.source.launchers import (
+    OWN_PROGRAMS,
     RUNNERS,
     SHELLS,
     WRAPPERS,
@@ -320,6 +321,8 @@ class _Shell:
                 if launcher == "python":
                     if script is None or not any(option.name in _ASKS for option in script_options):
                         return
+                elif launcher in OWN_PROGRAMS:
+                    pass
                 elif script is None and (not options or any(option.name in _TELLS for option in options)):
                     return
                 named = at > 0 and (words[at - 1].value or "").startswith("-")  # docker build -t deepspeed .

@@ -359,7 +359,7 @@ def batch_missing(run: Run) -> Iterator[Finding]:
             )
     for failure in failures(run, "ZC205"):
         location, related = anchor(run, failure.places)
-        auto = run.consumer in ("transformers", "trl", "accelerate")
+        auto = run.consumer in (*TRAINERS, "accelerate")
         value = '"auto"' if auto else "the batch size of one process"
         yield Finding(
             Location(run.deepspeed) if run.deepspeed is not None else location,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.effects import TRAINERS
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.rules.repairs import strict_json
 from zerocfg.run.model import Run, SourceFile
@@ -26,7 +27,8 @@ _GOOD_YAML = (
 
 
 def _configs(run: Run) -> list[SourceFile]:
-    return [file for file in (run.accelerate, run.deepspeed, run.recipe, run.spec) if file is not None]
+    found = (run.accelerate, run.deepspeed, run.recipe, run.neighbour, run.spec)
+    return [file for file in found if file is not None]
 
 
 def _problems(run: Run, kinds: frozenset[str] | set[str]) -> Iterator[tuple[SourceFile, Problem]]:
@@ -118,6 +120,8 @@ def duplicate_key(run: Run) -> Iterator[Finding]:
     When to ignore: never; `<<: *anchor` is the way to overrule a part of a mapping.
     """
     for file, problem in _problems(run, {"duplicate-key"}):
+        if file is run.neighbour:
+            continue  # some of the frameworks refuse it, some take the last
         related = (
             [Location(file, problem.path, span=problem.related, label="first written here")] if problem.related else []
         )
@@ -156,7 +160,7 @@ def _without_earlier(run: Run, file: SourceFile, problem: Problem) -> Fix | None
         edits = delete_duplicate(document, problem.path, earlier)
     except ValueError:
         return None
-    judged = document.format == "yaml" or run.consumer in ("transformers", "trl", "accelerate")
+    judged = document.format == "yaml" or run.consumer in (*TRAINERS, "accelerate")
     return Fix("remove the earlier one", tuple((file, edit) for edit in edits), safe=judged)
 
 

@@ -244,7 +244,7 @@ def precision_auto_without_filler(run: Run) -> Iterator[Finding]:
         consumer="accelerate",
     ),
     proof=shows("parse", {"engine.dtype": ("float32", "bfloat16")}),
-    consumers={"accelerate", "transformers", "trl"},
+    consumers={"accelerate", *TRAINERS},
     fixable=True,
 )
 def precision_lost(run: Run) -> Iterator[Finding]:

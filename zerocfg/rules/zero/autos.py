@@ -71,7 +71,7 @@ def _autos(run: Run) -> Iterator[Path]:
         {"ds.json": _AUTO_DS % '2, "overlap_comm": true', "recipe.yaml": _RECIPE % ""}, consumer="transformers"
     ),
     proof=crashes("init", "`zero_optimization.overlap_comm` not found in kwargs"),
-    consumers={"accelerate", "transformers", "trl"},
+    consumers={"accelerate", *TRAINERS},
     fixable=True,
 )
 def auto_that_nobody_fills(run: Run) -> Iterator[Finding]:
