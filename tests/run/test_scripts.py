@@ -1,0 +1,340 @@
+"""Training scripts are read, never imported: whose loop runs, what the code states, and what lint makes of both."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+from zerocfg.rules.engine import Diagnostic, lint_runs
+from zerocfg.run.discover import Files
+from zerocfg.run.link import find_runs
+from zerocfg.run.model import UNKNOWN, Run
+from zerocfg.run.script.facts import FromLine, Script
+from zerocfg.run.script.reading import read_script
+
+
+def read(tmp_path: Path, **modules: str) -> Script:
+    """What `train.py` says; modules by name, `__` for a slash."""
+    for name, text in modules.items():
+        path = tmp_path / f"{name.replace('__', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return read_script(tmp_path / "train.py", Files().open, tmp_path)
+
+
+HF = "from transformers import Trainer, TrainingArguments\n"
+READERS = {
+    "a Trainer": (HF + "Trainer(model=None).train()\n", "transformers"),
+    "its own name": ("import transformers as t\nt.Seq2SeqTrainer(model=None)\n", "transformers"),
+    "a subclass": (HF + "class Mine(Trainer):\n    pass\nMine(model=None).train()\n", "transformers"),
+    "a TRL trainer": ("from trl import SFTTrainer\nSFTTrainer(model=None)\n", "trl"),
+    "within main": (
+        HF + "def main():\n    Trainer(model=None)\nif __name__ == '__main__':\n    main()\n",
+        "transformers",
+    ),
+    "a loop with accelerate": ("from accelerate import Accelerator\nAccelerator()\n", "accelerate"),
+    "a loop with deepspeed": ("import deepspeed\ndeepspeed.initialize(model=None)\n", "deepspeed"),
+    "a Trainer and an Accelerator": (
+        HF + "from accelerate import Accelerator\nAccelerator()\nTrainer(model=None)\n",
+        "transformers",
+    ),
+    "two trainers": (HF + "from trl import SFTTrainer\nSFTTrainer(model=None)\nTrainer(model=None)\n", None),
+    "two loops": (
+        "import deepspeed\nfrom accelerate import Accelerator\nAccelerator()\ndeepspeed.initialize()\n",
+        None,
+    ),
+    "only imported": (HF, None),
+    "a function that nobody calls": (HF + "def old():\n    Trainer(model=None)\n", None),
+    "a class of another name's": ("from mine import Trainer\nTrainer()\n", None),
+    "no Python": ("def (:\n", None),
+    "nothing": ("", None),
+}
+
+
+@pytest.mark.parametrize("case", READERS)
+def test_reader(case: str, tmp_path: Path) -> None:
+    text, expected = READERS[case]
+    script = read(tmp_path, train=text)
+    assert script.reader == expected
+    assert script.foreign == ""
+    if expected is not None:
+        assert script.shown_by is not None
+        assert script.shown_by.span is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import pytorch_lightning as pl\npl.Trainer()\n",
+        "from lightning.pytorch import Trainer\nTrainer()\n",
+        "from lightning.fabric import Fabric\nFabric()\n",
+    ],
+)
+def test_lightning_is_none_of_ours(text: str, tmp_path: Path) -> None:
+    script = read(tmp_path, train=text)
+    assert script.reader is None
+    assert script.foreign == "lightning"
+
+
+def test_a_class_of_the_repository_is_followed_over_modules(tmp_path: Path) -> None:
+    script = read(
+        tmp_path,
+        train="from src.start import main\nmain()\n",
+        src__start="from .loops import Mine\ndef main():\n    Mine(model=None).train()\n",
+        src__loops=HF + "class Base(Trainer):\n    pass\nclass Mine(Base):\n    pass\n",
+    )
+    assert script.reader == "transformers"
+    assert [file.name.rpartition("/")[2] for file in script.files] == ["train.py", "start.py", "loops.py"]
+    assert script.shown_by is not None
+    assert script.shown_by.file is script.files[1]
+
+
+def test_what_the_script_does_not_reach_says_nothing(tmp_path: Path) -> None:
+    """A repository's module of many loops."""
+    loops = (
+        "import deepspeed\nfrom accelerate import Accelerator\n"
+        "def with_accelerate():\n    Accelerator()\ndef with_deepspeed():\n    deepspeed.initialize()\n"
+    )
+    script = read(tmp_path, train="import loops\nloops.with_accelerate()\n", loops=loops)
+    assert script.reader == "accelerate"
+
+
+def test_modules_that_import_each_other_end(tmp_path: Path) -> None:
+    script = read(
+        tmp_path,
+        train="from a import b, Thing\nb()\nThing()\n",
+        a="from b import a, b, Thing\n",
+        b="from a import a, b, Thing\n",
+    )
+    assert script.reader is None
+
+
+def test_arguments_are_literals_names_and_options(tmp_path: Path) -> None:
+    text = HF + (
+        "import argparse\n"
+        "STEPS = 2 * 4\n"
+        "parser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--lr', type=float, default=1e-4)\n"
+        "parser.add_argument('--fp16', action='store_true')\n"
+        "args = parser.parse_args()\n"
+        "name = 'a'\n"
+        "if args.fp16:\n"
+        "    name = 'b'\n"
+        "made = TrainingArguments(output_dir=name, gradient_accumulation_steps=STEPS, learning_rate=args.lr,\n"
+        "    fp16=args.fp16, bf16=not True, max_grad_norm=-1.5, logging_steps=[1, STEPS], report_to=print())\n"
+        "Trainer(args=made)\n"
+    )
+    call = next(call for call in read(tmp_path, train=text).calls if call.name.endswith("TrainingArguments"))
+    assert {name: setting.value for name, setting in call.arguments.items()} == {
+        "output_dir": UNKNOWN,
+        "gradient_accumulation_steps": 8,
+        "learning_rate": FromLine("lr", 1e-4),
+        "fp16": FromLine("fp16", False),
+        "bf16": False,
+        "max_grad_norm": -1.5,
+        "logging_steps": [1, 8],
+        "report_to": UNKNOWN,
+    }
+    assert call.complete
+
+
+@pytest.mark.parametrize("more", ["*many", "**more", "'out'"])
+def test_arguments_that_may_hide_others(more: str, tmp_path: Path) -> None:
+    text = HF + f"TrainingArguments({more}, bf16=True)\n" if more != "**more" else HF + f"TrainingArguments({more})\n"
+    assert not read(tmp_path, train=text).calls[0].complete
+
+
+def test_options_of_the_script(tmp_path: Path) -> None:
+    text = HF + (
+        "from dataclasses import dataclass, field\n"
+        "from transformers import HfArgumentParser\n"
+        "@dataclass\n"
+        "class Mine(TrainingArguments):\n"
+        "    cache_dir: str = field(default=None)\n"
+        "    optim: str = field(default='sgd')\n"
+        "class Data:\n"
+        "    data_path: str = 'x'\n"
+        "parser = HfArgumentParser((Data, Mine))\n"
+        "data, made = parser.parse_args_into_dataclasses()\n"
+        "made.max_steps = 7\n"
+        "Trainer(args=made)\n"
+    )
+    script = read(tmp_path, train=text)
+    assert script.parsed == {"transformers.TrainingArguments"}
+    assert script.options is not None
+    assert {"cache_dir", "data_path", "learning_rate", "optim"} <= script.options
+    assert "learning_rat" not in script.options
+    assert script.defaults["optim"].value == "sgd"
+    assert "max_steps" in script.assigned
+
+
+def test_a_parser_that_is_not_read_leaves_its_options_open(tmp_path: Path) -> None:
+    assert read(tmp_path, train="import fire\nfire.Fire(print)\n").options is None
+
+
+def test_places_count_code_points(tmp_path: Path) -> None:
+    """Python's own columns are bytes of UTF-8."""
+    text = "\ufeff# größe\r\n" + HF + "größe = 'ä'; Trainer(model='ö', args=None)\n"
+    script = read(tmp_path, train=text)
+    shown = script.shown_by
+    assert shown is not None
+    assert shown.span is not None
+    source = script.file.source
+    assert source.text[shown.span.start : shown.span.end] == "Trainer(model='ö', args=None)"
+    assert isinstance(ast.parse(text.removeprefix("\ufeff")), ast.Module)
+
+
+# -- lint -----------------------------------------------------------------------------------------------------------
+
+ZERO = {"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}, "gradient_clipping": 1.0}
+SIZES = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4}
+
+
+def found(folder: Path, monkeypatch: pytest.MonkeyPatch, **files: str) -> tuple[list[Run], list[Diagnostic]]:
+    """Runs and findings of a repository; file names with `_DOT_`."""
+    for name, text in files.items():
+        (folder / name.replace("_DOT_", ".")).write_text(text)
+    monkeypatch.chdir(folder)
+    runs, _ = find_runs([Path()], Files())
+    return runs, lint_runs(runs).diagnostics
+
+
+def told(diagnostics: list[Diagnostic]) -> list[tuple[str, str, str]]:
+    return [
+        (one.code, one.spot.file.name, one.spot.file.source.line(one.spot.start.line)[one.spot.start.column - 1 :])
+        for one in diagnostics
+    ]
+
+
+def test_options_that_a_loop_of_its_own_shares_with_the_trainer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Accelerator decides who reads the config, not the names of the options."""
+    runs, diagnostics = found(
+        tmp_path,
+        monkeypatch,
+        ds_DOT_json=json.dumps({**ZERO, **SIZES, "gradient_accumulation_steps": 1}),
+        train_DOT_py="import argparse\nfrom accelerate import Accelerator\naccelerator = Accelerator()\n",
+        run_DOT_sh="accelerate launch --use_deepspeed --num_processes 8 --deepspeed_config_file ds.json train.py "
+        "--output_dir out --num_train_epochs 2 --gradient_checkpointing --learning_rate 1e-5\n",
+    )
+    assert [run.consumer for run in runs] == ["accelerate"]
+    assert diagnostics == []
+
+
+@pytest.mark.parametrize("steps", [4, 8])
+def test_literal_arguments_against_the_config(steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = f"deepspeed='ds.json', bf16=True, per_device_train_batch_size=1, gradient_accumulation_steps={steps}"
+    _, diagnostics = found(
+        tmp_path,
+        monkeypatch,
+        ds_DOT_json=json.dumps({**ZERO, **SIZES}),
+        train_DOT_py=HF + f"Trainer(args=TrainingArguments(output_dir='out', {made})).train()\n",
+        run_DOT_sh="deepspeed --num_gpus 8 train.py\n",
+    )
+    if steps == 4:
+        assert diagnostics == []
+        return
+    assert [one.code for one in diagnostics] == ["ZC201"]
+    assert diagnostics[0].spot.file.name == "ds.json"
+    assert [(one.file.name, one.start.line) for one in diagnostics[0].related] == [("train.py", 2)]
+    assert (
+        "is 4 (in ds.json) but the Trainer's `gradient_accumulation_steps` is 8 (in train.py)" in diagnostics[0].message
+    )
+
+
+YAML = (
+    "distributed_type: DEEPSPEED\nnum_processes: 8\nnum_machines: 1\nmachine_rank: 0\nmixed_precision: bf16\n"
+    "deepspeed_config:\n  zero_stage: 2\n  gradient_clipping: 1.0\n  gradient_accumulation_steps: %s\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "argument", "expected"),
+    [
+        ("auto", "", [("ZC207", "acc.yaml", "gradient_accumulation_steps: auto\n")]),
+        ("4", "", []),
+        ("4", "gradient_accumulation_steps=4", []),
+        ("4", "gradient_accumulation_steps=8", [("ZC249", "train.py", "8)\n")]),
+        ("4", "gradient_accumulation_steps=unknown()", []),
+        ("4", "8, **more", []),
+    ],
+)
+def test_accumulation_of_an_accelerator(
+    written: str, argument: str, expected: list[tuple[str, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, diagnostics = found(
+        tmp_path,
+        monkeypatch,
+        acc_DOT_yaml=YAML % written,
+        train_DOT_py=f"from accelerate import Accelerator\nACCELERATOR = Accelerator({argument})\n",
+        run_DOT_sh="accelerate launch --config_file acc.yaml train.py\n",
+    )
+    assert [(code, file, text + "\n") for code, file, text in told(diagnostics)] == expected
+
+
+WRITTEN = """import deepspeed
+
+CONFIG = {
+    "train_batch_size": 8,
+    "train_micro_batch_size_per_gpu": 2,
+    "gradient_accumulation_steps": %s,
+    "zero_optimization": {"stage": 2, "overlap_com": True},
+}
+engine, *_ = deepspeed.initialize(model=None, config=CONFIG)
+"""
+
+
+def test_a_config_that_is_a_dict_of_the_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, diagnostics = found(
+        tmp_path, monkeypatch, train_DOT_py=WRITTEN % 3, run_DOT_sh="deepspeed --num_gpus 8 train.py\n"
+    )
+    assert [(code, file, text.partition(":")[0]) for code, file, text in told(diagnostics)] == [
+        ("ZC203", "train.py", '"train_batch_size"'),
+        ("ZC101", "train.py", '"overlap_com"'),
+    ]
+    assert "8 != 2 * 3 * 8" in diagnostics[0].message
+    assert all(one.fix is None for one in diagnostics)
+
+
+@pytest.mark.parametrize("steps", ["steps()", "int(3)", "STEPS"])
+def test_a_dict_that_the_text_does_not_tell_is_not_judged(
+    steps: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, diagnostics = found(
+        tmp_path, monkeypatch, train_DOT_py=WRITTEN % steps, run_DOT_sh="deepspeed --num_gpus 8 train.py\n"
+    )
+    assert diagnostics == []
+
+
+def test_a_dict_that_is_changed_later_is_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (WRITTEN % 3).replace("engine,", "CONFIG['train_batch_size'] = 48\nengine,")
+    _, diagnostics = found(tmp_path, monkeypatch, train_DOT_py=text, run_DOT_sh="deepspeed --num_gpus 8 train.py\n")
+    assert diagnostics == []
+
+
+def test_options_of_a_parser_reach_the_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`TrainingArguments(gradient_accumulation_steps=args.steps)` with `--steps 8` on the line."""
+    text = HF + (
+        "import argparse\nparser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--steps', type=int, default=4)\nparser.add_argument('--gradient_accumulation_steps')\n"
+        "args = parser.parse_args()\n"
+        "Trainer(args=TrainingArguments(output_dir='out', deepspeed='ds.json', bf16=True,\n"
+        "    per_device_train_batch_size=1, gradient_accumulation_steps=args.steps)).train()\n"
+    )
+    config = json.dumps({**ZERO, **SIZES})
+    line = "deepspeed --num_gpus 8 train.py --gradient_accumulation_steps 2"
+    _, none = found(tmp_path, monkeypatch, ds_DOT_json=config, train_DOT_py=text, run_DOT_sh=f"{line}\n")
+    assert none == []
+    _, some = found(tmp_path, monkeypatch, run_DOT_sh=f"{line} --steps 8\n")
+    assert [one.code for one in some] == ["ZC201"]
+    assert [(one.file.name, one.start.line) for one in some[0].related] == [("run.sh", 1)]
+
+
+@pytest.mark.parametrize("deepest", [200, 3000])
+def test_code_that_is_nested_deeply(deepest: int, tmp_path: Path) -> None:
+    script = read(tmp_path, train=f"x = {'[' * deepest}{']' * deepest}\ny = {'-' * deepest}1\n" + HF + "Trainer()\n")
+    assert script.reader in (None, "transformers")
