@@ -52,12 +52,14 @@ def lint(
     select: Iterable[str] = (),
     ignore: Iterable[str] = (),
     preview: bool = False,
+    notes: bool = False,
     consumer: str | None = None,
 ) -> Result:
     """What `zerocfg lint` finds in files and folders (default: the current folder), with the project's settings.
 
-    ``select``, ``ignore``: codes, prefixes or names of rules. ``consumer``: who reads a config of which no file tells
-    it. `Result.diagnostics` are in the order of files and lines. Raises Error for a path that is not there, an unknown
+    ``select``, ``ignore``: codes, prefixes or names of rules. ``notes``: also what is worth knowing and changes nothing.
+    ``consumer``: who reads the configs, whatever the files tell. `Result.diagnostics` are in the order of files and
+    lines, `Result.unread` are files that could not be checked. Raises Error for a path that is not there, an unknown
     code, or settings that make no sense.
     """
     if consumer is not None and consumer not in CONSUMERS:
@@ -68,7 +70,9 @@ def lint(
         selection = selection_of(settings, ",".join(select), ",".join(ignore), preview)
         from zerocfg.cli.known import known_findings
 
-        return Job(targets, settings, selection, consumer, known_findings(None, settings)).lint()
+        tell_notes = notes or settings.notes or settings.fail_on == "note"
+        job = Job(targets, settings, selection, consumer, known_findings(None, settings), notes=tell_notes)
+        return job.told(job.lint())
     except click.UsageError as error:
         raise Error(error.message) from None
 
@@ -169,7 +173,7 @@ def check_or_raise(*paths: AnyPath, fail_on: str = "error") -> None:
     """
     from zerocfg.guard import check
 
-    result = lint(*paths) if paths else check()
+    result = lint(*paths, notes=True) if paths else check()
     rank = {"note": 0, "warning": 1, "error": 2}
     if fail_on not in rank:
         raise Error(f"fail_on is one of {', '.join(rank)}, not {fail_on!r}")

@@ -70,7 +70,7 @@ class ConfigItem(pytest.Item):
         root = self.config.rootpath
         results = self.config.stash.setdefault(_RESULTS, {})
         if root not in results:
-            results[root] = lint(root)
+            results[root] = lint(root, notes=True)
         threshold: str = self.config.getoption("--zerocfg-fail-on") or find_settings(root).fail_on
         return results[root], threshold
 

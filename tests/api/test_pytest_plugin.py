@@ -46,7 +46,7 @@ def test_a_finding_fails_its_file(project: Path) -> None:
 
 
 def test_from_which_severity_on(project: Path) -> None:
-    (project / "accelerate.yaml").write_text(GOOD + "same_network: true\n")
+    (project / "accelerate.yaml").write_text(GOOD + "tpu_use_sudo: true\n")
     findings = ran(project, "--zerocfg", "--zerocfg-fail-on", "note")
     assert findings.returncode == 1
     assert ran(project, "--zerocfg", "--zerocfg-fail-on", "error").returncode == 0

@@ -307,11 +307,11 @@ def test_reports_make_their_folders_and_exit_zero_hides_no_wrong_use(zerocfg: Cl
 def test_from_which_severity_on_a_run_fails(zerocfg: Cli, tmp_path: Path) -> None:
     """Whatever is told: a file with a note alone, then one with an error."""
     for text, severity, codes in (
-        (YAML + "same_network: true\n", "note", (1, 0, 0)),
+        (YAML + "tpu_use_sudo: true\n", "note", (1, 0, 0)),
         (YAML + DEAD, "error", (1, 1, 1)),
     ):
         (tmp_path / "accelerate.yaml").write_text(text)
-        (told,) = json.loads(zerocfg("lint", "--output-format", "json").out)["diagnostics"]
+        (told,) = json.loads(zerocfg("lint", "--notes", "--output-format", "json").out)["diagnostics"]
         assert told["severity"] == severity
         for threshold, code in zip(("note", "warning", "error"), codes, strict=True):
             for more in ((), ("--statistics",), ("--output-format", "junit")):

@@ -855,6 +855,7 @@ UNUSED = (
         {"accelerate.yaml": ENGINE + "rdzv_backend: static\nsame_network: false\nenable_cpu_affinity: false\n"},
     ),
     of("ZC708", "the option is given", accelerate(ENGINE + "rdzv_backend: c10d\n", "--rdzv_backend c10d ")),
+    of("ZC708", "as accelerate writes it", {"accelerate.yaml": ENGINE + "same_network: true\n"}),
     of("ZC708", "downcast, as accelerate writes it", {"accelerate.yaml": ENGINE + "downcast_bf16: 'no'\n"}),
     of("ZC708", "downcast, switched off", {"accelerate.yaml": ENGINE + "downcast_bf16: 'False'\n"}),
     of("ZC708", "another meeting", {"accelerate.yaml": ENGINE + "rdzv_backend: c10d\n"}).finds(
@@ -864,7 +865,7 @@ UNUSED = (
         of("ZC708", f"{line.partition(':')[0]} does no harm", {"accelerate.yaml": ENGINE + line + "\n"}).finds(
             "note", f"accelerate.yaml: {line}"
         )
-        for line in ("same_network: true", "tpu_use_sudo: true", "downcast_bf16: 'yes'")
+        for line in ("tpu_use_sudo: true", "downcast_bf16: 'yes'")
     ),
     *(
         of(

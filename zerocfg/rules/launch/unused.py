@@ -72,11 +72,11 @@ def cpu_not_used(run: Run) -> Iterator[Finding]:
 def key_never_taken_from_file(run: Run) -> Iterator[Finding]:
     """A key of the accelerate config that the launcher never takes from a file.
 
-    The network setting or the binding to cores that somebody measured is not in effect.
+    The rendezvous or the binding to cores that somebody measured is not in effect.
 
-    What happens: rdzv_backend, same_network, enable_cpu_affinity, downcast_bf16 and tpu_use_sudo are options with a
-    default, and the file is asked only for options without one. On the command line they work. `same_network:
-    true`, which `accelerate config` writes into every file, does no harm and is not told.
+    What happens: rdzv_backend, enable_cpu_affinity, downcast_bf16 and tpu_use_sudo are options with a default, and the
+    file is asked only for options without one. On the command line they work. `same_network`, which `accelerate config`
+    writes into every file, is one of them; nothing is lost by it, and nothing is told.
 
     Fix: removes the key, which changes nothing in what runs.
 
@@ -87,10 +87,10 @@ def key_never_taken_from_file(run: Run) -> Iterator[Finding]:
         value = accelerate_data(run).get(name)
         if name == "downcast_bf16" and str(value).lower() in ("no", "false"):
             continue
-        if name == "same_network" and accelerate_data(run).get(name) is True:
+        if name == "same_network":  # `accelerate config` writes it into every file
             continue
         location, related = anchor(run, [item.place])
-        harmless = name in ("same_network", "tpu_use_sudo", "downcast_bf16")
+        harmless = name in ("tpu_use_sudo", "downcast_bf16")
         yield Finding(
             location,
             f"the launcher never takes `{name}` from a config file: {show(value)} has no effect",

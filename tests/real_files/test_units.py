@@ -1,0 +1,42 @@
+"""The run is the unit: whichever of its files is named, all that is found in the run is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from zerocfg.rules.engine import Diagnostic, lint_runs
+from zerocfg.run.discover import Files
+from zerocfg.run.link import find_runs
+from zerocfg.run.model import Run, files_of
+
+Place = tuple[str, str, int, int, str]
+
+
+def _place(one: Diagnostic) -> Place:
+    return one.code, one.spot.file.name, *one.spot.start, one.spot.path
+
+
+def _found(runs: list[Run]) -> set[Place]:
+    return {_place(one) for one in lint_runs(runs).diagnostics}
+
+
+def test_every_file_stands_for_its_runs(corpus: Path) -> None:
+    files_named = 0
+    for repository in sorted(path for path in corpus.iterdir() if path.is_dir()):
+        files = Files()
+        runs, _ = find_runs([repository], files, root=repository)
+        expected = {run.name: _found([run]) for run in runs}
+        by_file: dict[Path, set[str]] = {}
+        for run in runs:
+            for file in files_of(run):
+                if file.path is not None:
+                    by_file.setdefault(file.path.resolve(), set()).add(run.name)
+            if run.started is not None:
+                by_file.setdefault(run.started.resolve(), set()).add(run.name)
+        for path, names in by_file.items():
+            files_named += 1
+            alone, _ = find_runs([path], files, root=repository)
+            assert {run.name for run in alone} == names, path
+            told = _found(alone)
+            assert all(expected[name] <= told for name in names), path
+    assert files_named > 300
