@@ -198,6 +198,11 @@ def section(run: Run, *path: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def tuned(run: Run) -> bool:
+    """Whether the config is what `deepspeed --autotuning` starts from: it adds what a training needs besides."""
+    return section(run, "autotuning").get("enabled") is True and ("autotuning" in run.flags or run.consumer is None)
+
+
 @lru_cache(maxsize=64)
 def _data(file: SourceFile) -> object:
     """Built once, although most rules ask for it. Nobody changes it."""

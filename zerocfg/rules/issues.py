@@ -10,6 +10,7 @@ from zerocfg.catalog.check import Issue, check
 from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Location
 from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.templates import blank
 from zerocfg.source.node import Mapping, Scalar
 
 DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2%s}}\n'
@@ -49,15 +50,8 @@ def _checked(file: SourceFile, name: str) -> tuple[Issue, ...]:
     return tuple(check(file.document.root if file.document else None, load_schema(name)))
 
 
-_PLACEHOLDER = re.compile(r"\$\{[^}]*\}|\$[A-Za-z_]\w*|\{\{.*\}\}|<[A-Z_]+>")
 PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 _PYTHON_WORD = re.compile(r"(True|False|None)\b")
-
-
-def placeholder(value: object) -> str | None:
-    """The part of a value that something should have filled in: `$NAME`, `${NAME}`, `{{ name }}`, `<NAME>`."""
-    found = _PLACEHOLDER.search(value) if isinstance(value, str) else None
-    return found[0] if found else None
 
 
 def python_word(run: Run, file: SourceFile, node: object) -> str | None:
@@ -66,6 +60,11 @@ def python_word(run: Run, file: SourceFile, node: object) -> str | None:
         return None
     found = _PYTHON_WORD.match(node.value) if isinstance(node.value, str) else None
     return found[0] if found else None
+
+
+def unfilled(file: SourceFile, issue: Issue) -> bool:
+    """Whether the value is a placeholder: ZC013 tells those."""
+    return file.document is not None and blank(issue.entry.value, file.document) is not None
 
 
 def at_key(file: SourceFile, issue: Issue) -> Location:

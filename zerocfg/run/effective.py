@@ -20,6 +20,7 @@ from zerocfg.run.plugin import Environment, Plugin, build, look_at_stage, set_mi
 from zerocfg.run.prepare import Prepared, prepare, text_batches
 from zerocfg.run.script import accelerator
 from zerocfg.run.starters import launch_of
+from zerocfg.run.templates import known
 from zerocfg.run.trainer import Matching, both_precisions, finalize, process, refused_arguments
 
 if TYPE_CHECKING:
@@ -241,7 +242,7 @@ class _Road:
             and "ACCELERATE_DEEPSPEED_CONFIG_FILE" in self.environment
         ):
             return None
-        data = file.data()
+        data = known(file.document)
         if not isinstance(data, dict):
             if file.document is not None and file.document.root is not None:
                 message = f"the DeepSpeed config is {describe(data)}, not a mapping"
@@ -316,6 +317,8 @@ class _Road:
         self.failures.append(Failure(kind, phase, message, places))
 
     def _section_type(self, error: NotAMappingError) -> None:
+        if error.value is UNKNOWN:
+            return
         phase: Phase = "parse" if self.run.consumer == "deepspeed" else "arguments"
         place: tuple[Origin, ...] = ()
         if self.run.deepspeed is not None:

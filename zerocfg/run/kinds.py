@@ -39,6 +39,11 @@ _RECIPE_HINTS = frozenset(
     "warmup_steps report_to weight_decay optim do_train do_eval".split()
 )
 
+_INFERENCE = frozenset("replace_with_kernel_inject replace_method mp_size injection_policy max_out_tokens".split())
+_TRAINING = frozenset(
+    "train_batch_size train_micro_batch_size_per_gpu optimizer zero_optimization per_device_train_batch_size".split()
+)
+
 # A file without any of these words is of no kind that zerocfg reads; looking for bytes is much cheaper than parsing.
 MARKERS = tuple(
     word.encode()
@@ -66,6 +71,8 @@ def sniff(data: Any, name: str = "") -> Kind:
     keys = {key for key in data if isinstance(key, str)}
     if recognise(data) is not None:
         return "neighbour"
+    if "log_history" in keys or "_n_gpu" in keys or (keys & _INFERENCE and not keys & _TRAINING):
+        return "other"  # the Trainer's state, its arguments as it dumps them, a config of init_inference
     if isinstance(data.get("runs"), dict) and ("version" in keys or _basename(name) == "zerocfg.yaml"):
         return "spec"
     if "model_type" in keys and ("architectures" in keys or "hidden_size" in keys or "transformers_version" in keys):

@@ -184,7 +184,10 @@ class _Linker:
         if file.kind == "neighbour":
             run = _of_neighbour(Run(file.name), None, file)
             return self._with_deepspeed(run, run.arguments.get("deepspeed"), self._around(file), "trainer")
-        return Run(file.name, deepspeed=file) if file.kind == "deepspeed" else None
+        if file.kind != "deepspeed":
+            return None
+        written_as_json = file.source.text.lstrip().startswith("{")
+        return Run(file.name, deepspeed=self._as_json(file) if written_as_json else file)
 
     # -- a launch line ------------------------------------------------------------------------------------------
 

@@ -45,6 +45,9 @@ class _Unknown:
     def __bool__(self) -> bool:
         return False
 
+    def __deepcopy__(self, memo: object) -> _Unknown:
+        return self
+
 
 UNKNOWN = _Unknown()
 

@@ -132,7 +132,7 @@ def taken(run: Run, consumer: Consumer, recipe: SourceFile | None = None) -> Run
     data = data if isinstance(data, dict) else {}
     fields = _fields(one)
     found = {
-        fields[key]: Setting(_read(value), Origin("file", file=recipe, path=(key,)))
+        fields[key]: Setting(_read(fields[key], value), Origin("file", file=recipe, path=(key,)))
         for key, value in data.items()
         if key in fields and not (key == "deepspeed" and not value)
     }
@@ -150,11 +150,16 @@ def _fields(one: Neighbour) -> Mapping[str, str]:
     return {name: name for name in load_schema("training-arguments").root.keys if name not in one.own}
 
 
-def _read(value: Any) -> Any:
-    """`2e-5` is a number to all three; a key without a value, or with an interpolation, says nothing that is known."""
-    if value is None or (isinstance(value, str) and "${" in value):
+def _read(name: str, value: Any) -> Any:
+    """`2e-5` is a number to all three; a key without a value, an interpolation, a word where a number or a yes or no
+    belongs say nothing that is known."""
+    if not isinstance(value, str):
+        return UNKNOWN if value is None else value
+    kind = (load_schema("training-arguments").root.keys[name].facts.get("cli") or {}).get("type")
+    number = yaml_number(value)
+    if "${" in value or (kind in ("int", "float", "bool") and isinstance(number, str)):
         return UNKNOWN
-    return yaml_number(value)
+    return value
 
 
 def _overrides(run: Run) -> dict[str, Setting]:
@@ -163,8 +168,7 @@ def _overrides(run: Run) -> dict[str, Setting]:
     for word in run.launch.arguments if run.launch is not None else ():
         name, equals, text = (word.value or "").partition("=")
         if equals and name.isidentifier():
-            value = {"true": True, "false": False}.get(text.lower(), yaml_number(text))
-            found[name] = Setting(value, Origin("flag", name, run.launch_file, (), word.span))
+            found[name] = Setting(text, Origin("flag", name, run.launch_file, (), word.span))
     return found
 
 

@@ -26,7 +26,9 @@ from zerocfg.source.shell_expand import Expander, Value
 from zerocfg.source.shell_words import UNKNOWN, Chars, Token, tokens
 from zerocfg.source.text import BOM, SourceText, Span
 
-_MENTIONS = re.compile(r"accelerate|deepspeed|torchrun|torch\.distributed")
+_MENTIONS = re.compile(
+    r"accelerate|deepspeed|torchrun|torch\.distributed|llamafactory-cli|(?:lmf|axolotl) train|swift (?:sft|pt|rlhf)"
+)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
 _DECLARES = frozenset(("export", "declare", "typeset", "local", "readonly"))

@@ -14,6 +14,7 @@ from zerocfg.rules.effects import (
     edited,
     failures,
     replace_at,
+    tuned,
     words,
 )
 from zerocfg.rules.proof import crashes
@@ -348,6 +349,8 @@ def batch_missing(run: Run) -> Iterator[Finding]:
 
     Fix: adds `"train_micro_batch_size_per_gpu": "auto"` where the Trainer or accelerate fill it.
     """
+    if tuned(run):
+        return
     if run.consumer is None and run.deepspeed is not None:
         keys = deepspeed_data(run)
         if keys and not keys.keys() & {"train_batch_size", "train_micro_batch_size_per_gpu"}:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
-from zerocfg.rules.issues import PYTHON_WORDS, issues, placeholder, python_word
+from zerocfg.rules.issues import PYTHON_WORDS, issues, python_word
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import Run
+from zerocfg.run.templates import blank, is_template, placeholder
 from zerocfg.source.edit import Edit
 from zerocfg.source.node import Path, Scalar, dotted, walk
 from zerocfg.source.text import Span
@@ -161,7 +162,7 @@ def number_that_json_lacks(run: Run) -> Iterator[Finding]:
     references=("accelerate/commands/config/config_args.py@1.15.0",),
 )
 def placeholder_not_filled(run: Run) -> Iterator[Finding]:
-    """A config holds `$NAME`, `${NAME}`, `{{ name }}` or `~/`, which only a shell or a template fills in.
+    """A config holds `$NAME`, `${NAME}`, `{{ name }}`, `<NAME>` or `~/`, which only a shell or a template fills in.
 
     The text is taken as it stands: machines look for each other at a host called `$MASTER_ADDR`, and wait.
 
@@ -169,16 +170,21 @@ def placeholder_not_filled(run: Run) -> Iterator[Finding]:
     `invalid literal for int()`, a path `Expected a string path to an existing deepspeed config`, and a folder of NVMe
     files is made under the name `~`.
 
+    A bare word in capitals (`"train_batch_size": GBSIZE,`) is told where a launch line names the file. A file that is
+    called a template, and that no launch line names, is left alone.
+
     When to ignore: the file is a template, and something (`envsubst`, Helm, a script) fills it before the job starts.
     """
     for file in (run.accelerate, run.deepspeed):
-        root = file.document.root if file is not None and file.document is not None else None
-        if file is None or root is None:
+        document = file.document if file is not None else None
+        if file is None or document is None or document.root is None or (run.launch is None and is_template(file)):
             continue
-        for path, node, entry in walk(root):
+        for path, node, entry in walk(document.root):
             if entry is None or not isinstance(node, Scalar) or not isinstance(node.value, str):
                 continue
-            name = placeholder(node.value) or _home_folder(path, node.value)
+            # Where nobody starts a job with the file, a bare word in capitals is left to whoever fills it in.
+            name = blank(node, document) if run.launch else placeholder(node.value)
+            name = name or _home_folder(path, node.value)
             if name is not None and not str(path[-1]).startswith(("_", "//")):
                 yield Finding(
                     Location(file, path, "value"),

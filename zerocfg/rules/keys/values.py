@@ -9,7 +9,7 @@ from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import edited, failures, told
-from zerocfg.rules.issues import DS, YAML, at_value, issues, placeholder, python_word
+from zerocfg.rules.issues import DS, YAML, at_value, issues, python_word, unfilled
 from zerocfg.rules.proof import crashes, itself, shows
 from zerocfg.rules.repairs import as_section, repaired
 from zerocfg.run.model import Run, SourceFile
@@ -42,7 +42,7 @@ def wrong_type(run: Run) -> Iterator[Finding]:
     "auto" in small letters, true or false for enabled or disabled.
     """
     for file, library, issue in issues(run, "type"):
-        if placeholder(issue.value) or python_word(run, file, issue.entry.value):
+        if unfilled(file, issue) or python_word(run, file, issue.entry.value):
             continue  # ZC013 and ZC009 know why
         yield Finding(
             at_value(file, issue),
@@ -123,7 +123,7 @@ def not_a_choice(run: Run) -> Iterator[Finding]:
     for file, library, issue in issues(run, "choice"):
         if isinstance(issue.entry.value, Scalar) and issue.entry.value.raw.lower() in _SWITCHES:
             continue  # an unquoted yes or no: ZC006 says so
-        if placeholder(issue.value):
+        if unfilled(file, issue):
             continue  # ZC013
         yield Finding(
             at_value(file, issue),
@@ -245,7 +245,7 @@ def unchecked_type(run: Run) -> Iterator[Finding]:
     for file, library, issue in issues(run, "raw-type"):
         if (id(file), issue.path) in stopping:
             continue  # ZC104: the road to the engine breaks at it
-        if placeholder(issue.value) or python_word(run, file, issue.entry.value):
+        if unfilled(file, issue) or python_word(run, file, issue.entry.value):
             continue  # ZC013 and ZC009 know why
         a_truth = issue.key is not None and any(one.get("type") == "boolean" for one in issue.key.scalars)
         truthy = " (any non-empty string counts as true)" if isinstance(issue.value, str) and a_truth else ""

@@ -301,6 +301,8 @@ def autotuning_left_on(run: Run) -> Iterator[Finding]:
     tuning, path = section(run, "autotuning"), ("autotuning", "enabled")
     if run.deepspeed is None or tuning.get("enabled") is not True or "autotuning" in run.flags:
         return
+    if run.consumer is None and run.launch is None:
+        return  # it may be what `deepspeed --autotuning` is started with
     end = tuning.get("end_profile_step", 5)
     yield Finding(
         Location(run.deepspeed, path),

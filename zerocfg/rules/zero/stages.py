@@ -17,6 +17,7 @@ from zerocfg.rules.effects import (
     section,
     stage_of,
     told,
+    tuned,
     under_deepspeed_launcher,
 )
 from zerocfg.rules.proof import crashes, logged, printed, shows, unprinted
@@ -259,7 +260,7 @@ def zero_section_missing(run: Run) -> Iterator[Finding]:
     Fix: `"zero_optimization": {"stage": 0}` is added, which is what DeepSpeed would have taken. Whoever needs ZeRO
     writes another stage.
     """
-    for failure in failures(run, "ZC411"):
+    for failure in () if tuned(run) else failures(run, "ZC411"):
         location, related = anchor(run, failure.places)
         if run.deepspeed is not None:
             location = Location(run.deepspeed)

@@ -1,0 +1,94 @@
+"""Files that hold familiar keys and are no config of a training, and configs that something still has to fill in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from zerocfg.cli.linting import Job
+from zerocfg.cli.settings import Settings
+from zerocfg.rules.engine import Selection
+from zerocfg.run.kinds import sniff
+from zerocfg.run.templates import placeholder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEMPLATE = (
+    '{\n  "train_batch_size": GBSIZE,\n  "train_micro_batch_size_per_gpu": MBSIZE,\n'
+    '  "steps_per_print": LOG_INTERVAL,\n'
+    '  "zero_optimization": {\n    "stage": ZERO_STAGE\n  },\n  "bf16": {\n    "enabled": BF16_ENABLED\n  }\n}\n'
+)
+
+
+def linted(folder: Path, **files: str) -> list[tuple[str, str, str]]:
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(text, encoding="utf-8")
+    found = Job([folder], Settings(), Selection(), root=folder).lint().diagnostics
+    return [(d.code, d.severity.value, d.spot.path) for d in found]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"log_history": [], "global_step": 96, "logging_steps": 10, "save_steps": 500, "num_train_epochs": 3},
+        {"_n_gpu": 1, "output_dir": "out", "per_device_train_batch_size": 1, "num_train_epochs": 3, "save_steps": 10},
+        {"replace_with_kernel_inject": True, "tensor_parallel": {"tp_size": 2}, "dtype": "fp16", "fp16": {}},
+        {"mp_size": 2, "bf16": {"enabled": True}, "dtype": "bf16"},
+    ],
+)
+def test_no_config_of_a_training(data: dict[str, object]) -> None:
+    assert sniff(data) == "other"
+
+
+def test_a_training_that_injects_kernels_is_one() -> None:
+    assert sniff({"replace_method": "auto", "zero_optimization": {"stage": 3}}) == "deepspeed"
+    assert sniff({"per_device_train_batch_size": 1, "num_train_epochs": 3}) == "recipe"
+
+
+def test_a_template_that_nobody_names(tmp_path: Path) -> None:
+    assert linted(tmp_path, ds_config_TEMPLATE__json=TEMPLATE) == []
+
+
+def test_a_template_whose_other_keys_are_wrong(tmp_path: Path) -> None:
+    text = TEMPLATE.replace('"bf16"', '"zero_force_ds_cpu_optimiser": false,\n  "bf16"')
+    assert linted(tmp_path, ds_TEMPLATE__json=text) == [("ZC102", "error", "zero_force_ds_cpu_optimiser")]
+
+
+def test_a_template_that_a_launch_line_names(tmp_path: Path) -> None:
+    line = "deepspeed --num_gpus 2 train.py --deepspeed_config ds_TEMPLATE.json\n"
+    found = linted(tmp_path, ds_TEMPLATE__json=TEMPLATE, train__sh=line)
+    assert [one for one in found if one[0] != "ZC013"] == []
+    assert ("ZC013", "error", "train_batch_size") in found
+    assert len(found) == 5
+
+
+def test_a_variable_in_a_template(tmp_path: Path) -> None:
+    text = "distributed_type: MULTI_GPU\nnum_processes: ${GPUS}\nnum_machines: 1\n"
+    assert linted(tmp_path, accelerate_template__yaml=text) == []
+    assert ("ZC013", "warning", "num_processes") in linted(tmp_path, accelerate__yaml=text)
+
+
+def test_what_the_autotuner_starts_from(tmp_path: Path) -> None:
+    """It adds the ZeRO section and the batch sizes of each experiment."""
+    text = '{"train_micro_batch_size_per_gpu": "auto", "autotuning": {"enabled": true}, "fp16": {"enabled": true}}\n'
+    line = "deepspeed --autotuning run --num_gpus 2 train.py --deepspeed ds.json --output_dir out --fp16\n"
+    assert [one for one in linted(tmp_path, ds__json=text) if one[1] == "error"] == []
+    found = linted(tmp_path, ds__json=text, train__sh=line)
+    assert [one for one in found if one[1] == "error"] == []
+    again = line.replace("--autotuning run ", "")
+    assert "ZC453" in {code for code, *_ in linted(tmp_path, ds__json=text, train__sh=again)}
+
+
+def test_json_in_a_yaml_file_is_json(tmp_path: Path) -> None:
+    """`1e5` is a number in JSON, and a text to YAML 1.1."""
+    text = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2, "reduce_bucket_size": 5e8}}\n'
+    assert linted(tmp_path, zero2__yaml=text) == []
+
+
+def test_placeholders() -> None:
+    assert placeholder("$MASTER_ADDR:29500") == "$MASTER_ADDR"
+    assert placeholder("{{ stage }}") == "{{ stage }}"
+    assert placeholder("<FILL>") == "<FILL>"
+    assert placeholder("GBSIZE") is None

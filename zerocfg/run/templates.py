@@ -1,0 +1,55 @@
+"""Values that something has to fill in: `$NAME`, `${NAME}`, `{{ name }}`, `<NAME>`, a bare NAME."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from zerocfg.run.model import UNKNOWN, SourceFile
+from zerocfg.source.node import Document, Mapping, Node, Scalar, Sequence
+
+_PLACEHOLDER = re.compile(r"\$\{[^}]*\}|\$[A-Za-z_]\w*|\{\{.*\}\}|<[A-Z_]+>")
+
+
+def placeholder(value: object) -> str | None:
+    """The part of a text that something should have filled in."""
+    found = _PLACEHOLDER.search(value) if isinstance(value, str) else None
+    return found[0] if found else None
+
+
+def blank(node: Node, document: Document) -> str | None:
+    """The same of a value in a file. In JSON a bare word in capitals is one, too: `"train_batch_size": GBSIZE,`."""
+    if not isinstance(node, Scalar) or not isinstance(node.value, str):
+        return None
+    found = placeholder(node.value)
+    if found is None and document.format == "json" and not node.quoted:
+        word = node.value.rstrip(", ")
+        if len(word) > 2 and word.isupper() and word.isidentifier():
+            return word
+    return found
+
+
+def is_template(file: SourceFile) -> bool:
+    """Whether a file says by its name that something else is made of it."""
+    return "template" in file.name.replace("\\", "/").rpartition("/")[2].lower()
+
+
+def known(document: Document | None) -> Any:
+    """The plain value of a file, UNKNOWN where something has to be filled in."""
+    if document is None or document.root is None:
+        return None
+    text = document.source.text
+    bare = any(problem.kind == "hjson-only" for problem in document.problems)
+    return (
+        _known(document.root, document)
+        if bare or any(mark in text for mark in "$<") or "{{" in text
+        else (document.data())
+    )
+
+
+def _known(node: Node, document: Document) -> Any:
+    if isinstance(node, Mapping):
+        return {entry.key: _known(entry.value, document) for entry in node.entries}
+    if isinstance(node, Sequence):
+        return [_known(item, document) for item in node.items]
+    return UNKNOWN if blank(node, document) is not None else node.value
