@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
 
+from zerocfg.catalog.values import TRUE_WORDS
 from zerocfg.memory.options import Attention, OptimizerName, Options, Precision, TorchOptions, Workload
 from zerocfg.memory.tracing import Adapters
 from zerocfg.run.model import UNKNOWN
@@ -22,7 +23,6 @@ FSDP = "fsdp_config."
 PARALLEL = "parallelism_config.parallelism_config_"
 PREFETCH: dict[str, Literal["pre", "post"]] = {"BACKWARD_PRE": "pre", "BACKWARD_POST": "post"}
 LARGEST = 10**15
-TRUE_WORDS = ("yes", "true", "t", "y", "1")
 
 # The option and the key of DeepSpeed's config that sets it (below zero_optimization); sizes count elements.
 SIZES = {

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
 from zerocfg.catalog.schema import Key, load_schema
-from zerocfg.rules.api import Fix, Location
-from zerocfg.rules.effects import anchor, edited, effective, recipe_data
-from zerocfg.run.arguments import FALSE_WORDS, TRUE_WORDS
+from zerocfg.catalog.values import FALSE_WORDS, RefusedError
+from zerocfg.rules import line
+from zerocfg.rules.api import Fix, Location, at
+from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, recipe_data
+from zerocfg.run.arguments import converted, mapping_of
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.neighbours import has_defaults
-from zerocfg.source.edit import delete_entry, insert_entry, replace_value
+from zerocfg.source.edit import Edit, delete_entry, insert_entry, rename_key, replace_value
+from zerocfg.source.launch import Option
+from zerocfg.source.node import Path
+from zerocfg.source.text import Span
 
 _LARGEST = 10**15
 RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
@@ -37,10 +44,102 @@ _METHODS = {
 _SCRIPT = re.compile(rf"(?:^|[/_-])({'|'.join(_METHODS)})(?:[_-]\w+)?(?:\.py)?\Z")
 
 
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument where it is written; the same name may stand in several places. ``held``: as it stands there, on a
+    launch line a text, UNKNOWN where the files do not tell."""
+
+    name: str
+    held: Any
+    origin: Origin
+
+    @property
+    def on_line(self) -> bool:
+        return self.origin.kind == "flag"
+
+    def at(self, where: str = "key") -> Location:
+        """Its place: the key of a file, the whole option of a launch line."""
+        location = at(self.origin, "", where)
+        assert location is not None
+        return location
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """An argument that holds a mapping, in a recipe or as JSON in a word of the launch line."""
+
+    argument: Argument
+    held: Mapping[str, Any]
+
+    def at(self, *path: str, where: str = "entry") -> Location:
+        """The place of an entry; where a file does not tell entries apart, that of the argument."""
+        origin = self.argument.origin
+        if origin.span is not None or not origin.path:
+            return self.argument.at(where)
+        assert origin.file is not None
+        return Location(origin.file, (*origin.path, *path), where)
+
+    def edited(
+        self, run: Run, edit: Callable[..., list[Edit]], path: Path, *values: str, why: str, safe: bool = False
+    ) -> Fix | None:
+        """A fix by an edit of `zerocfg.source.edit`, where the entries stand in the recipe."""
+        if not _in_recipe(run, self.argument):
+            return None
+        return edited(edit, run.recipe, (self.argument.name, *path), *values, why=why, safe=safe)
+
+
+def passed(run: Run) -> Mapping[str, Setting]:
+    """The training arguments that are written outside the recipe: on the launch line, in a spec, in the script.
+
+    None without a Trainer, and none of the line where the script is known and has a parser of its own.
+    """
+    if run.consumer not in TRAINERS:
+        return {}
+    if run.script is None or parsed(run):
+        return run.arguments
+    return {name: setting for name, setting in run.arguments.items() if setting.origin.kind != "flag"}
+
+
+def parsed(run: Run) -> frozenset[str]:
+    """The dataclasses of a library that the script's parser fills from the command line; empty where unknown."""
+    known = run.script.parsed if run.script is not None else frozenset()
+    return frozenset(name for name in known if name.startswith(("transformers.", "trl.")))
+
+
+def own_option(run: Run, name: str) -> bool:
+    """Whether the script declares an option of this name."""
+    return run.script is not None and run.script.options is not None and name in run.script.options
+
+
+def arguments(run: Run) -> Iterator[Argument]:
+    """Every argument that is written, wherever it stands: the recipe first."""
+    for name, held in recipe_data(run).items():
+        yield Argument(str(name), held, Origin("file", file=run.recipe, path=(str(name),)))
+    for name, setting in passed(run).items():
+        if setting.origin.file is not None:
+            yield Argument(name, setting.value, setting.origin)
+
+
+def argument(run: Run, name: str) -> Argument | None:
+    """An argument in the place that counts, the command line before the recipe."""
+    setting = passed(run).get(name)
+    if setting is not None:
+        return Argument(name, setting.value, setting.origin) if setting.origin.file is not None else None
+    data = recipe_data(run)
+    return Argument(name, data[name], Origin("file", file=run.recipe, path=(name,))) if name in data else None
+
+
+def entries(run: Run, name: str) -> Entries | None:
+    """The mapping that an argument holds; None where it is absent, something else, or not known."""
+    found = argument(run, name)
+    held = mapping_of(found.held) if found is not None else None
+    return None if found is None or held is None else Entries(found, held)
+
+
 def reader(run: Run) -> Literal["transformers", "trl"] | None:
     """Whose arguments the run has: TrainingArguments, one of TRL's configs, or nobody's that is known."""
     keys = set(recipe_data(run))
-    if keys & _FOREIGN:
+    if keys & _FOREIGN or (run.script is None and not _FOREIGN.isdisjoint(run.arguments)):
         return None
     if run.consumer == "trl":
         return "trl"
@@ -62,11 +161,19 @@ def _trainers_with(name: str) -> frozenset[str]:
     return frozenset(key.facts.get("in", ()) if key is not None else ()) & frozenset(_METHODS.values())
 
 
+def trainer_configs() -> frozenset[str]:
+    """The TRL configs that belong to a trainer; others are for the script or the model, whichever trainer it is."""
+    return frozenset(_METHODS.values())
+
+
 def methods(run: Run) -> frozenset[str]:
     """The TRL configs that this recipe can be for, by its keys and the name of the script; empty when unknown."""
     if reader(run) != "trl":
         return frozenset()
     found = frozenset(_METHODS.values())
+    stated = {f"trl.{name}" for name in found} & parsed(run)
+    if stated:
+        return frozenset(name.removeprefix("trl.") for name in stated)
     for name in (*recipe_data(run), *run.arguments):
         found &= _trainers_with(str(name)) or found
     script = run.launch.script.value if run.launch is not None and run.launch.script is not None else None
@@ -82,39 +189,47 @@ def given(run: Run, name: str) -> Setting | None:
     flag = run.arguments.get(name)
     found = None
     if name in data:
-        converted = _converted(run, name, data[name], command_line=False)
-        found = Setting(converted, Origin("file", file=run.recipe, path=(name,)))
+        words = reader(run) == "trl"
+        found = Setting(_converted(run, name, data[name], words), Origin("file", file=run.recipe, path=(name,)))
     if flag is not None:
-        value = _converted(run, name, flag.value, command_line=True)
-        found = Setting(value, flag.origin, (found,) if found else ())
+        words = flag.origin.kind == "flag"
+        found = Setting(_converted(run, name, flag.value, words), flag.origin, (found,) if found else ())
     if found is None and not has_defaults(run.consumer):
         return Setting(UNKNOWN, Origin("computed", f"{run.consumer} decides it"))
     return found
 
 
-def _converted(run: Run, name: str, value: object, *, command_line: bool) -> object:
-    """Text as the parser converts it: always on a command line, from a recipe only by TrlParser."""
+def _converted(run: Run, name: str, value: object, words: bool) -> object:
+    """A value as its reader makes it: ``words`` are converted, from a file only TrlParser takes them for such."""
     if not isinstance(value, str):
         return value
-    key = key_of(run, name)
-    kind = (key.facts.get("cli") or {}).get("type") if key is not None else None
-    if kind in ("int", "float", "bool") and not (command_line or reader(run) == "trl"):
+    kind = type_of(run, name)
+    if kind in ("int", "float", "bool") and not words:
         return UNKNOWN
     try:
-        if kind in ("int", "float"):
-            return int(value) if kind == "int" else float(value)
-    except ValueError:
+        return converted(kind, value)
+    except RefusedError:
         return UNKNOWN
-    if kind == "bool":
-        word = value.lower()
-        return True if word in TRUE_WORDS else False if word in FALSE_WORDS else UNKNOWN
-    return value
+
+
+def type_of(run: Run, name: str) -> str | None:
+    """The type that a word of the command line is converted to; None for an unknown argument."""
+    key = key_of(run, name)
+    return (key.facts.get("cli") or {}).get("type") if key is not None else None
 
 
 def value(run: Run, name: str, default: object = None) -> Any:
     """The value of an argument; ``default`` where nobody writes it."""
     found = given(run, name)
     return default if found is None else found.value
+
+
+def may_be_on(run: Run, name: str) -> bool:
+    """Whether an argument of any script is or may be switched on; False where nobody writes it."""
+    found = value(run, name)
+    if isinstance(found, str):
+        return found.lower() not in (*FALSE_WORDS, "none", "")
+    return found is UNKNOWN or bool(found)
 
 
 def number(run: Run, name: str, default: float | None = None) -> int | float | None:
@@ -143,19 +258,60 @@ def written(run: Run, *names: str, where: str = "entry") -> tuple[Location, list
 def set_argument(
     run: Run, name: str, text: str, why: str, *, safe: bool = False, after: str | None = None
 ) -> Fix | None:
-    """Write an argument into the recipe, or give it another value there; not where the command line sets it."""
+    """Write an argument into the recipe, or give it another value where it stands and counts."""
     if name in run.arguments:
-        return None
+        held = argument(run, name)
+        return _reworded(run, held, text, why, safe) if held is not None else None
     if name in recipe_data(run):
         return edited(replace_value, run.recipe, (name,), text, why=why, safe=safe)
     return edited(insert_entry, run.recipe, (), name, text, why=why, safe=safe, after=after)
 
 
 def drop_argument(run: Run, name: str, why: str, *, safe: bool = False) -> Fix | None:
-    """Delete an argument from the recipe."""
-    if name in run.arguments or name not in recipe_data(run):
+    """Take an argument out of the place that counts."""
+    held = argument(run, name)
+    return dropped(run, held, why, safe=safe) if held is not None else None
+
+
+def dropped(run: Run, held: Argument, why: str, *, safe: bool = False) -> Fix | None:
+    """Take an argument out of the recipe or off the launch line."""
+    if held.on_line:
+        option = _option(run, held)
+        return None if option is None else line.line_fix(run, why, line.without(run, option), safe=safe)
+    return edited(delete_entry, run.recipe, (held.name,), why=why, safe=safe) if _in_recipe(run, held) else None
+
+
+def renamed(run: Run, held: Argument, new: str, why: str, *, safe: bool = True) -> Fix | None:
+    """Give an argument another name in the recipe or on the launch line."""
+    if held.on_line:
+        option = _option(run, held)
+        if option is None or line.written(run, option) is None:
+            return None
+        name = Span(option.span.start, option.span.start + len(option.name))
+        return line.line_fix(run, why, [Edit(name, f"--{new}")], safe=safe)
+    return edited(rename_key, run.recipe, (held.name,), new, why=why, safe=safe) if _in_recipe(run, held) else None
+
+
+def _in_recipe(run: Run, held: Argument) -> bool:
+    return held.origin.file is run.recipe and bool(held.origin.path)
+
+
+def _option(run: Run, held: Argument) -> Option | None:
+    """The option of the launch line that an argument is."""
+    if run.launch is None or held.origin.file is not run.launch_file:
         return None
-    return edited(delete_entry, run.recipe, (name,), why=why, safe=safe)
+    return next((one for one in run.launch.script_options if one.span == held.origin.span), None)
+
+
+def _reworded(run: Run, held: Argument, text: str, why: str, safe: bool) -> Fix | None:
+    """Another plain word as the value of an option."""
+    text = text[1:-1] if text[:1] == text[-1:] == '"' else text
+    option = _option(run, held) if held.on_line else None
+    if option is None or option.value is None or line.written(run, option) is None:
+        return None
+    if not all(one.isalnum() or one in "._-+/" for one in text):
+        return None
+    return line.line_fix(run, why, [Edit(option.value.span, text)], safe=safe)
 
 
 def under_deepspeed(run: Run) -> bool:

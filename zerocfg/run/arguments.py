@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from zerocfg.catalog.schema import load_schema
+from zerocfg.catalog.values import RefusedError, argument
 from zerocfg.run.config import default_of, describe, words
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Run, Setting, SourceFile
 from zerocfg.run.neighbours import has_defaults
@@ -23,8 +24,7 @@ DECISIVE = words(
 )
 """Fields that decide effective settings."""
 
-TRUE_WORDS = ("yes", "true", "t", "y", "1")
-FALSE_WORDS = ("no", "false", "f", "n", "0")
+_KINDS = {"int": "integer", "float": "number", "bool": "boolean"}
 TRAINER_WORDS = frozenset(DECISIVE) - {"deepspeed", "fp16", "bf16"} | {
     "output_dir",
     "per_device_eval_batch_size",
@@ -127,27 +127,32 @@ def _history(below: Setting) -> tuple[Setting, ...]:
     return () if below.origin.kind in ("default", "computed") else (below, *below.overridden)
 
 
+def converted(kind: str | None, text: str) -> Any:
+    """A text as argparse converts it for a field of this type; RefusedError where it stops."""
+    wanted = _KINDS.get(kind or "")
+    return text if wanted is None else argument(wanted, text)
+
+
 def _converted(found: Arguments, name: str, kind: str, text: str, origin: Origin) -> Any:
-    """Text as argparse converts it."""
     try:
-        if kind == "int":
-            return int(text)
-        if kind == "float":
-            return float(text)
-    except ValueError:
-        message = f"{name}: {text!r} is no {kind}"
+        return converted(kind, text)
+    except RefusedError:
+        wanted = "yes or no" if kind == "bool" else kind
+        message = f"{name}: {text!r} is no {wanted}"
         found.failures.append(Failure("argument-type", "arguments", message, (origin,)))
         return UNKNOWN
-    if kind == "bool":
-        word = text.lower()
-        if word in TRUE_WORDS:
-            return True
-        if word in FALSE_WORDS:
-            return False
-        message = f"{name}: {text!r} is no yes or no"
-        found.failures.append(Failure("argument-type", "arguments", message, (origin,)))
-        return UNKNOWN
-    return text
+
+
+def mapping_of(held: object) -> dict[str, Any] | None:
+    """The mapping that an argument holds, from its JSON too, as TrainingArguments read it; None for all else."""
+    if isinstance(held, str) and held.startswith("{"):
+        import json
+
+        try:
+            held = json.loads(held)
+        except ValueError:
+            return None
+    return {str(key): inner for key, inner in held.items()} if isinstance(held, dict) else None
 
 
 def recipe_environment(run: Run) -> dict[str, Setting]:

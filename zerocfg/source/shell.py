@@ -23,7 +23,7 @@ from zerocfg.source.launchers import (
     split_launcher,
 )
 from zerocfg.source.shell_expand import Expander, Value
-from zerocfg.source.shell_words import UNKNOWN, Chars, Token, tokens
+from zerocfg.source.shell_words import SUBSTITUTIONS, UNKNOWN, Chars, Token, tokens
 from zerocfg.source.text import BOM, SourceText, Span
 
 _MENTIONS = re.compile(
@@ -383,6 +383,8 @@ class _Placed(Word):
 
 def _words(text: str, chars: Chars, token: Token, expander: Expander, outer: Span) -> list[Word]:
     whole = _span(chars.at[token.start : token.end], outer)
+    if token.text.startswith(SUBSTITUTIONS):
+        return [Word(text[whole.start : whole.end], None, whole)]
     fields = expander.fields(chars.part(token.start, token.end))
     words: list[Word] = []
     for field in fields:

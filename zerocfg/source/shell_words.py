@@ -15,11 +15,14 @@ if TYPE_CHECKING:
 UNKNOWN = "\0"
 """Stands for text that only the running shell knows."""
 
+SUBSTITUTIONS = ("<(", ">(")
+"""How a word begins that stands for the input or output of another command."""
+
 MAX_VALUE = 20_000
 
 _PLAIN = re.compile(r"[^\s;&|<>()\"'\\$`]+")
 _SPECIAL = re.compile(r"[\"'\\$`(){}]")
-_BLANK = re.compile(r"(?:[ \t\r\f\v]|\\\r?\n)+")
+_BLANK = re.compile(r"(?:[ \t\r\f\v]|\\\r?(?:\n|\Z))+")
 _COMMENT = re.compile(r"#[^\n]*")
 _REDIRECT = re.compile(r"(?:\d+|\{\w+\})?(?:<<<|<<-?|>>|>\||<>|>&|<&|<|>)|&>>?")
 _OPERATOR = re.compile(r"\n|;;&?|;&?|&&|\|\|?&?|&|\(|\)")
@@ -59,6 +62,13 @@ def tokens(text: str) -> Iterator[Token]:
             continue
         if text[at] == "#":
             at = _COMMENT.match(text, at).end()  # type: ignore[union-attr]
+            continue
+        if text.startswith(SUBSTITUTIONS, at):
+            end = nested_end(text, at + 2, ")")
+            if not skip_word:
+                yield Token("word", at, end, text[at:end])
+            skip_word = False
+            at = end
             continue
         redirect = _REDIRECT.match(text, at)
         if redirect:

@@ -472,7 +472,7 @@ TRAINING = (
     launched("ZC627", "on the line", FSDP2, ONLY, "--fsdp_state_dict_type FULL_STATE_DICT "),
     trainer(
         "ZC627", "a word on the line", SECTION + "state_dict_type: SHARDED_STATE_DICT\n", " --save_only_model"
-    ).finds("error", "recipe.yaml: state_dict_type: SHARDED_STATE_DICT"),
+    ).finds("error", "recipe.yaml: state_dict_type: SHARDED_STATE_DICT", also=("train.sh: --save_only_model",)),
     trainer("ZC628", "the last model", "fsdp: true\n" + ONLY),
     trainer("ZC628", "states, too", "fsdp: true\n" + BEST),
     trainer("ZC628", "no FSDP", ONLY + BEST),

@@ -502,7 +502,15 @@ TRL_NAMES = (
     trains("ZC841", "eleven letters, two away", "lerning_rat: 1.0e-5\n"),
     trains("ZC841", "twelve letters, two away", "lerning_rats: 1.0e-5\n").finds("warning", "recipe.yaml: lerning_rats"),
     trains("ZC841", "twelve letters, three away", "lerming_rats: 1.0e-5\n"),
-    trains("ZC841", "the right name stands there, too", "learning_rate: 1.0e-5\nlearning_rtae: 1.0e-5\n"),
+    trains("ZC841", "the right name stands there, too", "learning_rate: 1.0e-5\nlearning_rtae: 1.0e-5\n")
+    .finds("warning", "recipe.yaml: learning_rtae")
+    .says("`learning_rate` is written too")
+    .becomes(),
+    trains("ZC841", "a second one beside the first", "learning_rate: 1.0e-5\nlearning_rate2: 1.0e-5\n"),
+    trl("ZC841", "an argument of GRPO alone", "grpo", "num_genertions: 4\nmax_completion_length: 64\n").finds(
+        "warning", "recipe.yaml: num_genertions"
+    ),
+    trl("ZC841", "an argument of GRPO alone, for SFT", "sft", "num_genertions: 4\npacking: true\n"),
     trains("ZC841", "a name of TRL's", "max_length: 512\n"),
     trains("ZC841", "near by chance", "lora_rank: 16\n"),
     trains("ZC841", "a letter too many, in capitals", "learning_Rate: 1.0e-5\n").finds(

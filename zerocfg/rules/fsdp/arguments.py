@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Fix, Location, Severity, at, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.rules.arguments import argument, entries
 from zerocfg.rules.effects import TRAINERS, edited, effective, recipe_data
 from zerocfg.rules.fsdp.plugin import argument_key, argument_version, fsdp_argument, recipe_example
 from zerocfg.rules.proof import crashes, logged, shows
@@ -37,10 +38,8 @@ def _options(run: Run) -> tuple[list[str], Location | None]:
     value = fsdp_argument(run)
     if not isinstance(value, str) or not value.strip():
         return [], None
-    setting = run.arguments.get("fsdp")
-    if setting is not None:
-        return value.split(), at(setting.origin)
-    return value.split(), Location(run.recipe, ("fsdp",), "value") if run.recipe is not None else None
+    found = argument(run, "fsdp")
+    return value.split(), found.at("value") if found is not None else None
 
 
 _HANDED = "what the plugin holds that the live Accelerator hands to torch."
@@ -71,18 +70,19 @@ def fsdp_with_deepspeed(run: Run) -> Iterator[Finding]:
     Fix: `fsdp` and `fsdp_config` are removed; that is a choice, DeepSpeed stays.
     """
     asked = fsdp_argument(run)
-    if not asked or asked is UNKNOWN or run.recipe is None:
+    place, by_argument = argument(run, "fsdp"), argument(run, "deepspeed")
+    if not asked or asked is UNKNOWN or place is None:
         return
-    by_argument = recipe_data(run).get("deepspeed")
+    if by_argument is not None and (not by_argument.held or by_argument.held is UNKNOWN):
+        by_argument = None
     if not by_argument and effective(run, "engine") != "deepspeed":
         return
-    related = [Location(run.recipe, ("deepspeed",), "key")] if by_argument else []
     yield Finding(
-        Location(run.recipe, ("fsdp",)),
+        place.at("entry"),
         "`fsdp` is switched on beside DeepSpeed: the Trainer stops, it can use one of them",
         "remove `fsdp`, or DeepSpeed",
-        related,
-        fix=_without(run, "fsdp", "fsdp_config"),
+        [by_argument.at()] if by_argument is not None else [],
+        fix=_without(run, "fsdp", "fsdp_config") if place.origin.path else None,
     )
 
 
@@ -188,22 +188,24 @@ def fsdp_config_key_unknown(run: Run) -> Iterator[Finding]:
 
     When to ignore: your script reads the key itself.
     """
-    config = recipe_data(run).get("fsdp_config")
-    if argument_version(run) is None or run.recipe is None or not isinstance(config, dict):
+    asked, config = fsdp_argument(run), entries(run, "fsdp_config")
+    if not asked or asked is UNKNOWN or config is None:
         return
-    for key, value in config.items():
-        name = str(key).removeprefix("fsdp_")
+    if str(config.held.get("fsdp_version", config.held.get("version", 2))) not in ("1", "2"):
+        return
+    for key, value in config.held.items():
+        name = key.removeprefix("fsdp_")
         if name in _BOTH or name in _FIRST:
             continue
         instead = _INSTEAD.get(name) or closest(name, (*_BOTH, *_FIRST))
         if name == "sharding_strategy":
             instead = "reshard_after_forward"
         yield Finding(
-            Location(run.recipe, ("fsdp_config", str(key))),
+            config.at(key),
             f"transformers knows no `{key}` in `fsdp_config`: {show(value)} is dropped"
             + (f" (its name for it is `{instead}`)" if instead else ""),
             f"write `{instead}`" if instead else "remove the key",
-            fix=_renamed(run, str(key), instead, value) if instead else None,
+            fix=_renamed(run, key, instead, value) if instead and config.argument.origin.path else None,
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.arguments import argument
 from zerocfg.rules.effects import (
     TRAINERS,
     accelerate_data,
@@ -69,10 +70,8 @@ def fsdp_argument(run: Run) -> object:
     """The training argument `fsdp`, None where nothing says anything; it makes the plugin anew from `fsdp_config`."""
     if run.consumer not in TRAINERS:
         return None
-    if "fsdp" in run.arguments:
-        value = run.arguments["fsdp"].value
-        return True if value is None else value
-    return recipe_data(run).get("fsdp")
+    found = argument(run, "fsdp")
+    return None if found is None else found.held
 
 
 def fsdp_version(run: Run) -> str | None:
@@ -96,9 +95,11 @@ def argument_key(run: Run, name: str) -> tuple[SourceFile, Path, object] | None:
 
 def argument_version(run: Run) -> str | None:
     """ "1" or "2" when the training arguments switch FSDP on, else None."""
-    asked = fsdp_argument(run)
-    if not asked or asked is UNKNOWN or isinstance(recipe_data(run).get("fsdp_config"), str):
+    asked, config = fsdp_argument(run), argument(run, "fsdp_config")
+    if not asked or asked is UNKNOWN:
         return None
+    if config is not None and config.held is not None and not (isinstance(config.held, dict) and config.origin.path):
+        return None  # a file, or entries that cannot be told apart in their place
     found = argument_key(run, "version")
     version = str(found[2]) if found is not None else "2"
     return version if version in ("1", "2") else None

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.arguments import argument, dropped, given, set_argument, value, written
 from zerocfg.rules.effects import TRAINERS, edited, recipe_data
 from zerocfg.rules.fsdp.plugin import (
     RECIPE,
@@ -21,7 +22,7 @@ from zerocfg.rules.fsdp.plugin import (
 )
 from zerocfg.rules.proof import crashes, logged, shows
 from zerocfg.run.model import Run, SourceFile
-from zerocfg.source.edit import delete_entry, insert_entry, replace_value
+from zerocfg.source.edit import insert_entry, replace_value
 from zerocfg.source.node import Path
 
 
@@ -61,7 +62,7 @@ def fsdp_sharded_weights(run: Run) -> Iterator[Finding]:
 
     When to ignore: the merge is part of your pipeline.
     """
-    if recipe_data(run).get("save_only_model") is True:
+    if value(run, "save_only_model") is True:
         return  # ZC627
     version, argument = fsdp_version(run), argument_version(run)
     if argument is not None:
@@ -100,14 +101,6 @@ def fsdp_sharded_weights(run: Run) -> Iterator[Finding]:
 def _from_file(run: Run) -> bool:
     """Whether nothing but the accelerate config speaks of the state dict."""
     return "FSDP_STATE_DICT_TYPE" not in run.effective.environment
-
-
-def argument(run: Run, name: str) -> object:
-    """A training argument as it is written, on the launch line before the recipe; None where it is not."""
-    if name in run.arguments:
-        value = run.arguments[name].value
-        return True if value is None else value
-    return recipe_data(run).get(name)
 
 
 def _full_states(run: Run) -> Fix | None:
@@ -162,7 +155,7 @@ def fsdp_shards_without_states(run: Run) -> Iterator[Finding]:
 
     Fix: FULL_STATE_DICT is written; that is a choice, `save_only_model: false` would be another.
     """
-    if argument(run, "save_only_model") is not True or not _saves_shards(run):
+    if value(run, "save_only_model") is not True or not _saves_shards(run):
         return
     found = fsdp_setting(run, "state_dict_type")
     section = run.recipe if argument_version(run) is not None else run.accelerate
@@ -177,7 +170,7 @@ def fsdp_shards_without_states(run: Run) -> Iterator[Finding]:
         + ("" if found else " (the default of FSDP 2)")
         + ", and `save_only_model: true` refuses them: the Trainer stops",
         "write FULL_STATE_DICT",
-        [Location(run.recipe, ("save_only_model",))] if run.recipe and "save_only_model" in recipe_data(run) else [],
+        [written(run, "save_only_model")[0]],
         fix=_full_states(run),
     )
 
@@ -210,17 +203,18 @@ def fsdp_best_of_models_only(run: Run) -> Iterator[Finding]:
 
     Fix: `save_only_model: false` is written; that is a choice.
     """
-    if argument(run, "save_only_model") is not True or argument(run, "load_best_model_at_end") is not True:
+    if value(run, "save_only_model") is not True or value(run, "load_best_model_at_end") is not True:
         return
-    if (argument_version(run) is None and fsdp_version(run) is None) or run.recipe is None:
+    if argument_version(run) is None and fsdp_version(run) is None:
         return
     why = "write save_only_model: false"
+    location, related = written(run, "save_only_model", "load_best_model_at_end")
     yield Finding(
-        Location(run.recipe, ("save_only_model",)),
+        location,
         "with FSDP `save_only_model` and `load_best_model_at_end` exclude each other: the Trainer stops",
         why,
-        [Location(run.recipe, ("load_best_model_at_end",))],
-        fix=edited(replace_value, run.recipe, ("save_only_model",), "false", why=why, safe=False),
+        related,
+        fix=set_argument(run, "save_only_model", "false", why),
     )
 
 
@@ -260,39 +254,35 @@ def fsdp_told_twice(run: Run) -> Iterator[Finding]:
 
     When to ignore: the accelerate config is shared, and the recipe is meant to win.
     """
-    version = argument_version(run)
-    if version is None or run.recipe is None or "ACCELERATE_USE_FSDP" not in run.effective.environment:
+    version, asked = argument_version(run), argument(run, "fsdp")
+    if version is None or asked is None or "ACCELERATE_USE_FSDP" not in run.effective.environment:
         return
     for name, default in _COMPARED.items():
         told = fsdp_key(run, name)
         if told is None or told[2] is None:
             continue
         said = argument_key(run, name)
-        value = said[2] if said is not None else default
+        here = said[2] if said is not None else default
         if name == "reshard_after_forward" and (version != "2" or str(told[2]).lower() not in ("true", "false")):
             continue
-        if str(value).lower() == str(told[2]).lower():
+        if str(here).lower() == str(told[2]).lower():
             continue
         yield Finding(
             Location(told[0], told[1]),
-            f"`{told[1][-1]}: {show(told[2])}` is replaced by {show(value)}, which the training argument `fsdp` "
+            f"`{told[1][-1]}: {show(told[2])}` is replaced by {show(here)}, which the training argument `fsdp` "
             + ("says" if said else "stands for"),
             "say it in one place",
-            [Location(said[0], said[1]) if said else Location(run.recipe, ("fsdp",))],
-            fix=edited(delete_entry, run.recipe, ("fsdp",), why="remove fsdp", safe=False)
-            if "fsdp_config" not in recipe_data(run)
-            else None,
+            [Location(said[0], said[1]) if said else asked.at("entry")],
+            fix=dropped(run, asked, "remove fsdp") if argument(run, "fsdp_config") is None else None,
         )
 
 
 def _by_trainer(run: Run) -> tuple[bool, Location | None]:
     """Whether the training arguments checkpoint activations, and where they say so."""
     for name in _CHECKPOINTING:
-        value = argument(run, name)
-        if value is True and run.recipe is not None and name in recipe_data(run):
-            return True, Location(run.recipe, (name,))
-        if value is not None:
-            return value is True, None
+        asked = value(run, name)
+        if asked is not None:
+            return asked is True, written(run, name)[0] if asked is True else None
     return run.consumer == "trl" and run.recipe is not None, None
 
 
@@ -338,13 +328,11 @@ def fsdp_checkpointing_twice(run: Run) -> Iterator[Finding]:
     """
     found = _own_checkpointing(run)
     twice, place = _by_trainer(run)
-    if found is None or not on(found[2]) or not twice or run.recipe is None:
+    if found is None or not on(found[2]) or not twice:
         return
     why = "write gradient_checkpointing: false"
-    if place is not None:
-        fix = edited(replace_value, place.file, place.path, "false", why="write false", safe=True)
-    else:
-        fix = edited(insert_entry, run.recipe, (), "gradient_checkpointing", "false", why=why, safe=True)
+    name = next((name for name in _CHECKPOINTING if given(run, name) is not None), _CHECKPOINTING[0])
+    fix = set_argument(run, name, "false", "write false" if place is not None else why, safe=True)
     yield Finding(
         place or Location(found[0], found[1]),
         "activations are checkpointed by FSDP and by the training arguments"
@@ -400,9 +388,10 @@ def fsdp_checkpointing_by_trainer(run: Run) -> Iterator[Finding]:
         return
     if argument_version(run) is None:
         return
+    name = next(name for name in _CHECKPOINTING if value(run, name) is not None)
     yield Finding(
         place,
-        f"under FSDP `{place.path[-1]}` gathers every layer once more in the backward pass",
+        f"under FSDP `{name}` gathers every layer once more in the backward pass",
         "use FSDP's own: `activation_checkpointing: true` in `fsdp_config`",
         fix=_checkpoint_by_fsdp(run, place),
     )
@@ -410,7 +399,7 @@ def fsdp_checkpointing_by_trainer(run: Run) -> Iterator[Finding]:
 
 def _checkpoint_by_fsdp(run: Run, place: Location) -> Fix | None:
     file, config = run.recipe, recipe_data(run).get("fsdp_config")
-    if file is None or file.document is None or _own_checkpointing(run) is not None:
+    if file is None or file.document is None or place.file is not file or _own_checkpointing(run) is not None:
         return None
     try:
         edits = replace_value(file.document, place.path, "false")

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import TRAINERS, edited, recipe_data
+from zerocfg.rules.arguments import argument, set_argument
+from zerocfg.rules.effects import TRAINERS, edited
 from zerocfg.rules.fsdp.plugin import (
     WRAPPED,
     accelerate_example,
@@ -64,13 +65,14 @@ def adafactor_with_fsdp2(run: Run) -> Iterator[Finding]:
     Fix: `adamw_torch` is written; that is a choice, its states take two numbers a parameter.
     """
     version = argument_version(run) or fsdp_version(run)
-    if version != "2" or recipe_data(run).get("optim") != "adafactor" or "optim" in run.arguments or run.recipe is None:
+    asked = argument(run, "optim")
+    if version != "2" or asked is None or asked.held != "adafactor":
         return
     yield Finding(
-        Location(run.recipe, ("optim",)),
+        asked.at("entry"),
         "adafactor cannot step on the distributed tensors of FSDP 2: the job stops in its first step",
         "write adamw_torch",
-        fix=edited(replace_value, run.recipe, ("optim",), "adamw_torch", why="write adamw_torch", safe=False),
+        fix=set_argument(run, "optim", "adamw_torch", "write adamw_torch"),
     )
 
 

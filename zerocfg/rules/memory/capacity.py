@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.arguments import may_be_on
 from zerocfg.rules.effects import (
     accelerate_data,
     anchor,
@@ -16,7 +17,6 @@ from zerocfg.rules.effects import (
     effective,
     fits_at,
     present,
-    recipe_data,
     section,
     stage_of,
     without,
@@ -52,9 +52,8 @@ def whole_model_trained(run: Run) -> bool:
     """Whether the counted states are those of this run: adapters and quantised weights need far less."""
     if run.model is not None and not run.model.all_trained:
         return True  # the spec counts what is trained
-    recipe = recipe_data(run)
     small = ("use_peft", "use_lora", "load_in_4bit", "load_in_8bit", "lora_r", "adapter", "finetuning_type")
-    return not any(recipe.get(name) for name in small) and "zenflow" not in section(run, "zero_optimization")
+    return not any(may_be_on(run, name) for name in small) and "zenflow" not in section(run, "zero_optimization")
 
 
 def _stage_place(run: Run) -> tuple[Location, list[Location]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.arguments import argument
 from zerocfg.rules.effects import (
     TRAINERS,
     anchor,
@@ -15,7 +16,6 @@ from zerocfg.rules.effects import (
     effective,
     failures,
     present,
-    recipe_data,
     section,
     stage_of,
     told,
@@ -289,8 +289,8 @@ def optimizer_replaced_by_cpu_adam(run: Run) -> Iterator[Finding]:
 
     When to ignore: Adam was meant, and the name in the training arguments is a leftover.
     """
-    name = recipe_data(run).get("optim")
-    if name not in _REPLACED or device(run, "offload_optimizer") not in ("cpu", "nvme") or run.recipe is None:
+    asked = argument(run, "optim")
+    if asked is None or asked.held not in _REPLACED or device(run, "offload_optimizer") not in ("cpu", "nvme"):
         return
     forced = effective(run, "zero_force_ds_cpu_optimizer")
     if forced is not True or effective(run, "engine") != "deepspeed":
@@ -299,8 +299,8 @@ def optimizer_replaced_by_cpu_adam(run: Run) -> Iterator[Finding]:
         return
     location, related = place(run, "offload_optimizer")
     yield Finding(
-        Location(run.recipe, ("optim",)),
-        f"`optim: {name}` is silently replaced by DeepSpeedCPUAdam, because the optimizer is offloaded",
+        asked.at("entry"),
+        f"`optim: {asked.held}` is silently replaced by DeepSpeedCPUAdam, because the optimizer is offloaded",
         'use an AdamW, do not offload, or write "zero_force_ds_cpu_optimizer": false in the DeepSpeed config',
         [location, *related],
         fix=_unforced(run),

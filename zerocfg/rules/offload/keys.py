@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.arguments import may_be_on
 from zerocfg.rules.effects import (
     anchor,
     edited,
     present,
-    recipe_data,
     section,
     stage_of,
     without,
@@ -351,8 +351,11 @@ def parameters_offloaded_alone(run: Run) -> Iterator[Finding]:
     """
     if stage_of(run) != 3 or device(run, "offload_param") not in ("cpu", "nvme"):
         return
-    recipe = recipe_data(run)
-    if device(run, "offload_optimizer") not in (None, "none") or recipe.get("use_peft") or recipe.get("use_lora"):
+    if (
+        device(run, "offload_optimizer") not in (None, "none")
+        or may_be_on(run, "use_peft")
+        or may_be_on(run, "use_lora")
+    ):
         return
     if section(run, *_ZERO, "offload_optimizer"):
         return  # a section without a device has a rule of its own

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.arguments import argument
 from zerocfg.rules.effects import (
     TRAINERS,
     deepspeed_data,
     edited,
     effective,
     present,
-    recipe_data,
     section,
     stage_of,
 )
@@ -112,17 +112,18 @@ def cpu_adam_switched_off(run: Run) -> Iterator[Finding]:
     """
     key = "zero_force_ds_cpu_optimizer"
     data = deepspeed_data(run)
-    if run.deepspeed is None or data.get(key) is not False or "optimizer" in data or run.recipe is None:
+    if run.deepspeed is None or data.get(key) is not False or "optimizer" in data:
         return
-    name = recipe_data(run).get("optim")
-    if name != "adamw_torch" or not on_host(run, "offload_optimizer"):
+    asked = argument(run, "optim")
+    if asked is None or asked.held != "adamw_torch" or not on_host(run, "offload_optimizer"):
         return
     if stage_of(run) in (1, 2, 3) and effective(run, "engine") == "deepspeed":
         yield Finding(
             Location(run.deepspeed, (key,)),
-            f"`{key}: false` lets torch's AdamW (`optim: {name}`) step on the processors instead of DeepSpeedCPUAdam",
+            f"`{key}: false` lets torch's AdamW (`optim: {asked.held}`) step on the processors instead of "
+            "DeepSpeedCPUAdam",
             "remove the key",
-            [Location(run.recipe, ("optim",))],
+            [asked.at("entry")],
             fix=edited(delete_entry, run.deepspeed, (key,), why="let DeepSpeedCPUAdam step", safe=False),
         )
 

@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
+from zerocfg.catalog.values import FALSE_WORDS, RefusedError
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.arguments import (
+    Argument,
+    arguments,
+    dropped,
+    own_option,
+    parsed,
+    reader,
+    renamed,
+    type_of,
+)
 from zerocfg.rules.effects import TRAINERS, admitted, admitting, anchor, deepspeed_data, edited, failures, recipe_data
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.rules.versions import admits, only_from
-from zerocfg.run.arguments import FALSE_WORDS
+from zerocfg.run.arguments import converted
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
-from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value
+from zerocfg.source.edit import insert_entry, rename_key, replace_value
 from zerocfg.source.node import Scalar
 
 _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
@@ -61,29 +72,33 @@ def argument_removed(run: Run) -> Iterator[Finding]:
 
     When to ignore: the project stays on transformers 4.
     """
-    if run.recipe is None:
-        return
     names = load_schema("training-arguments").root.names
     here = VERSIONS["transformers"]
     certain = only_from(run.versions.get("transformers"), here)
-    for name in (str(name) for name in recipe_data(run)):
-        key = names.get(name)
+    for held in arguments(run):
+        key = names.get(held.name)
         if key is None or "removed" not in key.facts:
             continue
+        if held.on_line and (reader(run) is None or own_option(run, held.name)):
+            continue
         instead = str(key.facts["removed"])
+        stops = "TrainingArguments refuse it" if _in_code(held) else "its parsers stop at it"
         yield Finding(
-            Location(run.recipe, (name,), "key"),
-            f"transformers {here} has no argument `{name}`"
+            held.at(),
+            f"transformers {here} has no argument `{held.name}`"
             + (
-                f"; its parsers stop at it ({admitted(run, 'transformers')})"
-                if certain
-                else "; a release that still has it is needed"
+                f"; {stops} ({admitted(run, 'transformers')})" if certain else "; a release that still has it is needed"
             ),
             instead,
             admitting(run, "transformers") if certain else [],
-            _modernized(run, name, instead, safe=certain),
+            _modernized(run, held, instead, safe=certain and not (held.on_line and run.script is None)),
             Severity.ERROR if certain else None,
         )
+
+
+def _in_code(held: Argument) -> bool:
+    """Whether the argument stands in the training script."""
+    return held.origin.kind == "file" and not held.origin.path
 
 
 _TURNED: dict[str, tuple[str, str]] = {
@@ -94,31 +109,39 @@ _TURNED: dict[str, tuple[str, str]] = {
 """Switches that became a word of another argument when they are on."""
 
 
-def _modernized(run: Run, name: str, instead: str, *, safe: bool) -> Fix | None:
-    """The line as today's release wants it; None where that takes more than one line."""
-    data, recipe = recipe_data(run), run.recipe
+def _modernized(run: Run, held: Argument, instead: str, *, safe: bool) -> Fix | None:
+    """The argument as today's release wants it; None where that takes more than one line."""
+    name, said, recipe = held.name, held.held, run.recipe
+    names = {other.name for other in arguments(run)}
     new = instead.removeprefix("write ") if instead.startswith("write ") else ""
     if name == "warmup_ratio":
         # a ratio of 1 would become one step
-        fits = isinstance(data[name], float) and 0 <= data[name] < 1 and "warmup_steps" not in data
-        return (
-            edited(rename_key, recipe, (name,), "warmup_steps", why="write warmup_steps", safe=safe) if fits else None
-        )
-    if name in _TURNED and isinstance(data[name], bool):
+        ratio = _fraction(said) if held.on_line else said
+        fits = isinstance(ratio, float) and 0 <= ratio < 1 and "warmup_steps" not in names
+        return renamed(run, held, "warmup_steps", "write warmup_steps", safe=safe) if fits else None
+    if name in _TURNED and isinstance(said, bool) and not held.on_line:
         other, text = _TURNED[name]
-        if not data[name]:
-            return edited(delete_entry, recipe, (name,), why="remove the line", safe=safe)
-        if other in data:
+        if not said:
+            return dropped(run, held, "remove the line", safe=safe)
+        if other in names:
             return None
-        renamed = edited(rename_key, recipe, (name,), other, why="")
-        replaced = edited(replace_value, recipe, (name,), text, why="")
-        both = (*renamed.edits, *replaced.edits) if renamed and replaced else ()
+        renaming = edited(rename_key, recipe, (name,), other, why="")
+        replacing = edited(replace_value, recipe, (name,), text, why="")
+        both = (*renaming.edits, *replacing.edits) if renaming and replacing else ()
         return Fix(f"write {other}: {text}", both, safe) if both else None
-    if new.isidentifier() and new not in data and name not in ("sharded_ddp", "torchdynamo"):
-        return edited(rename_key, recipe, (name,), new, why=f"write {new}", safe=safe)
+    if new.isidentifier() and new not in names and name not in ("sharded_ddp", "torchdynamo"):
+        return renamed(run, held, new, f"write {new}", safe=safe)
     if instead.endswith("delete the line"):
-        return edited(delete_entry, recipe, (name,), why="remove the line", safe=safe)
+        return dropped(run, held, "remove the option" if held.on_line else "remove the line", safe=safe)
     return None
+
+
+def _fraction(text: object) -> float | None:
+    """The number that a word of a launch line says."""
+    try:
+        return float(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
 
 
 def _run(text: str) -> Example:
@@ -162,26 +185,60 @@ def argument_type(run: Run) -> Iterator[Finding]:
         held = recipe_data(run).get(str(location.path[0])) if location.path else None
         if isinstance(held, str) and run.recipe_reader != "trl":
             continue  # below
-        told.add(location.path)
+        told.add(location.path or location.span)
         yield Finding(location, failure.message, "write a plain number", related, _plain_number(run, location))
-    if run.recipe_reader != "hf" or run.recipe is None or run.recipe.document is None:
+    if reader(run) is None:
         return
-    names = load_schema("training-arguments").root.names
-    for name, text in recipe_data(run).items():
-        key = names.get(str(name))
-        kind = (key.facts.get("cli") or {}).get("type") if key is not None else None
-        node = run.recipe.document.get((str(name),))
-        if kind not in ("int", "float") or not isinstance(text, str) or (str(name),) in told:
+    for one in arguments(run):
+        place = one.at("value")
+        if (place.path or place.span) in told or own_option(run, one.name):
             continue
-        if not isinstance(node, Scalar) or (_number(text) and not node.quoted):
-            continue  # ZC005 knows how such a number is written
-        location = Location(run.recipe, (str(name),), "value")
-        yield Finding(
-            location,
-            f"{name} is the text {text!r}, not a number; HfArgumentParser does not convert it",
-            "write a plain number",
-            fix=_plain_number(run, location),
-        )
+        finding = _on_the_line(run, one, place) if one.on_line else _in_the_recipe(run, one, place)
+        if finding is not None:
+            yield finding
+
+
+def _on_the_line(run: Run, one: Argument, place: Location) -> Finding | None:
+    """A word of the launch line that argparse does not convert. Not told where the script's parser is not known:
+    an option of its own may have this name."""
+    kind = type_of(run, one.name)
+    if kind not in ("int", "float", "bool") or not isinstance(one.held, str) or not parsed(run):
+        return None
+    if not _refused(kind, one.held):
+        return None
+    wanted = "yes or no" if kind == "bool" else kind
+    return Finding(place, f"{one.name}: {one.held!r} is no {wanted}", f"write {_WANTED[kind]}")
+
+
+_WANTED = {"int": "a plain number", "float": "a plain number", "bool": "true or false"}
+
+
+def _in_the_recipe(run: Run, one: Argument, place: Location) -> Finding | None:
+    """A text where a number is wanted: HfArgumentParser hands it over, TrlParser converts those that are numbers."""
+    kind, text = type_of(run, one.name), one.held
+    if kind not in ("int", "float") or not isinstance(text, str) or _in_code(one):
+        return None
+    node = run.recipe.document.get(place.path) if run.recipe is not None and run.recipe.document is not None else None
+    if not isinstance(node, Scalar) or (_number(text) and not node.quoted):
+        return None  # ZC005 knows how such a number is written
+    if run.recipe_reader != "hf":
+        if run.consumer is None or not _refused(kind, text):
+            return None  # TrlParser converts it, or nobody knows who reads the recipe
+        return Finding(place, f"{one.name}: {text!r} is no {kind}", "write a plain number")
+    return Finding(
+        place,
+        f"{one.name} is the text {text!r}, not a number; HfArgumentParser does not convert it",
+        "write a plain number",
+        fix=_plain_number(run, place),
+    )
+
+
+def _refused(kind: str, text: str) -> bool:
+    try:
+        converted(kind, text)
+    except RefusedError:
+        return True
+    return False
 
 
 def _number(text: str) -> bool:

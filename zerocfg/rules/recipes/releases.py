@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.schema import Section, load_schema
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
-from zerocfg.rules.arguments import RECIPE, key_of, reader, set_argument
+from zerocfg.rules.arguments import RECIPE, arguments, key_of, own_option, reader, renamed, set_argument
 from zerocfg.rules.effects import admitted, admitting, deepspeed_data, edited, recipe_data, section
 from zerocfg.rules.proof import cited, logged, shows
 from zerocfg.rules.versions import admits, only_below, only_from
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
-from zerocfg.source.edit import insert_entry, rename_key
+from zerocfg.source.edit import insert_entry
 from zerocfg.source.node import Path, dotted
 
 
@@ -70,11 +70,11 @@ def key_newer_than_project(run: Run) -> Iterator[Finding]:
     if run.deepspeed is not None:
         for path, since, inside in _newer(deepspeed_data(run), load_schema("deepspeed").root, ()):
             yield from _too_new(run, Location(run.deepspeed, path, "key"), dotted(path), "deepspeed", since, inside)
-    if run.recipe is None or reader(run) is None:
+    if reader(run) is None:
         return
-    for name, since in _SINCE.items():
-        if name in recipe_data(run):
-            yield from _too_new(run, Location(run.recipe, (name,), "key"), name, "transformers", since, True)
+    for held in arguments(run):
+        if held.name in _SINCE and not own_option(run, held.name):
+            yield from _too_new(run, held.at(), held.name, "transformers", _SINCE[held.name], True)
 
 
 def _newer(data: object, keys: Section, above: Path) -> Iterator[tuple[Path, str, bool]]:
@@ -236,25 +236,27 @@ def argument_deprecated(run: Run) -> Iterator[Finding]:
     When to ignore: the recipe also serves a release that does not know the new name. (It is told only where the
     project's versions leave no such release.)
     """
-    if run.recipe is None or reader(run) is None:
+    if reader(run) is None:
         return
-    data = recipe_data(run)
+    present = {held.name for held in arguments(run)}
     inherited = load_schema("training-arguments").root.names
-    for name in (str(name) for name in data):
+    for held in arguments(run):
+        name = held.name
         key = key_of(run, name)
-        if key is None or "deprecated" not in key.facts:
+        if key is None or "deprecated" not in key.facts or own_option(run, name):
             continue
         library = "transformers" if name in inherited else "trl"
         if not only_from(run.versions.get(library), VERSIONS[library]):
             continue
         new = key.facts.get("renamed_to")
-        renames = isinstance(new, str) and new.isidentifier() and new not in data
+        renames = isinstance(new, str) and new.isidentifier() and new not in present
+        safe = not (held.on_line and run.script is None)
         yield Finding(
-            Location(run.recipe, (name,), "key"),
+            held.at(),
             f"`{name}` {key.facts['deprecated']} ({admitted(run, library)})",
             f"write {new}" if renames else "",
             admitting(run, library),
-            edited(rename_key, run.recipe, (name,), str(new), why=f"write {new}") if renames else None,
+            renamed(run, held, str(new), f"write {new}", safe=safe) if renames else None,
         )
 
 

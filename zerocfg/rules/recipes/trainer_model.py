@@ -50,7 +50,7 @@ def compiled_all_the_same(run: Run) -> Iterator[Finding]:
 
     When to ignore: the model is meant to be compiled; then write `torch_compile: true`.
     """
-    if reader(run) is None or value(run, "torch_compile") is not False or run.recipe is None:
+    if reader(run) is None or value(run, "torch_compile") is not False:
         return
     names = [name for name in ("torch_compile_backend", "torch_compile_mode") if word(run, name)]
     if not names:

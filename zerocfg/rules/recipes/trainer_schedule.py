@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.arguments import argument, parsed
 from zerocfg.rules.batch.scheduler import AUTO, RECIPE
-from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, effective, recipe_data, stage_of
+from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, effective, stage_of
 from zerocfg.rules.proof import crashes
-from zerocfg.run.arguments import arguments_of
+from zerocfg.run.arguments import arguments_of, mapping_of
 from zerocfg.run.model import Run
 from zerocfg.source.edit import replace_value
 
@@ -67,11 +68,11 @@ def schedule_of_trainer_with_zero(run: Run) -> Iterator[Finding]:
 
 
 def _schedule_arguments(run: Run) -> dict[str, object] | None:
-    """`lr_scheduler_kwargs` of the recipe; None where they are not known."""
-    if "lr_scheduler_kwargs" in run.arguments or run.recipe is None:
-        return None
-    given = recipe_data(run).get("lr_scheduler_kwargs") or {}
-    return given if isinstance(given, dict) else None
+    """`lr_scheduler_kwargs` as they are written; None where they are not known."""
+    found = argument(run, "lr_scheduler_kwargs")
+    if found is None:
+        return {} if run.recipe is not None or parsed(run) else None
+    return mapping_of(found.held) if found.held is not None else {}
 
 
 _ONE_OF = {

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.suggest import closest
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Example, Finding, Fix, Severity, rule
 from zerocfg.rules.arguments import (
     RECIPE,
+    argument,
     drop_argument,
+    entries,
     given,
     number,
     processes,
@@ -18,7 +20,7 @@ from zerocfg.rules.arguments import (
     word,
     written,
 )
-from zerocfg.rules.effects import deepspeed_data, edited, recipe_data
+from zerocfg.rules.effects import deepspeed_data, edited
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, rename_key, replace_value
@@ -75,9 +77,9 @@ def optim_args_not_text(run: Run) -> Iterator[Finding]:
 
     Fix: writes the pairs of a mapping as text; colons become equals signs.
     """
-    data = recipe_data(run)
-    held = data.get("optim_args")
-    if reader(run) is None or "optim_args" in run.arguments or run.recipe is None or not held:
+    found = argument(run, "optim_args")
+    held = found.held if found is not None else None
+    if reader(run) is None or found is None or not held:
         return
     text = None
     if isinstance(held, dict) and all(isinstance(item, (str, int, float, bool)) for item in held.values()):
@@ -88,10 +90,12 @@ def optim_args_not_text(run: Run) -> Iterator[Finding]:
         return
     known = text and all(part.count("=") == 1 for part in text.split(",")) and '"' not in text and "\\" not in text
     yield Finding(
-        Location(run.recipe, ("optim_args",), "value"),
+        found.at("value"),
         "`optim_args` is not a text of the form name=value,name=value; the training stops when it builds the optimizer",
         f"write `optim_args: {text}`" if known else "write name=value pairs with commas between them",
-        fix=edited(replace_value, run.recipe, ("optim_args",), f'"{text}"', why="write it as text") if known else None,
+        fix=edited(replace_value, found.origin.file, found.origin.path, f'"{text}"', why="write it as text")
+        if known and found.origin.path
+        else None,
     )
 
 
@@ -138,26 +142,25 @@ def schedule_argument_unknown(run: Run) -> Iterator[Finding]:
     last choose for you, so it is unsafe.
     """
     schedule = _schedule(run)
-    held = recipe_data(run).get("lr_scheduler_kwargs")
+    section = entries(run, "lr_scheduler_kwargs")
     accepted = SCHEDULE_ARGUMENTS.get(schedule or "")
-    if accepted is None or not isinstance(held, dict) or "lr_scheduler_kwargs" in run.arguments or run.recipe is None:
+    if accepted is None or section is None:
         return
-    for name in (str(name) for name in held):
+    for name in section.held:
         if name in accepted or name == "last_epoch":
             continue
-        path = ("lr_scheduler_kwargs", name)
-        near = closest(name, [known for known in accepted if known not in held])
+        near = closest(name, [known for known in accepted if known not in section.held])
         if schedule == "cosine" and name in ("min_lr", "min_lr_rate"):
             advice = "write `lr_scheduler_type: cosine_with_min_lr`"
             fix = set_argument(run, "lr_scheduler_type", "cosine_with_min_lr", "take the schedule with a lowest rate")
         elif near:
             advice = f"write {near}"
-            fix = edited(rename_key, run.recipe, path, near, why=advice, safe=False)
+            fix = section.edited(run, rename_key, (name,), near, why=advice)
         else:
             advice = "it takes " + (", ".join(accepted) if accepted else "nothing")
-            fix = edited(delete_entry, run.recipe, path, why="remove the entry", safe=False)
+            fix = section.edited(run, delete_entry, (name,), why="remove the entry")
         yield Finding(
-            Location(run.recipe, path, "key"),
+            section.at(name, where="key"),
             f"`lr_scheduler_type: {schedule}` takes no `{name}`; training stops when it starts",
             advice,
             written(run, "lr_scheduler_type")[1],
@@ -338,22 +341,22 @@ def accumulation_in_accelerator_config(run: Run) -> Iterator[Finding]:
     Fix: moves the number to `gradient_accumulation_steps`, or removes it where that is written; unsafe when the two
     numbers differ.
     """
-    section = recipe_data(run).get("accelerator_config")
-    held = section.get("gradient_accumulation_kwargs") if isinstance(section, dict) else None
+    section = entries(run, "accelerator_config")
+    held = section.held.get("gradient_accumulation_kwargs") if section is not None else None
     steps = held.get("num_steps") if isinstance(held, dict) else None
-    if reader(run) is None or run.recipe is None or not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
+    if reader(run) is None or section is None or not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
         return
     other = number(run, "gradient_accumulation_steps", 1)
-    path = ("accelerator_config", "gradient_accumulation_kwargs", "num_steps")
+    path = ("gradient_accumulation_kwargs", "num_steps")
     if other is None or (other <= 1 and not (under_deepspeed(run) and steps > 1)):
         return
-    removed = edited(delete_entry, run.recipe, path, why="")
+    removed = section.edited(run, delete_entry, path, why="")
     edits = removed.edits if removed else ()
     if other <= 1:
-        moved = set_argument(run, "gradient_accumulation_steps", str(steps), "")
+        moved = set_argument(run, "gradient_accumulation_steps", str(steps), "") if edits else None
         edits = (*edits, *moved.edits) if moved else ()
     yield Finding(
-        Location(run.recipe, path),
+        section.at(*path),
         f"`num_steps: {steps}` beside `gradient_accumulation_steps: {other:g}` is refused"
         if other > 1
         else f"`num_steps: {steps}` does not reach DeepSpeed, which makes an optimizer step after every micro batch",
@@ -411,21 +414,20 @@ def split_batches(run: Run) -> Iterator[Finding]:
 
     When to ignore: the batch is meant for all devices together.
     """
-    section = recipe_data(run).get("accelerator_config")
+    section = entries(run, "accelerator_config")
     world, size = processes(run), number(run, "per_device_train_batch_size", 8)
-    if reader(run) is None or not isinstance(section, dict) or section.get("split_batches") is not True:
+    if reader(run) is None or section is None or section.held.get("split_batches") is not True:
         return
-    if world is None or world < 2 or size is None or run.recipe is None:
+    if world is None or world < 2 or size is None:
         return
-    path = ("accelerator_config", "split_batches")
     divides = size % world == 0
     yield Finding(
-        Location(run.recipe, path),
+        section.at("split_batches"),
         f"`split_batches` divides `per_device_train_batch_size: {size:g}` between {world} processes"
         + (f": each gets {size // world:g}" if divides else ", which does not go; training stops when it starts"),
         "write `split_batches: false`, or a batch for all processes together",
         written(run, "per_device_train_batch_size")[1],
-        edited(replace_value, run.recipe, path, "false", why="a batch for each process", safe=False),
+        section.edited(run, replace_value, ("split_batches",), "false", why="a batch for each process"),
         Severity.WARNING if divides else None,
     )
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Example, Finding, Severity, rule
 from zerocfg.rules.arguments import (
     RECIPE,
     drop_argument,
+    entries,
     given,
     key_of,
     number,
@@ -20,7 +21,6 @@ from zerocfg.rules.arguments import (
     word,
     written,
 )
-from zerocfg.rules.effects import edited, recipe_data
 from zerocfg.rules.proof import crashes
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, rename_key
@@ -260,24 +260,23 @@ def accelerator_config_key_unknown(run: Run) -> Iterator[Finding]:
 
     Fix: renames the key where a known one is near; removes it otherwise, which is unsafe.
     """
-    section = recipe_data(run).get("accelerator_config")
-    if reader(run) is None or not isinstance(section, dict) or run.recipe is None:
+    section = entries(run, "accelerator_config")
+    if reader(run) is None or section is None:
         return
     schema = load_schema("training-arguments")
     key = schema.root.names.get("accelerator_config")
     inner = key.section(schema) if key is not None else None
-    for name in section:
-        if inner is None or str(name) in inner.names:
+    for name in section.held:
+        if inner is None or name in inner.names:
             continue
-        near = closest(str(name), [known for known in inner.names if known not in section])
-        path = ("accelerator_config", str(name))
+        near = closest(name, [known for known in inner.names if known not in section.held])
         fix = (
-            edited(rename_key, run.recipe, path, near, why=f"write {near}", safe=True)
+            section.edited(run, rename_key, (name,), near, why=f"write {near}", safe=True)
             if near
-            else edited(delete_entry, run.recipe, path, why="remove the key", safe=False)
+            else section.edited(run, delete_entry, (name,), why="remove the key")
         )
         yield Finding(
-            Location(run.recipe, path, "key"),
+            section.at(name, where="key"),
             f"`accelerator_config` has no `{name}`; TrainingArguments stop at it",
             f"write {near}" if near else "it takes " + ", ".join(inner.names),
             fix=fix,

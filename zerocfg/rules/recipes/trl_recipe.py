@@ -10,20 +10,26 @@ from zerocfg.catalog.suggest import closest
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import (
     RECIPE,
+    arguments,
+    dropped,
     given,
     methods,
+    own_option,
+    parsed,
     reader,
+    renamed,
     set_argument,
+    trainer_configs,
     value,
     written,
 )
-from zerocfg.rules.effects import admitted, admitting, edited, recipe_data
+from zerocfg.rules.effects import admitted, admitting
 from zerocfg.rules.moving import as_json, moved, text_at
 from zerocfg.rules.proof import crashes
 from zerocfg.rules.versions import only_from
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile
-from zerocfg.source.edit import Edit, delete_entry, rename_key
+from zerocfg.source.edit import Edit
 from zerocfg.source.node import dotted
 
 
@@ -61,26 +67,27 @@ def trl_argument_removed(run: Run) -> Iterator[Finding]:
 
     When to ignore: the project stays on the TRL that has it, or its script declares the argument itself.
     """
-    if run.recipe is None or reader(run) != "trl":
+    if reader(run) != "trl":
         return
     inherited = load_schema("training-arguments").root.names
     names = load_schema("trl").root.names
     here = VERSIONS["trl"]
     certain = only_from(run.versions.get("trl"), here)
-    for name in (str(name) for name in recipe_data(run)):
-        key = names.get(name)
-        if key is None or "removed" not in key.facts or name in inherited:
+    present = {held.name for held in arguments(run)}
+    for held in arguments(run):
+        key = names.get(held.name)
+        if key is None or "removed" not in key.facts or held.name in inherited or own_option(run, held.name):
             continue
         instead = str(key.facts["removed"])
         new = instead.removeprefix("write ") if instead.startswith("write ") else ""
         fix = None
-        if new.isidentifier() and new not in recipe_data(run):
-            fix = edited(rename_key, run.recipe, (name,), new, why=f"write {new}", safe=certain)
+        if new.isidentifier() and new not in present:
+            fix = renamed(run, held, new, f"write {new}", safe=certain)
         elif instead.endswith("delete the line"):
-            fix = edited(delete_entry, run.recipe, (name,), why="remove the line", safe=False)
+            fix = dropped(run, held, "remove the option" if held.on_line else "remove the line")
         yield Finding(
-            Location(run.recipe, (name,), "key"),
-            f"TRL {here} has no argument `{name}`"
+            held.at(),
+            f"TRL {here} has no argument `{held.name}`"
             + (f"; its parser stops at it ({admitted(run, 'trl')})" if certain else "; an older release is needed"),
             instead,
             admitting(run, "trl") if certain else [],
@@ -126,31 +133,61 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
 
     When to ignore: the script declares an argument of this name; it is easily taken for the other.
     """
-    if reader(run) is None or run.recipe is None:
+    if reader(run) is None:
         return
     known = load_schema("training-arguments").root.names
     others = load_schema("trl").root.names
-    data = recipe_data(run)
-    for name, said_there in ((str(key), data[key]) for key in data):
-        if name in known or name in others:
+    present = {held.name for held in arguments(run)}
+    takes = _taken(run)
+    for held in arguments(run):
+        name = held.name
+        if name in known or name in others or own_option(run, name):
             continue
-        said = translated(name, said_there, "training-arguments")
-        if said.places and not said.lost:
-            yield _called_otherwise(run.recipe, name, said_there, said.places)
+        if held.on_line and not _spells(run, name):
             continue
+        if run.recipe is not None and held.origin.file is run.recipe and held.origin.path:
+            said = translated(name, held.held, "training-arguments")
+            if said.places and not said.lost:
+                yield _called_otherwise(run.recipe, name, held.held, said.places)
+                continue
         if len(name) < 9 or f"{name}s" in known or name.removesuffix("s") in known:
             continue
-        near = closest(name, [key for key, held in known.items() if "removed" not in held.facts and key not in data])
+        near = closest(name, takes)
         # short words are near each other by chance: lora_rank is no local_rank
         plain = name.replace("-", "_")
         if near is None or _distance(plain, near) > (2 if len(name) > 11 else 1):
             continue
+        if near in present and (plain.startswith(near) or any(one.isdigit() for one in plain)):
+            continue  # learning_rate_2 beside learning_rate is no slip
         yield Finding(
-            Location(run.recipe, (name,), "key"),
+            held.at(),
             f"there is no argument `{name}`; `{near}` is one, and the parser stops at the other",
-            f"write {near}",
-            fix=edited(rename_key, run.recipe, (name,), near, why=f"write {near}"),
+            f"remove it: `{near}` is written too" if near in present else f"write {near}",
+            fix=renamed(run, held, near, f"write {near}") if near not in present else None,
         )
+
+
+def _taken(run: Run) -> list[str]:
+    """The arguments that the run's reader takes: those of TrainingArguments, and those of the TRL configs it is for."""
+    found = [name for name, key in load_schema("training-arguments").root.names.items() if "removed" not in key.facts]
+    if reader(run) != "trl":
+        return found
+    configs = methods(run)
+    trainers = trainer_configs()
+    for name, key in load_schema("trl").root.names.items():
+        inside = frozenset(key.facts.get("in", ()))
+        if "removed" not in key.facts and inside and (inside & configs or not inside & trainers):
+            found.append(name)
+    return found
+
+
+def _spells(run: Run, name: str) -> bool:
+    """Whether an unknown option is certainly one that the script's parser stops at: all that it takes is known, and
+    none begins like it, which argparse would take for an abbreviation."""
+    if run.script is None or run.script.options is None or not parsed(run):
+        return False
+    every = {*load_schema("training-arguments").root.names, *load_schema("trl").root.names, *run.script.options}
+    return not any(other.startswith((name, f"no_{name}")) or f"no_{other}" == name for other in every)
 
 
 def _called_otherwise(file: SourceFile, name: str, said: object, own: Sequence[Counterpart]) -> Finding:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from math import gcd
 
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.arguments import argument, may_be_on, parsed
 from zerocfg.rules.effects import (
     TRAINERS,
     deepspeed_data,
     edited,
     effective,
-    recipe_data,
     section,
 )
 from zerocfg.rules.proof import crashes, logged, shows
@@ -34,11 +34,11 @@ _LOUD = '"log_level": "info", '
 def _compiles(run: Run) -> bool | None:
     """Whether the Trainer is told to compile; None where its arguments are not all known."""
     names = ("torch_compile", "torch_compile_backend", "torch_compile_mode")
-    if run.recipe is None or any(name in run.arguments for name in names):
+    if run.recipe is None and not parsed(run):
         return None
     if any(name.startswith("ACCELERATE_DYNAMO") for name in run.effective.environment):
         return None
-    return any(recipe_data(run).get(name) for name in names)
+    return any(may_be_on(run, name) for name in names)
 
 
 @rule(
@@ -113,14 +113,14 @@ def deepcompile_backend(run: Run) -> Iterator[Finding]:
 
     Fix: `deepcompile` is removed and the backend kept; the other way out is `torch_compile_backend: inductor`.
     """
-    backend = recipe_data(run).get("torch_compile_backend")
-    if run.deepspeed is None or run.recipe is None or not truth(section(run, "compile").get("deepcompile")):
+    asked = argument(run, "torch_compile_backend")
+    if run.deepspeed is None or asked is None or not truth(section(run, "compile").get("deepcompile")):
         return
-    if not isinstance(backend, str) or backend in ("inductor", "eager") or "torch_compile_backend" in run.arguments:
+    if not isinstance(asked.held, str) or asked.held in ("inductor", "eager"):
         return
     yield Finding(
-        Location(run.recipe, ("torch_compile_backend",)),
-        f"DeepCompile knows the backends inductor and eager only; DeepSpeed stops at `{backend}`",
+        asked.at("entry"),
+        f"DeepCompile knows the backends inductor and eager only; DeepSpeed stops at `{asked.held}`",
         "write inductor, or remove `deepcompile`",
         [Location(run.deepspeed, _DEEPCOMPILE, label="DeepCompile is switched on")],
         edited(delete_entry, run.deepspeed, _DEEPCOMPILE, why="remove deepcompile", safe=False),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.arguments import passed
 from zerocfg.rules.effects import (
     TRAINERS,
     deepspeed_data,
@@ -262,7 +263,7 @@ def activation_checkpointing_not_configured(run: Run) -> Iterator[Finding]:
     """
     wanted = section(run, "activation_checkpointing")
     path: Path = ("activation_checkpointing",)
-    if run.deepspeed is None or run.recipe is None or not any(value is True for value in wanted.values()):
+    if run.deepspeed is None or not (run.recipe or passed(run)) or not any(value is True for value in wanted.values()):
         return
     name = "gradient_checkpointing"
     other = name in recipe_data(run) or name in run.arguments

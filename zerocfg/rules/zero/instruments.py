@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
-from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, present, put, recipe_data, section
+from zerocfg.rules.arguments import number
+from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, present, put, section
 from zerocfg.rules.proof import at_least, crashes, logged, printed, shows, unprinted
 from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
@@ -253,8 +254,8 @@ def profile_step_never_reached(run: Run) -> Iterator[Finding]:
 
     When to ignore: the same config is also used for longer runs.
     """
-    profiler, steps = section(run, "flops_profiler"), recipe_data(run).get("max_steps")
-    if "max_steps" in run.arguments or run.deepspeed is None or profiler.get("enabled") is not True:
+    profiler, steps = section(run, "flops_profiler"), number(run, "max_steps")
+    if run.consumer not in TRAINERS or run.deepspeed is None or profiler.get("enabled") is not True:
         return
     step = profiler.get("profile_step", 1)
     if isinstance(step, bool) or not isinstance(step, int) or isinstance(steps, bool) or not isinstance(steps, int):
