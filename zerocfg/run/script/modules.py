@@ -44,12 +44,13 @@ class Code:
     """What stands in the code of one function, or in a module's own lines.
 
     ``names`` and ``members`` (`package.thing`) are what it reads; ``stored``: the attributes that it sets on some
-    object.
+    object; ``aliases``: other names that it gives to things, with all that each may be.
     """
 
     names: set[str] = field(default_factory=set)
     members: set[tuple[str, str]] = field(default_factory=set)
     calls: list[ast.Call] = field(default_factory=list)
+    aliases: dict[str, list[ast.expr]] = field(default_factory=dict)
     given: list[ast.Assign] = field(default_factory=list)
     stored: set[str] = field(default_factory=set)
 
@@ -73,7 +74,19 @@ def code_of(body: list[ast.stmt]) -> Code:
                     found.stored.add(name.value)
             elif isinstance(node, ast.Assign):
                 found.given.append(node)
+                target = node.targets[0]
+                if isinstance(target, ast.Name):
+                    found.aliases.setdefault(target.id, []).extend(_things(node.value))
     return found
+
+
+def _things(value: ast.expr) -> list[ast.expr]:
+    """The things that an expression may be, without being called: `A`, `a.B`, `A if x else B`, `{"a": A}[x]`."""
+    if isinstance(value, ast.IfExp):
+        return [*_things(value.body), *_things(value.orelse)]
+    if isinstance(value, ast.Subscript) and isinstance(value.value, ast.Dict):
+        return [one for item in value.value.values for one in _things(item)]
+    return [value] if isinstance(value, (ast.Name, ast.Attribute)) else []
 
 
 def _sets(node: ast.Call) -> bool:
@@ -88,10 +101,12 @@ class Module:
     path: Path
     definitions: dict[str, Definition] = field(default_factory=dict)
     imports: dict[str, Imported] = field(default_factory=dict)
+    stars: list[Imported] = field(default_factory=list)
     body: list[ast.stmt] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
     """Offset of each line's first character."""
     codes: dict[Definition | None, Code] = field(default_factory=dict)
+    places: dict[tuple[Imported, Path], tuple[Path, str] | None] = field(default_factory=dict)
 
     def code(self, of: Definition | None) -> Code:
         """What stands in a function, in a class outside of its methods, or in the module's own lines (None); looked at
@@ -141,7 +156,10 @@ def parse(file: SourceFile, path: Path) -> Module | None:
                 module.imports[one.asname or whole] = Imported(whole)
         elif isinstance(node, ast.ImportFrom):
             for one in node.names:
-                module.imports[one.asname or one.name] = Imported(node.module or "", one.name, node.level)
+                if one.name == "*":
+                    module.stars.append(Imported(node.module or "", "", node.level))
+                else:
+                    module.imports[one.asname or one.name] = Imported(node.module or "", one.name, node.level)
     return module
 
 
@@ -167,8 +185,15 @@ def _starts(text: str) -> list[int]:
     return [first, *(match.end() for match in re.finditer(r"\r\n|\r|\n", text))]
 
 
-def located(module: Module, imported: Imported, root: Path) -> Iterator[tuple[Path, str]]:
-    """Where the repository may hold what is imported: files that exist, each with the name to look for in it."""
+def located(module: Module, imported: Imported, root: Path) -> tuple[Path, str] | None:
+    """The file of the repository that holds what is imported, and the name to look for in it; looked for once."""
+    key = (imported, root)
+    if key not in module.places:
+        module.places[key] = next(_located(module, imported, root), None)
+    return module.places[key]
+
+
+def _located(module: Module, imported: Imported, root: Path) -> Iterator[tuple[Path, str]]:
     if imported.level:
         bases = [module.path.parent.joinpath(*[".."] * (imported.level - 1)).resolve()]
     elif imported.module.partition(".")[0] in LIBRARIES:

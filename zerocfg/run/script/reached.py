@@ -7,16 +7,19 @@ other trainers, which the script never names, say nothing about it.
 from __future__ import annotations
 
 import ast
+import re
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from zerocfg.run.script.modules import Definition, Imported, Module, Open, located, parse
+from zerocfg.run.script.modules import Code, Definition, Imported, Module, Open, located, parse
 from zerocfg.run.script.values import Names, assigned
 
-DEPTH = 3
+DEPTH = 2
 """How many imports deep the repository is followed."""
 MOST_MODULES = 60
+_TELLING = re.compile(r"Trainer|Accelerator|deepspeed|add_argument|Fabric|LightningCLI|TrainingArguments")
+"""What a module that imports no further must hold to say anything."""
 _LONGEST = 10
 """Modules that hand a name on to each other."""
 
@@ -45,6 +48,11 @@ class Reach:
     stored: set[str] = field(default_factory=set)
     modules: list[Module] = field(default_factory=list)
     shallow: bool = True
+
+    @property
+    def prepares(self) -> bool:
+        """Whether some object is told to prepare models, as an Accelerator is."""
+        return any(isinstance(call.func, ast.Attribute) and call.func.attr == "prepare" for _, call in self.methods)
 
 
 class Walk:
@@ -87,13 +95,18 @@ class Walk:
         for name, attribute in code.members:
             self._member(module, name, attribute)
         for call in code.calls:
-            name = module.dotted(call.func) or self.library_base(module, call.func)
-            if name:
+            for name in self._called(module, code, call.func):
                 found.calls.append(Reached(name, call, module, owner))
             if isinstance(call.func, ast.Attribute):
                 found.methods.append((module, call))
         found.given += [(owner, node) for node in code.given]
         found.stored |= code.stored
+
+    def _called(self, module: Module, code: Code, function: ast.expr) -> list[str]:
+        """What a call may call of a library; several where a name is one of several classes."""
+        things = code.aliases.get(function.id, []) if isinstance(function, ast.Name) else []
+        names = (module.dotted(one) or self.library_base(module, one) for one in (function, *things))
+        return list(dict.fromkeys(filter(None, names)))
 
     def scopes(self, module: Module, owner: Owner) -> tuple[Names, ...]:
         """The names of a function and of its module."""
@@ -145,29 +158,40 @@ class Walk:
     def _of_import(self, module: Module, name: str) -> tuple[Module, str] | None:
         """The repository's module behind an imported name, and the name in it (empty: the module itself)."""
         imported = module.imports.get(name)
-        if imported is None:
+        if imported is None and (not module.stars or name in module.definitions):
             return None
         key = (id(module), name)
         if key not in self.of_imports:
-            self.of_imports[key] = self._followed(module, imported)
+            self.of_imports[key] = None  # while it is followed: modules may import each other
+            self.of_imports[key] = self._followed(module, imported) if imported else self._of_stars(module, name)
         return self.of_imports[key]
+
+    def _of_stars(self, module: Module, name: str) -> tuple[Module, str] | None:
+        """The module that a name comes from by `from module import *`."""
+        for star in module.stars:
+            found = self._followed(module, star)
+            if found is not None and (name in found[0].definitions or name in found[0].imports):
+                return found[0], name
+        return None
 
     def _followed(self, module: Module, imported: Imported) -> tuple[Module, str] | None:
         depth = self.depths.get(id(module), 0)
-        if depth >= DEPTH or len(self.loaded) > MOST_MODULES:
-            self.found.shallow = self.found.shallow and next(located(module, imported, self.root), None) is None
+        place = located(module, imported, self.root)
+        if place is None:
             return None
-        return self._load(module, imported, depth)
-
-    def _load(self, module: Module, imported: Imported, depth: int) -> tuple[Module, str] | None:
-        for path, wanted in located(module, imported, self.root):
-            if path not in self.loaded:
-                self.loaded[path] = parse(self.open(path), path)
-            inner = self.loaded[path]
-            if inner is not None:
-                self._enter(inner, depth + 1)
-                return inner, wanted
-        return None
+        if depth >= DEPTH or len(self.loaded) > MOST_MODULES:
+            self.found.shallow = False
+            return None
+        path, wanted = place
+        if path not in self.loaded:
+            file = self.open(path)
+            last = depth + 1 >= DEPTH and not _TELLING.search(file.source.text)
+            self.loaded[path] = None if last else parse(file, path)
+        inner = self.loaded[path]
+        if inner is None:
+            return None
+        self._enter(inner, depth + 1)
+        return inner, wanted
 
     # -- classes of the repository that derive from a library's -------------------------------------------------
 

@@ -98,6 +98,8 @@ def _reader(found: Reach) -> tuple[Consumer | None, str, Reached | None]:
     trainers = [loop for loop in ours if loop in ("trl", "transformers")]
     if "lightning" in shown:
         return (None, "", None) if trainers else (None, "lightning", shown["lightning"])
+    if ours == ["accelerate", "deepspeed"] and found.prepares:  # the engine is another model's
+        ours = ["accelerate"]
     only = trainers if trainers else ours
     return (only[0], "", shown[only[0]]) if len(only) == 1 else (None, "", None)
 
