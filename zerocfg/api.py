@@ -57,7 +57,7 @@ def lint(
 ) -> Result:
     """What `zerocfg lint` finds in files and folders (default: the current folder), with the project's settings.
 
-    ``select``, ``ignore``: codes, prefixes or names of rules. ``notes``: also what is worth knowing and changes nothing.
+    ``select``, ``ignore``: codes, prefixes or names of rules. ``notes``: also what changes nothing.
     ``consumer``: who reads the configs, whatever the files tell. `Result.diagnostics` are in the order of files and
     lines, `Result.unread` are files that could not be checked. Raises Error for a path that is not there, an unknown
     code, or settings that make no sense.
