@@ -57,10 +57,10 @@ def lint(
 ) -> Result:
     """What `zerocfg lint` finds in files and folders (default: the current folder), with the project's settings.
 
-    ``select``, ``ignore``: codes, prefixes or names of rules. ``notes``: also what is worth knowing and changes
-    nothing. ``consumer``: who reads the configs, whatever the files tell. `Result.diagnostics` are in the order of
-    files and lines, `Result.unread` are files that could not be checked. Raises Error for a path that is not there, an
-    unknown code, or settings that make no sense.
+    ``select``, ``ignore``: codes, prefixes or names of rules. ``notes``: also what changes nothing.
+    ``consumer``: who reads the configs, whatever the files tell. `Result.diagnostics` are in the order of files and
+    lines, `Result.unread` are files that could not be checked. Raises Error for a path that is not there, an unknown
+    code, or settings that make no sense.
     """
     if consumer is not None and consumer not in CONSUMERS:
         raise Error(f"consumer is one of {', '.join(CONSUMERS)}, not {consumer!r}")

@@ -74,6 +74,7 @@ def test_lint_annotates_summarises_and_writes_sarif(pitfalls: Path) -> None:
 
 def test_a_clean_repository_passes(tmp_path: Path) -> None:
     (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "accelerate.yaml").write_text("distributed_type: MULTI_GPU\nnum_processes: 2\n")
     done, _, summary = as_runner(tmp_path / "job", COMMAND="lint")
     assert done.returncode == 0 and "All checks passed" in summary
 

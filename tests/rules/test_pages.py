@@ -102,7 +102,7 @@ def found(zerocfg: Cli, folder: Path, files: dict[str, str], consumer: str | Non
         body = re.sub(r"\\udc([89a-f][0-9a-f])", lambda byte: chr(0xDC00 + int(byte[1], 16)), body)
         path.write_bytes(body.encode("utf-8", "surrogateescape"))
     words = ["--consumer", consumer] if consumer else []
-    outcome = zerocfg("lint", "--preview", "--output-format", "json", *words)
+    outcome = zerocfg("lint", "--preview", "--notes", "--output-format", "json", *words)
     return [diagnostic["code"] for diagnostic in json.loads(outcome.out)["diagnostics"]]
 
 

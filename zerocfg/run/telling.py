@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zerocfg.run.model import Run, Told
+from zerocfg.run.model import Origin, Run, Told
 
 
 def told_by(run: Run) -> Told | None:
@@ -22,5 +22,5 @@ def told_by(run: Run) -> Told | None:
             return Told("option", arguments[name].origin)
     if run.recipe is not None:
         return Told("recipe")
-    shown = next(iter(arguments.values()), None)
-    return Told("option", shown.origin if shown is not None else None)
+    line = run.launch
+    return Told("option", Origin("flag", file=run.launch_file, span=line.span) if line is not None else None)
