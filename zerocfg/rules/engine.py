@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path as FilePath
@@ -11,7 +11,7 @@ from pathlib import Path as FilePath
 from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity
 from zerocfg.rules.ignores import Ignores, not_understood, unknown_code_in_ignore, unused_ignore
 from zerocfg.rules.registry import ALL
-from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.model import Run, Setting, SourceFile
 from zerocfg.source.node import Path, dotted
 from zerocfg.source.text import Place
 
@@ -128,8 +128,8 @@ class Hidden:
 class Result:
     """``hidden``: what was found and is not told. ``stale``: entries of the baseline that no longer occur.
 
-    ``together``: the files of each run by real path; what one says may depend on the others. ``ran``: the codes
-    of the rules that ran.
+    ``together``: the files of each run by real path; what one says may depend on the others. ``settings``: what each
+    of these runs amounts to. ``ran``: the codes of the rules that ran.
     """
 
     diagnostics: list[Diagnostic] = field(default_factory=list)
@@ -137,6 +137,7 @@ class Result:
     files: int = 0
     stale: int = 0
     together: list[frozenset[str]] = field(default_factory=list)
+    settings: list[Mapping[str, Setting]] = field(default_factory=list)
     ran: frozenset[str] = frozenset()
 
     @property
@@ -180,6 +181,7 @@ class _Lint:
         result = self.result
         result.files = len({file.name for run in runs for file in run.files})
         result.together = [frozenset(real_name(file) for file in run.files) for run in runs]
+        result.settings = [run.effective.settings for run in runs]
         result.ran = frozenset(rule.code for rule in rules)
         if complete and unused_ignore in rules:
             self.find_unused(runs, rules)
@@ -233,9 +235,16 @@ def diagnose(rule: Rule, finding: Finding, run: Run) -> Diagnostic:
         help=_help(rule, finding),
         spot=spot(finding.location),
         related=tuple(spot(location) for location in finding.related),
-        fix=finding.fix,
+        fix=_offered(finding.fix, run),
         run=run.name,
     )
+
+
+def _offered(fix: Fix | None, run: Run) -> Fix | None:
+    """Whoever reads the config fills in an "auto", in a way of its own: without a known reader no edit writes one."""
+    if fix is None or run.consumer is not None or not any('"auto"' in edit.replacement for _, edit in fix.edits):
+        return fix
+    return None
 
 
 def _help(rule: Rule, finding: Finding) -> str:
