@@ -71,11 +71,15 @@ def at(origin: Origin, label: str = "", where: str = "entry") -> Location | None
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """Edits that remove the finding. ``edits`` by file; safe keeps what the author meant, unsafe makes a choice."""
+    """Edits that remove the finding. ``edits`` by file; safe keeps what the author meant, unsafe makes a choice.
+
+    ``gives``: settings (dotted) with the value that each must have afterwards in every run that reads the file.
+    """
 
     description: str
     edits: tuple[tuple[SourceFile, Edit], ...]
     safe: bool = True
+    gives: tuple[tuple[str, object], ...] = ()
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -249,6 +250,11 @@ def edited(
     except ValueError:
         return None
     return Fix(why, tuple((file, one) for one in edits), safe)
+
+
+def giving(fix: Fix | None, name: str, value: object) -> Fix | None:
+    """The fix, to be kept only where it gives the setting this value; one that nobody knows demands nothing."""
+    return fix if fix is None or value is UNKNOWN else replace(fix, gives=(*fix.gives, (name, value)))
 
 
 def put(file: SourceFile | None, path: Path, text: str, *, why: str, safe: bool = False) -> Fix | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path as FilePath
@@ -11,7 +11,7 @@ from pathlib import Path as FilePath
 from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity
 from zerocfg.rules.ignores import Ignores, not_understood, unknown_code_in_ignore, unused_ignore
 from zerocfg.rules.registry import ALL
-from zerocfg.run.model import Run, SourceFile, original
+from zerocfg.run.model import Run, Setting, SourceFile, original
 from zerocfg.run.unread import Unread, understood
 from zerocfg.source.node import Path, dotted
 from zerocfg.source.text import Place
@@ -145,9 +145,9 @@ class Hidden:
 class Result:
     """``hidden``: what was found and is not told. ``stale``: entries of the baseline that no longer occur.
 
-    ``together``: the files of each run by real path; what one says may depend on the others. ``ran``: the codes
-    of the rules that ran. ``unread``: files that could not be checked. ``notes``: how many notes are left out of the
-    diagnostics, because nobody asked for them.
+    ``together``: the files of each run by real path; what one says may depend on the others. ``settings``: what each
+    of these runs amounts to. ``ran``: the codes of the rules that ran. ``unread``: files that could not be checked.
+    ``notes``: how many notes are left out of the diagnostics, because nobody asked for them.
     """
 
     diagnostics: list[Diagnostic] = field(default_factory=list)
@@ -155,6 +155,7 @@ class Result:
     files: int = 0
     stale: int = 0
     together: list[frozenset[str]] = field(default_factory=list)
+    settings: list[Mapping[str, Setting]] = field(default_factory=list)
     ran: frozenset[str] = frozenset()
     unread: tuple[Unread, ...] = ()
     notes: int = 0
@@ -216,6 +217,7 @@ class _Lint:
                     self.take(rule, finding, run)
         result = self.result
         result.together = [frozenset(real_name(file) for file in run.files) for run in runs]
+        result.settings = [run.effective.settings for run in runs]
         result.ran = frozenset(rule.code for rule in rules)
         if complete and unused_ignore in rules:
             self.find_unused(runs, rules, None if complete is True else complete)
@@ -286,14 +288,19 @@ def diagnose(rule: Rule, finding: Finding, run: Run) -> Diagnostic:
         help=_help(rule, finding),
         spot=spot(finding.location),
         related=tuple(spot(location) for location in finding.related),
-        fix=finding.fix if finding.fix is not None and _editable(finding.fix) else None,
+        fix=_offered(finding.fix, run),
         run=run.name,
     )
 
 
-def _editable(fix: Fix) -> bool:
-    """Edits are in the language of config files; what stands in a script is its author's to change."""
-    return all(file.document is None or file.document.editable for file, _ in fix.edits)
+def _offered(fix: Fix | None, run: Run) -> Fix | None:
+    """Whoever reads the config fills in an "auto", in a way of its own: without a known reader no edit writes one. And
+    edits are in the language of config files; what stands in a script is its author's to change."""
+    if fix is None or not all(file.document is None or file.document.editable for file, _ in fix.edits):
+        return None
+    if run.consumer is None and any('"auto"' in edit.replacement for _, edit in fix.edits):
+        return None
+    return fix
 
 
 def _help(rule: Rule, finding: Finding) -> str:

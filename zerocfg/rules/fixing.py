@@ -1,4 +1,4 @@
-"""Applying fixes: each is kept only when it removes its finding and adds none.
+"""Applying fixes: each is kept only when it removes its finding, adds none and gives the settings that it means.
 
 Files that no run joins cannot disturb each other, so each lint tries one fix in every such group of files.
 """
@@ -117,7 +117,19 @@ def _improving(before: Result, after: Result, fixed: list[Diagnostic]) -> list[D
         for d in after.diagnostics
         if _identity(d) not in old and (d.code, d.spot.file.name, d.spot.path) not in places
     }
-    return [found for found in fixed if _identity(found) not in new and group(found) not in spoilt]
+    return [
+        found
+        for found in fixed
+        if _identity(found) not in new and group(found) not in spoilt and _as_intended(found, after)
+    ]
+
+
+def _as_intended(fixed: Diagnostic, after: Result) -> bool:
+    """Whether the settings that a fix is about have the values that it means, in every run that has them."""
+    assert fixed.fix is not None
+    files = {real_name(file) for file, _ in fixed.fix.edits}
+    runs = [run for names, run in zip(after.together, after.settings, strict=True) if names & files]
+    return all(run[name].value == value for name, value in fixed.fix.gives for run in runs if name in run)
 
 
 def _without_tried(result: Result, tried: set[Identity]) -> Result:

@@ -34,7 +34,7 @@ _SAFE = {
         "ZC622 ZC623 ZC625 ZC641 ZC644 ZC811 ZC817 ZC825"
     ),
     "s u": ("ZC212 ZC228 ZC232 ZC624"),
-    "u s": ("ZC208 ZC214 ZC321 ZC601 ZC823"),
+    "u s": ("ZC214 ZC321 ZC601 ZC823"),
     "s s s": ("ZC241 ZC605 ZC609 ZC630 ZC802 ZC841"),
     "u u s": ("ZC217"),
     "s s s s": ("ZC011"),

@@ -16,6 +16,7 @@ from zerocfg.rules.effects import (
     edited,
     effective,
     failures,
+    giving,
     present,
     stage_of,
     words,
@@ -98,7 +99,9 @@ def accumulation_absent(run: Run) -> Iterator[Finding]:
         "DeepSpeed refuses the batch sizes that come of it",
         f'add `"{STEPS}": "auto"` to {run.deepspeed.name}',
         [location, *related],
-        edited(insert_entry, run.deepspeed, (), STEPS, '"auto"', why="let the Trainer fill it in"),
+        giving(
+            edited(insert_entry, run.deepspeed, (), STEPS, '"auto"', why="let the Trainer fill it in"), STEPS, value
+        ),
     )
 
 

@@ -66,7 +66,9 @@ def clipping_null(run: Run) -> Iterator[Finding]:
         Location(run.deepspeed, (_CLIP,)),
         "`gradient_clipping` is null; DeepSpeed compares it with a number in the first step and stops",
         'write "auto" and set max_grad_norm' if run.consumer in TRAINERS else "write 0 for no clipping, or a number",
-        fix=edited(replace_value, run.deepspeed, (_CLIP,), text, why=f"write {text}", safe=False),
+        fix=edited(replace_value, run.deepspeed, (_CLIP,), text, why=f"write {text}", safe=False)
+        if run.consumer is not None
+        else None,
     )
 
 

@@ -10,7 +10,7 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.batch.optimizer import AUTO, DS, OPTIMIZER, YAML, optimizer_type, own, trained
-from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, section, words
+from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, giving, section, words
 from zerocfg.rules.proof import ABSENT, at_least, at_most, crashes, shows
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import UNKNOWN, Run, Setting
@@ -174,7 +174,7 @@ def argument_not_passed_to_optimizer(run: Run) -> Iterator[Finding]:
             f"{run.deepspeed.name}, which has no `{name}` and silently takes its default, {show(default)}",
             f'add `"{name}": "auto"` to `optimizer.params`',
             [*related, Location(run.deepspeed, _PARAMS, label="no such key here")],
-            _filled(run, name),
+            giving(_filled(run, name), f"optimizer.params.{name}", value),
         )
 
 

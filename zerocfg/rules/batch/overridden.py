@@ -13,6 +13,7 @@ from zerocfg.rules.effects import (
     deepspeed_data,
     edited,
     failures,
+    giving,
     replace_at,
     words,
 )
@@ -127,7 +128,7 @@ def accumulation_two_numbers(run: Run) -> Iterator[Finding]:
     Under the Trainer train() stops (ZC201).
 
     Fix: leaves the number to the script: the key is removed from the accelerate config, or is "auto" in the DeepSpeed
-    file (unsafe where another number stands there: it may be the one that is meant).
+    file (unsafe: the other number may be the one that is meant, and the script may not pass its option on).
 
     When to ignore: the script does not pass its option on to `Accelerator()`.
     """
@@ -170,7 +171,9 @@ def _beaten_by_file(run: Run) -> Iterator[Finding]:
         [location, *related],
         edited(replace_value, run.deepspeed, (_STEPS,), '"auto"', why="leave it to the script's option", safe=False)
         if there
-        else edited(insert_entry, run.deepspeed, (), _STEPS, '"auto"', why="leave it to the script's option"),
+        else edited(
+            insert_entry, run.deepspeed, (), _STEPS, '"auto"', why="leave it to the script's option", safe=False
+        ),
     )
 
 
@@ -228,7 +231,11 @@ def clipping_not_passed_on(run: Run) -> Iterator[Finding]:
         ),
         f'add "gradient_clipping": "auto" to {run.deepspeed.name}',
         [*related, Location(run.deepspeed)],
-        edited(insert_entry, run.deepspeed, (), "gradient_clipping", '"auto"', why="let the Trainer pass it on"),
+        giving(
+            edited(insert_entry, run.deepspeed, (), "gradient_clipping", '"auto"', why="let the Trainer pass it on"),
+            "gradient_clipping",
+            asked.value,
+        ),
     )
 
 

@@ -13,6 +13,7 @@ from zerocfg.rules.effects import (
     deepspeed_data,
     edited,
     failures,
+    giving,
     replace_at,
     tuned,
     words,
@@ -55,7 +56,7 @@ def disagreement(run: Run, one: Difference) -> Finding:
         f"{show(one.asked.value)} ({words(hf)}); train() stops at the difference, after the model was loaded",
         'write "auto": the Trainer then fills in its own value, which is kept in one place only',
         related,
-        replace_at(ds, '"auto"', 'let the Trainer fill it in: "auto"', safe=False),
+        giving(replace_at(ds, '"auto"', 'let the Trainer fill it in: "auto"', safe=False), one.key, one.asked.value),
     )
 
 
@@ -114,7 +115,8 @@ def accumulation_disagrees(run: Run) -> Iterator[Finding]:
                 f"Trainer's is {show(one.asked.value)} ({words(one.asked.origin)}); train() stops at the difference"
             )
             finding.help = f'add `"{_STEPS}": "auto"` to {run.deepspeed.name}'
-            finding.fix = edited(insert_entry, run.deepspeed, (), _STEPS, '"auto"', why="let the Trainer fill it in")
+            added = edited(insert_entry, run.deepspeed, (), _STEPS, '"auto"', why="let the Trainer fill it in")
+            finding.fix = giving(added, _STEPS, one.asked.value)
         yield finding
 
 
