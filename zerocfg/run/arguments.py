@@ -157,7 +157,14 @@ def converted(kind: str | None, text: str) -> Any:
     return text if wanted is None else argument(wanted, text)
 
 
+def is_template(text: str) -> bool:
+    """Whether a text stands for a value that somebody fills in: `<your batch size>`, `{lr}`."""
+    return text.lstrip()[:1] in ("<", "{", "[", "%", "$")
+
+
 def _converted(found: Arguments, name: str, kind: str, text: str, origin: Origin) -> Any:
+    if is_template(text):
+        return UNKNOWN
     try:
         return converted(kind, text)
     except RefusedError:
