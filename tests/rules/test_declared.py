@@ -38,12 +38,12 @@ def found(folder: Path, versions: str) -> dict[str, str]:
         ("transformers: 5.23.0", "error"),
         ("transformers: '>=5.23'", "error"),
         ("transformers: '>=4.40'", "note"),
-        ("transformers: 4.57.1", "note"),
+        ("transformers: 4.57.1", None),
         ("deepspeed: 0.19.8", "note"),
     ],
 )
-def test_removed_argument(tmp_path: Path, versions: str, severity: str) -> None:
-    assert found(tmp_path, versions)["ZC801"] == severity
+def test_removed_argument(tmp_path: Path, versions: str, severity: str | None) -> None:
+    assert found(tmp_path, versions).get("ZC801") == severity
 
 
 @pytest.mark.parametrize(

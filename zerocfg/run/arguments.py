@@ -6,6 +6,7 @@ TrlParser (file values become argparse defaults, so texts are converted and othe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -64,10 +65,13 @@ def arguments_of(run: Run) -> Arguments:
         complete = run.arguments_whole
     complete = complete and has_defaults(run.consumer)
     found = Arguments({}, complete)
+    slips = _slips(run, written, recipe)
     for name, (kind, default) in _fields().items():
         setting = (
             _default(run, name, default) if complete else Setting(UNKNOWN, Origin("computed", "set in the script"))
         )
+        if name in slips:
+            setting = Setting(UNKNOWN, Origin("computed", f"`{slips[name]}` may be meant for it"))
         if name in recipe:
             setting = _from_recipe(found, run, name, kind, recipe[name], setting)
         if name in written:
@@ -78,6 +82,30 @@ def arguments_of(run: Run) -> Arguments:
         value = UNKNOWN if half is UNKNOWN else not half
         found.values["bf16"] = Setting(value, Origin("default", "TRL turns bf16 on unless fp16 is"))
     return found
+
+
+def _slips(run: Run, written: Mapping[str, Setting], recipe: Mapping[str, Any]) -> dict[str, str]:
+    """Fields that an unknown name is probably meant for, by a slip or as an abbreviation, which argparse takes."""
+    own = run.script.options if run.script is not None else None
+    known = load_schema("training-arguments").root.names
+    found: dict[str, str] = {}
+    for name in (*written, *map(str, recipe)):
+        if len(name) < 5 or name in known or (own is not None and name in own):
+            continue
+        for field_name in DECISIVE:
+            if _nearly(name.replace("-", "_"), field_name) or (name in written and field_name.startswith(name)):
+                found[field_name] = name
+    return found
+
+
+def _nearly(name: str, wanted: str) -> bool:
+    """Whether two long names differ in one place alone, by two letters at most."""
+    if len(wanted) < 9 or abs(len(name) - len(wanted)) > 2:
+        return False
+    shorter = min(len(name), len(wanted))
+    start = next((at for at in range(shorter) if name[at] != wanted[at]), shorter)
+    end = next((at for at in range(shorter - start) if name[-1 - at] != wanted[-1 - at]), shorter - start)
+    return max(len(name), len(wanted)) - start - end <= 2
 
 
 @cache
@@ -133,7 +161,14 @@ def converted(kind: str | None, text: str) -> Any:
     return text if wanted is None else argument(wanted, text)
 
 
+def is_template(text: str) -> bool:
+    """Whether a text stands for a value that somebody fills in: `<your batch size>`, `{lr}`."""
+    return text.lstrip()[:1] in ("<", "{", "[", "%", "$")
+
+
 def _converted(found: Arguments, name: str, kind: str, text: str, origin: Origin) -> Any:
+    if is_template(text):
+        return UNKNOWN
     try:
         return converted(kind, text)
     except RefusedError:

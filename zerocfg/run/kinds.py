@@ -93,6 +93,14 @@ def sniff(data: Any, name: str = "") -> Kind:
     return "accelerate" if accelerate == best else "recipe"
 
 
+def named_recipe(data: Any) -> bool:
+    """Whether a short mapping that a launch line names in a recipe's place is one: most of it are arguments."""
+    if not isinstance(data, dict):
+        return False
+    known = sum(key in _RECIPE_SURE or key in _RECIPE_HINTS for key in data)
+    return known >= 3 and 2 * known >= len(data)
+
+
 def guess_unread(text: str, name: str) -> Kind:
     """The kind of a file that did not parse, from its words and its name; "other" unless fairly sure."""
     if '"zero_optimization"' in text or "train_micro_batch_size_per_gpu" in text:

@@ -18,6 +18,7 @@ from zerocfg.run.discover import Files, launch_lines, walk
 from zerocfg.run.effective import read_by, settled
 from zerocfg.run.expand import ExpandedRun, expand
 from zerocfg.run.hub import find_config
+from zerocfg.run.kinds import named_recipe
 from zerocfg.run.model import (
     UNKNOWN,
     Consumer,
@@ -213,10 +214,8 @@ class _Linker:
                 run = self._with_accelerate(run, accelerate, bases)
             run = self._with_deepspeed(run, run.flags.get("deepspeed_config_file"), bases, "accelerate")
         run = self._with_script(run, line, bases)
-        read = run.accelerate or run.deepspeed or run.recipe or run.neighbour or run.missing
-        if not read and line.launcher != "accelerate":
-            return None
-        return run
+        files = run.accelerate or run.deepspeed or run.recipe or run.neighbour or run.missing
+        return run if files or line.launcher == "accelerate" or run.consumer is not None else None
 
     def _with_script(self, run: Run, line: LaunchLine, bases: list[Path]) -> Run:
         arguments = run.arguments
@@ -236,9 +235,13 @@ class _Linker:
             run = replace(self._with_recipe(run, config, bases), recipe_reader="trl")
         elif line.arguments and (first := line.arguments[0].value) and first.endswith((".yaml", ".yml", ".json")):
             place = Origin("flag", file=run.launch_file, span=line.arguments[0].span)
-            config = self._find(Setting(first, place), bases)
-            if config is not None and config.kind == "recipe" and len(line.arguments) == 1:
-                run = replace(self._with_recipe(run, config, bases), recipe_reader="hf")
+            named, alone = Setting(first, place), len(line.arguments) == 1
+            config = self._find(named, bases)
+            if config is not None and (recipe := self._as_recipe(config)) is not None:
+                # a script that takes options beside its file has a parser of its own, and nobody knows how it converts
+                run = replace(self._with_recipe(run, recipe, bases), recipe_reader="hf" if alone else None)
+            elif config is None and alone and not first.endswith(".json"):
+                run = _lacks(run, named)
         run = replace(run, script=self._script(run.started))
         run = self._with_code(run)
         trainer = run.arguments.get("deepspeed")
@@ -411,6 +414,16 @@ class _Linker:
             except (OSError, ValueError):
                 continue
         return None
+
+    def _as_recipe(self, file: SourceFile) -> SourceFile | None:
+        """The file as a recipe, where it is one or where being named in a recipe's place is enough to tell."""
+        if file.kind != "other" or not named_recipe(file.data()):
+            return file if file.kind == "recipe" else None
+        again = self.rereads.get(id(file))
+        if again is None:
+            again = SourceFile(file.name, "recipe", file.source, file.document, file.path, file)
+            self.rereads[id(file)] = again
+        return again
 
     def _as_json(self, file: SourceFile) -> SourceFile:
         """A DeepSpeed config is read as JSON whatever its name says."""

@@ -16,7 +16,7 @@ from zerocfg.rules.effects import (
     told,
     under_deepspeed_launcher,
 )
-from zerocfg.rules.line import at_option, line_fix, number_of, option_named, started_by, written
+from zerocfg.rules.line import all_options_seen, at_option, line_fix, number_of, option_named, started_by, written
 from zerocfg.rules.proof import crashes, logged, shows
 from zerocfg.run.model import Origin, Run
 from zerocfg.source.edit import Edit, insert_entry, replace_value
@@ -148,17 +148,20 @@ def address_missing(run: Run) -> Iterator[Finding]:
     """
     failed = list(failures(run, "ZC705"))
     machines = option(run, "num_machines")
-    alone = not is_count(machines, 2) or not run.accelerate or under_runner(run)
+    seen = run.accelerate or (started_by(run, "accelerate") and all_options_seen(run))
+    alone = not is_count(machines, 2) or not seen or under_runner(run)
     if not failed and (alone or option(run, "main_process_ip") is not None):
         return
     location, related = place_of(run, "num_machines")
+    certain = run.launch is not None and (run.accelerate is not None or bool(failed))
+    elsewhere = "the command line" if run.launch is None else "accelerate's default config on each machine"
     yield Finding(
         location,
         f"{machines} machines but no `main_process_ip`"
-        + (": they never meet" if run.launch else ", unless the command line gives it: they never meet"),
+        + (": they never meet" if certain else f", unless {elsewhere} gives it: they never meet"),
         "write the address of the machine with rank 0, and a port",
         related,
-        severity=None if run.launch else Severity.WARNING,
+        severity=None if certain else Severity.WARNING,
     )
 
 

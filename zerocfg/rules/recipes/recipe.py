@@ -19,8 +19,8 @@ from zerocfg.rules.arguments import (
 )
 from zerocfg.rules.effects import TRAINERS, admitted, admitting, anchor, deepspeed_data, edited, failures, recipe_data
 from zerocfg.rules.proof import crashes, shows
-from zerocfg.rules.versions import admits, only_from
-from zerocfg.run.arguments import converted
+from zerocfg.rules.versions import admits, only_below, only_from
+from zerocfg.run.arguments import converted, is_template
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry, rename_key, replace_value
@@ -64,17 +64,21 @@ def argument_removed(run: Run) -> Iterator[Finding]:
     recipe that ran last year stops before anything is loaded.
 
     What happens: HfArgumentParser stops with `Some keys are not used by the HfArgumentParser`, TrlParser with
-    `Unknown arguments from config file`. An error when the project admits only releases that lack it; a note otherwise,
-    because an older release takes it.
+    `Unknown arguments from config file`, either of them at a word of the launch line with `Some specified arguments are
+    not used by the HfArgumentParser`. An error when the project admits only releases that lack it; a note when it
+    admits others, too, or states none.
 
     Fix: writes the new name, with the value in its new form, or removes what nothing replaced. Unsafe while an older
-    transformers is possible.
+    transformers is possible, and on a launch line whose script cannot be read.
 
-    When to ignore: the project stays on transformers 4.
+    When to ignore: the project stays on transformers 4. (Where its requirements say so, nothing is told.)
     """
     names = load_schema("training-arguments").root.names
     here = VERSIONS["transformers"]
-    certain = only_from(run.versions.get("transformers"), here)
+    declared = run.versions.get("transformers")
+    if only_below(declared, here):
+        return  # what the project installs may well have it
+    certain = only_from(declared, here)
     for held in arguments(run):
         key = names.get(held.name)
         if key is None or "removed" not in key.facts:
@@ -204,7 +208,7 @@ def _on_the_line(run: Run, one: Argument, place: Location) -> Finding | None:
     kind = type_of(run, one.name)
     if kind not in ("int", "float", "bool") or not isinstance(one.held, str) or not parsed(run):
         return None
-    if not _refused(kind, one.held):
+    if is_template(one.held) or not _refused(kind, one.held):
         return None
     wanted = "yes or no" if kind == "bool" else kind
     return Finding(place, f"{one.name}: {one.held!r} is no {wanted}", f"write {_WANTED[kind]}")
@@ -222,7 +226,7 @@ def _in_the_recipe(run: Run, one: Argument, place: Location) -> Finding | None:
     if not isinstance(node, Scalar) or (_number(text) and not node.quoted):
         return None  # ZC005 knows how such a number is written
     if run.recipe_reader != "hf":
-        if run.consumer is None or not _refused(kind, text):
+        if run.consumer is None or is_template(text) or not _refused(kind, text):
             return None  # TrlParser converts it, or nobody knows who reads the recipe
         return Finding(place, f"{one.name}: {text!r} is no {kind}", "write a plain number")
     return Finding(

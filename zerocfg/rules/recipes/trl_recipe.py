@@ -26,7 +26,7 @@ from zerocfg.rules.arguments import (
 from zerocfg.rules.effects import admitted, admitting
 from zerocfg.rules.moving import as_json, moved, text_at
 from zerocfg.rules.proof import crashes
-from zerocfg.rules.versions import only_from
+from zerocfg.rules.versions import only_below, only_from
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import Edit
@@ -61,7 +61,8 @@ def trl_argument_removed(run: Run) -> Iterator[Finding]:
     of last year does not start.
 
     What happens: `ValueError: Unknown arguments from config file: ['--max_seq_length', '512']. Please remove them`.
-    An error when the project admits TRL 1.16 and later alone; otherwise a note, because an older release takes it.
+    An error when the project admits TRL 1.16 and later alone; otherwise a note, because an older release takes it, and
+    nothing when the project admits older ones only.
 
     Fix: writes the new name, or removes the line where nothing replaced it. Unsafe while an older TRL is possible.
 
@@ -72,6 +73,8 @@ def trl_argument_removed(run: Run) -> Iterator[Finding]:
     inherited = load_schema("training-arguments").root.names
     names = load_schema("trl").root.names
     here = VERSIONS["trl"]
+    if only_below(run.versions.get("trl"), here):
+        return  # what the project installs may well have it
     certain = only_from(run.versions.get("trl"), here)
     present = {held.name for held in arguments(run)}
     for held in arguments(run):
@@ -120,7 +123,8 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
     """A key of a recipe that is one or two letters away from an argument, or another program's name of one.
 
     Dashes count as such letters: they belong to the command line. The parsers do not guess, and the job stops on every
-    process. A script whose own parser is lenient would train with the default instead.
+    process. A script whose own parser is lenient would train with the default instead. An option of a launch line is
+    told only where the script is there and shows which options it takes.
 
     What happens: `ValueError: Unknown arguments from config file: ['--learning_rtae', ...]` (TrlParser), `ValueError:
     Some keys are not used by the HfArgumentParser: [...]`.
@@ -150,14 +154,15 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
             if said.places and not said.lost:
                 yield _called_otherwise(run.recipe, name, held.held, said.places)
                 continue
-        if len(name) < 9 or f"{name}s" in known or name.removesuffix("s") in known:
+        one, many = name.removesuffix("s"), f"{name}s"
+        if len(name) < 9 or any(other in known or other in others for other in (one, many)):
             continue
         near = closest(name, takes)
         # short words are near each other by chance: lora_rank is no local_rank
         plain = name.replace("-", "_")
         if near is None or _distance(plain, near) > (2 if len(name) > 11 else 1):
             continue
-        if near in present and (plain.startswith(near) or any(one.isdigit() for one in plain)):
+        if near in present and (plain.startswith(near) or any(letter.isdigit() for letter in plain)):
             continue  # learning_rate_2 beside learning_rate is no slip
         yield Finding(
             held.at(),
