@@ -1,4 +1,4 @@
-"""What the study keeps: repositories, judgements, readers, planted mistakes. Types, and the files they are read from."""
+"""What the study keeps: repositories, judgements, readers, planted mistakes. Types, and how they are read."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Judgement:
         return (
             (self.repository, self.commit) == (finding.repository, finding.commit)
             and fnmatchcase(finding.code, self.code)
-            and any(finding.place == place or "*" in place and fnmatchcase(finding.place, place) for place in self.places)
+            and any(one == finding.place or ("*" in one and fnmatchcase(finding.place, one)) for one in self.places)
         )
 
 

@@ -34,7 +34,7 @@ def _answer(tree: Path, *words: str) -> str:
         done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=LIMIT)
     except subprocess.TimeoutExpired:
         raise LintError(f"{tree.name}: no answer after {LIMIT} s") from None
-    if done.returncode or not done.stdout and done.stderr:
+    if done.returncode or (not done.stdout and done.stderr):
         raise LintError(f"{tree.name}: {done.stderr.strip()[-400:]}")
     return done.stdout
 

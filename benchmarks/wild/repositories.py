@@ -2,8 +2,8 @@
 
     python -m benchmarks.wild.repositories FOLDER [--from TEMPLATE]
 
-TEMPLATE says where they are cloned from, with `{owner}` and `{name}` in it. Media and files of more than one MiB are left
-out: nothing that zerocfg reads is as large. What is there already at its commit stays as it is.
+TEMPLATE says where they are cloned from, with `{owner}` and `{name}` in it. Files of more than one MiB are left out:
+nothing that zerocfg reads is as large. What is there already at its commit stays as it is.
 """
 
 from __future__ import annotations
