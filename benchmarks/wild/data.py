@@ -1,0 +1,137 @@
+"""What the study keeps: repositories, judgements, readers, planted mistakes. Types, and how they are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import yaml
+
+HERE = Path(__file__).resolve().parent
+Verdict = Literal["true", "false", "misleading"]
+Format = Literal["yaml", "json", "recipe", "line", "python"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A public repository at one commit, and why it is part of the study."""
+
+    name: str
+    commit: str
+    why: str
+
+    def tree(self, folder: Path) -> Path:
+        return folder / self.name.replace("/", "+")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding of a lint of a whole repository. ``message`` is the hash of its text."""
+
+    repository: str
+    commit: str
+    file: str
+    line: int
+    key: str
+    code: str
+    severity: str
+    message: str
+
+    @property
+    def place(self) -> str:
+        """Where it stands, in the words of judgements: the key of a config, else the line."""
+        return f"{self.file} {self.key or self.line}"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Whether the findings of one code at some places of a repository are true, and what shows it.
+
+    ``places`` are "path key" or "path line", with `*` where one reason holds for many files of the repository; a code
+    may end in `*` too.
+    """
+
+    repository: str
+    commit: str
+    code: str
+    places: tuple[str, ...]
+    verdict: Verdict
+    evidence: str
+
+    def covers(self, finding: Finding) -> bool:
+        return (
+            (self.repository, self.commit) == (finding.repository, finding.commit)
+            and fnmatchcase(finding.code, self.code)
+            and any(one == finding.place or ("*" in one and fnmatchcase(finding.place, one)) for one in self.places)
+        )
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Who reads the configs of the launch lines (``lines``: "path:line") that start a script."""
+
+    repository: str
+    script: str
+    reader: str
+    evidence: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A small edit of a repository: a mistake and the ``codes`` that may tell it, or (``codes`` empty) a harmless one.
+
+    The edit replaces the first ``old`` of the file by ``new``. ``consequence`` says what the library then does.
+    """
+
+    repository: str
+    file: str
+    format: Format
+    old: str
+    new: str
+    consequence: str
+    codes: tuple[str, ...] = ()
+
+
+def repositories() -> list[Repository]:
+    return [Repository(str(row["repository"]), str(row["commit"]), str(row["why"])) for row in _rows("repositories")]
+
+
+def judgements() -> list[Judgement]:
+    commits = {one.name: one.commit for one in repositories()}
+    found = []
+    for row in _rows("judgements"):
+        verdict = str(row["verdict"]).lower()
+        assert verdict in get_args(Verdict), row
+        name = row["repository"]
+        commit = str(row.get("commit", commits.get(name, "")))
+        places = tuple(map(str, row["places"]))
+        found.append(Judgement(name, commit, row["code"], places, verdict, row["evidence"]))  # type: ignore[arg-type]
+    return found
+
+
+def readers() -> list[Reader]:
+    return [
+        Reader(row["repository"], row["script"], row["reader"], row["evidence"], tuple(map(str, row["lines"])))
+        for row in _rows("readers")
+    ]
+
+
+def planted() -> list[Planted]:
+    found = []
+    for row in _rows("planted"):
+        assert row["format"] in FORMATS, row
+        codes = tuple(row.get("codes", ()))
+        place = (row["repository"], row["file"], row["format"])
+        found.append(Planted(*place, row["old"], row["new"], row["consequence"], codes))
+    return found
+
+
+def _rows(name: str) -> list[dict[str, Any]]:
+    text = (HERE / f"{name}.yaml").read_text(encoding="utf-8")
+    rows = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    assert isinstance(rows, list)
+    return rows

@@ -1,0 +1,67 @@
+"""What `zerocfg lint` says of a folder, started in it as its owner would, and which runs it sees there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.wild.data import HERE, Finding, Repository
+
+ROOT = HERE.parents[1]
+LIMIT = 300
+_RUNS = """
+import json, zerocfg
+for run in zerocfg.runs("."):
+    if run.launch is not None:
+        foreign = run.script.foreign if run.script is not None else ""
+        print(json.dumps([run.name, foreign or run.consumer or ""]))
+"""
+
+
+class LintError(Exception):
+    """zerocfg did not answer: it crashed, or took too long."""
+
+
+def _answer(tree: Path, *words: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, *words]
+    try:
+        done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        raise LintError(f"{tree.name}: no answer after {LIMIT} s") from None
+    if done.returncode or (not done.stdout and done.stderr):
+        raise LintError(f"{tree.name}: {done.stderr.strip()[-400:]}")
+    return done.stdout
+
+
+def diagnostics(tree: Path) -> list[dict[str, Any]]:
+    """The findings of a whole folder as the JSON report has them."""
+    said = json.loads(_answer(tree, "-m", "zerocfg", "lint", "--output-format", "json", "--exit-zero", "."))
+    found: list[dict[str, Any]] = said["diagnostics"]
+    return found
+
+
+def findings(repository: Repository, tree: Path) -> list[Finding]:
+    return [
+        Finding(
+            repository.name,
+            repository.commit,
+            one["file"],
+            one["start"]["line"],
+            one["path"],
+            one["code"],
+            one["severity"],
+            hashlib.sha256(one["message"].encode()).hexdigest()[:12],
+        )
+        for one in diagnostics(tree)
+    ]
+
+
+def consumers(tree: Path) -> dict[str, str]:
+    """Who reads the configs of each launch line's run, by "path:line"; empty where zerocfg does not know."""
+    return dict(json.loads(line) for line in _answer(tree, "-c", _RUNS).splitlines())

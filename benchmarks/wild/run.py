@@ -1,0 +1,187 @@
+"""Lints whole public repositories as their owners would, and holds what is found against what was judged.
+
+    python -m benchmarks.wild.run FOLDER [--only NAME] [--no-planted] [--write RESULTS]
+
+FOLDER holds the trees that `python -m benchmarks.wild.repositories` brings. Prints precision by code, findings that
+nobody judged, judged findings that are gone, readers of launch lines, recall of planted mistakes. With --write also
+puts findings.jsonl, results.md and results.svg into RESULTS (benchmarks/wild/results is kept).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from benchmarks.wild import data
+from benchmarks.wild.lint import LintError, consumers, findings
+from benchmarks.wild.planting import Outcome, outcomes
+from benchmarks.wild.repositories import commit_of
+from benchmarks.wild.results import (
+    SEVERITIES,
+    Judged,
+    Precision,
+    Reading,
+    counted,
+    judged,
+    precision,
+    recall,
+    vanished,
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", action="append", default=[], help="part of a repository's name")
+    parser.add_argument("--no-planted", action="store_true")
+    parser.add_argument("--write", type=Path)
+    given = parser.parse_args()
+    chosen = [one for one in data.repositories() if not given.only or any(word in one.name for word in given.only)]
+    there = [one for one in chosen if commit_of(one.tree(given.folder)) == one.commit]
+    for one in chosen:
+        if one not in there:
+            print(f"{one.name} is not there at {one.commit[:12]}", file=sys.stderr)
+    names = {one.name for one in there}
+    found: list[data.Finding] = []
+    said: dict[tuple[str, str], str] = {}
+    read = {one.repository for one in data.readers()}
+    broken = []
+    for one in there:
+        try:
+            found += findings(one, one.tree(given.folder))
+            if one.name in read:
+                said |= {(one.name, line): who for line, who in consumers(one.tree(given.folder)).items()}
+        except LintError as error:
+            broken.append(str(error))
+    rows = judged(found, data.judgements())
+    gone = vanished(found, data.judgements(), names)
+    readings = [
+        Reading(one, line, said.get((one.repository, line)))
+        for one in data.readers()
+        if one.repository in names
+        for line in one.lines
+    ]
+    planted = [] if given.no_planted else [one for one in data.planted() if one.repository in names]
+    told = list(outcomes(planted, there, given.folder))
+    text = report(len(there), rows, gone, readings, told, broken)
+    print(text)
+    if given.write is not None:
+        from benchmarks.wild.picture import draw
+
+        given.write.mkdir(parents=True, exist_ok=True)
+        lines = [json.dumps(asdict(one), ensure_ascii=False) for one in found if one.severity in SEVERITIES]
+        (given.write / "findings.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (given.write / "results.md").write_text(text, encoding="utf-8")
+        draw(rows, readings, told, given.write / "results.svg")
+
+
+def report(
+    repositories: int,
+    rows: Sequence[Judged],
+    gone: Sequence[tuple[data.Judgement, str]],
+    readings: Sequence[Reading],
+    told: Sequence[Outcome],
+    broken: Sequence[str],
+) -> str:
+    parts = [f"# {repositories} whole repositories\n", *[f"- {one}" for one in broken]]
+    parts += ["## Precision\n", "A finding that misleads counts as wrong. A file counts once for each code.\n"]
+    parts.append(_table(("findings", "true", "wrong", "not judged", "precision", "by file"), _precisions(rows)))
+    parts += ["\n## Wrong, by cause\n"]
+    parts += [f"- {line}" for line in _causes(rows)] or ["none"]
+    parts += ["\n## Not judged\n"]
+    parts += [
+        f"- {one.repository} {one.place}: {one.severity} {one.code}"
+        for one in (row.finding for row in rows if row.judgement is None)
+    ] or ["none"]
+    parts += ["\n## Judged and gone\n", "Wrong ones that are gone are mended; true ones that are gone are missed.\n"]
+    wrong = sum(judgement.verdict != "true" for judgement, _ in gone)
+    parts.append(f"{wrong} wrong ones are gone.\n")
+    missed = [(judgement, place) for judgement, place in gone if judgement.verdict == "true"]
+    parts += [f"- {judgement.repository} {place}: {judgement.code}" for judgement, place in missed]
+    if readings:
+        parts += ["\n## Readers of launch lines\n", _readers(readings)]
+    if told:
+        parts += ["\n## Planted mistakes\n", _recalls(told)]
+        parts += ["\nNot told:\n"]
+        parts += [_planted(one) for one in told if one.planted.codes and not one.told] or ["none"]
+        parts += ["\nAlarms at harmless edits:\n"]
+        parts += [_planted(one) for one in told if not one.planted.codes and one.other] or ["none"]
+    return "\n".join(parts) + "\n"
+
+
+def _precisions(rows: Sequence[Judged]) -> list[tuple[str, ...]]:
+    table = [_row(f"**{one}s**", precision(row for row in rows if row.finding.severity == one)) for one in SEVERITIES]
+    for severity in SEVERITIES:
+        here = [row for row in rows if row.finding.severity == severity]
+        for code in sorted({row.finding.code for row in here}):
+            table.append(_row(f"{severity} {code}", precision(row for row in here if row.finding.code == code)))
+    return table
+
+
+def _row(name: str, one: Precision) -> tuple[str, ...]:
+    shares = (one.share, one.share_of_files)
+    return name, str(one.true), str(one.wrong), str(one.unjudged), *("" if s is None else f"{s:.0%}" for s in shares)
+
+
+def _causes(rows: Iterable[Judged]) -> list[str]:
+    causes: dict[tuple[str, str, str], int] = {}
+    for row in rows:
+        if row.wrong:
+            assert row.judgement is not None
+            key = (row.finding.repository, row.finding.code, row.judgement.evidence)
+            causes[key] = causes.get(key, 0) + 1
+    ranked = sorted(causes.items(), key=lambda pair: (-pair[1], pair[0]))
+    return [f"{number} {code} in {name}: {why}" for (name, code, why), number in ranked]
+
+
+def _readers(readings: Sequence[Reading]) -> str:
+    count = counted(readings)
+    right = count["right"] + count["family"]
+    lines = [
+        f"Of {len(readings)} launch lines whose script is there, {right} have the reader that the script shows "
+        f"({right / len(readings):.0%}; {count['family']} of them are a Trainer whose class is not told), "
+        f"{count['unknown']} are left open, {count['wrong']} have another reader, {count['unseen']} are not looked at.\n"
+    ]
+    pairs: dict[tuple[str, str], int] = {}
+    for one in readings:
+        if one.outcome == "wrong":
+            assert one.said is not None
+            key = (one.reader.reader, one.said)
+            pairs[key] = pairs.get(key, 0) + 1
+    lines += [f"- {number} of {reader} are taken for {said}" for (reader, said), number in sorted(pairs.items())]
+    lines += [
+        f"- {one.reader.repository} {one.line} ({one.reader.script}): {one.reader.reader}, not {one.said}"
+        for one in readings
+        if one.outcome == "wrong"
+    ]
+    return "\n".join(lines)
+
+
+def _recalls(told: Sequence[Outcome]) -> str:
+    rows = recall(told)
+    rows.append(("**all**", *(sum(row[column] for row in rows) for column in range(1, 5))))  # type: ignore[arg-type]
+    shown = [
+        (name, str(planted), str(found), f"{found / planted:.0%}" if planted else "", str(harmless), str(alarms))
+        for name, planted, found, harmless, alarms in rows
+    ]
+    return _table(("where", "planted", "told", "recall", "harmless edits", "alarms"), shown)
+
+
+def _planted(one: Outcome) -> str:
+    it = one.planted
+    edit = f"`{' '.join(it.old.split())}` -> `{' '.join(it.new.split())}`"
+    told = f"; told: {', '.join(one.other)}" if one.other else ""
+    return f"- {it.format}, {it.repository} {it.file}: {edit} ({it.consequence}{told})"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+if __name__ == "__main__":
+    main()
