@@ -11,8 +11,7 @@ import pytest
 from zerocfg.rules.engine import Diagnostic, lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
-from zerocfg.run.model import UNKNOWN, Run
-from zerocfg.run.script.facts import FromLine, Script
+from zerocfg.run.model import UNKNOWN, FromLine, Run, Script
 from zerocfg.run.script.reading import read_script
 
 

@@ -15,7 +15,7 @@ from zerocfg.rules.api import Fix, Location, at
 from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, recipe_data
 from zerocfg.run.arguments import converted, mapping_of
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
-from zerocfg.run.neighbours import has_defaults
+from zerocfg.run.neighbours import NEIGHBOURS, has_defaults
 from zerocfg.source.edit import Edit, delete_entry, insert_entry, rename_key, replace_value
 from zerocfg.source.launch import Option
 from zerocfg.source.node import Path
@@ -91,11 +91,12 @@ class Entries:
 def passed(run: Run) -> Mapping[str, Setting]:
     """The training arguments that are written outside the recipe: on the launch line, in a spec, in the script.
 
-    None without a Trainer, and none of the line where the script is known and has a parser of its own.
+    None without a Trainer, none where a framework around it judges what is written, and none of the line where the
+    script is known and has a parser of its own.
     """
-    if run.consumer not in TRAINERS:
+    if run.consumer not in TRAINERS or run.consumer in NEIGHBOURS:
         return {}
-    if run.script is None or parsed(run):
+    if run.script is None or run.script.reader is None or parsed(run):
         return run.arguments
     return {name: setting for name, setting in run.arguments.items() if setting.origin.kind != "flag"}
 

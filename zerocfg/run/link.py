@@ -27,6 +27,7 @@ from zerocfg.run.model import (
     RecipeReader,
     Route,
     Run,
+    Script,
     Setting,
     SourceFile,
     Told,
@@ -36,7 +37,6 @@ from zerocfg.run.model import (
 )
 from zerocfg.run.neighbours import NEIGHBOURS, recognise, ships, started_by_line, taken
 from zerocfg.run.script.arguments import call_of, filled, stated
-from zerocfg.run.script.facts import Script
 from zerocfg.run.script.reading import read_script
 from zerocfg.run.started import started
 from zerocfg.run.widths import widths
@@ -59,14 +59,14 @@ _NAMED_IN_CODE: tuple[tuple[str, str, Route], ...] = (
 _READERS: dict[str, RecipeReader] = {"trl": "trl", "transformers": "hf"}
 _ROUTES: dict[str, Route] = {"deepspeed": "engine", "accelerate": "accelerate"}
 
-# Script options of the Hugging Face Trainer that no other training script is known to share: the loops of diffusers and
-# of transformers' no_trainer examples have per_device_train_batch_size, num_train_epochs, lr_scheduler_type and
-# gradient_checkpointing, too.
-_TRAINER_OPTIONS = frozenset(
+# Options of the Hugging Face Trainer that no other training script is known to have, and some that loops of people's
+# own have, too, but not beside per_device_train_batch_size: those of diffusers and of transformers' no_trainer examples
+# share num_train_epochs, lr_scheduler_type, gradient_checkpointing and max_grad_norm.
+_TRAINERS_ALONE = frozenset(
     "save_strategy eval_strategy evaluation_strategy logging_strategy save_total_limit remove_unused_columns do_train "
-    "ddp_find_unused_parameters ddp_timeout load_best_model_at_end greater_is_better group_by_length "
-    "dataloader_drop_last overwrite_output_dir save_only_model predict_with_generate full_determinism".split()
+    "ddp_find_unused_parameters ddp_timeout load_best_model_at_end group_by_length save_only_model".split()
 )
+_BESIDE_BATCH_SIZE = frozenset("logging_steps save_steps eval_steps warmup_ratio bf16 fp16 tf32 optim".split())
 # Recipe keys of TRL's script, model and trainer configs (beside TrainingArguments' own).
 TRL_KEYS = frozenset(
     "dataset_name dataset_config dataset_mixture dataset_train_split attn_implementation torch_dtype dtype "
@@ -235,13 +235,13 @@ class _Linker:
             run = replace(self._with_recipe(run, config, bases), recipe_reader="trl")
         elif line.arguments and (first := line.arguments[0].value) and first.endswith((".yaml", ".yml", ".json")):
             place = Origin("flag", file=run.launch_file, span=line.arguments[0].span)
-            named, alone = Setting(first, place), len(line.arguments) == 1
-            config = self._find(named, bases)
+            said, alone = Setting(first, place), len(line.arguments) == 1
+            config = self._find(said, bases)
             if config is not None and (recipe := self._as_recipe(config)) is not None:
                 # a script that takes options beside its file has a parser of its own, and nobody knows how it converts
                 run = replace(self._with_recipe(run, recipe, bases), recipe_reader="hf" if alone else None)
             elif config is None and alone and not first.endswith(".json"):
-                run = _lacks(run, named)
+                run = _lacks(run, said)
         run = replace(run, script=self._script(run.started))
         run = self._with_code(run)
         trainer = run.arguments.get("deepspeed")
@@ -553,6 +553,7 @@ def _consumer(run: Run) -> Consumer | None:
         return "trl" if isinstance(keys, dict) and TRL_KEYS & set(keys) else "transformers"
     if run.recipe is not None or run.deepspeed_route == "trainer":
         return "transformers"
-    if len(_TRAINER_OPTIONS & set(arguments)) >= 2:
+    sized = "per_device_train_batch_size" in arguments
+    if _TRAINERS_ALONE & set(arguments) or (sized and _BESIDE_BATCH_SIZE & set(arguments)):
         return "transformers"
     return None

@@ -9,8 +9,7 @@ import pytest
 
 from zerocfg.rules.api import Severity
 from zerocfg.rules.recipes.recipe import argument_removed
-from zerocfg.run.model import Origin, Run, Setting, SourceFile
-from zerocfg.run.script.facts import Script
+from zerocfg.run.model import Origin, Run, Script, Setting, SourceFile
 from zerocfg.source.text import SourceText, Span
 
 from .files import of
@@ -23,7 +22,7 @@ CODE = SourceFile("train.py", "script", SourceText("train.py", "args = TrainingA
 OPTIONS = frozenset(("output_dir", "learning_rate", "num_train_epochs", "per_device_train_batch_size", "rank_ratio"))
 PARSER = Script(CODE, "transformers", options=OPTIONS, parsed=frozenset(("transformers.TrainingArguments",)))
 OWN_PARSER = Script(CODE, "transformers", options=OPTIONS)
-PLAIN = "--output_dir out --per_device_train_batch_size 1 --num_train_epochs 1"
+PLAIN = "--output_dir out --per_device_train_batch_size 1 --save_strategy steps --num_train_epochs 1"
 DS = (
     '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
     '"zero_optimization": {"stage": 2%s}}\n'

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
+from zerocfg.run.model import UNKNOWN, Call, Origin, Run, Setting
 from zerocfg.run.script.arguments import call_of, filled
-from zerocfg.run.script.facts import Call
 
 IN_SCRIPT = Origin("computed", "the script decides")
 _PLUGINS = ("deepspeed_plugin", "deepspeed_plugins")

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.run.model import UNKNOWN, Origin, Setting
-from zerocfg.run.script.facts import Call, FromLine, Script
+from zerocfg.run.model import UNKNOWN, Call, FromLine, Origin, Script, Setting
 from zerocfg.run.script.reading import is_arguments
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from zerocfg.run.model import Consumer, Origin, Setting, SourceFile
-from zerocfg.run.script.facts import Call, Script
+from zerocfg.run.model import Call, Consumer, Origin, Script, Setting, SourceFile
 from zerocfg.run.script.modules import Module, Open, parse
 from zerocfg.run.script.options import Parser, parser_of
 from zerocfg.run.script.places import span_of

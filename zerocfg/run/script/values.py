@@ -7,8 +7,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from zerocfg.run.model import UNKNOWN
-from zerocfg.run.script.facts import FromLine
+from zerocfg.run.model import UNKNOWN, FromLine
 
 _OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
