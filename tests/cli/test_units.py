@@ -299,5 +299,8 @@ class TestReaders:
         assert (
             "read by    accelerate, says `consumers` in the settings for acc.*\n" in zerocfg("lint", "--show-runs").out
         )
+        explained = zerocfg("explain", "--run", "acc.yaml").out
+        head = "acc.yaml  (acc.yaml; consumer: accelerate, says `consumers` in the settings for acc.*)\n"
+        assert explained.startswith(head)
         assert zerocfg("lint", "--show-runs", "--fix").code == 2
         assert zerocfg("lint", "--show-runs", "--output-format", "sarif").code == 2
