@@ -30,7 +30,7 @@ def test_fixes_keep_the_ends_of_lines(mark: bytes, tmp_path: Path) -> None:
     for name, (before, _) in FIXED.items():
         # A mark before JSON is an error of its own: the json module refuses it.
         (tmp_path / name).write_bytes(before if name == "ds.json" else mark + before)
-    done = _zerocfg("lint", "--fix", "--exit-zero", cwd=tmp_path)
+    done = _zerocfg("lint", "--notes", "--fix", "--exit-zero", cwd=tmp_path)
     assert b"Applied" in done.stderr, done.stdout + done.stderr
     for name, (_, after) in FIXED.items():
         assert (tmp_path / name).read_bytes() == (after if name == "ds.json" else mark + after), name
@@ -47,7 +47,7 @@ def test_places_are_those_of_the_same_file_with_other_ends(tmp_path: Path) -> No
 
 def test_ignores_are_added_with_the_ends_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_bytes(RECIPE)
-    done = _zerocfg("lint", "--add-ignore", "recipe.yaml", cwd=tmp_path)
+    done = _zerocfg("lint", "--notes", "--add-ignore", "recipe.yaml", cwd=tmp_path)
     text = (tmp_path / "recipe.yaml").read_bytes()
     assert done.returncode == 0 and b"zerocfg: ignore[ZC005]" in text
     assert text.count(b"\n") == text.count(b"\r\n") and text.replace(b"\r\n", b"").count(b"\r") == 0

@@ -10,8 +10,12 @@ import click
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
 from zerocfg.cli.explain_built import explain_lock, find_key, lock_at, locks_below, read_lock
+from zerocfg.cli.linting import Job
+from zerocfg.cli.settings import find_settings
 from zerocfg.compare.table import table
+from zerocfg.report.runs import why
 from zerocfg.rules.codes import REMOVED
+from zerocfg.rules.engine import Selection
 from zerocfg.rules.registry import ALL, find
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
@@ -75,7 +79,8 @@ def _rule_or_built(what: str, folder: Path) -> str:
 def _runs(name: str | None, folder: Path) -> list[Run]:
     files = Files()
     target = Path(name) if name is not None and Path(name).is_file() else folder
-    return find_runs([target], files)[0]
+    settings = find_settings(target if target.is_dir() else target.parent)
+    return Job([target], settings, Selection()).read(find_runs([target], files)[0])
 
 
 def _choose(runs: list[Run], name: str) -> Run:
@@ -116,7 +121,7 @@ def explain_run(run: Run) -> str:
     if not settings:
         return f"{run.name}: nothing can be told about this run\n"
     width = min(60, max(len(name) for name in settings))
-    lines = [f"{run.name}  ({_files(run)}; consumer: {run.consumer or 'unknown'})"]
+    lines = [f"{run.name}  ({_files(run)}; consumer: {run.consumer or 'unknown'}{why(run)})"]
     for name in sorted(settings):
         lines.append(f"  {name:<{width}}  {_value(settings[name].value):<18}  {_origin(settings[name].origin)}")
     for failure in run.effective.failures:

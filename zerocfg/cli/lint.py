@@ -128,7 +128,7 @@ def command(
         _show_runs(job, reports[0], color)
         _exit(bool(unchecked), False)
     if write_baseline is not None:
-        write_known(job.told(result), write_baseline)
+        write_known(result, write_baseline)  # notes too: who asks for them later has only new ones
         _exit(bool(unchecked), False)
     if add_ignore:
         from zerocfg.cli.adding import add_ignores

@@ -162,7 +162,12 @@ class Job:
 
 def assume_consumer(runs: list[Run], consumer: str) -> list[Run]:
     """The runs, with a consumer where the files do not tell who reads the config."""
-    return [run if run.consumer is not None else read_by(run, consumer, Told("settings")) for run in runs]
+    return [read_by(run, consumer, Told("settings")) if _open(run) else run for run in runs]
+
+
+def _open(run: Run) -> bool:
+    """Whether nobody knows who reads a run; a script that shows another framework tells that it is no consumer."""
+    return run.consumer is None and not (run.script is not None and run.script.foreign)
 
 
 def _empty(targets: list[Path], runs: list[Run]) -> list[Path]:

@@ -87,7 +87,10 @@ class Snapshot:
         return self.tried[id(diagnostic)]
 
     def fixed(self, path: str) -> tuple[Texts, Texts]:
-        """The texts before and after `zerocfg lint --fix PATH`, of the files that it changes."""
+        """The texts before and after the safe fixes of what touches a file, of the files that they change.
+
+        `zerocfg lint --fix PATH` also changes the other files of its runs.
+        """
         for look in self.looks:
             if any(str(target) == path for target in look.job.targets):
                 alone = replace(look.job, targets=[Path(path)])

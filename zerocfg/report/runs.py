@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from zerocfg.report.full import Paint
-from zerocfg.run.model import Run, SourceFile, Told, files_of
+from zerocfg.run.model import Run, SourceFile, Teller, Told, files_of
 from zerocfg.run.origins import place_of
 from zerocfg.run.telling import told_by
 from zerocfg.source.text import Where
@@ -41,7 +41,7 @@ def _block(run: Run, paint: Paint) -> list[str]:
     if launched:
         rows.insert(0, ("line", launched))
     rows += [("missing", one.note) for one in run.missing]
-    rows.append(("read by", f"{run.consumer or 'nobody knows who'}{_why(run)}"))
+    rows.append(("read by", f"{_reader(run) or 'nobody knows who'}{why(run) or _WAY_OUT}"))
     return [paint(run.name, "bold"), *(f"  {label:<10} {text}" for label, text in rows)]
 
 
@@ -71,15 +71,22 @@ def _launched(run: Run) -> str:
     return " ".join(run.launch_file.source.text[start:end].replace("\\\n", " ").replace("\\\r\n", " ").split())
 
 
-def _why(run: Run) -> str:
+def _reader(run: Run) -> str:
+    """The consumer, or the framework that the script shows in its place."""
+    return run.consumer or (run.script.foreign if run.script is not None else "")
+
+
+def why(run: Run) -> str:
+    """Who says who reads a run: ``, says the spec at zerocfg.yaml:4:5``; empty where nobody does."""
     told = told_by(run)
     if told is None:
-        return " (--consumer, or `consumers` in the settings, can say it)"
+        return ""
     where = place_of(told.place) if told.place is not None else None
     return f", says {_WORDS[told.by].format(told.pattern)}{f' at {where}' if where is not None else ''}"
 
 
-_WORDS = {
+_WAY_OUT = " (--consumer, or `consumers` in the settings, can say it)"
+_WORDS: dict[Teller, str] = {
     "command": "--consumer",
     "path": "`consumers` in the settings for {}",
     "spec": "the spec",
@@ -95,6 +102,7 @@ def _data(run: Run) -> dict[str, object]:
     return {
         "name": run.name,
         "consumer": run.consumer,
+        "framework": (run.script.foreign or None) if run.script is not None else None,
         "told": None if told is None else _told(told),
         "line": None if line is None else _place(line),
         "files": [{"role": role, "file": file.name} for role, file in _roles(run)],
