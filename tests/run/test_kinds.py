@@ -92,3 +92,26 @@ def test_placeholders() -> None:
     assert placeholder("{{ stage }}") == "{{ stage }}"
     assert placeholder("<FILL>") == "<FILL>"
     assert placeholder("GBSIZE") is None
+
+
+YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\nmixed_precision: bf16\ndeepspeed_config:\n  zero_stage: 2\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torchrun --nproc_per_node 2 train.py --deepspeed acc.yaml --output_dir out --max_steps 2",
+        "deepspeed train.py --deepspeed_config acc.yaml",
+        "accelerate launch --use_deepspeed --num_processes 2 --deepspeed_config_file acc.yaml train.py",
+    ],
+)
+def test_a_config_of_accelerate_in_place_of_deepspeeds(tmp_path: Path, line: str) -> None:
+    """One error at the option, and nothing of the keys of the file. The right option beside it: nothing."""
+    assert linted(tmp_path, acc__yaml=YAML, train__sh=line + "\n") == [("ZC014", "error", "")]
+    assert linted(tmp_path, train__sh="accelerate launch --config_file acc.yaml train.py\n") == []
+
+
+def test_another_word_than_local_machine(tmp_path: Path) -> None:
+    text = f"compute_environment: SLURM\n{YAML}use_cpu: false\nmachine_rank: 0\n"
+    assert linted(tmp_path, acc__yaml=text) == [("ZC716", "error", "compute_environment")]
+    assert linted(tmp_path, acc__yaml=text.replace("SLURM", "LOCAL_MACHINE")) == []

@@ -23,10 +23,10 @@ def documents(run: Run) -> Iterator[tuple[SourceFile, str]]:
     if run.accelerate is not None:
         data = run.accelerate.data()
         environment = data.get("compute_environment", "LOCAL_MACHINE") if isinstance(data, dict) else None
-        yield (
-            run.accelerate,
-            "accelerate" if environment in (None, "LOCAL_MACHINE") else "accelerate-sagemaker",
-        )
+        if environment in (None, "LOCAL_MACHINE"):
+            yield run.accelerate, "accelerate"
+        elif environment == "AMAZON_SAGEMAKER":
+            yield run.accelerate, "accelerate-sagemaker"
     if run.deepspeed is not None:
         yield run.deepspeed, "deepspeed"
     if run.spec is not None:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from zerocfg.catalog.values import yaml_number
 from zerocfg.run.discover import Files, launch_lines, walk
@@ -22,6 +22,7 @@ from zerocfg.run.kinds import named_recipe
 from zerocfg.run.model import (
     UNKNOWN,
     Consumer,
+    Mistaken,
     ModelSummary,
     Origin,
     RecipeReader,
@@ -210,11 +211,13 @@ class _Linker:
         run = replace(run, started=started(line, bases))
         if line.launcher == "accelerate":
             run, accelerate = self._followed(run, run.flags.get("config_file"), bases)
-            if accelerate is not None:
+            if accelerate is not None and accelerate.kind in ("deepspeed", "recipe", "neighbour"):
+                run = _mistakes(run, accelerate, "accelerate", run.flags["config_file"].origin)
+            elif accelerate is not None:
                 run = self._with_accelerate(run, accelerate, bases)
             run = self._with_deepspeed(run, run.flags.get("deepspeed_config_file"), bases, "accelerate")
         run = self._with_script(run, line, bases)
-        files = run.accelerate or run.deepspeed or run.recipe or run.neighbour or run.missing
+        files = run.accelerate or run.deepspeed or run.recipe or run.neighbour or run.missing or run.mistaken
         return run if files or line.launcher == "accelerate" or run.consumer is not None else None
 
     def _with_script(self, run: Run, line: LaunchLine, bases: list[Path]) -> Run:
@@ -377,7 +380,11 @@ class _Linker:
 
     def _with_deepspeed(self, run: Run, setting: Setting | None, bases: list[Path], route: Route) -> Run:
         run, file = self._followed(run, setting, bases)
-        return run if file is None else replace(run, deepspeed=self._as_json(file), deepspeed_route=route)
+        if file is None or setting is None:
+            return run
+        if file.kind in ("accelerate", "recipe", "neighbour"):
+            return _mistakes(run, file, "deepspeed", setting.origin)
+        return replace(run, deepspeed=self._as_json(file), deepspeed_route=route)
 
     def _bases(self, file: SourceFile, line: LaunchLine) -> list[Path]:
         around = self._around(file)
@@ -446,6 +453,10 @@ def _of_neighbour(run: Run, starts: Consumer | None, recipe: SourceFile) -> Run:
 def _is_path(value: object) -> bool:
     """Whether a value may name a file; a config written out in place of its path does not."""
     return isinstance(value, str) and bool(value) and "\n" not in value and not value.lstrip().startswith("{")
+
+
+def _mistakes(run: Run, file: SourceFile, wanted: Literal["accelerate", "deepspeed"], named: Origin) -> Run:
+    return replace(run, mistaken=(*run.mistaken, Mistaken(file, wanted, named)))
 
 
 def _lacks(run: Run, setting: Setting) -> Run:

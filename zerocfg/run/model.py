@@ -156,6 +156,15 @@ class Ignored:
 
 
 @dataclass(frozen=True, slots=True)
+class Mistaken:
+    """A file that is given where another kind belongs; nothing else can be said of it. ``named``: by what."""
+
+    file: SourceFile
+    wanted: Literal["accelerate", "deepspeed"]
+    named: Origin
+
+
+@dataclass(frozen=True, slots=True)
 class Effective:
     """What a run amounts to.
 
@@ -332,7 +341,7 @@ class Run:
     ``consumer`` None means nobody knows; ``told`` is who says it, where that does not follow from launch line and
     files (`zerocfg.run.telling` knows). ``started`` is the file that the run starts. ``versions`` are the releases that
     the project admits, by library, as clauses of PEP 440; ``version_places`` tells where those stand that were read
-    from the project's own files.
+    from the project's own files. ``mistaken``: files of another kind than who is given them reads.
     ``troubles`` are what keeps runs of a spec from being made of ``extends`` and ``matrix``: place, message, way out.
     """
 
@@ -360,13 +369,14 @@ class Run:
     versions: Mapping[str, str] = field(default_factory=dict)
     version_places: Mapping[str, Origin] = field(default_factory=dict)
     missing: tuple[Origin, ...] = ()
+    mistaken: tuple[Mistaken, ...] = ()
     troubles: tuple[tuple[Origin, str, str], ...] = ()
     effective: Effective = field(default_factory=Effective)
 
     @property
     def files(self) -> list[SourceFile]:
         found = [self.accelerate, self.deepspeed, self.recipe, self.neighbour, self.launch_file, self.spec]
-        return [file for file in found if file is not None]
+        return [*(file for file in found if file is not None), *(one.file for one in self.mistaken)]
 
 
 def files_of(run: Run) -> list[SourceFile]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.effects import anchor
 from zerocfg.rules.issues import PYTHON_WORDS, issues, python_word
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import Run
@@ -199,4 +200,59 @@ def _home_folder(path: Path, value: str) -> str | None:
     return "~/" if value.startswith("~/") and key.endswith(("_path", "_file", "_hostfile", "_folder")) else None
 
 
-RULES = (python_word_in_json, number_that_json_lacks, placeholder_not_filled)
+_YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: 2\n"
+_KINDS = {
+    "accelerate": "a config of accelerate",
+    "deepspeed": "a DeepSpeed config",
+    "recipe": "a recipe of training arguments",
+    "neighbour": "a recipe of a training framework",
+}
+
+
+@rule(
+    "ZC014",
+    "file-of-another-kind",
+    Severity.ERROR,
+    bad=Example(
+        {
+            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n',
+            "train.sh": "accelerate launch --config_file ds.json train.py\n",
+        },
+        consumer="accelerate",
+    ).finds("error", "train.sh: --config_file ds.json", also=("ds.json",)),
+    good=Example(
+        {
+            "accelerate.yaml": _YAML,
+            "train.sh": _LINE,
+        },
+        consumer="accelerate",
+    ),
+    proof=crashes("launch", "A `distributed_type` must be specified in the config file"),
+    references=("transformers/integrations/deepspeed.py@5.23.0", "accelerate/commands/config/config_args.py@1.15.0"),
+)
+def file_of_another_kind(run: Run) -> Iterator[Finding]:
+    """A config is given where a config of another program belongs.
+
+    Both are called "the config", and the option that takes the one takes the path of the other without a word.
+
+    What happens: accelerate's launcher looks for `distributed_type` in the file and stops, or names all its keys as
+    unknown. The Trainer and accelerate read what `--deepspeed` names as JSON: `Expecting value: line 1 column 1
+    (char 0)`. DeepSpeed itself reads it, finds none of its keys and misses the batch size. Nothing else is said of the
+    file.
+    """
+    for one in run.mistaken:
+        location, related = anchor(run, [one.named])
+        by = f"`{one.named.note}`" if one.named.kind == "flag" else "this key"
+        advice = {
+            "accelerate": "give it to `accelerate launch --config_file`",
+            "deepspeed": "give it to `--deepspeed_config_file`, or to the training script",
+        }.get(one.file.kind, "give it to the training script")
+        yield Finding(
+            location,
+            f"{one.file.name} is {_KINDS[one.file.kind]}; {by} wants {_KINDS[one.wanted]}",
+            advice,
+            [*related, Location(one.file)],
+        )
+
+
+RULES = (python_word_in_json, number_that_json_lacks, placeholder_not_filled, file_of_another_kind)

@@ -36,7 +36,8 @@ def wrong_type(run: Run) -> Iterator[Finding]:
     What happens: DeepSpeed's typed sections convert what pydantic converts ("500000000", 5e8 and true for a
     whole number; "yes" and 1 for true) and stop at everything else with a ValidationError. accelerate turns
     values into text for the environment and converts them back in every rank: `ValueError: invalid literal for
-    int() with base 10`.
+    int() with base 10`. A key of accelerate that the launch at hand does not look at (`use_cpu` beside
+    `distributed_type: MULTI_GPU`) stops nothing and is a warning.
 
     Fix: writes the number that a text spells (safe where only quotes go), the nearest whole number for a fraction,
     "auto" in small letters, true or false for enabled or disabled.
@@ -46,10 +47,26 @@ def wrong_type(run: Run) -> Iterator[Finding]:
             continue  # ZC013 and ZC009 know why
         yield Finding(
             at_value(file, issue),
-            f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {library} stops at it",
+            f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {_consequence(run, file, library, issue)}",
             fix=repaired(file, issue),
+            severity=Severity.WARNING if _unread(run, file, issue) else None,
         )
     yield from _unsaid(run, "ZC104")
+
+
+def _consequence(run: Run, file: SourceFile, library: str, issue: Issue) -> str:
+    return f"{library} does not look at it in this launch" if _unread(run, file, issue) else f"{library} stops at it"
+
+
+def _unread(run: Run, file: SourceFile, issue: Issue) -> bool:
+    """Whether the launcher gets past a key of accelerate's top level: the road to the training is walked, and nothing
+    on it stops."""
+    if file is not run.accelerate or len(issue.path) != 1 or "num_processes" not in run.effective.settings:
+        return False
+    return not any(
+        failure.phase == "launch" or any(place.file is file and place.path == issue.path for place in failure.places)
+        for failure in run.effective.failures
+    )
 
 
 def _unsaid(run: Run, code: str) -> Iterator[Finding]:
@@ -195,7 +212,8 @@ def section_not_a_mapping(run: Run) -> Iterator[Finding]:
 
     What happens: DeepSpeed stops with `TypeError: ... argument after ** must be a mapping`, accelerate with
     `AttributeError: 'str' object has no attribute 'keys'`. The path of a DeepSpeed config goes into
-    `deepspeed_config: {deepspeed_config_file: PATH}`.
+    `deepspeed_config: {deepspeed_config_file: PATH}`. A section of accelerate that the launch at hand does not read
+    (`deepspeed_config: ds.json` beside `distributed_type: MULTI_GPU`) stops nothing and is a warning.
 
     Fix: makes a section of it where one word says which: the path of a config, `true` for `{"enabled": true}`. null
     is removed.
@@ -206,9 +224,10 @@ def section_not_a_mapping(run: Run) -> Iterator[Finding]:
             help_text = f"write `deepspeed_config: {{deepspeed_config_file: {issue.value}}}`"
         yield Finding(
             at_value(file, issue),
-            f"`{dotted(issue.path)}` {issue.reason}; {library} stops at it",
+            f"`{dotted(issue.path)}` {issue.reason}; {_consequence(run, file, library, issue)}",
             help_text,
             fix=as_section(file, issue),
+            severity=Severity.WARNING if _unread(run, file, issue) else None,
         )
     yield from _unsaid(run, "ZC108")
 

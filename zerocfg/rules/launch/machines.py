@@ -377,15 +377,19 @@ def sagemaker_cannot_launch(run: Run) -> Iterator[Finding]:
 
     What happens: accelerate takes any other word for SageMaker and reads the file as a SageMakerConfig. Its launcher
     1.15.0 cannot start one: it stops with `unknown keys (['num_processes'])`, a key it adds itself, or with
-    `AttributeError: 'SageMakerConfig' object has no attribute 'parallelism_config'`.
+    `AttributeError: 'SageMakerConfig' object has no attribute 'parallelism_config'`. Of a file with another word than
+    AMAZON_SAGEMAKER no key is judged: it is the word that is wrong.
     """
     for failure in failures(run, "ZC716"):
-        environment = show(accelerate_data(run).get("compute_environment"))
+        data = run.accelerate.data() if run.accelerate is not None else None
+        environment = show(data.get("compute_environment") if isinstance(data, dict) else None)
         yield Finding(
             anchor(run, failure.places)[0],
             f"compute_environment is {environment}: accelerate reads the file as a SageMakerConfig object, and its "
             "launcher 1.15.0 stops at every such file",
-            "write LOCAL_MACHINE, or launch with an older accelerate or the SageMaker SDK",
+            "write LOCAL_MACHINE, which is right under Slurm and in every cloud but SageMaker"
+            if environment != '"AMAZON_SAGEMAKER"'
+            else "write LOCAL_MACHINE, or launch with an older accelerate or the SageMaker SDK",
         )
 
 
