@@ -119,6 +119,20 @@ def test_a_variable_that_differs_between_branches_is_unknown() -> None:
     assert script_options(one("B=1\n(B=2)\ndeepspeed t.py --b $B"))["--b"] == "1"
 
 
+@pytest.mark.parametrize(
+    "end", ["> >(tee out.log)", "> >(tee out.log) 2> >(tee err.log >&2)", "&> >(grep -v '(x)')", "\\", "\\\r\n"]
+)
+def test_what_stands_behind_the_options_hides_none(end: str) -> None:
+    line = one(f"torchrun train.py --deepspeed ds.json --bf16 {end}")
+    assert script_options(line) == {"--deepspeed": "ds.json", "--bf16": None}
+
+
+def test_the_output_of_a_command_as_a_file_is_unknown() -> None:
+    line = one("torchrun train.py --config <(sed s/a/b/ x.yaml) --bf16\n")
+    assert script_options(line) == {"--config": None, "--bf16": None}
+    assert line.script_options[0].value is not None
+
+
 def test_makefile_recipes() -> None:
     text = "GPUS ?= 8\nexport OMP := 1\nall: x\n\t@deepspeed --num_gpus $(GPUS) t.py --a $$HOME --b $(NO)\n"
     line = one(text, "Makefile")

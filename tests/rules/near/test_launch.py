@@ -12,6 +12,8 @@ from .table import Near, judge, near, rows
 if TYPE_CHECKING:
     from pathlib import Path
 
+PAGE = "```bash\ntorchrun --nproc_per_node 2 train.py --deepspeed %s --output_dir out\n```\n"
+ZERO2 = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}\n'
 ENGINE = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
 DEVICES = "distributed_type: MULTI_GPU\nnum_processes: %s\n"
 PLAIN = "distributed_type: 'NO'\nnum_processes: %s\n"
@@ -333,6 +335,21 @@ CONFIG = (
         {"accelerate.yaml": WITH_FILE + "  zero3_init_flag: false\n", "ds.json": AUTO},
         "accelerate",
     ),
+    of(
+        "ZC703",
+        "a page, in a folder that is there",
+        {"README.md": PAGE % "configs/zero9.json", "configs/zero2.json": ZERO2},
+    ).finds("warning", "README.md: --deepspeed configs/zero9.json"),
+    of(
+        "ZC703",
+        "a page, in a folder that is not",
+        {"README.md": PAGE % "config/zero9.json", "configs/zero2.json": ZERO2},
+    ),
+    of("ZC703", "a page, beside it", {"README.md": PAGE % "zero9.json", "configs/zero2.json": ZERO2}),
+    of("ZC703", "a recipe by its position", {"train.sh": "torchrun --nproc_per_node 2 train.py recipe.yaml\n"}).finds(
+        "warning", "train.sh: recipe.yaml"
+    ),
+    of("ZC703", "results by their position", {"train.sh": "torchrun --nproc_per_node 2 train.py results.json\n"}),
     of("ZC703", "alone, perhaps used from another folder", {"accelerate.yaml": WITH_FILE}).finds(
         "note", "accelerate.yaml: deepspeed_config_file: ds.json"
     ),

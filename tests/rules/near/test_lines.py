@@ -27,6 +27,7 @@ DS = (
     '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
     '"zero_optimization": {"stage": 2%s}}\n'
 )
+UNFORCED = '}, "zero_force_ds_cpu_optimizer": false, "comms_logger": {"enabled": false'
 CPU = ', "offload_optimizer": {"device": "cpu"}'
 
 
@@ -145,7 +146,50 @@ ENGINES = (
     line("ZC522", "adapters", "--deepspeed ds.json --use_peft", ds=', "offload_param": {"device": "cpu"}'),
 )
 
-TABLE = (*NAMES, *VALUES, *ENGINES)
+FSDP2 = "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_version: %d\n  fsdp_state_dict_type: %s\n"
+
+
+def launched(code: str, why: str, options: str, version: int, states: str) -> Near:
+    """A script of the Trainer that accelerate starts under FSDP."""
+    line = f"accelerate launch --config_file accelerate.yaml train.py {PLAIN} {options}\n"
+    files = {"accelerate.yaml": FSDP2 % (version, states), "train.sh": line}
+    return replace(of(code, why, files, "transformers"), facts={"script": PARSER})
+
+
+LAUNCHED = (
+    launched("ZC627", "a flag", "--save_only_model", 2, "SHARDED_STATE_DICT").finds(
+        "error", "accelerate.yaml: fsdp_state_dict_type: SHARDED_STATE_DICT", also=("train.sh: --save_only_model",)
+    ),
+    launched("ZC627", "a word", "--save_only_model true", 2, "SHARDED_STATE_DICT").finds(
+        "error", "accelerate.yaml: fsdp_state_dict_type: SHARDED_STATE_DICT", also=("train.sh: --save_only_model true",)
+    ),
+    launched("ZC627", "off", "--save_only_model false", 2, "SHARDED_STATE_DICT"),
+    launched("ZC627", "whole states", "--save_only_model", 2, "FULL_STATE_DICT"),
+    launched("ZC629", "an option", "--fsdp full_shard", 1, "FULL_STATE_DICT")
+    .finds("error", "accelerate.yaml: fsdp_version: 1", 1, 2, also=("train.sh: --fsdp full_shard",))
+    .becomes("--num_train_epochs 1\n"),
+    launched("ZC629", "a file may say the same", "--fsdp full_shard --fsdp_config f.json", 1, "FULL_STATE_DICT"),
+    launched("ZC642", "an option", "--optim adafactor", 2, "FULL_STATE_DICT")
+    .finds("error", "train.sh: --optim adafactor", 2)
+    .becomes("--optim adamw_torch\n"),
+    launched("ZC642", "version 1", "--optim adafactor", 1, "FULL_STATE_DICT"),
+    line("ZC513", "an option", "--deepspeed ds.json --optim adamw_torch", ds=CPU + UNFORCED).finds(
+        "warning", 'ds.json: "zero_force_ds_cpu_optimizer": false', also=("train.sh: --optim adamw_torch",)
+    ),
+    line("ZC513", "not said on the line", "--deepspeed ds.json", ds=CPU + UNFORCED),
+    replace(
+        of(
+            "ZC840",
+            "an option",
+            {"train.sh": f"torchrun --nproc_per_node 2 sft.py {PLAIN} --max_seq_length 512\n"},
+        ),
+        facts={"consumer": "trl", "script": replace(PARSER, parsed=frozenset(("trl.SFTConfig",)))},
+    )
+    .finds("note", "train.sh: --max_seq_length 512", "1.16.0")
+    .becomes("--max_length 512\n"),
+)
+
+TABLE = (*LAUNCHED, *NAMES, *VALUES, *ENGINES)
 
 
 @pytest.mark.parametrize("row", rows(TABLE))

@@ -25,7 +25,7 @@ from zerocfg.rules.effects import (
 from zerocfg.rules.line import line_fix, plain, written
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.hub import is_hub_name
-from zerocfg.run.model import Failure, Run
+from zerocfg.run.model import Failure, Run, SourceFile
 from zerocfg.run.options import OPTIONS
 from zerocfg.source.edit import Edit, delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
@@ -158,7 +158,8 @@ def file_not_found(run: Run) -> Iterator[Finding]:
     Nothing looks before the job has its accelerators, and then the message speaks of base64.
 
     Looked for from the folder that zerocfg runs in, the `cd` of the launch line, and the folders around the
-    pointing file. Paths that are absolute, made of variables or plainly examples are not judged.
+    pointing file. Paths that are absolute, made of variables or plainly examples are not judged, and of those on a page
+    of documentation only such as lie in a folder that is there, with other files of their kind.
 
     What happens: the launcher does not look; every process stops with `Expected a string path to an existing
     deepspeed config, or a dictionary, or a base64 encoded string`.
@@ -170,7 +171,7 @@ def file_not_found(run: Run) -> Iterator[Finding]:
         path = origin.note
         if "model" in origin.path and is_hub_name(path):
             continue  # the job downloads it; only zerocfg build needs it in the hub's cache
-        if not _looks_local(path) or (origin.file is not None and origin.file.name.endswith(".md")):
+        if not _looks_local(path) or (origin.file is not None and not _certain(origin.file, path)):
             continue
         location = at(origin)
         if location is not None:
@@ -180,6 +181,18 @@ def file_not_found(run: Run) -> Iterator[Finding]:
                 "correct the path; it counts from the folder in which the job is started",
                 severity=None if run.launch else Severity.NOTE,
             )
+
+
+def _certain(file: SourceFile, path: str) -> bool:
+    """Whether a page of documentation names a file that should be there: its folder is, with other files of its kind.
+    What else a page names may be the reader's to write. Of all other files this is certain."""
+    if not file.name.lower().endswith((".md", ".mdx", ".markdown", ".rst")) or file.path is None:
+        return True
+    folder, _, name = path.rpartition("/")
+    suffix = name.rpartition(".")[2]
+    if not folder or not suffix.isalnum() or "\0" in folder:
+        return False
+    return any(next((above / folder).glob(f"*.{suffix}"), None) for above in file.path.resolve().parents[:3])
 
 
 _EXAMPLES = ("path/to", "your", "<", "$", "{", "...", "xxx")
