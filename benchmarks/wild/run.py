@@ -144,8 +144,8 @@ def _readers(readings: Sequence[Reading]) -> str:
     lines = [
         f"Of {len(readings)} launch lines whose script is there, {right} have the reader that the script shows "
         f"({right / len(readings):.0%}; {count['family']} of them are a Trainer whose class is not told), "
-        f"{count['unknown']} are left open, {count['wrong']} have another reader, {count['unseen']} are not "
-        "looked at.\n"
+        f"{count['unknown']} are left open, {count['wrong']} have another reader, "
+        f"{count['unseen']} are not looked at.\n"
     ]
     pairs: dict[tuple[str, str], int] = {}
     for one in readings:
