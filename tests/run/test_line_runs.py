@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SHORT = "model_name_or_path: tiny\noutput_dir: out\nlearning_rate: 1.0e-5\nbf16: true\n"
 DS = '{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 8, "zero_optimization": {"stage": 2}}\n'
-TRAINER = "--output_dir out --per_device_train_batch_size 2 --num_train_epochs 1"
+TRAINER = "--output_dir out --save_strategy no --per_device_train_batch_size 2 --num_train_epochs 1"
 
 
 def runs(folder: Path, line: str, **files: str) -> list[Run]:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from zerocfg.catalog.check import Issue, check
 from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Location
+from zerocfg.rules.versions import only_below
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.templates import blank
 from zerocfg.source.node import Mapping, Scalar
@@ -16,6 +17,10 @@ from zerocfg.source.node import Mapping, Scalar
 DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2%s}}\n'
 YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
 """Sound files that the examples of these rules start from."""
+
+
+_TYPED_SINCE = "0.17.1"
+"""The release of DeepSpeed from which the sections fp16 and bf16 refuse unknown keys and convert values."""
 
 
 def documents(run: Run) -> Iterator[tuple[SourceFile, str]]:
@@ -39,8 +44,9 @@ def issues(run: Run, *kinds: str) -> Iterator[tuple[SourceFile, str, Issue]]:
         if file.document is None:
             continue
         library = {"deepspeed": "DeepSpeed", "spec": "zerocfg"}.get(name, "accelerate")
+        loose = name == "deepspeed" and only_below(run.versions.get("deepspeed"), _TYPED_SINCE)
         for issue in _checked(file, name):
-            if issue.kind in kinds:
+            if issue.kind in kinds and not (loose and issue.path[0] in ("fp16", "bf16") and len(issue.path) > 1):
                 yield file, library, issue
 
 

@@ -29,6 +29,7 @@ _ACCELERATE_HINTS = frozenset(
     "num_processes num_machines machine_rank mixed_precision main_training_function main_process_ip main_process_port "
     "same_network rdzv_backend downcast_bf16 use_cpu gpu_ids dynamo_config tpu_env tpu_use_cluster".split()
 )
+_ACCELERATE_OWN = (_ACCELERATE_SURE | _ACCELERATE_HINTS) - {"fsdp_config"}
 _RECIPE_SURE = frozenset(
     "per_device_train_batch_size per_device_eval_batch_size num_train_epochs lr_scheduler_type save_strategy "
     "evaluation_strategy eval_strategy gradient_checkpointing logging_steps save_steps save_total_limit "
@@ -71,6 +72,8 @@ def sniff(data: Any, name: str = "") -> Kind:
     keys = {key for key in data if isinstance(key, str)}
     if recognise(data) is not None:
         return "neighbour"
+    if isinstance(data.get("defaults"), list) or "hydra" in keys:
+        return "other"  # a config of Hydra, for a program of its own
     if "log_history" in keys or "_n_gpu" in keys or (keys & _INFERENCE and not keys & _TRAINING):
         return "other"  # the Trainer's state, its arguments as it dumps them, a config of init_inference
     if isinstance(data.get("runs"), dict) and ("version" in keys or _basename(name) == "zerocfg.yaml"):
@@ -78,8 +81,8 @@ def sniff(data: Any, name: str = "") -> Kind:
     if "model_type" in keys and ("architectures" in keys or "hidden_size" in keys or "transformers_version" in keys):
         return "model"
     accelerate = 3 * len(keys & _ACCELERATE_SURE) + len(keys & _ACCELERATE_HINTS)
-    if "fsdp" in keys and "distributed_type" not in keys:
-        accelerate = 0  # training arguments have an fsdp_config, too, but beside `fsdp`
+    if "distributed_type" not in keys and ("fsdp" in keys or not keys & _ACCELERATE_OWN):
+        accelerate = 0  # training arguments, beside `fsdp`, and Composer have an fsdp_config, too
     recipe = 2 * len(keys & _RECIPE_SURE) + (len(keys & _RECIPE_HINTS) if keys & _RECIPE_SURE else 0)
     sections = [key for key in keys & _DEEPSPEED_SECTIONS if isinstance(data.get(key), dict)]
     deepspeed = 3 * len(keys & _DEEPSPEED_SURE) + 3 * len(sections)

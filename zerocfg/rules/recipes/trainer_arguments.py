@@ -24,6 +24,12 @@ def _recipe(text: str, consumer: str = "transformers") -> Example:
     return Example({"recipe.yaml": RECIPE + text}, consumer=consumer)
 
 
+def evaluates_by(run: Run) -> str | None:
+    """When it is evaluated, also by the name that the argument had before 4.41; None where nobody knows."""
+    name = "eval_strategy" if given(run, "eval_strategy") is not None else "evaluation_strategy"
+    return word(run, name, "no")
+
+
 _BEST = "load_best_model_at_end: true\n"
 
 
@@ -62,7 +68,7 @@ def best_model_strategies_differ(run: Run) -> Iterator[Finding]:
     """
     if reader(run) is None or value(run, "load_best_model_at_end") is not True:
         return
-    saves, evaluates = word(run, "save_strategy", "steps"), word(run, "eval_strategy", "no")
+    saves, evaluates = word(run, "save_strategy", "steps"), evaluates_by(run)
     if saves is None or evaluates is None or saves in ("best", evaluates):
         return
     location, related = written(run, "load_best_model_at_end", "eval_strategy", "save_strategy")
@@ -124,7 +130,7 @@ def best_model_between_evaluations(run: Run) -> Iterator[Finding]:
     """
     if reader(run) is None or value(run, "load_best_model_at_end") is not True:
         return
-    if word(run, "save_strategy", "steps") != "steps" or word(run, "eval_strategy", "no") != "steps":
+    if word(run, "save_strategy", "steps") != "steps" or evaluates_by(run) != "steps":
         return
     saves, logs = number(run, "save_steps", 500), number(run, "logging_steps", 500)
     evaluates = number(run, "eval_steps", 0)
@@ -171,7 +177,7 @@ def scheduler_needs_evaluation(run: Run) -> Iterator[Finding]:
     schedule = word(run, "lr_scheduler_type")
     if reader(run) is None or schedule not in ("reduce_lr_on_plateau", "greedy"):
         return
-    if word(run, "eval_strategy", "no") != "no":
+    if evaluates_by(run) != "no":
         return
     location, related = written(run, "lr_scheduler_type", "eval_strategy")
     yield Finding(
@@ -221,7 +227,7 @@ def best_model_without_metric(run: Run) -> Iterator[Finding]:
     """
     if reader(run) is None or word(run, "save_strategy") != "best":
         return
-    evaluates = word(run, "eval_strategy", "no")
+    evaluates = evaluates_by(run)
     location, related = written(run, "save_strategy", "eval_strategy")
     plateau = word(run, "lr_scheduler_type") in ("reduce_lr_on_plateau", "greedy")
     implied = plateau or value(run, "load_best_model_at_end", False) is not False

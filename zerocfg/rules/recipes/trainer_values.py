@@ -22,6 +22,8 @@ from zerocfg.rules.arguments import (
     written,
 )
 from zerocfg.rules.proof import crashes
+from zerocfg.rules.versions import only_below
+from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, rename_key
 
@@ -113,6 +115,8 @@ def argument_word_unknown(run: Run) -> Iterator[Finding]:
         written_word = word(run, name)
         if written_word is None or not known or written_word in known:
             continue
+        if name == "optim" and only_below(run.versions.get("transformers"), VERSIONS["transformers"]):
+            continue  # releases before had other optimizers
         yield _unknown_word(run, name, written_word, known, given(run, name) is not None)
     trackers = value(run, "report_to")
     for tracker in trackers if isinstance(trackers, list) else [trackers]:

@@ -8,6 +8,7 @@ from math import gcd, lcm
 from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.arguments import drop_argument, given, methods, number, processes, set_argument, value, word, written
 from zerocfg.rules.proof import crashes
+from zerocfg.rules.recipes.trainer_arguments import evaluates_by
 from zerocfg.rules.recipes.trl_recipe import trl_example
 from zerocfg.run.model import Run
 
@@ -234,7 +235,7 @@ def evaluation_batch_not_whole(run: Run) -> Iterator[Finding]:
     it is unsafe.
     """
     world, size = processes(run), _whole(run, "per_device_eval_batch_size", 8)
-    if not _online(run) or world is None or size is None or word(run, "eval_strategy", "no") in (None, "no"):
+    if not _online(run) or world is None or size is None or evaluates_by(run) in (None, "no"):
         return
     group = _generations(run)
     if given(run, "num_generations_eval") is not None:

@@ -303,7 +303,7 @@ def lora_without_peft(run: Run) -> Iterator[Finding]:
 
     When to ignore: the script builds its LoRA config without asking `use_peft`.
     """
-    if reader(run) != "trl" or given(run, "use_peft") is not None:
+    if reader(run) != "trl" or given(run, "use_peft") is not None or not _model_config(run):
         return
     names = [name for name in _LORA if value(run, name) not in (None, False)]
     if not names:
@@ -316,6 +316,14 @@ def lora_without_peft(run: Run) -> Iterator[Finding]:
         related,
         set_argument(run, "use_peft", "true", "train with LoRA"),
     )
+
+
+def _model_config(run: Run) -> bool:
+    """Whether TRL's ModelConfig takes these: its script parses it, or a recipe names a data set as TRL does."""
+    if run.script is not None:
+        return "trl.ModelConfig" in run.script.parsed
+    data_sets = {"dataset_name", "dataset_mixture", "datasets"}
+    return run.recipe_reader == "trl" or not data_sets.isdisjoint({*recipe_data(run), *run.arguments})
 
 
 @rule(
