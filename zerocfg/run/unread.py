@@ -100,13 +100,13 @@ def _met(
     of_runs = [file for run in runs for file in files_of(run)]
     used = {id(original(file)) for file in of_runs}
     seen: set[str] = set()
+    exactly = {path.resolve() for path in named}
     for file in of_runs:
         trouble = _fatal(file)
         if trouble is not None and file.name not in found and file.name not in seen:
             seen.add(file.name)
-            yield Unread(file.name, "not-read", trouble)
+            yield Unread(file.name, "not-read", trouble, file.path is not None and file.path.resolve() in exactly)
     tops = [folder.resolve() for folder in folders]
-    exactly = {path.resolve() for path in named}
     for file in files.met():
         trouble = _fatal(file)
         if trouble is None or id(file) in used or file.path is None:
