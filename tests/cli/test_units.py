@@ -201,6 +201,11 @@ class TestUnread:
         outcome = zerocfg("lint", "--ignore", "ZC703")
         assert outcome.code == 0
         assert "  acc.yaml: it is nowhere to be found; train.sh:1:19 names it\n" in outcome.out
+        write(tmp_path, train_sh=LINE * 3)
+        outcome = zerocfg("lint", "--ignore", "ZC703")
+        assert "  acc.yaml: it is nowhere to be found; train.sh:1:19 names it, and 2 more places\n" in outcome.out
+        write(tmp_path, zerocfg_toml='exclude = ["train.sh"]\n')
+        assert zerocfg("lint").out == "All checks passed in 1 file.\n"
 
     def test_a_broken_file_that_may_be_a_recipe(self, zerocfg: Cli, tmp_path: Path) -> None:
         write(tmp_path, r_yaml="a: [1\n", acc_yaml=CLEAN, train_sh=LINE.replace("train.py", "train.py --config r.yaml"))
