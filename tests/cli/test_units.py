@@ -49,6 +49,11 @@ class TestRuns:
             assert _places(outcome) == [("ZC714", "acc.yaml", 1)], name
             assert _data(outcome)["files"] == 2 and outcome.err == ""
 
+    def test_a_hook_names_many_files_of_one_run(self, zerocfg: Cli, tmp_path: Path) -> None:
+        write(tmp_path, acc_yaml=BARE, train_sh=LINE, train_py="print()\n")
+        found = _data(zerocfg("lint", "--output-format", "json", "train.sh", "train.py", "acc.yaml", "./acc.yaml", "."))
+        assert [(one["code"], one["also_in"]) for one in found["diagnostics"]] == [("ZC714", [])]
+
     def test_a_script_stands_for_the_runs_that_start_it_alone(self, zerocfg: Cli, tmp_path: Path) -> None:
         write(tmp_path, acc_yaml=BARE, train_sh=LINE, train_py="print()\n", other_py="print()\n", b_yaml=DEAD)
         write(tmp_path, other_sh="accelerate launch --config_file b.yaml other.py\n")
@@ -196,6 +201,20 @@ class TestUnread:
         outcome = zerocfg("lint", "--ignore", "ZC703")
         assert outcome.code == 0
         assert "  acc.yaml: it is nowhere to be found; train.sh:1:19 names it\n" in outcome.out
+        write(tmp_path, train_sh=LINE * 3)
+        outcome = zerocfg("lint", "--ignore", "ZC703")
+        assert "  acc.yaml: it is nowhere to be found; train.sh:1:19 names it, and 2 more places\n" in outcome.out
+        write(tmp_path, zerocfg_toml='exclude = ["train.sh"]\n')
+        assert zerocfg("lint").out == "All checks passed in 1 file.\n"
+
+    def test_a_broken_file_that_may_be_a_recipe(self, zerocfg: Cli, tmp_path: Path) -> None:
+        write(tmp_path, r_yaml="a: [1\n", acc_yaml=CLEAN, train_sh=LINE.replace("train.py", "train.py --config r.yaml"))
+        for name, code in ((".", 0), ("train.sh", 0), ("acc.yaml", 0), ("r.yaml", 2)):
+            outcome = zerocfg("lint", "--output-format", "json", name)
+            assert outcome.code == code
+            (one,) = _data(outcome)["unread"]
+            assert (one["file"], one["why"], one["named"]) == ("r.yaml", "not-read", name == "r.yaml")
+            assert one["reason"].startswith("not valid YAML: ")
 
     def test_sarif_tells_it_as_a_notification(self, zerocfg: Cli, tmp_path: Path) -> None:
         write(tmp_path, acc_yaml=CLEAN, broken_yaml="bf16: [1, 2\n\tb: }")

@@ -138,7 +138,8 @@ class Job:
             for spot in (one.spot, *one.related)
         ]
         hidden = {file.name for file in files.met() if self.excluded(file)} if self.settings.exclude else set()
-        found = unread(files, runs, named, folders, told)
+        looked_at = [run for run in runs if not run.files or any(file.name not in hidden for file in run.files)]
+        found = unread(files, looked_at, named, folders, told)
         found = tuple(one for one in found if one.file not in hidden)
         return without_unknown(found) if self.skip_unknown else found
 

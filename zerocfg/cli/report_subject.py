@@ -10,7 +10,7 @@ import click
 
 from zerocfg.cli.explain_built import lock_at, locks_below, read_lock
 from zerocfg.cli.known import known_findings
-from zerocfg.cli.linting import assume_consumer
+from zerocfg.cli.linting import Job
 from zerocfg.cli.selection import selection_of
 from zerocfg.cli.settings import find_settings
 from zerocfg.cli.spec_argument import read_or_exit, resolved
@@ -23,7 +23,7 @@ from zerocfg.page.subject import Subject
 from zerocfg.resolve.alternatives import alternatives
 from zerocfg.resolve.facts import with_facts
 from zerocfg.resolve.forecast import Forecast, forecast
-from zerocfg.rules.engine import Result, lint_runs
+from zerocfg.rules.engine import Result, Selection, lint_runs
 from zerocfg.run.discover import SPEC_NAMES, Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.releases import with_versions
@@ -132,9 +132,7 @@ def _by_hand(path: Path, name: str | None, consumer: str | None) -> Subject:
         listed = ", ".join(one.name for one in runs[:8]) + (", ..." if len(runs) > 8 else "")
         raise click.UsageError(f"'{display_name(path)}' takes part in several runs; name one with --run: {listed}")
     folder = path if path.is_dir() else path.parent
-    consumer = consumer or find_settings(folder).consumer
-    if consumer is not None:
-        runs = assume_consumer(runs, consumer)
+    runs = Job([path], find_settings(folder), Selection(), consumer).read(runs)
     return Subject(runs[0].name, run=runs[0], found=_lint(runs, folder))
 
 

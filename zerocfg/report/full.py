@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from zerocfg.report.frame import frame
-from zerocfg.report.unread import unread_lines
 from zerocfg.rules.engine import Diagnostic, Result, Spot
 
 _COLOURS = {"error": "31;1", "warning": "33;1", "note": "36;1", "blue": "34", "bold": "1", "green": "32"}
+MOST_UNREAD = 20
+"""Files that were not checked and are listed; the rest is counted."""
 NARROWEST = 32
 """Columns that are filled even where a terminal has fewer."""
 
@@ -61,6 +62,19 @@ def summary(result: Result, paint: Paint) -> str:
     else:
         text = "Nothing was checked."
     return text + _suppressed(result) + _notes(result)
+
+
+def unread_lines(result: Result) -> list[str]:
+    """A heading and a line for each file; those that the user named are told elsewhere, as wrong use."""
+    found = [one for one in result.unread if not one.named]
+    if not found:
+        return []
+    count = len(found)
+    lines = [f"{count} file{'s were' if count != 1 else ' was'} not checked:"]
+    lines += [f"  {one.file}: {one.reason}" for one in found[:MOST_UNREAD]]
+    return (
+        [*lines, f"  and {count - MOST_UNREAD} more; --output-format json lists them"] if count > MOST_UNREAD else lines
+    )
 
 
 def _fixable(result: Result) -> str:

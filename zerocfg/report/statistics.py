@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from zerocfg.report.full import Paint, summary
-from zerocfg.report.unread import unread_lines
+from zerocfg.report.full import Paint, summary, unread_lines
 from zerocfg.rules.engine import Result
 
 

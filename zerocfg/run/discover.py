@@ -118,15 +118,13 @@ class Files:
         try:
             if not path.is_file():
                 return None
+            large = path.stat().st_size > LARGEST_UNASKED
             with path.open("rb") as file:
-                data = file.read(LARGEST_UNASKED + 1)
+                data = file.read(_HEAD if large else LARGEST_UNASKED)
         except OSError as error:
             message = f"it cannot be read: {(error.strerror or str(error)).lower()}"
             self._pass_over(path, key, Problem("unreadable", message, _NOWHERE, fatal=True))
             return None
-        large = len(data) > LARGEST_UNASKED
-        if large:
-            data = data[:_HEAD]
         if data.startswith(_UTF_16):
             data = data.replace(b"\0", b"")
         words = _LAUNCHERS if is_launch_file(path) else MARKERS

@@ -236,6 +236,8 @@ class _Linker:
         config = self._find(arguments.get("config"), bases)
         if config is not None and config.kind == "recipe":
             run = replace(self._with_recipe(run, config, bases), recipe_reader="trl")
+        elif config is not None and config.document is not None and config.document.root is None:
+            run = replace(run, unread=(config,))
         elif line.arguments and (first := line.arguments[0].value) and first.endswith((".yaml", ".yml", ".json")):
             place = Origin("flag", file=run.launch_file, span=line.arguments[0].span)
             said, alone = Setting(first, place), len(line.arguments) == 1

@@ -342,6 +342,7 @@ class Run:
     files (`zerocfg.run.telling` knows). ``started`` is the file that the run starts. ``versions`` are the releases that
     the project admits, by library, as clauses of PEP 440; ``version_places`` tells where those stand that were read
     from the project's own files. ``mistaken``: files of another kind than who is given them reads.
+    ``unread`` are files that the launch line names and of which nothing can be told, because they cannot be read.
     ``troubles`` are what keeps runs of a spec from being made of ``extends`` and ``matrix``: place, message, way out.
     """
 
@@ -370,6 +371,7 @@ class Run:
     version_places: Mapping[str, Origin] = field(default_factory=dict)
     missing: tuple[Origin, ...] = ()
     mistaken: tuple[Mistaken, ...] = ()
+    unread: tuple[SourceFile, ...] = ()
     troubles: tuple[tuple[Origin, str, str], ...] = ()
     effective: Effective = field(default_factory=Effective)
 
@@ -382,4 +384,4 @@ class Run:
 def files_of(run: Run) -> list[SourceFile]:
     """Every file that a run reads, its training script and what that imports included; each once."""
     scripts = run.script.files if run.script is not None else ()
-    return list({id(file): file for file in (*run.files, *scripts)}.values())
+    return list({id(file): file for file in (*run.files, *scripts, *run.unread)}.values())

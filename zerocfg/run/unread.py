@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from zerocfg.run.discover import Files, display_name, launch_lines
-from zerocfg.run.model import Kind, Origin, Run, SourceFile, files_of, original
+from zerocfg.run.model import Kind, Run, SourceFile, files_of, original
 from zerocfg.run.origins import place_of
 from zerocfg.source.text import Where
 
@@ -100,13 +100,13 @@ def _met(
     of_runs = [file for run in runs for file in files_of(run)]
     used = {id(original(file)) for file in of_runs}
     seen: set[str] = set()
+    exactly = {path.resolve() for path in named}
     for file in of_runs:
         trouble = _fatal(file)
         if trouble is not None and file.name not in found and file.name not in seen:
             seen.add(file.name)
-            yield Unread(file.name, "not-read", trouble)
+            yield Unread(file.name, "not-read", trouble, file.path is not None and file.path.resolve() in exactly)
     tops = [folder.resolve() for folder in folders]
-    exactly = {path.resolve() for path in named}
     for file in files.met():
         trouble = _fatal(file)
         if trouble is None or id(file) in used or file.path is None:
@@ -117,17 +117,15 @@ def _met(
 
 
 def _missing(runs: Sequence[Run], told: Collection[Where]) -> Iterator[Unread]:
-    """Files that runs name and that are nowhere, where no finding says so."""
-    seen: set[tuple[str, Where | None]] = set()
+    """Files that runs name and that are nowhere, where no finding says so; each once."""
+    places: dict[str, dict[Where | None, None]] = {}
     for run in runs:
         for origin in run.missing:
-            one = _lacking(origin)
-            if one.place not in told and (one.file, one.place) not in seen:
-                seen.add((one.file, one.place))
-                yield one
-
-
-def _lacking(origin: Origin) -> Unread:
-    where = place_of(origin)
-    by = f"; {where} names it" if where is not None else ""
-    return Unread(display_name(Path(origin.note)), "missing", f"it is nowhere to be found{by}", place=where)
+            where = place_of(origin)
+            if where not in told:
+                places.setdefault(display_name(Path(origin.note)), {})[where] = None
+    for name, found in places.items():
+        first, *others = found
+        by = f"; {first} names it" if first is not None else ""
+        more = f", and {len(others)} more place{'s' * (len(others) != 1)}" if others else ""
+        yield Unread(name, "missing", f"it is nowhere to be found{by}{more}", place=first)
