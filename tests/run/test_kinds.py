@@ -179,3 +179,16 @@ def test_a_key_that_the_launcher_gets_past(tmp_path: Path, key: str) -> None:
     assert {severity for _, severity, path in linted(tmp_path, acc__yaml=text) if path == key.split(":")[0]} == {
         "warning"
     }
+
+
+def test_memory_that_is_never_pinned(tmp_path: Path) -> None:
+    yaml = f"{YAML}  offload_optimizer_device: cpu\n"
+    ds = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2, "offload_optimizer": {%s}}}\n'
+    where = "deepspeed_config.offload_optimizer_device"
+    assert linted(tmp_path, acc__yaml=yaml) == []
+    assert linted(tmp_path, requirements__txt="deepspeed==0.18.4\n") == [("ZC501", "warning", where)]
+    assert linted(tmp_path, requirements__txt="deepspeed==0.19.8\n") == []
+    (tmp_path / "acc.yaml").unlink()
+    place = "zero_optimization.offload_optimizer.pin_memory"
+    assert ("ZC501", "warning", place) in linted(tmp_path, ds__json=ds % '"device": "cpu", "pin_memory": 0')
+    assert linted(tmp_path, ds__json=ds % '"device": "cpu", "pin_memory": 1') == []
