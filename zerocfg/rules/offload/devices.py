@@ -135,8 +135,8 @@ def _never_pinned(run: Run) -> Iterator[Finding]:
     if stage_of(run) in (1, 2, 3) and admits(declared, below="0.19.5"):
         yield Finding(
             Location(run.accelerate, ("deepspeed_config", "offload_optimizer_device")),
-            f"`offload_optimizer_device: {where}` never pins its memory before DeepSpeed 0.19.5 (declared: {declared}): "
-            "slower copies that overlap with nothing, and this file has no key for it",
+            f"`offload_optimizer_device: {where}` never pins its memory before DeepSpeed 0.19.5 "
+            f"(declared: {declared}): slower copies that overlap with nothing, and this file has no key for it",
             'write the section in a DeepSpeed JSON, with "pin_memory": true',
         )
 
