@@ -115,3 +115,80 @@ def test_another_word_than_local_machine(tmp_path: Path) -> None:
     text = f"compute_environment: SLURM\n{YAML}use_cpu: false\nmachine_rank: 0\n"
     assert linted(tmp_path, acc__yaml=text) == [("ZC716", "error", "compute_environment")]
     assert linted(tmp_path, acc__yaml=text.replace("SLURM", "LOCAL_MACHINE")) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "told"),
+    [
+        ("", 1),
+        ("sed s/A/1/ template.json > ds.json\n", 0),
+        ("config=ds.json\nsed s/A/1/ template.json > ${config}\n", 0),
+        ("cat <<EOF > ds.json\n{}\nEOF\n", 0),
+        ("name=x\nout=ds_${name}.json\nsed s/A/1/ template.json \\\n  > ${out}\n", 0),
+        ("cd /opt/job\n", 0),
+        ("echo start > log.txt\n", 1),
+        ("config=ds.json\necho $config\n", 1),
+    ],
+)
+def test_a_file_that_the_script_makes(tmp_path: Path, before: str, told: int) -> None:
+    line = "deepspeed --num_gpus 2 train.py --deepspeed_config ds.json\n"
+    found = linted(tmp_path, run__sh=f"#!/bin/bash\n{before}{line}")
+    assert [code for code, *_ in found] == ["ZC703"] * told
+
+
+def test_a_file_that_a_script_beside_it_makes(tmp_path: Path) -> None:
+    line = "deepspeed --num_gpus 2 train.py --deepspeed_config ds.json\n"
+    (tmp_path / "make.py").write_text('import json\njson.dump({}, open("ds.json", "w"))\n', encoding="utf-8")
+    assert linted(tmp_path, run__sh=line) == []
+
+
+def test_a_number_is_no_path(tmp_path: Path) -> None:
+    text = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: %s\n"
+    where = "deepspeed_config.deepspeed_config_file"
+    assert linted(tmp_path, acc__yaml=text % 1) == [("ZC703", "error", where)]
+    assert linted(tmp_path, acc__yaml=text % "none") == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ("fsdp_version:", ["fsdp_config.fsdp_version"]),
+        ("fsdp_version: 1\n  fsdp_sharding_strategy:", ["fsdp_config.fsdp_sharding_strategy"]),
+        ("fsdp_version: 2\n  fsdp_sharding_strategy:", []),
+        ("fsdp_version: 2", []),
+    ],
+)
+def test_null_that_reaches_the_plugin_as_a_text(tmp_path: Path, keys: str, told: list[str]) -> None:
+    text = f"distributed_type: FSDP\nnum_processes: 2\nmixed_precision: bf16\nfsdp_config:\n  {keys}\n"
+    found = linted(tmp_path, acc__yaml=text)
+    assert [path for code, severity, path in found if (code, severity) == ("ZC107", "error")] == told
+
+
+def test_a_batch_size_that_is_none(tmp_path: Path) -> None:
+    text = '{"train_micro_batch_size_per_gpu": %s, "zero_optimization": {"stage": 2}}\n'
+    micro = "train_micro_batch_size_per_gpu"
+    assert linted(tmp_path, ds__json=text % "null") == [("ZC205", "error", micro)]
+    assert ("ZC204", "error", micro) in linted(tmp_path, ds__json=text % "false")
+    assert linted(tmp_path, ds__json=text % '"auto"') == []
+
+
+@pytest.mark.parametrize("key", ["deepspeed_config: ds.json", "use_cpu: falsed", "machine_rank: first"])
+def test_a_key_that_the_launcher_gets_past(tmp_path: Path, key: str) -> None:
+    """Each stops a launch that reads it; of this one nothing stops."""
+    text = f"distributed_type: MULTI_GPU\nnum_processes: 2\nmixed_precision: bf16\n{key}\n"
+    assert {severity for _, severity, path in linted(tmp_path, acc__yaml=text) if path == key.split(":")[0]} == {
+        "warning"
+    }
+
+
+def test_memory_that_is_never_pinned(tmp_path: Path) -> None:
+    yaml = f"{YAML}  offload_optimizer_device: cpu\n"
+    ds = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2, "offload_optimizer": {%s}}}\n'
+    where = "deepspeed_config.offload_optimizer_device"
+    assert linted(tmp_path, acc__yaml=yaml) == []
+    assert linted(tmp_path, requirements__txt="deepspeed==0.18.4\n") == [("ZC501", "warning", where)]
+    assert linted(tmp_path, requirements__txt="deepspeed==0.19.8\n") == []
+    (tmp_path / "acc.yaml").unlink()
+    place = "zero_optimization.offload_optimizer.pin_memory"
+    assert ("ZC501", "warning", place) in linted(tmp_path, ds__json=ds % '"device": "cpu", "pin_memory": 0')
+    assert linted(tmp_path, ds__json=ds % '"device": "cpu", "pin_memory": 1') == []

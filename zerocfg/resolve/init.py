@@ -20,6 +20,7 @@ from zerocfg.run.hub import CONFIG, find_config, is_hub_name
 from zerocfg.run.kinds import sniff
 from zerocfg.run.link import TRL_KEYS, find_runs
 from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.neighbours import NEIGHBOURS
 from zerocfg.source.paths import relative
 
 if TYPE_CHECKING:
@@ -95,8 +96,8 @@ class _Guesser:
     def _from_line(self, run: Run) -> Draft | None:
         line, file = run.launch, run.launch_file
         assert line is not None and file is not None
-        if line.script is None or line.script.value is None:
-            return None
+        if line.script is None or line.script.value is None or run.consumer in NEIGHBOURS:
+            return None  # a framework with recipes of its own is started by its own program
         where = f"{_short(file, self.folder)}:{file.source.place(line.span.start).line}"
         named = line.script.value.replace(".", "/") + ".py" if line.module else line.script.value
         script = self._beside(named, file, line.directory)
@@ -267,7 +268,7 @@ class _Guesser:
         trl = isinstance(recipe, dict) and bool(TRL_KEYS & set(recipe))
         if calls is not None and script is not None:
             draft.add("consumer", calls, "found", f"{script.name} {SEEN[calls]}")
-        elif run.consumer is not None:
+        elif run.consumer is not None and run.consumer not in NEIGHBOURS:
             draft.add("consumer", run.consumer, "found", where or "its files")
         elif recipe is not None:
             draft.add("consumer", "trl" if trl else "transformers", "guessed", "by the keys of the recipe")

@@ -367,9 +367,9 @@ class _Linker:
         run = replace(run, accelerate=file)
         section = _get(file, "deepspeed_config")
         value = section.get("deepspeed_config_file") if isinstance(section, dict) else None
-        if isinstance(value, str) and value != "none":
+        if isinstance(value, (str, int, float)) and value != "none":
             place = Origin("file", file=file, path=("deepspeed_config", "deepspeed_config_file"))
-            return self._with_deepspeed(run, Setting(value, place), bases + self._around(file), "accelerate")
+            return self._with_deepspeed(run, Setting(str(value), place), bases + self._around(file), "accelerate")
         return run
 
     def _with_recipe(self, run: Run, file: SourceFile, bases: list[Path]) -> Run:
@@ -410,7 +410,9 @@ class _Linker:
         file = self._find(setting, bases)
         if file is not None or setting is None or not _is_path(setting.value) or ships(run.consumer, setting.value):
             return run, file
-        return _lacks(run, setting), None
+        from zerocfg.run.written import made_before  # few lines name a file that is not there
+
+        return (run if made_before(run, setting.value) else _lacks(run, setting)), None
 
     def _find(self, setting: Setting | None, bases: list[Path]) -> SourceFile | None:
         if setting is None or not _is_path(setting.value):

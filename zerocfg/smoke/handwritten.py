@@ -24,6 +24,7 @@ from zerocfg.run.effective import read_by
 from zerocfg.run.hub import find_config
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Run
+from zerocfg.run.neighbours import NEIGHBOURS
 from zerocfg.smoke.asked import DTYPE, Claim, claims
 from zerocfg.smoke.reduction import Kind, Reduction
 
@@ -144,6 +145,8 @@ def find(path: Path, consumer: str | None = None, name: str | None = None) -> Ru
         # The script's own reader would stop at it; there is nothing to start then.
         said = recipe.problems[0].message if recipe.problems else "no mapping"
         raise NotFoundError(f"{run.recipe.name} cannot be read: {said}")
+    if run.consumer in NEIGHBOURS:
+        raise NotFoundError(f"{run.name} is started by {run.consumer}, which trains in a way of its own: try that")
     if run.consumer is None and consumer is None:
         raise NotFoundError(
             f"nothing tells what reads the configs of {run.name}: a Trainer, a loop of accelerate, or DeepSpeed's "

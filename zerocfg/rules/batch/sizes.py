@@ -290,6 +290,13 @@ def batch_zero(run: Run) -> Iterator[Finding]:
         yield Finding(location, f"{failure.message}; DeepSpeed stops at it", _batch_help(run), related, _smaller(run))
     data = deepspeed_data(run)
     total, micro = data.get("train_batch_size"), data.get("train_micro_batch_size_per_gpu")
+    if run.consumer is None and run.deepspeed is not None and (total is False or micro is False):
+        name = MICRO if micro is False else TRAIN
+        yield Finding(
+            Location(run.deepspeed, (name,)),
+            f"{name} is false, which counts as 0: DeepSpeed stops at it, and the Trainer at the difference",
+            _batch_help(run),
+        )
     if any(True for _ in failures(run, "ZC204", "ZC201", "ZC203")) or run.deepspeed is None:
         return
     if (
@@ -355,11 +362,12 @@ def batch_missing(run: Run) -> Iterator[Finding]:
         return
     if run.consumer is None and run.deepspeed is not None:
         keys = deepspeed_data(run)
-        if keys and not keys.keys() & {"train_batch_size", "train_micro_batch_size_per_gpu"}:
+        if keys and all(keys.get(name) is None for name in (TRAIN, MICRO)):
+            there = next((name for name in (MICRO, TRAIN) if name in keys), None)
             yield Finding(
-                Location(run.deepspeed),
-                "neither train_batch_size nor train_micro_batch_size_per_gpu is there; DeepSpeed stops unless "
-                "the program adds one",
+                Location(run.deepspeed, (there,) if there else ()),
+                (f"`{there}` is null and counts as absent" if there else f"neither {TRAIN} nor {MICRO} is there")
+                + "; DeepSpeed stops unless the program adds one",
                 'add `train_micro_batch_size_per_gpu`: a number, or "auto" for the Trainer and accelerate',
             )
     for failure in failures(run, "ZC205"):

@@ -177,7 +177,9 @@ def null_value(run: Run) -> Iterator[Finding]:
 
     It is written to say "the default", which is what leaving the key out says.
 
-    What happens: a ValidationError; null does not mean "the default" in DeepSpeed's typed sections.
+    What happens: a ValidationError; null does not mean "the default" in DeepSpeed's typed sections. accelerate exports
+    a `fsdp_version` or `fsdp_sharding_strategy` without a value as the text None: `ValueError: invalid literal for
+    int() with base 10: 'None'`, `KeyError: 'NONE'`.
 
     Fix: removes the key, so that the default counts.
     """
@@ -188,6 +190,29 @@ def null_value(run: Run) -> Iterator[Finding]:
             "leave the key out",
             fix=edited(delete_entry, file, issue.path, why="take the default", safe=False),
         )
+    for name in _NAMED_NONE:
+        setting = run.effective.environment.get(name)
+        if setting is None or setting.value != "None" or setting.origin.kind != "file":
+            continue
+        path = setting.origin.path
+        if run.accelerate is None or setting.origin.file is not run.accelerate or not _reads(run, name):
+            continue
+        yield Finding(
+            Location(run.accelerate, path, "value"),
+            f"`{dotted(path)}` is null, which reaches every process as the text None; the plugin stops at it",
+            "leave the key out",
+            fix=edited(delete_entry, run.accelerate, path, why="take the default", safe=False),
+        )
+
+
+_NAMED_NONE = ("FSDP_VERSION", "FSDP_SHARDING_STRATEGY")
+"""Variables that accelerate's launcher sets to the text None for a key that is null, and its plugin cannot read."""
+
+
+def _reads(run: Run, variable: str) -> bool:
+    """Whether the plugin looks at the variable: FSDP 2 takes no sharding strategy."""
+    version = run.effective.environment.get("FSDP_VERSION")
+    return variable == "FSDP_VERSION" or version is None or str(version.value) == "1"
 
 
 @rule(

@@ -25,10 +25,10 @@ from zerocfg.rules.effects import (
 from zerocfg.rules.line import line_fix, plain, written
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.hub import is_hub_name
-from zerocfg.run.model import Failure, Run, SourceFile
+from zerocfg.run.model import Failure, Origin, Run, SourceFile
 from zerocfg.run.options import OPTIONS
 from zerocfg.source.edit import Edit, delete_entry, insert_entry, replace_value
-from zerocfg.source.node import Path
+from zerocfg.source.node import Path, Scalar
 
 _SECTION = "deepspeed_config:\n  zero_stage: 2\n"
 _YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\n" + _SECTION
@@ -165,7 +165,8 @@ def file_not_found(run: Run) -> Iterator[Finding]:
     deepspeed config, or a dictionary, or a base64 encoded string`.
 
     A warning where a launch line leads to it; a note where a config stands alone and may be used from another
-    folder.
+    folder; an error where a number stands in place of a path. Nothing is said of a file that the launch script or one
+    beside it writes, nor below a `cd` to an absolute folder.
     """
     for origin in run.missing:
         path = origin.note
@@ -179,7 +180,7 @@ def file_not_found(run: Run) -> Iterator[Finding]:
                 location,
                 f"{path} was not found; every process that looks for it stops",
                 "correct the path; it counts from the folder in which the job is started",
-                severity=None if run.launch else Severity.NOTE,
+                severity=Severity.ERROR if _is_number(origin) else None if run.launch else Severity.NOTE,
             )
 
 
@@ -193,6 +194,12 @@ def _certain(file: SourceFile, path: str) -> bool:
     if not folder or not suffix.isalnum() or "\0" in folder:
         return False
     return any(next((above / folder).glob(f"*.{suffix}"), None) for above in file.path.resolve().parents[:3])
+
+
+def _is_number(origin: Origin) -> bool:
+    """Whether no path is written where one belongs (`deepspeed_config_file: 1`)."""
+    node = origin.file.document.get(origin.path) if origin.file is not None and origin.file.document else None
+    return origin.kind == "file" and isinstance(node, Scalar) and not isinstance(node.value, str)
 
 
 _EXAMPLES = ("path/to", "your", "<", "$", "{", "...", "xxx")

@@ -11,6 +11,7 @@ from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import argument
 from zerocfg.rules.effects import (
     TRAINERS,
+    accelerate_section,
     anchor,
     edited,
     effective,
@@ -19,6 +20,7 @@ from zerocfg.rules.effects import (
     section,
     stage_of,
     told,
+    under_deepspeed_launcher,
 )
 from zerocfg.rules.proof import at_least, crashes, shows
 from zerocfg.rules.versions import admits
@@ -88,7 +90,7 @@ def offload_not_pinned(run: Run) -> Iterator[Finding]:
     with computation; every step pays for it.
 
     What happens: DeepSpeed page-locks none of the buffers that gradients and parameters travel through. `pin_memory`
-    is true by default since DeepSpeed 0.19.5; before, it had to be written.
+    is true by default since DeepSpeed 0.19.5; before, it had to be written, for which an accelerate YAML has no key.
 
     Fix: writes true, which needs room in locked host memory (about 8 bytes a parameter in 16-bit training).
 
@@ -96,13 +98,16 @@ def offload_not_pinned(run: Run) -> Iterator[Finding]:
     """
     part = "offload_optimizer"
     written = section(run, "zero_optimization", part)
+    if run.deepspeed is None:
+        yield from _never_pinned(run)
     if run.deepspeed is None or written.get("device") not in ("cpu", "nvme") or stage_of(run) == 0:
         return
     if run.hardware is not None and run.hardware.memlock is not None:
         return  # a limit is known: the author may well have chosen
     path = ("zero_optimization", part, "pin_memory")
     value = written.get("pin_memory")
-    if value is False or (isinstance(value, str) and value.lower() in FALSE_WORDS):
+    off = isinstance(value, (bool, int, float)) and not value
+    if off or (isinstance(value, str) and value.lower() in FALSE_WORDS):
         yield Finding(
             Location(run.deepspeed, path),
             f"`{part}` goes through memory that is not pinned: slower copies that overlap with nothing",
@@ -116,6 +121,23 @@ def offload_not_pinned(run: Run) -> Iterator[Finding]:
             f"{run.versions['deepspeed']}): slower copies that overlap with nothing",
             'write "pin_memory": true',
             fix=edited(insert_entry, run.deepspeed, path[:2], "pin_memory", "true", why="pin the memory", safe=False),
+        )
+
+
+def _never_pinned(run: Run) -> Iterator[Finding]:
+    """`offload_optimizer_device` of an accelerate YAML, beside which `pin_memory` cannot be written."""
+    where = accelerate_section(run).get("offload_optimizer_device")
+    if run.accelerate is None or where not in ("cpu", "nvme") or not under_deepspeed_launcher(run):
+        return
+    if run.hardware is not None and run.hardware.memlock is not None:
+        return
+    declared = run.versions.get("deepspeed")
+    if stage_of(run) in (1, 2, 3) and admits(declared, below="0.19.5"):
+        yield Finding(
+            Location(run.accelerate, ("deepspeed_config", "offload_optimizer_device")),
+            f"`offload_optimizer_device: {where}` never pins its memory before DeepSpeed 0.19.5 "
+            f"(declared: {declared}): slower copies that overlap with nothing, and this file has no key for it",
+            'write the section in a DeepSpeed JSON, with "pin_memory": true',
         )
 
 
