@@ -138,6 +138,8 @@ def _from_recipe(found: Arguments, run: Run, name: str, kind: str, value: Any, b
 
 def _from_command_line(found: Arguments, name: str, kind: str, given: Setting, below: Setting) -> Setting:
     value = given.value
+    if given.origin.kind == "file":  # a literal of the script, which nothing converts
+        return Setting(UNKNOWN if kind in _KINDS and isinstance(value, str) else value, given.origin, _history(below))
     if value is None and kind == "bool":
         value = True
     if isinstance(value, str):

@@ -73,13 +73,12 @@ def argument_removed(run: Run) -> Iterator[Finding]:
 
     When to ignore: the project stays on transformers 4. (Where its requirements say so, nothing is told.)
     """
+    found, declared, here = list(arguments(run)), run.versions.get("transformers"), VERSIONS["transformers"]
+    if not found or only_below(declared, here):
+        return  # what a project on an older release installs may well have it
     names = load_schema("training-arguments").root.names
-    here = VERSIONS["transformers"]
-    declared = run.versions.get("transformers")
-    if only_below(declared, here):
-        return  # what the project installs may well have it
     certain = only_from(declared, here)
-    for held in arguments(run):
+    for held in found:
         key = names.get(held.name)
         if key is None or "removed" not in key.facts:
             continue

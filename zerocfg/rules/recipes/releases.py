@@ -236,11 +236,12 @@ def argument_deprecated(run: Run) -> Iterator[Finding]:
     When to ignore: the recipe also serves a release that does not know the new name. (It is told only where the
     project's versions leave no such release.)
     """
-    if reader(run) is None:
+    found = list(arguments(run))
+    if not found or reader(run) is None:
         return
-    present = {held.name for held in arguments(run)}
+    present = {held.name for held in found}
     inherited = load_schema("training-arguments").root.names
-    for held in arguments(run):
+    for held in found:
         name = held.name
         key = key_of(run, name)
         if key is None or "deprecated" not in key.facts or own_option(run, name):
