@@ -15,7 +15,6 @@ from zerocfg.rules.arguments import (
     given,
     methods,
     own_option,
-    parsed,
     reader,
     renamed,
     set_argument,
@@ -27,6 +26,7 @@ from zerocfg.rules.effects import admitted, admitting
 from zerocfg.rules.moving import as_json, moved, text_at
 from zerocfg.rules.proof import crashes
 from zerocfg.rules.versions import only_below, only_from
+from zerocfg.run.arguments import parsed
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import Edit
