@@ -52,6 +52,12 @@ def test_a_short_recipe_is_read_where_a_line_names_it(tmp_path: Path) -> None:
     assert run.recipe_reader == "hf"
 
 
+@pytest.mark.parametrize(("more", "read"), [("", True), ("packing: true\n", True), ("camera: 1\n", False)])
+def test_a_short_config_is_a_recipe_if_it_holds_nothing_else(tmp_path: Path, more: str, read: bool) -> None:
+    found = runs(tmp_path, "torchrun --nproc_per_node 2 sft.py --config r.yaml\n", r_yaml=SHORT + more)
+    assert [run.recipe_reader for run in found] == (["trl"] if read else [])
+
+
 def test_another_mapping_is_no_recipe(tmp_path: Path) -> None:
     other = "output_dir: out\nseed: 1\ndata: {}\nmodel: {}\ncamera: {}\n"
     assert runs(tmp_path, "torchrun --nproc_per_node 2 train.py r.yaml\n", r_yaml=other) == []
