@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from zerocfg.run.script.facts import Script
 
 from tests.rules.examples import inside
 from zerocfg.run.discover import Files
+from zerocfg.run.effective import compute
 from zerocfg.run.link import find_runs
-from zerocfg.run.model import UNKNOWN
+from zerocfg.run.model import UNKNOWN, SourceFile
+from zerocfg.source.text import SourceText
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +50,12 @@ def test_a_short_recipe_is_read_where_a_line_names_it(tmp_path: Path) -> None:
     assert run.recipe is not None
     assert run.recipe.kind == "recipe"
     assert run.recipe_reader == "hf"
+
+
+@pytest.mark.parametrize(("more", "read"), [("", True), ("packing: true\n", True), ("camera: 1\n", False)])
+def test_a_short_config_is_a_recipe_if_it_holds_nothing_else(tmp_path: Path, more: str, read: bool) -> None:
+    found = runs(tmp_path, "torchrun --nproc_per_node 2 sft.py --config r.yaml\n", r_yaml=SHORT + more)
+    assert [run.recipe_reader for run in found] == (["trl"] if read else [])
 
 
 def test_another_mapping_is_no_recipe(tmp_path: Path) -> None:
@@ -86,6 +96,17 @@ def test_what_a_slip_may_mean_is_unknown(tmp_path: Path, option: str, steps: obj
     (run,) = runs(tmp_path, line, ds_json=DS)
     kinds = [failure.kind for failure in run.effective.failures]
     assert ("trainer-mismatch" in kinds) == (steps == 1)
+
+
+def test_options_of_a_parser_of_the_scripts_own_are_no_training_arguments(tmp_path: Path) -> None:
+    line = f"torchrun --nproc_per_node 2 train.py {TRAINER} --deepspeed ds.json --gradient_accumulation_steps 4\n"
+    (run,) = runs(tmp_path, line, ds_json=DS)
+    assert "trainer-mismatch" in [failure.kind for failure in run.effective.failures]
+    code = SourceFile("train.py", "script", SourceText("train.py", ""))
+    own = Script(code, "transformers", options=frozenset(("output_dir", "gradient_accumulation_steps")))
+    library = replace(own, parsed=frozenset(("transformers.TrainingArguments",)))
+    assert "trainer-mismatch" not in [failure.kind for failure in compute(replace(run, script=own)).failures]
+    assert "trainer-mismatch" in [failure.kind for failure in compute(replace(run, script=library)).failures]
 
 
 def test_a_template_is_no_wrong_number(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ import json
 import math
 import re
 
-_TRUE = frozenset(("1", "on", "t", "true", "y", "yes"))
-_FALSE = frozenset(("0", "off", "f", "false", "n", "no"))
+ON_WORDS = frozenset(("1", "on", "t", "true", "y", "yes"))
+OFF_WORDS = frozenset(("0", "off", "f", "false", "n", "no"))
+"""What pydantic, and accelerate in an environment variable, take for true and for false."""
 _INTEGER = re.compile(r"\s*[+-]?\d+(?:_\d+)*(?:\.0+)?\s*")
 _FLOAT = re.compile(r"\s*[+-]?(?:\d+(?:_\d+)*\.?(?:\d+(?:_\d+)*)?|\.\d+(?:_\d+)*)(?:[eE][+-]?\d+)?\s*")
 
@@ -77,9 +78,9 @@ def as_bool(value: object) -> bool:
         return bool(value)
     if isinstance(value, str):
         word = value.lower()
-        if word in _TRUE:
+        if word in ON_WORDS:
             return True
-        if word in _FALSE:
+        if word in OFF_WORDS:
             return False
         raise RefusedError("is a string that is neither true nor false")
     raise RefusedError(f"is {kind_of(value)}, neither true nor false")
@@ -88,9 +89,9 @@ def as_bool(value: object) -> bool:
 def env_bool(text: str) -> bool:
     """The reading of a truth value from an environment variable (accelerate's str_to_bool). Raises RefusedError."""
     word = text.lower()
-    if word in ("y", "yes", "t", "true", "on", "1"):
+    if word in ON_WORDS:
         return True
-    if word in ("n", "no", "f", "false", "off", "0"):
+    if word in OFF_WORDS:
         return False
     raise RefusedError("is neither true nor false")
 

@@ -13,7 +13,7 @@ from zerocfg.catalog.values import FALSE_WORDS, RefusedError
 from zerocfg.rules import line
 from zerocfg.rules.api import Fix, Location, at
 from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, recipe_data
-from zerocfg.run.arguments import converted, mapping_of
+from zerocfg.run.arguments import converted, mapping_of, parsed
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.neighbours import NEIGHBOURS, has_defaults
 from zerocfg.source.edit import Edit, delete_entry, insert_entry, rename_key, replace_value
@@ -101,15 +101,12 @@ def passed(run: Run) -> Mapping[str, Setting]:
     return {name: setting for name, setting in run.arguments.items() if setting.origin.kind != "flag"}
 
 
-def parsed(run: Run) -> frozenset[str]:
-    """The dataclasses of a library that the script's parser fills from the command line; empty where unknown."""
-    known = run.script.parsed if run.script is not None else frozenset()
-    return frozenset(name for name in known if name.startswith(("transformers.", "trl.")))
-
-
 def own_option(run: Run, name: str) -> bool:
-    """Whether the script declares an option of this name."""
-    return run.script is not None and run.script.options is not None and name in run.script.options
+    """Whether the script declares an option of this name, which the library does not have, or has no longer."""
+    if run.script is None or run.script.options is None or name not in run.script.options:
+        return False
+    key = key_of(run, name)
+    return key is None or "removed" in key.facts
 
 
 def arguments(run: Run) -> Iterator[Argument]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from zerocfg.catalog.check import converted
 from zerocfg.catalog.schema import Key, Section, load_schema
+from zerocfg.catalog.values import ON_WORDS
 from zerocfg.run.config import AUTO, Config, any_unknown, default_of, describe, words
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
 
@@ -41,9 +42,6 @@ REMOVED = words(
     "graph_harvesting curriculum_learning progressive_layer_drop"
 )
 REMOVED_ZERO = ("mics_shard_size", "mics_hierarchical_params_gather", "zeropp_loco_param")
-
-TRUE_WORDS = ("true", "yes", "on", "y", "t", "1")
-FALSE_WORDS = ("false", "no", "off", "n", "f", "0")
 
 
 def default(name: str, stage: Any = None) -> Any:
@@ -137,7 +135,7 @@ def enabled(config: Config, section: str) -> Any:
 
 def truth(value: Any) -> bool:
     """Whether a strict bool key is on: True, 1, or one of the words that pydantic takes for true."""
-    return value is True or value == 1 or (isinstance(value, str) and value.lower() in TRUE_WORDS)
+    return value is True or value == 1 or (isinstance(value, str) and value.lower() in ON_WORDS)
 
 
 def number(value: Any) -> Any:

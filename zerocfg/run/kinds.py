@@ -96,12 +96,13 @@ def sniff(data: Any, name: str = "") -> Kind:
     return "accelerate" if accelerate == best else "recipe"
 
 
-def named_recipe(data: Any) -> bool:
-    """Whether a short mapping that a launch line names in a recipe's place is one: most of it are arguments."""
+def named_recipe(data: Any, more: frozenset[str], share: float) -> bool:
+    """Whether a short mapping that a launch line names in a recipe's place is one: three of its keys, and this share of
+    all of them, are arguments, of those known here or of ``more``."""
     if not isinstance(data, dict):
         return False
-    known = sum(key in _RECIPE_SURE or key in _RECIPE_HINTS for key in data)
-    return known >= 3 and 2 * known >= len(data)
+    known = sum(key in _RECIPE_SURE or key in _RECIPE_HINTS or key in more for key in data)
+    return known >= 3 and known >= share * len(data)
 
 
 def guess_unread(text: str, name: str) -> Kind:

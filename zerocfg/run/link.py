@@ -234,8 +234,9 @@ class _Linker:
         if run.consumer in NEIGHBOURS:
             return self._with_deepspeed(run, run.arguments.get("deepspeed"), bases, "trainer")
         config = self._find(arguments.get("config"), bases)
-        if config is not None and config.kind == "recipe":
-            run = replace(self._with_recipe(run, config, bases), recipe_reader="trl")
+        recipe = self._as_recipe(config, whole=True) if config is not None else None
+        if recipe is not None:
+            run = replace(self._with_recipe(run, recipe, bases), recipe_reader="trl")
         elif config is not None and config.document is not None and config.document.root is None:
             run = replace(run, unread=(config,))
         elif line.arguments and (first := line.arguments[0].value) and first.endswith((".yaml", ".yml", ".json")):
@@ -426,9 +427,13 @@ class _Linker:
                 continue
         return None
 
-    def _as_recipe(self, file: SourceFile) -> SourceFile | None:
-        """The file as a recipe, where it is one or where being named in a recipe's place is enough to tell."""
-        if file.kind != "other" or not named_recipe(file.data()):
+    def _as_recipe(self, file: SourceFile, *, whole: bool = False) -> SourceFile | None:
+        """The file as a recipe, where it is one or where being named in a recipe's place is enough to tell.
+
+        ``whole``: other programs read a file from this place, too, so nothing else may stand in it.
+        """
+        known = file.kind == "other" and named_recipe(file.data(), TRL_KEYS, 1.0 if whole else 0.5)
+        if not known:
             return file if file.kind == "recipe" else None
         again = self.rereads.get(id(file))
         if again is None:

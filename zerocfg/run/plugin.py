@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.catalog.schema import load_schema
+from zerocfg.catalog.values import OFF_WORDS, ON_WORDS
 from zerocfg.run.config import AUTO, Config, any_unknown, default_of, words
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
 
@@ -26,8 +27,6 @@ CONFLICTS = words(
 
 STAGE = "zero_optimization.stage"
 GATHER = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
-TRUE_WORDS = ("y", "yes", "t", "true", "on", "1")
-FALSE_WORDS = ("n", "no", "f", "false", "off", "0")
 
 
 @dataclass(slots=True)
@@ -181,7 +180,7 @@ def _check_init_flag(plugin: Plugin, environment: Environment) -> None:
     flag = environment.get("ACCELERATE_DEEPSPEED_ZERO3_INIT")
     if flag is None or not isinstance(flag.value, str):
         return
-    if flag.value.lower() not in TRUE_WORDS + FALSE_WORDS:
+    if flag.value.lower() not in (*ON_WORDS, *OFF_WORDS):
         plugin.fail("zero3-init-flag-type", f"invalid truth value {flag.value}", flag.origin)
 
 

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CODE = SourceFile("train.py", "script", SourceText("train.py", "args = TrainingArguments(warmup_ratio=0.1)\n"))
-OPTIONS = frozenset(("output_dir", "learning_rate", "num_train_epochs", "per_device_train_batch_size", "rank_ratio"))
+OPTIONS = frozenset(
+    ("output_dir", "learning_rate", "num_train_epochs", "per_device_train_batch_size", "logging_steps", "use_cpu")
+)
 PARSER = Script(CODE, "transformers", options=OPTIONS, parsed=frozenset(("transformers.TrainingArguments",)))
 OWN_PARSER = Script(CODE, "transformers", options=OPTIONS)
 PLAIN = "--output_dir out --per_device_train_batch_size 1 --save_strategy steps --num_train_epochs 1"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zerocfg.catalog.values import OFF_WORDS
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import argument
 from zerocfg.rules.effects import (
@@ -24,7 +25,7 @@ from zerocfg.rules.effects import (
 )
 from zerocfg.rules.proof import at_least, crashes, shows
 from zerocfg.rules.versions import admits
-from zerocfg.run.engine import FALSE_WORDS, number
+from zerocfg.run.engine import number
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 
@@ -107,7 +108,7 @@ def offload_not_pinned(run: Run) -> Iterator[Finding]:
     path = ("zero_optimization", part, "pin_memory")
     value = written.get("pin_memory")
     off = isinstance(value, (bool, int, float)) and not value
-    if off or (isinstance(value, str) and value.lower() in FALSE_WORDS):
+    if off or (isinstance(value, str) and value.lower() in OFF_WORDS):
         yield Finding(
             Location(run.deepspeed, path),
             f"`{part}` goes through memory that is not pinned: slower copies that overlap with nothing",

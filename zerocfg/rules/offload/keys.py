@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zerocfg.catalog.values import OFF_WORDS
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import may_be_on
 from zerocfg.rules.effects import (
@@ -16,7 +17,6 @@ from zerocfg.rules.effects import (
 )
 from zerocfg.rules.offload.devices import PARTS, device
 from zerocfg.rules.proof import Between, at_least, crashes, shows
-from zerocfg.run.engine import FALSE_WORDS
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
@@ -223,7 +223,7 @@ def parameters_pinned_anyway(run: Run) -> Iterator[Finding]:
     value = written.get("pin_memory")
     if run.deepspeed is None or written.get("device") != "cpu" or stage_of(run) != 3:
         return
-    if value is False or (isinstance(value, str) and value.lower() in FALSE_WORDS):
+    if value is False or (isinstance(value, str) and value.lower() in OFF_WORDS):
         yield Finding(
             Location(run.deepspeed, path),
             "`pin_memory: false` of `offload_param` is not kept: the parameters end in a page-locked buffer all "

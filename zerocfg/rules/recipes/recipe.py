@@ -12,7 +12,6 @@ from zerocfg.rules.arguments import (
     arguments,
     dropped,
     own_option,
-    parsed,
     reader,
     renamed,
     type_of,
@@ -20,7 +19,7 @@ from zerocfg.rules.arguments import (
 from zerocfg.rules.effects import TRAINERS, admitted, admitting, anchor, deepspeed_data, edited, failures, recipe_data
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.rules.versions import admits, only_below, only_from
-from zerocfg.run.arguments import converted, is_template
+from zerocfg.run.arguments import converted, is_template, parsed
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry, rename_key, replace_value
@@ -73,13 +72,12 @@ def argument_removed(run: Run) -> Iterator[Finding]:
 
     When to ignore: the project stays on transformers 4. (Where its requirements say so, nothing is told.)
     """
+    found, declared, here = list(arguments(run)), run.versions.get("transformers"), VERSIONS["transformers"]
+    if not found or only_below(declared, here):
+        return  # what a project on an older release installs may well have it
     names = load_schema("training-arguments").root.names
-    here = VERSIONS["transformers"]
-    declared = run.versions.get("transformers")
-    if only_below(declared, here):
-        return  # what the project installs may well have it
     certain = only_from(declared, here)
-    for held in arguments(run):
+    for held in found:
         key = names.get(held.name)
         if key is None or "removed" not in key.facts:
             continue
@@ -195,7 +193,7 @@ def argument_type(run: Run) -> Iterator[Finding]:
         return
     for one in arguments(run):
         place = one.at("value")
-        if (place.path or place.span) in told or own_option(run, one.name):
+        if (place.path or place.span) in told:
             continue
         finding = _on_the_line(run, one, place) if one.on_line else _in_the_recipe(run, one, place)
         if finding is not None:

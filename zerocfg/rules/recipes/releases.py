@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.schema import Section, load_schema
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
-from zerocfg.rules.arguments import RECIPE, arguments, key_of, own_option, reader, renamed, set_argument
+from zerocfg.rules.arguments import RECIPE, arguments, key_of, reader, renamed, set_argument
 from zerocfg.rules.effects import admitted, admitting, deepspeed_data, edited, recipe_data, section
 from zerocfg.rules.proof import cited, logged, shows
 from zerocfg.rules.versions import admits, only_below, only_from
@@ -73,7 +73,7 @@ def key_newer_than_project(run: Run) -> Iterator[Finding]:
     if reader(run) is None:
         return
     for held in arguments(run):
-        if held.name in _SINCE and not own_option(run, held.name):
+        if held.name in _SINCE:
             yield from _too_new(run, held.at(), held.name, "transformers", _SINCE[held.name], True)
 
 
@@ -236,14 +236,15 @@ def argument_deprecated(run: Run) -> Iterator[Finding]:
     When to ignore: the recipe also serves a release that does not know the new name. (It is told only where the
     project's versions leave no such release.)
     """
-    if reader(run) is None:
+    found = list(arguments(run))
+    if not found or reader(run) is None:
         return
-    present = {held.name for held in arguments(run)}
+    present = {held.name for held in found}
     inherited = load_schema("training-arguments").root.names
-    for held in arguments(run):
+    for held in found:
         name = held.name
         key = key_of(run, name)
-        if key is None or "deprecated" not in key.facts or own_option(run, name):
+        if key is None or "deprecated" not in key.facts:
             continue
         library = "transformers" if name in inherited else "trl"
         if not only_from(run.versions.get(library), VERSIONS[library]):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
-from zerocfg.rules.arguments import argument, parsed
+from zerocfg.rules.arguments import argument
 from zerocfg.rules.batch.scheduler import AUTO, RECIPE
 from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, effective, stage_of
 from zerocfg.rules.proof import crashes
-from zerocfg.run.arguments import arguments_of, mapping_of
+from zerocfg.run.arguments import arguments_of, mapping_of, parsed
 from zerocfg.run.model import Run
 from zerocfg.source.edit import replace_value
 

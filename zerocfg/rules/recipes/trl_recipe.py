@@ -15,7 +15,6 @@ from zerocfg.rules.arguments import (
     given,
     methods,
     own_option,
-    parsed,
     reader,
     renamed,
     set_argument,
@@ -27,6 +26,7 @@ from zerocfg.rules.effects import admitted, admitting
 from zerocfg.rules.moving import as_json, moved, text_at
 from zerocfg.rules.proof import crashes
 from zerocfg.rules.versions import only_below, only_from
+from zerocfg.run.arguments import parsed
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import Edit
@@ -137,13 +137,13 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
 
     When to ignore: the script declares an argument of this name; it is easily taken for the other.
     """
-    if reader(run) is None:
+    found = list(arguments(run))
+    if not found or reader(run) is None:
         return
     known = load_schema("training-arguments").root.names
     others = load_schema("trl").root.names
-    present = {held.name for held in arguments(run)}
-    takes = _taken(run)
-    for held in arguments(run):
+    present = {held.name for held in found}
+    for held in found:
         name = held.name
         if name in known or name in others or own_option(run, name):
             continue
@@ -157,7 +157,7 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
         one, many = name.removesuffix("s"), f"{name}s"
         if len(name) < 9 or any(other in known or other in others for other in (one, many)):
             continue
-        near = closest(name, takes)
+        near = closest(name, _taken(run))
         # short words are near each other by chance: lora_rank is no local_rank
         plain = name.replace("-", "_")
         if near is None or _distance(plain, near) > (2 if len(name) > 11 else 1):

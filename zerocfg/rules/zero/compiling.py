@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import gcd
 
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
-from zerocfg.rules.arguments import argument, may_be_on, parsed
+from zerocfg.rules.arguments import argument, may_be_on
 from zerocfg.rules.effects import (
     TRAINERS,
     deepspeed_data,
@@ -15,6 +15,7 @@ from zerocfg.rules.effects import (
     section,
 )
 from zerocfg.rules.proof import crashes, logged, shows
+from zerocfg.run.arguments import parsed
 from zerocfg.run.engine import number, truth
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, replace_value
