@@ -16,7 +16,7 @@ from zerocfg.rules.registry import ALL, find
 Cli = Callable[..., Outcome]
 
 LAUNCH = "accelerate launch --config_file a.yaml --num_processes 4 train.py --per_device_train_batch_size 2 \\\n"
-LAUNCH += "  --num_train_epochs 1 --gradient_accumulation_steps $STEPS --max_grad_norm 0.5\n"
+LAUNCH += "  --save_strategy no --gradient_accumulation_steps $STEPS --max_grad_norm 0.5\n"
 
 
 @pytest.fixture

@@ -6,13 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from zerocfg.run.script.facts import Script
 
 from tests.rules.examples import inside
 from zerocfg.run.discover import Files
 from zerocfg.run.effective import compute
 from zerocfg.run.link import find_runs
-from zerocfg.run.model import UNKNOWN, SourceFile
+from zerocfg.run.model import UNKNOWN, Script, SourceFile
 from zerocfg.source.text import SourceText
 
 if TYPE_CHECKING:

@@ -57,11 +57,7 @@ def arguments_of(run: Run) -> Arguments:
     Without a recipe and without a Trainer option on the command line the script sets them in its code: then every
     value is UNKNOWN.
     """
-    written = {
-        name.lstrip("-").replace("-", "_"): setting
-        for name, setting in run.arguments.items()
-        if setting.origin.kind != "flag" or not _own_parser(run)
-    }
+    written = {name.lstrip("-").replace("-", "_"): setting for name, setting in run.arguments.items()}
     recipe = run.recipe.data() if run.recipe else None
     recipe = recipe if isinstance(recipe, dict) else {}
     complete = bool(recipe) or any(name in TRAINER_WORDS for name in written)
@@ -92,11 +88,6 @@ def parsed(run: Run) -> frozenset[str]:
     """The dataclasses of a library that the script's parser fills from the command line; empty where unknown."""
     known = run.script.parsed if run.script is not None else frozenset()
     return frozenset(name for name in known if name.startswith(("transformers.", "trl.")))
-
-
-def _own_parser(run: Run) -> bool:
-    """Whether all options of the script are its own: what it makes of them stands in its code."""
-    return run.script is not None and run.script.options is not None and not parsed(run)
 
 
 def _slips(run: Run, written: Mapping[str, Setting], recipe: Mapping[str, Any]) -> dict[str, str]:

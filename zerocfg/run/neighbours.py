@@ -82,7 +82,13 @@ def recognise(data: Mapping[Any, Any]) -> Consumer | None:
     """Whose recipe this is, by keys that nobody else has in this company."""
     if "finetuning_type" in data and ("model_name_or_path" in data or "stage" in data):
         return "llamafactory"
-    if data.get("stage") in _STAGES and "model_name_or_path" in data and ("template" in data or "cutoff_len" in data):
+    stage = data.get("stage")
+    if (
+        isinstance(stage, str)
+        and stage in _STAGES
+        and "model_name_or_path" in data
+        and ("template" in data or "cutoff_len" in data)
+    ):
         return "llamafactory"
     if "base_model" in data and data.keys() & _AXOLOTL:
         return "axolotl"

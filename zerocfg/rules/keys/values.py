@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.check import Issue
+from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
@@ -191,7 +192,7 @@ def null_value(run: Run) -> Iterator[Finding]:
             fix=edited(delete_entry, file, issue.path, why="take the default", safe=False),
         )
     for name in _NAMED_NONE:
-        setting = run.effective.environment.get(name)
+        setting = _exported(run, name)
         if setting is None or setting.value != "None" or setting.origin.kind != "file":
             continue
         path = setting.origin.path
@@ -205,14 +206,22 @@ def null_value(run: Run) -> Iterator[Finding]:
         )
 
 
-_NAMED_NONE = ("FSDP_VERSION", "FSDP_SHARDING_STRATEGY")
-"""Variables that accelerate's launcher sets to the text None for a key that is null, and its plugin cannot read."""
+_NAMED_NONE = ("fsdp_version", "fsdp_sharding_strategy")
+"""Keys of `fsdp_config` that accelerate's launcher exports as the text None when they are null, and its plugin cannot
+read."""
 
 
-def _reads(run: Run, variable: str) -> bool:
-    """Whether the plugin looks at the variable: FSDP 2 takes no sharding strategy."""
-    version = run.effective.environment.get("FSDP_VERSION")
-    return variable == "FSDP_VERSION" or version is None or str(version.value) == "1"
+def _exported(run: Run, name: str) -> Setting | None:
+    """What reaches the processes for a key of `fsdp_config`."""
+    key = load_schema("accelerate").find(("fsdp_config", name))
+    found = (run.effective.environment.get(variable) for variable in (key.variables if key is not None else ()))
+    return next((setting for setting in found if setting is not None), None)
+
+
+def _reads(run: Run, name: str) -> bool:
+    """Whether the plugin looks at the key: FSDP 2 takes no sharding strategy."""
+    version = _exported(run, "fsdp_version")
+    return name == "fsdp_version" or version is None or str(version.value) == "1"
 
 
 @rule(
