@@ -8,7 +8,7 @@ from zerocfg.catalog.check import Issue
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import edited, failures, told
+from zerocfg.rules.effects import edited, effective, failures, told
 from zerocfg.rules.issues import DS, YAML, at_value, issues, python_word, unfilled
 from zerocfg.rules.proof import crashes, itself, shows
 from zerocfg.rules.repairs import as_section, repaired
@@ -190,12 +190,13 @@ def null_value(run: Run) -> Iterator[Finding]:
             "leave the key out",
             fix=edited(delete_entry, file, issue.path, why="take the default", safe=False),
         )
-    for name in _NAMED_NONE:
-        setting = run.effective.environment.get(name)
-        if setting is None or setting.value != "None" or setting.origin.kind != "file":
-            continue
+    for setting in run.effective.environment.values():
         path = setting.origin.path
-        if run.accelerate is None or setting.origin.file is not run.accelerate or not _reads(run, name):
+        if run.accelerate is None or setting.value != "None" or setting.origin.file is not run.accelerate:
+            continue
+        # FSDP 2 takes no sharding strategy.
+        strategy = path[-1:] == ("fsdp_sharding_strategy",) and effective(run, "fsdp_config.fsdp_version") == 1
+        if not strategy and path[-1:] != ("fsdp_version",):
             continue
         yield Finding(
             Location(run.accelerate, path, "value"),
@@ -203,16 +204,6 @@ def null_value(run: Run) -> Iterator[Finding]:
             "leave the key out",
             fix=edited(delete_entry, run.accelerate, path, why="take the default", safe=False),
         )
-
-
-_NAMED_NONE = ("FSDP_VERSION", "FSDP_SHARDING_STRATEGY")
-"""Variables that accelerate's launcher sets to the text None for a key that is null, and its plugin cannot read."""
-
-
-def _reads(run: Run, variable: str) -> bool:
-    """Whether the plugin looks at the variable: FSDP 2 takes no sharding strategy."""
-    version = run.effective.environment.get("FSDP_VERSION")
-    return variable == "FSDP_VERSION" or version is None or str(version.value) == "1"
 
 
 @rule(
