@@ -192,3 +192,46 @@ def test_memory_that_is_never_pinned(tmp_path: Path) -> None:
     place = "zero_optimization.offload_optimizer.pin_memory"
     assert ("ZC501", "warning", place) in linted(tmp_path, ds__json=ds % '"device": "cpu", "pin_memory": 0')
     assert linted(tmp_path, ds__json=ds % '"device": "cpu", "pin_memory": 1') == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ("version: 1\n  state_dict_type: LOCAL_STATE_DICT", "model.safetensors"),
+        ("version: 1\n  state_dict_type: FULL_STATE_DICT", ""),
+        ("version: 2\n  state_dict_type: FULL_STATE_DICT", ""),
+    ],
+)
+def test_pieces_of_a_model_under_the_trainer(tmp_path: Path, keys: str, told: str) -> None:
+    text = f"output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\nfsdp: true\nfsdp_config:\n  {keys}\n"
+    (tmp_path / "recipe.yaml").write_text(text, encoding="utf-8")
+    found = Job([tmp_path], Settings(), Selection(select=("ZC607",)), "transformers", root=tmp_path).lint().diagnostics
+    assert len(found) == bool(told)
+    assert all(told in one.message for one in found)
+
+
+@pytest.mark.parametrize(
+    ("keys", "ranks", "told"),
+    [
+        ("vllm_tensor_parallel_size: 4", 6, 1),
+        ("vllm_tensor_parallel_size: 4", 8, 0),
+        ("vllm_mode: server\nvllm_tensor_parallel_size: 4", 6, 0),
+        ("vllm_mode: colocate\nvllm_tensor_parallel_size: 4", 2, 1),
+        ("vllm_mode: colocate", 6, 0),
+    ],
+)
+def test_groups_of_colocated_vllm(tmp_path: Path, keys: str, ranks: int, told: int) -> None:
+    recipe = (
+        f"output_dir: out\nper_device_train_batch_size: 4\nmax_steps: 2\nnum_generations: 2\nuse_vllm: true\n{keys}\n"
+    )
+    line = f"torchrun --nproc_per_node {ranks} grpo.py --config recipe.yaml\n"
+    found = linted(tmp_path, recipe__yaml=recipe, train__sh=line)
+    assert [code for code, *_ in found if code == "ZC869"] == ["ZC869"] * told
+
+
+def test_the_mode_of_older_releases_was_a_server(tmp_path: Path) -> None:
+    recipe = "output_dir: out\nper_device_train_batch_size: 4\nmax_steps: 2\nnum_generations: 2\nuse_vllm: true\n"
+    line = "torchrun --nproc_per_node 6 grpo.py --config recipe.yaml\n"
+    text = recipe + "vllm_tensor_parallel_size: 4\n"
+    found = linted(tmp_path, recipe__yaml=text, train__sh=line, requirements__txt="trl==0.24.0\n")
+    assert "ZC869" not in {code for code, *_ in found}

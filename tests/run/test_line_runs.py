@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.rules.examples import inside
 from zerocfg.run.discover import Files
-from zerocfg.run.effective import compute
 from zerocfg.run.link import find_runs
-from zerocfg.run.model import UNKNOWN, Script, SourceFile
-from zerocfg.source.text import SourceText
+from zerocfg.run.model import UNKNOWN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,17 +92,6 @@ def test_what_a_slip_may_mean_is_unknown(tmp_path: Path, option: str, steps: obj
     (run,) = runs(tmp_path, line, ds_json=DS)
     kinds = [failure.kind for failure in run.effective.failures]
     assert ("trainer-mismatch" in kinds) == (steps == 1)
-
-
-def test_options_of_a_parser_of_the_scripts_own_are_no_training_arguments(tmp_path: Path) -> None:
-    line = f"torchrun --nproc_per_node 2 train.py {TRAINER} --deepspeed ds.json --gradient_accumulation_steps 4\n"
-    (run,) = runs(tmp_path, line, ds_json=DS)
-    assert "trainer-mismatch" in [failure.kind for failure in run.effective.failures]
-    code = SourceFile("train.py", "script", SourceText("train.py", ""))
-    own = Script(code, "transformers", options=frozenset(("output_dir", "gradient_accumulation_steps")))
-    library = replace(own, parsed=frozenset(("transformers.TrainingArguments",)))
-    assert "trainer-mismatch" not in [failure.kind for failure in compute(replace(run, script=own)).failures]
-    assert "trainer-mismatch" in [failure.kind for failure in compute(replace(run, script=library)).failures]
 
 
 def test_a_template_is_no_wrong_number(tmp_path: Path) -> None:

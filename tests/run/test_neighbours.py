@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -147,3 +148,20 @@ def test_what_is_recognised() -> None:
     assert ships("swift", "zero3_offload")
     assert not ships("swift", "ds.json")
     assert not ships("transformers", "zero3")
+
+
+ODD = (None, True, 0, -1, 1.5, "", "auto", "1e-4", "${x}", [], [1], {}, {"a": 1})
+
+
+@pytest.mark.parametrize("value", ODD, ids=repr)
+@pytest.mark.parametrize(
+    "key", ["deepspeed", "gradient_accumulation_steps", "learning_rate", "bf16", "stage", "optim", "micro_batch_size"]
+)
+def test_nothing_odd_stops_the_reading(tmp_path: Path, key: str, value: object) -> None:
+    for name, base in (
+        ("a", {"model_name_or_path": "m", "finetuning_type": "lora", "stage": "sft"}),
+        ("b", {"base_model": "m", "datasets": [], "micro_batch_size": 1}),
+        ("c", {"model": "m", "tuner_type": "lora"}),
+    ):
+        (tmp_path / f"{name}.yaml").write_text(json.dumps({**base, "bf16": True, key: value}), encoding="utf-8")
+    linted(tmp_path)

@@ -83,12 +83,8 @@ def recognise(data: Mapping[Any, Any]) -> Consumer | None:
     if "finetuning_type" in data and ("model_name_or_path" in data or "stage" in data):
         return "llamafactory"
     stage = data.get("stage")
-    if (
-        isinstance(stage, str)
-        and stage in _STAGES
-        and "model_name_or_path" in data
-        and ("template" in data or "cutoff_len" in data)
-    ):
+    known = isinstance(stage, str) and stage in _STAGES
+    if known and "model_name_or_path" in data and ("template" in data or "cutoff_len" in data):
         return "llamafactory"
     if "base_model" in data and data.keys() & _AXOLOTL:
         return "axolotl"
@@ -159,13 +155,13 @@ def _fields(one: Neighbour) -> Mapping[str, str]:
 def _read(name: str, value: Any) -> Any:
     """`2e-5` is a number to all three; a key without a value, an interpolation, a word where a number or a yes or no
     belongs say nothing that is known."""
-    if not isinstance(value, str):
-        return UNKNOWN if value is None else value
     kind = (load_schema("training-arguments").root.keys[name].facts.get("cli") or {}).get("type")
-    number = yaml_number(value)
-    if "${" in value or (kind in ("int", "float", "bool") and isinstance(number, str)):
-        return UNKNOWN
-    return value
+    if isinstance(value, str):
+        wanted = kind not in ("int", "float", "bool") or not isinstance(yaml_number(value), str)
+        return value if wanted and "${" not in value else UNKNOWN
+    if kind in ("int", "float"):
+        return value if isinstance(value, (int, float)) else UNKNOWN
+    return value if isinstance(value, bool) or (name == "deepspeed" and isinstance(value, dict)) else UNKNOWN
 
 
 def _overrides(run: Run) -> dict[str, Setting]:

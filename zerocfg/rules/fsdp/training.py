@@ -56,7 +56,8 @@ def fsdp_sharded_weights(run: Run) -> Iterator[Finding]:
 
     What happens: with SHARDED_STATE_DICT `save_model()` writes no `model.safetensors`. It is the default of
     accelerate's FSDP 2 (FSDP 1 and the training argument `fsdp` default to FULL_STATE_DICT). The checkpoints hold
-    distributed shards, which `accelerate merge-weights` turns into one file.
+    distributed shards, which `accelerate merge-weights` turns into one file. LOCAL_STATE_DICT of FSDP 1 is the same,
+    with one file a process in the checkpoints.
 
     Fix: FULL_STATE_DICT is written; that is a choice, because saving then gathers the model on the first process.
 
@@ -78,6 +79,13 @@ def fsdp_sharded_weights(run: Run) -> Iterator[Finding]:
             Location(found[0], found[1], "value"),
             message,
             f"{why}, or run `accelerate merge-weights` afterwards",
+            fix=edited(replace_value, found[0], found[1], "FULL_STATE_DICT", why=why, safe=False),
+        )
+    elif found is not None and str(found[2]).upper() == "LOCAL_STATE_DICT" and (argument or version) == "1":
+        yield Finding(
+            Location(found[0], found[1], "value"),
+            "with LOCAL_STATE_DICT the Trainer writes each process's piece into checkpoints and no model.safetensors",
+            why,
             fix=edited(replace_value, found[0], found[1], "FULL_STATE_DICT", why=why, safe=False),
         )
     elif found is None and version == "2" and argument is None and section is not None and _from_file(run):

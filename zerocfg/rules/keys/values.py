@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.check import Issue
-from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import edited, failures, told
+from zerocfg.rules.effects import edited, effective, failures, told
 from zerocfg.rules.issues import DS, YAML, at_value, issues, python_word, unfilled
 from zerocfg.rules.proof import crashes, itself, shows
 from zerocfg.rules.repairs import as_section, repaired
@@ -191,12 +190,13 @@ def null_value(run: Run) -> Iterator[Finding]:
             "leave the key out",
             fix=edited(delete_entry, file, issue.path, why="take the default", safe=False),
         )
-    for name in _NAMED_NONE:
-        setting = _exported(run, name)
-        if setting is None or setting.value != "None" or setting.origin.kind != "file":
-            continue
+    for setting in run.effective.environment.values():
         path = setting.origin.path
-        if run.accelerate is None or setting.origin.file is not run.accelerate or not _reads(run, name):
+        if run.accelerate is None or setting.value != "None" or setting.origin.file is not run.accelerate:
+            continue
+        # FSDP 2 takes no sharding strategy.
+        strategy = path[-1:] == ("fsdp_sharding_strategy",) and effective(run, "fsdp_config.fsdp_version") == 1
+        if not strategy and path[-1:] != ("fsdp_version",):
             continue
         yield Finding(
             Location(run.accelerate, path, "value"),
@@ -204,24 +204,6 @@ def null_value(run: Run) -> Iterator[Finding]:
             "leave the key out",
             fix=edited(delete_entry, run.accelerate, path, why="take the default", safe=False),
         )
-
-
-_NAMED_NONE = ("fsdp_version", "fsdp_sharding_strategy")
-"""Keys of `fsdp_config` that accelerate's launcher exports as the text None when they are null, and its plugin cannot
-read."""
-
-
-def _exported(run: Run, name: str) -> Setting | None:
-    """What reaches the processes for a key of `fsdp_config`."""
-    key = load_schema("accelerate").find(("fsdp_config", name))
-    found = (run.effective.environment.get(variable) for variable in (key.variables if key is not None else ()))
-    return next((setting for setting in found if setting is not None), None)
-
-
-def _reads(run: Run, name: str) -> bool:
-    """Whether the plugin looks at the key: FSDP 2 takes no sharding strategy."""
-    version = _exported(run, "fsdp_version")
-    return name == "fsdp_version" or version is None or str(version.value) == "1"
 
 
 @rule(

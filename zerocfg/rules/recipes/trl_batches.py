@@ -7,9 +7,10 @@ from math import gcd, lcm
 
 from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.arguments import drop_argument, given, methods, number, processes, set_argument, value, word, written
-from zerocfg.rules.proof import crashes
+from zerocfg.rules.proof import cited, crashes
 from zerocfg.rules.recipes.trainer_arguments import evaluates_by
 from zerocfg.rules.recipes.trl_recipe import trl_example
+from zerocfg.rules.versions import admits
 from zerocfg.run.model import Run
 
 _ONLINE = {"GRPOConfig", "RLOOConfig"}
@@ -363,6 +364,45 @@ def completions_not_logged(run: Run) -> Iterator[Finding]:
     )
 
 
+@rule(
+    "ZC869",
+    "vllm-groups-not-whole",
+    Severity.ERROR,
+    bad=trl_example("grpo", "num_generations: 8\nuse_vllm: true\nvllm_tensor_parallel_size: 4\n", 6).finds(
+        "error", "recipe.yaml: vllm_tensor_parallel_size: 4", 4, 6, 4
+    ),
+    good=trl_example("grpo", "num_generations: 8\nuse_vllm: true\nvllm_tensor_parallel_size: 4\n", 8),
+    proof=cited("trl/generation/vllm_generation.py@1.16.0"),
+    references=("trl/generation/vllm_generation.py@1.16.0",),
+)
+def vllm_groups_not_whole(run: Run) -> Iterator[Finding]:
+    """Colocated vLLM whose tensor parallel size does not divide the number of processes.
+
+    The processes that train also generate, in groups of `vllm_tensor_parallel_size`; no process may be left over.
+
+    What happens: `ValueError: tensor_parallel_size (4) must divide world size (6) evenly.`, in every process, when the
+    trainer is made and the model is loaded. A server (`vllm_mode: server`, which was the default before TRL 1.0) has
+    processes of its own.
+
+    When to ignore: never.
+    """
+    if not _online(run) or value(run, "use_vllm") is not True:
+        return
+    older = admits(run.versions.get("trl"), below="1.0")
+    if word(run, "vllm_mode", "server" if older else "colocate") != "colocate":
+        return
+    size, ranks = _whole(run, "vllm_tensor_parallel_size", 1), processes(run)
+    if size is None or ranks is None or ranks % size == 0 or given(run, "vllm_tensor_parallel_size") is None:
+        return
+    location, related = written(run, "vllm_tensor_parallel_size")
+    yield Finding(
+        location,
+        f"vLLM runs in groups of {size} processes, and {ranks} processes make no whole groups: the trainer stops",
+        f"take a number of processes that is a multiple of {size}, or a smaller size",
+        related,
+    )
+
+
 RULES = (
     generation_batch_not_whole,
     generation_batch_twice,
@@ -371,4 +411,5 @@ RULES = (
     single_generation,
     batch_finder_with_groups,
     completions_not_logged,
+    vllm_groups_not_whole,
 )
