@@ -10,8 +10,8 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from benchmarks.wild.figures import SEVERITIES, Judged, Reading, counted, precision, recall
 from benchmarks.wild.planting import Outcome
-from benchmarks.wild.results import SEVERITIES, Judged, Reading, counted, precision, recall
 
 AIMS = {"error": 0.98, "warning": 0.95}
 READERS_AIM = 0.95

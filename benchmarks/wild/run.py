@@ -17,10 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.wild import data
-from benchmarks.wild.lint import LintError, consumers, findings
-from benchmarks.wild.planting import Outcome, outcomes
-from benchmarks.wild.repositories import commit_of
-from benchmarks.wild.results import (
+from benchmarks.wild.figures import (
     SEVERITIES,
     Judged,
     Precision,
@@ -31,6 +28,9 @@ from benchmarks.wild.results import (
     recall,
     vanished,
 )
+from benchmarks.wild.lint import LintError, consumers, findings
+from benchmarks.wild.planting import Outcome, outcomes
+from benchmarks.wild.repositories import commit_of
 
 
 def main() -> None:
@@ -164,7 +164,9 @@ def _readers(readings: Sequence[Reading]) -> str:
 
 def _recalls(told: Sequence[Outcome]) -> str:
     rows = recall(told)
-    rows.append(("**all**", *(sum(row[column] for row in rows) for column in range(1, 5))))  # type: ignore[arg-type]
+    rows.append(
+        ("**all**", sum(r[1] for r in rows), sum(r[2] for r in rows), sum(r[3] for r in rows), sum(r[4] for r in rows))
+    )
     shown = [
         (name, str(planted), str(found), f"{found / planted:.0%}" if planted else "", str(harmless), str(alarms))
         for name, planted, found, harmless, alarms in rows

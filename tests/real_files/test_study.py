@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.wild import data
 from benchmarks.wild.data import Finding, Judgement, Planted, Reader, Repository
+from benchmarks.wild.figures import Reading, judged, precision, recall, vanished
 from benchmarks.wild.planting import EditError, outcomes
-from benchmarks.wild.results import Reading, judged, precision, recall, vanished
 
 COMMIT = "0" * 40
 FINDING = Finding("a/b", COMMIT, "ds.json", 3, "fp16.enabled", "ZC104", "error", "")

@@ -120,7 +120,7 @@ class Reading:
 
 def recall(outcomes: Sequence[Outcome]) -> list[tuple[str, int, int, int, int]]:
     """By format: mistakes planted, told, harmless edits, alarms at them."""
-    rows = []
+    rows: list[tuple[str, int, int, int, int]] = []
     for name in FORMATS:
         here = [one for one in outcomes if one.planted.format == name]
         mistakes = [one for one in here if one.planted.codes]
