@@ -300,12 +300,34 @@ def test_a_config_that_is_a_dict_of_the_script(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("steps", ["steps()", "int(3)", "STEPS"])
-def test_a_dict_that_the_text_does_not_tell_is_not_judged(
-    steps: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_text_does_not_tell_is_not_judged(steps: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch sizes cannot be multiplied; the misspelt key is wrong all the same."""
     _, diagnostics = found(
         tmp_path, monkeypatch, train_DOT_py=WRITTEN % steps, run_DOT_sh="deepspeed --num_gpus 8 train.py\n"
     )
+    assert [(code, text.partition(":")[0]) for code, _, text in told(diagnostics)] == [("ZC101", '"overlap_com"')]
+
+
+def test_a_dict_that_a_function_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (WRITTEN % 3).replace("CONFIG = {", "def made(args):\n  return {").replace("=CONFIG)", "=made(None))")
+    _, diagnostics = found(tmp_path, monkeypatch, train_DOT_py=text, run_DOT_sh="deepspeed --num_gpus 8 train.py\n")
+    assert [code for code, _, _ in told(diagnostics)] == ["ZC203", "ZC101"]
+
+
+SECTIONS = """import deepspeed
+def main(args, section):
+    config = {"train_batch_size": args.batch, "optimizer": section, "bf16": {"enabled": args.dtype == "bf16"},
+              "fp16": {"enabled": args.dtype == "fp16"}, "zero_optimization": {"stage": args.stage}}
+    deepspeed.initialize(config=config)
+main(None, None)
+"""
+
+
+def test_sections_and_switches_that_the_script_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, diagnostics = found(
+        tmp_path, monkeypatch, train_DOT_py=SECTIONS, run_DOT_sh="deepspeed --num_gpus 8 train.py\n"
+    )
+    assert [run.consumer for run in runs] == ["deepspeed"]
     assert diagnostics == []
 
 
@@ -337,3 +359,19 @@ def test_options_of_a_parser_reach_the_arguments(tmp_path: Path, monkeypatch: py
 def test_code_that_is_nested_deeply(deepest: int, tmp_path: Path) -> None:
     script = read(tmp_path, train=f"x = {'[' * deepest}{']' * deepest}\ny = {'-' * deepest}1\n" + HF + "Trainer()\n")
     assert script.reader in (None, "transformers")
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [("max_grad_norms=1.0", ["ZC841"]), ("weight_decay=0.1", []), ("mine=1", [])],
+)
+def test_arguments_that_a_class_does_not_take(
+    argument: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = HF + f"Trainer(args=TrainingArguments(output_dir='out', {argument}))\n"
+    line = "torchrun --nproc_per_node 2 train.py\n"
+    _, diagnostics = found(tmp_path, monkeypatch, train_DOT_py=text, run_DOT_sh=line)
+    assert [one.code for one in diagnostics] == expected
+    own = text.replace("Trainer(args=TrainingArguments", "class Mine(TrainingArguments):\n    pass\nTrainer(args=Mine")
+    _, none = found(tmp_path, monkeypatch, train_DOT_py=own, run_DOT_sh=line)
+    assert none == []

@@ -203,7 +203,8 @@ class Call:
     ``name`` is dotted as the library exports it ("transformers.TrainingArguments"), whatever the script calls it; a
     class of the repository that derives from one counts as that one. ``arguments`` are those given by name: a literal,
     a `FromLine`, or UNKNOWN. ``complete`` False: others may be given by position, `*` or `**`. ``config``: the
-    DeepSpeed config among them that is written out as a dict.
+    DeepSpeed config among them that is written out as a dict. ``derived``: of a class of the repository, which may take
+    arguments of its own.
     """
 
     name: str
@@ -212,6 +213,7 @@ class Call:
     span: Span
     complete: bool = True
     config: SourceFile | None = None
+    derived: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from typing import Any
 from zerocfg.run.model import UNKNOWN, SourceFile
 from zerocfg.source.node import Document, Mapping, Node, Scalar, Sequence
 
+CODE = "${code}"
+"""Stands for a value that a script makes, in a config that is a dict of it."""
 _PLACEHOLDER = re.compile(r"\$\{[^}]*\}|\$[A-Za-z_]\w*|\{\{.*\}\}|<[A-Z_]+>")
 
 
@@ -39,7 +41,7 @@ def known(document: Document | None) -> Any:
     if document is None or document.root is None:
         return None
     text = document.source.text
-    bare = any(problem.kind == "hjson-only" for problem in document.problems)
+    bare = not document.editable or any(problem.kind == "hjson-only" for problem in document.problems)
     return (
         _known(document.root, document)
         if bare or any(mark in text for mark in "$<") or "{{" in text

@@ -178,7 +178,9 @@ def placeholder_not_filled(run: Run) -> Iterator[Finding]:
     """
     for file in (run.accelerate, run.deepspeed):
         document = file.document if file is not None else None
-        if file is None or document is None or document.root is None or (run.launch is None and is_template(file)):
+        if file is None or document is None or document.root is None or not document.editable:
+            continue
+        if run.launch is None and is_template(file):
             continue
         for path, node, entry in walk(document.root):
             if entry is None or not isinstance(node, Scalar) or not isinstance(node.value, str):

@@ -10,6 +10,7 @@ from zerocfg.catalog.suggest import closest
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import (
     RECIPE,
+    Argument,
     arguments,
     dropped,
     given,
@@ -29,6 +30,7 @@ from zerocfg.rules.versions import only_below, only_from
 from zerocfg.run.arguments import parsed
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.script.reading import is_arguments
 from zerocfg.source.edit import Edit
 from zerocfg.source.node import dotted
 
@@ -155,7 +157,8 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
                 yield _called_otherwise(run.recipe, name, held.held, said.places)
                 continue
         one, many = name.removesuffix("s"), f"{name}s"
-        if len(name) < 9 or any(other in known or other in others for other in (one, many)):
+        strict = _in_call(run, held)
+        if not strict and (len(name) < 9 or any(other in known or other in others for other in (one, many))):
             continue
         near = closest(name, _taken(run))
         # short words are near each other by chance: lora_rank is no local_rank
@@ -164,12 +167,20 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
             continue
         if near in present and (plain.startswith(near) or any(letter.isdigit() for letter in plain)):
             continue  # learning_rate_2 beside learning_rate is no slip
+        stops = "the class" if strict else "the parser"
         yield Finding(
             held.at(),
-            f"there is no argument `{name}`; `{near}` is one, and the parser stops at the other",
+            f"there is no argument `{name}`; `{near}` is one, and {stops} stops at the other",
             f"remove it: `{near}` is written too" if near in present else f"write {near}",
             fix=renamed(run, held, near, f"write {near}") if near not in present else None,
         )
+
+
+def _in_call(run: Run, held: Argument) -> bool:
+    """Whether an argument stands in a call of the library's own class, which takes no other."""
+    calls = run.script.calls if run.script is not None else ()
+    here = [call for call in calls if is_arguments(call.name) and held.origin.file is call.file]
+    return held.origin.kind == "file" and len(here) == 1 and not here[0].derived and held.name in here[0].arguments
 
 
 def _taken(run: Run) -> list[str]:

@@ -107,14 +107,15 @@ def _call(one: Reached, walk: Walk, parser: Parser) -> Call:
     values = Values(walk.scopes(one.module, one.owner), parser.defaults_of_options, parser.names(one.owner))
     arguments: dict[str, Setting] = {}
     config = None
+    derived = not one.module.dotted(one.call.func)
     for keyword in one.call.keywords:
         if keyword.arg is not None:
             value = values.of(keyword.value)
             arguments[keyword.arg] = Setting(value, _place(one.module, keyword.value))
         if keyword.arg in CONFIGS:
-            config = config_of(one.module, keyword.value, values) or config
+            config = config_of(walk, one.module, keyword.value, values) or config
     complete = not one.call.args and all(keyword.arg is not None for keyword in one.call.keywords)
-    return Call(one.name, arguments, one.module.file, span_of(one.module, one.call), complete, config)
+    return Call(one.name, arguments, one.module.file, span_of(one.module, one.call), complete, config, derived)
 
 
 def _origin(one: Reached) -> Origin:

@@ -1,6 +1,7 @@
 """Config dicts of a script as documents, so that every rule about a config file holds for them, too.
 
-Only a dict of which every key and value is told by the text alone: of others nobody knows what DeepSpeed gets.
+A value that the text alone does not tell stands as one that something has to fill in; a dict of which a key is not
+told, or that is changed after it was made, is none.
 """
 
 from __future__ import annotations
@@ -10,14 +11,25 @@ import ast
 from zerocfg.run.model import SourceFile
 from zerocfg.run.script.modules import Module
 from zerocfg.run.script.places import span_of
+from zerocfg.run.script.reached import Walk
 from zerocfg.run.script.values import Values
+from zerocfg.run.templates import CODE
 from zerocfg.source.node import Document, Entry, Mapping, Node, Scalar, Sequence
 
 _DEEPEST = 40
 
 
-def config_of(module: Module, expression: ast.expr, values: Values) -> SourceFile | None:
-    """The DeepSpeed config that an expression is, when it is a dict of literals."""
+def config_of(walk: Walk, module: Module, expression: ast.expr, values: Values) -> SourceFile | None:
+    """The DeepSpeed config that an expression is, when it is a dict, also one that a function of the module returns."""
+    expression = values.followed(expression)
+    called = expression.func if isinstance(expression, ast.Call) else None
+    function = module.definitions.get(called.id) if isinstance(called, ast.Name) else None
+    if isinstance(function, ast.FunctionDef):
+        given = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
+        if len(given) != 1 or given[0] is None:
+            return None
+        values = Values(walk.scopes(module, function), values.options, values.parsed)
+        expression = given[0]
     root = _node(module, expression, values, 0)
     if not isinstance(root, Mapping):
         return None
@@ -37,11 +49,11 @@ def _node(module: Module, expression: ast.expr, values: Values, depth: int) -> N
     if isinstance(expression, ast.Dict):
         mapping = Mapping(span)
         for key, value in zip(expression.keys, expression.values, strict=True):
-            name = key.value if isinstance(key, ast.Constant) else None
+            word = key.value if isinstance(key, ast.Constant) else None
             inner = _node(module, value, values, depth + 1)
-            if key is None or not isinstance(name, str) or inner is None:
+            if key is None or not isinstance(word, str) or inner is None:
                 return None
-            mapping.entries.append(Entry(name, span_of(module, key), inner))
+            mapping.entries.append(Entry(word, span_of(module, key), inner))
         return mapping
     if isinstance(expression, (ast.List, ast.Tuple)):
         items = [_node(module, one, values, depth + 1) for one in expression.elts]
@@ -49,5 +61,5 @@ def _node(module: Module, expression: ast.expr, values: Values, depth: int) -> N
         return Sequence(span, known) if len(known) == len(items) else None
     value = values.of(expression)
     if not isinstance(value, (str, int, float, bool, type(None))):
-        return None
+        value = CODE
     return Scalar(value, span, module.file.source.text[span.start : span.end], isinstance(value, str))
