@@ -59,6 +59,6 @@ def _node(module: Module, expression: ast.expr, values: Values, depth: int) -> N
         items = [_node(module, one, values, depth + 1) for one in expression.elts]
         known = [item for item in items if item is not None]
         return Sequence(span, known) if len(known) == len(items) else None
-    known = values.of(expression)
-    value = known if isinstance(known, (str, int, float, bool, type(None))) else CODE
-    return Scalar(value, span, module.file.source.text[span.start : span.end], isinstance(value, str))
+    told = values.of(expression)
+    scalar = told if isinstance(told, (str, int, float, bool, type(None))) else CODE
+    return Scalar(scalar, span, module.file.source.text[span.start : span.end], isinstance(scalar, str))
