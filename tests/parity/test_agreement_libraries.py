@@ -70,7 +70,7 @@ def values_differ(model: Section, real: Real) -> list[str]:
     for path, section, value in set_values(model):
         name = ".".join(path)
         found = real.values.get(name, real.values.get(name.replace("stage3_", "")))
-        if found is None or value == "auto" or keys_of(section)[path[-1]].facts.get("reads") != "lax":
+        if found is None or value in ("auto", None) or keys_of(section)[path[-1]].facts.get("reads") != "lax":
             continue
         if found != value or isinstance(found, bool) is not isinstance(value, bool):
             wrong.append(f"{name} is {value!r}, really {found!r}")

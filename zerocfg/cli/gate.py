@@ -15,11 +15,13 @@ from zerocfg.cli.linting import Job
 from zerocfg.cli.progress import Working
 from zerocfg.cli.selection import selection_of
 from zerocfg.cli.settings import Settings, find_settings
+from zerocfg.emit.lock import NAME as LOCK
 from zerocfg.rules.api import Severity
 
 if TYPE_CHECKING:
     from zerocfg.gate.model import Check, Outcome, Reason
     from zerocfg.gate.policy import Policy
+    from zerocfg.rules.engine import Diagnostic
 
 
 @click.command("gate")
@@ -105,8 +107,16 @@ def _lint(folder: Path, settings: Settings, level: str) -> tuple[int, list[Reaso
             one.spot.start.column,
         )
         for one in result.diagnostics
-        if one.severity.rank >= threshold
+        if one.severity.rank >= threshold and not _between_build_and_sources(one)
     ]
+
+
+def _between_build_and_sources(one: Diagnostic) -> bool:
+    """Whether a built file disagrees with one that is none of its build: the check of builds tells that."""
+    path = one.spot.file.path
+    if path is None or not (path.parent / LOCK).is_file():
+        return False
+    return any(spot.file.path is not None and spot.file.path.parent != path.parent for spot in one.related)
 
 
 def _count(number: int, what: str) -> str:
