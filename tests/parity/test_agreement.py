@@ -46,7 +46,6 @@ KNOWN = {
     ("ParallelismConfig", "parallelism_config_sp_attn_implementation"): "the pattern of the name is a rule's to judge",
     ("FsdpConfig", "fsdp_version"): TRUE,
     ("TrainerFsdpConfig", "version"): TRUE,
-    ("ClusterConfig", "debug"): "accelerate asks for its truth alone, and a mapping has one",
 }
 """Where models and compiled schemas differ, and why."""
 

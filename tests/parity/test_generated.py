@@ -81,9 +81,13 @@ ACCELERATE_BASES: list[dict[str, Any]] = [
 
 @cache
 def seeds(name: str) -> list[dict[str, Any]]:
-    """The examples of all rules and, where there is a corpus, its files: ``name`` is "ds.json" or "accelerate.yaml"."""
+    """The examples of all rules and, where there is a corpus, its files: ``name`` is "ds.json" or "accelerate.yaml".
+
+    Those of ZC014 are left out: they are files of another kind than their names say.
+    """
     kind, read = ("deepspeed", hjson.loads) if name == "ds.json" else ("accelerate", yaml.safe_load)
-    texts = [example.files[name] for rule in ALL for example in (*rule.bad, *rule.good) if name in example.files]
+    rules = [rule for rule in ALL if rule.code != "ZC014"]
+    texts = [example.files[name] for rule in rules for example in (*rule.bad, *rule.good) if name in example.files]
     folder = corpus_folder()
     if folder is not None:
         with (folder / "INDEX.tsv").open(encoding="utf-8", newline="") as index:
