@@ -50,6 +50,7 @@ def main() -> None:
     bare.save_pretrained(options.output_dir, is_main_process=accelerator.is_main_process, state_dict=state)
     stage = f", ZeRO stage {model.zero_optimization_stage()}" if accelerator.state.deepspeed_plugin else ""
     accelerator.print(f"trained by {type(model).__name__}{stage}, {accelerator.num_processes} ranks")
+    accelerator.wait_for_everyone()  # who leaves ends those who still save
     accelerator.end_training()
 
 

@@ -33,6 +33,7 @@ def main() -> None:
     )
     trainer.train()
     trainer.save_model()
+    trainer.accelerator.wait_for_everyone()  # who leaves ends those who still save
     trainer.accelerator.end_training()
 
 

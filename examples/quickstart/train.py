@@ -43,6 +43,7 @@ def main() -> None:
     trainer.save_model()
     if trainer.is_world_process_zero():
         print("trained by", engine_of(trainer))
+    trainer.accelerator.wait_for_everyone()  # who leaves ends those who still save
     trainer.accelerator.end_training()
 
 
