@@ -110,7 +110,7 @@ def shared_memory(port: int) -> list[Path]:
 
 
 def aborted(errors: str) -> bool:
-    """Whether a rank was ended by SIGABRT ("terminate called without an active exception"). Seen on machines under load,
-    after the last step and with everything saved: a thread of torch that outlives the interpreter. It says nothing
-    about a config; what the training left behind is judged all the same."""
+    """Whether a rank was ended by SIGABRT ("terminate called without an active exception"). Seen on machines under
+    load, after the last step and with everything saved: a thread of torch that outlives the interpreter. It says
+    nothing about a config; what the training left behind is judged all the same."""
     return "failed (exitcode: -6)" in errors
