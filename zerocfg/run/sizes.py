@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zerocfg.run.model import ModelSummary
+from zerocfg.run.facts import ModelSummary
 from zerocfg.run.widths import widths
 
 

@@ -11,21 +11,11 @@ from typing import Any
 from zerocfg.catalog.values import yaml_number
 from zerocfg.run.effective import read_by
 from zerocfg.run.expand import ExpandedRun, expand
+from zerocfg.run.facts import ModelSummary
 from zerocfg.run.follow import Paths, lacks
 from zerocfg.run.hub import find_config
 from zerocfg.run.launched import settings
-from zerocfg.run.model import (
-    ModelSummary,
-    Origin,
-    RecipeReader,
-    Route,
-    Run,
-    Setting,
-    SourceFile,
-    Told,
-    consumer_of,
-    original,
-)
+from zerocfg.run.model import Origin, RecipeReader, Route, Run, Setting, SourceFile, Told, consumer_of, original
 from zerocfg.run.sizes import model_summary
 from zerocfg.source.launch import Word
 from zerocfg.source.launchers import read_options
