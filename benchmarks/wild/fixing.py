@@ -17,7 +17,10 @@ from benchmarks.wild.data import Repository
 from benchmarks.wild.libraries import SHELL, Kind, read
 from benchmarks.wild.lint import Run, diagnostics, fix, runs
 from benchmarks.wild.trees import changed, copied
+from zerocfg.catalog.counterparts import settings
 
+_ATTRIBUTES = {"optimizer_name": "optimizer.type", "scheduler_name": "scheduler.type"}
+"""What DeepSpeedConfig calls what it reads there."""
 _WORD = re.compile(r"[A-Za-z]\w{2,}")
 _LIBRARIES: Mapping[str, Kind] = {"deepspeed": "deepspeed", "accelerate": "accelerate", "recipe": "recipe"}
 
@@ -164,7 +167,7 @@ def _speaks(one: Mapping[str, Any], key: str) -> bool:
     """Whether a finding is about a value: by the keys that it names, and those that its fix writes."""
     written = [edit["text"] for edit in one["fix"]["edits"]] if one["fix"] is not None else []
     said = {word for text in (one["path"], one["message"], one["help"] or "", *written) for word in _WORD.findall(text)}
-    parts = key.split(".")
-    return any(part in said or part.lower() in said for part in parts[-1:] + parts[-2:-1]) or any(
-        parts[-1].lower().endswith(f"_{word}") for word in said if "_" in word
-    )
+    said |= {settings("accelerate")[word].rpartition(".")[2] for word in said if word in settings("accelerate")}
+    said |= {word for full in said for word in (full.removeprefix("stage3_"), full.removeprefix("fsdp_"))}
+    parts = _ATTRIBUTES.get(key, key).lower().split(".")
+    return any(part in said for part in parts[-2:]) or any(parts[-1].endswith(f"_{w}") for w in said if "_" in w)

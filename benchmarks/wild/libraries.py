@@ -19,6 +19,8 @@ import yaml
 from tests.real_files import oracle
 
 Kind = Literal["deepspeed", "accelerate", "recipe", "shell", "python"]
+_FIELDS = "ACCELERATE_CONFIG_DS_FIELDS"
+_OF_THE_MACHINE = frozenset({"OMP_NUM_THREADS"})
 SHELL = (".sh", ".bash", ".slurm", ".sbatch")
 
 
@@ -52,8 +54,11 @@ def _public(config: object) -> dict[str, Any]:
 
 
 def _accelerate(path: Path) -> Reading:
+    """The variables that the launcher exports; one that lists the keys of the file counts as one for each key."""
     environment, error = oracle.accelerate_environment(path)
-    return Reading(error, environment or {})
+    values = {name: value for name, value in (environment or {}).items() if name not in _OF_THE_MACHINE}
+    fields = values.pop(_FIELDS, "")
+    return Reading(error, values | {f"{_FIELDS}.{name}": "given" for name in fields.split(",") if name})
 
 
 def _recipe(path: Path) -> Reading:
