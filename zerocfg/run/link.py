@@ -82,18 +82,20 @@ def find_runs(
     *,
     root: Path | None = None,
     skip: Callable[[SourceFile], bool] | None = None,
+    scripts: bool = False,
 ) -> tuple[list[Run], set[int]]:
     """The runs that the given files and folders take part in, and the ids of the source files asked about.
 
     A folder asks about everything of ours below it. A single file pulls its partners in from the repository around it
     (``root``: the nearest folder upwards that holds ``.git``, else the current one); a script stands for the runs that
-    start it. Files to ``skip`` are as if they were not there.
+    start it. Files to ``skip`` are as if they were not there. ``scripts``: Python files that write out a config or
+    the arguments of a Trainer make runs of their own where no line starts them.
     """
     asked: dict[int, SourceFile] = {}
     single = False
     for path in paths:
         if path.is_dir():
-            found: Iterable[SourceFile] = filter(None, map(files.peek, walk(path)))
+            found: Iterable[SourceFile] = filter(None, map(files.peek, walk(path, scripts=scripts)))
         else:
             found = [files.open(path)]
             single = True
@@ -109,14 +111,32 @@ def find_runs(
                     pool.setdefault(id(partner), partner)
     known = [file for file in pool.values() if skip is None or not skip(file)]
     runs = _Linker(files, root or Path.cwd()).runs(known)
-    scripts = {os.path.realpath(file.path) for file in asked.values() if file.kind == "script" and file.path}
+    if scripts:
+        runs += _of_scripts(known, runs, files, root or Path.cwd())
+    named = {os.path.realpath(file.path) for file in asked.values() if file.kind == "script" and file.path}
     wanted = [
         run
         for run in runs
         if any(id(original(file)) in asked for file in files_of(run))
-        or (scripts and run.started is not None and os.path.realpath(run.started) in scripts)
+        or (named and run.started is not None and os.path.realpath(run.started) in named)
     ]
     return [settled(run) for run in wanted], set(asked)
+
+
+def _of_scripts(known: Sequence[SourceFile], runs: Sequence[Run], files: Files, root: Path) -> list[Run]:
+    """The runs of scripts that no line starts, and those of the configs that any script writes out in parts."""
+    from zerocfg.run.alone import alone, in_parts  # few repositories need it
+
+    linker = _Linker(files, root)
+    started = {os.path.realpath(run.started) for run in runs if run.started is not None}
+    found = []
+    for file in known:
+        if file.kind == "script" and file.path is not None and os.path.realpath(file.path) not in started:
+            script = linker._script(file.path)
+            run = alone(script) if script is not None else None
+            if script is not None and run is not None:
+                found.append(linker._with_config_of(linker._with_code(run), script, {}, linker._around(file)))
+    return [*found, *in_parts([*runs, *found])]
 
 
 def runs_from_spec(path: Path, files: Files | None = None) -> list[Run]:

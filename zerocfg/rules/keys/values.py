@@ -148,6 +148,16 @@ def not_a_choice(run: Run) -> Iterator[Finding]:
             fix=_meant(file, issue),
         )
     yield from _unsaid(run, "ZC106")
+    for one in given_in_calls(run):
+        if one.call.name != "accelerate.Accelerator" or one.name != "mixed_precision" or one.origin.file is None:
+            continue
+        if isinstance(one.value, str) and one.value not in PRECISIONS:
+            near = closest(one.value, PRECISIONS)
+            yield Finding(
+                Location(one.origin.file, span=one.origin.span),
+                f"`mixed_precision={one.value!r}` is none of {', '.join(PRECISIONS)}; Accelerator stops at it",
+                f"write {near}" if near else "",
+            )
 
 
 _SWITCHES = ("yes", "no", "on", "off")

@@ -1,0 +1,37 @@
+"""Scripts of which no launch line tells, and configs that a script writes out in parts.
+
+Nothing is known of how such a script is started: only what it says itself holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from zerocfg.run.model import Run, Script, SourceFile
+from zerocfg.run.script.reading import is_stated
+
+
+def alone(script: Script) -> Run | None:
+    """The run of a script; None where its own text states nothing that could be judged."""
+    own = any(call.file is script.file and is_stated(call.name) and call.arguments for call in script.calls)
+    if not own and not any(part.reread_of is script.file for part in script.parts):
+        return None
+    return Run(script.file.name, script.reader, script=script, started=script.file.path)
+
+
+def in_parts(runs: Iterable[Run]) -> Iterator[Run]:
+    """One run for each config of which only parts are known, or that is one of several; each config once."""
+    known: dict[tuple[int, int], Run] = {}
+    whole = set()
+    for run in runs:
+        if run.deepspeed is not None:
+            whole.add(_place(run.deepspeed))
+        for part in run.script.parts if run.script is not None else ():
+            known.setdefault(_place(part), Run(run.name, script=run.script, deepspeed=part, parts=True))
+    return (run for place, run in known.items() if place not in whole)
+
+
+def _place(file: SourceFile) -> tuple[int, int]:
+    """Which dict of which file it is."""
+    root = file.document.root if file.document is not None else None
+    return id(file.reread_of or file), root.span.start if root is not None else 0
