@@ -8,11 +8,13 @@ from zerocfg.catalog.check import Issue
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.calls import given_in_calls
 from zerocfg.rules.effects import edited, effective, failures, told
 from zerocfg.rules.issues import DS, YAML, at_value, issues, python_word, unfilled
 from zerocfg.rules.proof import crashes, itself, shows
 from zerocfg.rules.repairs import as_section, repaired
 from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.options import PRECISIONS
 from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Scalar, dotted
 
@@ -133,7 +135,8 @@ def not_a_choice(run: Run) -> Iterator[Finding]:
     `CPU` for `cpu` costs a place in the queue and the time to load the model.
 
     What happens: DeepSpeed's typed sections stop with a ValidationError; accelerate stops at launch
-    (`ValueError: 'deepspeed' is not a valid DistributedType`).
+    (`ValueError: 'deepspeed' is not a valid DistributedType`); a script stops at its own
+    `Accelerator(mixed_precision='bfloat16')` (`ValueError: Unknown mixed_precision mode: bfloat16`).
 
     Fix: writes the word that this one is most likely meant to be.
     """
