@@ -14,7 +14,7 @@ from zerocfg.run.script.reading import is_stated
 def alone(script: Script) -> Run | None:
     """The run of a script; None where its own text states nothing that could be judged."""
     own = any(call.file is script.file and is_stated(call.name) and call.arguments for call in script.calls)
-    if not own and not any(part.reread_of is script.file for part in script.parts):
+    if not own and not (_reads(script) and any(part.reread_of is script.file for part in script.parts)):
         return None
     return Run(script.file.name, script.reader, script=script, started=script.file.path)
 
@@ -26,9 +26,14 @@ def in_parts(runs: Iterable[Run]) -> Iterator[Run]:
     for run in runs:
         if run.deepspeed is not None:
             whole.add(_place(run.deepspeed))
-        for part in run.script.parts if run.script is not None else ():
+        for part in run.script.parts if run.script is not None and _reads(run.script) else ():
             known.setdefault(_place(part), Run(run.name, script=run.script, deepspeed=part, parts=True))
     return (run for place, run in known.items() if place not in whole)
+
+
+def _reads(script: Script) -> bool:
+    """Whether something that the script calls may take a DeepSpeed config."""
+    return any(is_stated(call.name) for call in script.calls)
 
 
 def _place(file: SourceFile) -> tuple[int, int]:

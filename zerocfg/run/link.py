@@ -135,7 +135,9 @@ def _of_scripts(known: Sequence[SourceFile], runs: Sequence[Run], files: Files, 
             script = linker._script(file.path)
             run = alone(script) if script is not None else None
             if script is not None and run is not None:
-                found.append(linker._with_config_of(linker._with_code(run), script, {}, linker._around(file)))
+                run = linker._with_config_of(linker._with_code(run), script, {}, linker._around(file))
+                # who trains with it is not shown, so only what its keys say by themselves holds
+                found.append(replace(run, parts=run.deepspeed is not None and run.consumer is None))
     return [*found, *in_parts([*runs, *found])]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 
+from zerocfg.catalog.schema import load_schema
 from zerocfg.run.kinds import sniff
 from zerocfg.run.model import SourceFile
 from zerocfg.run.script.modules import Module
@@ -32,7 +33,15 @@ def config_of(walk: Walk, module: Module, expression: ast.expr, values: Values) 
         values = Values(walk.scopes(module, function), values.options, values.parsed)
         expression = given[0]
     root = _node(module, expression, values, 0)
-    return _document(module, root) if isinstance(root, Mapping) else None
+    return _document(module, root) if isinstance(root, Mapping) and not _hides_section(root) else None
+
+
+def _hides_section(root: Mapping) -> bool:
+    """Whether a whole section comes from elsewhere, so that nobody knows what it says."""
+    schema = load_schema("deepspeed")
+    hidden = (entry.key for entry in root.entries if isinstance(entry.value, Scalar) and entry.value.value == CODE)
+    keys = (schema.root.keys.get(name) for name in hidden)
+    return any(key is not None and key.section(schema) is not None for key in keys)
 
 
 def parts_of(module: Module, expression: ast.Dict, values: Values, changed: frozenset[str]) -> SourceFile | None:
@@ -78,4 +87,6 @@ def _node(
         return Sequence(span, known) if len(known) == len(items) else None
     told = values.of(expression)
     scalar = told if isinstance(told, (str, int, float, bool, type(None))) else CODE
+    if scalar == CODE and without is not None:
+        return None
     return Scalar(scalar, span, module.file.source.text[span.start : span.end], isinstance(scalar, str))
