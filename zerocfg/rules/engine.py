@@ -16,6 +16,8 @@ from zerocfg.run.unread import Unread, understood
 from zerocfg.source.node import Path, dotted
 from zerocfg.source.text import Place
 
+OF_ONE_KEY = frozenset("ZC010 ZC011 ZC101 ZC102 ZC104 ZC105 ZC106 ZC108 ZC110 ZC111 ZC212 ZC224".split())
+"""The rules that look at one key by itself: they hold where other keys of the config are not known."""
 DOCS = "docs/rules/"
 """Where the pages of the rules are in zerocfg's repository."""
 
@@ -210,7 +212,9 @@ class _Lint:
         rules = [rule for rule in ALL if self.selection.wants(rule)]
         for run in runs:
             for rule in rules:
-                if rule.consumers and run.consumer not in rule.consumers:
+                if (rule.consumers and run.consumer not in rule.consumers) or (
+                    run.parts and rule.code not in OF_ONE_KEY
+                ):
                     continue
                 found = not_understood(run, ALL) if rule is unknown_code_in_ignore else rule.check(run)
                 for finding in found:

@@ -26,18 +26,20 @@ def find_runs(
     *,
     root: Path | None = None,
     skip: Callable[[SourceFile], bool] | None = None,
+    scripts: bool = False,
 ) -> tuple[list[Run], set[int]]:
     """The runs that the given files and folders take part in, and the ids of the source files asked about.
 
     A folder asks about everything of ours below it. A single file pulls its partners in from the repository around it
     (``root``: the nearest folder upwards that holds ``.git``, else the current one); a script stands for the runs that
-    start it. Files to ``skip`` are as if they were not there.
+    start it. Files to ``skip`` are as if they were not there. ``scripts``: Python files that write out a config or
+    the arguments of a Trainer make runs of their own where no line starts them.
     """
     asked: dict[int, SourceFile] = {}
     single = False
     for path in paths:
         if path.is_dir():
-            found: Iterable[SourceFile] = filter(None, map(files.peek, walk(path)))
+            found: Iterable[SourceFile] = filter(None, map(files.peek, walk(path, scripts=scripts)))
         else:
             found = [files.open(path)]
             single = True
@@ -52,13 +54,18 @@ def find_runs(
                 if partner is not None:
                     pool.setdefault(id(partner), partner)
     known = [file for file in pool.values() if skip is None or not skip(file)]
-    runs = _runs(Paths(files, root or Path.cwd()), known)
-    scripts = {os.path.realpath(file.path) for file in asked.values() if file.kind == "script" and file.path}
+    followed = Paths(files, root or Path.cwd())
+    runs = _runs(followed, known)
+    if scripts:
+        from zerocfg.run.alone import of_scripts  # few repositories need it
+
+        runs += of_scripts(followed, known, runs)
+    named = {os.path.realpath(file.path) for file in asked.values() if file.kind == "script" and file.path}
     wanted = [
         run
         for run in runs
         if any(id(original(file)) in asked for file in files_of(run))
-        or (scripts and run.started is not None and os.path.realpath(run.started) in scripts)
+        or (named and run.started is not None and os.path.realpath(run.started) in named)
     ]
     return [settled(run) for run in wanted], set(asked)
 

@@ -234,7 +234,8 @@ class Script:
     be told. ``parsed``: the library dataclasses that HfArgumentParser or TrlParser fills from the command line
     ("transformers.TrainingArguments"). ``defaults``: what its own subclass of such a dataclass, or `set_defaults`, puts
     in the place of the library's. ``assigned``: attributes that the code sets on any object, so that nobody knows what
-    an argument of that name is in the end.
+    an argument of that name is in the end. ``parts``: DeepSpeed configs among its dicts of which only some keys are
+    known, or of which nobody knows where they go.
     """
 
     file: SourceFile
@@ -247,6 +248,7 @@ class Script:
     defaults: Mapping[str, Setting] = field(default_factory=dict)
     assigned: frozenset[str] = frozenset()
     files: tuple[SourceFile, ...] = ()
+    parts: tuple[SourceFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -267,6 +269,8 @@ class Run:
     files (`zerocfg.run.telling` knows). ``started`` is the file that the run starts. ``versions`` are the releases that
     the project admits, by library, as clauses of PEP 440; ``version_places`` tells where those stand that were read
     from the project's own files. ``mistaken``: files of another kind than who is given them reads.
+    ``parts``: of the DeepSpeed config only some keys are known (a dict that the script goes on changing), so that
+    nothing follows from what is not among them.
     ``unread`` are files that the launch line names and of which nothing can be told, because they cannot be read.
     ``troubles`` are what keeps runs of a spec from being made of ``extends`` and ``matrix``: place, message, way out.
     """
@@ -277,6 +281,7 @@ class Run:
     accelerate: SourceFile | None = None
     deepspeed: SourceFile | None = None
     deepspeed_route: Route | None = None
+    parts: bool = False
     recipe: SourceFile | None = None
     recipe_reader: RecipeReader | None = None
     neighbour: SourceFile | None = None
@@ -303,6 +308,8 @@ class Run:
     @property
     def files(self) -> list[SourceFile]:
         found = [self.accelerate, self.deepspeed, self.recipe, self.neighbour, self.launch_file, self.spec]
+        if self.script is not None and self.launch is None and self.spec is None:
+            found.append(self.script.file)
         return [*(file for file in found if file is not None), *(one.file for one in self.mistaken)]
 
 

@@ -39,7 +39,7 @@ def with_config_of(paths: Paths, run: Run, script: Script, line: Mapping[str, Se
 
 def with_code(paths: Paths, run: Run) -> Run:
     """The run with its script as it is read, and the training arguments that the code states."""
-    run = replace(run, script=_read(paths, run.started))
+    run = replace(run, script=read(paths, run.started))
     script = run.script
     if script is None or script.reader not in ("transformers", "trl"):
         return run
@@ -47,7 +47,8 @@ def with_code(paths: Paths, run: Run) -> Run:
     return replace(run, arguments=found.arguments, arguments_whole=found.whole)
 
 
-def _read(paths: Paths, path: Path | None) -> Script | None:
+def read(paths: Paths, path: Path | None) -> Script | None:
+    """A script as it is read; None where there is none."""
     if path is None:
         return None
     try:
