@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.rules.examples import lint, write
 from zerocfg.rules.api import Example
+from zerocfg.rules.effects import edited
 from zerocfg.rules.fixing import fix_all
+from zerocfg.run.discover import Files
+from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from zerocfg.rules.engine import Diagnostic
+    from zerocfg.source.edit import Edit
 
 DS = (
     '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "bf16": {"enabled": "auto"}, '
@@ -65,3 +72,51 @@ def test_no_auto_without_a_known_reader(tmp_path: Path) -> None:
     assert (
         '"gradient_clipping": 0' in fixed({"ds.json": text}, tmp_path / "engine", "deepspeed", unsafe=True)["ds.json"]
     )
+
+
+def test_no_edit_for_what_holds_for_some_readers_only(tmp_path: Path) -> None:
+    """Whether weights are lost depends on who saves them."""
+    text = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}\n'
+    told = {one.code: one.severity.value for one in _found({"ds.json": text}, tmp_path)}
+    assert told["ZC401"] == "warning"
+    assert fixed({"ds.json": text}, tmp_path, unsafe=True) == {}
+    (tmp_path / "trainer").mkdir()
+    after = fixed({"ds.json": text}, tmp_path / "trainer", "transformers", unsafe=True)
+    assert '"stage3_gather_16bit_weights_on_model_save": true' in after["ds.json"]
+
+
+def test_a_misspelt_key_is_put_right_whoever_reads_it(tmp_path: Path) -> None:
+    text = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2, "overlap_com": true}}\n'
+    assert '"overlap_comm": true' in fixed({"ds.json": text}, tmp_path)["ds.json"]
+
+
+def test_a_number_is_left_to_a_parser_that_nobody_knows(tmp_path: Path) -> None:
+    recipe = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\nlearning_rate: 1e-5\n"
+    assert fixed({"recipe.yaml": recipe}, tmp_path, unsafe=True) == {}
+    (tmp_path / "parsed").mkdir()
+    files = {"recipe.yaml": recipe, "train.sh": "torchrun --nproc_per_node 2 train.py recipe.yaml\n"}
+    assert "learning_rate: 1.0e-5\n" in fixed(files, tmp_path / "parsed")["recipe.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("edit", "path", "values", "gives"),
+    [
+        (replace_value, ("zero_optimization", "stage"), ("3",), (("zero_optimization.stage", 3),)),
+        (insert_entry, (), ("gradient_clipping", "0.5"), (("gradient_clipping", 0.5),)),
+        (insert_entry, (), ("gradient_clipping", '"auto"'), ()),
+        (insert_entry, (), ("bf16", '{"enabled": true}'), ()),
+        (delete_entry, ("zero_optimization",), (), ()),
+        (rename_key, ("zero_optimization",), ("zero",), ()),
+    ],
+)
+def test_what_a_fix_writes_into_a_deepspeed_config_is_what_it_means(
+    edit: Callable[..., list[Edit]],
+    path: tuple[str, ...],
+    values: tuple[str, ...],
+    gives: tuple[tuple[str, object], ...],
+    tmp_path: Path,
+) -> None:
+    """The value has to arrive in every run that reads the file; an "auto" is filled in by others."""
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n')
+    fix = edited(edit, Files().open(tmp_path / "ds.json"), path, *values, why="because")
+    assert fix is not None and fix.gives == gives

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -13,7 +14,7 @@ from zerocfg.run.neighbours import NEIGHBOURS
 from zerocfg.run.origins import said
 from zerocfg.source.edit import Edit, apply_edits, delete_entry, insert_entry, replace_value
 from zerocfg.source.load import load_as
-from zerocfg.source.node import Path
+from zerocfg.source.node import Path, dotted
 from zerocfg.source.text import SourceText, Span
 
 TRAINERS = frozenset(("transformers", "trl", *NEIGHBOURS))
@@ -251,7 +252,21 @@ def edited(
         edits = edit(file.document, path, *values, **({"after": after} if after else {}))
     except ValueError:
         return None
-    return Fix(why, tuple((file, one) for one in edits), safe)
+    return Fix(why, tuple((file, one) for one in edits), safe, _given(edit, file, path, values))
+
+
+def _given(
+    edit: Callable[..., list[Edit]], file: SourceFile, path: Path, values: tuple[str, ...]
+) -> tuple[tuple[str, object], ...]:
+    """What an edit that writes a value into a DeepSpeed config means to set; an "auto" is for others to fill in."""
+    if file.kind != "deepspeed" or edit not in (replace_value, insert_entry) or not values:
+        return ()
+    key = path if edit is replace_value else (*path, values[0])
+    try:
+        value = json.loads(values[-1])
+    except ValueError:
+        return ()
+    return () if value == "auto" or isinstance(value, (dict, list)) else ((dotted(key), value),)
 
 
 def giving(fix: Fix | None, name: str, value: object) -> Fix | None:
