@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from benchmarks.wild.libraries import SHELL, Kind, read
 from benchmarks.wild.lint import Run, diagnostics, fix, runs
 from benchmarks.wild.trees import changed, copied
 from zerocfg.catalog.counterparts import settings
+from zerocfg.run.exports import variables
 
 _ATTRIBUTES = {"optimizer_name": "optimizer.type", "scheduler_name": "scheduler.type"}
 """What DeepSpeedConfig calls what it reads there."""
+SECTIONS = ("deepspeed_config", "fsdp_config")
 _WORD = re.compile(r"[A-Za-z]\w{2,}")
 _LIBRARIES: Mapping[str, Kind] = {"deepspeed": "deepspeed", "accelerate": "accelerate", "recipe": "recipe"}
 
@@ -163,11 +166,22 @@ def _touches(one: Mapping[str, Any], files: Collection[str]) -> bool:
     return not files.isdisjoint((one["file"], *edited, *(other["file"] for other in one["related"])))
 
 
+@cache
+def _also() -> Mapping[str, frozenset[str]]:
+    """By a key of accelerate's config: the setting that it says, and the variables that carry it, in small letters."""
+    known = settings("accelerate")
+    found = {name: {setting.rpartition(".")[2]} for name, setting in known.items()}
+    for section in SECTIONS:
+        for name, entry in variables(section):
+            found.setdefault(name, set()).add(entry["name"].lower())
+    return {name: frozenset(others) for name, others in found.items()}
+
+
 def _speaks(one: Mapping[str, Any], key: str) -> bool:
     """Whether a finding is about a value: by the keys that it names, and those that its fix writes."""
     written = [edit["text"] for edit in one["fix"]["edits"]] if one["fix"] is not None else []
     said = {word for text in (one["path"], one["message"], one["help"] or "", *written) for word in _WORD.findall(text)}
-    said |= {settings("accelerate")[word].rpartition(".")[2] for word in said if word in settings("accelerate")}
+    said |= {other for word in said for other in _also().get(word, ())}
     said |= {word for full in said for word in (full.removeprefix("stage3_"), full.removeprefix("fsdp_"))}
     parts = _ATTRIBUTES.get(key, key).lower().split(".")
     return any(part in said for part in parts[-2:]) or any(parts[-1].endswith(f"_{w}") for w in said if "_" in w)

@@ -1,9 +1,10 @@
 """Lints whole public repositories as their owners would, and holds what is found against what was judged.
 
-    python -m benchmarks.wild.run FOLDER [--only NAME] [--no-planted] [--write RESULTS]
+    python -m benchmarks.wild.run FOLDER [--only NAME] [--no-planted] [--fix] [--write RESULTS]
 
 FOLDER holds the trees that `python -m benchmarks.wild.repositories` brings. Prints precision by code, findings that
-nobody judged, judged findings that are gone, readers of launch lines, recall of planted mistakes. With --write also
+nobody judged, judged findings that are gone, readers of launch lines, recall of planted mistakes; with --fix also what
+the fixes do to copies of the trees, which needs the training libraries. With --write also
 puts findings.jsonl, results.md and results.svg into RESULTS (benchmarks/wild/results is kept).
 """
 
@@ -12,9 +13,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.wild import data
 from benchmarks.wild.figures import (
@@ -32,12 +34,16 @@ from benchmarks.wild.lint import LintError, consumers, findings
 from benchmarks.wild.planting import Outcome, outcomes
 from benchmarks.wild.repositories import commit_of
 
+if TYPE_CHECKING:
+    from benchmarks.wild.fixing import Fixed
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", action="append", default=[], help="part of a repository's name")
     parser.add_argument("--no-planted", action="store_true")
+    parser.add_argument("--fix", action="store_true")
     parser.add_argument("--write", type=Path)
     given = parser.parse_args()
     chosen = [one for one in data.repositories() if not given.only or any(word in one.name for word in given.only)]
@@ -67,7 +73,8 @@ def main() -> None:
     ]
     planted = [] if given.no_planted else [one for one in data.planted() if one.repository in names]
     told = list(outcomes(planted, there, given.folder))
-    text = report(len(there), rows, gone, readings, told, broken)
+    fixes = list(_fixes(there, given.folder, broken)) if given.fix else []
+    text = report(len(there), rows, gone, readings, told, fixes, broken)
     print(text)
     if given.write is not None:
         from benchmarks.wild.picture import draw
@@ -85,6 +92,7 @@ def report(
     gone: Sequence[tuple[data.Judgement, str]],
     readings: Sequence[Reading],
     told: Sequence[Outcome],
+    fixes: Sequence[Fixed],
     broken: Sequence[str],
 ) -> str:
     parts = [f"# {repositories} whole repositories\n", *[f"- {one}" for one in broken]]
@@ -110,7 +118,22 @@ def report(
         parts += [_planted(one) for one in told if one.planted.codes and not one.told] or ["none"]
         parts += ["\nAlarms at harmless edits:\n"]
         parts += [_planted(one) for one in told if not one.planted.codes and one.other] or ["none"]
+    if fixes:
+        from benchmarks.wild.fix_report import fix_report
+
+        parts += ["\n## After the fixes\n", fix_report(fixes)]
     return "\n".join(parts) + "\n"
+
+
+def _fixes(repositories: Sequence[data.Repository], folder: Path, broken: list[str]) -> Iterator[Fixed]:
+    from benchmarks.wild.fixing import fixed  # reads with the training libraries
+
+    for unsafe in (False, True):
+        for one in repositories:
+            try:
+                yield fixed(one, one.tree(folder), unsafe=unsafe)
+            except LintError as error:
+                broken.append(str(error))
 
 
 def _precisions(rows: Sequence[Judged]) -> list[tuple[str, ...]]:

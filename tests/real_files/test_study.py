@@ -12,6 +12,8 @@ from benchmarks.wild import data
 from benchmarks.wild.data import Finding, Judgement, Planted, Reader, Repository
 from benchmarks.wild.figures import Reading, judged, precision, recall, vanished
 from benchmarks.wild.planting import EditError, outcomes
+from benchmarks.wild.trees import changed, copied
+from zerocfg.source.write import write_atomic
 
 COMMIT = "0" * 40
 FINDING = Finding("a/b", COMMIT, "ds.json", 3, "fp16.enabled", "ZC104", "error", "")
@@ -118,3 +120,93 @@ def test_a_planted_mistake_is_told_and_the_tree_stays_as_it_was(tmp_path: Path) 
     assert config.read_text() == text
     with pytest.raises(EditError, match="has no 'nowhere'"):
         list(outcomes([replace(mistake, old="nowhere")], [repository], tmp_path))
+
+
+def test_a_copy_may_be_changed(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    (tree / "sub").mkdir(parents=True)
+    (tree / "sub" / "ds.json").write_text("{}")
+    (tree / "other.json").write_text("{}")
+    with copied(tree) as copy:
+        write_atomic(copy / "sub" / "ds.json", b'{"a": 1}')
+        write_atomic(copy / "other.json", b"{}")
+        (copy / "new.json").write_text("{}")
+        assert changed(tree, copy) == ["new.json", "sub/ds.json"]
+    assert (tree / "sub" / "ds.json").read_text() == "{}" and not copy.exists()
+
+
+BELOW_STAGE_3 = (
+    '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2,\n "offload_param": {"device": "cpu"}}}\n'
+)
+
+
+@pytest.mark.libs
+def test_what_a_fix_changes_is_read_by_the_library_and_was_spoken_of(tmp_path: Path) -> None:
+    from benchmarks.wild.fixing import fixed
+
+    repository = Repository("a/b", COMMIT, "")
+    tree = repository.tree(tmp_path)
+    tree.mkdir()
+    (tree / "ds.json").write_text(BELOW_STAGE_3)
+    found = fixed(repository, tree, unsafe=False)
+    assert found.files == ("ds.json",) and found.gone == 1 and found.refused == () and found.unspoken == []
+    assert {(one.by, one.key, one.codes) for one in found.values} >= {
+        ("deepspeed", "zero_config.offload_param.device", ("ZC502",)),
+        ("zerocfg", "zero_optimization.offload_param.device", ("ZC502",)),
+    }
+
+
+@pytest.mark.libs
+@pytest.mark.parametrize(
+    ("text", "refused", "unspoken"),
+    [
+        (BELOW_STAGE_3.replace('"stage": 2', '"stage": 7'), ["deepspeed"], set()),
+        (
+            BELOW_STAGE_3.replace('_gpu": 1', '_gpu": 2'),
+            [],
+            {("deepspeed", "train_micro_batch_size_per_gpu"), ("zerocfg", "train_micro_batch_size_per_gpu")},
+        ),
+    ],
+)
+def test_a_fix_that_does_something_else_is_seen(
+    text: str, refused: list[str], unspoken: set[tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from benchmarks.wild import fixing
+
+    def fix(tree: Path, *, unsafe: bool) -> None:
+        write_atomic(tree / "ds.json", text.encode())
+
+    monkeypatch.setattr(fixing, "fix", fix)
+    repository = Repository("a/b", COMMIT, "")
+    repository.tree(tmp_path).mkdir()
+    (repository.tree(tmp_path) / "ds.json").write_text(BELOW_STAGE_3)
+    found = fixing.fixed(repository, repository.tree(tmp_path), unsafe=False)
+    assert [one.by for one in found.refused] == refused
+    assert {(one.by, one.key) for one in found.unspoken} >= unspoken and bool(found.unspoken) is bool(unspoken)
+
+
+@pytest.mark.libs
+def test_what_the_libraries_make_of_files(tmp_path: Path) -> None:
+    from benchmarks.wild.libraries import Reading, read
+
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 7}}')
+    refused = read("deepspeed", tmp_path / "ds.json")
+    assert refused.error is not None and "ValidationError" in refused.error and refused.values == {}
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 3, "zero_optimization": {"stage": 2}}')
+    taken = read("deepspeed", tmp_path / "ds.json")
+    assert taken.error is None and taken.values["train_micro_batch_size_per_gpu"] == "3"
+    assert taken.values["zero_config.stage"] == "2"
+    (tmp_path / "acc.yaml").write_text(
+        "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config: {zero_stage: 2}\n"
+    )
+    launched = read("accelerate", tmp_path / "acc.yaml")
+    assert launched.error is None and launched.values["ACCELERATE_DEEPSPEED_ZERO_STAGE"] == "2"
+    assert "ACCELERATE_CONFIG_DS_FIELDS.zero_stage" in launched.values and "OMP_NUM_THREADS" not in launched.values
+    (tmp_path / "recipe.yaml").write_text("per_device_train_batch_size: 3\nmodel_name_or_path: some/model\n")
+    assert read("recipe", tmp_path / "recipe.yaml").values["per_device_train_batch_size"] == "3"
+    (tmp_path / "recipe.yaml").write_text("eval_strategy: sometimes\n")
+    assert "ValueError" in (read("recipe", tmp_path / "recipe.yaml").error or "")
+    (tmp_path / "run.sh").write_text("if true; then\n")
+    assert "unexpected end of file" in (read("shell", tmp_path / "run.sh").error or "")
+    (tmp_path / "a.py").write_text("x = 1\n")
+    assert read("python", tmp_path / "a.py") == Reading()
