@@ -19,11 +19,16 @@ from benchmarks.wild.libraries import SHELL, Kind, read
 from benchmarks.wild.lint import Run, diagnostics, fix, runs
 from benchmarks.wild.trees import changed, copied
 from zerocfg.catalog.counterparts import settings
-from zerocfg.run.exports import variables
+from zerocfg.catalog.schema import load_schema
 
-_ATTRIBUTES = {"optimizer_name": "optimizer.type", "scheduler_name": "scheduler.type"}
-"""What DeepSpeedConfig calls what it reads there."""
-SECTIONS = ("deepspeed_config", "fsdp_config")
+_ATTRIBUTES = {
+    "optimizer_name": "optimizer.type",
+    "optimizer_params": "optimizer.params",
+    "scheduler_name": "scheduler.type",
+    "scheduler_params": "scheduler.params",
+    "ACCELERATE_DEBUG_MODE": "debug",
+}
+"""What DeepSpeedConfig and the launcher call what they read there."""
 _WORD = re.compile(r"[A-Za-z]\w{2,}")
 _LIBRARIES: Mapping[str, Kind] = {"deepspeed": "deepspeed", "accelerate": "accelerate", "recipe": "recipe"}
 
@@ -157,7 +162,8 @@ def _differences(
 ) -> Iterator[Value]:
     for key in sorted({*before, *after}):
         if before.get(key) != after.get(key):
-            codes = {one["code"] for one in told if _touches(one, about) and _speaks(one, key)}
+            gone = key not in after or after[key] == "None"
+            codes = {one["code"] for one in told if _touches(one, about) and _speaks(one, key, gone)}
             yield Value(file, by, key, before.get(key), after.get(key), tuple(sorted(codes)))
 
 
@@ -171,17 +177,22 @@ def _also() -> Mapping[str, frozenset[str]]:
     """By a key of accelerate's config: the setting that it says, and the variables that carry it, in small letters."""
     known = settings("accelerate")
     found = {name: {setting.rpartition(".")[2]} for name, setting in known.items()}
-    for section in SECTIONS:
-        for name, entry in variables(section):
-            found.setdefault(name, set()).add(entry["name"].lower())
+    schema = load_schema("accelerate")
+    for name, key in schema.root.keys.items():
+        section = key.section(schema)
+        for inner, one in {name: key, **(section.keys if section is not None else {})}.items():
+            found.setdefault(inner, set()).update(variable.lower() for variable in one.variables)
     return {name: frozenset(others) for name, others in found.items()}
 
 
-def _speaks(one: Mapping[str, Any], key: str) -> bool:
-    """Whether a finding is about a value: by the keys that it names, and those that its fix writes."""
+def _speaks(one: Mapping[str, Any], key: str, gone: bool) -> bool:
+    """Whether a finding is about a value: by the keys that it names, and those that its fix writes; of what is gone,
+    the section is enough."""
     written = [edit["text"] for edit in one["fix"]["edits"]] if one["fix"] is not None else []
     said = {word for text in (one["path"], one["message"], one["help"] or "", *written) for word in _WORD.findall(text)}
     said |= {other for word in said for other in _also().get(word, ())}
     said |= {word for full in said for word in (full.removeprefix("stage3_"), full.removeprefix("fsdp_"))}
-    parts = _ATTRIBUTES.get(key, key).lower().split(".")
-    return any(part in said for part in parts[-2:]) or any(parts[-1].endswith(f"_{w}") for w in said if "_" in w)
+    first, _, rest = key.partition(".")
+    parts = ".".join(filter(None, (_ATTRIBUTES.get(first, first), rest))).lower().split(".")
+    named = parts if gone else parts[-2:]
+    return any(part in said for part in named) or any(parts[-1].endswith(f"_{word}") for word in said if "_" in word)
