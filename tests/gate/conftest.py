@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from tests.conftest import ROOT
 from zerocfg.cli.main import cli
 from zerocfg.emit import lock as lockfile
-from zerocfg.smoke import certificate
+from zerocfg.smoke import certificate, certificate_file
 
 PYPROJECT = """\
 [project]
@@ -82,9 +82,9 @@ class Repository:
         """A certificate for what is there now, by the function that a smoke-run calls."""
         names = [path.name for path in self.built.iterdir() if path.name != certificate.NAME]
         hashes = {name: lockfile.sha256((self.built / name).read_bytes()) for name in names}
-        written = certificate.write(
+        written = certificate_file.write(
             self.built,
-            certificate.testimony(VERDICT | verdict),
+            certificate_file.testimony(VERDICT | verdict),
             steps=3,
             versions=VERSIONS,
             files=hashes,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from zerocfg.smoke import certificate
+from zerocfg.smoke import certificate, certificate_file
 
 from .conftest import VERDICT, Repository, run
 
@@ -446,7 +446,7 @@ sys.meta_path.insert(0, Blocked())
 from zerocfg.cli.main import run
 code = run()
 own = {name.split(".")[2] for name in sys.modules if name.startswith("zerocfg.smoke.")}
-assert own == {"certificate"}, own
+assert own == {"certificate", "certificate_file"}, own
 heavy = {"requests", "matplotlib", "hypothesis"} & {name.split(".")[0] for name in sys.modules}
 assert not heavy, heavy
 sys.exit(code)
@@ -467,7 +467,7 @@ def test_without_policies_no_validator_is_loaded(repository: Repository) -> None
 
 
 def test_what_a_smoke_run_writes_is_what_the_gate_reads(repository: Repository) -> None:
-    found = certificate.read(repository.built / certificate.NAME)
+    found = certificate_file.read(repository.built / certificate.NAME)
     seen = found.seen
     assert (seen.run, seen.passed, seen.device_kind) == ("quickstart", True, "cpu")
     assert [one.words for one in seen.reductions] == VERDICT["reductions"]

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from zerocfg.emit.loose import items, mapping, number, text, texts
 from zerocfg.resolve.plan import Decision, kind_of
 from zerocfg.source.load import MAX_BYTES, read_bytes
 from zerocfg.source.node import Problem
@@ -205,7 +206,7 @@ def parse(data: bytes, path: Path) -> Lock:
     except (ValueError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise LockError(path, f"is no {NAME}: {why}") from None
-    found = _mapping(content)
+    found = mapping(content)
     version = found.get("version")
     if not isinstance(version, int) or isinstance(version, bool):
         raise LockError(path, f"is no {NAME}: it has no `version`")
@@ -227,31 +228,31 @@ def of(content: Mapping[str, object], name: str = "") -> Lock:
 
     ``name`` of the run, where it says none.
     """
-    model, hardware, version = _mapping(content.get("model")), content.get("hardware"), content.get("version")
+    model, hardware, version = mapping(content.get("model")), content.get("hardware"), content.get("version")
     config = model.get("config")
     return Lock(
-        run=_string(content.get("run"), name),
+        run=text(content.get("run")) or name,
         version=version if isinstance(version, int) else VERSION,
-        zerocfg=_string(content.get("zerocfg")),
-        spec_folder=_known(content.get("spec_folder")),
-        consumer=_known(content.get("consumer")),
-        script=_known(content.get("script")),
-        arguments=_strings(content.get("arguments")),
-        launcher=_known(content.get("launcher")),
-        hosts=_strings(content.get("hosts")),
-        hardware={"name": hardware} if isinstance(hardware, str) else _mapping(hardware),
+        zerocfg=text(content.get("zerocfg")) or "",
+        spec_folder=text(content.get("spec_folder")),
+        consumer=text(content.get("consumer")),
+        script=text(content.get("script")),
+        arguments=texts(content.get("arguments")),
+        launcher=text(content.get("launcher")),
+        hosts=texts(content.get("hosts")),
+        hardware={"name": hardware} if isinstance(hardware, str) else mapping(hardware),
         model_config=config if isinstance(config, dict) else None,
-        model_facts=_mapping(model.get("facts")),
-        recipe=_mapping(content.get("recipe")),
-        plan=_mapping(content.get("plan")),
+        model_facts=mapping(model.get("facts")),
+        recipe=mapping(content.get("recipe")),
+        plan=mapping(content.get("plan")),
         settings=_values(content.get("settings")),
         accelerate=_values(content.get("accelerate")),
         changes=_values(content.get("changes")),
-        considered=_choice(_mapping(content.get("considered"))),
-        notes=_strings(content.get("notes")),
-        versions={key: str(one) for key, one in _mapping(content.get("versions")).items()},
-        inputs={role: one for role, entry in _mapping(content.get("inputs")).items() if (one := _source(entry))},
-        files={key: str(one) for key, one in _mapping(content.get("files")).items()},
+        considered=_choice(mapping(content.get("considered"))),
+        notes=texts(content.get("notes")),
+        versions={key: str(one) for key, one in mapping(content.get("versions")).items()},
+        inputs={role: one for role, entry in mapping(content.get("inputs")).items() if (one := _source(entry))},
+        files={key: str(one) for key, one in mapping(content.get("files")).items()},
         content=content,
     )
 
@@ -263,55 +264,35 @@ def _values(section: object) -> dict[str, Decision]:
             str(entry.get("reason", "")),
             kind_of(entry.get("kind")),
             Where.parse(str(entry["place"])) if entry.get("place") else None,
-            _mapping(entry.get("inputs")),
+            mapping(entry.get("inputs")),
         )
-        for name, entry in _mapping(section).items()
+        for name, entry in mapping(section).items()
         if isinstance(entry, dict)
     }
 
 
 def _choice(section: dict[str, object]) -> Choice:
-    compared, next_ones = section.get("compared"), section.get("runners_up")
+    compared = section.get("compared")
     return Choice(
         compared if isinstance(compared, int) else 0,
         _weighed(section.get("taken")),
-        tuple(one for entry in (next_ones if isinstance(next_ones, list) else []) if (one := _weighed(entry))),
+        tuple(one for entry in items(section.get("runners_up")) if (one := _weighed(entry))),
     )
 
 
 def _weighed(entry: object) -> Weighed | None:
-    row = _mapping(entry)
+    row = mapping(entry)
     settings = row.get("settings")
     if not isinstance(settings, dict):
         return None
-    verdict, excluded = _string(row.get("verdict")), _string(row.get("excluded"))
-    return Weighed(settings, verdict, _number(row.get("device_gib")), _number(row.get("seconds_per_token")), excluded)
+    verdict, excluded = text(row.get("verdict")) or "", text(row.get("excluded")) or ""
+    return Weighed(settings, verdict, number(row.get("device_gib")), number(row.get("seconds_per_token")), excluded)
 
 
 def _source(entry: object) -> Source | None:
-    row = _mapping(entry)
+    row = mapping(entry)
     path = row.get("path")
-    return Source(path, _string(row.get("sha256"))) if isinstance(path, str) else None
-
-
-def _mapping(value: object) -> dict[str, object]:
-    return value if isinstance(value, dict) else {}
-
-
-def _string(value: object, otherwise: str = "") -> str:
-    return value if isinstance(value, str) else otherwise
-
-
-def _known(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _strings(value: object) -> tuple[str, ...]:
-    return tuple(map(str, value)) if isinstance(value, list) else ()
-
-
-def _number(value: object) -> float | None:
-    return value if isinstance(value, (int, float)) else None
+    return Source(path, text(row.get("sha256")) or "") if isinstance(path, str) else None
 
 
 def without_secrets(found: Mapping[str, object]) -> dict[str, object]:

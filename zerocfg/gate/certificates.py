@@ -10,8 +10,8 @@ from zerocfg.gate.model import Reason, Target
 from zerocfg.hardware.catalogue import find_accelerator
 from zerocfg.rules.versions import bounds, release
 from zerocfg.run.discover import display_name
-from zerocfg.smoke import certificate as certificates
-from zerocfg.smoke.certificate import Certificate, CertificateError, Testimony
+from zerocfg.smoke.certificate import NAME, Certificate, Testimony
+from zerocfg.smoke.certificate_file import CertificateError, read, values_hash
 from zerocfg.source.load import read_bytes
 from zerocfg.source.node import Problem
 
@@ -33,10 +33,10 @@ def proven(target: Target, policy: Policy, now: datetime.datetime) -> list[Reaso
     lock = lockfile.read(target.folder)
     if lock is None:
         return []
-    path = target.folder / certificates.NAME
+    path = target.folder / NAME
     name, again = display_name(path), f"zerocfg smoke {display_name(target.folder)}"
     try:
-        found = certificates.read(path)
+        found = read(path)
     except FileNotFoundError:
         message = f"run {target.name} has no certificate"
         return [Reason("certificate", "certificate-missing", name, message, again, target.name)]
@@ -83,7 +83,7 @@ def _files(found: Certificate, folder: Path, lock: lockfile.Lock) -> Found:
             other.append(f"{name} is not the file that was tested")
     data = read_bytes(folder / lockfile.NAME)
     same = not isinstance(data, Problem) and lockfile.sha256(data) == found.files.get(lockfile.NAME)
-    if not same and certificates.values_hash(lock) != found.values:
+    if not same and values_hash(lock) != found.values:
         other.append(f"{lockfile.NAME} does not hold the values that were tested")
     return [("certificate-stale", f"{', '.join(other)} ({_day(found)})", "")] if other else []
 

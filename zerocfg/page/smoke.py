@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from zerocfg.emit import lock
+from zerocfg.emit.loose import number
 from zerocfg.page.words import GIB, Unit, size, unit_for
-from zerocfg.smoke import certificate
-from zerocfg.smoke.certificate import Check, Diagnosis, Measured, number
+from zerocfg.smoke import certificate, certificate_file
+from zerocfg.smoke.certificate import Check, Diagnosis, Measured
 from zerocfg.source.load import read_bytes
 from zerocfg.source.node import Problem
 
@@ -76,10 +77,10 @@ class Smoke:
 def smoke(folder: Path) -> Smoke | str | None:
     """Of the build in ``folder``: what its certificate says; a text: why that cannot be read; None: there is none."""
     try:
-        found = certificate.read(folder / certificate.NAME)
+        found = certificate_file.read(folder / certificate.NAME)
     except FileNotFoundError:
         return None
-    except (certificate.CertificateError, OSError) as error:
+    except (certificate_file.CertificateError, OSError) as error:
         return " ".join(str(error).split())
     seen = found.seen
     shown = [one for one in seen.checks if not one.further or one.ok is False]
@@ -119,7 +120,7 @@ def _stale(folder: Path, found: certificate.Certificate) -> list[str]:
 
 def _same_values(data: bytes, values: str | None) -> bool:
     try:
-        return certificate.values_hash(lock.parse(data, Path(lock.NAME))) == values
+        return certificate_file.values_hash(lock.parse(data, Path(lock.NAME))) == values
     except lock.LockError:
         return False
 

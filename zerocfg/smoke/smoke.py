@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zerocfg.smoke import certificate, nodes, process, sharing
+from zerocfg.smoke import certificate, certificate_file, nodes, process, sharing
 from zerocfg.smoke import command as commands
 from zerocfg.smoke.checks import check, measured
 from zerocfg.smoke.data import testimony
@@ -149,7 +149,7 @@ def certify(verdict: Verdict, steps: int) -> Path | None:
     run = verdict.run
     versions = first.get("versions", {})
     try:
-        return certificate.write(
+        return certificate_file.write(
             run.path, testimony(verdict), steps=steps, versions=versions, files=run.hashes, lock=run.lock
         )
     except OSError as error:
