@@ -120,3 +120,18 @@ def test_what_a_fix_writes_into_a_deepspeed_config_is_what_it_means(
     (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n')
     fix = edited(edit, Files().open(tmp_path / "ds.json"), path, *values, why="because")
     assert fix is not None and fix.gives == gives
+
+
+def test_not_where_another_run_would_be_refused(tmp_path: Path) -> None:
+    """One run asks for fp16, another for bf16: whichever the config says, one of them stops. Both findings stand at the
+    same key, where one is told."""
+    ds = (
+        '{"train_micro_batch_size_per_gpu": 1, "gradient_clipping": 1.0, "bf16": {"enabled": true}, '
+        '"zero_optimization": {"stage": 2}}\n'
+    )
+    line = "deepspeed --num_gpus 2 train.py --deepspeed ds.json --output_dir out --per_device_train_batch_size 1 "
+    line += "--gradient_accumulation_steps 1 --save_strategy no --max_steps 2 %s\n"
+    files = {"ds.json": ds, "a.sh": line % "--fp16 True"}
+    assert '"bf16": {"enabled": false}' in fixed(files, tmp_path, unsafe=True)["ds.json"]
+    (tmp_path / "both").mkdir()
+    assert "ds.json" not in fixed({**files, "b.sh": line % "--bf16 True"}, tmp_path / "both", unsafe=True)

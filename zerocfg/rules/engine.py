@@ -148,7 +148,8 @@ class Result:
     """``hidden``: what was found and is not told. ``stale``: entries of the baseline that no longer occur.
 
     ``together``: the files of each run by real path; what one says may depend on the others. ``settings``: what each
-    of these runs amounts to. ``ran``: the codes of the rules that ran. ``unread``: files that could not be checked.
+    of these runs amounts to; ``failures``: what it will be refused for, by kind and key. ``ran``: the codes of the
+    rules that ran. ``unread``: files that could not be checked.
     ``notes``: how many notes are left out of the diagnostics, because nobody asked for them.
     """
 
@@ -158,6 +159,7 @@ class Result:
     stale: int = 0
     together: list[frozenset[str]] = field(default_factory=list)
     settings: list[Mapping[str, Setting]] = field(default_factory=list)
+    failures: list[frozenset[tuple[str, str]]] = field(default_factory=list)
     ran: frozenset[str] = frozenset()
     unread: tuple[Unread, ...] = ()
     notes: int = 0
@@ -222,6 +224,7 @@ class _Lint:
         result = self.result
         result.together = [frozenset(real_name(file) for file in run.files) for run in runs]
         result.settings = [run.effective.settings for run in runs]
+        result.failures = [_failures(run) for run in runs]
         result.ran = frozenset(rule.code for rule in rules)
         if complete and unused_ignore in rules:
             self.find_unused(runs, rules, None if complete is True else complete)
@@ -269,6 +272,12 @@ class _Lint:
             self.result.hidden.append(Hidden(diagnostic, "settings"))
         else:
             self.result.diagnostics.append(diagnostic)
+
+
+def _failures(run: Run) -> frozenset[tuple[str, str]]:
+    """What a run will be refused for: the kind, and each key that is compared."""
+    kinds = {(one.kind, "") for one in run.effective.failures}
+    return frozenset(kinds | {(one.kind, other.key) for one in run.effective.failures for other in one.differences})
 
 
 def _key(diagnostic: Diagnostic) -> tuple[str, str, Place, str]:

@@ -1,11 +1,12 @@
-"""Applying fixes: each is kept only when it removes its finding, adds none and gives the settings that it means.
+"""Applying fixes: each is kept only when it removes its finding, adds none, gives the settings that it means, and lets
+no run be refused for more than before.
 
 Files that no run joins cannot disturb each other, so each lint tries one fix in every such group of files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from zerocfg.rules.engine import Diagnostic, Result, real_name
@@ -100,6 +101,10 @@ class Groups:
     def __call__(self, diagnostic: Diagnostic) -> str:
         return self._top(real_name(diagnostic.spot.file))
 
+    def of(self, names: Collection[str]) -> str:
+        """The group of the files of a run."""
+        return self._top(min(names, default=""))
+
     def _top(self, name: str) -> str:
         while name in self._above and self._above[name] != name:
             name = self._above[name]
@@ -107,7 +112,8 @@ class Groups:
 
 
 def _improving(before: Result, after: Result, fixed: list[Diagnostic]) -> list[Diagnostic]:
-    """Those whose finding is gone, in groups where no finding came that was not there before."""
+    """Those whose finding is gone, in groups where nothing came that was not there before: no finding, and no reason
+    to refuse a run. (A finding of another run may have been told at the same place, where it is told once.)"""
     group = Groups(before, after)
     old = {_identity(diagnostic) for diagnostic in before.diagnostics}
     new = {_identity(diagnostic) for diagnostic in after.diagnostics}
@@ -117,6 +123,9 @@ def _improving(before: Result, after: Result, fixed: list[Diagnostic]) -> list[D
         for d in after.diagnostics
         if _identity(d) not in old and (d.code, d.spot.file.name, d.spot.path) not in places
     }
+    if len(before.failures) == len(after.failures):
+        runs = zip(after.together, before.failures, after.failures, strict=True)
+        spoilt |= {group.of(names) for names, old_ones, new_ones in runs if new_ones - old_ones}
     return [
         found
         for found in fixed
