@@ -15,7 +15,7 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import RefusedError, argument
 from zerocfg.run.config import default_of, describe, words
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Run, Setting, SourceFile
-from zerocfg.run.neighbours import has_defaults
+from zerocfg.run.neighbours import NEIGHBOURS, has_defaults
 
 DECISIVE = words(
     "per_device_train_batch_size gradient_accumulation_steps max_grad_norm learning_rate weight_decay adam_beta1 "
@@ -121,7 +121,15 @@ def _fields() -> dict[str, tuple[str, Any]]:
     return {name: (keys[name].facts["cli"]["type"], keys[name].default) for name in DECISIVE}
 
 
+def _class_known(run: Run) -> bool:
+    """Whether somebody says which class holds the arguments. Options and keys show a Trainer and not whose, and the
+    configs of TRL's trainers have defaults of their own."""
+    return run.told is not None or run.consumer in NEIGHBOURS or (run.script is not None and bool(run.script.reader))
+
+
 def _default(run: Run, name: str, default: Any) -> Setting:
+    if name in ("bf16", "learning_rate") and run.consumer != "trl" and not _class_known(run):
+        return Setting(UNKNOWN, Origin("default", "transformers and TRL differ"))
     if run.consumer == "trl":
         if name == "bf16":
             return Setting(None, default_of("trl"))

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from zerocfg.run.model import UNKNOWN, SourceFile
-from zerocfg.source.node import Document, Mapping, Node, Scalar, Sequence
+from zerocfg.source.node import Document, Mapping, Node, Scalar, Sequence, walk
 
 CODE = "${code}"
 """Stands for a value that a script makes, in a config that is a dict of it."""
@@ -34,6 +34,19 @@ def blank(node: Node, document: Document) -> str | None:
 def is_template(file: SourceFile) -> bool:
     """Whether a file says by its name that something else is made of it."""
     return "template" in file.name.replace("\\", "/").rpartition("/")[2].lower()
+
+
+def to_be_filled(document: Document) -> bool:
+    """Whether bare words of a JSON stand for values (`"train_batch_size": GBSIZE,`, `"stage": ${stage}`): what it is
+    shows when they are filled in."""
+    return (
+        document.format == "json"
+        and document.root is not None
+        and any(
+            isinstance(node, Scalar) and not node.quoted and blank(node, document) is not None
+            for _, node, _ in walk(document.root)
+        )
+    )
 
 
 def known(document: Document | None) -> Any:

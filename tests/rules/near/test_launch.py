@@ -283,7 +283,7 @@ CONFIG = (
     of("ZC701", "one plain process needs no number", {"accelerate.yaml": "distributed_type: 'NO'\n"}),
     of("ZC701", "the line gives it", accelerate("distributed_type: MULTI_GPU\n", "--num_processes 2 ")),
     of("ZC701", "-1, which is what accelerate writes for it", {"accelerate.yaml": DEVICES % -1}).finds(
-        "error", "accelerate.yaml: num_processes: -1"
+        "note", "accelerate.yaml: num_processes: -1"
     ),
     near("ZC701", "as many as devices are named").finds("error", "accelerate.yaml").becomes("\nnum_processes: 2\n"),
     near("ZC701", "as many on each of two machines", ("gpu_ids: 0,1", "gpu_ids: 0,1\nnum_machines: 2"))

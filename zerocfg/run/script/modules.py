@@ -44,7 +44,8 @@ class Code:
     """What stands in the code of one function, or in a module's own lines.
 
     ``names`` and ``members`` (`package.thing`) are what it reads; ``stored``: the attributes that it sets on some
-    object; ``aliases``: other names that it gives to things, with all that each may be.
+    object, or changes by `x.attribute[key] = ...`; ``aliases``: other names that it gives to things, with all that each
+    may be.
     """
 
     names: set[str] = field(default_factory=set)
@@ -53,6 +54,10 @@ class Code:
     aliases: dict[str, list[ast.expr]] = field(default_factory=dict)
     given: list[ast.Assign] = field(default_factory=list)
     stored: set[str] = field(default_factory=set)
+
+
+_CHANGES = frozenset(("update", "setdefault", "append", "extend"))
+"""Methods that change the object that an attribute holds."""
 
 
 def code_of(body: list[ast.stmt]) -> Code:
@@ -67,8 +72,14 @@ def code_of(body: list[ast.stmt]) -> Code:
                     found.stored.add(node.attr)
                 if isinstance(node.value, ast.Name):
                     found.members.add((node.value.id, node.attr))
+            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                if isinstance(node.value, ast.Attribute):
+                    found.stored.add(node.value.attr)
             elif isinstance(node, ast.Call):
                 found.calls.append(node)
+                method = node.func if isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGES else None
+                if method is not None and isinstance(method.value, ast.Attribute):
+                    found.stored.add(method.value.attr)
                 name = node.args[1] if _sets(node) else None
                 if isinstance(name, ast.Constant) and isinstance(name.value, str):
                     found.stored.add(name.value)

@@ -40,12 +40,14 @@ class Reached:
 @dataclass(slots=True)
 class Reach:
     """``calls``: of libraries; ``methods``: of any object; ``given``: what is assigned to names; ``stored``: the
-    attributes that are set on some object. ``shallow`` False: some code is deeper than was looked."""
+    attributes that are set on some object; ``opened``: names that stand in the path of a file that it opens.
+    ``shallow`` False: some code is deeper than was looked."""
 
     calls: list[Reached] = field(default_factory=list)
     methods: list[tuple[Module, ast.Call]] = field(default_factory=list)
     given: list[tuple[Owner, ast.Assign]] = field(default_factory=list)
     stored: set[str] = field(default_factory=set)
+    opened: set[str] = field(default_factory=set)
     modules: list[Module] = field(default_factory=list)
     shallow: bool = True
 
@@ -53,6 +55,21 @@ class Reach:
     def prepares(self) -> bool:
         """Whether some object is told to prepare models, as an Accelerator is."""
         return any(isinstance(call.func, ast.Attribute) and call.func.attr == "prepare" for _, call in self.methods)
+
+
+def _opened(call: ast.Call) -> set[str]:
+    """The names in the path of a file that a call opens: `open(args.config)`, `Path(config).read_text()`."""
+    function = call.func
+    if isinstance(function, ast.Name) and function.id == "open" and call.args:
+        path = call.args[0]
+    elif isinstance(function, ast.Attribute) and function.attr in ("open", "read_text"):
+        path = function.value
+    else:
+        return set()
+    nodes = list(ast.walk(path))
+    return {one.id for one in nodes if isinstance(one, ast.Name)} | {
+        one.attr for one in nodes if isinstance(one, ast.Attribute)
+    }
 
 
 class Walk:
@@ -99,6 +116,7 @@ class Walk:
                 found.calls.append(Reached(name, call, module, owner))
             if isinstance(call.func, ast.Attribute):
                 found.methods.append((module, call))
+            found.opened |= _opened(call)
         found.given += [(owner, node) for node in code.given]
         found.stored |= code.stored
 

@@ -60,6 +60,9 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         parser.parsed,
         parser.defaults,
         frozenset(found.stored),
+        frozenset(found.opened),
+        frozenset(call.func.attr for _, call in found.methods if isinstance(call.func, ast.Attribute)),
+        found.shallow,
         tuple(one.file for one in found.modules),
     )
 
