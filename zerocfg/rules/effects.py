@@ -11,7 +11,7 @@ from zerocfg.rules.api import Finding, Fix, Location, at
 from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, Setting, SourceFile
 from zerocfg.run.neighbours import NEIGHBOURS
 from zerocfg.run.origins import said
-from zerocfg.run.templates import is_template
+from zerocfg.run.templates import is_template, opened_by_script
 from zerocfg.source.edit import Edit, apply_edits, delete_entry, insert_entry, replace_value
 from zerocfg.source.load import load_as
 from zerocfg.source.node import Path
@@ -212,8 +212,7 @@ def changed_before(run: Run) -> bool:
         return False
     if run.launch is None and run.consumer is None and is_template(run.deepspeed):
         return True
-    options = ("deepspeed", "deepspeed_config")
-    return run.script is not None and any(one in run.script.opened and one in run.arguments for one in options)
+    return opened_by_script(run)
 
 
 @lru_cache(maxsize=64)

@@ -77,6 +77,8 @@ def arguments_of(run: Run) -> Arguments:
         if name in written:
             setting = _from_command_line(found, name, kind, written[name], setting)
         found.values[name] = setting
+    if complete and found.get("fp16") is True and "bf16" not in {*recipe, *written} and not _class_known(run):
+        found.values["bf16"] = Setting(False, Origin("default", "fp16 is on"))
     if run.consumer == "trl" and complete and found.get("bf16") is None:
         half = found.get("fp16")
         value = UNKNOWN if half is UNKNOWN else not half
@@ -122,9 +124,11 @@ def _fields() -> dict[str, tuple[str, Any]]:
 
 
 def _class_known(run: Run) -> bool:
-    """Whether somebody says which class holds the arguments. Options and keys show a Trainer and not whose, and the
-    configs of TRL's trainers have defaults of their own."""
-    return run.told is not None or run.consumer in NEIGHBOURS or (run.script is not None and bool(run.script.reader))
+    """Whether more than options of a launch line says which class holds the arguments. They show a Trainer and not
+    whose, and the configs of TRL's trainers have defaults of their own."""
+    if run.told is not None or run.recipe is not None or run.consumer in NEIGHBOURS:
+        return True
+    return run.script is not None and run.script.reader is not None
 
 
 def _default(run: Run, name: str, default: Any) -> Setting:

@@ -252,7 +252,8 @@ class _Linker:
         run = self._with_code(run)
         trainer = run.arguments.get("deepspeed")
         if trainer is not None and trainer.value is not True:
-            run = self._with_deepspeed(run, trainer, bases, "trainer")
+            engine = run.script is not None and run.script.reader == "deepspeed"
+            run = self._with_deepspeed(run, trainer, bases, "engine" if engine else "trainer")
         if run.deepspeed is None:
             run = self._with_deepspeed(run, arguments.get("deepspeed_config"), bases, "engine")
         if run.deepspeed is None and run.script is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from zerocfg.run.model import UNKNOWN, SourceFile
+from zerocfg.run.model import UNKNOWN, Run, SourceFile
 from zerocfg.source.node import Document, Mapping, Node, Scalar, Sequence, walk
 
 CODE = "${code}"
@@ -29,6 +29,21 @@ def blank(node: Node, document: Document) -> str | None:
         if len(word) > 2 and word.isupper() and word.isidentifier():
             return word
     return found
+
+
+def opened_by_script(run: Run) -> bool:
+    """Whether the script opens the DeepSpeed config by itself, so that it may change it before a library gets it."""
+    options = ("deepspeed", "deepspeed_config")
+    return run.script is not None and any(one in run.script.opened and one in run.arguments for one in options)
+
+
+def stops_at_blank(document: Document, where: int) -> bool:
+    """Whether a file stops to be JSON or YAML at something that is to be filled in: `"stage": {{ stage }}`."""
+    text = document.source.text
+    start = text.rfind("\n", 0, where) + 1
+    end = text.find("\n", where)
+    line = text[start : end if end >= 0 else len(text)]
+    return any(found.start() <= where - start <= found.end() for found in _PLACEHOLDER.finditer(line))
 
 
 def is_template(file: SourceFile) -> bool:

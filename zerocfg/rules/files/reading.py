@@ -10,7 +10,7 @@ from zerocfg.rules.effects import TRAINERS
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.rules.repairs import strict_json
 from zerocfg.run.model import Run, SourceFile
-from zerocfg.run.templates import to_be_filled
+from zerocfg.run.templates import stops_at_blank, to_be_filled
 from zerocfg.source.edit import Edit, delete_duplicate
 from zerocfg.source.node import Mapping, Path, Problem, Scalar, dotted, plain, walk
 
@@ -92,6 +92,8 @@ def syntax_error(run: Run) -> Iterator[Finding]:
             continue
         for problem in file.document.problems:
             if problem.fatal and problem.kind not in _UNREADABLE and problem.kind not in _TOLD_ELSEWHERE:
+                if run.launch is None and run.spec is None and stops_at_blank(file.document, problem.span.start):
+                    continue  # a template; what it is shows when it is filled in
                 kind = "JSON" if file.document.format == "json" else "YAML"
                 yield Finding(_where(file, problem), f"{file.name} is not valid {kind}: {problem.message}")
 

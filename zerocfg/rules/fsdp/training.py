@@ -25,7 +25,6 @@ from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import insert_entry, replace_value
 from zerocfg.source.node import Path
 
-
 _GATHERING = frozenset(("set_state_dict_type", "summon_full_params"))
 
 

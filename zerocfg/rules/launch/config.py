@@ -22,7 +22,7 @@ from zerocfg.rules.effects import (
     told,
     words,
 )
-from zerocfg.rules.line import line_fix, plain, written
+from zerocfg.rules.line import is_page, line_fix, plain, written
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.hub import is_hub_name
 from zerocfg.run.model import Failure, Origin, Run, SourceFile
@@ -194,7 +194,7 @@ def file_not_found(run: Run) -> Iterator[Finding]:
 def _certain(file: SourceFile, path: str) -> bool:
     """Whether a page of documentation names a file that should be there: its folder is, with other files of its kind.
     What else a page names may be the reader's to write. Of all other files this is certain."""
-    if not file.name.lower().endswith((".md", ".mdx", ".markdown", ".rst")) or file.path is None:
+    if not is_page(file) or file.path is None:
         return True
     folder, _, name = path.rpartition("/")
     suffix = name.rpartition(".")[2]

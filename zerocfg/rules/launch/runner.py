@@ -10,6 +10,7 @@ from zerocfg.rules.line import (
     all_options_seen,
     at_option,
     flag,
+    is_page,
     line_fix,
     number_of,
     option_named,
@@ -193,8 +194,8 @@ def machines_without_hostfile(run: Run) -> Iterator[Finding]:
 
     What happens: `ValueError: Num nodes is >1 but no extra nodes available via hostfile`.
 
-    A warning, because the machines may have a list at `/job/hostfile`, where the runner looks by default. Nothing is
-    said in a file that speaks of that list.
+    A warning, because the machines may have a list at `/job/hostfile`, where the runner looks by default. A note on a
+    page of documentation, and nothing in a file that speaks of that list.
 
     When to ignore: the machines have that list.
     """
@@ -210,6 +211,7 @@ def machines_without_hostfile(run: Run) -> Iterator[Finding]:
         at_option(run, option),
         f"{machines} machines without --hostfile: the runner stops unless /job/hostfile lists them",
         "name a hostfile with a line `HOST slots=N` for each machine",
+        severity=Severity.NOTE if run.launch_file is not None and is_page(run.launch_file) else None,
     )
 
 
