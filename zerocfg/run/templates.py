@@ -32,9 +32,12 @@ def blank(node: Node, document: Document) -> str | None:
 
 
 def opened_by_script(run: Run) -> bool:
-    """Whether the script opens the DeepSpeed config by itself, so that it may change it before a library gets it."""
-    options = ("deepspeed", "deepspeed_config")
-    return run.script is not None and any(one in run.script.opened and one in run.arguments for one in options)
+    """Whether the script opens the DeepSpeed config by itself, so that it may change it before a library gets it. A
+    Trainer reads the file again."""
+    script = run.script
+    if script is None or script.reader in ("transformers", "trl"):
+        return False
+    return any(one in script.opened and one in run.arguments for one in ("deepspeed", "deepspeed_config"))
 
 
 def stops_at_blank(document: Document, where: int) -> bool:

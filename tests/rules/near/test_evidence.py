@@ -80,6 +80,12 @@ COMPLETED = (
 )
 SAVED = (
     trainer("ZC401", "a script that only predicts", PREDICT, SIZED % (1, 3, "")),
+    trainer(
+        "ZC401",
+        "a Trainer reads what the script opened",
+        "print(open(args.deepspeed).read())\n" + TRAIN,
+        SIZED % (1, 3, ""),
+    ).finds("error", STAGE_3, 3),
     trainer("ZC401", "a script that trains", TRAIN, SIZED % (1, 3, "")).finds("error", STAGE_3, 3),
     of("ZC401", "for inference by its name", {"ds_inference.json": SIZED % (1, 3, "")}),
     of("ZC401", "by no name", {"ds.json": SIZED % (1, 3, "")}).finds("warning", STAGE_3, 3),

@@ -41,7 +41,7 @@ class Reached:
 class Reach:
     """``calls``: of libraries; ``methods``: of any object; ``given``: what is assigned to names; ``stored``: the
     attributes that are set on some object; ``opened``: names that stand in the path of a file that it opens.
-    ``shallow`` False: some code is deeper than was looked."""
+    ``shallow`` False: some code is deeper than was looked. ``unread``: some module was left out, or is no Python."""
 
     calls: list[Reached] = field(default_factory=list)
     methods: list[tuple[Module, ast.Call]] = field(default_factory=list)
@@ -50,6 +50,7 @@ class Reach:
     opened: set[str] = field(default_factory=set)
     modules: list[Module] = field(default_factory=list)
     shallow: bool = True
+    unread: bool = False
 
     @property
     def prepares(self) -> bool:
@@ -207,6 +208,7 @@ class Walk:
             self.loaded[path] = None if last else parse(file, path)
         inner = self.loaded[path]
         if inner is None:
+            self.found.unread = True
             return None
         self._enter(inner, depth + 1)
         return inner, wanted

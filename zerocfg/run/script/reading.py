@@ -64,7 +64,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         frozenset(found.stored),
         frozenset(found.opened),
         frozenset(call.func.attr for _, call in found.methods if isinstance(call.func, ast.Attribute)),
-        found.shallow,
+        found.shallow and not found.unread,
         tuple(one.file for one in found.modules),
     )
 
