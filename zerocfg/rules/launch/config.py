@@ -22,7 +22,7 @@ from zerocfg.rules.effects import (
     told,
     words,
 )
-from zerocfg.rules.line import line_fix, plain, written
+from zerocfg.rules.line import is_page, line_fix, plain, written
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.hub import is_hub_name
 from zerocfg.run.model import Failure, Origin, Run, SourceFile
@@ -63,7 +63,10 @@ def number_of_processes_missing(run: Run) -> Iterator[Finding]:
 
     Fix: writes as many as `gpu_ids` names, or as the hardware of `zerocfg.yaml` has.
 
-    When to ignore: every launch gives `--num_processes`. Where zerocfg sees such a launch line, it says nothing.
+    A note where no launch line is known to name the file: it may leave the number to the line that starts it. Where
+    zerocfg sees a line that gives the number, it says nothing.
+
+    When to ignore: every launch gives `--num_processes`.
     """
     for failure in failures(run, "ZC701"):
         if run.accelerate is None:
@@ -74,6 +77,7 @@ def number_of_processes_missing(run: Run) -> Iterator[Finding]:
             + ("" if run.launch else " unless each launch line gives --num_processes"),
             "write `num_processes: N`, the number of accelerators of all machines together",
             fix=_counted(run),
+            severity=None if run.launch else Severity.NOTE,
         )
 
 
@@ -166,13 +170,16 @@ def file_not_found(run: Run) -> Iterator[Finding]:
 
     A warning where a launch line leads to it; a note where a config stands alone and may be used from another
     folder; an error where a number stands in place of a path. Nothing is said of a file that the launch script or one
-    beside it writes, nor below a `cd` to an absolute folder.
+    beside it writes, nor below a `cd` to an absolute folder, nor where neither the folder of the file nor the script
+    that the line starts is here: that line belongs to a checkout of something else.
     """
     for origin in run.missing:
         path = origin.note
         if "model" in origin.path and is_hub_name(path):
             continue  # the job downloads it; only zerocfg build needs it in the hub's cache
         if not _looks_local(path) or (origin.file is not None and not _certain(origin.file, path)):
+            continue
+        if origin.kind == "flag" and _elsewhere(run, path):
             continue
         location = at(origin)
         if location is not None:
@@ -187,13 +194,27 @@ def file_not_found(run: Run) -> Iterator[Finding]:
 def _certain(file: SourceFile, path: str) -> bool:
     """Whether a page of documentation names a file that should be there: its folder is, with other files of its kind.
     What else a page names may be the reader's to write. Of all other files this is certain."""
-    if not file.name.lower().endswith((".md", ".mdx", ".markdown", ".rst")) or file.path is None:
+    if not is_page(file) or file.path is None:
         return True
     folder, _, name = path.rpartition("/")
     suffix = name.rpartition(".")[2]
     if not folder or not suffix.isalnum() or "\0" in folder:
         return False
     return any(next((above / folder).glob(f"*.{suffix}"), None) for above in file.path.resolve().parents[:3])
+
+
+def _elsewhere(run: Run, path: str) -> bool:
+    """Whether a line is to be started in a checkout of another project: neither the script that it names nor the folder
+    of its config is in this one."""
+    line, file = run.launch, run.launch_file
+    script = line.script.value if line is not None and line.script is not None and not line.module else None
+    if script is None or run.started is not None or file is None or file.path is None or not _looks_local(script):
+        return False
+    folder = path.rpartition("/")[0]
+    if not folder or "/" not in script or "\0" in folder:
+        return False
+    here = file.path.resolve().parent
+    return not any((above / folder).is_dir() for above in (here, *here.parents))
 
 
 def _is_number(origin: Origin) -> bool:
