@@ -63,6 +63,8 @@ def arguments_of(run: Run) -> Arguments:
     complete = bool(recipe) or any(name in TRAINER_WORDS for name in written)
     if run.arguments_whole is not None:
         complete = run.arguments_whole
+    if recipe_untold(run):
+        complete = False
     complete = complete and has_defaults(run.consumer)
     found = Arguments({}, complete)
     slips = _slips(run, written, recipe)
@@ -82,6 +84,16 @@ def arguments_of(run: Run) -> Arguments:
         value = UNKNOWN if half is UNKNOWN else not half
         found.values["bf16"] = Setting(value, Origin("default", "TRL turns bf16 on unless fp16 is"))
     return found
+
+
+def recipe_untold(run: Run) -> bool:
+    """Whether the launch line names a recipe by a word that nobody can tell (`train.py "$CONFIG" --seed 1`, or behind
+    `--config`): it may hold any argument."""
+    line, named = run.launch, run.arguments.get("config")
+    if run.recipe is not None or line is None:
+        return False
+    first = bool(line.arguments) and line.arguments[0].value is None
+    return first or (named is not None and named.value is UNKNOWN)
 
 
 def parsed(run: Run) -> frozenset[str]:
