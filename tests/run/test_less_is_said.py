@@ -15,6 +15,10 @@ from zerocfg.run.releases import with_versions
 
 HF = "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
 PARSED = HF + "(args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()\nTrainer(args=args)\n"
+OWN_TRAIN = (
+    HF + "class Mine(Trainer):\n    def train(self):\n        self.model.train()\n        %s\n"
+    "(args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()\nMine(args=args).train()\n"
+)
 BF16 = (
     "distributed_type: DEEPSPEED\nnum_processes: 8\nmixed_precision: bf16\n"
     "deepspeed_config:\n  zero_stage: 3\n  zero3_save_16bit_model: true\n"
@@ -90,6 +94,15 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[str, str, str]]]] = {
     ),
     "no recipe": (
         {"acc.yaml": BF16, "train.py": PARSED, "run.sh": f"{LAUNCH}{OPTIONS}\n"},
+        [("ZC302", "error", "acc.yaml")],
+    ),
+    # only the library's loop compares arguments and config
+    "a Trainer with a loop of its own": (
+        {"acc.yaml": BF16, "train.py": OWN_TRAIN % "for batch in self.batches: pass", "run.sh": LAUNCH + OPTIONS},
+        [],
+    ),
+    "a Trainer that prepares and goes on": (
+        {"acc.yaml": BF16, "train.py": OWN_TRAIN % "return super().train()", "run.sh": LAUNCH + OPTIONS},
         [("ZC302", "error", "acc.yaml")],
     ),
     # a default that nobody gives asks for nothing

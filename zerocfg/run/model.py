@@ -227,7 +227,8 @@ class Script:
     be told. ``parsed``: the library dataclasses that HfArgumentParser or TrlParser fills from the command line
     ("transformers.TrainingArguments"). ``defaults``: what its own subclass of such a dataclass, or `set_defaults`, puts
     in the place of the library's. ``assigned``: attributes that the code sets on any object, so that nobody knows what
-    an argument of that name is in the end.
+    an argument of that name is in the end. ``own_loop``: its Trainer is a class of the repository that trains otherwise
+    than the library's, which compares arguments and config when it starts.
     """
 
     file: SourceFile
@@ -240,6 +241,7 @@ class Script:
     defaults: Mapping[str, Setting] = field(default_factory=dict)
     assigned: frozenset[str] = frozenset()
     files: tuple[SourceFile, ...] = ()
+    own_loop: bool = False
 
 
 @dataclass(frozen=True, slots=True)

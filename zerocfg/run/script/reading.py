@@ -61,6 +61,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         parser.defaults,
         frozenset(found.stored),
         tuple(one.file for one in found.modules),
+        found.own_loop,
     )
 
 
