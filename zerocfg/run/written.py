@@ -1,4 +1,5 @@
-"""Whether a file that is not there may be made before the job starts: by the launch script, or by one beside it."""
+"""Whether a file that is not here may be there when the job starts: made by the launch script or by one beside it, or
+because the line is not started here at all."""
 
 from __future__ import annotations
 
@@ -19,11 +20,20 @@ def made_before(run: Run, name: str) -> bool:
         return False
     if line.directory is not None and line.directory.startswith("/"):
         return True  # a folder of the machine that runs the job, which nobody can look into
+    if _of_elsewhere(run):
+        return True
     base = name.replace("\\", "/").rpartition("/")[2]
     text = file.source.text
     if _makes(text[: line.span.start] + "\n" + text[line.span.end :], base):
         return True
     return file.path is not None and any(_makes(other, base) for other in _beside(file.path))
+
+
+def _of_elsewhere(run: Run) -> bool:
+    """Whether the line is for a checkout of something else: the script that it starts is not here either."""
+    script = run.launch.script if run.launch is not None and not run.launch.module else None
+    name = script.value if script is not None else None
+    return run.started is None and name is not None and name.endswith((".py", ".sh")) and not name.startswith("/")
 
 
 def _makes(text: str, base: str) -> bool:
