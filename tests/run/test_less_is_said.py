@@ -32,7 +32,7 @@ def config():
     zero = {"stage": 3}
     if ASKED:
         zero["offload_optimizer"] = {"device": "cpu"}
-    return {"train_micro_batch_size_per_gpu": 1, "zero_optimization": zero%s}
+    return {"train_micro_batch_size_per_gpu": 1, "zero_optimization": zero}
 
 
 deepspeed.initialize(model=None, config=config())
@@ -72,12 +72,23 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[str, str, str]]]] = {
         {"small.json": '{"train_batch_size": 256, "optimiser": {"type": "AdamW", "params": {"lr": 1e-4}}}'},
         [("ZC102", "error", "small.json")],
     ),
-    # a section that the code makes is neither a text nor absent
-    "a section that the code makes": ({"train.py": DICT % "", "run.sh": "deepspeed --num_gpus 2 train.py\n"}, []),
-    "a mistake beside a section that the code makes": (
-        {"train.py": DICT % ', "zero_optimisation": {}', "run.sh": "deepspeed --num_gpus 2 train.py\n"},
-        [("ZC102", "error", "train.py")],
+    # the line is started where its script is
+    "two configs of one name": (
+        {
+            "ds.json": json.dumps(AUTO),
+            "demo/ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}',
+            "demo/train.py": "import deepspeed\n\ndeepspeed.initialize(model=None)\n",
+            "demo/run.sh": "deepspeed --num_gpus 2 train.py --deepspeed_config ds.json\n",
+        },
+        [],
     ),
+    # the script writes its recipe before it starts
+    "a recipe that the script writes": (
+        {"acc.yaml": BF16, "train.py": PARSED, "run.sh": f"cat <<EOT > r.yaml\nrun_name: $1\nEOT\n{LAUNCH}r.yaml\n"},
+        [],
+    ),
+    # a section that the code makes is neither a text nor absent
+    "a section that the code makes": ({"train.py": DICT, "run.sh": "deepspeed --num_gpus 2 train.py\n"}, []),
     "a section that something fills in": (
         {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": "${ZERO}"}\n'},
         [("ZC013", "warning", "ds.json")],

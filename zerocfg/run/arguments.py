@@ -87,13 +87,14 @@ def arguments_of(run: Run) -> Arguments:
 
 
 def recipe_untold(run: Run) -> bool:
-    """Whether the launch line names a recipe by a word that nobody can tell (`train.py "$CONFIG" --seed 1`, or behind
-    `--config`): it may hold any argument."""
+    """Whether the launch line names a recipe, as its first word or behind `--config`, that nobody can look into, because
+    it stands in a variable or is no file here: it may hold any argument."""
     line, named = run.launch, run.arguments.get("config")
     if run.recipe is not None or line is None:
         return False
-    first = bool(line.arguments) and line.arguments[0].value is None
-    return first or (named is not None and named.value is UNKNOWN)
+    words = [line.arguments[0].value] if line.arguments else []
+    words += [None if named.value is UNKNOWN else str(named.value)] if named is not None else []
+    return any(word is None or word.endswith((".yaml", ".yml", ".json")) for word in words)
 
 
 def parsed(run: Run) -> frozenset[str]:

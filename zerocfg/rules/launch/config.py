@@ -27,6 +27,7 @@ from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.hub import is_hub_name
 from zerocfg.run.model import Failure, Origin, Run, SourceFile
 from zerocfg.run.options import OPTIONS
+from zerocfg.run.written import among_others
 from zerocfg.source.edit import Edit, delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path, Scalar
 
@@ -166,7 +167,8 @@ def file_not_found(run: Run) -> Iterator[Finding]:
 
     A warning where a launch line leads to it; a note where a config stands alone and may be used from another
     folder; an error where a number stands in place of a path. Nothing is said of a file that the launch script or one
-    beside it writes, nor below a `cd` to an absolute folder.
+    beside it writes, nor below a `cd` to an absolute folder, nor where the script that the line starts is not here
+    either, nor any other config of the line: that line belongs to a checkout of something else.
     """
     for origin in run.missing:
         path = origin.note
@@ -189,11 +191,7 @@ def _certain(file: SourceFile, path: str) -> bool:
     What else a page names may be the reader's to write. Of all other files this is certain."""
     if not file.name.lower().endswith((".md", ".mdx", ".markdown", ".rst")) or file.path is None:
         return True
-    folder, _, name = path.rpartition("/")
-    suffix = name.rpartition(".")[2]
-    if not folder or not suffix.isalnum() or "\0" in folder:
-        return False
-    return any(next((above / folder).glob(f"*.{suffix}"), None) for above in file.path.resolve().parents[:3])
+    return among_others(file.path, path)
 
 
 def _is_number(origin: Origin) -> bool:
