@@ -87,8 +87,8 @@ def arguments_of(run: Run) -> Arguments:
 
 
 def recipe_untold(run: Run) -> bool:
-    """Whether the launch line names a recipe, as its first word or behind `--config`, that nobody can look into, because
-    it stands in a variable or is no file here: it may hold any argument."""
+    """Whether the launch line names a recipe, as its first word or behind `--config`, that nobody can look into: it
+    stands in a variable, or is no file here, and may hold any argument."""
     line, named = run.launch, run.arguments.get("config")
     if run.recipe is not None or line is None:
         return False
