@@ -1,7 +1,11 @@
-"""What the study keeps: repositories, judgements, readers, planted mistakes. Types, and how they are read."""
+"""What the study keeps: repositories, judgements, readers, planted mistakes. Types, and how they are read.
+
+What is held out stands in a folder of its own, in the same form.
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -10,6 +14,7 @@ from typing import Any, Literal, get_args
 import yaml
 
 HERE = Path(__file__).resolve().parent
+HELD_OUT = "held_out"
 Verdict = Literal["true", "false", "misleading"]
 Format = Literal["yaml", "json", "recipe", "line", "python"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -17,11 +22,15 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 
 @dataclass(frozen=True)
 class Repository:
-    """A public repository at one commit, and why it is part of the study."""
+    """A public repository at one commit, and why it is part of the study.
+
+    ``held_out``: nobody had looked at it before zerocfg was first held against it.
+    """
 
     name: str
     commit: str
     why: str
+    held_out: bool = False
 
     def tree(self, folder: Path) -> Path:
         return folder / self.name.replace("/", "+")
@@ -97,13 +106,17 @@ class Planted:
 
 
 def repositories() -> list[Repository]:
-    return [Repository(str(row["repository"]), str(row["commit"]), str(row["why"])) for row in _rows("repositories")]
+    return [
+        Repository(str(row["repository"]), str(row["commit"]), str(row["why"]), held_out)
+        for name, held_out in (("repositories", False), (f"{HELD_OUT}/repositories", True))
+        for row in _rows(name)
+    ]
 
 
 def judgements() -> list[Judgement]:
     commits = {one.name: one.commit for one in repositories()}
     found = []
-    for row in _rows("judgements"):
+    for row in [*_rows("judgements"), *_rows(f"{HELD_OUT}/judgements")]:
         verdict = str(row["verdict"]).lower()
         assert verdict in get_args(Verdict), row
         name = row["repository"]
@@ -116,8 +129,14 @@ def judgements() -> list[Judgement]:
 def readers() -> list[Reader]:
     return [
         Reader(row["repository"], row["script"], row["reader"], row["evidence"], tuple(map(str, row["lines"])))
-        for row in _rows("readers")
+        for row in [*_rows("readers"), *_rows(f"{HELD_OUT}/readers")]
     ]
+
+
+def first_findings() -> list[Finding]:
+    """What zerocfg said of the repositories that are held out before anything was mended for them."""
+    lines = (HERE / HELD_OUT / "first.jsonl").read_text(encoding="utf-8").splitlines()
+    return [Finding(**json.loads(line)) for line in lines]
 
 
 def planted() -> list[Planted]:

@@ -34,6 +34,8 @@ from benchmarks.wild.lint import LintError, consumers, findings
 from benchmarks.wild.planting import Outcome, outcomes
 from benchmarks.wild.repositories import commit_of
 
+_HEAD = ("findings", "true", "wrong", "not judged", "precision", "by file")
+
 if TYPE_CHECKING:
     from benchmarks.wild.fixing import Fixed
 
@@ -74,7 +76,11 @@ def main() -> None:
     planted = [] if given.no_planted else [one for one in data.planted() if one.repository in names]
     told = list(outcomes(planted, there, given.folder))
     fixes = list(_fixes(there, given.folder, broken)) if given.fix else []
-    text = report(len(there), rows, gone, readings, told, fixes, broken)
+    held = {one.name for one in chosen if one.held_out}
+    text = report(
+        there, rows, gone, [one for one in readings if one.reader.repository not in held], told, fixes, broken
+    )
+    text += held_out(held & names, rows, [one for one in readings if one.reader.repository in held])
     print(text)
     if given.write is not None:
         from benchmarks.wild.picture import draw
@@ -83,11 +89,12 @@ def main() -> None:
         lines = [json.dumps(asdict(one), ensure_ascii=False) for one in found if one.severity in SEVERITIES]
         (given.write / "findings.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
         (given.write / "results.md").write_text(text, encoding="utf-8")
-        draw(rows, readings, told, given.write / "results.svg")
+        study = [row for row in rows if row.finding.repository not in held]
+        draw(study, [one for one in readings if one.reader.repository not in held], told, given.write / "results.svg")
 
 
 def report(
-    repositories: int,
+    repositories: Sequence[data.Repository],
     rows: Sequence[Judged],
     gone: Sequence[tuple[data.Judgement, str]],
     readings: Sequence[Reading],
@@ -95,9 +102,10 @@ def report(
     fixes: Sequence[Fixed],
     broken: Sequence[str],
 ) -> str:
-    parts = [f"# {repositories} whole repositories\n", *[f"- {one}" for one in broken]]
+    held = {one.name for one in repositories if one.held_out}
+    parts = [f"# {len(repositories) - len(held)} whole repositories\n", *[f"- {one}" for one in broken]]
     parts += ["## Precision\n", "A finding that misleads counts as wrong. A file counts once for each code.\n"]
-    parts.append(_table(("findings", "true", "wrong", "not judged", "precision", "by file"), _precisions(rows)))
+    parts.append(_table(_HEAD, _precisions([row for row in rows if row.finding.repository not in held])))
     parts += ["\n## Wrong, by cause\n"]
     parts += [f"- {line}" for line in _causes(rows)] or ["none"]
     parts += ["\n## Not judged\n"]
@@ -136,13 +144,37 @@ def _fixes(repositories: Sequence[data.Repository], folder: Path, broken: list[s
                 broken.append(str(error))
 
 
-def _precisions(rows: Sequence[Judged]) -> list[tuple[str, ...]]:
-    table = [_row(f"**{one}s**", precision(row for row in rows if row.finding.severity == one)) for one in SEVERITIES]
+def held_out(linted: set[str], rows: Sequence[Judged], readings: Sequence[Reading]) -> str:
+    """The part of the report about repositories that nobody had looked at: what it was, and what it is now."""
+    before = judged(data.first_findings(), data.judgements())
+    number = len([one for one in data.repositories() if one.held_out])
+    parts = [
+        f"\n## Held out: {number} more repositories\n",
+        "Chosen by what they train with and judged before any change; then the causes of what was wrong were mended. "
+        "The first figures are those of repositories that nobody has looked at.\n",
+    ]
+    table = []
+    for one in SEVERITIES:
+        table.append(_row(f"**{one}s**, before any change", precision(r for r in before if r.finding.severity == one)))
+        now = [r for r in rows if r.finding.severity == one and r.finding.repository in linted]
+        table += [_row(f"**{one}s**, now", precision(now))] if linted else []
+    table += [_row(f"{name}, before any change", one) for name, one in _by_code(before)]
+    parts.append(_table(_HEAD, table))
+    if readings:
+        parts += ["", _readers(readings)]
+    return "\n".join(parts) + "\n"
+
+
+def _by_code(rows: Sequence[Judged]) -> Iterator[tuple[str, Precision]]:
     for severity in SEVERITIES:
         here = [row for row in rows if row.finding.severity == severity]
         for code in sorted({row.finding.code for row in here}):
-            table.append(_row(f"{severity} {code}", precision(row for row in here if row.finding.code == code)))
-    return table
+            yield f"{severity} {code}", precision(row for row in here if row.finding.code == code)
+
+
+def _precisions(rows: Sequence[Judged]) -> list[tuple[str, ...]]:
+    table = [_row(f"**{one}s**", precision(row for row in rows if row.finding.severity == one)) for one in SEVERITIES]
+    return table + [_row(name, one) for name, one in _by_code(rows)]
 
 
 def _row(name: str, one: Precision) -> tuple[str, ...]:

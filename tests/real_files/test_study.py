@@ -26,6 +26,14 @@ def test_repositories_are_named_once_at_a_whole_commit() -> None:
     assert all(len(one.commit) == 40 and set(one.commit) <= set("0123456789abcdef") for one in found)
 
 
+def test_what_is_held_out_was_judged_whole_before_anything_was_mended() -> None:
+    held = {one.name for one in data.repositories() if one.held_out}
+    assert len(held) >= 25
+    first = judged(data.first_findings(), data.judgements())
+    assert {row.finding.repository for row in first} <= held
+    assert all(row.judgement is not None for row in first)
+
+
 def test_all_data_speak_of_repositories_of_the_list() -> None:
     known = {one.name for one in data.repositories()}
     named = [*data.judgements(), *data.readers(), *data.planted()]

@@ -13,7 +13,7 @@ from zerocfg.catalog.values import FALSE_WORDS, RefusedError
 from zerocfg.rules import line
 from zerocfg.rules.api import Fix, Location, at
 from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, recipe_data
-from zerocfg.run.arguments import converted, mapping_of, parsed
+from zerocfg.run.arguments import converted, mapping_of, parsed, recipe_untold
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.neighbours import NEIGHBOURS, has_defaults
 from zerocfg.source.edit import Edit, delete_entry, insert_entry, rename_key, replace_value
@@ -103,6 +103,12 @@ def passed(run: Run) -> Mapping[str, Setting]:
     return {name: setting for name, setting in run.arguments.items() if setting.origin.kind != "flag"}
 
 
+def guessed(run: Run) -> bool:
+    """Whether nothing but the options of a launch line tells that a Trainer reads the arguments."""
+    seen = run.script is not None and run.script.reader is not None
+    return run.launch is not None and run.recipe is None and run.told is None and not seen
+
+
 def own_option(run: Run, name: str) -> bool:
     """Whether the script declares an option of this name, which the library does not have, or has no longer."""
     if run.script is None or run.script.options is None or name not in run.script.options:
@@ -145,8 +151,18 @@ def reader(run: Run) -> Literal["transformers", "trl"] | None:
         return "trl"
     if run.consumer not in (None, "transformers") or not (keys or run.consumer):
         return None
+    if run.consumer is None and not _mostly_arguments(frozenset(map(str, keys))):
+        return None
     own = run.recipe_reader != "hf" and any(_trainers_with(str(name)) for name in keys)
     return "trl" if own else "transformers"
+
+
+@lru_cache(maxsize=64)
+def _mostly_arguments(keys: frozenset[str]) -> bool:
+    """Whether a file that nobody is known to read is a recipe: at least half of its keys are arguments of the Trainer
+    or of TRL. A program with a loop of its own has a few of their names, too."""
+    names = load_schema("training-arguments").root.names.keys() | load_schema("trl").root.names.keys()
+    return 2 * len(keys & names) >= len(keys)
 
 
 def key_of(run: Run, name: str) -> Key | None:
@@ -184,7 +200,8 @@ def methods(run: Run) -> frozenset[str]:
 
 
 def given(run: Run, name: str) -> Setting | None:
-    """What is written for an argument: the command line before the recipe; None where neither says anything."""
+    """What is written for an argument: the command line before the recipe; None where neither says anything, UNKNOWN
+    where somebody else may."""
     data = recipe_data(run)
     flag = run.arguments.get(name)
     found = None
@@ -196,6 +213,8 @@ def given(run: Run, name: str) -> Setting | None:
         found = Setting(_converted(run, name, flag.value, words), flag.origin, (found,) if found else ())
     if found is None and not has_defaults(run.consumer):
         return Setting(UNKNOWN, Origin("computed", f"{run.consumer} decides it"))
+    if found is None and recipe_untold(run):
+        return Setting(UNKNOWN, Origin("computed", "the recipe may say it"))
     return found
 
 

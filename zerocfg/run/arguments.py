@@ -63,6 +63,8 @@ def arguments_of(run: Run) -> Arguments:
     complete = bool(recipe) or any(name in TRAINER_WORDS for name in written)
     if run.arguments_whole is not None:
         complete = run.arguments_whole
+    if recipe_untold(run):
+        complete = False
     complete = complete and has_defaults(run.consumer)
     found = Arguments({}, complete)
     slips = _slips(run, written, recipe)
@@ -84,6 +86,17 @@ def arguments_of(run: Run) -> Arguments:
         value = UNKNOWN if half is UNKNOWN else not half
         found.values["bf16"] = Setting(value, Origin("default", "TRL turns bf16 on unless fp16 is"))
     return found
+
+
+def recipe_untold(run: Run) -> bool:
+    """Whether the launch line names a recipe, as its first word or behind `--config`, that nobody can look into: it
+    stands in a variable, or is no file here, and may hold any argument."""
+    line, named = run.launch, run.arguments.get("config")
+    if run.recipe is not None or line is None:
+        return False
+    words = [line.arguments[0].value] if line.arguments else []
+    words += [None if named.value is UNKNOWN else str(named.value)] if named is not None else []
+    return any(word is None or word.endswith((".yaml", ".yml", ".json")) for word in words)
 
 
 def parsed(run: Run) -> frozenset[str]:

@@ -74,7 +74,8 @@ class Config:
         self._changed: dict[str, Setting] = {}
 
     def node(self, name: str) -> tuple[dict[str, Any] | None, str]:
-        """The dict that would hold ``name``, and the last part of the name; None when a parent is absent or null.
+        """The dict that would hold ``name``, and the last part of the name; None when a parent is absent, null or
+        unknown.
 
         Raises NotAMappingError where the libraries' ``dict.get`` chain would raise AttributeError.
         """
@@ -84,13 +85,25 @@ class Config:
         for part in parents:
             here = here.get(part)
             walked.append(part)
-            if here is None:
+            if here is None or here is UNKNOWN:
                 return None, last
             if not isinstance(here, dict):
                 raise NotAMappingError(".".join(walked), here)
         return here, last
 
+    def hidden(self, name: str) -> Path | None:
+        """The section around ``name`` of which nobody knows what is in it; None where every one is known."""
+        here: Any = self.data
+        path = tuple(name.split("."))
+        for count, part in enumerate(path[:-1], start=1):
+            here = here.get(part) if isinstance(here, dict) else None
+            if here is UNKNOWN:
+                return path[:count]
+        return None
+
     def get(self, name: str, default: Any = None) -> Any:
+        if self.hidden(name) is not None:
+            return UNKNOWN
         node, last = self.node(name)
         return default if node is None else node.get(last, default)
 
@@ -109,17 +122,26 @@ class Config:
         """The value and its origin; None when the key is absent."""
         if name in self._changed:
             return self._changed[name]
+        hidden = self.hidden(name)
+        if hidden is not None:
+            return Setting(UNKNOWN, self._origin(hidden))
         if not self.has(name):
             return None
         return Setting(self.get(name), self._origin(tuple(name.split("."))))
 
     def set(self, name: str, value: Any, origin: Origin) -> None:
-        """Write a value; mappings on the way are made. What it replaces becomes part of its history."""
+        """Write a value; mappings on the way are made. What it replaces becomes part of its history.
+
+        Within a section that nobody knows the value only counts as set: what else is there stays unknown.
+        """
         old = self.setting(name)
         here = self.data
         *parents, last = name.split(".")
         for part in parents:
             child = here.setdefault(part, {})
+            if child is UNKNOWN:
+                self._changed[name] = Setting(value, origin, (old,) if old else ())
+                return
             if not isinstance(child, dict):
                 raise NotAMappingError(part, child)
             here = child
@@ -133,7 +155,7 @@ class Config:
 
     def require_mapping(self, name: str) -> None:
         value = self.get(name)
-        if not isinstance(value, dict):
+        if not isinstance(value, dict) and value is not UNKNOWN:
             raise NotAMappingError(name, value)
 
     def fill(self, name: str, setting: Setting) -> bool:

@@ -153,12 +153,14 @@ class _Road:
             process(matching, arguments, self.world, batches=False)
         self.failures += refused_arguments(arguments, plugin.zero_stage, deepspeed=True)
         self.failures += text_batches(plugin.config)
-        failure = finalize(matching, arguments, self.run.model)
+        own = self.run.script is not None and self.run.script.own_loop
+        failure = finalize(matching, arguments, self.run.model) if not own else None
         if failure is not None:
             self.failures.append(failure)
-        config = plugin.config
-        one = Setting(1, Origin("computed", "the Trainer accumulates itself"))
-        self._finish(Prepared(config, self.world, one, self.run.model), trainer=True)
+        counted = Setting(1, Origin("computed", "the Trainer accumulates itself"))
+        if own:
+            counted = _unknown(Origin("computed", "the script's Trainer has a loop of its own"))
+        self._finish(Prepared(plugin.config, self.world, counted, self.run.model), trainer=not own)
 
     def _accelerate(self) -> None:
         launched = self.run.accelerate is not None or self.run.launch is not None

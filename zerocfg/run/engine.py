@@ -66,7 +66,7 @@ def refusals(config: Config) -> list[Failure]:
     for name in names:
         message = f"`{name}` has been removed; DeepSpeed refuses a config that holds it"
         found.append(Failure("ds-removed-key", "parse", message, (_origin(config, name),)))
-    if "zero_optimization" in config.data and not isinstance(zero, (dict, bool)):
+    if "zero_optimization" in config.data and not isinstance(zero, (dict, bool)) and zero is not UNKNOWN:
         message = f"zero_optimization is {describe(zero)}, not a mapping"
         found.append(Failure("ds-section-type", "parse", message, (_origin(config, "zero_optimization"),)))
     if all(truth(enabled(config, section)) for section in ("fp16", "bf16")):
@@ -273,6 +273,10 @@ def settings(config: Config, *, final: bool) -> dict[str, Setting]:
         known, key = _known(name)
         found[known] = setting if key is None else _read(key, setting)
     _moved(found)
+    for name in (*ABSENT, "zero_optimization.overlap_comm"):
+        within = config.setting(name) if config.hidden(name) is not None and name not in found else None
+        if within is not None:
+            found[name] = within
     stage = found.get("zero_optimization.stage")
     stage_value = stage.value if stage else 0
     origin = default_of("deepspeed")

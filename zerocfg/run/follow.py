@@ -77,9 +77,13 @@ class Paths:
         file = self.find(setting, bases)
         if file is not None or setting is None or not _is_path(setting.value) or ships(run.consumer, setting.value):
             return run, file
+        return self.lacking(run, setting), None
+
+    def lacking(self, run: Run, setting: Setting) -> Run:
+        """The run without a file that is nowhere; noted unless it may be there when the job starts."""
         from zerocfg.run.written import made_before  # few lines name a file that is not there
 
-        return (run if made_before(run, setting.value) else lacks(run, setting)), None
+        return run if made_before(run, setting.value) else lacks(run, setting)
 
     def find(self, setting: Setting | None, bases: list[Path]) -> SourceFile | None:
         if setting is None or not _is_path(setting.value):

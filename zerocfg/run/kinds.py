@@ -86,7 +86,7 @@ def sniff(data: Any, name: str = "") -> Kind:
     recipe = 2 * len(keys & _RECIPE_SURE) + (len(keys & _RECIPE_HINTS) if keys & _RECIPE_SURE else 0)
     sections = [key for key in keys & _DEEPSPEED_SECTIONS if isinstance(data.get(key), dict)]
     deepspeed = 3 * len(keys & _DEEPSPEED_SURE) + 3 * len(sections)
-    if deepspeed or "train_batch_size" in keys:
+    if deepspeed or ("train_batch_size" in keys and 2 * len(keys & _DEEPSPEED_HINTS) >= len(keys)):
         deepspeed += len(keys & _DEEPSPEED_HINTS) + 2 * ("train_batch_size" in keys)
     best = max(accelerate, recipe, deepspeed)
     if best < 3:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from zerocfg.run.follow import Paths, lacks, mistakes, of_neighbour
+from zerocfg.run.follow import Paths, mistakes, of_neighbour
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting, SourceFile
 from zerocfg.run.neighbours import NEIGHBOURS, started_by_line, taken
 from zerocfg.run.reader import reader_of
@@ -30,7 +30,11 @@ def from_line(paths: Paths, file: SourceFile, line: LaunchLine) -> Run | None:
         environment=environment,
     )
     bases = paths.bases(file, line)
-    run = replace(run, started=started(line, bases))
+    found = started(line, bases)
+    if found is not None:
+        script, here = found
+        run = replace(run, started=script)
+        bases = [here, *(base for base in bases if base != here)]  # where the script is, the job is started
     if line.launcher == "accelerate":
         run, accelerate = paths.followed(run, run.flags.get("config_file"), bases)
         if accelerate is not None and accelerate.kind in ("deepspeed", "recipe", "neighbour"):
@@ -91,7 +95,7 @@ def _with_recipe(paths: Paths, run: Run, line: LaunchLine, bases: list[Path]) ->
             # a script that takes options beside its file has a parser of its own, and nobody knows how it converts
             return replace(paths.with_recipe(run, recipe, bases), recipe_reader="hf" if alone else None)
         if config is None and alone and not first.endswith(".json"):
-            return lacks(run, said)
+            return paths.lacking(run, said)
     return run
 
 

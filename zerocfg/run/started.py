@@ -8,8 +8,8 @@ from pathlib import Path
 from zerocfg.source.launch import LaunchLine
 
 
-def started(line: LaunchLine, bases: Iterable[Path]) -> Path | None:
-    """The script or module of a launch line, below the first of the folders that holds it; None where none does."""
+def started(line: LaunchLine, bases: Iterable[Path]) -> tuple[Path, Path] | None:
+    """The script or module of a launch line, and the first of the folders that holds it; None where none does."""
     name = line.script.value if line.script is not None else None
     if not name or "\n" in name:
         return None
@@ -22,7 +22,7 @@ def started(line: LaunchLine, bases: Iterable[Path]) -> Path | None:
             try:
                 path = base / one
                 if path.is_file():
-                    return path
+                    return path, base
             except (OSError, ValueError):
                 continue
     return None

@@ -1,4 +1,5 @@
-"""Whether a file that is not there may be made before the job starts: by the launch script, or by one beside it."""
+"""Whether a file that is not here may be there when the job starts: made by the launch script or by one beside it, or
+because the line is not started here at all."""
 
 from __future__ import annotations
 
@@ -19,11 +20,34 @@ def made_before(run: Run, name: str) -> bool:
         return False
     if line.directory is not None and line.directory.startswith("/"):
         return True  # a folder of the machine that runs the job, which nobody can look into
+    if _of_elsewhere(run, name, file.path):
+        return True
     base = name.replace("\\", "/").rpartition("/")[2]
     text = file.source.text
     if _makes(text[: line.span.start] + "\n" + text[line.span.end :], base):
         return True
     return file.path is not None and any(_makes(other, base) for other in _beside(file.path))
+
+
+def _of_elsewhere(run: Run, name: str, pointing: Path | None) -> bool:
+    """Whether the line is for a checkout of something else: neither the script that it starts is here, nor any config
+    that it names, nor a folder with others of this one's kind."""
+    word = run.launch.script if run.launch is not None and not run.launch.module else None
+    script = word.value if word is not None else None
+    if run.started is not None or script is None or script.startswith("/") or not script.endswith((".py", ".sh")):
+        return False
+    if run.accelerate is not None or run.recipe is not None or run.neighbour is not None or run.deepspeed is not None:
+        return False
+    return pointing is None or not among_others(pointing, name)
+
+
+def among_others(pointing: Path, name: str) -> bool:
+    """Whether the folder of a path is here, within reach of the file that names it, with other files of its kind."""
+    folder, _, base = name.replace("\\", "/").removeprefix("./").rpartition("/")
+    suffix = base.rpartition(".")[2]
+    if not folder or not suffix.isalnum() or "\0" in folder:
+        return False
+    return any(next((above / folder).glob(f"*.{suffix}"), None) for above in pointing.resolve().parents[:3])
 
 
 def _makes(text: str, base: str) -> bool:

@@ -17,6 +17,7 @@ ZERO2 = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage
 ENGINE = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
 DEVICES = "distributed_type: MULTI_GPU\nnum_processes: %s\n"
 PLAIN = "distributed_type: 'NO'\nnum_processes: %s\n"
+ELSEWHERE = "torchrun --nproc_per_node 2 train/train.py --deepspeed scripts/zero2.json --output_dir out\n"
 START = "accelerate launch --config_file accelerate.yaml %strain.py\n"
 DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n'
 CLUSTER = "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_machines: 2\n"
@@ -346,8 +347,15 @@ CONFIG = (
         {"README.md": PAGE % "config/zero9.json", "configs/zero2.json": ZERO2},
     ),
     of("ZC703", "a page, beside it", {"README.md": PAGE % "zero9.json", "configs/zero2.json": ZERO2}),
-    of("ZC703", "a recipe by its position", {"train.sh": "torchrun --nproc_per_node 2 train.py recipe.yaml\n"}).finds(
-        "warning", "train.sh: recipe.yaml"
+    of(
+        "ZC703",
+        "a recipe by its position",
+        {"train.sh": "torchrun --nproc_per_node 2 train.py recipe.yaml\n", "train.py": ""},
+    ).finds("warning", "train.sh: recipe.yaml"),
+    of("ZC703", "of another checkout", {"train.sh": "torchrun --nproc_per_node 2 train.py recipe.yaml\n"}),
+    of("ZC703", "of another checkout, with a folder", {"train.sh": ELSEWHERE, "scripts/other.sh": ""}),
+    of("ZC703", "of a folder that is here", {"train.sh": ELSEWHERE, "scripts/zero3.json": ZERO2}).finds(
+        "warning", "train.sh: --deepspeed scripts/zero2.json"
     ),
     of("ZC703", "results by their position", {"train.sh": "torchrun --nproc_per_node 2 train.py results.json\n"}),
     of("ZC703", "alone, perhaps used from another folder", {"accelerate.yaml": WITH_FILE}).finds(

@@ -342,8 +342,13 @@ def accelerator_steps_beaten(run: Run) -> Iterator[Finding]:
 
     Instead: write the number in one place only.
 
+    Nothing is said where the argument is an option of the script that the launch line leaves at its default: the
+    config is then the only place that asks for a number.
+
     When to ignore: the argument is meant as a default.
     """
+    if accelerator.left_open(run, STEPS):
+        return
     asked = accelerator.accumulation(run)
     used = run.effective.get(STEPS)
     if not (asked.origin.file and asked.known and used is not None and used.known and number(used.value)):

@@ -21,6 +21,7 @@ from zerocfg.rules.fsdp.plugin import (
     recipe_example,
 )
 from zerocfg.rules.proof import crashes, logged, shows
+from zerocfg.rules.versions import only_below
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import insert_entry, replace_value
 from zerocfg.source.node import Path
@@ -391,7 +392,8 @@ def fsdp_checkpointing_by_trainer(run: Run) -> Iterator[Finding]:
 
     What happens: a warning when the training arguments are made: `prefer fsdp_config['activation_checkpointing']
     (FSDP's own activation checkpointing) over the activation_checkpointing training argument; the latter introduces a
-    redundant AllGather in the backward pass`. Said only where the recipe asks for it, not for TRL's default.
+    redundant AllGather in the backward pass`. Said only where the recipe asks for it, not for TRL's default, and not
+    where the project admits only releases of transformers before 4.33, which hand no such key on.
 
     Fix: the argument becomes false, and the section that configures FSDP gets `activation_checkpointing: true`; that
     is a choice, because other modules may be checkpointed.
@@ -402,7 +404,7 @@ def fsdp_checkpointing_by_trainer(run: Run) -> Iterator[Finding]:
     own = _own_checkpointing(run)
     if not by_trainer or place is None or (own is not None and on(own[2])):
         return
-    if argument_version(run) is None:
+    if argument_version(run) is None or only_below(run.versions.get("transformers"), "4.33"):
         return
     name = next(name for name in _CHECKPOINTING if value(run, name) is not None)
     yield Finding(

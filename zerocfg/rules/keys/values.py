@@ -258,6 +258,8 @@ def section_not_a_mapping(run: Run) -> Iterator[Finding]:
     is removed.
     """
     for file, library, issue in issues(run, "section-type"):
+        if unfilled(file, issue):
+            continue
         help_text = ""
         if issue.path == ("deepspeed_config",) and isinstance(issue.value, str):
             help_text = f"write `deepspeed_config: {{deepspeed_config_file: {issue.value}}}`"

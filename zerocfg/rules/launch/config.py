@@ -27,6 +27,7 @@ from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.hub import is_hub_name
 from zerocfg.run.model import Failure, Origin, Run, SourceFile
 from zerocfg.run.options import OPTIONS
+from zerocfg.run.written import among_others
 from zerocfg.source.edit import Edit, delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path, Scalar
 
@@ -170,16 +171,14 @@ def file_not_found(run: Run) -> Iterator[Finding]:
 
     A warning where a launch line leads to it; a note where a config stands alone and may be used from another
     folder; an error where a number stands in place of a path. Nothing is said of a file that the launch script or one
-    beside it writes, nor below a `cd` to an absolute folder, nor where neither the folder of the file nor the script
-    that the line starts is here: that line belongs to a checkout of something else.
+    beside it writes, nor below a `cd` to an absolute folder, nor where the script that the line starts is not here
+    either, nor any other config of the line: that line belongs to a checkout of something else.
     """
     for origin in run.missing:
         path = origin.note
         if "model" in origin.path and is_hub_name(path):
             continue  # the job downloads it; only zerocfg build needs it in the hub's cache
         if not _looks_local(path) or (origin.file is not None and not _certain(origin.file, path)):
-            continue
-        if origin.kind == "flag" and _elsewhere(run, path):
             continue
         location = at(origin)
         if location is not None:
@@ -196,25 +195,7 @@ def _certain(file: SourceFile, path: str) -> bool:
     What else a page names may be the reader's to write. Of all other files this is certain."""
     if not is_page(file) or file.path is None:
         return True
-    folder, _, name = path.rpartition("/")
-    suffix = name.rpartition(".")[2]
-    if not folder or not suffix.isalnum() or "\0" in folder:
-        return False
-    return any(next((above / folder).glob(f"*.{suffix}"), None) for above in file.path.resolve().parents[:3])
-
-
-def _elsewhere(run: Run, path: str) -> bool:
-    """Whether a line is to be started in a checkout of another project: neither the script that it names nor the folder
-    of its config is in this one."""
-    line, file = run.launch, run.launch_file
-    script = line.script.value if line is not None and line.script is not None and not line.module else None
-    if script is None or run.started is not None or file is None or file.path is None or not _looks_local(script):
-        return False
-    folder = path.rpartition("/")[0]
-    if not folder or "/" not in script or "\0" in folder:
-        return False
-    here = file.path.resolve().parent
-    return not any((above / folder).is_dir() for above in (here, *here.parents))
+    return among_others(file.path, path)
 
 
 def _is_number(origin: Origin) -> bool:

@@ -24,7 +24,7 @@ from zerocfg.rules.effects import (
     under_deepspeed_launcher,
 )
 from zerocfg.rules.proof import at_least, crashes, shows
-from zerocfg.rules.versions import admits
+from zerocfg.rules.versions import admits, only_below
 from zerocfg.run.engine import number
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
@@ -92,6 +92,7 @@ def offload_not_pinned(run: Run) -> Iterator[Finding]:
 
     What happens: DeepSpeed page-locks none of the buffers that gradients and parameters travel through. `pin_memory`
     is true by default since DeepSpeed 0.19.5; before, it had to be written, for which an accelerate YAML has no key.
+    Only a note where the project admits releases on both sides of it.
 
     Fix: writes true, which needs room in locked host memory (about 8 bytes a parameter in 16-bit training).
 
@@ -122,7 +123,13 @@ def offload_not_pinned(run: Run) -> Iterator[Finding]:
             f"{run.versions['deepspeed']}): slower copies that overlap with nothing",
             'write "pin_memory": true',
             fix=edited(insert_entry, run.deepspeed, path[:2], "pin_memory", "true", why="pin the memory", safe=False),
+            severity=_unless_newer(run),
         )
+
+
+def _unless_newer(run: Run) -> Severity | None:
+    """What is installed today pins by itself where the project admits it."""
+    return None if only_below(run.versions.get("deepspeed"), "0.19.5") else Severity.NOTE
 
 
 def _never_pinned(run: Run) -> Iterator[Finding]:
@@ -139,6 +146,7 @@ def _never_pinned(run: Run) -> Iterator[Finding]:
             f"`offload_optimizer_device: {where}` never pins its memory before DeepSpeed 0.19.5 "
             f"(declared: {declared}): slower copies that overlap with nothing, and this file has no key for it",
             'write the section in a DeepSpeed JSON, with "pin_memory": true',
+            severity=_unless_newer(run),
         )
 
 

@@ -8,6 +8,7 @@ from zerocfg.rules.api import Example, Finding, Severity, rule
 from zerocfg.rules.arguments import (
     RECIPE,
     given,
+    guessed,
     number,
     reader,
     set_argument,
@@ -330,6 +331,9 @@ def steps_without_strategy(run: Run) -> Iterator[Finding]:
 
     Fix: writes `eval_strategy: steps`. That costs time and needs a data set to evaluate on, so it is unsafe.
 
+    A note where only the options of a launch line tell of a Trainer: a script that is not here may have a loop of its
+    own, which evaluates every `eval_steps`.
+
     When to ignore: the script sets `eval_strategy` in its code.
     """
     if reader(run) is None or "deepspeed_config" in run.arguments or given(run, "eval_strategy") is not None:
@@ -342,10 +346,12 @@ def steps_without_strategy(run: Run) -> Iterator[Finding]:
     location, related = written(run, "eval_steps")
     yield Finding(
         location,
-        f"`eval_steps: {steps:g}` has no effect: `eval_strategy` is not written, and by default nothing is evaluated",
+        f"`eval_steps: {steps:.15g}` has no effect: `eval_strategy` is not written, "
+        "and by default nothing is evaluated",
         "write `eval_strategy: steps`, or remove eval_steps",
         related,
         set_argument(run, "eval_strategy", '"steps"', "evaluate every eval_steps", after="eval_steps"),
+        Severity.NOTE if guessed(run) else None,
     )
 
 

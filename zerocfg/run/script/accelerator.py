@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from zerocfg.run.model import UNKNOWN, Call, Origin, Run, Setting
+from zerocfg.run.model import UNKNOWN, Call, FromLine, Origin, Run, Setting
 from zerocfg.run.script.arguments import call_of, filled
 
 IN_SCRIPT = Origin("computed", "the script decides")
@@ -25,6 +25,13 @@ def accumulation(run: Run) -> Setting:
         return replace(found, value=int(found.value)) if found.known else found
     except (TypeError, ValueError):
         return Setting(UNKNOWN, found.origin)
+
+
+def left_open(run: Run, name: str) -> bool:
+    """Whether an argument is an option of the script's own parser that the launch line does not give."""
+    call = _call(run)
+    given = call.arguments.get(name) if call is not None else None
+    return given is not None and isinstance(given.value, FromLine) and given.value.option not in run.arguments
 
 
 def precision(run: Run, exported: Setting | None) -> Setting:

@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from zerocfg.run.script.loops import own_loop
 from zerocfg.run.script.modules import Code, Definition, Imported, Module, Open, located, parse
 from zerocfg.run.script.values import Names, assigned
 
@@ -42,7 +43,8 @@ class Reach:
     """``calls``: of libraries; ``methods``: of any object; ``given``: what is assigned to names; ``dicts``: those that
     hold a key of DeepSpeed; ``changed``: keys that are set or removed in some mapping; ``stored``: the attributes that
     are set on some object; ``opened``: names that stand in the path of a file that it opens. ``shallow`` False: some
-    code is deeper than was looked. ``unread``: some module was left out, or is no Python."""
+    code is deeper than was looked. ``unread``: some module was left out, or is no Python.
+    ``own_loop``: a class of the repository derives from a Trainer and trains by a loop of its own."""
 
     calls: list[Reached] = field(default_factory=list)
     methods: list[tuple[Module, ast.Call]] = field(default_factory=list)
@@ -54,6 +56,7 @@ class Reach:
     modules: list[Module] = field(default_factory=list)
     shallow: bool = True
     unread: bool = False
+    own_loop: bool = False
 
     @property
     def prepares(self) -> bool:
@@ -178,6 +181,8 @@ class Walk:
         for base in definition.bases:
             if isinstance(base, ast.Name):
                 self._named(module, base.id)
+        if own_loop(definition) and self.library_base(module, ast.Name(definition.name)).endswith("Trainer"):
+            self.found.own_loop = True
         self.waiting.append((module, definition))
         for statement in definition.body:
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):

@@ -68,6 +68,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         found.shallow and not found.unread,
         tuple(one.file for one in found.modules),
         parts,
+        found.own_loop,
     )
 
 

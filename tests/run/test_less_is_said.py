@@ -1,0 +1,174 @@
+"""Repositories that nobody had looked at, made small: what zerocfg does not know, or what another program reads, is
+left alone, and what is sure beside it is still told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from zerocfg.rules.engine import lint_runs
+from zerocfg.run.discover import Files
+from zerocfg.run.link import find_runs
+from zerocfg.run.releases import with_versions
+
+HF = "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+PARSED = HF + "(args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()\nTrainer(args=args)\n"
+OWN_TRAIN = (
+    HF + "class Mine(Trainer):\n    def train(self):\n        self.model.train()\n        %s\n"
+    "(args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()\nMine(args=args).train()\n"
+)
+BF16 = (
+    "distributed_type: DEEPSPEED\nnum_processes: 8\nmixed_precision: bf16\n"
+    "deepspeed_config:\n  zero_stage: 3\n  zero3_save_16bit_model: true\n"
+)
+LAUNCH = "accelerate launch --config_file acc.yaml train.py "
+OPTIONS = "--output_dir out --per_device_train_batch_size 1 --save_strategy epoch "
+DICT = """import deepspeed
+
+
+def config():
+    zero = {"stage": 3}
+    if ASKED:
+        zero["offload_optimizer"] = {"device": "cpu"}
+    return {"train_micro_batch_size_per_gpu": 1, "zero_optimization": zero}
+
+
+deepspeed.initialize(model=None, config=config())
+"""
+AUTO = {
+    "train_micro_batch_size_per_gpu": "auto",
+    "gradient_accumulation_steps": "auto",
+    "gradient_clipping": "auto",
+    "zero_optimization": {"stage": 2},
+}
+OLD_NAME = json.dumps({**AUTO, "bfloat16": {"enabled": "auto"}})
+FSDP = f"torchrun --nproc_per_node 8 train.py {OPTIONS} --fsdp full_shard --gradient_checkpointing True\n"
+STEPS = """import argparse
+
+from accelerate import Accelerator
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int, default=2)
+args = parser.parse_args()
+accelerator = Accelerator(gradient_accumulation_steps=args.steps)
+"""
+COUNTED = BF16 + "  gradient_accumulation_steps: 4\n"
+OWN_LOOP = (
+    "data_dir: data\ntrain_micro_batch_size_per_gpu: 4\nlearning_rate: 3.0e-4\nbetas: [0.9, 0.95]\nweight_decay: 0.1\n"
+    "max_steps: 200\nwarmup_steps: 50\nbf16: true\namp: false\ngradient_checkpointing: false\nsave_interval: 50\n"
+    "eval_interval: 50\nprefetch: 2\nworkers: 8\nvocabulary: 1000\nsave_dir: out\n"
+)
+RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nlearning_rate: 1.0e-5\ntrain_micro_batch_size_per_gpu: 4\n"
+
+CASES: dict[str, tuple[dict[str, str], list[tuple[str, str, str]]]] = {
+    # another program's hyperparameters share one name with DeepSpeed's
+    "hyperparameters of another program": (
+        {"small.json": '{"train_batch_size": 256, "vocab_size": 32000, "model_size": "base", "learning_rate": 1e-4}'},
+        [],
+    ),
+    "a short config of DeepSpeed": (
+        {"small.json": '{"train_batch_size": 256, "optimiser": {"type": "AdamW", "params": {"lr": 1e-4}}}'},
+        [("ZC102", "error", "small.json")],
+    ),
+    # the line is started where its script is
+    "two configs of one name": (
+        {
+            "ds.json": json.dumps(AUTO),
+            "demo/ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}',
+            "demo/train.py": "import deepspeed\n\ndeepspeed.initialize(model=None)\n",
+            "demo/run.sh": "deepspeed --num_gpus 2 train.py --deepspeed_config ds.json\n",
+        },
+        [],
+    ),
+    # the script writes its recipe before it starts
+    "a recipe that the script writes": (
+        {"acc.yaml": BF16, "train.py": PARSED, "run.sh": f"cat <<EOT > r.yaml\nrun_name: $1\nEOT\n{LAUNCH}r.yaml\n"},
+        [],
+    ),
+    # a section that the code makes is neither a text nor absent
+    "a section that the code makes": ({"train.py": DICT, "run.sh": "deepspeed --num_gpus 2 train.py\n"}, []),
+    "a section that something fills in": (
+        {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": "${ZERO}"}\n'},
+        [("ZC013", "warning", "ds.json")],
+    ),
+    # a recipe in a variable may hold every argument that the line does not
+    "a recipe in a variable": ({"acc.yaml": BF16, "train.py": PARSED, "run.sh": f'{LAUNCH}"$1" {OPTIONS}\n'}, []),
+    "a recipe in a variable, as an option": (
+        {"acc.yaml": BF16, "train.py": PARSED, "run.sh": f'{LAUNCH}--config "$1" {OPTIONS}\n'},
+        [],
+    ),
+    "a recipe in a variable, and what the line itself says": (
+        {"acc.yaml": COUNTED, "train.py": PARSED, "run.sh": f'{LAUNCH}"$1" --gradient_accumulation_steps 8\n'},
+        [("ZC201", "error", "acc.yaml")],
+    ),
+    "no recipe": (
+        {"acc.yaml": BF16, "train.py": PARSED, "run.sh": f"{LAUNCH}{OPTIONS}\n"},
+        [("ZC302", "error", "acc.yaml")],
+    ),
+    # only the library's loop compares arguments and config
+    "a Trainer with a loop of its own": (
+        {"acc.yaml": BF16, "train.py": OWN_TRAIN % "for batch in self.batches: pass", "run.sh": LAUNCH + OPTIONS},
+        [],
+    ),
+    "a Trainer that prepares and goes on": (
+        {"acc.yaml": BF16, "train.py": OWN_TRAIN % "return super().train()", "run.sh": LAUNCH + OPTIONS},
+        [("ZC302", "error", "acc.yaml")],
+    ),
+    # a default that nobody gives asks for nothing
+    "steps that the line leaves at their default": ({"acc.yaml": COUNTED, "train.py": STEPS, "run.sh": LAUNCH}, []),
+    "steps that the line gives": (
+        {"acc.yaml": COUNTED, "train.py": STEPS, "run.sh": f"{LAUNCH}--steps 2\n"},
+        [("ZC249", "error", "run.sh")],
+    ),
+    # a Trainer of before accelerate handed the text to DeepSpeed, which took it for true
+    "an old name with an old Trainer": (
+        {
+            "ds.json": OLD_NAME,
+            "train.py": PARSED,
+            "run.sh": f"deepspeed --num_gpus 8 train.py --deepspeed ds.json {OPTIONS}\n",
+            "requirements.txt": "transformers==4.28.1\ndeepspeed==0.9.2\n",
+        },
+        [],
+    ),
+    "an old name with the Trainer of today": (
+        {
+            "ds.json": OLD_NAME,
+            "train.py": PARSED,
+            "run.sh": f"deepspeed --num_gpus 8 train.py --deepspeed ds.json {OPTIONS}\n",
+        },
+        [("ZC406", "error", "ds.json")],
+    ),
+    "checkpointing under FSDP before fsdp_config had it": (
+        {"train.py": PARSED, "run.sh": FSDP, "requirements.txt": "transformers==4.28.1\n"},
+        [],
+    ),
+    "checkpointing under FSDP": (
+        {"train.py": PARSED, "run.sh": FSDP, "requirements.txt": "transformers>=4.28.1\n"},
+        [("ZC631", "warning", "run.sh")],
+    ),
+    # arguments that options alone show may belong to a loop that evaluates by itself
+    "a script that is not here": ({"run.sh": f"torchrun --nproc_per_node 8 gone.py {OPTIONS} --eval_steps 5\n"}, []),
+    "a Trainer that evaluates nothing": (
+        {"train.py": PARSED, "run.sh": f"torchrun --nproc_per_node 8 train.py {OPTIONS} --eval_steps 5\n"},
+        [("ZC809", "warning", "run.sh")],
+    ),
+    # a config of a loop of its own shares a few names with the Trainer's arguments
+    "a config of a loop of its own": ({"debug.yaml": OWN_LOOP}, []),
+    "a recipe that nobody names": ({"debug.yaml": RECIPE}, [("ZC841", "warning", "debug.yaml")]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_said(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, expected = CASES[case]
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    runs, _ = find_runs([Path()], Files(), root=Path())
+    found = lint_runs(with_versions(runs, {})).diagnostics
+    said = [(one.code, one.severity.value, one.spot.file.name) for one in found if one.severity.value != "note"]
+    assert said == expected
