@@ -6,6 +6,7 @@ Nothing is executed. A file that Python could not parse has no tree, and says no
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -240,19 +241,26 @@ def located(module: Module, imported: Imported, root: Path) -> tuple[Path, str] 
     return module.places[key]
 
 
+@lru_cache(maxsize=4096)
+def _above(folder: Path, root: Path) -> tuple[str, ...]:
+    """The folders that a module's imports are looked for in: those above it, and the repository's `src`."""
+    above = [one for one in (folder, *folder.parents) if one.is_relative_to(root)]
+    return tuple(dict.fromkeys(map(str, [*above, root / "src"])))
+
+
 def _located(module: Module, imported: Imported, root: Path) -> Iterator[tuple[Path, str]]:
     if imported.level:
-        bases = [module.path.parent.joinpath(*[".."] * (imported.level - 1)).resolve()]
+        bases: tuple[str, ...] = (str(module.path.parent.joinpath(*[".."] * (imported.level - 1)).resolve()),)
     elif imported.module.partition(".")[0] in LIBRARIES:
         return
     else:
-        above = [one for one in module.path.parents if one.is_relative_to(root)]
-        bases = [*above, root / "src"]
+        bases = _above(module.path.parent, root)
     parts = [part for part in imported.module.split(".") if part]
-    for base in dict.fromkeys(bases):
-        if parts and not (base / parts[0]).is_dir() and not (base / f"{parts[0]}.py").is_file():
+    for base in bases:
+        # Most imports are of packages that are installed; texts are looked for much faster than paths are made.
+        if parts and not os.path.isdir(f"{base}/{parts[0]}") and not os.path.isfile(f"{base}/{parts[0]}.py"):  # noqa: PTH112, PTH113
             continue
-        here = base.joinpath(*parts)
+        here = Path(base, *parts)
         if imported.name:
             for path in (here / f"{imported.name}.py", here / imported.name / "__init__.py"):
                 if path.is_file():
