@@ -11,7 +11,7 @@ from typing import Any
 
 from zerocfg.catalog.schema import Key, load_schema
 from zerocfg.run.model import Call, Origin, Run
-from zerocfg.run.script.reading import is_arguments
+from zerocfg.run.script.arguments import is_arguments
 
 ACCELERATE: Mapping[str, frozenset[str]] = {
     "accelerate.Accelerator": frozenset(

@@ -5,10 +5,29 @@ Nothing is known of how such a script is started: only what it says itself holds
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
+from zerocfg.run.follow import Paths
 from zerocfg.run.model import Run, Script, SourceFile
 from zerocfg.run.script.reading import is_stated
+from zerocfg.run.scripted import read, with_code, with_config_of
+
+
+def of_scripts(paths: Paths, known: Sequence[SourceFile], runs: Sequence[Run]) -> list[Run]:
+    """The runs of scripts that no line starts, and those of the configs that any script writes out in parts."""
+    started = {os.path.realpath(run.started) for run in runs if run.started is not None}
+    found = []
+    for file in known:
+        if file.kind == "script" and file.path is not None and os.path.realpath(file.path) not in started:
+            script = read(paths, file.path)
+            run = alone(script) if script is not None else None
+            if script is not None and run is not None:
+                run = with_config_of(paths, with_code(paths, run), script, {}, paths.around(file))
+                # who trains with it is not shown, so only what its keys say by themselves holds
+                found.append(replace(run, parts=run.deepspeed is not None and run.consumer is None))
+    return [*found, *in_parts([*runs, *found])]
 
 
 def alone(script: Script) -> Run | None:

@@ -6,13 +6,16 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zerocfg.run.kinds import MARKERS, guess_unread, sniff
 from zerocfg.run.model import Kind, SourceFile
-from zerocfg.source.launch import LaunchLine
 from zerocfg.source.load import Format, decode, load_as, read_bytes
 from zerocfg.source.node import Document, Problem
 from zerocfg.source.text import SourceText, Span
+
+if TYPE_CHECKING:
+    from zerocfg.source.launch import LaunchLine
 
 SCRIPT_SUFFIXES = (".py", ".ipynb")
 CONFIG_SUFFIXES = (".json", ".hjson", ".yaml", ".yml")

@@ -26,7 +26,7 @@ from zerocfg.rules.proof import crashes
 from zerocfg.rules.versions import only_below
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
-from zerocfg.run.script.reading import is_arguments
+from zerocfg.run.script.arguments import is_arguments
 from zerocfg.source.edit import delete_entry, rename_key
 
 

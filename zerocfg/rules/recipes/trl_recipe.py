@@ -31,7 +31,7 @@ from zerocfg.rules.versions import only_below, only_from
 from zerocfg.run.arguments import parsed
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile
-from zerocfg.run.script.reading import is_arguments
+from zerocfg.run.script.arguments import is_arguments
 from zerocfg.source.edit import Edit
 from zerocfg.source.node import dotted
 

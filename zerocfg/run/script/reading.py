@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 from zerocfg.run.model import Call, Consumer, Origin, Script, Setting, SourceFile
+from zerocfg.run.script.arguments import is_arguments
 from zerocfg.run.script.modules import Module, Open, nodes, parse
 from zerocfg.run.script.options import Parser, parser_of
 from zerocfg.run.script.places import span_of
@@ -14,7 +15,6 @@ from zerocfg.run.script.values import Values
 from zerocfg.run.script.written import config_of, parts_of
 
 _LIGHTNING = frozenset({"lightning", "pytorch_lightning", "lightning_fabric"})
-_ARGUMENTS = frozenset({"TrainingArguments", "Seq2SeqTrainingArguments"})
 _PLUGINS = frozenset(
     "accelerate.Accelerator accelerate.DeepSpeedPlugin accelerate.FullyShardedDataParallelPlugin "
     "accelerate.GradientAccumulationPlugin deepspeed.initialize deepspeed.init_inference".split()
@@ -64,12 +64,6 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         tuple(one.file for one in found.modules),
         parts,
     )
-
-
-def is_arguments(name: str) -> bool:
-    """Whether a class holds the arguments of a Trainer: TrainingArguments, or a config of one of TRL's trainers."""
-    library, _, last = name.partition(".")
-    return last in _ARGUMENTS if library == "transformers" else library == "trl" and last.endswith("Config")
 
 
 def is_stated(name: str) -> bool:
