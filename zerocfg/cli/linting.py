@@ -71,8 +71,8 @@ class Job:
     def lint(self, texts: Mapping[str, str] | None = None) -> Result:
         """Lint the targets, with some texts (by real path) in place of what is on disk.
 
-        What is read is kept, syntax trees above all, and goes by its reference counts: to look for cycles among it, again
-        and again, would take half of the time.
+        What is read is kept, syntax trees above all, and goes by its reference counts: to look for cycles among it,
+        again and again, would take half of the time.
         """
         collects = gc.isenabled()
         gc.disable()

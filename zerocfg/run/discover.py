@@ -61,7 +61,7 @@ def walk(folder: Path, *, scripts: bool = False) -> Iterator[Path]:
         )
         for name in sorted(names):
             path = Path(root) / name
-            if path.suffix in CONFIG_SUFFIXES or is_launch_file(path) or (scripts and path.suffix == ".py"):
+            if path.suffix in CONFIG_SUFFIXES or is_launch_file(path) or (scripts and path.suffix in SCRIPT_SUFFIXES):
                 yield path
 
 
@@ -141,6 +141,7 @@ class Files:
             data = data.replace(b"\0", b"")
         script = path.suffix in SCRIPT_SUFFIXES
         words = _LAUNCHERS if is_launch_file(path) else _IN_SCRIPTS if script else MARKERS
+        words += _LAUNCHERS if path.suffix == ".ipynb" else ()
         if path.name not in SPEC_NAMES and not any(word in data for word in words):
             self._others.add(key)
             self._stamps[key] = stamp(key)
@@ -212,7 +213,7 @@ def _format(path: Path) -> Format:
 
 @lru_cache(maxsize=1024)
 def launch_lines(file: SourceFile) -> tuple[LaunchLine, ...]:
-    """The launch lines of a launch file; read once."""
+    """The launch lines of a launch file or a notebook; read once."""
     from zerocfg.source.shell import read_launch_lines
 
     return tuple(read_launch_lines(file.source).lines)

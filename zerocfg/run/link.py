@@ -108,7 +108,7 @@ def _runs(paths: Paths, pool: list[SourceFile]) -> list[Run]:
             runs += from_spec(paths, file)
     specified = [run for run in runs if run.told is not None]
     for file in pool:
-        if file.kind == "launch":
+        if file.kind == "launch" or (file.kind == "script" and file.name.endswith(".ipynb")):
             from zerocfg.run.launched import from_line
 
             lines = [run for line in launch_lines(file) if (run := from_line(paths, file, line)) is not None]

@@ -57,6 +57,11 @@ def read_launch_lines(source: SourceText) -> LaunchFile:
 
         for recipe, exported in recipes(source.text):
             found.lines += read_shell(source, recipe, exported)
+    elif name.endswith(".ipynb"):
+        from zerocfg.source.notebook import environment_of, shell_of
+
+        for command in shell_of(source):
+            found.lines += read_shell(source, command, environment_of(source))
     else:
         start = 1 if source.text.startswith(BOM) else 0
         text = source.text[start:]

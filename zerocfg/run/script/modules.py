@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -143,7 +143,8 @@ def _sets(node: ast.Call) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Module:
-    """One parsed file. ``body``: what runs when it is started or imported, definitions aside."""
+    """One parsed file. ``body``: what runs when it is started or imported, definitions aside. ``text``: its code, and
+    ``at`` where each character of it stands in the file, None where the file is the code."""
 
     file: SourceFile
     path: Path
@@ -151,8 +152,10 @@ class Module:
     imports: dict[str, Imported] = field(default_factory=dict)
     stars: list[Imported] = field(default_factory=list)
     body: list[ast.stmt] = field(default_factory=list)
+    text: str = ""
+    at: Sequence[int] | None = None
     starts: list[int] = field(default_factory=list)
-    """Offset of each line's first character."""
+    """Offset of each line's first character in the code."""
     codes: dict[Definition | None, Code] = field(default_factory=dict)
     places: dict[tuple[Imported, Path], tuple[Path, str] | None] = field(default_factory=dict)
 
@@ -183,14 +186,18 @@ class Module:
 @lru_cache(maxsize=4096)
 def parse(file: SourceFile, path: Path) -> Module | None:
     """The module of a file; None where Python could not parse it."""
-    text = file.source.text
+    text, at = file.source.text, None
+    if path.suffix == ".ipynb":
+        from zerocfg.source.notebook import python_of  # few scripts are notebooks
+
+        text, at = python_of(file.source)
     if len(text) > LARGEST:
         return None
     try:
         tree = ast.parse(text.removeprefix(BOM))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    module = Module(file, path, starts=_starts(text))
+    module = Module(file, path, text=text, at=at, starts=_starts(text))
     for statement in _flat(tree.body):
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             module.definitions[statement.name] = statement
