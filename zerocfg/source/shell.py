@@ -60,8 +60,9 @@ def read_launch_lines(source: SourceText) -> LaunchFile:
     elif name.endswith(".ipynb"):
         from zerocfg.source.notebook import environment_of, shell_of
 
+        environment = environment_of(source)
         for command in shell_of(source):
-            found.lines += read_shell(source, command, environment_of(source))
+            found.lines += read_shell(source, command, environment)
     else:
         start = 1 if source.text.startswith(BOM) else 0
         text = source.text[start:]
