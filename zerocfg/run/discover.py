@@ -42,6 +42,9 @@ _IN_SCRIPTS = (
     *(b"deepspeed.initialize(", b"zero_optimi"),
 )
 """What a Python file holds that states a config of its own; parsing the others would take most of the time."""
+_STARTS = (b"subprocess.", b"os.system(")
+_STARTED = (b'"accelerate"', b"'accelerate'", b'"deepspeed"', b"'deepspeed'", b"torchrun", b"accelerate launch")
+"""What one holds that starts a training."""
 
 
 def is_launch_file(path: Path) -> bool:
@@ -142,6 +145,9 @@ class Files:
         script = path.suffix in SCRIPT_SUFFIXES
         words = _LAUNCHERS if is_launch_file(path) else _IN_SCRIPTS if script else MARKERS
         words += _LAUNCHERS if path.suffix == ".ipynb" else ()
+        starts = path.suffix == ".py" and any(word in data for word in _STARTS)
+        if starts:
+            words += _STARTED
         if path.name not in SPEC_NAMES and not any(word in data for word in words):
             self._others.add(key)
             self._stamps[key] = stamp(key)

@@ -19,8 +19,8 @@ def made_before(run: Run, name: str) -> bool:
         return False
     if line.directory is not None and line.directory.startswith("/"):
         return True  # a folder of the machine that runs the job, which nobody can look into
-    if file.name.endswith(".ipynb"):
-        return True  # another of its cells may write it, fetch it, or change the folder
+    if file.kind == "script":
+        return True  # other code may write it, fetch it, or change the folder
     base = name.replace("\\", "/").rpartition("/")[2]
     text = file.source.text
     if _makes(text[: line.span.start] + "\n" + text[line.span.end :], base):
