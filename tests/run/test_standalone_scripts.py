@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -182,3 +184,14 @@ def test_the_argument_of_accelerator_beats_the_file(written: str, asked: str, to
     diagnostics = found(tmp_path, acc_dot_yaml=YAML.format(written), own_dot_py=script, go_dot_sh=LINE)
     assert [shown(one) for one in diagnostics] == (["ZC308 warning mixed_precision: bf16"] if told else [])
     assert all("the argument of Accelerator wins" in one.message for one in diagnostics)
+
+
+def test_a_folder_without_scripts_loads_nothing_that_reads_them(tmp_path: Path) -> None:
+    (tmp_path / "acc.yaml").write_text(YAML.format("bf16"))
+    look = (
+        "import sys\nfrom pathlib import Path\nfrom zerocfg.run.discover import Files\n"
+        "from zerocfg.run.link import find_runs\nfound = find_runs([Path('.')], Files(), scripts=True)[0]\n"
+        "print(len(found), 'zerocfg.run.alone' in sys.modules, 'zerocfg.run.script.reading' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", look], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "False", "False"]

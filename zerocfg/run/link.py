@@ -56,7 +56,7 @@ def find_runs(
     known = [file for file in pool.values() if skip is None or not skip(file)]
     followed = Paths(files, root or Path.cwd())
     runs = _runs(followed, known, scripts)
-    if scripts:
+    if scripts and (any(file.kind == "script" for file in known) or any(run.script is not None for run in runs)):
         from zerocfg.run.alone import of_scripts  # few repositories need it
 
         runs += of_scripts(followed, known, runs)
