@@ -314,7 +314,9 @@ def _offered(rule: Rule, finding: Finding, run: Run) -> Fix | None:
     language of config files; what stands in a script is its author's to change.
     """
     fix = finding.fix
-    if fix is None or not all(file.document is None or file.document.editable for file, _ in fix.edits):
+    if fix is None or any(
+        file.kind == "script" or (file.document is not None and not file.document.editable) for file, _ in fix.edits
+    ):
         return None
     if run.consumer is not None:
         return fix

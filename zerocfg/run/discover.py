@@ -42,6 +42,9 @@ _IN_SCRIPTS = (
     *(b"deepspeed.initialize(", b"zero_optimi"),
 )
 """What a Python file holds that states a config of its own; parsing the others would take most of the time."""
+_STARTS = (b"subprocess.", b"os.system(")
+_STARTED = (b'"accelerate"', b"'accelerate'", b'"deepspeed"', b"'deepspeed'", b"torchrun", b"accelerate launch")
+"""What one holds that starts a training."""
 
 
 def is_launch_file(path: Path) -> bool:
@@ -61,7 +64,7 @@ def walk(folder: Path, *, scripts: bool = False) -> Iterator[Path]:
         )
         for name in sorted(names):
             path = Path(root) / name
-            if path.suffix in CONFIG_SUFFIXES or is_launch_file(path) or (scripts and path.suffix == ".py"):
+            if path.suffix in CONFIG_SUFFIXES or is_launch_file(path) or (scripts and path.suffix in SCRIPT_SUFFIXES):
                 yield path
 
 
@@ -141,6 +144,10 @@ class Files:
             data = data.replace(b"\0", b"")
         script = path.suffix in SCRIPT_SUFFIXES
         words = _LAUNCHERS if is_launch_file(path) else _IN_SCRIPTS if script else MARKERS
+        words += _LAUNCHERS if path.suffix == ".ipynb" else ()
+        starts = path.suffix == ".py" and any(word in data for word in _STARTS)
+        if starts:
+            words += _STARTED
         if path.name not in SPEC_NAMES and not any(word in data for word in words):
             self._others.add(key)
             self._stamps[key] = stamp(key)
@@ -212,7 +219,7 @@ def _format(path: Path) -> Format:
 
 @lru_cache(maxsize=1024)
 def launch_lines(file: SourceFile) -> tuple[LaunchLine, ...]:
-    """The launch lines of a launch file; read once."""
+    """The launch lines of a launch file or a notebook; read once."""
     from zerocfg.source.shell import read_launch_lines
 
     return tuple(read_launch_lines(file.source).lines)

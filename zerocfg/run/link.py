@@ -55,8 +55,8 @@ def find_runs(
                     pool.setdefault(id(partner), partner)
     known = [file for file in pool.values() if skip is None or not skip(file)]
     followed = Paths(files, root or Path.cwd())
-    runs = _runs(followed, known)
-    if scripts:
+    runs = _runs(followed, known, scripts)
+    if scripts and (any(file.kind == "script" for file in known) or any(run.script is not None for run in runs)):
         from zerocfg.run.alone import of_scripts  # few repositories need it
 
         runs += of_scripts(followed, known, runs)
@@ -99,7 +99,7 @@ def _tops(paths: Sequence[Path], root: Path | None) -> list[Path]:
     return tops
 
 
-def _runs(paths: Paths, pool: list[SourceFile]) -> list[Run]:
+def _runs(paths: Paths, pool: list[SourceFile], scripts: bool) -> list[Run]:
     runs: list[Run] = []
     for file in pool:
         if file.kind == "spec":
@@ -108,7 +108,7 @@ def _runs(paths: Paths, pool: list[SourceFile]) -> list[Run]:
             runs += from_spec(paths, file)
     specified = [run for run in runs if run.told is not None]
     for file in pool:
-        if file.kind == "launch":
+        if file.kind == "launch" or (scripts and file.kind == "script"):
             from zerocfg.run.launched import from_line
 
             lines = [run for line in launch_lines(file) if (run := from_line(paths, file, line)) is not None]

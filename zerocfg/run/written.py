@@ -20,6 +20,8 @@ def made_before(run: Run, name: str) -> bool:
         return False
     if line.directory is not None and line.directory.startswith("/"):
         return True  # a folder of the machine that runs the job, which nobody can look into
+    if file.kind == "script":
+        return True  # other code may write it, fetch it, or change the folder
     if _of_elsewhere(run, name, file.path):
         return True
     base = name.replace("\\", "/").rpartition("/")[2]

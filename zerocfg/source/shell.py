@@ -42,7 +42,8 @@ _MAX_NESTING = 6
 
 
 def read_launch_lines(source: SourceText) -> LaunchFile:
-    """The launch lines of a shell script, Makefile or Markdown page, told apart by the name. Never raises."""
+    """The launch lines of a shell script, Makefile, Markdown page, notebook or Python file, told apart by the name.
+    Never raises."""
     found = LaunchFile(source)
     if not _MENTIONS.search(source.text):
         return found
@@ -57,11 +58,31 @@ def read_launch_lines(source: SourceText) -> LaunchFile:
 
         for recipe, exported in recipes(source.text):
             found.lines += read_shell(source, recipe, exported)
+    elif name.endswith(".ipynb"):
+        from zerocfg.source.notebook import environment_of, shell_of
+
+        environment = environment_of(source)
+        for command in shell_of(source):
+            found.lines += read_shell(source, command, environment)
+    elif name.endswith(".py"):
+        from zerocfg.source.commands import commands_of
+
+        for started in commands_of(source):
+            found.lines += read_shell(source, started) if isinstance(started, Chars) else _of_words(source, started)
     else:
         start = 1 if source.text.startswith(BOM) else 0
         text = source.text[start:]
         found.lines += read_shell(source, Chars(text, range(start, start + len(text))))
     return found
+
+
+def _of_words(source: SourceText, words: list[Word]) -> list[LaunchLine]:
+    """The launch line that is a list of words, which no shell reads."""
+    if not words:
+        return []
+    shell = _Shell(source, {})
+    shell._start(words, {}, Span(words[0].span.start, words[-1].span.end), 0)
+    return shell.lines
 
 
 def read_shell(source: SourceText, chars: Chars, environment: dict[str, str | None] | None = None) -> list[LaunchLine]:

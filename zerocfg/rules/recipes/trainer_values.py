@@ -23,7 +23,7 @@ from zerocfg.rules.arguments import (
 )
 from zerocfg.rules.calls import given_in_calls
 from zerocfg.rules.proof import crashes
-from zerocfg.rules.versions import only_below
+from zerocfg.rules.versions import only_below, only_from
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
 from zerocfg.run.script.arguments import is_arguments
@@ -118,14 +118,23 @@ def argument_word_unknown(run: Run) -> Iterator[Finding]:
         written_word = word(run, name)
         if written_word is None or not known or written_word in known:
             continue
-        if name == "optim" and only_below(run.versions.get("transformers"), VERSIONS["transformers"]):
-            continue  # releases before had other optimizers
+        if name == "optim" and _had(run, written_word):
+            continue
         yield _unknown_word(run, name, written_word, known, given(run, name) is not None)
     trackers = value(run, "report_to")
     for tracker in trackers if isinstance(trackers, list) else [trackers]:
         if isinstance(tracker, str) and tracker not in _TRACKERS:
             yield _unknown_word(run, "report_to", tracker, _TRACKERS, not isinstance(trackers, list))
 
+
+def _had(run: Run, optimizer: str) -> bool:
+    """Whether a release that the project may install has this optimizer: those before had others."""
+    declared, here = run.versions.get("transformers"), VERSIONS["transformers"]
+    return only_below(declared, here) or (optimizer in _FORMER_OPTIMIZERS and not only_from(declared, here))
+
+
+_FORMER_OPTIMIZERS = frozenset({"adamw_hf"})
+"""Those of transformers 4."""
 
 _RENAMED = {"evaluation_strategy": "eval_strategy"}
 """Former names of arguments, whose words stayed the same."""
@@ -141,8 +150,8 @@ def _words_in_calls(run: Run) -> Iterator[Finding]:
         known = [str(item) for item in key.raw.get("enum", ())]
         if one.value in known or one.origin.file is None:
             continue
-        if name == "optim" and only_below(run.versions.get("transformers"), VERSIONS["transformers"]):
-            continue  # releases before had other optimizers
+        if name == "optim" and _had(run, one.value):
+            continue
         near = closest(one.value, known)
         yield Finding(
             Location(one.origin.file, span=one.origin.span),

@@ -6,8 +6,9 @@ Nothing is executed. A file that Python could not parse has no tree, and says no
 from __future__ import annotations
 
 import ast
+import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -152,7 +153,8 @@ def _sets(node: ast.Call) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Module:
-    """One parsed file. ``body``: what runs when it is started or imported, definitions aside."""
+    """One parsed file. ``body``: what runs when it is started or imported, definitions aside. ``text``: its code, and
+    ``at`` where each character of it stands in the file, None where the file is the code."""
 
     file: SourceFile
     path: Path
@@ -160,8 +162,10 @@ class Module:
     imports: dict[str, Imported] = field(default_factory=dict)
     stars: list[Imported] = field(default_factory=list)
     body: list[ast.stmt] = field(default_factory=list)
+    text: str = ""
+    at: Sequence[int] | None = None
     starts: list[int] = field(default_factory=list)
-    """Offset of each line's first character."""
+    """Offset of each line's first character in the code."""
     codes: dict[Definition | None, Code] = field(default_factory=dict)
     places: dict[tuple[Imported, Path], tuple[Path, str] | None] = field(default_factory=dict)
 
@@ -192,14 +196,18 @@ class Module:
 @lru_cache(maxsize=4096)
 def parse(file: SourceFile, path: Path) -> Module | None:
     """The module of a file; None where Python could not parse it."""
-    text = file.source.text
+    text, at = file.source.text, None
+    if path.suffix == ".ipynb":
+        from zerocfg.source.notebook import python_of  # few scripts are notebooks
+
+        text, at = python_of(file.source)
     if len(text) > LARGEST:
         return None
     try:
         tree = ast.parse(text.removeprefix(BOM))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    module = Module(file, path, starts=_starts(text))
+    module = Module(file, path, text=text, at=at, starts=_starts(text))
     for statement in _flat(tree.body):
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             module.definitions[statement.name] = statement
@@ -250,19 +258,26 @@ def located(module: Module, imported: Imported, root: Path) -> tuple[Path, str] 
     return module.places[key]
 
 
+@lru_cache(maxsize=4096)
+def _above(folder: Path, root: Path) -> tuple[str, ...]:
+    """The folders that a module's imports are looked for in: those above it, and the repository's `src`."""
+    above = [one for one in (folder, *folder.parents) if one.is_relative_to(root)]
+    return tuple(dict.fromkeys(map(str, [*above, root / "src"])))
+
+
 def _located(module: Module, imported: Imported, root: Path) -> Iterator[tuple[Path, str]]:
     if imported.level:
-        bases = [module.path.parent.joinpath(*[".."] * (imported.level - 1)).resolve()]
+        bases: tuple[str, ...] = (str(module.path.parent.joinpath(*[".."] * (imported.level - 1)).resolve()),)
     elif imported.module.partition(".")[0] in LIBRARIES:
         return
     else:
-        above = [one for one in module.path.parents if one.is_relative_to(root)]
-        bases = [*above, root / "src"]
+        bases = _above(module.path.parent, root)
     parts = [part for part in imported.module.split(".") if part]
-    for base in dict.fromkeys(bases):
-        if parts and not (base / parts[0]).is_dir() and not (base / f"{parts[0]}.py").is_file():
+    for base in bases:
+        # Most imports are of packages that are installed; texts are looked for much faster than paths are made.
+        if parts and not os.path.isdir(f"{base}/{parts[0]}") and not os.path.isfile(f"{base}/{parts[0]}.py"):  # noqa: PTH112, PTH113
             continue
-        here = base.joinpath(*parts)
+        here = Path(base, *parts)
         if imported.name:
             for path in (here / f"{imported.name}.py", here / imported.name / "__init__.py"):
                 if path.is_file():

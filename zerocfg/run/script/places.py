@@ -10,16 +10,15 @@ from zerocfg.source.text import Span
 
 def span_of(module: Module, node: ast.expr) -> Span:
     """Where an expression stands, in code points of the text."""
-    return Span(
-        _offset(module, node.lineno, node.col_offset),
-        _offset(module, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset),
-    )
+    start = _offset(module, node.lineno, node.col_offset)
+    end = _offset(module, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+    return Span(start, end) if module.at is None else Span(module.at[start], module.at[end - 1] + 1)
 
 
 def _offset(module: Module, line: int, column: int) -> int:
     """Python counts columns in bytes of UTF-8."""
     start = module.starts[min(line, len(module.starts)) - 1]
-    text = module.file.source.text[start : start + column]
+    text = module.text[start : start + column]
     if text.isascii():
         return start + column
-    return start + len(module.file.source.text[start:].encode()[:column].decode("utf-8", "ignore"))
+    return start + len(module.text[start:].encode()[:column].decode("utf-8", "ignore"))

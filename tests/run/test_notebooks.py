@@ -1,0 +1,109 @@
+"""Notebooks: their code is read as a script's, the commands among it as launch lines; places are lines of the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from zerocfg.rules.engine import lint_runs
+from zerocfg.run.discover import Files
+from zerocfg.run.link import find_runs
+from zerocfg.run.model import UNKNOWN, Run
+from zerocfg.source.notebook import environment_of, python_of, shell_of
+from zerocfg.source.text import SourceText
+
+
+def notebook(*cells: str, whole: bool = False) -> str:
+    """A notebook with these code cells, a page of text before them. ``whole``: each cell as one string."""
+    said: list[dict[str, object]] = [{"cell_type": "markdown", "source": ["!accelerate launch text.py"]}]
+    said += [{"cell_type": "code", "source": cell if whole else cell.splitlines(keepends=True)} for cell in cells]
+    return json.dumps({"cells": said, "nbformat": 4}, indent=1)
+
+
+def source(*cells: str, whole: bool = False) -> SourceText:
+    return SourceText("book.ipynb", notebook(*cells, whole=whole))
+
+
+def runs_of(folder: Path, text: str) -> list[Run]:
+    (folder / ".git").mkdir()
+    (folder / "book.ipynb").write_text(text, encoding="utf-8")
+    return find_runs([folder], Files(), root=folder, scripts=True)[0]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_every_character_knows_its_place(whole: bool) -> None:
+    text = source(
+        'name = "ä\\t\U0001f600" # "x"\nif 1:\n\tother = 1', "if True:\n    !pip install x\nlast = 2", whole=whole
+    )
+    code = python_of(text)
+    assert len(code.text) == len(code.at)
+    for word in ("name", "last", "2"):
+        at = code.at[code.text.index(word)]
+        assert text.text[at : at + len(word)] == word
+
+
+CELLS = {
+    "commands": ("!pip install x\nimport a\n%matplotlib inline\nb = !ls\n", "pass\nimport a\npass\npass\n"),
+    "a command over two lines": ("!torchrun \\\n  train.py\nx = 1", "pass\nx = 1\n"),
+    "a shell's cell": ("%%bash\nls", ""),
+    "a file that is written": ("%%writefile train.py\nimport a", ""),
+    "a timed cell": ("%%time\nimport a", "pass\nimport a\n"),
+    "no Python": ("lr = <your rate>", ""),
+    "nothing": ("", "\n"),
+}
+
+
+@pytest.mark.parametrize("case", CELLS)
+def test_code(case: str) -> None:
+    cell, expected = CELLS[case]
+    assert python_of(source(cell)).text == expected
+
+
+def test_commands_of_a_shell() -> None:
+    book = source(
+        "!ls {folder}\n", "%%bash\ntorchrun a.py\n", "%%writefile a.sh\ndeepspeed b.py\n", "%cd x\nprint('!no')"
+    )
+    assert [one.text.replace("\0", "?") for one in shell_of(book)][1:] == ["torchrun a.py\n"]
+    assert "{" not in next(iter(shell_of(book))).text
+
+
+def test_variables_that_cells_set() -> None:
+    book = source("import os\nos.environ['RANK'] = '0'\n", "%env WORLD_SIZE=1\n", "print(os.environ['HOME'])")
+    assert set(environment_of(book)) >= {"RANK", "WORLD_SIZE"}
+
+
+def test_code_of_all_cells_is_one_script(tmp_path: Path) -> None:
+    text = notebook(
+        "from transformers import Trainer, TrainingArguments\n",
+        "args = TrainingArguments(\n    'out',\n    logging_steps=\"often\",\n)\n",
+        "Trainer(model=None, args=args).train()",
+    )
+    runs = runs_of(tmp_path, text)
+    assert [(run.consumer, run.launch) for run in runs] == [("transformers", None)]
+    (one,) = lint_runs(runs).diagnostics
+    assert (one.code, one.severity.value, one.fix) == ("ZC802", "error", None)
+    assert "logging_steps" in text.splitlines()[one.spot.start.line - 1]
+
+
+def test_a_command_is_a_launch_line(tmp_path: Path) -> None:
+    (tmp_path / "acc.yaml").write_text("distributed_type: MULTI_GPU\nnum_processes: 2\nmixed_precision: bf16\n")
+    runs = runs_of(tmp_path, notebook("!accelerate launch --config_file acc.yaml --num_machines {n} train.py --lr 1\n"))
+    (run,) = runs
+    assert run.accelerate is not None
+    assert run.arguments["lr"].value == "1"
+    assert run.flags["num_machines"].value is UNKNOWN
+
+
+def test_a_file_that_another_cell_may_make_is_not_missing(tmp_path: Path) -> None:
+    (run,) = runs_of(tmp_path, notebook("!accelerate launch --config_file acc.yaml train.py\n"))
+    assert run.missing == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"cells": 1}', '{"cells": [1, {"cell_type": "code"}]}', "TrainingArguments("]
+)
+def test_what_is_no_notebook_says_nothing(text: str, tmp_path: Path) -> None:
+    assert runs_of(tmp_path, text) == []
+    assert python_of(SourceText("book.ipynb", text)).text.strip() == ""

@@ -1,0 +1,83 @@
+"""Commands that Python code starts: literal lists for `subprocess`, literal texts for a shell."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from zerocfg.source.launch import Word
+from zerocfg.source.shell_words import Chars
+from zerocfg.source.text import BOM, SourceText, Span
+
+_STARTS = frozenset({"run", "call", "check_call", "check_output", "Popen"})
+
+
+def may_start(text: str) -> bool:
+    """Whether code may start commands at all; a cheap look."""
+    return "subprocess" in text or "os.system" in text
+
+
+def commands_of(source: SourceText) -> Iterator[list[Word] | Chars]:
+    """The words of each list, and each text that a shell reads. What code puts together is a word nobody knows."""
+    if not may_start(source.text):
+        return
+    lead = len(source.text) - len(source.text.removeprefix(BOM))
+    try:
+        tree = ast.parse(source.text[lead:])
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    places = _Places(source.text, lead)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node.args and _starts(node):
+            given = node.args[0]
+            if isinstance(given, (ast.List, ast.Tuple)):
+                yield [places.word(one) for one in given.elts]
+            elif isinstance(given, ast.Constant) and isinstance(given.value, str) and _in_shell(node):
+                text = places.text(given)
+                if text is not None:
+                    yield text
+
+
+def _starts(node: ast.Call) -> bool:
+    function = node.func
+    if not isinstance(function, ast.Attribute) or not isinstance(function.value, ast.Name):
+        return False
+    library, name = function.value.id, function.attr
+    return (library == "subprocess" and name in _STARTS) or (library, name) == ("os", "system")
+
+
+def _in_shell(node: ast.Call) -> bool:
+    """Whether a shell reads the text: `os.system(...)`, `shell=True`."""
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "system":
+        return True
+    switches = (one.value for one in node.keywords if one.arg == "shell")
+    return any(isinstance(one, ast.Constant) and one.value is True for one in switches)
+
+
+class _Places:
+    """Where expressions stand. Python counts columns in bytes of UTF-8, and lines as it ends them."""
+
+    def __init__(self, text: str, lead: int) -> None:
+        self.whole = text
+        self.starts = [lead, *(found.end() for found in re.finditer(r"\r\n|\r|\n", text))]
+
+    def _offset(self, line: int, column: int) -> int:
+        start = self.starts[line - 1]
+        end = self.starts[line] if line < len(self.starts) else len(self.whole)
+        return start + len(self.whole[start:end].encode()[:column].decode("utf-8", "ignore"))
+
+    def span(self, node: ast.expr) -> Span:
+        start = self._offset(node.lineno, node.col_offset)
+        return Span(start, self._offset(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset))
+
+    def word(self, node: ast.expr) -> Word:
+        span = self.span(node)
+        value = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+        return Word(self.whole[span.start : span.end], value, span)
+
+    def text(self, node: ast.Constant) -> Chars | None:
+        """The characters of a plain text; None of one with escapes, or of several side by side."""
+        span = self.span(node)
+        start = self.whole.find(str(node.value), span.start, span.end)
+        return None if start < 0 else Chars(str(node.value), range(start, start + len(str(node.value))))

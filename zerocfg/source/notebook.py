@@ -1,0 +1,134 @@
+"""Jupyter notebooks: the code of their cells and the shell commands among it, every character with its place.
+
+Places are those of the notebook's own text, where each line of a cell has a line of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from zerocfg.source.json_reader import read_json
+from zerocfg.source.node import Mapping, Node, Scalar, Sequence
+from zerocfg.source.shell_words import UNKNOWN, Chars
+from zerocfg.source.text import SourceText, Span
+
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_COMMAND = re.compile(r"[ \t]*(?:\w+[ \t]*=[ \t]*)?([!%?])")
+_INSERTED = re.compile(r"\{[^{}\n]*\}")
+"""What IPython puts a value of the notebook in the place of."""
+_SETS = re.compile(r"\benviron(?:\.setdefault\(|\[)[ ]*[\"'](\w+)[\"']|^[ \t]*%env[ \t]+(\w+)[ \t]*=", re.MULTILINE)
+_SHELL_CELLS = frozenset({"bash", "sh", "shell", "script"})
+_PYTHON_CELLS = frozenset({"time", "timeit", "capture", "prun"})
+_PASS = "pass"
+
+
+def python_of(source: SourceText) -> Chars:
+    """The Python of all cells, one after the other; a cell that Python could not parse is left out."""
+    parts = [part for cell in _cells(source) if (part := _python(cell)) is not None]
+    return _joined(parts)
+
+
+def shell_of(source: SourceText) -> Iterator[Chars]:
+    """The commands that cells hand to a shell: `!` at the start of a line, and cells of `%%bash`."""
+    for cell in _cells(source):
+        magic = _magic(cell)
+        if magic in _SHELL_CELLS:
+            yield cell.part(cell.text.find("\n") + 1 or len(cell.text), len(cell.text))
+        elif not magic or magic in _PYTHON_CELLS:
+            for start, end in _commands(cell.text):
+                mark = _COMMAND.match(cell.text, start)
+                if mark is not None and mark[1] == "!":
+                    command = cell.part(mark.end(), end)
+                    yield Chars(_INSERTED.sub(lambda found: UNKNOWN * len(found[0]), command.text), command.at)
+
+
+def environment_of(source: SourceText) -> dict[str, str | None]:
+    """The variables that cells set for the programs that they start; what they hold is not looked at."""
+    return {found[1] or found[2]: None for cell in _cells(source) for found in _SETS.finditer(cell.text)}
+
+
+def _cells(source: SourceText) -> Iterator[Chars]:
+    root = read_json(source).root
+    cells = _value(root, "cells")
+    for cell in cells.items if isinstance(cells, Sequence) else ():
+        kind = _value(cell, "cell_type")
+        if not isinstance(kind, Scalar) or kind.value != "code":
+            continue
+        lines = _value(cell, "source")
+        texts = lines.items if isinstance(lines, Sequence) else [lines]
+        yield _joined([_unescaped(source.text, one.span) for one in texts if isinstance(one, Scalar) and one.quoted])
+
+
+def _value(node: Node | None, key: str) -> Node | None:
+    """The value of a key, where the node is a mapping that has it."""
+    entries = node.entries if isinstance(node, Mapping) else []
+    return next((entry.value for entry in entries if entry.key == key), None)
+
+
+def _unescaped(text: str, span: Span) -> Chars:
+    """What a JSON string says, each character with the offset at which it is written."""
+    said: list[str] = []
+    offsets: list[int] = []
+    at, end = span.start + 1, span.end - 1
+    while at < end:
+        width, one = 1, text[at]
+        if one == "\\":
+            width, one = 2, _ESCAPED.get(text[at + 1], text[at + 1])
+            if one == "u":
+                width, one = 6, chr(int(text[at + 2 : at + 6], 16))
+                if "\ud800" <= one < "\udc00" and text[at + 6 : at + 8] == "\\u":  # two halves of one character
+                    low = int(text[at + 8 : at + 12], 16)
+                    width, one = 12, chr(0x10000 + ((ord(one) - 0xD800) << 10) + (low - 0xDC00))
+        said.append(one)
+        offsets.append(at)
+        at += width
+    return Chars("".join(said), offsets)
+
+
+def _joined(parts: list[Chars]) -> Chars:
+    return Chars("".join(part.text for part in parts), [at for part in parts for at in part.at])
+
+
+def _magic(cell: Chars) -> str:
+    """The word after `%%` at the start of a cell."""
+    head = cell.text.lstrip()
+    return head[2:].split(maxsplit=1)[0] if head.startswith("%%") and head[2:].strip() else ""
+
+
+def _python(cell: Chars) -> Chars | None:
+    """The code of a cell with `pass` in the place of every command; None where it is in another language."""
+    magic = _magic(cell)
+    if magic and magic not in _PYTHON_CELLS:
+        return None
+    text, offsets, done = [], list[int](), 0
+    for start, end in _commands(cell.text):
+        indent = len(cell.text[start:end]) - len(cell.text[start:end].lstrip(" \t"))
+        text += [cell.text[done : start + indent], _PASS + "\n"]
+        offsets += [*cell.at[done : start + indent], *[cell.at[start]] * (len(_PASS) + 1)]
+        done = end
+    code = "".join([*text, cell.text[done:]])
+    if not code.endswith("\n"):
+        code += "\n"
+    offsets += cell.at[done:]
+    offsets += offsets[-1:] * (len(code) - len(offsets))
+    try:
+        ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return Chars(code, offsets)
+
+
+def _commands(text: str) -> Iterator[tuple[int, int]]:
+    """The lines that are no Python, with those that continue them."""
+    lines = list(_LINE.finditer(text))
+    at = 0
+    while at < len(lines):
+        first = at
+        if _COMMAND.match(lines[at][0]):
+            while lines[at][0].rstrip().endswith("\\") and at + 1 < len(lines):
+                at += 1
+            yield lines[first].start(), lines[at].end()
+        at += 1
