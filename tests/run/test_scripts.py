@@ -375,3 +375,31 @@ def test_arguments_that_a_class_does_not_take(
     own = text.replace("Trainer(args=TrainingArguments", "class Mine(TrainingArguments):\n    pass\nTrainer(args=Mine")
     _, none = found(tmp_path, monkeypatch, train_DOT_py=own, run_DOT_sh=line)
     assert none == []
+
+
+def test_what_a_script_does_with_files_and_models(tmp_path: Path) -> None:
+    script = read(
+        tmp_path,
+        train="import json\nfrom pathlib import Path\nimport other\n\ndef main(args, name):\n"
+        "    config = json.load(open(args.deepspeed))\n    more = Path(name).read_text()\n"
+        "    args.lr_scheduler_kwargs['min_lr'] = 0.1\n    args.fsdp_config.update(version=2)\n    other.model.eval()\n"
+        "\nmain(None, 'x.json')\n",
+        other="def unused(trainer):\n    trainer.train()\n\nmodel = None\n",
+    )
+    assert {"deepspeed", "name"} <= script.opened
+    assert {"lr_scheduler_kwargs", "fsdp_config"} <= script.assigned
+    assert script.methods >= {"load", "read_text", "eval"}
+    assert "train" not in script.methods
+    assert script.whole
+
+
+def test_code_that_lies_deeper_may_call_anything(tmp_path: Path) -> None:
+    deep = {"train": "import one\none.run()\n", "one": "from two import run\n", "two": "from three import run\n"}
+    script = read(tmp_path, **deep, three="def run():\n    deepspeed = 1\n")
+    assert not script.whole
+
+
+@pytest.mark.parametrize(("argument", "reader"), [("ppo_epochs=4", None), ("num_ppo_epochs=4", "trl")])
+def test_an_older_ppo_trainer_is_no_trainer(argument: str, reader: str | None, tmp_path: Path) -> None:
+    code = f"from trl import PPOConfig, PPOTrainer\nPPOTrainer(PPOConfig({argument}))\n"
+    assert read(tmp_path, train=code).reader == reader

@@ -11,6 +11,7 @@ from zerocfg.rules.api import Finding, Fix, Location, at
 from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, Setting, SourceFile
 from zerocfg.run.neighbours import NEIGHBOURS
 from zerocfg.run.origins import said
+from zerocfg.run.templates import is_template, opened_by_script
 from zerocfg.source.edit import Edit, apply_edits, delete_entry, insert_entry, replace_value
 from zerocfg.source.load import load_as
 from zerocfg.source.node import Path
@@ -204,6 +205,16 @@ def section(run: Run, *path: str) -> dict[str, Any]:
 def tuned(run: Run) -> bool:
     """Whether the config is what `deepspeed --autotuning` starts from: it adds what a training needs besides."""
     return section(run, "autotuning").get("enabled") is True and ("autotuning" in run.flags or run.consumer is None)
+
+
+def changed_before(run: Run) -> bool:
+    """Whether something completes the DeepSpeed config before a library reads it: whoever fills in a template that
+    nobody starts a job with, or the script, which opens the file by itself."""
+    if run.deepspeed is None:
+        return False
+    if run.launch is None and run.consumer is None and is_template(run.deepspeed):
+        return True
+    return opened_by_script(run)
 
 
 @lru_cache(maxsize=64)

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from zerocfg.rules.api import Fix, Location
-from zerocfg.run.model import Run, Setting
+from zerocfg.run.model import Run, Setting, SourceFile
 from zerocfg.source.edit import Edit
 from zerocfg.source.text import Span
 
@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 LOCAL = frozenset(("localhost", "127.0.0.1", "0.0.0.0", "::1", "[::1]"))
 _REST_OF_LINE = re.compile(r"[ \t]*\\\r?\n")
+
+
+def is_page(file: SourceFile) -> bool:
+    """Whether a file is a page of documentation, which may leave what it does not speak of to its reader."""
+    return file.name.lower().endswith((".md", ".mdx", ".markdown", ".rst"))
 
 
 def started_by(run: Run, *launchers: str) -> bool:

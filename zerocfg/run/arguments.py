@@ -15,7 +15,7 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import RefusedError, argument
 from zerocfg.run.config import default_of, describe, words
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Run, Setting, SourceFile
-from zerocfg.run.neighbours import has_defaults
+from zerocfg.run.neighbours import NEIGHBOURS, has_defaults
 
 DECISIVE = words(
     "per_device_train_batch_size gradient_accumulation_steps max_grad_norm learning_rate weight_decay adam_beta1 "
@@ -79,6 +79,8 @@ def arguments_of(run: Run) -> Arguments:
         if name in written:
             setting = _from_command_line(found, name, kind, written[name], setting)
         found.values[name] = setting
+    if complete and found.get("fp16") is True and "bf16" not in {*recipe, *written} and not _class_known(run):
+        found.values["bf16"] = Setting(False, Origin("default", "fp16 is on"))
     if run.consumer == "trl" and complete and found.get("bf16") is None:
         half = found.get("fp16")
         value = UNKNOWN if half is UNKNOWN else not half
@@ -134,7 +136,17 @@ def _fields() -> dict[str, tuple[str, Any]]:
     return {name: (keys[name].facts["cli"]["type"], keys[name].default) for name in DECISIVE}
 
 
+def _class_known(run: Run) -> bool:
+    """Whether more than options of a launch line says which class holds the arguments. They show a Trainer and not
+    whose, and the configs of TRL's trainers have defaults of their own."""
+    if run.told is not None or run.recipe is not None or run.consumer in NEIGHBOURS:
+        return True
+    return run.script is not None and run.script.reader is not None
+
+
 def _default(run: Run, name: str, default: Any) -> Setting:
+    if name in ("bf16", "learning_rate") and run.consumer != "trl" and not _class_known(run):
+        return Setting(UNKNOWN, Origin("default", "transformers and TRL differ"))
     if run.consumer == "trl":
         if name == "bf16":
             return Setting(None, default_of("trl"))

@@ -20,7 +20,7 @@ from zerocfg.run.plugin import Environment, Plugin, build, look_at_stage, set_mi
 from zerocfg.run.prepare import Prepared, prepare, text_batches
 from zerocfg.run.script import accelerator
 from zerocfg.run.starters import launch_of
-from zerocfg.run.templates import known
+from zerocfg.run.templates import known, opened_by_script
 from zerocfg.run.trainer import Matching, both_precisions, finalize, process, refused_arguments
 
 if TYPE_CHECKING:
@@ -227,7 +227,8 @@ class _Road:
         if any(failure.kind in ("trainer-mismatch", "batch-type") for failure in self.failures):
             # The same disagreement once more, in values that the job never gets to.
             failures = [failure for failure in failures if not failure.kind.startswith("ds-batch-")]
-        self.failures += failures
+        if not opened_by_script(self.run):
+            self.failures += failures
 
     def _config(self, route: str | None) -> Config | None:
         """The DeepSpeed config that reaches the process over ``route``; None when there is none to read."""

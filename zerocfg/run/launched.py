@@ -68,7 +68,8 @@ def _with_script(paths: Paths, run: Run, line: LaunchLine, bases: list[Path]) ->
         run = with_code(paths, run)
     trainer = run.arguments.get("deepspeed")
     if trainer is not None and trainer.value is not True:
-        run = paths.with_deepspeed(run, trainer, bases, "trainer")
+        engine = run.script is not None and run.script.reader == "deepspeed"
+        run = paths.with_deepspeed(run, trainer, bases, "engine" if engine else "trainer")
     if run.deepspeed is None:
         run = paths.with_deepspeed(run, arguments.get("deepspeed_config"), bases, "engine")
     if run.deepspeed is None and run.script is not None:

@@ -234,9 +234,11 @@ class Script:
     be told. ``parsed``: the library dataclasses that HfArgumentParser or TrlParser fills from the command line
     ("transformers.TrainingArguments"). ``defaults``: what its own subclass of such a dataclass, or `set_defaults`, puts
     in the place of the library's. ``assigned``: attributes that the code sets on any object, so that nobody knows what
-    an argument of that name is in the end. ``parts``: DeepSpeed configs among its dicts of which only some keys are
-    known, or of which nobody knows where they go. ``own_loop``: its Trainer is a class of the repository that trains
-    otherwise than the library's, which compares arguments and config when it starts.
+    an argument of that name is in the end. ``opened``: names in the paths of files that the code opens by itself.
+    ``methods``: the names of all methods that it calls; ``whole``: no code of the repository that it reaches lies
+    deeper than was looked, so that it calls no others. ``parts``: DeepSpeed configs among its dicts of which only some
+    keys are known, or of which nobody knows where they go. ``own_loop``: its Trainer is a class of the repository that
+    trains otherwise than the library's, which compares arguments and config when it starts.
     """
 
     file: SourceFile
@@ -248,6 +250,9 @@ class Script:
     parsed: frozenset[str] = frozenset()
     defaults: Mapping[str, Setting] = field(default_factory=dict)
     assigned: frozenset[str] = frozenset()
+    opened: frozenset[str] = frozenset()
+    methods: frozenset[str] = frozenset()
+    whole: bool = False
     files: tuple[SourceFile, ...] = ()
     parts: tuple[SourceFile, ...] = ()
     own_loop: bool = False

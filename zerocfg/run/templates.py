@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from zerocfg.run.model import UNKNOWN, SourceFile
-from zerocfg.source.node import Document, Mapping, Node, Scalar, Sequence
+from zerocfg.run.model import UNKNOWN, Run, SourceFile
+from zerocfg.source.node import Document, Mapping, Node, Scalar, Sequence, walk
 
 CODE = "${code}"
 """Stands for a value that a script makes, in a config that is a dict of it."""
@@ -31,9 +31,40 @@ def blank(node: Node, document: Document) -> str | None:
     return found
 
 
+def opened_by_script(run: Run) -> bool:
+    """Whether the script opens the DeepSpeed config by itself, so that it may change it before a library gets it. A
+    Trainer reads the file again."""
+    script = run.script
+    if script is None or script.reader in ("transformers", "trl"):
+        return False
+    return any(one in script.opened and one in run.arguments for one in ("deepspeed", "deepspeed_config"))
+
+
+def stops_at_blank(document: Document, where: int) -> bool:
+    """Whether a file stops to be JSON or YAML at something that is to be filled in: `"stage": {{ stage }}`."""
+    text = document.source.text
+    start = text.rfind("\n", 0, where) + 1
+    end = text.find("\n", where)
+    line = text[start : end if end >= 0 else len(text)]
+    return any(found.start() <= where - start <= found.end() for found in _PLACEHOLDER.finditer(line))
+
+
 def is_template(file: SourceFile) -> bool:
     """Whether a file says by its name that something else is made of it."""
     return "template" in file.name.replace("\\", "/").rpartition("/")[2].lower()
+
+
+def to_be_filled(document: Document) -> bool:
+    """Whether bare words of a JSON stand for values (`"train_batch_size": GBSIZE,`, `"stage": ${stage}`): what it is
+    shows when they are filled in."""
+    return (
+        document.format == "json"
+        and document.root is not None
+        and any(
+            isinstance(node, Scalar) and not node.quoted and blank(node, document) is not None
+            for _, node, _ in walk(document.root)
+        )
+    )
 
 
 def known(document: Document | None) -> Any:

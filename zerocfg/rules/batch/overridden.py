@@ -21,6 +21,7 @@ from zerocfg.rules.proof import crashes, shows
 from zerocfg.rules.versions import only_below
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import Run
+from zerocfg.run.script import accelerator
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
 
@@ -130,8 +131,13 @@ def accumulation_two_numbers(run: Run) -> Iterator[Finding]:
     Fix: leaves the number to the script: the key is removed from the accelerate config, or is "auto" in the DeepSpeed
     file (unsafe: the other number may be the one that is meant, and the script may not pass its option on).
 
+    Where the script shows that it passes its option on to `Accelerator()`, ZC249 tells it.
+
     When to ignore: the script does not pass its option on to `Accelerator()`.
     """
+    asked = accelerator.accumulation(run)
+    if run.consumer == "accelerate" and asked.known and asked.origin.file is not None:
+        return  # ZC249
     if run.consumer == "accelerate" and run.deepspeed_route == "accelerate":
         yield from _beaten_by_file(run)
     if run.consumer in TRAINERS or run.accelerate is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
-from zerocfg.rules.effects import TRAINERS, accelerate_data, deepspeed_data, edited, effective
+from zerocfg.rules.effects import TRAINERS, accelerate_data, deepspeed_data, edited, effective, section
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.engine import MICRO, STEPS, TRAIN
 from zerocfg.run.model import Run
@@ -51,11 +51,16 @@ def sequence_parallel_size_alone(run: Run) -> Iterator[Finding]:
     Fix: adds `data_parallel_size`, the processes divided by it, where the launch line tells how many there are (unsafe:
     sequences are then split, which the model's attention has to support).
 
+    Nothing is said where `compile.passes` names `autosp`, which splits sequences by this key alone.
+
     When to ignore: the program passes its own groups (`mpu`) to deepspeed.initialize.
     """
     share = _shares(run)
     if share is None or share == 1 or "data_parallel_size" in deepspeed_data(run) or run.deepspeed is None:
         return
+    passes = section(run, "compile").get("passes")
+    if isinstance(passes, list) and "autosp" in passes:
+        return  # the compiler splits the sequences and makes the groups by the key
     world, fix = effective(run, "num_processes"), None
     if run.consumer == "deepspeed" and isinstance(world, int) and world % share == 0:
         number_of = str(world // share)

@@ -10,6 +10,7 @@ from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import (
     TRAINERS,
     anchor,
+    changed_before,
     deepspeed_data,
     edited,
     failures,
@@ -358,7 +359,7 @@ def batch_missing(run: Run) -> Iterator[Finding]:
 
     Fix: adds `"train_micro_batch_size_per_gpu": "auto"` where the Trainer or accelerate fill it.
     """
-    if tuned(run):
+    if tuned(run) or changed_before(run):
         return
     if run.consumer is None and run.deepspeed is not None:
         keys = deepspeed_data(run)

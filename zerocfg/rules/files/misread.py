@@ -10,7 +10,7 @@ from zerocfg.rules.effects import anchor
 from zerocfg.rules.issues import PYTHON_WORDS, issues, python_word
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import Run
-from zerocfg.run.templates import blank, is_template, placeholder
+from zerocfg.run.templates import blank, is_template, placeholder, to_be_filled
 from zerocfg.source.edit import Edit
 from zerocfg.source.node import Path, Scalar, dotted, walk
 from zerocfg.source.text import Span
@@ -171,8 +171,9 @@ def placeholder_not_filled(run: Run) -> Iterator[Finding]:
     `invalid literal for int()`, a path `Expected a string path to an existing deepspeed config`, and a folder of NVMe
     files is made under the name `~`.
 
-    A bare word in capitals (`"train_batch_size": GBSIZE,`) is told where a launch line names the file. A file that is
-    called a template, and that no launch line names, is left alone.
+    A bare word in capitals (`"train_batch_size": GBSIZE,`) is told where a launch line names the file. A file that no
+    launch line names is left alone where it is called a template, or is a JSON only after something has filled it in
+    (`"stage": ${stage}`).
 
     When to ignore: the file is a template, and something (`envsubst`, Helm, a script) fills it before the job starts.
     """
@@ -180,7 +181,7 @@ def placeholder_not_filled(run: Run) -> Iterator[Finding]:
         document = file.document if file is not None else None
         if file is None or document is None or document.root is None or not document.editable:
             continue
-        if run.launch is None and is_template(file):
+        if run.launch is None and (is_template(file) or to_be_filled(document)):
             continue
         for path, node, entry in walk(document.root):
             if entry is None or not isinstance(node, Scalar) or not isinstance(node.value, str):

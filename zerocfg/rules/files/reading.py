@@ -10,9 +10,9 @@ from zerocfg.rules.effects import TRAINERS
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.rules.repairs import strict_json
 from zerocfg.run.model import Run, SourceFile
-from zerocfg.run.templates import blank, placeholder
+from zerocfg.run.templates import stops_at_blank, to_be_filled
 from zerocfg.source.edit import Edit, delete_duplicate
-from zerocfg.source.node import Document, Mapping, Node, Path, Problem, Scalar, dotted, plain, walk
+from zerocfg.source.node import Mapping, Path, Problem, Scalar, dotted, plain, walk
 
 _UNREADABLE = frozenset(("unreadable", "encoding", "too-large", "too-deep", "alias-cycle"))
 _TOLD_ELSEWHERE = frozenset(("duplicate-key", "hjson-only", "readers-differ", "non-string-key", "empty"))
@@ -92,6 +92,8 @@ def syntax_error(run: Run) -> Iterator[Finding]:
             continue
         for problem in file.document.problems:
             if problem.fatal and problem.kind not in _UNREADABLE and problem.kind not in _TOLD_ELSEWHERE:
+                if run.launch is None and run.spec is None and stops_at_blank(file.document, problem.span.start):
+                    continue  # a template; what it is shows when it is filled in
                 kind = "JSON" if file.document.format == "json" else "YAML"
                 yield Finding(_where(file, problem), f"{file.name} is not valid {kind}: {problem.message}")
 
@@ -195,7 +197,7 @@ def json_not_strict(run: Run) -> Iterator[Finding]:
         if file.document is None or file.document.format != "json":
             continue
         found = [problem for problem in file.document.problems if problem.kind == "hjson-only"]
-        if found and not _to_be_filled(file.document):
+        if found and not to_be_filled(file.document):
             more = f" ({len(found)} such places)" if len(found) > 1 else ""
             yield Finding(
                 _where(file, found[0]),
@@ -204,16 +206,6 @@ def json_not_strict(run: Run) -> Iterator[Finding]:
                 fix=strict_json(file, found),
                 severity=severity,
             )
-
-
-def _to_be_filled(document: Document) -> bool:
-    """Whether bare words stand for values (`"train_batch_size": GBSIZE,`): strict or not shows when they are filled."""
-    root = document.root
-    return root is not None and any(blank(node, document) and not placeholder(node.value) for node in _scalars(root))
-
-
-def _scalars(root: Node) -> Iterator[Scalar]:
-    return (node for _, node, _ in walk(root) if isinstance(node, Scalar))
 
 
 @rule(

@@ -26,6 +26,8 @@ from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import insert_entry, replace_value
 from zerocfg.source.node import Path
 
+_GATHERING = frozenset(("set_state_dict_type", "summon_full_params"))
+
 
 @rule(
     "ZC607",
@@ -60,12 +62,18 @@ def fsdp_sharded_weights(run: Run) -> Iterator[Finding]:
     distributed shards, which `accelerate merge-weights` turns into one file. LOCAL_STATE_DICT of FSDP 1 is the same,
     with one file a process in the checkpoints.
 
+    Nothing is said where the script chooses the kind itself before it saves (`fsdp_plugin.set_state_dict_type`), or
+    gathers the weights (`FSDP.summon_full_params`).
+
     Fix: FULL_STATE_DICT is written; that is a choice, because saving then gathers the model on the first process.
 
     When to ignore: the merge is part of your pipeline.
     """
     if value(run, "save_only_model") is True:
         return  # ZC627
+    script = run.script
+    if script is not None and (_GATHERING & script.methods or "state_dict_type" in script.assigned):
+        return
     version, argument = fsdp_version(run), argument_version(run)
     if argument is not None:
         found, section = argument_key(run, "state_dict_type"), run.recipe

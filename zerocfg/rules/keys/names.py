@@ -9,7 +9,7 @@ from zerocfg.catalog.check import Issue
 from zerocfg.catalog.counterparts import Counterpart
 from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import admitted, admitting, edited
+from zerocfg.rules.effects import admitted, admitting, deepspeed_data, edited
 from zerocfg.rules.issues import DS, YAML, at_key, issues
 from zerocfg.rules.keys.places import foreign, home
 from zerocfg.rules.moving import as_json, moved
@@ -18,6 +18,7 @@ from zerocfg.rules.renaming import instead, own_name, said_in
 from zerocfg.rules.versions import only_below
 from zerocfg.rules.zero.saving import misplaced_gather
 from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.script.arguments import call_of
 from zerocfg.source.edit import Edit, delete_entry, replace_value
 from zerocfg.source.node import Mapping, dotted, plain
 
@@ -290,6 +291,7 @@ def removed_key(run: Run) -> Iterator[Finding]:
     Fix: removes the key, and with it what the older release did with it.
     """
     for file, library, issue in issues(run, "removed"):
+        dead = issue.path[0] == "optimizer" and _brings_optimizer(run)
         # DeepSpeed dropped them all between 0.19.6 and 0.19.8
         older = library == "DeepSpeed" and only_below(run.versions.get("deepspeed"), "0.19.7")
         yield Finding(
@@ -299,8 +301,18 @@ def removed_key(run: Run) -> Iterator[Finding]:
             issue.reason,
             admitting(run, "deepspeed") if older else [],
             edited(delete_entry, file, issue.path, why="remove the key", safe=False),
-            Severity.NOTE if older else None,
+            Severity.NOTE if older or dead else None,
         )
+
+
+def _brings_optimizer(run: Run) -> bool:
+    """Whether the script has an optimizer of its own, so that DeepSpeed makes none of the config's section. Where no
+    reader is known, a config that speaks of untested optimizers is meant for such a script."""
+    if run.consumer is None:
+        return "zero_allow_untested_optimizer" in deepspeed_data(run)
+    call = call_of(run.script, "deepspeed.initialize") if run.consumer == "deepspeed" else None
+    given = call.arguments.get("optimizer") if call is not None else None
+    return given is not None and given.value is not None
 
 
 @rule(

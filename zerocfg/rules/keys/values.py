@@ -13,7 +13,7 @@ from zerocfg.rules.effects import edited, effective, failures, told
 from zerocfg.rules.issues import DS, YAML, at_value, issues, python_word, unfilled
 from zerocfg.rules.proof import crashes, itself, shows
 from zerocfg.rules.repairs import as_section, repaired
-from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.run.options import PRECISIONS
 from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Scalar, dotted
@@ -39,7 +39,8 @@ def wrong_type(run: Run) -> Iterator[Finding]:
     whole number; "yes" and 1 for true) and stop at everything else with a ValidationError. accelerate turns
     values into text for the environment and converts them back in every rank: `ValueError: invalid literal for
     int() with base 10`. A key of accelerate that the launch at hand does not look at (`use_cpu` beside
-    `distributed_type: MULTI_GPU`) stops nothing and is a warning.
+    `distributed_type: MULTI_GPU`) stops nothing and is a warning. `num_processes` and `num_machines` without a value
+    are a note where no launch line is known to name the file: that line may give them.
 
     Fix: writes the number that a text spells (safe where only quotes go), the nearest whole number for a fraction,
     "auto" in small letters, true or false for enabled or disabled.
@@ -83,7 +84,16 @@ def _unsaid(run: Run, code: str) -> Iterator[Finding]:
             finding = told(run, failure, where="value")
             found = loose.get((id(place.file), place.path)) if place is not None and code == "ZC104" else None
             finding.fix = repaired(*found) if found is not None else None
+            if place is not None and _left_to_line(run, place):
+                finding.severity = Severity.NOTE
             yield finding
+
+
+def _left_to_line(run: Run, place: Origin) -> bool:
+    """Whether a file that no known line starts a job with leaves a number to that line: `num_processes: null`."""
+    node = place.file.document.get(place.path) if place.file is not None and place.file.document else None
+    counts = place.path in (("num_processes",), ("num_machines",))
+    return run.launch is None and counts and isinstance(node, Scalar) and node.value is None
 
 
 _STOPPING = ("unknown-crash", "removed", "type", "range", "choice", "null", "section-type")

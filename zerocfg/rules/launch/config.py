@@ -22,7 +22,7 @@ from zerocfg.rules.effects import (
     told,
     words,
 )
-from zerocfg.rules.line import line_fix, plain, written
+from zerocfg.rules.line import is_page, line_fix, plain, written
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.hub import is_hub_name
 from zerocfg.run.model import Failure, Origin, Run, SourceFile
@@ -64,7 +64,10 @@ def number_of_processes_missing(run: Run) -> Iterator[Finding]:
 
     Fix: writes as many as `gpu_ids` names, or as the hardware of `zerocfg.yaml` has.
 
-    When to ignore: every launch gives `--num_processes`. Where zerocfg sees such a launch line, it says nothing.
+    A note where no launch line is known to name the file: it may leave the number to the line that starts it. Where
+    zerocfg sees a line that gives the number, it says nothing.
+
+    When to ignore: every launch gives `--num_processes`.
     """
     for failure in failures(run, "ZC701"):
         if run.accelerate is None:
@@ -75,6 +78,7 @@ def number_of_processes_missing(run: Run) -> Iterator[Finding]:
             + ("" if run.launch else " unless each launch line gives --num_processes"),
             "write `num_processes: N`, the number of accelerators of all machines together",
             fix=_counted(run),
+            severity=None if run.launch else Severity.NOTE,
         )
 
 
@@ -189,7 +193,7 @@ def file_not_found(run: Run) -> Iterator[Finding]:
 def _certain(file: SourceFile, path: str) -> bool:
     """Whether a page of documentation names a file that should be there: its folder is, with other files of its kind.
     What else a page names may be the reader's to write. Of all other files this is certain."""
-    if not file.name.lower().endswith((".md", ".mdx", ".markdown", ".rst")) or file.path is None:
+    if not is_page(file) or file.path is None:
         return True
     return among_others(file.path, path)
 

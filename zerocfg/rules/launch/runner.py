@@ -11,6 +11,7 @@ from zerocfg.rules.line import (
     all_options_seen,
     at_option,
     flag,
+    is_page,
     line_fix,
     number_of,
     option_named,
@@ -181,11 +182,14 @@ def include_without_host(run: Run) -> Iterator[Finding]:
         )
 
 
+_DEFAULT_LIST = "/job/hostfile"
+
+
 @rule(
     "ZC735",
     "machines-without-hostfile",
-    Severity.ERROR,
-    bad=_example("--num_nodes 2 --num_gpus 8").finds("error", "train.sh: --num_nodes 2", 2),
+    Severity.WARNING,
+    bad=_example("--num_nodes 2 --num_gpus 8").finds("warning", "train.sh: --num_nodes 2", 2),
     good=_example("--hostfile hostfile --num_nodes 2 --num_gpus 8", hosts=True),
     proof=crashes("launch", "Num nodes is >1 but no extra nodes available via hostfile"),
     references=(_SOURCE,),
@@ -198,7 +202,10 @@ def machines_without_hostfile(run: Run) -> Iterator[Finding]:
 
     What happens: `ValueError: Num nodes is >1 but no extra nodes available via hostfile`.
 
-    When to ignore: the machines have a list at `/job/hostfile`, where the runner looks by default.
+    A warning, because the machines may have a list at `/job/hostfile`, where the runner looks by default. A note on a
+    page of documentation, and nothing in a file that speaks of that list.
+
+    When to ignore: the machines have that list.
     """
     machines = number_of(run, "num_nodes")
     option = option_named(run, "num_nodes")
@@ -206,10 +213,13 @@ def machines_without_hostfile(run: Run) -> Iterator[Finding]:
         return
     if flag(run, "hostfile", "H") is not None or not all_options_seen(run):
         return
+    if run.launch_file is not None and _DEFAULT_LIST in run.launch_file.source.text:
+        return
     yield Finding(
         at_option(run, option),
         f"{machines} machines without --hostfile: the runner stops unless /job/hostfile lists them",
         "name a hostfile with a line `HOST slots=N` for each machine",
+        severity=Severity.NOTE if run.launch_file is not None and is_page(run.launch_file) else None,
     )
 
 

@@ -8,6 +8,7 @@ from zerocfg.rules.api import Example, Finding, Severity, rule
 from zerocfg.rules.effects import edited, section, stage_of
 from zerocfg.rules.precision.dtypes import about, dtype_of, precision_of, without
 from zerocfg.rules.proof import at_least, at_most, crashes, shows
+from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry, replace_value
 
@@ -56,6 +57,9 @@ def autocast_of_16_bit_model(run: Run) -> Iterator[Finding]:
     What happens: no message, and 16-bit weights. Autocast to fp16 of a bf16 model without ZeRO stops at the first step:
     `AssertionError: No inf checks were recorded for this optimizer.` Under ZeRO its gradients are fp16 without a scale.
 
+    Nothing is said where the master weights are 16-bit too and both name the same dtype: there autocast computes in
+    fp32 what would lose most.
+
     Fix: removes `torch_autocast`.
 
     When to ignore: both name the same dtype, and the operations that autocast runs in fp32 are what you want it for.
@@ -64,6 +68,8 @@ def autocast_of_16_bit_model(run: Run) -> Iterator[Finding]:
     if not written or mode not in ("bf16", "fp16"):
         return
     cast = dtype_of(written.get("dtype"))
+    if cast == mode and truth(section(run, mode).get(f"{mode}_master_weights_and_grads")):
+        return
     stops = mode == "bf16" and cast == "fp16" and stage_of(run) == 0
     yield about(
         run,

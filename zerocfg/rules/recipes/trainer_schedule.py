@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
-from zerocfg.rules.arguments import argument
+from zerocfg.rules.arguments import argument, passed
 from zerocfg.rules.batch.scheduler import AUTO, RECIPE
 from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, effective, stage_of
 from zerocfg.rules.proof import crashes
 from zerocfg.run.arguments import arguments_of, mapping_of, parsed
-from zerocfg.run.model import Run
+from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import replace_value
 
 
@@ -69,6 +69,9 @@ def schedule_of_trainer_with_zero(run: Run) -> Iterator[Finding]:
 
 def _schedule_arguments(run: Run) -> dict[str, object] | None:
     """`lr_scheduler_kwargs` as they are written; None where they are not known."""
+    changed = passed(run).get("lr_scheduler_kwargs")
+    if changed is not None and changed.value is UNKNOWN:
+        return None
     found = argument(run, "lr_scheduler_kwargs")
     if found is None:
         return {} if run.recipe is not None or parsed(run) else None

@@ -10,6 +10,7 @@ from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.effects import (
     TRAINERS,
     anchor,
+    changed_before,
     edited,
     failures,
     told,
@@ -188,7 +189,7 @@ def auto_without_filler(run: Run) -> Iterator[Finding]:
     at the text (`TypeError: '>' not supported between instances of 'str' and 'int'`; for gradient_clipping only at
     the first step); in its typed sections it silently takes the default.
     """
-    if run.deepspeed is None:
+    if run.deepspeed is None or changed_before(run):
         return
     stopping: list[Path] = []
     dropped: list[Path] = []

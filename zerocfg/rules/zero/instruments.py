@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.arguments import number
-from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, present, put, section
+from zerocfg.rules.effects import TRAINERS, changed_before, deepspeed_data, edited, present, put, section
 from zerocfg.rules.proof import at_least, crashes, logged, printed, shows, unprinted
 from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
@@ -167,6 +167,8 @@ def communication_logger_not_off(run: Run) -> Iterator[Finding]:
     """
     logger, path = section(run, "comms_logger"), ("comms_logger",)
     if run.deepspeed is None or "comms_logger" not in deepspeed_data(run) or logger.get("enabled") == "auto":
+        return
+    if changed_before(run):
         return
     if isinstance(deepspeed_data(run)["comms_logger"], dict) and not truth(logger.get("enabled")):
         yield Finding(

@@ -10,6 +10,7 @@ from zerocfg.rules.effects import (
     TRAINERS,
     accelerate_section,
     anchor,
+    changed_before,
     edited,
     effective,
     section,
@@ -37,6 +38,10 @@ _TRAINER = {
     "recipe.yaml": _RECIPE.replace("deepspeed: ds.json\n", ""),
     "train.sh": "accelerate launch --config_file accelerate.yaml train.py --config recipe.yaml\n",
 }
+
+
+_TRAINING = frozenset("train fit step backward train_batch training_step learn push_to_hub".split())
+"""Methods that train or keep a model, of a Trainer, an engine or an optimizer; beside those called save."""
 
 
 def quoted_stage(run: Run) -> str | None:
@@ -105,6 +110,9 @@ def weights_not_saved(run: Run) -> Iterator[Finding]:
     Fix: sets the key to true where it stands, adds it where it is missing, or gives it the name that is read. Saving
     then gathers 2 bytes a parameter in the memory of the first process.
 
+    Nothing is said of a script that neither trains nor saves, nor of a config without a known reader that is a template
+    or is for inference by its name.
+
     When to ignore: your pipeline runs `zero_to_fp32.py`, or the script gathers by itself.
     """
     stage, gather = effective(run, "zero_optimization.stage"), effective(run, GATHER)
@@ -112,6 +120,8 @@ def weights_not_saved(run: Run) -> Iterator[Finding]:
         return
     if any(truth(section(run, "zero_optimization").get(name)) for name in _NAMES):
         return  # DeepSpeed knows all three, whoever hands it the config
+    if changed_before(run) or _never_saves(run):
+        return
     lost = misplaced_gather(run)
     place = run.effective.get("zero_optimization.stage")
     assert place is not None
@@ -131,6 +141,16 @@ def weights_not_saved(run: Run) -> Iterator[Finding]:
         if run.consumer == "deepspeed"
         else Severity.WARNING,
     )
+
+
+def _never_saves(run: Run) -> bool:
+    """Whether the run trains nothing: its script does not, or the config of which nobody knows who reads it says by its
+    name that it is there for inference."""
+    script = run.script
+    if script is not None and script.whole and script.methods:
+        return not any(name in _TRAINING or name.startswith("save") for name in script.methods)
+    file = run.deepspeed or run.accelerate
+    return run.consumer is None and file is not None and "infer" in file.name.lower()
 
 
 def _where(run: Run, lost: Path | None) -> tuple[Location | None, Fix | None]:

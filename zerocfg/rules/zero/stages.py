@@ -8,6 +8,7 @@ from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.effects import (
     accelerate_section,
     anchor,
+    changed_before,
     edited,
     effective,
     failures,
@@ -260,7 +261,7 @@ def zero_section_missing(run: Run) -> Iterator[Finding]:
     Fix: `"zero_optimization": {"stage": 0}` is added, which is what DeepSpeed would have taken. Whoever needs ZeRO
     writes another stage.
     """
-    for failure in () if tuned(run) else failures(run, "ZC411"):
+    for failure in () if tuned(run) or changed_before(run) else failures(run, "ZC411"):
         location, related = anchor(run, failure.places)
         if run.deepspeed is not None:
             location = Location(run.deepspeed)

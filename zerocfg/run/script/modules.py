@@ -48,8 +48,9 @@ class Code:
     """What stands in the code of one function, or in a module's own lines.
 
     ``names`` and ``members`` (`package.thing`) are what it reads; ``stored``: the attributes that it sets on some
-    object; ``dicts``: those that hold a key of DeepSpeed; ``changed``: keys that it sets or takes out of some mapping;
-    ``aliases``: other names that it gives to things, with all that each may be.
+    object, or changes by `x.attribute[key] = ...`; ``dicts``: those that hold a key of DeepSpeed; ``changed``: keys
+    that it sets or takes out of some mapping; ``aliases``: other names that it gives to things, with all that each
+    may be.
     """
 
     names: set[str] = field(default_factory=set)
@@ -60,6 +61,10 @@ class Code:
     dicts: list[ast.Dict] = field(default_factory=list)
     changed: set[str] = field(default_factory=set)
     stored: set[str] = field(default_factory=set)
+
+
+_CHANGES = frozenset(("update", "setdefault", "append", "extend"))
+"""Methods that change the object that an attribute holds."""
 
 
 def children(node: ast.AST) -> Iterator[ast.AST]:
@@ -110,12 +115,17 @@ def code_of(body: list[ast.stmt]) -> Code:
                 if any(isinstance(key, ast.Constant) and key.value in _OF_DEEPSPEED for key in node.keys):
                     found.dicts.append(node)
             elif isinstance(node, ast.Subscript):
+                if isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Attribute):
+                    found.stored.add(node.value.attr)
                 if not isinstance(node.ctx, ast.Load) and isinstance(node.slice, ast.Constant):
                     found.changed.add(str(node.slice.value))
             elif isinstance(node, ast.Call):
                 found.calls.append(node)
-                if isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGING:
+                method = node.func if isinstance(node.func, ast.Attribute) else None
+                if method is not None and method.attr in _CHANGING:
                     found.changed.update(str(one.value) for one in node.args[:1] if isinstance(one, ast.Constant))
+                if method is not None and method.attr in _CHANGES and isinstance(method.value, ast.Attribute):
+                    found.stored.add(method.value.attr)
                 name = node.args[1] if _sets(node) else None
                 if isinstance(name, ast.Constant) and isinstance(name.value, str):
                     found.stored.add(name.value)

@@ -42,7 +42,8 @@ class Reached:
 class Reach:
     """``calls``: of libraries; ``methods``: of any object; ``given``: what is assigned to names; ``dicts``: those that
     hold a key of DeepSpeed; ``changed``: keys that are set or removed in some mapping; ``stored``: the attributes that
-    are set on some object. ``shallow`` False: some code is deeper than was looked.
+    are set on some object; ``opened``: names that stand in the path of a file that it opens. ``shallow`` False: some
+    code is deeper than was looked. ``unread``: some module was left out, or is no Python.
     ``own_loop``: a class of the repository derives from a Trainer and trains by a loop of its own."""
 
     calls: list[Reached] = field(default_factory=list)
@@ -51,14 +52,31 @@ class Reach:
     dicts: list[tuple[Module, Owner, ast.Dict]] = field(default_factory=list)
     changed: set[str] = field(default_factory=set)
     stored: set[str] = field(default_factory=set)
+    opened: set[str] = field(default_factory=set)
     modules: list[Module] = field(default_factory=list)
     shallow: bool = True
     own_loop: bool = False
+    unread: bool = False
 
     @property
     def prepares(self) -> bool:
         """Whether some object is told to prepare models, as an Accelerator is."""
         return any(isinstance(call.func, ast.Attribute) and call.func.attr == "prepare" for _, call in self.methods)
+
+
+def _opened(call: ast.Call) -> set[str]:
+    """The names in the path of a file that a call opens: `open(args.config)`, `Path(config).read_text()`."""
+    function = call.func
+    if isinstance(function, ast.Name) and function.id == "open" and call.args:
+        path = call.args[0]
+    elif isinstance(function, ast.Attribute) and function.attr in ("open", "read_text"):
+        path = function.value
+    else:
+        return set()
+    nodes = list(ast.walk(path))
+    return {one.id for one in nodes if isinstance(one, ast.Name)} | {
+        one.attr for one in nodes if isinstance(one, ast.Attribute)
+    }
 
 
 class Walk:
@@ -105,6 +123,7 @@ class Walk:
                 found.calls.append(Reached(name, call, module, owner))
             if isinstance(call.func, ast.Attribute):
                 found.methods.append((module, call))
+            found.opened |= _opened(call)
         found.given += [(owner, node) for node in code.given]
         found.dicts += [(module, owner, node) for node in code.dicts]
         found.changed |= code.changed
@@ -203,6 +222,7 @@ class Walk:
             self.loaded[path] = None if last else parse(file, path)
         inner = self.loaded[path]
         if inner is None:
+            self.found.unread = True
             return None
         self._enter(inner, depth + 1)
         return inner, wanted

@@ -15,6 +15,8 @@ from zerocfg.run.script.values import Values
 from zerocfg.run.script.written import config_of, parts_of
 
 _LIGHTNING = frozenset({"lightning", "pytorch_lightning", "lightning_fabric"})
+_OLD_PPO = frozenset("model_name ppo_epochs log_with optimize_cuda_cache early_stopping adap_kl_ctrl".split())
+"""Arguments of TRL's PPOConfig before 0.12, whose PPOTrainer was no Trainer but made an Accelerator of its own."""
 _PLUGINS = frozenset(
     "accelerate.Accelerator accelerate.DeepSpeedPlugin accelerate.FullyShardedDataParallelPlugin "
     "accelerate.GradientAccumulationPlugin deepspeed.initialize deepspeed.init_inference".split()
@@ -61,6 +63,9 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         parser.parsed,
         parser.defaults,
         frozenset(found.stored),
+        frozenset(found.opened),
+        frozenset(call.func.attr for _, call in found.methods if isinstance(call.func, ast.Attribute)),
+        found.shallow and not found.unread,
         tuple(one.file for one in found.modules),
         parts,
         found.own_loop,
@@ -96,6 +101,8 @@ def _reader(found: Reach) -> tuple[Consumer | None, str, Reached | None]:
             shown.setdefault(loop, one)
     loops: list[Consumer] = ["trl", "transformers", "accelerate", "deepspeed"]
     ours = [loop for loop in loops if loop in shown]
+    if any(one.name == "trl.PPOConfig" and _given(one) & _OLD_PPO for one in found.calls):
+        return None, "", None
     trainers = [loop for loop in ours if loop in ("trl", "transformers")]
     if "lightning" in shown:
         return (None, "", None) if trainers else (None, "lightning", shown["lightning"])
@@ -103,6 +110,10 @@ def _reader(found: Reach) -> tuple[Consumer | None, str, Reached | None]:
         ours = ["accelerate"]
     only = trainers if trainers else ours
     return (only[0], "", shown[only[0]]) if len(only) == 1 else (None, "", None)
+
+
+def _given(one: Reached) -> set[str]:
+    return {keyword.arg for keyword in one.call.keywords if keyword.arg is not None}
 
 
 def _call(one: Reached, walk: Walk, parser: Parser) -> Call:
