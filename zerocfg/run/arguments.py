@@ -92,7 +92,7 @@ def recipe_untold(run: Run) -> bool:
     """Whether the launch line names a recipe, as its first word or behind `--config`, that nobody can look into: it
     stands in a variable, or is no file here, and may hold any argument."""
     line, named = run.launch, run.arguments.get("config")
-    if run.recipe is not None or line is None:
+    if run.recipe is not None or run.neighbour is not None or line is None:
         return False
     words = [line.arguments[0].value] if line.arguments else []
     words += [None if named.value is UNKNOWN else str(named.value)] if named is not None else []

@@ -237,8 +237,8 @@ class Script:
     an argument of that name is in the end. ``opened``: names in the paths of files that the code opens by itself.
     ``methods``: the names of all methods that it calls; ``whole``: no code of the repository that it reaches lies
     deeper than was looked, so that it calls no others. ``parts``: DeepSpeed configs among its dicts of which only some
-    keys are known, or of which nobody knows where they go. ``own_loop``: its Trainer is a class of
-    the repository that trains otherwise than the library's, which compares arguments and config when it starts.
+    keys are known, or of which nobody knows where they go. ``own_loop``: its Trainer is a class of the repository that
+    trains otherwise than the library's, which compares arguments and config when it starts.
     """
 
     file: SourceFile

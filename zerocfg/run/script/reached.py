@@ -55,8 +55,8 @@ class Reach:
     opened: set[str] = field(default_factory=set)
     modules: list[Module] = field(default_factory=list)
     shallow: bool = True
-    unread: bool = False
     own_loop: bool = False
+    unread: bool = False
 
     @property
     def prepares(self) -> bool:
