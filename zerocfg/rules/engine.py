@@ -301,27 +301,21 @@ def diagnose(rule: Rule, finding: Finding, run: Run) -> Diagnostic:
         help=_help(rule, finding),
         spot=spot(finding.location),
         related=tuple(spot(location) for location in finding.related),
-        fix=_offered(rule, finding, run),
+        fix=_offered(finding.fix, run),
         run=run.name,
     )
 
 
-def _offered(rule: Rule, finding: Finding, run: Run) -> Fix | None:
-    """The fix, where it may be offered.
-
-    Whoever reads the config fills in an "auto", in a way of its own, and a finding that is told with less weight than
-    its rule has holds for some readers only: without a known reader neither is a reason to edit. And edits are in the
-    language of config files; what stands in a script is its author's to change.
-    """
-    fix = finding.fix
+def _offered(fix: Fix | None, run: Run) -> Fix | None:
+    """Whoever reads the config fills in an "auto", in a way of its own: without a known reader no edit writes one. And
+    edits are in the language of config files; what stands in a script is its author's to change."""
     if fix is None or any(
         file.kind == "script" or (file.document is not None and not file.document.editable) for file, _ in fix.edits
     ):
         return None
-    if run.consumer is not None:
-        return fix
-    conditional = finding.severity is not None and finding.severity.rank < rule.severity.rank
-    return None if conditional or any('"auto"' in edit.replacement for _, edit in fix.edits) else fix
+    if run.consumer is None and any('"auto"' in edit.replacement for _, edit in fix.edits):
+        return None
+    return fix
 
 
 def _help(rule: Rule, finding: Finding) -> str:

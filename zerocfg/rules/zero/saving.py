@@ -108,7 +108,8 @@ def weights_not_saved(run: Run) -> Iterator[Finding]:
     `save_only_model` does not help: the slices are written all the same.
 
     Fix: sets the key to true where it stands, adds it where it is missing, or gives it the name that is read. Saving
-    then gathers 2 bytes a parameter in the memory of the first process.
+    then gathers 2 bytes a parameter in the memory of the first process. Where nobody knows who reads the config, only a
+    wrong name is put right.
 
     Nothing is said of a script that neither trains nor saves, nor of a config without a known reader that is a template
     or is for inference by its name.
@@ -134,7 +135,7 @@ def weights_not_saved(run: Run) -> Iterator[Finding]:
         f"{_cause(run, location, lost)}: {_consequence(run)}",
         _remedy(run),
         related,
-        fix,
+        fix if lost or run.consumer is not None else None,
         None
         if lost or run.consumer in TRAINERS
         else Severity.NOTE
