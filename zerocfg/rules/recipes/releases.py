@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.schema import Section, load_schema
+from zerocfg.catalog.versions import admits, only_below, only_from
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.arguments import RECIPE, arguments, key_of, reader, renamed, set_argument
 from zerocfg.rules.effects import admitted, admitting, deepspeed_data, edited, recipe_data, section
 from zerocfg.rules.proof import cited, logged, shows
-from zerocfg.rules.versions import admits, only_below, only_from
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.engine import truth
 from zerocfg.run.model import Run

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
+from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Example, Finding, Severity, rule
 from zerocfg.rules.arguments import (
     RECIPE,
@@ -22,7 +23,6 @@ from zerocfg.rules.arguments import (
     written,
 )
 from zerocfg.rules.proof import crashes
-from zerocfg.rules.versions import only_below
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, rename_key
