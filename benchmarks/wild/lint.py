@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,16 @@ for run in zerocfg.runs("."):
     if run.launch is not None:
         foreign = run.script.foreign if run.script is not None else ""
         print(json.dumps([run.name, foreign or run.consumer or ""]))
+"""
+
+
+_SETTINGS = """
+import json, zerocfg
+for run in zerocfg.runs("."):
+    files = {"deepspeed": run.deepspeed, "accelerate": run.accelerate, "recipe": run.recipe, "line": run.launch_file}
+    values = {name: repr(setting.value) for name, setting in run.effective.settings.items()}
+    failures = sorted({failure.kind for failure in run.effective.failures})
+    print(json.dumps([run.name, {role: file.name for role, file in files.items() if file}, values, failures]))
 """
 
 
@@ -60,6 +72,26 @@ def findings(repository: Repository, tree: Path) -> list[Finding]:
         )
         for one in diagnostics(tree)
     ]
+
+
+def fix(tree: Path, *, unsafe: bool) -> None:
+    """Applies the fixes to the tree."""
+    _answer(tree, "-m", "zerocfg", "lint", "--fix", *(["--unsafe-fixes"] if unsafe else []), "--exit-zero", ".")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as zerocfg sees it: its files by their role, its effective settings as text, why it would stop."""
+
+    name: str
+    files: Mapping[str, str]
+    settings: Mapping[str, str]
+    failures: tuple[str, ...]
+
+
+def runs(tree: Path) -> list[Run]:
+    said = (json.loads(line) for line in _answer(tree, "-c", _SETTINGS).splitlines())
+    return [Run(name, files, settings, tuple(failures)) for name, files, settings, failures in said]
 
 
 def consumers(tree: Path) -> dict[str, str]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.wild.data import Planted, Repository
 from benchmarks.wild.lint import diagnostics
+from benchmarks.wild.trees import copied
 
 
 @dataclass(frozen=True)
@@ -32,11 +30,7 @@ def outcomes(mistakes: Iterable[Planted], repositories: Iterable[Repository], fo
     """Needs the trees of all repositories named below ``folder``; nothing there is changed."""
     known = {one.name: one for one in repositories}
     for name, group in groupby(sorted(mistakes, key=lambda one: one.repository), key=lambda one: one.repository):
-        with TemporaryDirectory() as place:
-            tree = Path(place) / "tree"
-            without = shutil.ignore_patterns(".git")
-            shutil.copytree(known[name].tree(folder), tree, copy_function=_link, ignore=without, symlinks=True)
-            (tree / ".git").mkdir()
+        with copied(known[name].tree(folder)) as tree:
             before = set(map(_identity, diagnostics(tree)))
             for mistake in group:
                 yield _outcome(mistake, tree, before)
@@ -61,13 +55,6 @@ def _outcome(mistake: Planted, tree: Path, before: set[tuple[str, ...]]) -> Outc
 def _identity(one: dict[str, Any]) -> tuple[str, ...]:
     """A finding by what it says and about which key, so that lines may move."""
     return one["code"], one["severity"], one["file"], one["path"], one["message"]
-
-
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except OSError:
-        shutil.copy2(source, target, follow_symlinks=False)
 
 
 def _replace(file: Path, text: bytes) -> None:

@@ -29,7 +29,8 @@ from zerocfg.resolve.places import _where
 from zerocfg.resolve.predicted import _least, _Predicted, memory_of
 from zerocfg.resolve.reasons import Words
 from zerocfg.resolve.setup import Setup, arguments_written, setup_of
-from zerocfg.run.model import Effective, MemorySummary, ModelSummary, Origin, Run, Setting, SourceFile
+from zerocfg.run.facts import MemorySummary, ModelSummary
+from zerocfg.run.model import Effective, Origin, Run, Setting, SourceFile
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span
 

@@ -19,8 +19,9 @@ from zerocfg.resolve.places import placed
 from zerocfg.resolve.plan import Problem
 from zerocfg.resolve.spec_file import SpecFile, check_spec, read_spec
 from zerocfg.run.discover import Files
+from zerocfg.run.facts import ModelSummary
 from zerocfg.run.link import runs_from_spec
-from zerocfg.run.model import Effective, Failure, ModelSummary, Origin, Run, Setting
+from zerocfg.run.model import Effective, Failure, Origin, Run, Setting
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Where
 

@@ -22,17 +22,8 @@ from zerocfg.resolve.plan import Decision
 from zerocfg.resolve.put import into_engine
 from zerocfg.resolve.reasons import BUCKETS, Words, _plain
 from zerocfg.resolve.resolve import ALWAYS, GATHER, _open, _profile_file, _refused, _Resolver
-from zerocfg.run.model import (
-    UNKNOWN,
-    Effective,
-    Failure,
-    HardwareSummary,
-    ModelSummary,
-    Origin,
-    Run,
-    Setting,
-    SourceFile,
-)
+from zerocfg.run.facts import HardwareSummary, ModelSummary
+from zerocfg.run.model import UNKNOWN, Effective, Failure, Origin, Run, Setting, SourceFile
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span, Where
 

@@ -20,7 +20,8 @@ from tests import warm
 from tests.parity.cases import Case, cases
 from zerocfg.run import engine
 from zerocfg.run.effective import compute
-from zerocfg.run.model import UNKNOWN, Effective, Failure, ModelSummary, Origin, Run, Setting, SourceFile
+from zerocfg.run.facts import ModelSummary
+from zerocfg.run.model import UNKNOWN, Effective, Failure, Origin, Run, Setting, SourceFile
 from zerocfg.source.launch import LaunchLine
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span

@@ -39,7 +39,12 @@ class Ranks:
 
 
 def deepspeed_error(path: Path) -> str | None:
-    """The error of the real DeepSpeedConfig on a file, its `auto` filled as the Trainer would; None when it loads.
+    """The error of the real DeepSpeedConfig on a file; None when it loads."""
+    return deepspeed_config(path)[1]
+
+
+def deepspeed_config(path: Path) -> tuple[Any, str | None]:
+    """What the real DeepSpeedConfig makes of a file, its `auto` filled as the Trainer would, or its error.
 
     The world size is not known to a file, so a batch product counts as fine when some world size satisfies it.
     """
@@ -48,11 +53,11 @@ def deepspeed_error(path: Path) -> str | None:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        return str(error)
+        return None, str(error)
     try:
         data = _load_as_deepspeed(path)
     except Exception as error:
-        return f"{type(error).__name__}: {error}"
+        return None, f"{type(error).__name__}: {error}"
     had_auto = '"auto"' in text
     if isinstance(data, dict) and had_auto:
         if data.get("train_batch_size") == "auto":
@@ -63,11 +68,10 @@ def deepspeed_error(path: Path) -> str | None:
     first: str | None = None
     for count in _world_sizes(data):
         try:
-            DeepSpeedConfig(copy.deepcopy(data), mpu=Ranks(count))
-            return None
+            return DeepSpeedConfig(copy.deepcopy(data), mpu=Ranks(count)), None
         except BaseException as error:
             first = first or f"{type(error).__name__}: {error}"
-    return first
+    return None, first
 
 
 def _load_as_deepspeed(path: Path) -> Any:
@@ -104,6 +108,11 @@ def _world_sizes(data: Any) -> list[int]:
 
 def accelerate_error(path: Path) -> str | None:
     """The error of the real `accelerate launch` on a config file, up to the environment; None when it launches."""
+    return accelerate_environment(path)[1]
+
+
+def accelerate_environment(path: Path) -> tuple[dict[str, str] | None, str | None]:
+    """The variables that the real `accelerate launch` exports for a config file, or its error."""
     from accelerate.commands.launch import _validate_launch_command, launch_command_parser
     from accelerate.utils import launch as prepare
 
@@ -114,16 +123,16 @@ def accelerate_error(path: Path) -> str | None:
         args, defaults, _ = _validate_launch_command(args)
         if args.use_deepspeed and not args.cpu:
             args.deepspeed_fields_from_accelerate_config = ",".join(defaults.deepspeed_config) if defaults else ""
-            prepare.prepare_deepspeed_cmd_env(args)
+            _, exported = prepare.prepare_deepspeed_cmd_env(args)
         elif (args.use_fsdp or args.multi_gpu or args.use_megatron_lm) and not args.cpu:
-            prepare.prepare_multi_gpu_env(args)
+            exported = prepare.prepare_multi_gpu_env(args)
         else:
-            prepare.prepare_simple_launcher_cmd_env(args)
-        return None
+            _, exported = prepare.prepare_simple_launcher_cmd_env(args)
+        return {name: value for name, value in exported.items() if before.get(name) != value}, None
     except SystemExit as error:
-        return f"SystemExit: {error}"
+        return None, f"SystemExit: {error}"
     except Exception as error:
-        return f"{type(error).__name__}: {error}"
+        return None, f"{type(error).__name__}: {error}"
     finally:
         os.environ.clear()
         os.environ.update(before)

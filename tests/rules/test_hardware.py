@@ -11,8 +11,9 @@ import pytest
 from zerocfg.rules.api import Example
 from zerocfg.rules.zero.stages import more_sharding_than_needed
 from zerocfg.run.discover import Files
+from zerocfg.run.facts import HardwareSummary, MemorySummary, ModelSummary
 from zerocfg.run.link import find_runs
-from zerocfg.run.model import HardwareSummary, MemorySummary, ModelSummary, Origin, Run, Setting
+from zerocfg.run.model import Origin, Run, Setting
 
 from .examples import lint_example
 

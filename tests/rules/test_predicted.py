@@ -14,8 +14,9 @@ from zerocfg.rules.memory.limits import nvme_drive_too_small, optimizer_step_doe
 from zerocfg.rules.memory.workload import all_logits_at_once, parameters_gathered_for_small_batches
 from zerocfg.run.discover import Files
 from zerocfg.run.effective import settled
+from zerocfg.run.facts import HardwareSummary, MemorySummary, ModelSummary
 from zerocfg.run.link import find_runs
-from zerocfg.run.model import HardwareSummary, MemorySummary, ModelSummary, Run, SourceFile
+from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText
 

@@ -15,7 +15,7 @@ from .examples import inside
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from zerocfg.run.model import MemorySummary
+    from zerocfg.run.facts import MemorySummary
 
 LLAMA = """{"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
  "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "dtype": "bfloat16"}

@@ -11,7 +11,8 @@ from tests.run.test_effective import file
 from zerocfg.run.arguments import DECISIVE
 from zerocfg.run.effective import compute
 from zerocfg.run.engine import ABSENT, REMOVED
-from zerocfg.run.model import UNKNOWN, Effective, ModelSummary, Origin, Run, Setting
+from zerocfg.run.facts import ModelSummary
+from zerocfg.run.model import UNKNOWN, Effective, Origin, Run, Setting
 from zerocfg.run.options import DISTRIBUTED_TYPES, OPTIONS, TOP_LEVEL
 
 scalars = st.one_of(

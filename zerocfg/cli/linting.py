@@ -74,7 +74,7 @@ class Job:
             files = self.files = Files(changed)
         else:
             files = self.files.with_texts(changed)
-        runs, asked = find_runs(self.targets, files, root=self.root)
+        runs, asked = find_runs(self.targets, files, root=self.root, scripts=True)
         runs = with_versions(runs, self.settings.versions)
         excluded = {id(file) for file in files.all() if self.excluded(file)} if self.settings.exclude else set()
         self.empty = _empty(self.targets, runs)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zerocfg.catalog.schema import Key, Schema, Section, load_schema
-from zerocfg.run.link import TRL_KEYS
 from zerocfg.run.model import SourceFile
+from zerocfg.run.reader import TRL_KEYS
 from zerocfg.source.node import Path
 
 

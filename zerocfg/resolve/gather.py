@@ -17,7 +17,8 @@ from zerocfg.resolve.plan import Problem
 from zerocfg.resolve.predicted import memory_of
 from zerocfg.resolve.road import choose_road, engine_of, started_by
 from zerocfg.run.arguments import arguments_of
-from zerocfg.run.model import UNKNOWN, HardwareSummary, Origin, Run, Setting, SourceFile
+from zerocfg.run.facts import HardwareSummary
+from zerocfg.run.model import UNKNOWN, Origin, Run, Setting, SourceFile
 from zerocfg.run.starters import launch_of
 
 if TYPE_CHECKING:

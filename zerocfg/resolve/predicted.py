@@ -17,7 +17,8 @@ from zerocfg.memory.predict import predict
 from zerocfg.memory.terms import TRAINING, Estimate, Place, Term
 from zerocfg.memory.zero import zero_terms
 from zerocfg.resolve.setup import Setup, arguments_written, setup_of
-from zerocfg.run.model import UNKNOWN, MemorySummary, Run
+from zerocfg.run.facts import MemorySummary
+from zerocfg.run.model import UNKNOWN, Run
 
 if TYPE_CHECKING:
     from zerocfg.memory.terms import Timeline

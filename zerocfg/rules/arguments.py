@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from zerocfg.catalog.schema import Key, load_schema
 from zerocfg.catalog.values import FALSE_WORDS, RefusedError
@@ -17,9 +17,11 @@ from zerocfg.run.arguments import converted, mapping_of, parsed
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.neighbours import NEIGHBOURS, has_defaults
 from zerocfg.source.edit import Edit, delete_entry, insert_entry, rename_key, replace_value
-from zerocfg.source.launch import Option
 from zerocfg.source.node import Path
 from zerocfg.source.text import Span
+
+if TYPE_CHECKING:
+    from zerocfg.source.launch import Option
 
 _LARGEST = 10**15
 RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
@@ -41,7 +43,7 @@ _METHODS = {
     "reward": "RewardConfig",
     "distillation": "DistillationConfig",
 }
-_SCRIPT = re.compile(rf"(?:^|[/_-])({'|'.join(_METHODS)})(?:[_-]\w+)?(?:\.py)?\Z")
+_SCRIPT = rf"(?:^|[/_-])({'|'.join(_METHODS)})(?:[_-]\w+)?(?:\.py)?\Z"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,7 @@ def methods(run: Run) -> frozenset[str]:
     for name in (*recipe_data(run), *run.arguments):
         found &= _trainers_with(str(name)) or found
     script = run.launch.script.value if run.launch is not None and run.launch.script is not None else None
-    match = _SCRIPT.search(script) if script else None
+    match = re.search(_SCRIPT, script) if script else None
     if match and _METHODS[match[1]] in found:
         return frozenset((_METHODS[match[1]],))
     return found

@@ -118,6 +118,8 @@ def anchor(run: Run, origins: Iterable[Origin], where: str = "entry") -> tuple[L
     for file in (run.deepspeed, run.accelerate, run.recipe, run.launch_file, run.spec):
         if file is not None:
             return Location(file), []
+    if run.script is not None:
+        return Location(run.script.file), []
     raise ValueError("a run without files")
 
 

@@ -16,6 +16,8 @@ from zerocfg.run.unread import Unread, understood
 from zerocfg.source.node import Path, dotted
 from zerocfg.source.text import Place
 
+OF_ONE_KEY = frozenset("ZC010 ZC011 ZC101 ZC102 ZC104 ZC105 ZC106 ZC108 ZC110 ZC111 ZC212 ZC224".split())
+"""The rules that look at one key by itself: they hold where other keys of the config are not known."""
 DOCS = "docs/rules/"
 """Where the pages of the rules are in zerocfg's repository."""
 
@@ -210,7 +212,9 @@ class _Lint:
         rules = [rule for rule in ALL if self.selection.wants(rule)]
         for run in runs:
             for rule in rules:
-                if rule.consumers and run.consumer not in rule.consumers:
+                if (rule.consumers and run.consumer not in rule.consumers) or (
+                    run.parts and rule.code not in OF_ONE_KEY
+                ):
                     continue
                 found = not_understood(run, ALL) if rule is unknown_code_in_ignore else rule.check(run)
                 for finding in found:
@@ -288,19 +292,25 @@ def diagnose(rule: Rule, finding: Finding, run: Run) -> Diagnostic:
         help=_help(rule, finding),
         spot=spot(finding.location),
         related=tuple(spot(location) for location in finding.related),
-        fix=_offered(finding.fix, run),
+        fix=_offered(rule, finding, run),
         run=run.name,
     )
 
 
-def _offered(fix: Fix | None, run: Run) -> Fix | None:
-    """Whoever reads the config fills in an "auto", in a way of its own: without a known reader no edit writes one. And
-    edits are in the language of config files; what stands in a script is its author's to change."""
+def _offered(rule: Rule, finding: Finding, run: Run) -> Fix | None:
+    """The fix, where it may be offered.
+
+    Whoever reads the config fills in an "auto", in a way of its own, and a finding that is told with less weight than
+    its rule has holds for some readers only: without a known reader neither is a reason to edit. And edits are in the
+    language of config files; what stands in a script is its author's to change.
+    """
+    fix = finding.fix
     if fix is None or not all(file.document is None or file.document.editable for file, _ in fix.edits):
         return None
-    if run.consumer is None and any('"auto"' in edit.replacement for _, edit in fix.edits):
-        return None
-    return fix
+    if run.consumer is not None:
+        return fix
+    conditional = finding.severity is not None and finding.severity.rank < rule.severity.rank
+    return None if conditional or any('"auto"' in edit.replacement for _, edit in fix.edits) else fix
 
 
 def _help(rule: Rule, finding: Finding) -> str:

@@ -24,14 +24,14 @@ KINDS = ("ignore", "ignore-file")
 OWN = frozenset(("ZC010", "ZC011"))
 """The rules below. They are silenced only by name: a comment must not hide that it is useless."""
 
-_DIRECTIVE = re.compile(
+_DIRECTIVE = (
     r"(?:#|//)[ \t]*zerocfg:[ \t]*(?P<word>[A-Za-z][\w-]*)[ \t]*"
     r"(?:\[(?P<codes>[^\]\r\n]*)(?P<close>\])?)?"
     r"(?P<reason>(?:(?!\s(?:#|//))[^\r\n])*)"
 )
-_LEADING_CODES = re.compile(r"\s*ZC\d{3}(?:\s*,\s*ZC\d{3})*\b", re.IGNORECASE)
+_LEADING_CODES = r"\s*ZC\d{3}(?:\s*,\s*ZC\d{3})*\b"
 _CLOSE = "put a ] behind the last code"
-_CODE = re.compile(r"[^\s,]+")
+_CODE = r"[^\s,]+"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def _read(file: SourceFile) -> Iterator[Directive]:
     text = file.source.text
     taken = _not_comments(file)
     blocks = _shell_blocks(file)
-    for match in _DIRECTIVE.finditer(text):
+    for match in re.finditer(_DIRECTIVE, text):
         start = match.start()
         if start and not text[start - 1].isspace() and text[start - 1] not in "\ufeff,{[":
             continue
@@ -84,7 +84,7 @@ def _read(file: SourceFile) -> Iterator[Directive]:
         listed = Span(*match.span("codes")) if match["codes"] is not None else None
         codes = None
         if listed is not None:
-            found = _CODE.finditer(match["codes"])
+            found = re.finditer(_CODE, match["codes"])
             codes = tuple(Code(one[0], Span(listed.start + one.start(), listed.start + one.end())) for one in found)
         yield Directive(
             match["word"],
@@ -361,7 +361,8 @@ def _unreadable(file: SourceFile, directive: Directive) -> Iterator[Finding]:
 
 def _closed(file: SourceFile, directive: Directive) -> Fix | None:
     """The missing bracket, where the codes can be told from the reason."""
-    found = _LEADING_CODES.match(file.source.text, directive.listed.start) if directive.listed else None
+    leading = re.compile(_LEADING_CODES, re.IGNORECASE)
+    found = leading.match(file.source.text, directive.listed.start) if directive.listed else None
     return Fix(_CLOSE, ((file, Edit(Span(found.end(), found.end()), "]")),)) if found else None
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from zerocfg.rules.api import Fix, Location
 from zerocfg.run.model import Run, Setting
 from zerocfg.source.edit import Edit
-from zerocfg.source.launch import Option
 from zerocfg.source.text import Span
+
+if TYPE_CHECKING:
+    from zerocfg.source.launch import Option
 
 LOCAL = frozenset(("localhost", "127.0.0.1", "0.0.0.0", "::1", "[::1]"))
 _REST_OF_LINE = re.compile(r"[ \t]*\\\r?\n")

@@ -6,13 +6,16 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zerocfg.run.kinds import MARKERS, guess_unread, sniff
 from zerocfg.run.model import Kind, SourceFile
-from zerocfg.source.launch import LaunchLine
 from zerocfg.source.load import Format, decode, load_as, read_bytes
 from zerocfg.source.node import Document, Problem
 from zerocfg.source.text import SourceText, Span
+
+if TYPE_CHECKING:
+    from zerocfg.source.launch import LaunchLine
 
 SCRIPT_SUFFIXES = (".py", ".ipynb")
 CONFIG_SUFFIXES = (".json", ".hjson", ".yaml", ".yml")
@@ -33,12 +36,21 @@ _LAUNCHERS = (
 )
 
 
+_IN_SCRIPTS = (
+    *(b"TrainingArguments(", b"Accelerator(", b"DeepSpeedPlugin(", b"FullyShardedDataParallelPlugin("),
+    *(b"SFTConfig(", b"DPOConfig(", b"GRPOConfig(", b"KTOConfig(", b"RLOOConfig(", b"RewardConfig("),
+    *(b"deepspeed.initialize(", b"zero_optimi"),
+)
+"""What a Python file holds that states a config of its own; parsing the others would take most of the time."""
+
+
 def is_launch_file(path: Path) -> bool:
     return path.suffix in SHELL_SUFFIXES or path.name in ("Makefile", "makefile", "GNUmakefile") or path.suffix == ".md"
 
 
-def walk(folder: Path) -> Iterator[Path]:
-    """Candidate files below a folder, in a stable order; hidden folders and environments are left out."""
+def walk(folder: Path, *, scripts: bool = False) -> Iterator[Path]:
+    """Candidate files below a folder, in a stable order; hidden folders and environments are left out. ``scripts``:
+    Python files, too."""
     for root, folders, names in os.walk(folder):
         folders[:] = sorted(
             name
@@ -49,7 +61,7 @@ def walk(folder: Path) -> Iterator[Path]:
         )
         for name in sorted(names):
             path = Path(root) / name
-            if path.suffix in CONFIG_SUFFIXES or is_launch_file(path):
+            if path.suffix in CONFIG_SUFFIXES or is_launch_file(path) or (scripts and path.suffix == ".py"):
                 yield path
 
 
@@ -127,12 +139,13 @@ class Files:
             return None
         if data.startswith(_UTF_16):
             data = data.replace(b"\0", b"")
-        words = _LAUNCHERS if is_launch_file(path) else MARKERS
+        script = path.suffix in SCRIPT_SUFFIXES
+        words = _LAUNCHERS if is_launch_file(path) else _IN_SCRIPTS if script else MARKERS
         if path.name not in SPEC_NAMES and not any(word in data for word in words):
             self._others.add(key)
             self._stamps[key] = stamp(key)
             return None
-        if large:
+        if large and not script:
             size = LARGEST_UNASKED >> 20
             message = f"it is larger than {size} MiB, and neither a launch line nor the command names it"
             self._pass_over(path, key, Problem("too-large", message, _NOWHERE, fatal=True))

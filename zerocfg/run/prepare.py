@@ -6,12 +6,16 @@ Follows accelerate/accelerator.py (`_prepare_deepspeed`) and `DeepSpeedPlugin.de
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from zerocfg.run.config import AUTO, Config, default_of, product, words
-from zerocfg.run.model import UNKNOWN, Failure, ModelSummary, Origin, Setting
+from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
 from zerocfg.run.plugin import GATHER
 from zerocfg.run.script.accelerator import IN_SCRIPT
 from zerocfg.run.trainer import HIDDEN_SIZE_KEYS, bucket_settings, hidden_size, missing_hidden_size
+
+if TYPE_CHECKING:
+    from zerocfg.run.facts import ModelSummary
 
 MICRO = "train_micro_batch_size_per_gpu"
 STEPS = "gradient_accumulation_steps"

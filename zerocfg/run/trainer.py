@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.run.config import Config, any_unknown, product
-from zerocfg.run.model import UNKNOWN, Difference, Failure, ModelSummary, Origin, Setting
+from zerocfg.run.model import UNKNOWN, Difference, Failure, Origin, Setting
 
 if TYPE_CHECKING:
     from zerocfg.run.arguments import Arguments
+    from zerocfg.run.facts import ModelSummary
 
 REDUCE_BUCKET = "zero_optimization.reduce_bucket_size"
 PREFETCH_BUCKET = "zero_optimization.stage3_prefetch_bucket_size"

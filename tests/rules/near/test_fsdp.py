@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from zerocfg.run.model import ModelSummary
+from zerocfg.run.facts import ModelSummary
 
 from .files import of
 from .table import Near, judge, near, rows

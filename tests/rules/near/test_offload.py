@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from zerocfg.rules.api import Example
-from zerocfg.run.model import HardwareSummary
+from zerocfg.run.facts import HardwareSummary
 
 from .table import Near, judge, near, rows
 

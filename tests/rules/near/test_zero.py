@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from zerocfg.run.model import HardwareSummary, MemorySummary, ModelSummary
+from zerocfg.run.facts import HardwareSummary, MemorySummary, ModelSummary
 
 from .table import Near, judge, near, rows
 

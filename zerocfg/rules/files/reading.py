@@ -241,7 +241,8 @@ def number_read_as_string(run: Run) -> Iterator[Finding]:
     numbers. A recipe read by HfArgumentParser keeps the string, and training stops with `TypeError: '<=' not
     supported between instances of 'float' and 'str'`. TrlParser converts it.
 
-    Fix: writes the same number with a dot and a sign.
+    Fix: writes the same number with a dot and a sign. In a recipe only where HfArgumentParser is known to read it and
+    the argument is a number: what another parser makes of the text, nobody knows.
 
     When to ignore: your own code converts the value.
     """
@@ -257,14 +258,16 @@ def number_read_as_string(run: Run) -> Iterator[Finding]:
                 continue
             severity = None
             help_text = f"write {_with_dot(node.raw)}"
+            certain = True
             if file is run.recipe:
-                severity = Severity.ERROR if run.recipe_reader == "hf" and _numeric(path) else Severity.NOTE
+                certain = run.recipe_reader == "hf" and _numeric(path)
+                severity = Severity.ERROR if certain else Severity.NOTE
             yield Finding(
                 Location(file, path, "value"),
                 f"`{dotted(path)}: {node.raw}` is read as the string '{node.raw}', not as a number "
                 "(YAML 1.1 wants a dot and a signed exponent)",
                 help_text,
-                fix=Fix(help_text, ((file, Edit(node.span, _with_dot(node.raw))),)),
+                fix=Fix(help_text, ((file, Edit(node.span, _with_dot(node.raw))),)) if certain else None,
                 severity=severity,
             )
 

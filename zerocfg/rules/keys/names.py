@@ -98,6 +98,10 @@ def _meant(run: Run, file: SourceFile, library: str, issue: Issue) -> tuple[str,
     return f"did you mean `{issue.suggestion}`?" if issue.suggestion else "remove it", fix
 
 
+_OF_OTHERS = ("comment", "comments", "msamp")
+"""Keys that are for people, and that of MS-AMP, whose own engine reads it."""
+
+
 @rule(
     "ZC102",
     "ignored-key",
@@ -126,7 +130,7 @@ def ignored_key(run: Run) -> Iterator[Finding]:
     """
     for file, library, issue in issues(run, "unknown-ignored"):
         name = str(issue.path[-1])
-        if library != "DeepSpeed" or name.startswith(("_", "//", "#", "$")) or name in ("comment", "comments"):
+        if library != "DeepSpeed" or name.startswith(("_", "//", "#", "$")) or name in _OF_OTHERS:
             continue
         if home(issue) is not None or foreign(issue):
             continue  # ZC114 and ZC115 say more

@@ -8,11 +8,13 @@ from zerocfg.catalog.check import Issue
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.calls import given_in_calls
 from zerocfg.rules.effects import edited, effective, failures, told
 from zerocfg.rules.issues import DS, YAML, at_value, issues, limited, python_word, unfilled
 from zerocfg.rules.proof import crashes, itself, shows
 from zerocfg.rules.repairs import as_section, repaired
 from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.options import PRECISIONS
 from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Scalar, dotted
 
@@ -142,7 +144,8 @@ def not_a_choice(run: Run) -> Iterator[Finding]:
     `CPU` for `cpu` costs a place in the queue and the time to load the model.
 
     What happens: DeepSpeed's typed sections stop with a ValidationError; accelerate stops at launch
-    (`ValueError: 'deepspeed' is not a valid DistributedType`).
+    (`ValueError: 'deepspeed' is not a valid DistributedType`); a script stops at its own
+    `Accelerator(mixed_precision='bfloat16')` (`ValueError: Unknown mixed_precision mode: bfloat16`).
 
     Fix: writes the word that this one is most likely meant to be.
     """
@@ -161,6 +164,16 @@ def not_a_choice(run: Run) -> Iterator[Finding]:
             ),
         )
     yield from _unsaid(run, "ZC106")
+    for one in given_in_calls(run):
+        if one.call.name != "accelerate.Accelerator" or one.name != "mixed_precision" or one.origin.file is None:
+            continue
+        if isinstance(one.value, str) and one.value not in PRECISIONS:
+            near = closest(one.value, PRECISIONS)
+            yield Finding(
+                Location(one.origin.file, span=one.origin.span),
+                f"`mixed_precision={one.value!r}` is none of {', '.join(PRECISIONS)}; Accelerator stops at it",
+                f"write {near}" if near else "",
+            )
 
 
 _SWITCHES = ("yes", "no", "on", "off")

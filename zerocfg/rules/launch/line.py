@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from zerocfg.catalog.counterparts import settings
 from zerocfg.catalog.values import show
@@ -25,7 +26,9 @@ from zerocfg.rules.proof import ABSENT, crashes, shows
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.options import OPTIONS
 from zerocfg.source.edit import replace_value
-from zerocfg.source.launch import Option
+
+if TYPE_CHECKING:
+    from zerocfg.source.launch import Option
 
 _YAML = "distributed_type: DEEPSPEED\nnum_processes: %s\ndeepspeed_config:\n  zero_stage: 2\n"
 _LINE = "accelerate launch --config_file accelerate.yaml %strain.py%s\n"

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import anchor, effective, present, put, section, stage_of
 from zerocfg.rules.memory.capacity import enough_stage, to_stage, whole_model_trained
 from zerocfg.rules.offload.devices import PARTS, device, on_host
 from zerocfg.rules.proof import at_least, at_most, cited, needs_gpu, shows
-from zerocfg.run.model import HardwareSummary, MemorySummary, Run
+from zerocfg.run.model import Run
+
+if TYPE_CHECKING:
+    from zerocfg.run.facts import HardwareSummary, MemorySummary
 
 _SPEC = (
     "version: 1\nruns:\n  sft:\n    consumer: deepspeed\n    script: train.py\n    deepspeed: ds.json\n"

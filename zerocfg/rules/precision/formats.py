@@ -20,6 +20,7 @@ from zerocfg.rules.effects import (
 )
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import UNKNOWN, Origin, Run
+from zerocfg.run.script.accelerator import precision
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 
 _NAMES: dict[str, str] = load_schema("accelerate").root.keys["mixed_precision"].facts["setting"]
@@ -361,23 +362,26 @@ def msamp_with_zero3(run: Run) -> Iterator[Finding]:
         {"env.ACCELERATE_MIXED_PRECISION": ("fp16", "bf16"), "engine.dtype": ("bfloat16",) * 2},
         extent="that the engine computes in bf16 where the launcher exports fp16.",
     ),
-    consumers=TRAINERS,
+    consumers=TRAINERS | {"accelerate"},
     fixable=True,
 )
 def precision_of_launcher_beaten(run: Run) -> Iterator[Finding]:
-    """The accelerate config names one 16-bit format and the training arguments the other.
+    """The accelerate config names one 16-bit format and the training arguments, or the script's Accelerator, the other.
 
     The file that starts the job says one thing and the job does another. Who copies the accelerate config for a script
     of his own gets the other format.
 
     What happens: the training arguments win without a word: `mixed_precision: fp16` with `bf16: true` trains in
-    bf16.
+    bf16. So does `Accelerator(mixed_precision="bf16")` in a script with a loop of its own.
 
     Fix: removes the value that is not used.
 
     When to ignore: the accelerate config is shared and cannot be changed.
     """
+    own_loop = run.consumer == "accelerate"
     used = run.effective.get("mixed_precision")
+    if own_loop:
+        used = precision(run, run.effective.environment.get("ACCELERATE_MIXED_PRECISION"))
     if used is None or str(used.value) not in _NAMES:
         return
     for beaten in used.overridden:
@@ -390,8 +394,8 @@ def precision_of_launcher_beaten(run: Run) -> Iterator[Finding]:
         yield Finding(
             location,
             f"{beaten.value} is asked for {words(beaten.origin)} but {used.value} {words(used.origin)}; the "
-            "training arguments "
-            f"win and the job silently trains in {used.value}",
+            f"{'argument of Accelerator wins' if own_loop else 'training arguments win'} "
+            f"and the job silently trains in {used.value}",
             f"say {used.value} in both places",
             related,
             edited(delete_entry, file, beaten.origin.path, why="remove the beaten value", safe=False),

@@ -17,6 +17,7 @@ from zerocfg.rules.arguments import (
     renamed,
     type_of,
 )
+from zerocfg.rules.calls import given_in_calls, key_of_call
 from zerocfg.rules.effects import TRAINERS, admitted, admitting, anchor, deepspeed_data, edited, failures, recipe_data
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.arguments import converted, is_template, parsed
@@ -166,7 +167,6 @@ def _run(text: str) -> Example:
     ),
     good=_run("learning_rate: 1.0e-5\nwarmup_steps: 1\n"),
     proof=crashes("init", "TypeError: '<=' not supported between instances of 'float' and '(str|list)'"),
-    consumers=TRAINERS,
     fixable=True,
     references=("transformers/hf_argparser.py@5.23.0",),
 )
@@ -181,6 +181,9 @@ def argument_type(run: Run) -> Iterator[Finding]:
 
     Fix: takes away the quotes or the brackets.
     """
+    yield from _texts_in_calls(run)
+    if run.consumer not in TRAINERS:
+        return
     told = set()
     for failure in failures(run, "ZC802"):
         location, related = anchor(run, failure.places, "value")
@@ -198,6 +201,20 @@ def argument_type(run: Run) -> Iterator[Finding]:
         finding = _on_the_line(run, one, place) if one.on_line else _in_the_recipe(run, one, place)
         if finding is not None:
             yield finding
+
+
+def _texts_in_calls(run: Run) -> Iterator[Finding]:
+    """Texts that calls in the script give where a number is wanted: the class takes them as they are."""
+    for one in given_in_calls(run):
+        key = key_of_call(one)
+        kind = (key.facts.get("cli") or {}).get("type") if key is not None else None
+        if kind not in ("int", "float") or not isinstance(one.value, str) or one.origin.file is None:
+            continue
+        yield Finding(
+            Location(one.origin.file, span=one.origin.span),
+            f"{one.name} is the text {one.value!r}, not a number; {one.of} does not convert it",
+            "write a plain number",
+        )
 
 
 def _on_the_line(run: Run, one: Argument, place: Location) -> Finding | None:

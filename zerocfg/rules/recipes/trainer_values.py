@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.versions import only_below
-from zerocfg.rules.api import Example, Finding, Severity, rule
+from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.arguments import (
     RECIPE,
     drop_argument,
@@ -22,9 +22,11 @@ from zerocfg.rules.arguments import (
     word,
     written,
 )
+from zerocfg.rules.calls import given_in_calls
 from zerocfg.rules.proof import crashes
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
+from zerocfg.run.script.arguments import is_arguments
 from zerocfg.source.edit import delete_entry, rename_key
 
 
@@ -107,6 +109,7 @@ def argument_word_unknown(run: Run) -> Iterator[Finding]:
 
     Fix: writes the nearest known word, where one is near.
     """
+    yield from _words_in_calls(run)
     if reader(run) is None:
         return
     for name in _WORDS:
@@ -122,6 +125,30 @@ def argument_word_unknown(run: Run) -> Iterator[Finding]:
     for tracker in trackers if isinstance(trackers, list) else [trackers]:
         if isinstance(tracker, str) and tracker not in _TRACKERS:
             yield _unknown_word(run, "report_to", tracker, _TRACKERS, not isinstance(trackers, list))
+
+
+_RENAMED = {"evaluation_strategy": "eval_strategy"}
+"""Former names of arguments, whose words stayed the same."""
+
+
+def _words_in_calls(run: Run) -> Iterator[Finding]:
+    """The same in calls of the script, of the arguments that an enumeration of transformers reads."""
+    for one in given_in_calls(run):
+        name = _RENAMED.get(one.name, one.name)
+        if name not in _WORDS or not is_arguments(one.call.name) or not isinstance(one.value, str):
+            continue
+        key = load_schema("training-arguments").root.names[name]
+        known = [str(item) for item in key.raw.get("enum", ())]
+        if one.value in known or one.origin.file is None:
+            continue
+        if name == "optim" and only_below(run.versions.get("transformers"), VERSIONS["transformers"]):
+            continue  # releases before had other optimizers
+        near = closest(one.value, known)
+        yield Finding(
+            Location(one.origin.file, span=one.origin.span),
+            f"`{one.name}` knows no `{one.value}`; {one.of} stops at it",
+            f"write {near}" if near else "write one of " + ", ".join(known[:12]),
+        )
 
 
 _TRACKERS = (

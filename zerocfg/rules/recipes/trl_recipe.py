@@ -24,13 +24,14 @@ from zerocfg.rules.arguments import (
     value,
     written,
 )
+from zerocfg.rules.calls import ever_taken, given_in_calls, taken_by
 from zerocfg.rules.effects import admitted, admitting
 from zerocfg.rules.moving import as_json, moved, text_at
 from zerocfg.rules.proof import crashes
 from zerocfg.run.arguments import parsed
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile
-from zerocfg.run.script.reading import is_arguments
+from zerocfg.run.script.arguments import is_arguments
 from zerocfg.source.edit import Edit
 from zerocfg.source.node import dotted
 
@@ -126,10 +127,12 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
 
     Dashes count as such letters: they belong to the command line. The parsers do not guess, and the job stops on every
     process. A script whose own parser is lenient would train with the default instead. An option of a launch line is
-    told only where the script is there and shows which options it takes.
+    told only where the script is there and shows which options it takes. In a script, calls of `TrainingArguments`, of
+    TRL's configs, of `Accelerator` and of accelerate's plugins are looked at.
 
     What happens: `ValueError: Unknown arguments from config file: ['--learning_rtae', ...]` (TrlParser), `ValueError:
-    Some keys are not used by the HfArgumentParser: [...]`.
+    Some keys are not used by the HfArgumentParser: [...]`; a call in Python stops with `TypeError: ... got an
+    unexpected keyword argument`.
 
     `gradient_clipping` and `train_micro_batch_size_per_gpu` are DeepSpeed's names, `mixed_precision` is accelerate's;
     the Trainer has `max_grad_norm`, `per_device_train_batch_size` and `bf16` or `fp16`. Keys of accelerate's
@@ -139,6 +142,7 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
 
     When to ignore: the script declares an argument of this name; it is easily taken for the other.
     """
+    yield from _slips_in_calls(run)
     found = list(arguments(run))
     if not found or reader(run) is None:
         return
@@ -173,6 +177,25 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
             f"there is no argument `{name}`; `{near}` is one, and {stops} stops at the other",
             f"remove it: `{near}` is written too" if near in present else f"write {near}",
             fix=renamed(run, held, near, f"write {near}") if near not in present else None,
+        )
+
+
+def _slips_in_calls(run: Run) -> Iterator[Finding]:
+    """Arguments of calls in the script that no release of the class takes, and that are near one that it takes."""
+    for one in given_in_calls(run):
+        if ever_taken(one.call.name, one.name):
+            continue
+        known = taken_by(one.call.name)
+        near = closest(one.name, sorted(known)) if known else None
+        if near is None or _distance(one.name, near) > (2 if len(one.name) > 11 else 1) or one.origin.file is None:
+            continue
+        both = near in one.call.arguments
+        if both and any(letter.isdigit() for letter in one.name):
+            continue
+        yield Finding(
+            Location(one.origin.file, span=one.origin.span),
+            f"there is no argument `{one.name}`; `{near}` is one, and {one.of} stops at the other",
+            f"remove it: `{near}` is written too" if both else f"write {near}",
         )
 
 

@@ -25,10 +25,9 @@ from zerocfg.source.edit import replace_value
 from zerocfg.source.text import Span
 
 _DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": %s}}\n'
-_CLAIM = re.compile(
+_CLAIM = (
     r"""bucket_size["']?\s*[:=]?\s*(?P<number>\d[\d.e+]*)?.*?"""
-    r"(?:#|//)(?P<note>.*?(?P<claim>\d+(?:\.\d+)?)\s*(?P<unit>[MG])i?B\b)",
-    re.IGNORECASE,
+    r"(?:#|//)(?P<note>.*?(?P<claim>\d+(?:\.\d+)?)\s*(?P<unit>[MG])i?B\b)"
 )
 _SUM = '{"train_micro_batch_size_per_gpu": 1, "gradient_allreduce_op": "sum", %s}\n'
 _BUCKET = (
@@ -157,7 +156,7 @@ def bucket_counted_in_bytes(run: Run) -> Iterator[Finding]:
     for file in (run.deepspeed, run.accelerate):
         if file is None or "bucket_size" not in file.source.text:
             continue
-        for match in _CLAIM.finditer(file.source.text):
+        for match in re.finditer(_CLAIM, file.source.text, re.IGNORECASE):
             if _right(match):
                 continue
             start, end = match.span("note")

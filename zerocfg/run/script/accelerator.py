@@ -32,7 +32,7 @@ def precision(run: Run, exported: Setting | None) -> Setting:
     call = _call(run)
     asked = _argument(run, call, "mixed_precision", None) if call is not None else None
     if asked is not None and asked.value is not None:
-        return asked
+        return asked if exported is None else replace(asked, overridden=(exported,))
     return exported or Setting(UNKNOWN, IN_SCRIPT)
 
 

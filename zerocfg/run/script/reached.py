@@ -39,12 +39,15 @@ class Reached:
 
 @dataclass(slots=True)
 class Reach:
-    """``calls``: of libraries; ``methods``: of any object; ``given``: what is assigned to names; ``stored``: the
-    attributes that are set on some object. ``shallow`` False: some code is deeper than was looked."""
+    """``calls``: of libraries; ``methods``: of any object; ``given``: what is assigned to names; ``dicts``: those that
+    hold a key of DeepSpeed; ``changed``: keys that are set or removed in some mapping; ``stored``: the attributes that
+    are set on some object. ``shallow`` False: some code is deeper than was looked."""
 
     calls: list[Reached] = field(default_factory=list)
     methods: list[tuple[Module, ast.Call]] = field(default_factory=list)
     given: list[tuple[Owner, ast.Assign]] = field(default_factory=list)
+    dicts: list[tuple[Module, Owner, ast.Dict]] = field(default_factory=list)
+    changed: set[str] = field(default_factory=set)
     stored: set[str] = field(default_factory=set)
     modules: list[Module] = field(default_factory=list)
     shallow: bool = True
@@ -67,7 +70,7 @@ class Walk:
         self.named: set[tuple[int, str]] = set()
         self.loaded: dict[Path, Module | None] = {}
         self.depths: dict[int, int] = {}
-        self.module_names: dict[int, Names] = {}
+        self.known_scopes: dict[tuple[int, int], tuple[Names, ...]] = {}
         self.bases: dict[tuple[int, str], str] = {}
         self.of_imports: dict[tuple[int, str], tuple[Module, str] | None] = {}
 
@@ -100,6 +103,8 @@ class Walk:
             if isinstance(call.func, ast.Attribute):
                 found.methods.append((module, call))
         found.given += [(owner, node) for node in code.given]
+        found.dicts += [(module, owner, node) for node in code.dicts]
+        found.changed |= code.changed
         found.stored |= code.stored
 
     def _called(self, module: Module, code: Code, function: ast.expr) -> list[str]:
@@ -110,11 +115,15 @@ class Walk:
 
     def scopes(self, module: Module, owner: Owner) -> tuple[Names, ...]:
         """The names of a function and of its module."""
-        if id(module) not in self.module_names:
-            self.module_names[id(module)] = assigned(module.body)
-        outer = self.module_names[id(module)]
+        key = (id(module), id(owner))
+        if key not in self.known_scopes:
+            self.known_scopes[key] = self._scopes(module, owner)
+        return self.known_scopes[key]
+
+    def _scopes(self, module: Module, owner: Owner) -> tuple[Names, ...]:
         if owner is None:
-            return (outer,)
+            return (assigned(module.body),)
+        (outer,) = self.scopes(module, None)
         arguments = owner.args
         every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         every += [one for one in (arguments.vararg, arguments.kwarg) if one is not None]

@@ -6,15 +6,15 @@ import ast
 from pathlib import Path
 
 from zerocfg.run.model import Call, Consumer, Origin, Script, Setting, SourceFile
-from zerocfg.run.script.modules import Module, Open, parse
+from zerocfg.run.script.arguments import is_arguments
+from zerocfg.run.script.modules import Module, Open, nodes, parse
 from zerocfg.run.script.options import Parser, parser_of
 from zerocfg.run.script.places import span_of
 from zerocfg.run.script.reached import Reach, Reached, Walk
 from zerocfg.run.script.values import Values
-from zerocfg.run.script.written import config_of
+from zerocfg.run.script.written import config_of, parts_of
 
 _LIGHTNING = frozenset({"lightning", "pytorch_lightning", "lightning_fabric"})
-_ARGUMENTS = frozenset({"TrainingArguments", "Seq2SeqTrainingArguments"})
 _PLUGINS = frozenset(
     "accelerate.Accelerator accelerate.DeepSpeedPlugin accelerate.FullyShardedDataParallelPlugin "
     "accelerate.GradientAccumulationPlugin deepspeed.initialize deepspeed.init_inference".split()
@@ -50,6 +50,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
     parser = parser_of(found, walk)
     reader, foreign, shown = _reader(found)
     calls = tuple(_call(one, walk, parser) for one in found.calls if _wanted(one.name))
+    parts = _parts(found, walk, parser) if found.dicts else ()
     return Script(
         file,
         reader,
@@ -61,13 +62,13 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         parser.defaults,
         frozenset(found.stored),
         tuple(one.file for one in found.modules),
+        parts,
     )
 
 
-def is_arguments(name: str) -> bool:
-    """Whether a class holds the arguments of a Trainer: TrainingArguments, or a config of one of TRL's trainers."""
-    library, _, last = name.partition(".")
-    return last in _ARGUMENTS if library == "transformers" else library == "trl" and last.endswith("Config")
+def is_stated(name: str) -> bool:
+    """Whether a call states arguments or a config that a library reads."""
+    return name in _PLUGINS or is_arguments(name)
 
 
 def _wanted(name: str) -> bool:
@@ -116,6 +117,20 @@ def _call(one: Reached, walk: Walk, parser: Parser) -> Call:
             config = config_of(walk, one.module, keyword.value, values) or config
     complete = not one.call.args and all(keyword.arg is not None for keyword in one.call.keywords)
     return Call(one.name, arguments, one.module.file, span_of(one.module, one.call), complete, config, derived)
+
+
+def _parts(found: Reach, walk: Walk, parser: Parser) -> tuple[SourceFile, ...]:
+    """What is known of the DeepSpeed configs that the script writes out, outermost dicts alone."""
+    inner = {id(node) for _, _, one in found.dicts for node in nodes(one) if node is not one}
+    changed = frozenset(found.changed)
+    read = (
+        parts_of(
+            module, one, Values(walk.scopes(module, owner), parser.defaults_of_options, parser.names(owner)), changed
+        )
+        for module, owner, one in found.dicts
+        if id(one) not in inner
+    )
+    return tuple(one for one in read if one is not None)
 
 
 def _origin(one: Reached) -> Origin:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from zerocfg.run.model import UNKNOWN, FromLine
+from zerocfg.run.script.modules import children
 
 _OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -57,7 +58,9 @@ def assigned(body: Iterable[ast.stmt]) -> Names:
             changed(node)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGING:
             changed(node.func)
-        for child in ast.iter_child_nodes(node):
+        if node.__class__ is ast.Name or node.__class__ is ast.Constant:
+            return
+        for child in children(node):
             look(child, sure and not isinstance(node, (ast.If, ast.For, ast.While, ast.Try, ast.With)))
 
     def changed(node: ast.AST) -> None:

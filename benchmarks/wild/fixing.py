@@ -1,0 +1,173 @@
+"""What `lint --fix` does to whole repositories: nothing that a library took may be refused afterwards, and no value may
+change that no finding spoke of.
+
+Each file that a fix changed is read before and after by the real library that its run gives it to, beside zerocfg's own
+effective settings of every run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.wild.data import Repository
+from benchmarks.wild.libraries import SHELL, Kind, read
+from benchmarks.wild.lint import Run, diagnostics, fix, runs
+from benchmarks.wild.trees import changed, copied
+from zerocfg.catalog.counterparts import settings
+
+_ATTRIBUTES = {"optimizer_name": "optimizer.type", "scheduler_name": "scheduler.type"}
+"""What DeepSpeedConfig calls what it reads there."""
+_WORD = re.compile(r"[A-Za-z]\w{2,}")
+_LIBRARIES: Mapping[str, Kind] = {"deepspeed": "deepspeed", "accelerate": "accelerate", "recipe": "recipe"}
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A file that its library took before the fix and refuses now, or a run that would stop now and did not."""
+
+    file: str
+    by: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value that is another one after the fix. ``codes``: of the findings that speak of it."""
+
+    file: str
+    by: str
+    key: str
+    before: str | None
+    after: str | None
+    codes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """``gone``: findings that are no longer there; ``come``: the codes of those that were not there before."""
+
+    repository: str
+    unsafe: bool
+    files: tuple[str, ...]
+    gone: int
+    come: tuple[str, ...]
+    refused: tuple[Refused, ...]
+    values: tuple[Value, ...]
+
+    @property
+    def unspoken(self) -> list[Value]:
+        return [one for one in self.values if not one.codes]
+
+
+def fixed(repository: Repository, tree: Path, *, unsafe: bool) -> Fixed:
+    """Fixes a copy of the tree and compares."""
+    told = diagnostics(tree)
+    offered = [one for one in told if one["fix"] is not None and (unsafe or one["fix"]["safety"] == "safe")]
+    if not offered:
+        return Fixed(repository.name, unsafe, (), 0, (), (), ())
+    with copied(tree) as copy:
+        fix(copy, unsafe=unsafe)
+        files = changed(tree, copy)
+        left = diagnostics(copy)
+        old, new = runs(tree), runs(copy)
+        refused = [*_refused(tree, copy, files, old), *_stopped(old, new)]
+        values = [*_values(tree, copy, files, old, told), *_settings(old, new, told)]
+    before, after = _counted(told), _counted(left)
+    gone = sum(max(0, count - after.get(key, 0)) for key, count in before.items())
+    come = tuple(sorted({key[0] for key, count in after.items() if count > before.get(key, 0)}))
+    return Fixed(repository.name, unsafe, tuple(files), gone, come, tuple(refused), tuple(values))
+
+
+def _counted(told: Iterable[Mapping[str, Any]]) -> dict[tuple[str, ...], int]:
+    found: dict[tuple[str, ...], int] = {}
+    for one in told:
+        key = (one["code"], one["file"], one["path"])
+        found[key] = found.get(key, 0) + 1
+    return found
+
+
+def _kinds(file: str, known: Sequence[Run]) -> list[Kind]:
+    """Who reads a file: the libraries that runs give it to, the shell, Python."""
+    found = {_LIBRARIES[role] for run in known for role, name in run.files.items() if name == file if role != "line"}
+    if file.endswith(SHELL):
+        found.add("shell")
+    if file.endswith(".py"):
+        found.add("python")
+    return sorted(found)
+
+
+def _refused(tree: Path, copy: Path, files: Sequence[str], known: Sequence[Run]) -> Iterator[Refused]:
+    for file in files:
+        for kind in _kinds(file, known):
+            after = read(kind, copy / file)
+            if after.error is not None and read(kind, tree / file).error is None:
+                yield Refused(file, kind, " ".join(after.error.split())[:200])
+
+
+def _pairs(old: Sequence[Run], new: Sequence[Run]) -> Iterator[tuple[Run, Run]]:
+    """The same run before and after; a fix of a script moves its lines, but not their order."""
+    for file in dict.fromkeys(_file(run) for run in old):
+        before, after = [[run for run in all_ if _file(run) == file] for all_ in (old, new)]
+        if len(before) == len(after):
+            yield from zip(before, after, strict=True)
+
+
+def _file(run: Run) -> str:
+    name, _, line = run.name.rpartition(":")
+    return name if line.isdigit() else run.name
+
+
+def _stopped(old: Sequence[Run], new: Sequence[Run]) -> Iterator[Refused]:
+    for before, after in _pairs(old, new):
+        come = set(after.failures) - set(before.failures)
+        if come:
+            yield Refused(before.name, "zerocfg", ", ".join(sorted(come)))
+
+
+def _values(
+    tree: Path, copy: Path, files: Sequence[str], known: Sequence[Run], told: Sequence[Mapping[str, Any]]
+) -> Iterator[Value]:
+    for file in files:
+        for kind in _kinds(file, known):
+            before, after = read(kind, tree / file), read(kind, copy / file)
+            if before.error is None and after.error is None:
+                yield from _differences(file, kind, before.values, after.values, told, {file})
+
+
+def _settings(old: Sequence[Run], new: Sequence[Run], told: Sequence[Mapping[str, Any]]) -> Iterator[Value]:
+    for before, after in _pairs(old, new):
+        about = set(before.files.values())
+        yield from _differences(before.name, "zerocfg", before.settings, after.settings, told, about)
+
+
+def _differences(
+    file: str,
+    by: str,
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+    told: Sequence[Mapping[str, Any]],
+    about: Collection[str],
+) -> Iterator[Value]:
+    for key in sorted({*before, *after}):
+        if before.get(key) != after.get(key):
+            codes = {one["code"] for one in told if _touches(one, about) and _speaks(one, key)}
+            yield Value(file, by, key, before.get(key), after.get(key), tuple(sorted(codes)))
+
+
+def _touches(one: Mapping[str, Any], files: Collection[str]) -> bool:
+    edited = [edit["file"] for edit in one["fix"]["edits"]] if one["fix"] is not None else []
+    return not files.isdisjoint((one["file"], *edited, *(other["file"] for other in one["related"])))
+
+
+def _speaks(one: Mapping[str, Any], key: str) -> bool:
+    """Whether a finding is about a value: by the keys that it names, and those that its fix writes."""
+    written = [edit["text"] for edit in one["fix"]["edits"]] if one["fix"] is not None else []
+    said = {word for text in (one["path"], one["message"], one["help"] or "", *written) for word in _WORD.findall(text)}
+    said |= {settings("accelerate")[word].rpartition(".")[2] for word in said if word in settings("accelerate")}
+    said |= {word for full in said for word in (full.removeprefix("stage3_"), full.removeprefix("fsdp_"))}
+    parts = _ATTRIBUTES.get(key, key).lower().split(".")
+    return any(part in said for part in parts[-2:]) or any(parts[-1].endswith(f"_{w}") for w in said if "_" in w)

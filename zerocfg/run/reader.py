@@ -1,0 +1,38 @@
+"""Who reads the configs of a run, as its files tell: the script, else what its launch line and recipe show."""
+
+from __future__ import annotations
+
+from zerocfg.run.model import Consumer, Run
+
+# Options of the Hugging Face Trainer that no other training script is known to have, and some that loops of people's
+# own have, too, but not beside per_device_train_batch_size: those of diffusers and of transformers' no_trainer examples
+# share num_train_epochs, lr_scheduler_type, gradient_checkpointing and max_grad_norm.
+_TRAINERS_ALONE = frozenset(
+    "save_strategy eval_strategy evaluation_strategy logging_strategy save_total_limit remove_unused_columns do_train "
+    "ddp_find_unused_parameters ddp_timeout load_best_model_at_end group_by_length save_only_model".split()
+)
+_BESIDE_BATCH_SIZE = frozenset("logging_steps save_steps eval_steps warmup_ratio bf16 fp16 tf32 optim".split())
+# Recipe keys of TRL's script, model and trainer configs (beside TrainingArguments' own).
+TRL_KEYS = frozenset(
+    "dataset_name dataset_config dataset_mixture dataset_train_split attn_implementation torch_dtype dtype "
+    "use_peft lora_r max_seq_length max_length packing num_generations max_completion_length max_prompt_length beta "
+    "use_vllm reward_funcs chat_template".split()
+)
+
+
+def reader_of(run: Run) -> Consumer | None:
+    """Who reads the config in the end, when the files tell; None when they do not."""
+    if run.script is not None and (run.script.reader or run.script.foreign):
+        return run.script.reader
+    arguments = run.arguments
+    if run.deepspeed_route == "engine":
+        return "deepspeed"
+    if run.recipe is not None and run.recipe_reader == "trl":
+        keys = run.recipe.data()
+        return "trl" if isinstance(keys, dict) and TRL_KEYS & set(keys) else "transformers"
+    if run.recipe is not None or run.deepspeed_route == "trainer":
+        return "transformers"
+    sized = "per_device_train_batch_size" in arguments
+    if _TRAINERS_ALONE & set(arguments) or (sized and _BESIDE_BATCH_SIZE & set(arguments)):
+        return "transformers"
+    return None
