@@ -75,9 +75,11 @@ def _uv(folder: Path, packages: list[str], *options: str) -> None:
     overrides.write_text(_WITHOUT_TORCH, encoding="utf-8")
     uv = Path(sys.executable).with_name("uv")
     words = [str(uv), "pip", "install", "-q", "--python", sys.executable, "--target", str(folder)]
-    # Some releases of DeepSpeed import torch while they are built, and do not say so.
-    words += ["--override", str(overrides), "--no-build-isolation-package", "deepspeed"]
+    words += ["--override", str(overrides), *options, *packages]
     environment = {**os.environ, "UV_COMPILE_BYTECODE": "0", "DS_BUILD_OPS": "0"}
-    done = subprocess.run([*words, *options, *packages], capture_output=True, text=True, env=environment)
-    if done.returncode:
-        raise RuntimeError(done.stderr.strip()[-800:])
+    # Some releases of DeepSpeed import torch while they are built, and do not say so.
+    for build in ([], ["--no-build-isolation-package", "deepspeed"]):
+        done = subprocess.run([*words, *build], capture_output=True, text=True, env=environment)
+        if done.returncode == 0:
+            return
+    raise RuntimeError(done.stderr.strip()[-800:])

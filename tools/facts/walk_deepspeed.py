@@ -5,25 +5,14 @@ from __future__ import annotations
 import contextlib
 import inspect
 import io
-import logging
-import os
-import sys
-import types
 from collections.abc import Iterator, KeysView
 from typing import Any
 
 import torch
-from torch.distributed.elastic.agent.server import api as elastic_agent
 
-from tools.facts import describe
+from tools.facts import describe, old_deepspeed
 
-os.environ["DS_ACCELERATOR"] = "cpu"
-logging.disable(logging.CRITICAL)
-for absent in ("intel_extension_for_pytorch", "oneccl_bindings_for_pytorch"):
-    sys.modules.setdefault(absent, types.ModuleType(absent))  # older releases want them before they take a processor
-for gone in ("log", "_get_socket_with_port"):
-    if not hasattr(elastic_agent, gone):
-        setattr(elastic_agent, gone, None)  # taken away by later releases of torch; configs have no part in it
+old_deepspeed.prepare()
 
 import deepspeed  # noqa: E402
 import pydantic  # noqa: E402
@@ -227,9 +216,9 @@ def untyped() -> dict[Path, dict[str, list[object]]]:
     return asked
 
 
-def parameters(of: Any) -> dict[str, object]:
+def parameters(of: Any) -> dict[str, Facts]:
     """The parameters of a constructor, without the first two (self, and what is optimized or scheduled)."""
-    found: dict[str, object] = {}
+    found: dict[str, Facts] = {}
     for name, parameter in list(inspect.signature(of.__init__).parameters.items())[2:]:
         if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
             required = parameter.default is parameter.empty
@@ -274,7 +263,8 @@ def of_schedulers() -> dict[str, object]:
 def bound(of: Any, name: str) -> dict[str, object]:
     """The lower bound of a scheduler's parameter, as its constructor shows it: tried with 1, 0 and -1."""
     taken = [number for number in (1, 0, -1) if _schedules(of, {name: number})]
-    return {(1,): {"gt": 0}, (1, 0): {"ge": 0}}.get(tuple(taken), {})
+    bounds: dict[tuple[int, ...], Facts] = {(1,): {"gt": 0}, (1, 0): {"ge": 0}}
+    return bounds.get(tuple(taken), {})
 
 
 def _schedules(of: Any, given: dict[str, object]) -> bool:

@@ -11,8 +11,8 @@ from zerocfg.catalog.check import Issue, check
 from zerocfg.catalog.older import WALKED, differing, schema_at
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import Release, bounds, release, text
-from zerocfg.rules.api import Finding, Location, Severity
-from zerocfg.rules.effects import admitted, admitting
+from zerocfg.rules import reach
+from zerocfg.rules.api import Finding, Location
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.templates import blank
@@ -107,15 +107,10 @@ def _paths(file: SourceFile) -> frozenset[str]:
 
 
 def limited(run: Run, issue: Issue, finding: Finding) -> Finding:
-    """The finding of an issue; where only some of the admitted releases have it, a warning that names them."""
+    """The finding of an issue; where only some of the admitted releases have it, it says so."""
     if not issue.releases:
         return finding
-    library = "deepspeed" if "DeepSpeed" in issue.releases else "accelerate"
-    finding.message += f" ({issue.releases}; {admitted(run, library)})"
-    finding.severity = Severity.NOTE if finding.severity is Severity.NOTE else Severity.WARNING
-    finding.related = [*finding.related, *admitting(run, library)]
-    finding.fix = None
-    return finding
+    return reach.limited(run, finding, "deepspeed" if "DeepSpeed" in issue.releases else "accelerate", issue.releases)
 
 
 @lru_cache(maxsize=1024)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import Section, load_schema
 from zerocfg.catalog.versions import admits, only_below, only_from
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
@@ -67,7 +68,8 @@ def key_newer_than_project(run: Run) -> Iterator[Finding]:
 
     When to ignore: the environment is known to hold a newer release than the requirements ask for.
     """
-    if run.deepspeed is not None:
+    declared = run.versions.get("deepspeed")
+    if run.deepspeed is not None and declared and not only_from(declared, VERSIONS["deepspeed"]):
         for path, since, inside in _newer(deepspeed_data(run), load_schema("deepspeed").root, ()):
             yield from _too_new(run, Location(run.deepspeed, path, "key"), dotted(path), "deepspeed", since, inside)
     if reader(run) is None:
@@ -77,21 +79,21 @@ def key_newer_than_project(run: Run) -> Iterator[Finding]:
             yield from _too_new(run, held.at(), held.name, "transformers", _SINCE[held.name], True)
 
 
-def _newer(data: object, keys: Section, above: Path) -> Iterator[tuple[Path, str, bool]]:
-    """Keys whose first release is known: path, release, whether an older one refuses it."""
+def _newer(data: object, keys: Section, above: Path, known: str = "") -> Iterator[tuple[Path, str, bool]]:
+    """Keys that some known release has not: path, first release, whether an older one refuses it."""
     schema = load_schema("deepspeed")
     for name, held in data.items() if isinstance(data, dict) else ():
         key = keys.names.get(str(name))
         if key is None:
             continue
-        path = (*above, str(name))
-        since = key.facts.get("since")
+        path, own = (*above, str(name)), f"{known}{key.name}"
+        since = histories("deepspeed").since(own)
         if since:
-            yield path, str(since), bool(above)
+            yield path, since, bool(above)
             continue
         inner = key.section(schema)
         if inner is not None:
-            yield from _newer(held, inner, path)
+            yield from _newer(held, inner, path, f"{own}.")
 
 
 def _too_new(run: Run, location: Location, name: str, library: str, since: str, refused: bool) -> Iterator[Finding]:
