@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -51,6 +52,14 @@ class Histories:
         entries = self.raw.get(key, ())
         last = entries[-1] if entries else None
         return last[0] if last is not None and len(entries) > 1 and (last[1] is None or "removed" in last[1]) else None
+
+
+def name_in(library: str, path: Sequence[str]) -> str:
+    """What a history calls the key at a path of a config. A key in a section of accelerate's YAML is the option of the
+    launcher that it becomes."""
+    if library == "accelerate":
+        return f"cluster.{path[0]}" if len(path) == 1 else f"option.{path[-1]}"
+    return ".".join(path)
 
 
 @cache

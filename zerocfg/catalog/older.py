@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
-from zerocfg.catalog.history import State, histories
+from zerocfg.catalog.history import State, histories, name_in
 from zerocfg.catalog.schema import Schema, load_schema, schema_folder
 from zerocfg.catalog.versions import Release
 
@@ -34,7 +34,8 @@ def schema_at(name: str, at: Release) -> Schema:
 def differing(name: str, keys: Callable[[str], bool], low: Release, high: Release, closed: bool) -> list[Release]:
     """Releases, oldest first, one for each way in which the keys that a document holds were read between two bounds.
 
-    ``keys``: whether the document holds a key, by its dotted name. Empty where no known release lies between.
+    ``keys``: whether the document holds a key, by the name that histories have for it. Empty where no known
+    release lies between.
     """
     known = histories(name)
     within = [one for one in known.releases if low <= one and (one < high or (closed and one == high))]
@@ -140,6 +141,22 @@ def _facts(prop: Raw, then: Raw) -> None:
         prop.get("x-zerocfg", {}).pop("deprecated", None)
 
 
-_EDITS: dict[str, Callable[[Raw, Release], None]] = {"deepspeed": _deepspeed}
+def _accelerate(raw: Raw, at: Release) -> None:
+    _newer_out(raw, raw, (), at)
+
+
+def _newer_out(raw: Raw, section: Raw, path: tuple[str, ...], at: Release) -> None:
+    """Takes out the keys of a section, and of those below it, that a release of accelerate has not."""
+    known = histories("accelerate")
+    for name, prop in list(section.get("properties", {}).items()):
+        key = name_in("accelerate", (*path, name))
+        if key in known.raw and known.state(key, at) is None:
+            del section["properties"][name]
+        elif not path:
+            for inner in _opened(raw, prop):
+                _newer_out(raw, inner, (name,), at)
+
+
+_EDITS: dict[str, Callable[[Raw, Release], None]] = {"deepspeed": _deepspeed, "accelerate": _accelerate}
 WALKED = frozenset(_EDITS)
 """The compiled schemas that can be had as an older release has them."""

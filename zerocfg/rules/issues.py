@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from zerocfg.catalog.check import Issue, check
+from zerocfg.catalog.history import name_in
 from zerocfg.catalog.older import WALKED, differing, schema_at
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import Release, bounds, release, text
@@ -57,8 +58,8 @@ def _admitted(run: Run, file: SourceFile, name: str, library: str) -> Iterable[I
     limits = bounds(declared) if declared and name in WALKED else None
     if limits is None or limits[0] >= release(VERSIONS[name]):
         return _checked(file, name, None)
-    paths = _paths(file)
-    releases = differing(name, lambda key: key.removesuffix(".*") in paths, *limits)
+    names = _names(file, name)
+    releases = differing(name, lambda key: key.removesuffix(".*") in names, *limits)
     return _together(tuple(releases), file, name, library)
 
 
@@ -93,17 +94,20 @@ def _known_today(name: str, issue: Issue) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _paths(file: SourceFile) -> frozenset[str]:
-    """The dotted path of every key of a file."""
+def _names(file: SourceFile, library: str) -> frozenset[str]:
+    """What histories call the keys of a file."""
     found: set[str] = set()
 
-    def walk(data: object, above: str) -> None:
+    def walk(data: object, above: tuple[str, ...]) -> None:
         for key, held in data.items() if isinstance(data, dict) else ():
-            found.add(f"{above}{key}")
-            walk(held, f"{above}{key}.")
+            found.add(name_in(library, (*above, str(key))))
+            walk(held, (*above, str(key)))
 
-    walk(file.data(), "")
-    return frozenset(found)
+    walk(file.data(), ())
+    scheduler = file.data()
+    chosen = scheduler.get("scheduler") if library == "deepspeed" and isinstance(scheduler, dict) else None
+    kind = chosen.get("type") if isinstance(chosen, dict) else None
+    return frozenset(found | {f"scheduler.{kind}.{name.rpartition('.')[2]}" for name in found if ".params." in name})
 
 
 def limited(run: Run, issue: Issue, finding: Finding) -> Finding:
