@@ -6,6 +6,8 @@
 # make parity  thousands of generated configs against the real libraries, and other random values (nightly)
 # make lock  writes the locks anew after a change of pyproject.toml or constraints.txt; UPGRADE=-U takes the newest of everything
 # make pythons  the tests that need no training library on every Python from 3.10 to 3.13 that is at hand
+# make facts  walks every release of tools/facts/releases.yaml that was not walked yet, writes schemas/releases; FACTS=deepspeed
+# make releases  corpus and generated configs at older releases, zerocfg against those releases themselves
 # make new-rule CODE=ZC249 NAME=steps-never-end MODULE=batch/accumulation SEVERITY=error  a rule to fill in
 # make follow-release PACKAGE=deepspeed VERSION=0.19.9  moves to that release, compares, and says what to edit
 PYTHON ?= python3
@@ -19,7 +21,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 export UV_COMPILE_BYTECODE := 1
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup lock dist pythons new-rule follow-release demo test test-all rule parity mutants check gpu schemas docs examples clean
+.PHONY: setup lock dist pythons new-rule follow-release facts releases demo test test-all rule parity mutants check gpu schemas docs examples clean
 
 setup: $(STAMP) $(NODE)
 
@@ -90,6 +92,13 @@ test-all: check $(OPERATORS)
 CODE ?= $(error name a rule: make rule CODE=ZC103)
 rule: setup $(OPERATORS)
 	$(BIN)/pytest tests/rules/test_examples.py tests/rules/test_pages.py tests/proofs/test_proofs.py -k $(CODE)
+
+FACTS ?=
+facts: setup
+	$(BIN)/python -m tools.facts $(FACTS)
+
+releases: setup
+	$(BIN)/python -m tests.parity.releases
 
 PARITY ?= 5000
 parity: setup

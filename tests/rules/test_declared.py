@@ -63,13 +63,14 @@ def test_offload_without_pin_memory(tmp_path: Path, versions: str, told: bool) -
     ("versions", "severity"),
     [
         ("deepspeed: 0.19.8", "error"),
-        ("deepspeed: '<0.19'", "note"),
-        ("deepspeed: '>=0.16'", "error"),
+        ("deepspeed: '<0.19'", None),
+        ("deepspeed: '>=0.16'", "warning"),
+        ("deepspeed: '>=0.19.8'", "error"),
         ("transformers: 5.23.0", "error"),
     ],
 )
-def test_removed_key(tmp_path: Path, versions: str, severity: str) -> None:
+def test_removed_key(tmp_path: Path, versions: str, severity: str | None) -> None:
     spec = SPEC.replace("    recipe: recipe.yaml\n", "").replace("transformers\n", "deepspeed\n") % versions
     ds = '{"train_micro_batch_size_per_gpu": 1, "amp": {"enabled": false}, "zero_optimization": {"stage": 2}}\n'
     found = lint_example(Example({"zerocfg.yaml": spec, "ds.json": ds}), tmp_path).diagnostics
-    assert {d.code: d.severity.value for d in found}["ZC110"] == severity
+    assert {d.code: d.severity.value for d in found}.get("ZC110") == severity

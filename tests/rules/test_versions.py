@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zerocfg.rules.versions import admits, bounds, only_below, only_from
+from zerocfg.catalog.versions import admits, bounds, only_below, only_from
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import RefusedError, as_int, convert, kind_of, show, yaml_number
 from zerocfg.source.node import Entry, Mapping, Node, Path, Scalar, plain
 
-_CHECKED = ("lax", "argument")
+_CHECKED = ("lax", "lax 1", "argument")
 """Ways of reading in which null and the items of a list are looked at."""
 
 Reason = tuple[str, str]
@@ -38,6 +38,8 @@ class Issue:
     key: Key | None = None
     section: Section | None = None
     suggestion: str | None = None
+    releases: str = ""
+    """Those of the admitted releases for which it holds ("from DeepSpeed 0.17.1 on"); empty: for all of them."""
 
 
 def check(root: Node | None, schema: Schema) -> Iterator[Issue]:

@@ -1,6 +1,7 @@
 """Does the library take this value? One function for each way in which libraries read values.
 
 "lax"   pydantic's lax conversion: "500000000", 5e8, true for an int; "yes", 1, "off" for a bool
+"lax 1"   the same by pydantic 1: a fraction is cut off for an int, a number becomes text for a string
 "raw"   nothing converts and nothing checks; a wrong type travels until something breaks
 "int", "float", "bool"   the text of an environment variable, converted later
 "str"   anything has a text
@@ -108,6 +109,10 @@ def convert(kind: str | None, value: object, reads: str) -> object:
             return from_text(kind, value)
         if reads == "argument" and isinstance(value, str):
             return argument(kind, value)
+    if reads == "lax 1" and kind == "integer" and isinstance(value, float) and math.isfinite(value):
+        return int(value)
+    if reads == "lax 1" and kind == "string" and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
     if kind == "integer":
         if reads == "raw" and isinstance(value, (str, bool)):
             raise RefusedError(f"is {kind_of(value)}, not a whole number")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING
 
+from zerocfg.catalog.versions import bounds, release
 from zerocfg.emit import lock as lockfile
 from zerocfg.gate.model import Reason, Target
 from zerocfg.hardware.catalogue import find_accelerator
-from zerocfg.rules.versions import bounds, release
 from zerocfg.run.discover import display_name
 from zerocfg.smoke.certificate import NAME, Certificate, Testimony
 from zerocfg.smoke.certificate_file import CertificateError, read, values_hash

@@ -10,6 +10,7 @@ from pathlib import Path as FilePath
 
 from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity
 from zerocfg.rules.ignores import Ignores, not_understood, unknown_code_in_ignore, unused_ignore
+from zerocfg.rules.reach import holds, library_of, limited
 from zerocfg.rules.registry import ALL
 from zerocfg.run.model import Run, Setting, SourceFile, original
 from zerocfg.run.unread import Unread, understood
@@ -218,9 +219,13 @@ class _Lint:
                     run.parts and rule.code not in OF_ONE_KEY
                 ):
                     continue
+                releases = holds(rule, run)
+                if releases is None:
+                    continue
                 found = not_understood(run, ALL) if rule is unknown_code_in_ignore else rule.check(run)
                 for finding in found:
-                    self.take(rule, finding, run)
+                    limits = releases and (finding.severity or rule.severity) is not Severity.NOTE
+                    self.take(rule, limited(run, finding, library_of(rule), releases) if limits else finding, run)
         result = self.result
         result.together = [frozenset(real_name(file) for file in run.files) for run in runs]
         result.settings = [run.effective.settings for run in runs]

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 
 from zerocfg.catalog.check import Issue, check
+from zerocfg.catalog.history import name_in
+from zerocfg.catalog.older import WALKED, differing, schema_at
 from zerocfg.catalog.schema import load_schema
-from zerocfg.rules.api import Location
-from zerocfg.rules.versions import only_below
+from zerocfg.catalog.versions import Release, bounds, release, text
+from zerocfg.rules import reach
+from zerocfg.rules.api import Finding, Location
+from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.templates import blank
-from zerocfg.source.node import Mapping, Scalar
+from zerocfg.source.node import Mapping, Path, Scalar
 
 DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2%s}}\n'
 YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
 """Sound files that the examples of these rules start from."""
-
-
-_TYPED_SINCE = "0.17.1"
-"""The release of DeepSpeed from which the sections fp16 and bf16 refuse unknown keys and convert values."""
 
 
 def documents(run: Run) -> Iterator[tuple[SourceFile, str]]:
@@ -44,18 +45,83 @@ def issues(run: Run, *kinds: str) -> Iterator[tuple[SourceFile, str, Issue]]:
         if file.document is None:
             continue
         library = {"deepspeed": "DeepSpeed", "spec": "zerocfg"}.get(name, "accelerate")
-        loose = name == "deepspeed" and only_below(run.versions.get("deepspeed"), _TYPED_SINCE)
-        for issue in _checked(file, name):
+        for issue in _admitted(run, file, name, library):
             if not file.document.editable and unfilled(file, issue):
                 continue  # a value that the script makes
-            if issue.kind in kinds and not (loose and issue.path[0] in ("fp16", "bf16") and len(issue.path) > 1):
+            if issue.kind in kinds:
                 yield file, library, issue
 
 
+def _admitted(run: Run, file: SourceFile, name: str, library: str) -> Iterable[Issue]:
+    """The issues that the releases have which the project admits; today's where it says nothing about them."""
+    declared = run.versions.get(name)
+    limits = bounds(declared) if declared and name in WALKED else None
+    if limits is None or limits[0] >= release(VERSIONS[name]):
+        return _checked(file, name, None)
+    names = _names(file, name)
+    releases = differing(name, lambda key: key.removesuffix(".*") in names, *limits)
+    return _together(tuple(releases), file, name, library)
+
+
 @lru_cache(maxsize=256)
-def _checked(file: SourceFile, name: str) -> tuple[Issue, ...]:
+def _together(releases: tuple[Release, ...], file: SourceFile, name: str, library: str) -> tuple[Issue, ...]:
+    """The issues of each of these releases, newest first, each once: with the releases that have it, unless all do."""
+    held: dict[tuple[str, Path], list[int]] = {}
+    first: dict[tuple[str, Path], Issue] = {}
+    for at in reversed(range(len(releases))):
+        for issue in _checked(file, name, releases[at]):
+            if issue.kind.startswith("unknown") and _known_today(name, issue):
+                continue  # the key came later: ZC865
+            held.setdefault((issue.kind, issue.path), []).append(at)
+            first.setdefault((issue.kind, issue.path), issue)
+    return tuple(replace(issue, releases=_said(held[which], releases, library)) for which, issue in first.items())
+
+
+def _said(held: list[int], releases: tuple[Release, ...], library: str) -> str:
+    """Which of the releases have an issue; nothing where all do."""
+    if len(held) == len(releases):
+        return ""
+    if max(held) == len(releases) - 1 and len(held) == max(held) - min(held) + 1:
+        return f"from {library} {text(releases[min(held)])} on"
+    if min(held) == 0 and len(held) == max(held) + 1:
+        return f"before {library} {text(releases[max(held) + 1])}"
+    return f"with some releases of {library}"
+
+
+def _known_today(name: str, issue: Issue) -> bool:
+    key = load_schema(name).find(tuple(str(part) for part in issue.path))
+    return key is not None and "removed" not in key.facts
+
+
+@lru_cache(maxsize=256)
+def _names(file: SourceFile, library: str) -> frozenset[str]:
+    """What histories call the keys of a file."""
+    found: set[str] = set()
+
+    def walk(data: object, above: tuple[str, ...]) -> None:
+        for key, held in data.items() if isinstance(data, dict) else ():
+            found.add(name_in(library, (*above, str(key))))
+            walk(held, (*above, str(key)))
+
+    walk(file.data(), ())
+    scheduler = file.data()
+    chosen = scheduler.get("scheduler") if library == "deepspeed" and isinstance(scheduler, dict) else None
+    kind = chosen.get("type") if isinstance(chosen, dict) else None
+    return frozenset(found | {f"scheduler.{kind}.{name.rpartition('.')[2]}" for name in found if ".params." in name})
+
+
+def limited(run: Run, issue: Issue, finding: Finding) -> Finding:
+    """The finding of an issue; where only some of the admitted releases have it, it says so."""
+    if not issue.releases:
+        return finding
+    return reach.limited(run, finding, "deepspeed" if "DeepSpeed" in issue.releases else "accelerate", issue.releases)
+
+
+@lru_cache(maxsize=1024)
+def _checked(file: SourceFile, name: str, at: Release | None) -> tuple[Issue, ...]:
     """Checked once, however many rules and runs look at the file."""
-    return tuple(check(file.document.root if file.document else None, load_schema(name)))
+    schema = load_schema(name) if at is None else schema_at(name, at)
+    return tuple(check(file.document.root if file.document else None, schema))
 
 
 PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}

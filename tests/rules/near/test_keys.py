@@ -121,10 +121,11 @@ NAMES = (
     yaml("ZC103", "at stage 2 it is only lost", "  stage3_gather_16bit_weights_on_model_save: true\n").finds(
         "error", "accelerate.yaml: stage3_gather_16bit_weights_on_model_save"
     ),
-    admitting("ZC110", "no admitted release refuses it", "<0.19.7", '"amp": {"enabled": false}').finds(
-        "note", 'ds.json: "amp"', "0.19.8", "0.19.7"
+    admitting("ZC110", "no admitted release refuses it", "<0.19.8", '"amp": {"enabled": false}'),
+    admitting("ZC110", "one admitted release does", "<=0.19.8", '"amp": {"enabled": false}').finds(
+        "warning", 'ds.json: "amp"', "0.19.8", "0.19.8"
     ),
-    admitting("ZC110", "one admitted release may", "<=0.19.7", '"amp": {"enabled": false}').finds(
+    admitting("ZC110", "the only admitted one does", "0.19.8", '"amp": {"enabled": false}').finds(
         "error", 'ds.json: "amp"'
     ),
     zero("ZC111", "the other one", '"cpu_offload_param": false').finds("warning", 'ds.json: "cpu_offload_param"'),

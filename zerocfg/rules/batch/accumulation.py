@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import isfinite
 
 from zerocfg.catalog.values import show
+from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.batch.hyperparameters import number
 from zerocfg.rules.batch.sizes import lacks_accumulation
@@ -22,7 +23,6 @@ from zerocfg.rules.effects import (
     words,
 )
 from zerocfg.rules.proof import cited, crashes
-from zerocfg.rules.versions import only_below
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.engine import STEPS, TRAIN
 from zerocfg.run.model import Origin, Run, SourceFile

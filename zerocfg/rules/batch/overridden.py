@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
+from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.effects import (
     TRAINERS,
@@ -18,7 +19,6 @@ from zerocfg.rules.effects import (
     words,
 )
 from zerocfg.rules.proof import crashes, shows
-from zerocfg.rules.versions import only_below
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import Run
 from zerocfg.run.script import accelerator

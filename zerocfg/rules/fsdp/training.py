@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
+from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import argument, dropped, given, set_argument, value, written
 from zerocfg.rules.effects import TRAINERS, edited, recipe_data
@@ -21,7 +22,6 @@ from zerocfg.rules.fsdp.plugin import (
     recipe_example,
 )
 from zerocfg.rules.proof import crashes, logged, shows
-from zerocfg.rules.versions import only_below
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import insert_entry, replace_value
 from zerocfg.source.node import Path

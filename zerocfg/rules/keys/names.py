@@ -9,13 +9,12 @@ from zerocfg.catalog.check import Issue
 from zerocfg.catalog.counterparts import Counterpart
 from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import admitted, admitting, deepspeed_data, edited
-from zerocfg.rules.issues import DS, YAML, at_key, issues
+from zerocfg.rules.effects import deepspeed_data, edited
+from zerocfg.rules.issues import DS, YAML, at_key, issues, limited
 from zerocfg.rules.keys.places import foreign, home
 from zerocfg.rules.moving import as_json, moved
 from zerocfg.rules.proof import ABSENT, crashes, logged, shows
 from zerocfg.rules.renaming import instead, own_name, said_in
-from zerocfg.rules.versions import only_below
 from zerocfg.rules.zero.saving import misplaced_gather
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.script.arguments import call_of
@@ -73,11 +72,15 @@ def unknown_key(run: Run) -> Iterator[Finding]:
             continue  # ZC114 says where it belongs
         where = f"in `{_section(issue)}`" if len(issue.path) > 1 else "at the top level"
         help_text, fix = _meant(run, file, library, issue)
-        yield Finding(
-            at_key(file, issue),
-            f"{library} knows no key `{issue.path[-1]}` {where} and stops at it",
-            help_text,
-            fix=fix,
+        yield limited(
+            run,
+            issue,
+            Finding(
+                at_key(file, issue),
+                f"{library} knows no key `{issue.path[-1]}` {where} and stops at it",
+                help_text,
+                fix=fix,
+            ),
         )
 
 
@@ -133,12 +136,18 @@ def ignored_key(run: Run) -> Iterator[Finding]:
         if home(issue) is not None or foreign(issue):
             continue  # ZC114 and ZC115 say more
         where = f"in `{_section(issue)}`" if len(issue.path) > 1 else "at the top level"
-        yield Finding(
-            at_key(file, issue),
-            f"DeepSpeed reads no key `{name}` {where}; it is silently ignored",
-            f"did you mean `{issue.suggestion}`?" if issue.suggestion else "remove it, unless your own code reads it",
-            fix=_rename(file, issue, issue.suggestion) if issue.suggestion else None,
-            severity=None if issue.suggestion else Severity.WARNING,
+        yield limited(
+            run,
+            issue,
+            Finding(
+                at_key(file, issue),
+                f"DeepSpeed reads no key `{name}` {where}; it is silently ignored",
+                f"did you mean `{issue.suggestion}`?"
+                if issue.suggestion
+                else "remove it, unless your own code reads it",
+                fix=_rename(file, issue, issue.suggestion) if issue.suggestion else None,
+                severity=None if issue.suggestion else Severity.WARNING,
+            ),
         )
 
 
@@ -237,11 +246,15 @@ def key_accelerate_ignores(run: Run) -> Iterator[Finding]:
             help_text = "remove it"
             fix = edited(delete_entry, file, issue.path, why="remove the key")
         why = "it is a key of DeepSpeed's own JSON and has no effect here" if native else "it has no effect"
-        yield Finding(
-            at_key(file, issue),
-            f"accelerate ignores `{name}` in `{section}`: {why}",
-            help_text,
-            fix=fix,
+        yield limited(
+            run,
+            issue,
+            Finding(
+                at_key(file, issue),
+                f"accelerate ignores `{name}` in `{section}`: {why}",
+                help_text,
+                fix=fix,
+            ),
         )
 
 
@@ -292,16 +305,16 @@ def removed_key(run: Run) -> Iterator[Finding]:
     """
     for file, library, issue in issues(run, "removed"):
         dead = issue.path[0] == "optimizer" and _brings_optimizer(run)
-        # DeepSpeed dropped them all between 0.19.6 and 0.19.8
-        older = library == "DeepSpeed" and only_below(run.versions.get("deepspeed"), "0.19.7")
-        yield Finding(
-            at_key(file, issue),
-            f"{library}{' 0.19.8' if older else ''} refuses `{dotted(issue.path)}` by its presence, whatever its value"
-            + (f"; the releases that the project admits take it ({admitted(run, 'deepspeed')})" if older else ""),
-            issue.reason,
-            admitting(run, "deepspeed") if older else [],
-            edited(delete_entry, file, issue.path, why="remove the key", safe=False),
-            Severity.NOTE if older or dead else None,
+        yield limited(
+            run,
+            issue,
+            Finding(
+                at_key(file, issue),
+                f"{library} refuses `{dotted(issue.path)}` by its presence, whatever its value",
+                issue.reason,
+                fix=edited(delete_entry, file, issue.path, why="remove the key", safe=False),
+                severity=Severity.NOTE if dead else None,
+            ),
         )
 
 
@@ -340,11 +353,15 @@ def deprecated_key(run: Run) -> Iterator[Finding]:
     """
     for file, library, issue in issues(run, "deprecated"):
         new = issue.suggestion
-        yield Finding(
-            at_key(file, issue),
-            f"`{dotted(issue.path)}` is deprecated in {library}",
-            issue.reason if issue.reason != "renamed" else f"it is called `{new}` now",
-            fix=_rename(file, issue, new) if new and issue.reason == "renamed" else _old_offload(file, issue),
+        yield limited(
+            run,
+            issue,
+            Finding(
+                at_key(file, issue),
+                f"`{dotted(issue.path)}` is deprecated in {library}",
+                issue.reason if issue.reason != "renamed" else f"it is called `{new}` now",
+                fix=_rename(file, issue, new) if new and issue.reason == "renamed" else _old_offload(file, issue),
+            ),
         )
 
 

@@ -9,7 +9,7 @@ from zerocfg.catalog.counterparts import homes
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.effects import accelerate_data, accelerate_section, deepspeed_data, edited
-from zerocfg.rules.issues import DS, YAML, at_key, issues
+from zerocfg.rules.issues import DS, YAML, at_key, issues, limited
 from zerocfg.rules.moving import moved, text_at
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.rules.renaming import instead, own_name
@@ -84,11 +84,15 @@ def key_in_wrong_section(run: Run) -> Iterator[Finding]:
         here = f"in `{dotted(issue.path[:-1])}`" if len(issue.path) > 1 else "at the top level"
         stops = issue.kind == "unknown-crash"
         fix = moved(file, issue.path, file, (*where, name), text, f"move it {target}") if text else None
-        yield Finding(
-            at_key(file, issue),
-            f"`{name}` belongs {target}; {here} DeepSpeed {'stops at it' if stops else 'never looks at it'}",
-            f"move it {target}",
-            fix=fix,
+        yield limited(
+            run,
+            issue,
+            Finding(
+                at_key(file, issue),
+                f"`{name}` belongs {target}; {here} DeepSpeed {'stops at it' if stops else 'never looks at it'}",
+                f"move it {target}",
+                fix=fix,
+            ),
         )
 
 
@@ -159,21 +163,29 @@ def key_of_another_program(run: Run) -> Iterator[Finding]:
             continue
         name, own = str(issue.path[0]), own_name(issue, "deepspeed")
         if own is None:
-            yield Finding(
-                at_key(file, issue),
-                f"DeepSpeed never looks at `{name}`, which is a key of accelerate's config",
-                "say it in the accelerate config or on the launch line",
-                severity=Severity.WARNING,
+            yield limited(
+                run,
+                issue,
+                Finding(
+                    at_key(file, issue),
+                    f"DeepSpeed never looks at `{name}`, which is a key of accelerate's config",
+                    "say it in the accelerate config or on the launch line",
+                    severity=Severity.WARNING,
+                ),
             )
             continue
         lacking = own.path[0] in _OPENED and own.path[0] not in deepspeed_data(run)
         advice, fix = instead(file, issue, own)
-        yield Finding(
-            at_key(file, issue),
-            f"DeepSpeed never looks at `{name}`: its own name for it is `{dotted(own.path)}`",
-            advice + (f", and give `{own.path[0]}` a type" if lacking else ""),
-            fix=None if lacking else fix,
-            severity=Severity.WARNING if lacking else None,
+        yield limited(
+            run,
+            issue,
+            Finding(
+                at_key(file, issue),
+                f"DeepSpeed never looks at `{name}`: its own name for it is `{dotted(own.path)}`",
+                advice + (f", and give `{own.path[0]}` a type" if lacking else ""),
+                fix=None if lacking else fix,
+                severity=Severity.WARNING if lacking else None,
+            ),
         )
 
 

@@ -10,7 +10,7 @@ from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.calls import given_in_calls
 from zerocfg.rules.effects import edited, effective, failures, told
-from zerocfg.rules.issues import DS, YAML, at_value, issues, python_word, unfilled
+from zerocfg.rules.issues import DS, YAML, at_value, issues, limited, python_word, unfilled
 from zerocfg.rules.proof import crashes, itself, shows
 from zerocfg.rules.repairs import as_section, repaired
 from zerocfg.run.model import Origin, Run, SourceFile
@@ -48,11 +48,16 @@ def wrong_type(run: Run) -> Iterator[Finding]:
     for file, library, issue in issues(run, "type"):
         if unfilled(file, issue) or python_word(run, file, issue.entry.value):
             continue  # ZC013 and ZC009 know why
-        yield Finding(
-            at_value(file, issue),
-            f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {_consequence(run, file, library, issue)}",
-            fix=repaired(file, issue),
-            severity=Severity.WARNING if _unread(run, file, issue) else None,
+        yield limited(
+            run,
+            issue,
+            Finding(
+                at_value(file, issue),
+                f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; "
+                + _consequence(run, file, library, issue),
+                fix=repaired(file, issue),
+                severity=Severity.WARNING if _unread(run, file, issue) else None,
+            ),
         )
     yield from _unsaid(run, "ZC104")
 
@@ -121,10 +126,14 @@ def out_of_range(run: Run) -> Iterator[Finding]:
     for file, library, issue in issues(run, "range"):
         raw = issue.key is not None and issue.key.facts.get("reads") == "raw"
         end = "nothing checks this before it is used" if raw else f"{library} stops at it"
-        yield Finding(
-            at_value(file, issue),
-            f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {end}",
-            fix=edited(delete_entry, file, issue.path, why="take the default", safe=False),
+        yield limited(
+            run,
+            issue,
+            Finding(
+                at_value(file, issue),
+                f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {end}",
+                fix=edited(delete_entry, file, issue.path, why="take the default", safe=False),
+            ),
         )
 
 
@@ -155,10 +164,14 @@ def not_a_choice(run: Run) -> Iterator[Finding]:
             continue  # an unquoted yes or no: ZC006 says so
         if unfilled(file, issue):
             continue  # ZC013
-        yield Finding(
-            at_value(file, issue),
-            f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {library} stops at it",
-            fix=_meant(file, issue),
+        yield limited(
+            run,
+            issue,
+            Finding(
+                at_value(file, issue),
+                f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}; {library} stops at it",
+                fix=_meant(file, issue),
+            ),
         )
     yield from _unsaid(run, "ZC106")
     for one in given_in_calls(run):
@@ -207,11 +220,15 @@ def null_value(run: Run) -> Iterator[Finding]:
     Fix: removes the key, so that the default counts.
     """
     for file, library, issue in issues(run, "null"):
-        yield Finding(
-            at_value(file, issue),
-            f"`{dotted(issue.path)}` is null; {library} stops at it",
-            "leave the key out",
-            fix=edited(delete_entry, file, issue.path, why="take the default", safe=False),
+        yield limited(
+            run,
+            issue,
+            Finding(
+                at_value(file, issue),
+                f"`{dotted(issue.path)}` is null; {library} stops at it",
+                "leave the key out",
+                fix=edited(delete_entry, file, issue.path, why="take the default", safe=False),
+            ),
         )
     for setting in run.effective.environment.values():
         path = setting.origin.path
@@ -263,12 +280,16 @@ def section_not_a_mapping(run: Run) -> Iterator[Finding]:
         help_text = ""
         if issue.path == ("deepspeed_config",) and isinstance(issue.value, str):
             help_text = f"write `deepspeed_config: {{deepspeed_config_file: {issue.value}}}`"
-        yield Finding(
-            at_value(file, issue),
-            f"`{dotted(issue.path)}` {issue.reason}; {_consequence(run, file, library, issue)}",
-            help_text,
-            fix=as_section(file, issue),
-            severity=Severity.WARNING if _unread(run, file, issue) else None,
+        yield limited(
+            run,
+            issue,
+            Finding(
+                at_value(file, issue),
+                f"`{dotted(issue.path)}` {issue.reason}; {_consequence(run, file, library, issue)}",
+                help_text,
+                fix=as_section(file, issue),
+                severity=Severity.WARNING if _unread(run, file, issue) else None,
+            ),
         )
     yield from _unsaid(run, "ZC108")
 
@@ -309,11 +330,15 @@ def unchecked_type(run: Run) -> Iterator[Finding]:
             continue  # ZC013 and ZC009 know why
         a_truth = issue.key is not None and any(one.get("type") == "boolean" for one in issue.key.scalars)
         truthy = " (any non-empty string counts as true)" if isinstance(issue.value, str) and a_truth else ""
-        yield Finding(
-            at_value(file, issue),
-            f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}{truthy}; {library} does not check it",
-            "write the value without quotes" if isinstance(issue.value, str) else "",
-            fix=repaired(file, issue),
+        yield limited(
+            run,
+            issue,
+            Finding(
+                at_value(file, issue),
+                f"`{dotted(issue.path)}: {show(issue.value)}` {issue.reason}{truthy}; {library} does not check it",
+                "write the value without quotes" if isinstance(issue.value, str) else "",
+                fix=repaired(file, issue),
+            ),
         )
 
 

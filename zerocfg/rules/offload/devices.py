@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import OFF_WORDS
+from zerocfg.catalog.versions import admits, only_below
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import argument
 from zerocfg.rules.effects import (
@@ -24,7 +25,6 @@ from zerocfg.rules.effects import (
     under_deepspeed_launcher,
 )
 from zerocfg.rules.proof import at_least, crashes, shows
-from zerocfg.rules.versions import admits, only_below
 from zerocfg.run.engine import number
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value

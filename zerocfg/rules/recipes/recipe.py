@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import FALSE_WORDS, RefusedError
+from zerocfg.catalog.versions import admits, only_below, only_from
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import (
     Argument,
@@ -19,7 +20,6 @@ from zerocfg.rules.arguments import (
 from zerocfg.rules.calls import given_in_calls, key_of_call
 from zerocfg.rules.effects import TRAINERS, admitted, admitting, anchor, deepspeed_data, edited, failures, recipe_data
 from zerocfg.rules.proof import crashes, shows
-from zerocfg.rules.versions import admits, only_below, only_from
 from zerocfg.run.arguments import converted, is_template, parsed
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run

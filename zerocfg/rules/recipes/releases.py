@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zerocfg.catalog.history import histories, name_in
 from zerocfg.catalog.schema import Section, load_schema
+from zerocfg.catalog.versions import admits, only_below, only_from
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.arguments import RECIPE, arguments, key_of, reader, renamed, set_argument
-from zerocfg.rules.effects import admitted, admitting, deepspeed_data, edited, recipe_data, section
+from zerocfg.rules.effects import admitted, admitting, edited, recipe_data, section
 from zerocfg.rules.proof import cited, logged, shows
-from zerocfg.rules.versions import admits, only_below, only_from
+from zerocfg.rules.reach import NAMES
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
@@ -67,9 +69,12 @@ def key_newer_than_project(run: Run) -> Iterator[Finding]:
 
     When to ignore: the environment is known to hold a newer release than the requirements ask for.
     """
-    if run.deepspeed is not None:
-        for path, since, inside in _newer(deepspeed_data(run), load_schema("deepspeed").root, ()):
-            yield from _too_new(run, Location(run.deepspeed, path, "key"), dotted(path), "deepspeed", since, inside)
+    for library, file in (("deepspeed", run.deepspeed), ("accelerate", run.accelerate)):
+        declared = run.versions.get(library)
+        if file is None or not declared or only_from(declared, VERSIONS[library]):
+            continue
+        for path, since, refused in _newer(library, file.data(), load_schema(library).root, ()):
+            yield from _too_new(run, Location(file, path, "key"), dotted(path), library, since, refused)
     if reader(run) is None:
         return
     for held in arguments(run):
@@ -77,21 +82,23 @@ def key_newer_than_project(run: Run) -> Iterator[Finding]:
             yield from _too_new(run, held.at(), held.name, "transformers", _SINCE[held.name], True)
 
 
-def _newer(data: object, keys: Section, above: Path) -> Iterator[tuple[Path, str, bool]]:
-    """Keys whose first release is known: path, release, whether an older one refuses it."""
-    schema = load_schema("deepspeed")
+def _newer(
+    library: str, data: object, keys: Section, above: tuple[str, ...], own: tuple[str, ...] = ()
+) -> Iterator[tuple[Path, str, bool]]:
+    """Keys that some known release has not: path, first release, whether an older one refuses it."""
+    schema = load_schema(library)
     for name, held in data.items() if isinstance(data, dict) else ():
         key = keys.names.get(str(name))
         if key is None:
             continue
-        path = (*above, str(name))
-        since = key.facts.get("since")
+        path, known = (*above, str(name)), (*own, key.name)
+        since = histories(library).since(name_in(library, known))
         if since:
-            yield path, str(since), bool(above)
+            yield path, since, keys.unknown == "error"
             continue
         inner = key.section(schema)
         if inner is not None:
-            yield from _newer(held, inner, path)
+            yield from _newer(library, held, inner, path, known)
 
 
 def _too_new(run: Run, location: Location, name: str, library: str, since: str, refused: bool) -> Iterator[Finding]:
@@ -101,7 +108,7 @@ def _too_new(run: Run, location: Location, name: str, library: str, since: str, 
     none = only_below(declared, since)
     yield Finding(
         location,
-        f"`{name}` exists since {library} {since} ({admitted(run, library)}); an older release "
+        f"`{name}` exists since {NAMES.get(library, library)} {since} ({admitted(run, library)}); an older release "
         + ("refuses it" if refused else "passes over it in silence"),
         f"require {library}>={since}",
         admitting(run, library),

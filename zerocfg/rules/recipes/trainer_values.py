@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
+from zerocfg.catalog.versions import only_below, only_from
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.arguments import (
     RECIPE,
@@ -23,7 +24,6 @@ from zerocfg.rules.arguments import (
 )
 from zerocfg.rules.calls import given_in_calls
 from zerocfg.rules.proof import crashes
-from zerocfg.rules.versions import only_below, only_from
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
 from zerocfg.run.script.arguments import is_arguments

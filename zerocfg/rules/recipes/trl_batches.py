@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd, lcm
 
+from zerocfg.catalog.versions import admits
 from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.arguments import drop_argument, given, methods, number, processes, set_argument, value, word, written
 from zerocfg.rules.proof import cited, crashes
 from zerocfg.rules.recipes.trainer_arguments import evaluates_by
 from zerocfg.rules.recipes.trl_recipe import trl_example
-from zerocfg.rules.versions import admits
 from zerocfg.run.model import Run
 
 _ONLINE = {"GRPOConfig", "RLOOConfig"}

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from zerocfg.catalog.counterparts import Counterpart, translated
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
+from zerocfg.catalog.versions import only_below, only_from
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import (
     RECIPE,
@@ -27,7 +28,6 @@ from zerocfg.rules.calls import ever_taken, given_in_calls, taken_by
 from zerocfg.rules.effects import admitted, admitting
 from zerocfg.rules.moving import as_json, moved, text_at
 from zerocfg.rules.proof import crashes
-from zerocfg.rules.versions import only_below, only_from
 from zerocfg.run.arguments import parsed
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile

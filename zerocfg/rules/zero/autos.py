@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
+from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.effects import (
     TRAINERS,
@@ -17,7 +18,6 @@ from zerocfg.rules.effects import (
     without,
 )
 from zerocfg.rules.proof import crashes
-from zerocfg.rules.versions import only_below
 from zerocfg.run import engine
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import delete_entry

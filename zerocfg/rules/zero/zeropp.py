@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zerocfg.catalog.versions import admits
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.effects import edited, effective, put, section, stage_of, without
 from zerocfg.rules.proof import ABSENT, at_least, at_most, cited, crashes, shows
-from zerocfg.rules.versions import admits
 from zerocfg.run.engine import number, truth
 from zerocfg.run.model import Run
 from zerocfg.source.edit import replace_value

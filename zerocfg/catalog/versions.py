@@ -20,6 +20,11 @@ def release(text: str) -> Release:
     return tuple(numbers)
 
 
+def text(at: Release) -> str:
+    """A release as people write it, with three numbers: (0, 17) is 0.17.0."""
+    return ".".join(map(str, (*at, 0, 0)[: max(3, len(at))]))
+
+
 def bounds(declared: str) -> tuple[Release, Release, bool] | None:
     """The lowest and the highest release that a declaration admits, and whether the highest belongs to it.
 

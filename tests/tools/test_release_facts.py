@@ -1,0 +1,62 @@
+"""`make facts`: folding what was seen of each release into histories."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tools.facts.environment import releases
+from tools.facts.fold import changes, fold, written
+from zerocfg.catalog.history import Histories
+from zerocfg.catalog.versions import release
+from zerocfg.run.config import VERSIONS
+
+ROOT = Path(__file__).parent.parent.parent
+SEEN = [
+    ("1.0", {"a": {"default": 1}, "b": {"default": 1}}),
+    ("1.1", {"a": {"default": 1}, "b": {"default": 2}, "c": {}}),
+    ("1.10", {"b": {"default": 2}, "c": {"removed": True}}),
+]
+
+
+def test_a_history_says_what_changed_and_when() -> None:
+    assert fold(SEEN) == {
+        "a": [("1.0", {"default": 1}), ("1.10", None)],
+        "b": [("1.0", {"default": 1}), ("1.1", {"default": 2})],
+        "c": [("1.0", None), ("1.1", {}), ("1.10", {"removed": True})],
+    }
+
+
+def test_what_a_release_changed() -> None:
+    assert changes(fold(SEEN), "1.1") == ['~ b {"default": 1} -> {"default": 2}', "+ c {}"]
+    assert changes(fold(SEEN), "1.10") == ["- a", '~ c {} -> {"removed": true}']
+    assert changes(fold(SEEN), "1.0") == []
+
+
+def test_one_line_a_key() -> None:
+    text = written("lib", [name for name, _ in SEEN], fold(SEEN))
+    assert [line[:3] for line in text.splitlines() if line.startswith('"') and "[[" in line] == ['"a"', '"b"', '"c"']
+    known = Histories(json.loads(text))
+    assert known.state("a", release("1.0")) == {"default": 1}
+    assert known.state("a", release("1.9.9")) == {"default": 1}
+    assert known.state("a", release("1.10")) is None
+    assert known.state("a", release("0.1")) == {"default": 1}
+    assert known.state("b", release("1.1")) == {"default": 2}
+    assert (known.since("a"), known.since("b"), known.since("c")) == (None, None, None)
+    assert (known.gone("a"), known.gone("b"), known.gone("c")) == ("1.10", None, "1.10")
+
+
+def test_since_is_the_last_time_that_a_key_came() -> None:
+    seen = [("1", {}), ("2", {"a": {}}), ("3", {}), ("4", {"a": {}}), ("5", {"a": {"default": 1}})]
+    assert Histories({"releases": ["1", "2", "3", "4", "5"], "keys": fold(seen)}).since("a") == "4"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "schemas" / "releases").glob("*.json")), ids=lambda path: path.stem)
+def test_the_histories_are_of_the_releases_that_are_listed(path: Path) -> None:
+    library = path.stem
+    listed = [one.version for one in releases() if one.library == library]
+    assert json.loads(path.read_text(encoding="utf-8"))["releases"] == listed
+    assert listed[-1] == VERSIONS[library]
+    assert path.stat().st_size < 400_000

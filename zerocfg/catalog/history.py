@@ -1,0 +1,69 @@
+"""What each release of a library reads: the histories that ``make facts`` writes to ``schemas/releases/*.json``.
+
+A history is a list of (release, state), oldest first; a state holds until the next one. ``None``: there is no such key.
+Names are dotted paths; ``zero_optimization.*`` speaks of the section itself (what an unknown key does there).
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from zerocfg.catalog.schema import schema_folder
+from zerocfg.catalog.versions import Release, release
+
+State = dict[str, Any] | None
+
+
+class Histories:
+    """The histories of one library. ``releases``: all that were walked, oldest first."""
+
+    def __init__(self, raw: dict[str, Any]) -> None:
+        self.names: list[str] = raw["releases"]
+        self.releases: list[Release] = [release(name) for name in self.names]
+        self.raw: dict[str, list[tuple[str, State]]] = raw["keys"]
+        self._edges: dict[str, list[Release]] = {}
+
+    def edges(self, key: str) -> list[Release]:
+        """The releases from which each state of a key's history holds."""
+        found = self._edges.get(key)
+        if found is None:
+            found = self._edges[key] = [release(since) for since, _ in self.raw.get(key, ())]
+        return found
+
+    def state(self, key: str, at: Release) -> State:
+        """What a key is in a release; the oldest known state for releases before it."""
+        edges = self.edges(key)
+        return self.raw[key][max(0, bisect_right(edges, at) - 1)][1] if edges else None
+
+    def since(self, key: str) -> str | None:
+        """The release that brought a key that today's release has; None where all known releases have it, or today's
+        has not."""
+        found = None
+        for since, state in self.raw.get(key, ()):
+            found = None if state is None or state.get("removed") else (found or since)
+        return None if found == self.names[0] else found
+
+    def gone(self, key: str) -> str | None:
+        """The release from which a key is no longer read; None where today's release has it, or none ever had."""
+        entries = self.raw.get(key, ())
+        last = entries[-1] if entries else None
+        return last[0] if last is not None and len(entries) > 1 and (last[1] is None or "removed" in last[1]) else None
+
+
+def name_in(library: str, path: Sequence[str]) -> str:
+    """What a history calls the key at a path of a config. A key in a section of accelerate's YAML is the option of the
+    launcher that it becomes."""
+    if library == "accelerate":
+        return f"cluster.{path[0]}" if len(path) == 1 else f"option.{path[-1]}"
+    return ".".join(path)
+
+
+@cache
+def histories(library: str) -> Histories:
+    """The histories of "deepspeed", "accelerate", "transformers" or "trl"."""
+    text = (schema_folder() / "releases" / f"{library}.json").read_text(encoding="utf-8")
+    return Histories(json.loads(text))

@@ -1,0 +1,162 @@
+"""A compiled schema as an older release of its library has it.
+
+The compiled schema is today's. Where a history says that a release differs, its copy is changed: keys that came later
+are taken out, those that were removed since come back, bounds, defaults and strictness are that release's. What a
+release does not check is left open, so that less is said, never more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+from zerocfg.catalog.history import State, histories, name_in
+from zerocfg.catalog.schema import Schema, load_schema, schema_folder
+from zerocfg.catalog.versions import Release
+
+Raw = dict[str, Any]
+_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+
+
+@cache
+def schema_at(name: str, at: Release) -> Schema:
+    """The schema "deepspeed" or "accelerate" as a release has it; today's for releases that are not older."""
+    edit = _EDITS.get(name)
+    if edit is None or at >= histories(name).releases[-1]:
+        return load_schema(name)
+    raw: Raw = json.loads((schema_folder() / f"{name}.json").read_text(encoding="utf-8"))
+    edit(raw, at)
+    return Schema(raw)
+
+
+def differing(name: str, keys: Callable[[str], bool], low: Release, high: Release, closed: bool) -> list[Release]:
+    """Releases, oldest first, one for each way in which the keys that a document holds were read between two bounds.
+
+    ``keys``: whether the document holds a key, by the name that histories have for it. Empty where no known
+    release lies between.
+    """
+    known = histories(name)
+    within = [one for one in known.releases if low <= one and (one < high or (closed and one == high))]
+    if not within and low > known.releases[0]:  # none that was walked: what the one before it does
+        within = [max(one for one in known.releases if one <= low)]
+    if not within:
+        return []
+    edges = {edge for key in known.raw if len(known.raw[key]) > 1 and keys(key) for edge in known.edges(key)[1:]}
+    return [within[0], *(one for one in within[1:] if one in edges)]
+
+
+def _deepspeed(raw: Raw, at: Release) -> None:
+    known = histories("deepspeed")
+    newest = known.releases[-1]
+    for key, entries in sorted(known.raw.items()):
+        then, now = known.state(key, at), known.state(key, newest)
+        *above, name = key.split(".")
+        if len(entries) < 2 or then == now or above[:1] in (["optimizer"], ["words"]):
+            continue
+        scheduler = len(above) == 2 and above[0] == "scheduler" and above[1] != "params"
+        section = raw["$defs"].get(f"{above[1]}Params") if scheduler else _section(raw, above)
+        if section is None:
+            continue
+        if name == "*":
+            _strictness(section, then)
+        else:
+            _key(section, name, then)
+
+
+def _section(raw: Raw, path: list[str]) -> Raw | None:
+    """The raw section at a path of names; None where there is none."""
+    here = raw
+    for part in path:
+        prop = here.get("properties", {}).get(part)
+        opened = next(_opened(raw, prop), None) if prop is not None else None
+        if opened is None:
+            return None
+        here = opened
+    return here
+
+
+def _opened(raw: Raw, prop: Raw) -> Iterator[Raw]:
+    for branch in (prop, *prop.get("anyOf", ())):
+        reference = branch.get("$ref")
+        if reference:
+            here = raw
+            for part in reference.removeprefix("#/").split("/"):
+                here = here[part]
+            yield here
+        elif "properties" in branch:
+            yield branch
+
+
+def _strictness(section: Raw, then: State) -> None:
+    """What an unknown key does in the section, and how its values are read."""
+    if then is None:
+        return  # the section itself is not there: its key says so
+    facts = section.setdefault("x-zerocfg", {})
+    facts["unknown"] = then["unknown"]
+    section["additionalProperties"] = False
+    typed = "model" in then
+    for name, prop in section.get("properties", {}).items():
+        if not typed and "$ref" not in prop:
+            section["properties"][name] = {**_unchecked(prop), "x-zerocfg": _untyped(prop)}
+        elif then.get("model") == 1 and prop.get("x-zerocfg", {}).get("reads") == "lax":
+            prop["x-zerocfg"]["reads"] = "lax 1"
+
+
+def _unchecked(prop: Raw) -> Raw:
+    return {word: prop[word] for word in ("description", "default") if word in prop}
+
+
+def _untyped(prop: Raw) -> Raw:
+    dropped = ("no_bool", "no_text", "never", "removed")
+    facts = {word: held for word, held in prop.get("x-zerocfg", {}).items() if word not in dropped}
+    return {**facts, "reads": "raw", "auto_raw": "kept"}
+
+
+def _key(section: Raw, name: str, then: State) -> None:
+    properties = section["properties"]
+    prop = properties.get(name)
+    if then is None:
+        properties.pop(name, None)
+        for other in [word for word, held in properties.items() if held.get("x-zerocfg", {}).get("read_as") == name]:
+            del properties[other]
+    elif then.get("removed"):
+        return
+    elif prop is None or "removed" in prop.get("x-zerocfg", {}):
+        properties[name] = {"description": "", "x-zerocfg": {"reads": "raw", "auto_raw": "kept"}}
+    else:
+        _facts(prop, then)
+
+
+def _facts(prop: Raw, then: Raw) -> None:
+    for branch in (prop, *prop.get("anyOf", ())):
+        if any(bound in branch for bound in _BOUNDS.values()):
+            for bound in _BOUNDS.values():
+                branch.pop(bound, None)
+            branch.update({_BOUNDS[word]: held for word, held in then.items() if word in _BOUNDS})
+    if "default" in then and not isinstance(then["default"], dict):
+        prop["default"] = then["default"]
+    if "deprecated" not in then:
+        prop.get("x-zerocfg", {}).pop("deprecated", None)
+
+
+def _accelerate(raw: Raw, at: Release) -> None:
+    _newer_out(raw, raw, (), at)
+
+
+def _newer_out(raw: Raw, section: Raw, path: tuple[str, ...], at: Release) -> None:
+    """Takes out the keys of a section, and of those below it, that a release of accelerate has not."""
+    known = histories("accelerate")
+    for name, prop in list(section.get("properties", {}).items()):
+        key = name_in("accelerate", (*path, name))
+        if key in known.raw and known.state(key, at) is None:
+            del section["properties"][name]
+        elif not path:
+            for inner in _opened(raw, prop):
+                _newer_out(raw, inner, (name,), at)
+
+
+_EDITS: dict[str, Callable[[Raw, Release], None]] = {"deepspeed": _deepspeed, "accelerate": _accelerate}
+WALKED = frozenset(_EDITS)
+"""The compiled schemas that can be had as an older release has them."""

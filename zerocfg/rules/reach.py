@@ -1,0 +1,53 @@
+"""In which of the releases that a project admits a rule or a finding holds, and what a finding that needs some says."""
+
+from __future__ import annotations
+
+import re
+
+from zerocfg.catalog.versions import Release, bounds, text
+from zerocfg.rules.api import Finding, Rule, Severity
+from zerocfg.rules.effects import admitted, admitting
+from zerocfg.run.model import Run
+
+NAMES = {"deepspeed": "DeepSpeed", "trl": "TRL"}
+_LIBRARY = re.compile(r"[a-z]+")
+
+
+def holds(rule: Rule, run: Run) -> str | None:
+    """None where no admitted release is one of those that a rule speaks of (``Rule.versions``), "" where all are or
+    nothing is said about releases; else those that are: "from DeepSpeed 0.18.3 on"."""
+    library = _LIBRARY.match(rule.versions)
+    if library is None or "versions" in rule.needs:  # such a rule compares the releases itself
+        return ""
+    declared = run.versions.get(library[0])
+    admits = bounds(declared) if declared else None
+    speaks = bounds(rule.versions[library.end() :])
+    if admits is None or speaks is None:
+        return ""
+    low, high = max(admits[0], speaks[0]), min(_top(admits), _top(speaks))
+    if low > high[0] or (low == high[0] and not high[1]):
+        return None
+    name = NAMES.get(library[0], library[0])
+    if admits[0] < speaks[0]:
+        return f"from {name} {text(speaks[0])} on"
+    return f"before {name} {text(speaks[1])}" if _top(speaks) < _top(admits) else ""
+
+
+def _top(limits: tuple[Release, Release, bool]) -> tuple[Release, bool]:
+    return limits[1], limits[2]
+
+
+def limited(run: Run, finding: Finding, library: str, releases: str) -> Finding:
+    """A finding that only some of the admitted releases have: a warning that names them, and without a fix."""
+    finding.message += f" ({releases}; {admitted(run, library)})"
+    if finding.severity is not Severity.NOTE:
+        finding.severity = Severity.WARNING
+    finding.related = [*finding.related, *admitting(run, library)]
+    finding.fix = None
+    return finding
+
+
+def library_of(rule: Rule) -> str:
+    """The library whose releases a rule names."""
+    found = _LIBRARY.match(rule.versions)
+    return found[0] if found else ""
