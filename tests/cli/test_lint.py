@@ -60,7 +60,7 @@ def _of(report: list[dict[str, Any]], code: str, key: str) -> list[dict[str, Any
 def test_the_tutorial_snippets(zerocfg: Cli, tmp_path: Path) -> None:
     (tmp_path / "zero2.yaml").write_text(SNIPPET_A)
     (tmp_path / "zero3.yaml").write_text(SNIPPET_B)
-    outcome = zerocfg("lint", "--output-format", "json")
+    outcome = zerocfg("lint", "--output-format", "json", "--notes")
     assert outcome.code == 1
     report = _report(outcome)
     ignored = {
@@ -78,7 +78,8 @@ def test_the_tutorial_snippets(zerocfg: Cli, tmp_path: Path) -> None:
         for key in keys:
             found = _of(here, "ZC103", key)
             assert len(found) == 1 and "ignores" in found[0]["message"], (file, key)
-        assert any("num_processes" in d["message"] and d["severity"] == "error" for d in here), file
+        # No launch line is here, and one may give the number.
+        assert any("num_processes" in d["message"] and d["severity"] == "note" for d in here), file
     gather = [d for d in report if d["path"].endswith("stage3_gather_16bit_weights_on_model_save")]
     assert any("does not read" in d["message"] or "no effect" in d["message"] for d in gather)
     assert any("zero3_save_16bit_model: true" in d["help"] for d in gather)

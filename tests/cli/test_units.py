@@ -195,7 +195,7 @@ class TestUnread:
         assert outcome.code == 0 and "  ds.json: it cannot be read: permission denied\n" in outcome.out
 
     def test_what_is_missing_is_told_or_listed(self, zerocfg: Cli, tmp_path: Path) -> None:
-        write(tmp_path, train_sh=LINE)
+        write(tmp_path, train_sh=LINE, train_py="")
         assert [code for code, _, _ in _places(zerocfg("lint", "--output-format", "json"))] == ["ZC703"]
         assert _data(zerocfg("lint", "--output-format", "json"))["unread"] == []
         outcome = zerocfg("lint", "--ignore", "ZC703")

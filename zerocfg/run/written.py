@@ -1,5 +1,5 @@
-"""Whether a file that is not here may be there when the job starts: made by the launch script or by one beside it, or
-because the line is not started here at all."""
+"""Whether a file that is not here may be there when the job starts: made by the launch script or by one beside it; and
+whether the line is not started here at all."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ def made_before(run: Run, name: str) -> bool:
         return True  # a folder of the machine that runs the job, which nobody can look into
     if file.kind == "script":
         return True  # other code may write it, fetch it, or change the folder
-    if _of_elsewhere(run, name, file.path):
-        return True
     base = name.replace("\\", "/").rpartition("/")[2]
     text = file.source.text
     if _makes(text[: line.span.start] + "\n" + text[line.span.end :], base):
@@ -31,8 +29,8 @@ def made_before(run: Run, name: str) -> bool:
     return file.path is not None and any(_makes(other, base) for other in _beside(file.path))
 
 
-def _of_elsewhere(run: Run, name: str, pointing: Path | None) -> bool:
-    """Whether the line is for a checkout of something else: neither the script that it starts is here, nor any config
+def of_elsewhere(run: Run, name: str) -> bool:
+    """Whether the launch line is for a checkout of something else: neither the script that it starts is here, nor any config
     that it names, nor a folder with others of this one's kind."""
     word = run.launch.script if run.launch is not None and not run.launch.module else None
     script = word.value if word is not None else None
@@ -40,6 +38,7 @@ def _of_elsewhere(run: Run, name: str, pointing: Path | None) -> bool:
         return False
     if run.accelerate is not None or run.recipe is not None or run.neighbour is not None or run.deepspeed is not None:
         return False
+    pointing = run.launch_file.path if run.launch_file is not None else None
     return pointing is None or not among_others(pointing, name)
 
 

@@ -127,7 +127,9 @@ ACCUMULATION = (
         "error", OVERLAP, 1, 2, also=('ds.json: "managed_gradient_accumulation": null',)
     ),
     near("ZC245", "a release that does not read it", versions={"deepspeed": "<0.19.4"}),
-    near("ZC245", "a release that may", versions={"deepspeed": "<=0.19.4"}).finds("error", OVERLAP, 1, 2, also=OTHER),
+    near("ZC245", "a release that may", versions={"deepspeed": "<=0.19.4"}).finds(
+        "warning", OVERLAP, 1, "0.19.4", "0.19.4", 2, also=OTHER
+    ),
     near("ZC248", "one", ('"steps_per_print": 0', '"steps_per_print": 1')),
     near("ZC248", "a switch", ('"steps_per_print": 0', '"steps_per_print": false')),
     near("ZC248", "accelerate writes its own", consumer="accelerate"),
@@ -416,7 +418,7 @@ OVERRIDDEN = (
     near("ZC210", "hardly any", ("0.0", "0.001")),
     near("ZC210", "before there was a default", versions={"deepspeed": "<0.19.3"}),
     near("ZC210", "perhaps with a default", versions={"deepspeed": "<=0.19.3"}).finds(
-        "error", "accelerate.yaml: gradient_clipping: 0.0", "0.0", "1.0", -1, 0
+        "warning", "accelerate.yaml: gradient_clipping: 0.0", "0.0", "1.0", "0.19.3", "0.19.3", -1, 0
     ),
     near("ZC210", "another launcher", ("DEEPSPEED", "MULTI_GPU")),
     near("ZC211", "no optimizer of DeepSpeed", ('"type": "SGD", "params": {"lr": "auto"}', "")),

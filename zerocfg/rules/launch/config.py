@@ -27,7 +27,7 @@ from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.hub import is_hub_name
 from zerocfg.run.model import Failure, Origin, Run, SourceFile
 from zerocfg.run.options import OPTIONS
-from zerocfg.run.written import among_others
+from zerocfg.run.written import among_others, of_elsewhere
 from zerocfg.source.edit import Edit, delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path, Scalar
 
@@ -179,6 +179,8 @@ def file_not_found(run: Run) -> Iterator[Finding]:
         if "model" in origin.path and is_hub_name(path):
             continue  # the job downloads it; only zerocfg build needs it in the hub's cache
         if not _looks_local(path) or (origin.file is not None and not _certain(origin.file, path)):
+            continue
+        if run.launch is not None and of_elsewhere(run, path):
             continue
         location = at(origin)
         if location is not None:
