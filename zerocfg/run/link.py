@@ -39,6 +39,7 @@ from zerocfg.run.model import (
 from zerocfg.run.neighbours import NEIGHBOURS, recognise, ships, started_by_line, taken
 from zerocfg.run.script.arguments import call_of, filled, stated
 from zerocfg.run.script.reading import read_script
+from zerocfg.run.siblings import as_siblings
 from zerocfg.run.started import started
 from zerocfg.run.widths import widths
 from zerocfg.source.launch import LaunchLine, Option, Word
@@ -170,7 +171,7 @@ class _Linker:
                 run = self._alone(file)
                 if run is None:
                     continue
-                runs.append(run)
+                runs.append(self._with_code(as_siblings(run, runs, self.root)) if kind == "recipe" else run)
                 used |= {id(original(one)) for one in run.files}
         return runs
 

@@ -217,6 +217,30 @@ class Walk:
         names = (inner.dotted(base) or self.library_base(inner, base) for base in definition.bases)
         return next(filter(None, names), "")
 
+    def declared(self, module: Module, expression: ast.expr) -> tuple[Module, ast.ClassDef] | None:
+        """The class of the repository that an expression names, however deep it is declared; nothing else of the
+        modules on the way counts as reached."""
+        found = self.class_of(module, expression)
+        if found is not None or not isinstance(expression, ast.Name):
+            return found
+        wanted = expression.id
+        for _ in range(_LONGEST):
+            definition = module.definitions.get(wanted)
+            imported = module.imports.get(wanted)
+            if definition is not None or imported is None:
+                return (module, definition) if isinstance(definition, ast.ClassDef) else None
+            place = located(module, imported, self.root)
+            if place is None or not place[1]:
+                return None
+            path, wanted = place
+            inner = self.loaded.get(path) or parse(self.open(path), path)
+            if inner is None:
+                return None
+            self.loaded[path] = module = inner
+            if module not in self.found.modules:
+                self.found.modules.append(module)
+        return None
+
     def class_of(self, module: Module, expression: ast.expr) -> tuple[Module, ast.ClassDef] | None:
         """The class of the repository that an expression names."""
         wanted = ""

@@ -57,6 +57,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         foreign,
         calls,
         parser.options,
+        parser.lenient,
         parser.parsed,
         parser.defaults,
         frozenset(found.stored),
