@@ -229,7 +229,7 @@ class Script:
     ``parsed``: the library dataclasses that HfArgumentParser or TrlParser fills from the command line
     ("transformers.TrainingArguments"). ``defaults``: what its own subclass of such a dataclass, or `set_defaults`, puts
     in the place of the library's. ``assigned``: attributes that the code sets on any object, so that nobody knows what
-    an argument of that name is in the end.
+    an argument of that name is in the end. ``understood`` False: Python could not parse it.
     """
 
     file: SourceFile
@@ -243,6 +243,7 @@ class Script:
     defaults: Mapping[str, Setting] = field(default_factory=dict)
     assigned: frozenset[str] = frozenset()
     files: tuple[SourceFile, ...] = ()
+    understood: bool = True
 
 
 @dataclass(frozen=True, slots=True)

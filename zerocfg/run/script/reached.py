@@ -55,6 +55,11 @@ class Reach:
         return any(isinstance(call.func, ast.Attribute) and call.func.attr == "prepare" for _, call in self.methods)
 
 
+def _registered(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a decorator hands a function on to an object that may call it: `@app.command()`."""
+    return any(isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) for one in function.decorator_list)
+
+
 class Walk:
     """``open_file`` reads a file once; ``root``: the folder that is the repository's."""
 
@@ -75,6 +80,9 @@ class Walk:
         """All that a module reaches when it is started."""
         self.loaded[module.path] = module
         self._enter(module, 0)
+        for definition in module.definitions.values():
+            if not isinstance(definition, ast.ClassDef) and _registered(definition):
+                self._define(module, definition)
         while self.waiting:
             self._visit(*self.waiting.popleft())
         return self.found

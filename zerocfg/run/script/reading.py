@@ -44,11 +44,11 @@ def read_script(path: Path, open_file: Open, root: Path) -> Script:
 def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
     module = parse(file, path)
     if module is None:
-        return Script(file, files=(file,))
+        return Script(file, files=(file,), understood=False)
     walk = Walk(open_file, root)
     found = walk.from_start(module)
     parser = parser_of(found, walk)
-    reader, foreign, shown = _reader(found)
+    reader, foreign, shown = _reader(found, parser)
     calls = tuple(_call(one, walk, parser) for one in found.calls if _wanted(one.name))
     return Script(
         file,
@@ -85,9 +85,10 @@ def _loop(name: str) -> Consumer | str | None:
     return {"accelerate.Accelerator": "accelerate", "deepspeed.initialize": "deepspeed"}.get(name)
 
 
-def _reader(found: Reach) -> tuple[Consumer | None, str, Reached | None]:
+def _reader(found: Reach, parser: Parser) -> tuple[Consumer | None, str, Reached | None]:
     """Whose loop the script runs, and the call that shows it. A Trainer makes its own Accelerator and engine, so one
-    beside it is another matter; any other two leave it open."""
+    beside it is another matter. Of two trainers the one counts whose arguments alone are made or parsed; any other two
+    leave it open."""
     shown: dict[str, Reached] = {}
     for one in found.calls:
         loop = _loop(one.name)
@@ -100,6 +101,10 @@ def _reader(found: Reach) -> tuple[Consumer | None, str, Reached | None]:
         return (None, "", None) if trainers else (None, "lightning", shown["lightning"])
     if ours == ["accelerate", "deepspeed"] and found.prepares:  # the engine is another model's
         ours = ["accelerate"]
+    if len(trainers) > 1:
+        given = {*parser.parsed, *(one.name for one in found.calls)}
+        owners = {name.partition(".")[0] for name in given if is_arguments(name)}
+        trainers = [loop for loop in trainers if owners == {loop}] or trainers
     only = trainers if trainers else ours
     return (only[0], "", shown[only[0]]) if len(only) == 1 else (None, "", None)
 
