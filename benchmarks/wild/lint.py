@@ -68,7 +68,7 @@ def findings(repository: Repository, tree: Path) -> list[Finding]:
 def consumers(tree: Path) -> dict[str, str]:
     """Who reads the configs of each launch line's run, by "path:line"; empty where zerocfg does not know.
 
-    A line that a variable keeps until it is started (`CMD="deepspeed ..."`, `eval $CMD`) counts where it is written too.
+    A line that a variable keeps until it starts (`CMD="deepspeed ..."`, `eval $CMD`) counts where it is written, too.
     """
     runs = [json.loads(line) for line in _answer(tree, "-c", _RUNS).splitlines()]
     written = {name: who for _, names, who in runs for name in names}
