@@ -222,7 +222,11 @@ def told(diagnostics: list[Diagnostic]) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("from olmo import Trainer\nTrainer()\n", None), ("def (\n", "transformers")]
+    ("text", "expected"),
+    [
+        ("import argparse\nargparse.ArgumentParser().add_argument('--save_total_limit')\n", None),
+        ("def (\n", "transformers"),
+    ],
 )
 def test_options_count_only_where_no_script_can_be_read(
     text: str, expected: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -318,9 +318,6 @@ class _Shell:
             found = head(words, at)
             if found:
                 launcher, begin = found
-                if launcher == "python" and (inner := _handed_on(words, begin)) is not None:
-                    self._start(words[inner:], prefix, span, nesting)
-                    return
                 options, script, module, arguments = split_launcher(launcher, words[begin:])
                 script_options = read_options(arguments)
                 if launcher == "python":
@@ -375,17 +372,6 @@ class _Shell:
     def _environment(self) -> dict[str, str | None]:
         mine = {name: _text(self.variables[name]) for name in self.exported if name in self.variables}
         return {**self.inherited, **dict(sorted(mine.items()))}
-
-
-def _handed_on(words: list[Word], begin: int) -> int | None:
-    """Where a launcher begins that a program in Python starts: `python submit.py --gpus 8 -- accelerate launch ...`,
-    also behind another command (`-- pip install x \\&\\& accelerate launch ...`)."""
-    ends = [at for at in range(begin, len(words)) if words[at].value == "--"]
-    for at in range(ends[0] + 1, len(words)) if ends else ():
-        found = head(words, at) if at == ends[0] + 1 or words[at - 1].value in ("&&", ";") else None
-        if found is not None and found[0] != "python":
-            return at
-    return None
 
 
 class _Placed(Word):
