@@ -46,7 +46,8 @@ READERS = {
     ),
     "a method that is only marked": (HF + "def mark(x):\n    return x\n@mark\ndef run():\n    Trainer()\n", None),
     "two trainers, and the arguments of one": (
-        HF + "from trl import DPOTrainer\nTrainingArguments()\nDPOTrainer(model=None)\nTrainer(model=None)\n",
+        HF + "from transformers import HfArgumentParser\nfrom trl import DPOTrainer\n"
+        "HfArgumentParser(TrainingArguments)\nDPOTrainer(model=None)\nTrainer(model=None)\n",
         "transformers",
     ),
     "two trainers, each with its arguments": (

@@ -87,7 +87,7 @@ def _loop(name: str) -> Consumer | str | None:
 
 def _reader(found: Reach, parser: Parser) -> tuple[Consumer | None, str, Reached | None]:
     """Whose loop the script runs, and the call that shows it. A Trainer makes its own Accelerator and engine, so one
-    beside it is another matter. Of two trainers the one counts whose arguments alone are made or parsed; any other two
+    beside it is another matter. Of two trainers the one counts whose arguments alone the parser fills; any other two
     leave it open."""
     shown: dict[str, Reached] = {}
     for one in found.calls:
@@ -102,8 +102,7 @@ def _reader(found: Reach, parser: Parser) -> tuple[Consumer | None, str, Reached
     if ours == ["accelerate", "deepspeed"] and found.prepares:  # the engine is another model's
         ours = ["accelerate"]
     if len(trainers) > 1:
-        given = {*parser.parsed, *(one.name for one in found.calls)}
-        owners = {name.partition(".")[0] for name in given if is_arguments(name)}
+        owners = {name.partition(".")[0] for name in parser.parsed if is_arguments(name)}
         trainers = [loop for loop in trainers if owners == {loop}] or trainers
     only = trainers if trainers else ours
     return (only[0], "", shown[only[0]]) if len(only) == 1 else (None, "", None)
