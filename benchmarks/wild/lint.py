@@ -21,7 +21,10 @@ import json, zerocfg
 for run in zerocfg.runs("."):
     if run.launch is not None:
         foreign = run.script.foreign if run.script is not None else ""
-        print(json.dumps([run.name, foreign or run.consumer or ""]))
+        words = [*run.launch.options, *filter(None, [run.launch.script])]
+        lines = {run.launch_file.source.place(word.span.start).line for word in words}
+        names = [f"{run.launch_file.name}:{line}" for line in sorted(lines)]
+        print(json.dumps([run.name, names, foreign or run.consumer or ""]))
 """
 
 
@@ -95,5 +98,10 @@ def runs(tree: Path) -> list[Run]:
 
 
 def consumers(tree: Path) -> dict[str, str]:
-    """Who reads the configs of each launch line's run, by "path:line"; empty where zerocfg does not know."""
-    return dict(json.loads(line) for line in _answer(tree, "-c", _RUNS).splitlines())
+    """Who reads the configs of each launch line's run, by "path:line"; empty where zerocfg does not know.
+
+    A line that a variable keeps until it starts (`CMD="deepspeed ..."`, `eval $CMD`) counts where it is written, too.
+    """
+    runs = [json.loads(line) for line in _answer(tree, "-c", _RUNS).splitlines()]
+    written = {name: who for _, names, who in runs for name in names}
+    return written | {name: who for name, _, who in runs}

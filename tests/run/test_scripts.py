@@ -40,6 +40,20 @@ READERS = {
         HF + "from accelerate import Accelerator\nAccelerator()\nTrainer(model=None)\n",
         "transformers",
     ),
+    "a command of typer": (
+        HF + "import typer\napp = typer.Typer()\n@app.command()\ndef run():\n    Trainer(model=None)\napp()\n",
+        "transformers",
+    ),
+    "a method that is only marked": (HF + "def mark(x):\n    return x\n@mark\ndef run():\n    Trainer()\n", None),
+    "two trainers, and the arguments of one": (
+        HF + "from transformers import HfArgumentParser\nfrom trl import DPOTrainer\n"
+        "HfArgumentParser(TrainingArguments)\nDPOTrainer(model=None)\nTrainer(model=None)\n",
+        "transformers",
+    ),
+    "two trainers, each with its arguments": (
+        HF + "from trl import DPOConfig, DPOTrainer\nTrainingArguments()\nDPOTrainer(args=DPOConfig())\nTrainer()\n",
+        None,
+    ),
     "two trainers": (HF + "from trl import SFTTrainer\nSFTTrainer(model=None)\nTrainer(model=None)\n", None),
     "two loops": (
         "import deepspeed\nfrom accelerate import Accelerator\nAccelerator()\ndeepspeed.initialize()\n",
@@ -206,6 +220,21 @@ def told(diagnostics: list[Diagnostic]) -> list[tuple[str, str, str]]:
         (one.code, one.spot.file.name, one.spot.file.source.line(one.spot.start.line)[one.spot.start.column - 1 :])
         for one in diagnostics
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import argparse\nargparse.ArgumentParser().add_argument('--save_total_limit')\n", None),
+        ("def (\n", "transformers"),
+    ],
+)
+def test_options_count_only_where_no_script_can_be_read(
+    text: str, expected: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = "accelerate launch --num_processes 2 train.py --save_total_limit 2 --remove_unused_columns false\n"
+    runs, _ = found(tmp_path, monkeypatch, train_DOT_py=text, run_DOT_sh=line)
+    assert [run.consumer for run in runs] == [expected]
 
 
 def test_options_that_a_loop_of_its_own_shares_with_the_trainer(

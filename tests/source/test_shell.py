@@ -112,6 +112,36 @@ def test_what_is_no_launch(command: str) -> None:
     assert lines(command) == []
 
 
+@pytest.mark.parametrize(
+    ("command", "launcher"),
+    [
+        ("${HOME}/.local/bin/accelerate launch train.py", "accelerate"),
+        ('"$VENV/bin/torchrun" train.py', "torchrun"),
+    ],
+)
+def test_launches_behind_what_is_not_known(command: str, launcher: str) -> None:
+    found = one(command)
+    assert (found.launcher, found.script and found.script.value) == (launcher, "train.py")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["$VENV/$TOOL launch train.py", "python submit.py -- echo accelerate launch train.py", "python submit.py torchrun"],
+)
+def test_words_that_only_look_like_a_launch(command: str) -> None:
+    assert [line for line in lines(command) if line.launcher != "python"] == []
+
+
+def test_blocks_of_a_page_that_nobody_closed() -> None:
+    text = "```bash\ntorchrun a.py\n\nText.\n\n```bash\ntorchrun b.py\n```\n\ntorchrun c.py\n"
+    assert [line.script and line.script.value for line in lines(text, "page.md")] == ["a.py", "b.py"]
+
+
+def test_a_session_that_is_called_by_another_language() -> None:
+    text = "```python\n$ torchrun a.py\nstep 1\n```\n```python\ntorchrun b.py\n```\n"
+    assert [line.script and line.script.value for line in lines(text, "page.md")] == ["a.py"]
+
+
 def test_a_variable_that_differs_between_branches_is_unknown() -> None:
     text = "if x; then B=1; C=5; else B=2; C=5; fi\nfor i in 1; do deepspeed t.py --b $B --c $C --i $i; done"
     assert script_options(one(text)) == {"--b": None, "--c": "5", "--i": None}

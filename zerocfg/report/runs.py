@@ -93,6 +93,7 @@ _WORDS: dict[Teller, str] = {
     "script": "the training script",
     "option": "the launch line",
     "recipe": "the recipe",
+    "sibling": "another recipe of its tree",
     "settings": "`consumer` in the settings",
 }
 

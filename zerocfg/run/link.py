@@ -125,9 +125,20 @@ def _runs(paths: Paths, pool: list[SourceFile], scripts: bool) -> list[Run]:
             run = _alone(paths, file)
             if run is None:
                 continue
-            runs.append(run)
+            runs.append(_like_its_siblings(paths, run, runs) if kind == "recipe" else run)
             used |= {id(original(one)) for one in run.files}
     return runs
+
+
+def _like_its_siblings(paths: Paths, run: Run, known: Sequence[Run]) -> Run:
+    from zerocfg.run.siblings import as_siblings
+
+    found = as_siblings(run, known, paths.root)
+    if found.script is None:
+        return found
+    from zerocfg.run.scripted import with_stated
+
+    return with_stated(found)
 
 
 def _alone(paths: Paths, file: SourceFile) -> Run | None:

@@ -28,7 +28,7 @@ Kind = Literal[
 ]
 Route = Literal["accelerate", "trainer", "engine"]
 RecipeReader = Literal["trl", "hf"]
-Teller = Literal["command", "path", "spec", "script", "option", "recipe", "settings"]
+Teller = Literal["command", "path", "spec", "script", "option", "recipe", "sibling", "settings"]
 Phase = Literal["read", "launch", "arguments", "parse", "init", "step", "save", "load"]
 
 
@@ -113,8 +113,9 @@ class Told:
     """Why a run's consumer is the one it is.
 
     ``by``: "command" (`--consumer`), "path" (a pattern of the settings that fits a file of the run), "spec", "script"
-    (the training script's code), "option" (of the launch line), "recipe", or "settings" (`consumer` there, where no
-    file tells). ``place``: where that is written, if that is a file of the run; ``pattern``: the one that fits.
+    (the training script's code), "option" (of the launch line), "recipe", "sibling" (a recipe of the same tree, which a
+    line names), or "settings" (`consumer` there, where no file tells). ``place``: where that is written, if that is a
+    file of the run; ``pattern``: the one that fits.
     """
 
     by: Teller
@@ -231,7 +232,8 @@ class Script:
     the framework that reads the configs when it is none of zerocfg's consumers ("lightning"), else empty.
     ``calls``: those that the script reaches from its first line on.
     ``options``: the names, without dashes and with `_`, of every option that its parser takes; None where that cannot
-    be told. ``parsed``: the library dataclasses that HfArgumentParser or TrlParser fills from the command line
+    be told. ``lenient``: what the parser does not know does not stop it, or may not.
+    ``parsed``: the library dataclasses that HfArgumentParser or TrlParser fills from the command line
     ("transformers.TrainingArguments"). ``defaults``: what its own subclass of such a dataclass, or `set_defaults`, puts
     in the place of the library's. ``assigned``: attributes that the code sets on any object, so that nobody knows what
     an argument of that name is in the end. ``opened``: names in the paths of files that the code opens by itself.
@@ -239,6 +241,7 @@ class Script:
     deeper than was looked, so that it calls no others. ``parts``: DeepSpeed configs among its dicts of which only some
     keys are known, or of which nobody knows where they go. ``own_loop``: its Trainer is a class of the repository that
     trains otherwise than the library's, which compares arguments and config when it starts.
+    ``understood`` False: Python could not parse it.
     """
 
     file: SourceFile
@@ -247,6 +250,7 @@ class Script:
     foreign: str = ""
     calls: tuple[Call, ...] = ()
     options: frozenset[str] | None = None
+    lenient: bool = False
     parsed: frozenset[str] = frozenset()
     defaults: Mapping[str, Setting] = field(default_factory=dict)
     assigned: frozenset[str] = frozenset()
@@ -256,6 +260,7 @@ class Script:
     files: tuple[SourceFile, ...] = ()
     parts: tuple[SourceFile, ...] = ()
     own_loop: bool = False
+    understood: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)

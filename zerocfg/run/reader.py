@@ -30,8 +30,11 @@ def reader_of(run: Run) -> Consumer | None:
     if run.recipe is not None and run.recipe_reader == "trl":
         keys = run.recipe.data()
         return "trl" if isinstance(keys, dict) and TRL_KEYS & set(keys) else "transformers"
-    if run.recipe is not None or run.deepspeed_route == "trainer":
+    understood = run.script is not None and run.script.understood
+    if run.deepspeed_route == "trainer" or (run.recipe is not None and (run.recipe_reader or not understood)):
         return "transformers"
+    if run.script is not None and run.script.options is not None and not run.script.parsed:
+        return None  # options are a guess for scripts whose parser nobody can read
     sized = "per_device_train_batch_size" in arguments
     if _TRAINERS_ALONE & set(arguments) or (sized and _BESIDE_BATCH_SIZE & set(arguments)):
         return "transformers"

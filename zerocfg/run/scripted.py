@@ -39,7 +39,11 @@ def with_config_of(paths: Paths, run: Run, script: Script, line: Mapping[str, Se
 
 def with_code(paths: Paths, run: Run) -> Run:
     """The run with its script as it is read, and the training arguments that the code states."""
-    run = replace(run, script=read(paths, run.started))
+    return with_stated(replace(run, script=read(paths, run.started)))
+
+
+def with_stated(run: Run) -> Run:
+    """The run with the training arguments that its script states."""
     script = run.script
     if script is None or script.reader not in ("transformers", "trl"):
         return run

@@ -30,8 +30,8 @@ def made_before(run: Run, name: str) -> bool:
 
 
 def of_elsewhere(run: Run, name: str) -> bool:
-    """Whether the launch line is for a checkout of something else: neither the script that it starts is here, nor any config
-    that it names, nor a folder with others of this one's kind."""
+    """Whether the launch line is for a checkout of something else: neither the script that it starts is here, nor any
+    config that it names, nor a folder with others of this one's kind."""
     word = run.launch.script if run.launch is not None and not run.launch.module else None
     script = word.value if word is not None else None
     if run.started is not None or script is None or script.startswith("/") or not script.endswith((".py", ".sh")):

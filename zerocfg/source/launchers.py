@@ -134,8 +134,12 @@ _PYTHON = re.compile(r"(?:i?python|pypy)(?:[23](?:\.\d+)?)?$")
 
 
 def program(word: Word) -> str:
-    """The bare name of the program that a word calls; "" when unknown."""
-    return (word.value or "").replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
+    """The bare name of the program that a word calls, in whatever folder; "" when unknown."""
+    if word.value is None:
+        _, slash, last = word.text.rpartition("/")
+        last = last.strip("\"'")
+        return last if slash and last.isalnum() else ""
+    return word.value.replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
 
 
 def head(words: list[Word], at: int) -> tuple[Launcher, int] | None:

@@ -24,10 +24,11 @@ def shell_blocks(text: str) -> Iterator[Chars]:
         if not opening:
             return
         start = min(opening.end() + 1, len(text))
-        closing = re.compile(rf"^[ \t>]*{re.escape(opening[1])}+[ \t\r]*$", re.MULTILINE).search(text, start)
+        # another block that opens is the end of one that nobody closed
+        closing = re.compile(rf"^[ \t>]*{re.escape(opening[1])}+[ \t]*(\w*)[ \t\r]*$", re.MULTILINE).search(text, start)
         end = closing.start() if closing else len(text)
-        at = closing.end() if closing else len(text)
-        if opening[2].lower() in _LANGUAGES:
+        at = len(text) if closing is None else end if closing[1] else closing.end()
+        if opening[2].lower() in _LANGUAGES or text.startswith("$ ", start):  # a session, whatever it is called
             block = _without_prompts(text, start, end)
             yield Chars(_PLACEHOLDER.sub(lambda found: UNKNOWN * len(found[0]), block.text), block.at)
 

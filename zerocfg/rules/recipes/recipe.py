@@ -233,9 +233,15 @@ _WANTED = {"int": "a plain number", "float": "a plain number", "bool": "true or 
 
 
 def _in_the_recipe(run: Run, one: Argument, place: Location) -> Finding | None:
-    """A text where a number is wanted: HfArgumentParser hands it over, TrlParser converts those that are numbers."""
+    """A text where a number is wanted: HfArgumentParser hands it over, TrlParser converts those that are numbers. It
+    also converts the words for yes and no, and stops at any other where one is wanted."""
     kind, text = type_of(run, one.name), one.held
-    if kind not in ("int", "float") or not isinstance(text, str) or _in_code(one):
+    if not isinstance(text, str) or _in_code(one):
+        return None
+    if kind == "bool":
+        stops = run.recipe_reader == "trl" and not is_template(text) and _refused(kind, text)
+        return Finding(place, f"{one.name}: {text!r} is no yes or no", "write true or false") if stops else None
+    if kind not in ("int", "float"):
         return None
     node = run.recipe.document.get(place.path) if run.recipe is not None and run.recipe.document is not None else None
     if not isinstance(node, Scalar) or (_number(text) and not node.quoted):

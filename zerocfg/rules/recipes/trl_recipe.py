@@ -126,9 +126,10 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
     """A key of a recipe that is one or two letters away from an argument, or another program's name of one.
 
     Dashes count as such letters: they belong to the command line. The parsers do not guess, and the job stops on every
-    process. A script whose own parser is lenient would train with the default instead. An option of a launch line is
-    told only where the script is there and shows which options it takes. In a script, calls of `TrainingArguments`, of
-    TRL's configs, of `Accelerator` and of accelerate's plugins are looked at.
+    process. A script whose own parser is lenient would train with the default instead, as TrlParser did from TRL 0.13
+    to 0.18. An option of a launch line is told only where the script is there and shows which options it takes; where
+    it does, short names and a missing or added plural of a recipe are told, too. In a script, calls of
+    `TrainingArguments`, of TRL's configs, of `Accelerator` and of accelerate's plugins are looked at.
 
     What happens: `ValueError: Unknown arguments from config file: ['--learning_rtae', ...]` (TrlParser), `ValueError:
     Some keys are not used by the HfArgumentParser: [...]`; a call in Python stops with `TypeError: ... got an
@@ -153,28 +154,27 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
         name = held.name
         if name in known or name in others or own_option(run, name):
             continue
-        if held.on_line and not _spells(run, name):
+        if held.on_line and (not _spells(run, name) or (run.script is not None and run.script.lenient)):
             continue
         if run.recipe is not None and held.origin.file is run.recipe and held.origin.path:
             said = translated(name, held.held, "training-arguments")
             if said.places and not said.lost:
                 yield _called_otherwise(run.recipe, name, held.held, said.places)
                 continue
+        strict = _in_call(run, held) or _sure(run, held)
         one, many = name.removesuffix("s"), f"{name}s"
-        strict = _in_call(run, held)
         if not strict and (len(name) < 9 or any(other in known or other in others for other in (one, many))):
             continue
-        near = closest(name, _taken(run))
+        near = closest(name, _taken(run, strict))
         # short words are near each other by chance: lora_rank is no local_rank
         plain = name.replace("-", "_")
-        if near is None or _distance(plain, near) > (2 if len(name) > 11 else 1):
+        if near is None or _distance(plain, near) > _furthest(name, strict):
             continue
         if near in present and (plain.startswith(near) or any(letter.isdigit() for letter in plain)):
             continue  # learning_rate_2 beside learning_rate is no slip
-        stops = "the class" if strict else "the parser"
         yield Finding(
             held.at(),
-            f"there is no argument `{name}`; `{near}` is one, and {stops} stops at the other",
+            f"there is no argument `{name}`; `{near}` is one, and {_consequence(run, held)}",
             f"remove it: `{near}` is written too" if near in present else f"write {near}",
             fix=renamed(run, held, near, f"write {near}") if near not in present else None,
         )
@@ -199,6 +199,46 @@ def _slips_in_calls(run: Run) -> Iterator[Finding]:
         )
 
 
+def _furthest(name: str, strict: bool) -> int:
+    """How many letters apart a slip and the name that was meant may be."""
+    return 2 if len(name) > (7 if strict else 11) else 1
+
+
+def _consequence(run: Run, held: Argument) -> str:
+    if _in_call(run, held):
+        return "the class stops at the other"
+    if run.recipe_reader == "trl" and not held.on_line and _drops(run):
+        return f"TrlParser drops the other without a word ({admitted(run, 'trl')})"
+    return "the parser stops at the other"
+
+
+def _drops(run: Run) -> bool:
+    """Whether the project's TRL is one whose parser lets unknown keys of a recipe go: 0.13 to 0.18."""
+    declared = run.versions.get("trl")
+    return only_from(declared, "0.13") and only_below(declared, "0.19")
+
+
+def _sure(run: Run, held: Argument) -> bool:
+    """Whether the parser of the script is known, with all that it takes, and this is none of it."""
+    script = run.script
+    if script is None or script.options is None or script.lenient or not _all_known(parsed(run)):
+        return False
+    if held.on_line:
+        return _spells(run, held.name)
+    return held.origin.file is run.recipe and run.recipe_reader is not None and held.name not in _BESIDE
+
+
+_BESIDE = frozenset(("config", "env"))
+"""Keys of a recipe that TrlParser takes for itself."""
+
+
+def _all_known(classes: frozenset[str]) -> bool:
+    """Whether the catalog knows the fields of all these dataclasses: TRL has had others."""
+    keys = load_schema("trl").root.names.values()
+    known = {f"trl.{name}" for key in keys for name in key.facts.get("in", ())}
+    return bool(classes) and all(one.startswith("transformers.") or one in known for one in classes)
+
+
 def _in_call(run: Run, held: Argument) -> bool:
     """Whether an argument stands in a call of the library's own class, which takes no other."""
     calls = run.script.calls if run.script is not None else ()
@@ -206,14 +246,20 @@ def _in_call(run: Run, held: Argument) -> bool:
     return held.origin.kind == "file" and len(here) == 1 and not here[0].derived and held.name in here[0].arguments
 
 
-def _taken(run: Run) -> list[str]:
-    """The arguments that the run's reader takes: those of TrainingArguments, and those of the TRL configs it is for."""
-    found = [name for name, key in load_schema("training-arguments").root.names.items() if "removed" not in key.facts]
+def _taken(run: Run, strict: bool) -> list[str]:
+    """The arguments that the run's reader takes: those of TrainingArguments, and those of the TRL configs it is for.
+    ``strict``: nothing else can be meant, so those that an older release has and those of the script count, too."""
+    former = strict and not only_from(run.versions.get("transformers"), VERSIONS["transformers"])
+    inherited = load_schema("training-arguments").root.names
+    found = [name for name, key in inherited.items() if former or "removed" not in key.facts]
+    others = load_schema("trl").root.names
+    if strict and run.script is not None and run.script.options is not None:
+        found += sorted(name for name in run.script.options if name not in inherited and name not in others)
     if reader(run) != "trl":
         return found
     configs = methods(run)
     trainers = trainer_configs()
-    for name, key in load_schema("trl").root.names.items():
+    for name, key in others.items():
         inside = frozenset(key.facts.get("in", ()))
         if "removed" not in key.facts and inside and (inside & configs or not inside & trainers):
             found.append(name)

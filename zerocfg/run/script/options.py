@@ -18,6 +18,11 @@ _OTHERS = frozenset({"fire", "click", "tyro", "jsonargparse", "hydra", "omegacon
 """Parsers of the command line whose options are not read."""
 _DEEPSPEED_OPTIONS = ("deepspeed", "deepspeed_config", "deepscale", "deepscale_config")
 _GIVES = frozenset({"parse_args", "parse_known_args", "parse_args_into_dataclasses", "parse_args_and_config"})
+_LENIENT = frozenset({"parse_known_args", "parse_known_intermixed_args"})
+"""Methods of a parser that do not stop at what it does not know."""
+_LETTING = frozenset({"return_remaining_strings", "allow_extra_keys"})
+_STOPPING = frozenset({"fail_with_unknown_args"})
+"""Arguments of the others by which they do not, or do."""
 _LIKELY = frozenset({"args", "opt", "opts", "options", "cli_args", "flags"})
 """What a function calls the options that are handed to it."""
 _SWITCHES = {"store_true": False, "store_false": True}
@@ -25,9 +30,11 @@ _SWITCHES = {"store_true": False, "store_false": True}
 
 @dataclass(slots=True)
 class Parser:
-    """``options``: None where somebody else may take more. ``defaults_of_options``: of the options that are read."""
+    """``options``: None where somebody else may take more. ``lenient``: what nobody takes is let through, or may be.
+    ``defaults_of_options``: of the options that are read."""
 
     options: frozenset[str] | None = None
+    lenient: bool = False
     parsed: frozenset[str] = frozenset()
     defaults: dict[str, Setting] = field(default_factory=dict)
     defaults_of_options: dict[str, object] = field(default_factory=dict)
@@ -48,20 +55,21 @@ def parser_of(found: Reach, walk: Walk) -> Parser:
     parser = Parser()
     options: set[str] = set()
     parsed: set[str] = set()
-    some, whole = False, found.shallow
+    some, whole = False, True
     for one in found.calls:
         library = one.name.partition(".")[0]
         if one.name in _PARSERS:
             some = True
             whole = _dataclasses(one, walk, parser, options, parsed) and whole
         elif one.name == "argparse.ArgumentParser":
-            some = True
+            some, whole = True, whole and found.shallow  # who is deeper may add options to it
         elif one.name == "deepspeed.add_config_arguments":
             options.update(_DEEPSPEED_OPTIONS)
         elif library in _OTHERS:
             some, whole = True, False
     for module, node in found.methods:
         whole = _method(node, module, walk, parser, options) and whole
+        parser.lenient = parser.lenient or _lets_through(node)
     parser.parsed = frozenset(parsed)
     parser.options = frozenset(options) if some and whole else None
     parser.holders = _holders(found)
@@ -99,6 +107,25 @@ def _method(node: ast.Call, module: Module, walk: Walk, parser: Parser, options:
     return True
 
 
+def _lets_through(node: ast.Call) -> bool:
+    """Whether a parser is asked, or may be asked, not to stop at what it does not know."""
+    assert isinstance(node.func, ast.Attribute)
+    if node.func.attr in _LENIENT:
+        return True
+    if not node.func.attr.startswith("parse_"):
+        return False
+    return any(
+        (one.arg in _LETTING and not _is(one.value, False))
+        or (one.arg in _STOPPING and not _is(one.value, True))
+        or one.arg is None
+        for one in node.keywords
+    )
+
+
+def _is(node: ast.expr, value: bool) -> bool:
+    return isinstance(node, ast.Constant) and node.value is value
+
+
 def _setting(module: Module, walk: Walk, value: ast.expr) -> Setting:
     known = Values(walk.scopes(module, None), {}, frozenset()).of(value)
     return Setting(known, Origin("file", file=module.file, span=span_of(module, value)))
@@ -127,7 +154,7 @@ def _dataclass(
         names = _fields(library)
         options |= names
         return bool(names)
-    found = walk.class_of(module, kind)
+    found = walk.declared(module, kind)
     if found is None or depth > 8:
         return False
     inner, definition = found

@@ -79,6 +79,11 @@ def _opened(call: ast.Call) -> set[str]:
     }
 
 
+def _registered(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a decorator hands a function on to an object that may call it: `@app.command()`."""
+    return any(isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) for one in function.decorator_list)
+
+
 class Walk:
     """``open_file`` reads a file once; ``root``: the folder that is the repository's."""
 
@@ -99,6 +104,9 @@ class Walk:
         """All that a module reaches when it is started."""
         self.loaded[module.path] = module
         self._enter(module, 0)
+        for definition in module.definitions.values():
+            if not isinstance(definition, ast.ClassDef) and _registered(definition):
+                self._define(module, definition)
         while self.waiting:
             self._visit(*self.waiting.popleft())
         return self.found
@@ -250,6 +258,30 @@ class Walk:
         inner, definition = found
         names = (inner.dotted(base) or self.library_base(inner, base) for base in definition.bases)
         return next(filter(None, names), "")
+
+    def declared(self, module: Module, expression: ast.expr) -> tuple[Module, ast.ClassDef] | None:
+        """The class of the repository that an expression names, however deep it is declared; nothing else of the
+        modules on the way counts as reached."""
+        found = self.class_of(module, expression)
+        if found is not None or not isinstance(expression, ast.Name):
+            return found
+        wanted = expression.id
+        for _ in range(_LONGEST):
+            definition = module.definitions.get(wanted)
+            imported = module.imports.get(wanted)
+            if definition is not None or imported is None:
+                return (module, definition) if isinstance(definition, ast.ClassDef) else None
+            place = located(module, imported, self.root)
+            if place is None or not place[1]:
+                return None
+            path, wanted = place
+            inner = self.loaded.get(path) or parse(self.open(path), path)
+            if inner is None:
+                return None
+            self.loaded[path] = module = inner
+            if module not in self.found.modules:
+                self.found.modules.append(module)
+        return None
 
     def class_of(self, module: Module, expression: ast.expr) -> tuple[Module, ast.ClassDef] | None:
         """The class of the repository that an expression names."""

@@ -46,11 +46,11 @@ def read_script(path: Path, open_file: Open, root: Path) -> Script:
 def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
     module = parse(file, path)
     if module is None:
-        return Script(file, files=(file,))
+        return Script(file, files=(file,), understood=False)
     walk = Walk(open_file, root)
     found = walk.from_start(module)
     parser = parser_of(found, walk)
-    reader, foreign, shown = _reader(found)
+    reader, foreign, shown = _reader(found, parser)
     calls = tuple(_call(one, walk, parser) for one in found.calls if _wanted(one.name))
     parts = _parts(found, walk, parser) if found.dicts else ()
     return Script(
@@ -60,6 +60,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         foreign,
         calls,
         parser.options,
+        parser.lenient,
         parser.parsed,
         parser.defaults,
         frozenset(found.stored),
@@ -91,9 +92,10 @@ def _loop(name: str) -> Consumer | str | None:
     return {"accelerate.Accelerator": "accelerate", "deepspeed.initialize": "deepspeed"}.get(name)
 
 
-def _reader(found: Reach) -> tuple[Consumer | None, str, Reached | None]:
+def _reader(found: Reach, parser: Parser) -> tuple[Consumer | None, str, Reached | None]:
     """Whose loop the script runs, and the call that shows it. A Trainer makes its own Accelerator and engine, so one
-    beside it is another matter; any other two leave it open."""
+    beside it is another matter. Of two trainers the one counts whose arguments alone the parser fills; any other two
+    leave it open."""
     shown: dict[str, Reached] = {}
     for one in found.calls:
         loop = _loop(one.name)
@@ -108,6 +110,9 @@ def _reader(found: Reach) -> tuple[Consumer | None, str, Reached | None]:
         return (None, "", None) if trainers else (None, "lightning", shown["lightning"])
     if ours == ["accelerate", "deepspeed"] and found.prepares:  # the engine is another model's
         ours = ["accelerate"]
+    if len(trainers) > 1:
+        owners = {name.partition(".")[0] for name in parser.parsed if is_arguments(name)}
+        trainers = [loop for loop in trainers if owners == {loop}] or trainers
     only = trainers if trainers else ours
     return (only[0], "", shown[only[0]]) if len(only) == 1 else (None, "", None)
 
