@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -69,21 +68,7 @@ class Job:
     """The folders among the targets in which the last lint found no config."""
 
     def lint(self, texts: Mapping[str, str] | None = None) -> Result:
-        """Lint the targets, with some texts (by real path) in place of what is on disk.
-
-        What is read is kept, syntax trees above all, and goes by its reference counts: to look for cycles among it,
-        again and again, would take half of the time.
-        """
-        collects = gc.isenabled()
-        gc.disable()
-        try:
-            return self._lint(texts)
-        finally:
-            gc.freeze()
-            if collects:
-                gc.enable()
-
-    def _lint(self, texts: Mapping[str, str] | None) -> Result:
+        """Lint the targets, with some texts (by real path) in place of what is on disk."""
         changed = {**self.stdin, **(texts or {})}
         if self.files is None:
             files = self.files = Files(changed)
