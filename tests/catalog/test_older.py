@@ -55,7 +55,7 @@ def found(at: str, config: dict[str, object]) -> list[tuple[str, str]]:
             {"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 0}}},
             None,
             "range",
-            ("0.19.5", "0.19.6"),
+            ("0.19.2", "0.19.3"),
             "scheduler.params.warmup_num_steps",
         ),
     ],
@@ -111,6 +111,8 @@ def test_the_histories_end_with_the_compiled_schema() -> None:
     for name in known.raw:
         state = known.state(name, known.releases[-1])
         key = schema.find(tuple(name.split(".")))
+        if name.startswith("optimizer."):  # its parameters are those of the optimizer that is built
+            continue
         if key is None or name != ".".join([*name.split(".")[:-1], key.name]) or state is None:
             continue
         compared += 1
