@@ -21,7 +21,7 @@ from tests.parity.cases import Case, cases
 from zerocfg.run import engine
 from zerocfg.run.effective import compute
 from zerocfg.run.facts import ModelSummary
-from zerocfg.run.model import UNKNOWN, Effective, Failure, Origin, Run, Setting, SourceFile
+from zerocfg.run.model import UNKNOWN, Effective, Failure, Origin, Run, Setting, SourceFile, Told
 from zerocfg.source.launch import LaunchLine
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span
@@ -140,6 +140,7 @@ def run_of(case: Case) -> Run:
     return Run(
         "case",
         consumer=case["consumer"],
+        told=Told("command"),
         deepspeed_route=case["route"],
         model=ModelSummary("tiny", hidden_size=16),
         accelerate=source("acc.yaml", "accelerate", case["yaml"], "yaml") if by_launcher else None,

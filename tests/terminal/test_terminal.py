@@ -105,7 +105,7 @@ def test_a_long_line_is_cut_around_what_is_marked(tmp_path: Path, terminal: Term
 
 def test_marks_stand_below_wide_characters_and_tabs(tmp_path: Path, terminal: Terminal) -> None:
     (tmp_path / "ds.json").write_text(
-        '{"train_batch_size": 8,\n\t"训练": 1, "gradient_cliping": 1.0}', encoding="utf-8"
+        '{"train_micro_batch_size_per_gpu": 8,\n\t"训练": 1, "gradient_cliping": 1.0}', encoding="utf-8"
     )
     seen = terminal("lint", "--select", "ZC102", columns=120, NO_COLOR="1")
     at = max(number for number, line in enumerate(seen.lines) if line.startswith("2 |"))
