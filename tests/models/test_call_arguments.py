@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import inspect
 
-import accelerate
-import accelerate.utils
 import pytest
 
+accelerate = pytest.importorskip("accelerate")
+
+import accelerate.utils
+
 from zerocfg.rules.calls import ACCELERATE
+
+pytestmark = pytest.mark.libs
 
 
 @pytest.mark.parametrize("name", sorted(ACCELERATE))
