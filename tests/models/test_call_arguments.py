@@ -6,17 +6,15 @@ import inspect
 
 import pytest
 
-accelerate = pytest.importorskip("accelerate")
-
-import accelerate.utils
-
 from zerocfg.rules.calls import ACCELERATE
 
 pytestmark = pytest.mark.libs
+accelerate = pytest.importorskip("accelerate")
+utils = pytest.importorskip("accelerate.utils")
 
 
 @pytest.mark.parametrize("name", sorted(ACCELERATE))
 def test_arguments(name: str) -> None:
     last = name.rpartition(".")[2]
-    found = getattr(accelerate, last, None) or getattr(accelerate.utils, last)
+    found = getattr(accelerate, last, None) or getattr(utils, last)
     assert set(inspect.signature(found).parameters) == ACCELERATE[name]
