@@ -11,11 +11,12 @@ from zerocfg.source.shell_words import Chars
 from zerocfg.source.text import BOM, SourceText, Span
 
 _STARTS = frozenset({"run", "call", "check_call", "check_output", "Popen"})
+_CALLS = re.compile(rf"subprocess\s*\.\s*(?:{'|'.join(sorted(_STARTS))})\s*\(|os\s*\.\s*system\s*\(")
 
 
 def may_start(text: str) -> bool:
     """Whether code may start commands at all; a cheap look."""
-    return "subprocess" in text or "os.system" in text
+    return _CALLS.search(text) is not None
 
 
 def commands_of(source: SourceText) -> Iterator[list[Word] | Chars]:
