@@ -159,12 +159,12 @@ def test_a_failure_takes_the_entry_away(known: Checkout) -> None:
     assert {"real 1", "real 2"} <= set(known.ran())
 
 
-def test_the_full_tier_runs_everything_and_fails_where_the_ledger_differs(known: Checkout) -> None:
+def test_the_full_tier_runs_everything_and_says_where_the_ledger_differs(known: Checkout) -> None:
     assert (known.run("--tier", "all")[0], known.ran()) == (0, EVERY)
     before = known.ledger.read_bytes()
     known.write(PRODUCT, "also right")
     code, said = known.run("--tier", "all")
-    assert (code, known.ran()) == (1, EVERY)
+    assert (code, known.ran()) == (0, EVERY)
     assert f"{FILE}, stale: tests/test_plain.py, {MODULE}" in said
     assert known.ledger.read_bytes() != before
     assert known.run("--tier", "all")[0] == 0
@@ -177,7 +177,7 @@ def test_entries_of_tests_that_are_gone(known: Checkout) -> None:
     assert known.run("--tier", "all", "tests/test_plain.py")[0] == 0
     assert MODULE in known.modules(), "a part of the tests says nothing of the others"
     code, said = known.run("--tier", "all")
-    assert code == 1 and f"{FILE}, of tests that are gone: {MODULE}" in said
+    assert code == 0 and f"{FILE}, of tests that are gone: {MODULE}" in said
     assert MODULE not in known.modules()
 
 
@@ -185,9 +185,9 @@ def test_in_ci_nothing_is_written(known: Checkout, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("CI", "true")
     known.write(PRODUCT, "also right")
     before = known.ledger.read_bytes()
-    for tier, code in {"quick": 0, "all": 1}.items():
+    for tier in ("quick", "all"):
         found, said = known.run("--tier", tier)
-        assert (found, known.ran()) == (code, EVERY)
+        assert (found, known.ran()) == (0, EVERY)
         assert f"{FILE} was not up to date (2 stale): run the tests and commit it" in said
     assert known.ledger.read_bytes() == before
 
