@@ -1,8 +1,8 @@
-"""The first section of README.md, typed into an empty environment as a new user does it.
+"""docs/first-commit.md, typed into an empty environment as a new user does it.
 
 Real pip, real git, real pre-commit. The commands are run as they stand; what is not published yet is put where they
 look for it: pip finds the wheel that was built here, and git takes a repository with this checkout's files, tagged as
-the section says, for that of the address.
+the page says, for that of the address.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ NOT_RUN = "<!-- not run: tests/install"
 """tests/docs leaves these blocks to this test."""
 
 
-def _section() -> str:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    first = text.split("\n## ")[1]
-    assert NOT_RUN in first and NOT_RUN not in text.replace(first, "")
-    return "\n".join(line for line in first.splitlines() if not line.startswith(NOT_RUN)) + "\n"
+def _page() -> str:
+    text = (ROOT / "docs" / "first-commit.md").read_text(encoding="utf-8")
+    assert NOT_RUN in text
+    return "\n".join(line for line in text.splitlines() if not line.startswith(NOT_RUN)) + "\n"
 
 
 def _published(folder: Path, revision: str) -> Path:
@@ -48,8 +47,8 @@ def _git_settings(**settings: str) -> dict[str, str]:
 
 
 def test_from_nothing_to_a_green_commit(dist: Distributions, installed: Environment, tmp_path: Path) -> None:
-    page = tmp_path / "section.md"
-    page.write_text(_section(), encoding="utf-8")
+    page = tmp_path / "page.md"
+    page.write_text(_page(), encoding="utf-8")
     (scenario,) = read(page).scenarios
     (revision,) = re.findall(r"^    rev: (\S+)$", page.read_text(), re.M)
     published = _published(tmp_path / "published", revision)
