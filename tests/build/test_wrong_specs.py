@@ -309,6 +309,24 @@ def test_hardware_without_bf16(workplace: Workplace) -> None:
     assert "help: use fp16" in result.output and "Found 1 error" in result.output
 
 
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ('{"zero_optimization": {', "1:24", "cannot be read: not valid JSON"),
+        ("[]", "1:1", "holds no keys"),
+        ("3", "1:1", "holds no keys"),
+    ],
+)
+def test_a_config_without_keys(workplace: Workplace, text: str, place: str, words: str) -> None:
+    """An open stage would be written into it: it is told, and nothing breaks."""
+    files = job(deepspeed=ZERO, engine="deepspeed") | {"ds.json": text}
+    result = workplace.zerocfg("plan", workplace.write(files))
+    assert result.exit_code == 1, result.output
+    error, help = one_error(result.output)
+    assert error.startswith(f"ds.json:{place}: run a: deepspeed: ds.json {words}"), error
+    assert help == "  Correct it first."
+
+
 def test_there_are_enough() -> None:
     assert len(FORM) + len(WRONG) + len(BETWEEN) + 1 >= 100
 

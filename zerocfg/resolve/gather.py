@@ -20,6 +20,8 @@ from zerocfg.run.arguments import arguments_of
 from zerocfg.run.facts import HardwareSummary
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting, SourceFile
 from zerocfg.run.starters import launch_of
+from zerocfg.source.node import Mapping
+from zerocfg.source.text import Where
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +36,7 @@ def gather(
 ) -> Inputs:
     """The inputs of one run; what is missing or contradictory goes to ``problems``."""
     found = Inputs(run, spec, folder, engine_of(run, spec), profile, _facts(spec, model_file), model_file)
-    problems = (*_missing(run), *_without_script(found), *_engines_of_recipe(run))
+    problems = (*_missing(run), *_unread(run), *_without_script(found), *_engines_of_recipe(run))
     if problems:
         return replace(found, problems=problems)
     return _with_steps(_with_hardware(choose_road(found)))
@@ -43,6 +45,18 @@ def gather(
 def _missing(run: Run) -> Iterator[Problem]:
     for origin in run.missing:
         yield Problem(origin.note, f"there is no file {origin.note!r} (from {_place(origin)})")
+
+
+def _unread(run: Run) -> Iterator[Problem]:
+    """Files that hold no keys: nothing can be chosen beside what they were meant to say."""
+    files = {"deepspeed": run.deepspeed, "accelerate": run.accelerate, "recipe": run.recipe}
+    for key, file in files.items():
+        if file is None or file.document is None or isinstance(file.document.root, Mapping):
+            continue
+        found = file.document.problems
+        start = found[0].span.start if found else 0
+        message = f"{file.name} cannot be read: {found[0].message}" if found else f"{file.name} holds no keys"
+        yield Problem(key, message, "Correct it first.", Where(file.name, *file.document.source.place(start)))
 
 
 def _place(origin: Origin) -> str:
