@@ -342,3 +342,18 @@ def test_reading_imports_nothing_heavy() -> None:
     )
     ran = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, check=True, text=True)
     assert ran.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(("doublings", "known"), [(10, True), (30, False)])
+def test_an_array_that_doubles_is_unknown_in_the_end(doublings: int, known: bool) -> None:
+    """Thirty lines would make three thousand million words of three."""
+    text = "A=(a b c)\n" + 'A=("${A[@]}" "${A[@]}")\n' * doublings + 'accelerate launch train.py "${A[@]}" end\n'
+    (line,) = lines(text)
+    assert line.script is not None and line.script.value == "train.py"
+    last = [word.value for word in line.arguments[-3:]]
+    assert last == (["b", "c", "end"] if known else [None, "end"])
+
+
+def test_an_array_that_grows_line_by_line_is_unknown_in_the_end() -> None:
+    (line,) = lines("A=(a)\n" + 'A+=("${A[@]}")\n' * 40 + 'accelerate launch train.py "${A[@]}"\n')
+    assert [word.value for word in line.arguments] == [None]

@@ -7,6 +7,8 @@ among. ``ignore-file`` counts for the whole file. In a shell command of several 
 from __future__ import annotations
 
 import re
+import sys
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -67,19 +69,28 @@ def directives(file: SourceFile) -> tuple[Directive, ...]:
     return tuple(_read(file))
 
 
+@lru_cache(maxsize=1024)
+def _by_line(file: SourceFile) -> dict[int | None, list[Directive]]:
+    """The valid ones by each line that they count for; under None those of the whole file."""
+    found: dict[int | None, list[Directive]] = {}
+    for directive in directives(file):
+        for line in (directive.lines or (None,)) if directive.valid else ():
+            found.setdefault(line, []).append(directive)
+    return found
+
+
 def _read(file: SourceFile) -> Iterator[Directive]:
     text = file.source.text
-    taken = _not_comments(file)
-    blocks = _shell_blocks(file)
+    taken = _Spans(_not_comments(file))
+    shell = _shell_blocks(file)
+    blocks = None if shell is None else _Spans(shell)
     for match in re.finditer(_DIRECTIVE, text):
         start = match.start()
         if start and not text[start - 1].isspace() and text[start - 1] not in "\ufeff,{[":
             continue
         if match[0].startswith("//") and not _is_json(file):
             continue
-        if any(span.start <= start < span.end for span in taken):
-            continue
-        if blocks is not None and not any(span.start <= start < span.end for span in blocks):
+        if start in taken or (blocks is not None and start not in blocks):
             continue
         listed = Span(*match.span("codes")) if match["codes"] is not None else None
         codes = None
@@ -95,6 +106,17 @@ def _read(file: SourceFile) -> Iterator[Directive]:
             match["reason"].strip(),
             frozenset() if match["word"] == "ignore-file" else frozenset(_lines(file, start)),
         )
+
+
+class _Spans:
+    """Spans of which none lies in another: whether an offset is in one of them."""
+
+    def __init__(self, spans: list[Span]) -> None:
+        self.spans = sorted(spans)
+
+    def __contains__(self, offset: int) -> bool:
+        at = bisect_right(self.spans, (offset, sys.maxsize)) - 1
+        return at >= 0 and offset < self.spans[at].end
 
 
 def _not_comments(file: SourceFile) -> list[Span]:
@@ -167,9 +189,8 @@ class Ignores:
     def cover(self, file: SourceFile, line: int, code: str, name: str) -> Directive | None:
         """The comment that silences a finding, None: nothing does. Every comment that would has been of use."""
         found = None
-        for directive in directives(file.reread_of or file):
-            if not directive.valid or (directive.lines and line not in directive.lines):
-                continue
+        by_line = _by_line(file.reread_of or file)
+        for directive in (*by_line.get(None, ()), *by_line.get(line, ())):
             if directive.codes is None:
                 if code not in OWN:
                     self._used.add((directive, ""))

@@ -162,7 +162,7 @@ def _delete_flow(doc: Document, entry: Entry, own: list[Entry]) -> list[Edit]:
     if comma is not None:
         end = comma + 1
     edits: list[Edit] = []
-    index = own.index(entry)
+    index = next(at for at, one in enumerate(own) if one is entry)
     if index and comma is None and index == len(own) - 1:
         before = _comma(doc, _entry_end(text, own[index - 1], doc))
         if before is not None:
@@ -184,7 +184,7 @@ def _delete_block(doc: Document, path: Path, parent: Mapping, entry: Entry, own:
     text = doc.source.text
     if len(own) == 1 and len(parent.entries) == 1:
         return _empty_block(doc, path, entry)
-    index = own.index(entry)
+    index = next(at for at, one in enumerate(own) if one is entry)
     start = entry.key_span.start
     line = _line_start(text, start)
     if text[line:start].strip():  # behind a dash: "- a: 1"
@@ -231,7 +231,7 @@ def _node(doc: Document, path: Path) -> Node:
             raise ValueError(f"{dotted(path)} comes from an anchor elsewhere in the file")
         if isinstance(above, Mapping) and isinstance(part, str):
             entry = above.entry(part)
-            if entry is None or entry not in _own_entries(above):
+            if entry is None or not _own(above, entry):
                 raise ValueError(f"{dotted(path)} comes from an anchor elsewhere in the file")
     if node is None:
         raise ValueError("the document holds nothing")
@@ -253,8 +253,11 @@ def _place(doc: Document, path: Path) -> tuple[Mapping, Entry, list[Entry]]:
 
 def _own_entries(mapping: Mapping) -> list[Entry]:
     """Without those that a merge key brought in."""
-    start, end = mapping.span
-    return [e for e in mapping.entries if start <= e.key_span.start and e.key_span.end <= end]
+    return [entry for entry in mapping.entries if _own(mapping, entry)]
+
+
+def _own(mapping: Mapping, entry: Entry) -> bool:
+    return mapping.span.start <= entry.key_span.start and entry.key_span.end <= mapping.span.end
 
 
 def _is_block(doc: Document, node: Node) -> bool:

@@ -118,6 +118,7 @@ class _Shell:
         self.source = source
         self.inherited = environment
         self.variables: dict[str, Value] = {}
+        self.expander = Expander(self.variables, self._assign)
         self.exported: set[str] = set()
         self.export_all = False
         self.directory: str | None = None
@@ -227,11 +228,10 @@ class _Shell:
     def _command(self, chars: Chars, command: list[Token], outer: Span, nesting: int) -> None:
         if not command:
             return
-        expander = Expander(self.variables, self._assign)
         at = 0
         prefix: list[tuple[str, Value]] = []
         while at < len(command) and _ASSIGNMENT.match(command[at].text):
-            prefix.append(self._assigned(chars, command[at], expander))
+            prefix.append(self._assigned(chars, command[at]))
             at += 1
         if at == len(command):
             for name, value in prefix:
@@ -244,17 +244,17 @@ class _Shell:
         if first == "case":
             return
         if first in _DECLARES:
-            self._declare(chars, command[at:], expander)
+            self._declare(chars, command[at:])
             return
         words: list[Word] = []
         for token in command[at:]:
-            words += _words(self.source.text, chars, token, expander, outer)
+            words += _words(self.source.text, chars, token, self.expander, outer)
         if not words:
             return
         span = _span(chars.at[command[0].start : command[-1].end], outer)
         self._simple(words, dict(prefix), span, nesting)
 
-    def _assigned(self, chars: Chars, token: Token, expander: Expander) -> tuple[str, Value]:
+    def _assigned(self, chars: Chars, token: Token) -> tuple[str, Value]:
         """Name and value of an assignment word."""
         found = _ASSIGNMENT.match(token.text)
         assert found is not None
@@ -264,12 +264,14 @@ class _Shell:
             return name, None
         value: Value
         if chars.text.startswith("(", start):
-            value = expander.array(chars.part(start + 1, max(start + 1, token.end - 1)))
+            value = self.expander.array(chars.part(start + 1, max(start + 1, token.end - 1)))
         else:
-            value = expander.text(chars.part(start, token.end))
+            value = self.expander.text(chars.part(start, token.end))
         if not append:
             return name, value
         before = self.variables.get(name)
+        if not self.expander.affords(before):
+            return name, None
         if isinstance(before, Chars) and isinstance(value, Chars):
             return name, Chars(before.text + value.text, [*before.at, *value.at])
         if isinstance(before, list) and isinstance(value, list):
@@ -281,13 +283,13 @@ class _Shell:
         if self.export_all:
             self.exported.add(name)
 
-    def _declare(self, chars: Chars, command: list[Token], expander: Expander) -> None:
+    def _declare(self, chars: Chars, command: list[Token]) -> None:
         export = command[0].text == "export"
         for token in command[1:]:
             if token.text.startswith("-"):
                 export = export or "x" in token.text
             elif _ASSIGNMENT.match(token.text):
-                name, value = self._assigned(chars, token, expander)
+                name, value = self._assigned(chars, token)
                 self._set(name, value)
                 if export:
                     self.exported.add(name)

@@ -14,6 +14,10 @@ Value = Chars | list[Chars] | None
 """A variable: its text, the elements of an array, or None when the value cannot be known."""
 
 _MAX_DEPTH = 12
+MAX_EXPANDED = 5_000_000
+"""Characters that the variables of one file may expand to, each element of an array counted as some. An array that is
+doubled in every line is unknown from there on."""
+_ELEMENT = 20
 _NAME = re.compile(r"\$([A-Za-z_]\w*|[0-9@*#?$!-])", re.ASCII)
 _LITERAL = re.compile(r"[^\"'\\$`]+")
 _INSIDE = re.compile(r"[^\"\\$`]+")
@@ -74,6 +78,15 @@ class Expander:
         self.variables = variables
         self.assign = assign
         self._depth = 0
+        self._left = MAX_EXPANDED
+
+    def affords(self, value: Value) -> bool:
+        """Whether one more copy of a value is within the budget of the file."""
+        if isinstance(value, list):
+            self._left -= sum(len(element.text) + _ELEMENT for element in value)
+        elif value is not None:
+            self._left -= len(value.text)
+        return self._left >= 0
 
     def fields(self, word: Chars) -> list[Chars]:
         """The words that the program receives for one written word."""
@@ -158,6 +171,9 @@ class Expander:
         value = self.variables.get(found[1]) if found else None
         if not isinstance(value, list):
             return False
+        if not self.affords(value):
+            out.unknown(inside.at[0])
+            return True
         for index, element in enumerate(value):
             if index:
                 out.close()
@@ -199,7 +215,7 @@ class Expander:
         return name.end()
 
     def _put(self, value: Value, place: int, out: Builder, split: bool) -> None:
-        if value is None:
+        if value is None or not self.affords(value[:1] if isinstance(value, list) else value):
             out.unknown(place)
         elif isinstance(value, list):
             if value:
@@ -219,7 +235,7 @@ class Expander:
         known = name in self.variables
         value = self.variables.get(name)
         if every:
-            if operator or not isinstance(value, list):
+            if operator or not isinstance(value, list) or not self.affords(value):
                 out.unknown(place)
                 return
             for index, element in enumerate(value):
