@@ -13,7 +13,7 @@ from zerocfg.cli.explain_built import explain_lock, find_key, lock_at, locks_bel
 from zerocfg.cli.linting import Job
 from zerocfg.cli.settings import find_settings
 from zerocfg.compare.table import table
-from zerocfg.report.runs import why
+from zerocfg.report.runs import releases_of, why
 from zerocfg.rules.codes import REMOVED
 from zerocfg.rules.engine import Selection
 from zerocfg.rules.registry import ALL, find
@@ -21,6 +21,7 @@ from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.origins import place_of, said
+from zerocfg.run.releases import with_versions
 
 _CODE = re.compile(r"[Zz][Cc]\d+")
 
@@ -80,7 +81,8 @@ def _runs(name: str | None, folder: Path) -> list[Run]:
     files = Files()
     target = Path(name) if name is not None and Path(name).is_file() else folder
     settings = find_settings(target if target.is_dir() else target.parent)
-    return Job([target], settings, Selection()).read(find_runs([target], files)[0])
+    runs = with_versions(find_runs([target], files)[0], settings.versions)
+    return Job([target], settings, Selection()).read(runs)
 
 
 def _choose(runs: list[Run], name: str) -> Run:
@@ -122,6 +124,7 @@ def explain_run(run: Run) -> str:
         return f"{run.name}: nothing can be told about this run\n"
     width = min(60, max(len(name) for name in settings))
     lines = [f"{run.name}  ({_files(run)}; consumer: {run.consumer or 'unknown'}{why(run)})"]
+    lines += [f"  release: {one.library} {one.words}" for one in releases_of(run)]
     for name in sorted(settings):
         lines.append(f"  {name:<{width}}  {_value(settings[name].value):<18}  {_origin(settings[name].origin)}")
     for failure in run.effective.failures:

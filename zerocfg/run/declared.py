@@ -218,17 +218,32 @@ def _read(path: Path, included: str, seen: set[str]) -> Iterator[tuple[Requireme
     if real in seen:
         return
     seen.add(real)
-    data = read_bytes(path)
-    source = data if isinstance(data, Problem) else decode(display_name(path), data)
-    if isinstance(source, Problem):
+    file = _file(real)
+    if file is None:
         return
-    file = SourceFile(source.name, "other", source, None, path)
     items, includes = read_requirements_of(file, "requirements.txt" if included else path.name)
     for item in items:
         yield item, file
     for include in includes:
         if "://" not in include:
             yield from _read(path.parent / include, path.name, seen)
+
+
+def _file(real: str) -> SourceFile | None:
+    """A file, the same whatever took it in; None where it cannot be read."""
+    try:
+        state = os.stat(real)  # noqa: PTH116
+    except OSError:
+        return None
+    return _text(real, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=256)
+def _text(real: str, changed: int, size: int) -> SourceFile | None:
+    path = Path(real)
+    data = read_bytes(path)
+    source = data if isinstance(data, Problem) else decode(display_name(path), data)
+    return None if isinstance(source, Problem) else SourceFile(source.name, "other", source, None, path)
 
 
 def read_requirements_of(file: SourceFile, name: str) -> tuple[list[Requirement], list[str]]:

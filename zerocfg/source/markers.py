@@ -13,12 +13,12 @@ PLACES = frozenset(product(("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"
 def holds_in(marker: str) -> frozenset[tuple[str, str]]:
     """The places that a marker holds in; all where it cannot be read."""
     # Few requirements of the libraries have a marker, and this import takes as long as half of a lint.
-    from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
+    from packaging.markers import Marker
 
     try:
         asked = Marker(marker)
         return frozenset(place for place in PLACES if asked.evaluate(_environment(*place)))
-    except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName):
+    except (ValueError, KeyError):  # what packaging raises derives from these
         return PLACES
 
 
