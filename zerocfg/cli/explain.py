@@ -1,4 +1,4 @@
-"""``zerocfg explain``: a rule, an effective setting of a run, or a value of a build."""
+"""``zerocfg explain``: a rule, a key by release, an effective setting of a run, or a value of a build."""
 
 from __future__ import annotations
 
@@ -43,10 +43,11 @@ _CODE = re.compile(r"[Zz][Cc]\d+")
     help="Where to look for runs.",
 )
 def command(what: str | None, run_name: str | None, folder: Path) -> None:
-    """Explain a rule (ZC103, key-accelerate-ignores) or a setting (zero_optimization.stage) of a run or a build.
+    """Explain a rule (ZC103, key-accelerate-ignores), or a setting (zero_optimization.stage) of a run or a build.
 
-    A setting needs --run, unless exactly one build lies here (OUT/RUN/zerocfg.lock). Without WHAT, --run prints every
-    setting of the run, and without both the runs found are listed.
+    A setting needs --run, unless exactly one build lies here (OUT/RUN/zerocfg.lock). Where none does, a key of a config
+    is told with what it is in each release of its library. Without WHAT, --run prints every setting of the run, and
+    without both the runs found are listed.
     """
     built = lock_at(run_name) if run_name is not None else None
     if built is not None:
@@ -66,6 +67,9 @@ def command(what: str | None, run_name: str | None, folder: Path) -> None:
 def _rule_or_built(what: str, folder: Path) -> str:
     """A rule, else a value of the one build that lies here."""
     locks = locks_below(folder)
+    told = explain_key(what) if find(what) is None and not _CODE.fullmatch(what) and not locks else ""
+    if told:
+        return told
     if find(what) is not None or what.upper() in REMOVED or _CODE.fullmatch(what) or not locks:
         return explain_rule(what)
     if len(locks) == 1:
@@ -99,6 +103,21 @@ def _choose(runs: list[Run], name: str) -> Run:
 
 def _files(run: Run) -> str:
     return ", ".join(dict.fromkeys(file.name for file in run.files))
+
+
+def explain_key(name: str) -> str:
+    """What a key of a config is in each release of its library that is known; empty for what is none."""
+    from zerocfg.catalog.changes import TITLES, called, keys_called, known_libraries, states
+    from zerocfg.catalog.history import histories
+
+    blocks = []
+    for library in known_libraries():
+        known = histories(library)
+        for key in keys_called(library, name):
+            lines = [f"{called(key).replace('`', '')}  ({TITLES[library]} {known.names[0]} to {known.names[-1]})"]
+            lines += [f"  {f'from {since}':<14} {words}" for since, words in states(known, key)]
+            blocks.append("\n".join(lines))
+    return "\n\n".join(blocks) + "\n" if blocks else ""
 
 
 def explain_rule(what: str) -> str:

@@ -284,7 +284,7 @@ def _form(name: str) -> Callable[[SourceFile], Read]:
 def _names_one(file: SourceFile) -> bool:
     """A cheap look before a file is parsed: most name no library, and need none either."""
     text = file.source.text.lower()
-    return any(name in text for name in WANTED) or "requirement" in text
+    return any(name in text for name in WANTED) or ".txt" in text or "requirements" in text
 
 
 def _lock(file: SourceFile) -> Read:
