@@ -1,4 +1,4 @@
-"""What mkdocs does beside reading docs/: writes the pages of keys, links rules and keys, leads links out of docs/."""
+"""What mkdocs does beside reading docs/: writes pages of keys and releases, links rules and keys, leads links out."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from website.keys import SCHEMAS, KeyPages, key_pages  # noqa: E402
+from website.releases import release_pages  # noqa: E402
 from website.rules_of_keys import rules_of_keys  # noqa: E402
 
 _log = logging.getLogger("mkdocs.plugins.zerocfg")
@@ -42,10 +43,11 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
         if (schema, path) in made.anchors:
             for code in found:
                 keys.setdefault(code, []).append(f"[`{path}`](../keys/{made.anchors[schema, path]})")
-    _state.update(made=made, keys=keys, families=FAMILIES)
+    _state.update(made=made, keys=keys, families=FAMILIES, releases=release_pages(made.anchors))
     for entry in config.nav or []:
         if "Keys" in entry:
-            entry["Keys"] = _navigation(made)
+            releases = [f"releases/{name}" for name in _state["releases"]]
+            entry["Keys"] = [*_navigation(made), {"What each release changed": releases}]
     return config
 
 
@@ -63,9 +65,10 @@ def _navigation(made: KeyPages) -> list[Any]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """The pages of keys, and pictures of the repository that pages show."""
-    for name, text in _state["made"].pages.items():
-        files.append(File.generated(config, f"keys/{name}", content=text))
+    """The pages of keys and of releases, and pictures of the repository that pages show."""
+    for folder, pages in (("keys", _state["made"].pages), ("releases", _state["releases"])):
+        for name, text in pages.items():
+            files.append(File.generated(config, f"{folder}/{name}", content=text))
     for page in list(files.documentation_pages()):
         for picture in _PICTURE.findall(page.content_string):
             source = f"pictures/{Path(picture).name}"

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from zerocfg.catalog.alternatives import alternatives, own_keys
+from zerocfg.catalog.changes import known_libraries, states
+from zerocfg.catalog.history import histories, name_in
 
 Node = dict[str, Any]
 
@@ -170,7 +172,7 @@ class _Writer:
 
     def _about(self, section: Node) -> list[str]:
         known = section.get("x-zerocfg", {})
-        said = [_escaped(section.get("description", ""))]
+        said = [escaped(section.get("description", ""))]
         said += [UNKNOWN[known["unknown"]]] if known.get("unknown") in UNKNOWN else []
         if section is not self.schema:
             said += [NULL[known["null"]]] if known.get("null") in NULL else []
@@ -190,10 +192,11 @@ class _Writer:
 
     def _facts(self, path: str, node: Node) -> list[str]:
         rows = [(name, text) for name, text in _rows(node) if text]
+        rows += [("by release", text) for text in [_by_release(self.name, path)] if text]
         links = self.rules.get((self.name, path), [])
         if links:
             rows.append(("rules", ", ".join(links)))
-        lines = [_escaped(_described(node)), ""] if _described(node) else []
+        lines = [escaped(_described(node)), ""] if _described(node) else []
         if rows:
             lines += ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows), ""]
         return lines
@@ -236,14 +239,31 @@ def _rows(node: Node) -> Iterator[tuple[str, str]]:
     yield "since", known.get("since", "")
     yield "until", known.get("until", "")
     yield "also spelled", _codes(known.get("aliases", []))
-    yield "deprecated", _told(_escaped(known.get("deprecated", "")))
-    yield "removed", _told(_escaped(known.get("removed", "")))
+    yield "deprecated", _told(escaped(known.get("deprecated", "")))
+    yield "removed", _told(escaped(known.get("removed", "")))
     yield "now", f"`{known['renamed_to']}`" if known.get("renamed_to") else ""
-    yield "no effect", _told(_escaped(known.get("inert", "")))
-    yield "no value fits", _told(_escaped(known.get("never", "")))
+    yield "no effect", _told(escaped(known.get("inert", "")))
+    yield "no value fits", _told(escaped(known.get("never", "")))
     yield "option", _codes(known.get("cli", {}).get("flags", []))
     yield "reaches the job as", _codes(one["name"] for one in known.get("env", []))
     yield "source", f"`{known['source']}`" if known.get("source") else ""
+
+
+_HISTORIES = {"deepspeed": "deepspeed", "accelerate": "accelerate", "training-arguments": "transformers"}
+"""The library whose releases read the keys of a schema."""
+
+
+def _by_release(schema: str, path: str) -> str:
+    """What the key is in each release that was walked, where they differ."""
+    library = _HISTORIES.get(schema)
+    if library not in known_libraries():
+        return ""
+    known, key = histories(library), name_in(library, path.split("."))
+    told = list(states(known, key)) if key in known.raw else []
+    if len(told) < 2:
+        return ""
+    page = f"../../releases/{library}.md"
+    return "<br>".join(f"[{since}]({page}): {_told(escaped(words))}" for since, words in told)
 
 
 def _codes(words: Iterable[str]) -> str:
@@ -261,7 +281,7 @@ def _auto(node: Node, known: Node) -> str:
     fills: dict[str, list[str]] = {}
     for consumer, what in known.get("auto", {}).items():
         fills.setdefault(what, []).append(READERS[consumer])
-    said = [f"{' and '.join(who)}: {_escaped(what)}" for what, who in fills.items()]
+    said = [f"{' and '.join(who)}: {escaped(what)}" for what, who in fills.items()]
     raw = known.get("auto_raw")
     if said and raw:
         said.append(f"unfilled, the library {UNFILLED[raw]}")
@@ -308,7 +328,7 @@ def _told(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Outside of code, what Markdown would take for HTML, emphasis or an attribute."""
     pieces = re.split(r"(`[^`]*`)", text)
     return "".join(one if one.startswith("`") else re.sub(r"([<*_\\])", r"\\\1", one) for one in pieces)

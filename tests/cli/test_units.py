@@ -309,10 +309,15 @@ class TestReaders:
         assert outcome.out == (
             "acc.yaml\n"
             "  accelerate acc.yaml\n"
+            "  release    accelerate 1.15.0, the newest known: no file tells which\n"
+            "  release    deepspeed 0.19.8, the newest known: no file tells which\n"
             "  read by    nobody knows who (--consumer, or `consumers` in the settings, can say it)\n\n"
             "run.sh:1\n"
             f"  line       {TRAINER}"
             "  deepspeed  ds.json\n"
+            "  release    accelerate 1.15.0, the newest known: no file tells which\n"
+            "  release    transformers 5.23.0, the newest known: no file tells which\n"
+            "  release    deepspeed 0.19.8, the newest known: no file tells which\n"
             "  read by    transformers, says the launch line at run.sh:2:25\n\n"
             "2 runs found.\n"
         )

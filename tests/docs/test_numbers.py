@@ -6,6 +6,8 @@ import re
 from collections import Counter
 
 from tests.conftest import ROOT
+from zerocfg.catalog.changes import TITLES, known_libraries
+from zerocfg.catalog.history import histories
 from zerocfg.rules.registry import ALL
 
 
@@ -14,6 +16,15 @@ def test_the_table_of_proofs() -> None:
     rows = dict(re.findall(r"^\| (executed|cited|self|needs GPU) \|.*\| (\d+) \|$", text, re.M))
     counted = Counter(rule.proof.status.replace("needs_gpu", "needs GPU") for rule in ALL)
     assert {status: int(number) for status, number in rows.items()} == counted
+
+
+def test_the_releases_that_are_known() -> None:
+    names = {title: histories(library).names for library, title in TITLES.items() if library in known_libraries()}
+    told = {title: (str(len(every)), every[0], every[-1]) for title, every in names.items()}
+    for page in ("README.md", "docs/concepts.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        found = re.findall(r"(\w+) \((\d+)\s+releases,\s+([\d.]+)\s+to\s+([\d.]+)\)", text)
+        assert {title: tuple(rest) for title, *rest in found} == told, page
 
 
 def test_a_link_to_a_rule_shows_its_code() -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from html import unescape
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from filelock import FileLock
 
 from tests.conftest import ROOT
 from website.keys import SCHEMAS, KeyPages, key_pages
+from website.releases import release_pages
 from zerocfg.catalog.alternatives import own_keys
+from zerocfg.catalog.changes import known_libraries
 
 Node = dict[str, Any]
 
@@ -104,6 +107,44 @@ def test_a_key_in_full(made: KeyPages) -> None:
     assert "| rules | [ZC402](../../rules/ZC402.md) |" in page
     clipping = made.pages["deepspeed/index.md"].partition("{ #gradient_clipping }")[2]
     assert "| default | `1.0`; `0.0` before 0.19.3 |" in clipping
+    page = "../../releases/deepspeed.md"
+    assert f"| by release | [0.10.0]({page}): default 0.0<br>[0.19.3]({page}): default 1.0 |" in clipping
+
+
+@pytest.mark.parametrize("library", known_libraries())
+def test_what_each_release_changed(library: str, made: KeyPages) -> None:
+    """Every change of a history stands under its release, once, by the history's own text."""
+    raw = json.loads((ROOT / "schemas" / "releases" / f"{library}.json").read_text())
+    page = release_pages(made.anchors)[f"{library}.md"]
+    for release in raw["releases"][1:]:
+        part = page.partition(f"## {release} {{ #v{release} }}\n")[2].partition("\n## ")[0]
+        came = [
+            key
+            for key, history in raw["keys"].items()
+            for (_, before), (since, now) in pairwise(history)
+            if since == release and before is None and not key.endswith(".*") and not now.get("removed")
+        ]
+        for key in came:
+            name = key.rpartition(".")[2]
+            assert re.search(rf"^- .*\b{re.escape(name)}\b.*: new", part, re.M), (release, key)
+        assert bool(part) or f", {release}" in page or f"{release}, " in page, release
+    assert f"{len(raw['releases'])} releases, {raw['releases'][0]} to {raw['releases'][-1]}" in page
+
+
+def test_the_changes_that_cost_people_time(made: KeyPages) -> None:
+    """As issue threads and live engines of both sides tell them."""
+    page = release_pages(made.anchors)["deepspeed.md"]
+    parts = dict(re.findall(r"^## ([\d.]+) \{.*?\}\n(.*?)(?=^## |\Z)", page, re.M | re.S))
+    assert (
+        "- [`gradient_clipping`](../keys/deepspeed/index.md#gradient_clipping): default 1.0, was 0.0\n"
+        in parts["0.19.3"]
+    )
+    pinned = "../keys/deepspeed/zero_optimization.md#zero_optimization.offload_optimizer.pin_memory"
+    assert (
+        f"- [`zero_optimization.offload_optimizer.pin_memory`]({pinned}): default true, was false\n" in parts["0.19.5"]
+    )
+    strict = next(line for line in parts["0.17.1"].splitlines() if "#bf16)" in line and "not known" in line)
+    assert strict.endswith(": a key that is not known in it is an error")
 
 
 def test_rules_and_keys_lead_to_each_other(site: Path) -> None:

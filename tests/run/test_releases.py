@@ -16,13 +16,8 @@ from zerocfg.cli.main import cli
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.releases import versions_for, with_versions
-from zerocfg.source.requirements import (
-    read_environment,
-    read_lock,
-    read_pyproject,
-    read_requirements,
-    read_setup_cfg,
-)
+from zerocfg.source.manifests import read_environment, read_lock, read_pyproject, read_setup_cfg
+from zerocfg.source.requirements import read_requirements
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +34,7 @@ def write(folder: Path, files: Mapping[str, str]) -> Path:
 
 
 def stated(folder: Path, below: str = ".") -> dict[str, str]:
-    return {name: text for name, (text, _) in versions_for((folder / below).resolve()).items()}
+    return {name: one.clauses for name, one in versions_for((folder / below).resolve()).items() if one.clauses}
 
 
 LINES = {
@@ -52,8 +47,14 @@ LINES = {
     "deepspeed==0.16.4 \\\n    --hash=sha256:00": "==0.16.4",
     "deepspeed>=0.15,\\\n  <0.18": ">=0.15, <0.18",
     "deepspeed": "",
-    "deepspeed @ git+https://example.com/DeepSpeed.git@v0.17": None,
-    "git+https://example.com/deepspeed.git@v0.17.1": None,
+    "deepspeed @ git+https://example.com/DeepSpeed.git@v0.17": "==0.17",
+    "deepspeed @ git+https://example.com/DeepSpeed.git@main": None,
+    "deepspeed @ git+https://example.com/DeepSpeed.git@1c39974a4c4036fd641bc1191cc32799f85715a4": None,
+    "deepspeed @ git+https://example.com/DeepSpeed.git@v0.17-preview": None,
+    "deepspeed@https://example.com/DeepSpeed/archive/refs/tags/v0.17.2.zip": "==0.17.2",
+    "deepspeed @ https://example.com/deepspeed-0.16.4+cu121-py3-none-any.whl": "==0.16.4",
+    "git+https://example.com/deepspeed.git@v0.17.1": "==0.17.1",
+    "git+ssh://git@example.com/deepspeed.git": None,
     "-e git+https://example.com/x.git#egg=deepspeed": None,
     "deepspeed === 0.16.4": "=== 0.16.4",
     "deepspeed newest": None,
@@ -99,7 +100,7 @@ trl = {git = "https://example.com/trl"}
 
 
 def test_pyproject() -> None:
-    found = {item.name: item for item in read_pyproject(PYPROJECT)}
+    found = {item.name: item for item in read_pyproject(PYPROJECT)[0]}
     assert {name: item.versions for name, item in found.items()} == {
         "trl": None,
         "accelerate": "==1.4.0",
@@ -128,13 +129,13 @@ def test_pyproject() -> None:
     ],
 )
 def test_poetry_versions(written: str, versions: str | None) -> None:
-    (item,) = read_pyproject(f'[tool.poetry.dependencies]\ntrl = "{written}"\n')
+    (item,) = read_pyproject(f'[tool.poetry.dependencies]\ntrl = "{written}"\n')[0]
     assert item.versions == versions
 
 
 def test_setup_cfg() -> None:
     text = "[options]\ninstall_requires =\n    trl>=0.20\n    numpy\n[options.extras_require]\nzero = deepspeed<0.18\n"
-    assert [(item.name, item.versions, item.optional) for item in read_setup_cfg(text)] == [
+    assert [(item.name, item.versions, item.optional) for item in read_setup_cfg(text)[0]] == [
         ("trl", ">=0.20", False),
         ("numpy", "", False),
         ("deepspeed", "<0.18", True),
@@ -173,11 +174,11 @@ def test_locks_win(name: str, tmp_path: Path) -> None:
     assert stated(tmp_path) == {"deepspeed": "==0.16.4"}
 
 
-def test_a_package_locked_twice_is_unknown(tmp_path: Path) -> None:
+def test_a_package_locked_twice_is_a_choice(tmp_path: Path) -> None:
     text = LOCKS["uv.lock"] + LOCKS["uv.lock"].replace("0.16.4", "0.17.0")
-    assert read_lock(text, ["deepspeed"])[0].versions is None
+    assert [item.versions for item in read_lock(text, ["deepspeed"])] == ["==0.16.4", "==0.17.0"]
     write(tmp_path, {"uv.lock": text, "requirements.txt": "deepspeed>=0.10\n"})
-    assert stated(tmp_path) == {"deepspeed": ">=0.10"}
+    assert stated(tmp_path) == {"deepspeed": ">=0.16.4,<=0.17.0"}
 
 
 FOLDERS: list[tuple[dict[str, str], dict[str, str]]] = [
@@ -187,13 +188,16 @@ FOLDERS: list[tuple[dict[str, str], dict[str, str]]] = [
         {"requirements.txt": "deepspeed>=0.15\n", "pyproject.toml": '[project]\ndependencies = ["deepspeed<0.18"]\n'},
         {"deepspeed": "<0.18,>=0.15"},
     ),
-    # alternatives count only when they agree, and never beside something firm
-    ({"requirements-a.txt": "deepspeed==0.16\n", "requirements-b.txt": "deepspeed==0.17\n"}, {}),
+    # alternatives are a choice, and count for nothing beside something firm
+    (
+        {"requirements-a.txt": "deepspeed==0.16\n", "requirements-b.txt": "deepspeed==0.17\n"},
+        {"deepspeed": ">=0.16.0,<=0.17.0"},
+    ),
     ({"requirements-a.txt": "deepspeed==0.16\n", "requirements/b.txt": "deepspeed==0.16\n"}, {"deepspeed": "==0.16"}),
     ({"requirements-a.txt": "deepspeed==0.16\n", "requirements-b.txt": "deepspeed\n"}, {}),
     ({"requirements.txt": "deepspeed\n", "requirements-b.txt": "deepspeed==0.16\n"}, {}),
     ({"requirements.txt": "deepspeed>=0.1\n", "requirements-b.txt": "deepspeed==0.16\n"}, {"deepspeed": ">=0.1"}),
-    ({"requirements.txt": "deepspeed==0.1; a\ndeepspeed==0.2; b\n"}, {}),
+    ({"requirements.txt": "deepspeed==0.1; a\ndeepspeed==0.2; b\n"}, {"deepspeed": ">=0.1.0,<=0.2.0"}),
     ({"requirements.txt": "deepspeed @ https://example.com/x.whl\n"}, {}),
     ({"environment.yml": "dependencies:\n- pytorch=2.4\n- pip:\n  - deepspeed==0.16\n"}, {"deepspeed": "==0.16"}),
     # what cannot be read
@@ -264,7 +268,7 @@ def test_a_run_knows_its_versions_and_where_they_stand(tmp_path: Path, monkeypat
     runs, _ = find_runs([tmp_path], Files())
     runs = with_versions([replace(runs[0], versions={"trl": "0.20"})], {"torch": "2.6"})
     assert runs[0].versions == {"trl": "0.20", "torch": "2.6", "transformers": ">=5.23"}
-    place = runs[0].version_places["transformers"]
+    (place,) = runs[0].version_places["transformers"]
     assert place.file is not None and place.span is not None
     assert (place.file.name, place.file.source.place(place.span.start).line) == ("requirements.txt", 2)
     assert set(runs[0].version_places) == {"transformers"}

@@ -6,6 +6,7 @@ Pre-releases and local parts are read as the release that they belong to.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 Release = tuple[int, ...]
 _CLAUSE = re.compile(r"\s*(===|==|~=|!=|>=|<=|>|<|)\s*v?(\d+(?:\.\d+)*)(\.\*)?[^,]*")
@@ -80,3 +81,26 @@ def only_from(declared: str | None, edge: str) -> bool:
 def only_below(declared: str | None, edge: str) -> bool:
     """Whether every release that a declaration admits is below ``edge``. False when nothing is known."""
     return declared is not None and bounds(declared) is not None and not admits(declared, at_least=edge)
+
+
+def both(declared: Iterable[str]) -> str | None:
+    """Clauses that hold together; None where they leave no release, or one of them is not understood."""
+    joined = ",".join(dict.fromkeys(part.strip() for one in declared for part in one.split(",") if part.strip()))
+    return joined if not joined or bounds(joined) else None
+
+
+def either(declared: Iterable[str]) -> str | None:
+    """The range from the lowest to the highest release that one of several declarations admits; None where one of them
+    is not understood. "" admits every release."""
+    texts = list(dict.fromkeys(declared))
+    if len(texts) == 1:
+        return texts[0]
+    known = [bounds(one) if one else ((), TOP, True) for one in texts]
+    found = [one for one in known if one is not None]
+    if not found or len(found) < len(known):
+        return None
+    low = min(one[0] for one in found)
+    high, closed = max((one[1], one[2]) for one in found)
+    parts = [f">={text(low)}"] if low else []
+    parts += [f"<{'=' if closed else ''}{text(high)}"] if high != TOP else []
+    return ",".join(parts)

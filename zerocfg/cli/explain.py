@@ -1,4 +1,4 @@
-"""``zerocfg explain``: a rule, an effective setting of a run, or a value of a build."""
+"""``zerocfg explain``: a rule, a key by release, an effective setting of a run, or a value of a build."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zerocfg.cli.explain_built import explain_lock, find_key, lock_at, locks_bel
 from zerocfg.cli.linting import Job
 from zerocfg.cli.settings import find_settings
 from zerocfg.compare.table import table
-from zerocfg.report.runs import why
+from zerocfg.report.runs import releases_of, why
 from zerocfg.rules.codes import REMOVED
 from zerocfg.rules.engine import Selection
 from zerocfg.rules.registry import ALL, find
@@ -21,6 +21,7 @@ from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.origins import place_of, said
+from zerocfg.run.releases import with_versions
 
 _CODE = re.compile(r"[Zz][Cc]\d+")
 
@@ -42,10 +43,11 @@ _CODE = re.compile(r"[Zz][Cc]\d+")
     help="Where to look for runs.",
 )
 def command(what: str | None, run_name: str | None, folder: Path) -> None:
-    """Explain a rule (ZC103, key-accelerate-ignores) or a setting (zero_optimization.stage) of a run or a build.
+    """Explain a rule (ZC103, key-accelerate-ignores), or a setting (zero_optimization.stage) of a run or a build.
 
-    A setting needs --run, unless exactly one build lies here (OUT/RUN/zerocfg.lock). Without WHAT, --run prints every
-    setting of the run, and without both the runs found are listed.
+    A setting needs --run, unless exactly one build lies here (OUT/RUN/zerocfg.lock). Where none does, a key of a config
+    is told with what it is in each release of its library. Without WHAT, --run prints every setting of the run, and
+    without both the runs found are listed.
     """
     built = lock_at(run_name) if run_name is not None else None
     if built is not None:
@@ -65,6 +67,9 @@ def command(what: str | None, run_name: str | None, folder: Path) -> None:
 def _rule_or_built(what: str, folder: Path) -> str:
     """A rule, else a value of the one build that lies here."""
     locks = locks_below(folder)
+    told = explain_key(what) if find(what) is None and not _CODE.fullmatch(what) and not locks else ""
+    if told:
+        return told
     if find(what) is not None or what.upper() in REMOVED or _CODE.fullmatch(what) or not locks:
         return explain_rule(what)
     if len(locks) == 1:
@@ -80,7 +85,8 @@ def _runs(name: str | None, folder: Path) -> list[Run]:
     files = Files()
     target = Path(name) if name is not None and Path(name).is_file() else folder
     settings = find_settings(target if target.is_dir() else target.parent)
-    return Job([target], settings, Selection()).read(find_runs([target], files)[0])
+    runs = with_versions(find_runs([target], files)[0], settings.versions)
+    return Job([target], settings, Selection()).read(runs)
 
 
 def _choose(runs: list[Run], name: str) -> Run:
@@ -97,6 +103,21 @@ def _choose(runs: list[Run], name: str) -> Run:
 
 def _files(run: Run) -> str:
     return ", ".join(dict.fromkeys(file.name for file in run.files))
+
+
+def explain_key(name: str) -> str:
+    """What a key of a config is in each release of its library that is known; empty for what is none."""
+    from zerocfg.catalog.changes import TITLES, called, keys_called, known_libraries, states
+    from zerocfg.catalog.history import histories
+
+    blocks = []
+    for library in known_libraries():
+        known = histories(library)
+        for key in keys_called(library, name):
+            lines = [f"{called(key).replace('`', '')}  ({TITLES[library]} {known.names[0]} to {known.names[-1]})"]
+            lines += [f"  {f'from {since}':<14} {words}" for since, words in states(known, key)]
+            blocks.append("\n".join(lines))
+    return "\n\n".join(blocks) + "\n" if blocks else ""
 
 
 def explain_rule(what: str) -> str:
@@ -122,6 +143,7 @@ def explain_run(run: Run) -> str:
         return f"{run.name}: nothing can be told about this run\n"
     width = min(60, max(len(name) for name in settings))
     lines = [f"{run.name}  ({_files(run)}; consumer: {run.consumer or 'unknown'}{why(run)})"]
+    lines += [f"  release: {one.library} {one.words}" for one in releases_of(run)]
     for name in sorted(settings):
         lines.append(f"  {name:<{width}}  {_value(settings[name].value):<18}  {_origin(settings[name].origin)}")
     for failure in run.effective.failures:

@@ -97,9 +97,9 @@ def _versions(found: Certificate, target: Target, policy: Policy) -> Found:
         tested = found.versions.get(library)
         if wanted is None or (tested is None and library not in needed):
             continue
-        place = run.version_places.get(library)
-        where = place.file.name if place is not None and place.file is not None else "the build's lock"
-        if library in run.versions and place is None:
+        places = run.version_places.get(library, ())
+        where = next((place.file.name for place in places if place.file is not None), "the build's lock")
+        if library in run.versions and not places:
             where = "the spec or [tool.zerocfg]"
         if tested is None:
             wrong.append(("certificate-version", f"it does not say which {library} was tested", ""))

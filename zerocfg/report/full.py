@@ -61,7 +61,7 @@ def summary(result: Result, paint: Paint) -> str:
         text = paint("All checks passed", "green") + f" in {_files(result.files)}."
     else:
         text = "Nothing was checked."
-    return text + _suppressed(result) + _notes(result)
+    return text + _suppressed(result) + _notes(result) + _assumed(result)
 
 
 def unread_lines(result: Result) -> list[str]:
@@ -102,6 +102,11 @@ def _suppressed(result: Result) -> str:
 
 def _notes(result: Result) -> str:
     return f" {result.notes} note{'s' * (result.notes != 1)}, shown with --notes." if result.notes else ""
+
+
+def _assumed(result: Result) -> str:
+    named = [f"{library} {version}" for library, version in result.assumed.items()]
+    return f" No file tells the release: judged as for {_join(named)}, the newest known." if named else ""
 
 
 def _files(count: int) -> str:

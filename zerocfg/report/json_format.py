@@ -16,6 +16,7 @@ def render_json(result: Result) -> str:
         "suppressed": {by: result.suppressed.get(by, 0) for by in ("comments", "settings", "baseline")},
         "stale_in_baseline": result.stale,
         "notes": result.notes,
+        "assumed": result.assumed,
         "unread": [
             {"file": one.file, "why": one.why, "reason": one.reason, "named": one.named} for one in result.unread
         ],

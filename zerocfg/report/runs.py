@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from zerocfg.report.full import Paint
-from zerocfg.run.model import Run, SourceFile, Teller, Told, files_of
-from zerocfg.run.origins import place_of
+from zerocfg.rules.effects import TRAINERS
+from zerocfg.run.config import VERSIONS
+from zerocfg.run.model import Origin, Run, SourceFile, Teller, Told, files_of
+from zerocfg.run.origins import place_of, said
 from zerocfg.run.telling import told_by
 from zerocfg.source.text import Where
 
@@ -41,8 +44,38 @@ def _block(run: Run, paint: Paint) -> list[str]:
     if launched:
         rows.insert(0, ("line", launched))
     rows += [("missing", one.note) for one in run.missing]
+    rows += [("release", f"{one.library} {one.words}") for one in releases_of(run)]
     rows.append(("read by", f"{_reader(run) or 'nobody knows who'}{why(run) or _WAY_OUT}"))
     return [paint(run.name, "bold"), *(f"  {label:<10} {text}" for label, text in rows)]
+
+
+class Held(NamedTuple):
+    """What is known of the releases of one library in a run. ``declared`` None: the newest known is assumed."""
+
+    library: str
+    declared: str | None
+    places: tuple[Origin, ...]
+
+    @property
+    def words(self) -> str:
+        if self.declared is None:
+            return f"{VERSIONS[self.library]}, the newest known: no file tells which"
+        told = [str(place_of(one) or said(one)) for one in self.places]
+        return f"{self.declared}, says {' and '.join(told) if told else 'the spec or the settings'}"
+
+
+def releases_of(run: Run) -> list[Held]:
+    """Of the libraries that a run trains with, and of the others whose releases its project states."""
+    engine = run.effective.value("engine")
+    used = {"deepspeed"} if run.deepspeed is not None or engine == "deepspeed" else set()
+    used |= {"accelerate"} if run.accelerate is not None or run.consumer not in (None, "deepspeed") else set()
+    used |= {"transformers"} if run.consumer in TRAINERS else set()
+    used |= {"trl"} if run.consumer == "trl" else set()
+    return [
+        Held(name, run.versions.get(name), run.version_places.get(name, ()))
+        for name in (*VERSIONS, *sorted(run.versions.keys() - VERSIONS.keys()))
+        if name in used or name in run.versions
+    ]
 
 
 def _roles(run: Run) -> list[tuple[str, SourceFile]]:
@@ -108,6 +141,18 @@ def _data(run: Run) -> dict[str, object]:
         "line": None if line is None else _place(line),
         "files": [{"role": role, "file": file.name} for role, file in _roles(run)],
         "missing": [one.note for one in run.missing],
+        "releases": [_held(one) for one in releases_of(run)],
+    }
+
+
+def _held(held: Held) -> dict[str, object]:
+    found = [place_of(one) for one in held.places]
+    return {
+        "library": held.library,
+        "declared": held.declared,
+        "assumed": VERSIONS[held.library] if held.declared is None else None,
+        "places": [_place(where) for where in found if where is not None],
+        "by": [one.note for one in held.places if one.file is None],
     }
 
 

@@ -84,7 +84,10 @@ class Fix:
 
 @dataclass(slots=True)
 class Finding:
-    """One thing found. ``message`` names both values and the consequence; ``help`` says what to do instead."""
+    """One thing found. ``message`` names both values and the consequence; ``help`` says what to do instead.
+
+    ``assumes``: the libraries whose newest release it is about, because nothing tells which one the project has.
+    """
 
     location: Location
     message: str
@@ -92,6 +95,7 @@ class Finding:
     related: list[Location] = field(default_factory=list)
     fix: Fix | None = None
     severity: Severity | None = None
+    assumes: frozenset[str] = frozenset()
 
 
 Check = Callable[[Run], Iterator[Finding]]

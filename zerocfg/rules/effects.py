@@ -144,18 +144,25 @@ def effective(run: Run, name: str) -> Any:
 
 def admitted(run: Run, library: str) -> str:
     """The versions of a library that the project admits, as a message says it: ``requirements.txt:3 admits >=0.17``."""
-    place = run.version_places.get(library)
     text = run.versions.get(library, "")
-    if place is None or place.file is None or place.span is None:
+    places = [_stated_at(place) for place in run.version_places.get(library, ())]
+    if not places:
         return f"declared: {text}"
-    return f"{place.file.name}:{place.file.source.place(place.span.start).line} admits {text}"
+    if len(places) > 2:
+        places = [*places[:2], f"{len(places) - 2} more"]
+    return f"{' and '.join(places)} admit{'s' * (len(places) == 1)} {text}"
+
+
+def _stated_at(place: Origin) -> str:
+    if place.file is None or place.span is None:
+        return said(place)
+    return f"{place.file.name}:{place.file.source.place(place.span.start).line}"
 
 
 def admitting(run: Run, library: str) -> list[Location]:
-    """The place that states those versions, as a related place of a finding."""
-    place = run.version_places.get(library)
-    location = at(place, "the versions that the project admits") if place is not None else None
-    return [] if location is None else [location]
+    """The places that state those versions, as related places of a finding."""
+    found = (at(place, "the versions that the project admits") for place in run.version_places.get(library, ()))
+    return [location for location in found if location is not None]
 
 
 def under_deepspeed_launcher(run: Run) -> bool:

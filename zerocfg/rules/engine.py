@@ -10,8 +10,9 @@ from pathlib import Path as FilePath
 
 from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity
 from zerocfg.rules.ignores import Ignores, not_understood, unknown_code_in_ignore, unused_ignore
-from zerocfg.rules.reach import holds, library_of, limited
+from zerocfg.rules.reach import Asked, holds, library_of, limited
 from zerocfg.rules.registry import ALL
+from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, Setting, SourceFile, original
 from zerocfg.run.unread import Unread, understood
 from zerocfg.source.node import Path, dotted
@@ -50,6 +51,8 @@ class Diagnostic:
     run: str = ""
     also_in: tuple[str, ...] = ()
     """Names of the other runs in which the same is found at the same place."""
+    assumes: frozenset[str] = frozenset()
+    """The libraries whose newest release it is about, because nothing tells which one the project has."""
 
     @property
     def told(self) -> str:
@@ -166,6 +169,12 @@ class Result:
     notes: int = 0
 
     @property
+    def assumed(self) -> dict[str, str]:
+        """The releases that the diagnostics are about where nothing tells which one the project has, by library."""
+        named = set().union(*(one.assumes for one in self.diagnostics))
+        return {library: VERSIONS[library] for library in sorted(named & VERSIONS.keys())}
+
+    @property
     def suppressed(self) -> dict[str, int]:
         """How many findings are not told, by what hides them."""
         return dict(Counter(hidden.by for hidden in self.hidden))
@@ -213,8 +222,11 @@ class _Lint:
 
     def run(self, runs: Sequence[Run], complete: bool | Set[int]) -> Result:
         rules = [rule for rule in ALL if self.selection.wants(rule)]
-        for run in runs:
+        for stated in runs:
+            asked = Asked(stated.versions)
+            run = replace(stated, versions=asked)
             for rule in rules:
+                asked.missing.clear()
                 if (rule.consumers and run.consumer not in rule.consumers) or (
                     run.parts and rule.code not in OF_ONE_KEY
                 ):
@@ -224,6 +236,7 @@ class _Lint:
                     continue
                 found = not_understood(run, ALL) if rule is unknown_code_in_ignore else rule.check(run)
                 for finding in found:
+                    finding.assumes |= asked.missing
                     limits = releases and (finding.severity or rule.severity) is not Severity.NOTE
                     self.take(rule, limited(run, finding, library_of(rule), releases) if limits else finding, run)
         result = self.result
@@ -308,6 +321,7 @@ def diagnose(rule: Rule, finding: Finding, run: Run) -> Diagnostic:
         related=tuple(spot(location) for location in finding.related),
         fix=_offered(finding.fix, run),
         run=run.name,
+        assumes=finding.assumes,
     )
 
 

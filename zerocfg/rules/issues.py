@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from zerocfg.catalog.check import Issue, check
-from zerocfg.catalog.history import name_in
+from zerocfg.catalog.history import histories, name_in
 from zerocfg.catalog.older import WALKED, differing, schema_at
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import Release, bounds, release, text
@@ -54,7 +54,7 @@ def issues(run: Run, *kinds: str) -> Iterator[tuple[SourceFile, str, Issue]]:
 
 def _admitted(run: Run, file: SourceFile, name: str, library: str) -> Iterable[Issue]:
     """The issues that the releases have which the project admits; today's where it says nothing about them."""
-    declared = run.versions.get(name)
+    declared = run.versions.get(name) if name in run.versions else None
     limits = bounds(declared) if declared and name in WALKED else None
     if limits is None or limits[0] >= release(VERSIONS[name]):
         return _checked(file, name, None)
@@ -113,8 +113,20 @@ def _names(file: SourceFile, library: str) -> frozenset[str]:
 def limited(run: Run, issue: Issue, finding: Finding) -> Finding:
     """The finding of an issue; where only some of the admitted releases have it, it says so."""
     if not issue.releases:
+        finding.assumes |= _assumed(run, issue, finding.location.file)
         return finding
     return reach.limited(run, finding, "deepspeed" if "DeepSpeed" in issue.releases else "accelerate", issue.releases)
+
+
+def _assumed(run: Run, issue: Issue, file: SourceFile) -> frozenset[str]:
+    """The library whose newest release an issue is about: nothing tells the project's, and others read the key
+    differently."""
+    name = next((name for one, name in documents(run) if one is file), "")
+    if name not in WALKED or name in run.versions:
+        return frozenset()
+    path = tuple(str(part) for part in issue.path)
+    above = ".".join((*path[:-1], "*"))
+    return frozenset((name,)) if histories(name).changed(name_in(name, path), above) else frozenset()
 
 
 @lru_cache(maxsize=1024)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from zerocfg.catalog.versions import Release, bounds, text
 from zerocfg.rules.api import Finding, Rule, Severity
@@ -35,6 +37,20 @@ def holds(rule: Rule, run: Run) -> str | None:
 
 def _top(limits: tuple[Release, Release, bool]) -> tuple[Release, bool]:
     return limits[1], limits[2]
+
+
+class Asked(dict[str, str]):
+    """The versions that a project states, and which others a rule has asked for: what it then finds is about the newest
+    release of those."""
+
+    def __init__(self, versions: Mapping[str, str]) -> None:
+        super().__init__(versions)
+        self.missing: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        if key not in self:
+            self.missing.add(key)
+        return super().get(key, default)
 
 
 def limited(run: Run, finding: Finding, library: str, releases: str) -> Finding:

@@ -241,6 +241,7 @@ class Script:
     deeper than was looked, so that it calls no others. ``parts``: DeepSpeed configs among its dicts of which only some
     keys are known, or of which nobody knows where they go. ``own_loop``: its Trainer is a class of the repository that
     trains otherwise than the library's, which compares arguments and config when it starts.
+    ``required``: the requirements without which it stops, each with its place.
     ``understood`` False: Python could not parse it.
     """
 
@@ -260,6 +261,7 @@ class Script:
     files: tuple[SourceFile, ...] = ()
     parts: tuple[SourceFile, ...] = ()
     own_loop: bool = False
+    required: tuple[tuple[str, Origin], ...] = ()
     understood: bool = True
 
 
@@ -279,8 +281,8 @@ class Run:
     no script was read.
     ``consumer`` None means nobody knows; ``told`` is who says it, where that does not follow from launch line and
     files (`zerocfg.run.telling` knows). ``started`` is the file that the run starts. ``versions`` are the releases that
-    the project admits, by library, as clauses of PEP 440; ``version_places`` tells where those stand that were read
-    from the project's own files. ``mistaken``: files of another kind than who is given them reads.
+    the project admits, by library, as clauses of PEP 440; ``version_places`` tells where those stand, or what sets
+    them, that were read from the project's own files. ``mistaken``: files of another kind than who is given them reads.
     ``parts``: of the DeepSpeed config only some keys are known (a dict that the script goes on changing), so that
     nothing follows from what is not among them.
     ``unread`` are files that the launch line names and of which nothing can be told, because they cannot be read.
@@ -310,7 +312,7 @@ class Run:
     hardware: HardwareSummary | None = None
     memory: MemorySummary | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
-    version_places: Mapping[str, Origin] = field(default_factory=dict)
+    version_places: Mapping[str, tuple[Origin, ...]] = field(default_factory=dict)
     missing: tuple[Origin, ...] = ()
     mistaken: tuple[Mistaken, ...] = ()
     unread: tuple[SourceFile, ...] = ()

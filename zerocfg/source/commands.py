@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 
 from zerocfg.source.launch import Word
+from zerocfg.source.places import Places
 from zerocfg.source.shell_words import Chars
-from zerocfg.source.text import BOM, SourceText, Span
+from zerocfg.source.text import BOM, SourceText
 
 _STARTS = frozenset({"run", "call", "check_call", "check_output", "Popen"})
 _CALLS = re.compile(rf"subprocess\s*\.\s*(?:{'|'.join(sorted(_STARTS))})\s*\(|os\s*\.\s*system\s*\(")
@@ -56,22 +57,7 @@ def _in_shell(node: ast.Call) -> bool:
     return any(isinstance(one, ast.Constant) and one.value is True for one in switches)
 
 
-class _Places:
-    """Where expressions stand. Python counts columns in bytes of UTF-8, and lines as it ends them."""
-
-    def __init__(self, text: str, lead: int) -> None:
-        self.whole = text
-        self.starts = [lead, *(found.end() for found in re.finditer(r"\r\n|\r|\n", text))]
-
-    def _offset(self, line: int, column: int) -> int:
-        start = self.starts[line - 1]
-        end = self.starts[line] if line < len(self.starts) else len(self.whole)
-        return start + len(self.whole[start:end].encode()[:column].decode("utf-8", "ignore"))
-
-    def span(self, node: ast.expr) -> Span:
-        start = self._offset(node.lineno, node.col_offset)
-        return Span(start, self._offset(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset))
-
+class _Places(Places):
     def word(self, node: ast.expr) -> Word:
         span = self.span(node)
         value = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None

@@ -92,6 +92,13 @@ def read_shell(source: SourceText, chars: Chars, environment: dict[str, str | No
     return shell.lines
 
 
+def read_commands(source: SourceText, chars: Chars) -> list[list[Word]]:
+    """The words of every command of one shell text, whatever it starts."""
+    shell = _Commands(source, {})
+    shell.run(chars, Span(0, len(source.text)), 0)
+    return shell.started
+
+
 class _Block:
     """A compound command: what its variables were before it and are after each finished branch.
 
@@ -395,6 +402,20 @@ class _Shell:
     def _environment(self) -> dict[str, str | None]:
         mine = {name: _text(self.variables[name]) for name in self.exported if name in self.variables}
         return {**self.inherited, **dict(sorted(mine.items()))}
+
+
+class _Commands(_Shell):
+    """Keeps every command in place of those that start a training."""
+
+    def __init__(self, source: SourceText, environment: dict[str, str | None]) -> None:
+        super().__init__(source, environment)
+        self.started: list[list[Word]] = []
+
+    def _start(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:
+        if program(words[0]) in SHELLS:
+            self._shell(words, 0, span, nesting)
+        else:
+            self.started.append(words)
 
 
 class _Placed(Word):

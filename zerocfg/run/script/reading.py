@@ -70,7 +70,26 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         tuple(one.file for one in found.modules),
         parts,
         found.own_loop,
+        _required(found),
     )
+
+
+_CHECKS = {"transformers.check_min_version": "transformers>=", "transformers.require_version": ""}
+
+
+def _required(found: Reach) -> tuple[tuple[str, Origin], ...]:
+    """The requirements that modules check when they are started or imported."""
+    every = []
+    for one in found.calls:
+        text = one.call.args[0] if one.call.args and one.name in _CHECKS else None
+        if isinstance(text, ast.Constant) and isinstance(text.value, str) and _unconditional(one):
+            origin = Origin("file", one.name, one.module.file, span=span_of(one.module, one.call))
+            every.append((_CHECKS[one.name] + text.value, origin))
+    return tuple(every)
+
+
+def _unconditional(one: Reached) -> bool:
+    return any(isinstance(line, ast.Expr) and line.value is one.call for line in one.module.body)
 
 
 def is_stated(name: str) -> bool:
