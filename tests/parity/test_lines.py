@@ -23,7 +23,10 @@ LINES = {
     "--num_processes 6": (6, "ddp"),
     "--num_processes 2 --mixed_precision bf16": (2, "ddp"),
     "--num_processes 1": (1, "single"),
-    "--num_processes 8 --num_machines 2 --machine_rank 0 --main_process_ip 10.0.0.1 --main_process_port 29500": (8, "ddp"),
+    "--num_processes 8 --num_machines 2 --machine_rank 0 --main_process_ip 10.0.0.1 --main_process_port 29500": (
+        8,
+        "ddp",
+    ),
     "--num_processes 8 --use_deepspeed --zero_stage 2": (8, "deepspeed"),
     "--num_processes 4 --use_fsdp": (4, "fsdp"),
     "--num_processes 4 --multi_gpu": (4, "ddp"),
@@ -31,7 +34,10 @@ LINES = {
     "--mixed_precision fp16": (UNSAID, UNSAID),
     "--multi_gpu": (UNSAID, UNSAID),
     "--cpu": (1, "single"),
-    "--num_processes 3 --num_machines 2 --machine_rank 0 --main_process_ip 10.0.0.1 --main_process_port 29500": (2, "ddp"),
+    "--num_processes 3 --num_machines 2 --machine_rank 0 --main_process_ip 10.0.0.1 --main_process_port 29500": (
+        2,
+        "ddp",
+    ),
 }
 """The options, the number of processes of the job, and what shares the model among them."""
 
