@@ -1,4 +1,4 @@
-"""Lines of `accelerate launch` without a config file: on a machine with several accelerators what is predicted happens."""
+"""`accelerate launch` without a config file: on a machine with several accelerators what is predicted happens."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from zerocfg.source.text import Span
 pytestmark = pytest.mark.libs
 
 UNSAID = "nobody knows"
+TWO = "--num_machines 2 --machine_rank 0 --main_process_ip 10.0.0.1 --main_process_port 29500"
 LINES = {
     "--num_processes 6": (6, "ddp"),
     "--num_processes 2 --mixed_precision bf16": (2, "ddp"),
     "--num_processes 1": (1, "single"),
-    "--num_processes 8 --num_machines 2 --machine_rank 0 --main_process_ip 10.0.0.1 --main_process_port 29500": (
+    f"--num_processes 8 {TWO}": (
         8,
         "ddp",
     ),
@@ -34,7 +35,7 @@ LINES = {
     "--mixed_precision fp16": (UNSAID, UNSAID),
     "--multi_gpu": (UNSAID, UNSAID),
     "--cpu": (1, "single"),
-    "--num_processes 3 --num_machines 2 --machine_rank 0 --main_process_ip 10.0.0.1 --main_process_port 29500": (
+    f"--num_processes 3 {TWO}": (
         2,
         "ddp",
     ),
