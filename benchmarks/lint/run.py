@@ -2,7 +2,8 @@
 
     python benchmarks/lint/run.py [FOLDER]
 
-FOLDER is a tree of real configs, for the second table; without one only the built-in cases run. The least of several
+FOLDER is a tree of real configs, or a whole repository, for the second table; without one only the built-in cases run.
+What it takes only to read, and to parse, every Python file below FOLDER is there to compare with. The least of several
 runs counts: everything that comes on top of it was somebody else's.
 """
 
@@ -20,6 +21,21 @@ DS = """{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps"
  "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}
 """
 LINT = (sys.executable, "-m", "zerocfg", "lint", "--exit-zero")
+READ = """
+import pathlib, sys
+for path in pathlib.Path(sys.argv[1]).rglob("*.py"):
+    path.read_bytes()
+"""
+PARSE = """
+import ast, gc, pathlib, sys, warnings
+gc.disable()
+warnings.simplefilter("ignore")
+for path in pathlib.Path(sys.argv[1]).rglob("*.py"):
+    try:
+        ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        pass
+"""
 
 
 def seconds(command: tuple[str, ...], folder: Path, runs: int) -> float:
@@ -55,6 +71,9 @@ def main() -> None:
         }
         if len(sys.argv) > 1:
             corpus = str(Path(sys.argv[1]).resolve())
+            scripts = sum(1 for _ in Path(corpus).rglob("*.py"))
+            cases[f"reading: {scripts} Python files of a folder"] = (sys.executable, "-c", READ, corpus)
+            cases["ast.parse: the same folder"] = (sys.executable, "-c", PARSE, corpus)
             cases["lint: the given folder"] = (*LINT, corpus)
             cases["lint --diff --unsafe-fixes: the same"] = (*LINT, "--diff", "--unsafe-fixes", corpus)
         bare = 0.0

@@ -79,6 +79,23 @@ def test_a_missing_file_that_may_be_written_is_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("option", "written"),
+    [
+        ("--output_file configs/acc.yaml", True),
+        ("\\\n  --out='$HOME/acc.yaml' \\\n  --zero_stage 3", True),
+        ("-o acc.yaml", True),
+        ("--template acc.yaml", False),
+        ("--output_file my_acc.yaml", False),
+        ("--output_dir out acc.yaml", False),
+    ],
+)
+def test_a_config_that_a_program_is_told_to_write_is_not_missing(option: str, written: bool, tmp_path: Path) -> None:
+    line = f"python make.py {option}\naccelerate launch --config_file configs/acc.yaml train.py\n"
+    (run,) = runs(tmp_path, line)
+    assert [origin.note for origin in run.missing] == ([] if written else ["configs/acc.yaml"])
+
+
+@pytest.mark.parametrize(
     ("option", "steps"),
     [
         ("--gradient_accumulation_steps 8", 8),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.run.kinds import MARKERS, guess_unread, sniff
 from zerocfg.run.model import Kind, SourceFile
-from zerocfg.source.load import Format, decode, load_as, read_bytes
+from zerocfg.source.load import MAX_BYTES, Format, decode, load_as, read_bytes
 from zerocfg.source.node import Document, Problem
 from zerocfg.source.text import SourceText, Span
 
@@ -21,6 +23,8 @@ SCRIPT_SUFFIXES = (".py", ".ipynb")
 CONFIG_SUFFIXES = (".json", ".hjson", ".yaml", ".yml")
 SPEC_NAMES = ("zerocfg.yaml", "zerocfg.yml")
 SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", ".mk")
+LAUNCH_SUFFIXES = (*SHELL_SUFFIXES, ".md")
+MAKEFILES = ("Makefile", "makefile", "GNUmakefile")
 SKIPPED_FOLDERS = frozenset("node_modules site-packages __pycache__ wandb venv env dist build target".split())
 LARGEST_UNASKED = 1 << 20
 """Bytes. A larger JSON or YAML file found by walking is data, not a config; a file named by the user has no such
@@ -28,6 +32,7 @@ limit here (the reader has its own)."""
 _HEAD = 1 << 16
 """Bytes of such a large file that are looked at, to tell a config from the data of others."""
 
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _NOWHERE = Span(0, 0)
 _LAUNCHERS = (
@@ -42,30 +47,35 @@ _IN_SCRIPTS = (
     *(b"deepspeed.initialize(", b"zero_optimi"),
 )
 """What a Python file holds that states a config of its own; parsing the others would take most of the time."""
+_MAY_STATE = (b"Arguments(", b"Accelerator(", b"Plugin(", b"Config(", b"deepspeed", b"zero_optimi")
+"""One of these is in each of them; fewer words to look for in files that hold none."""
 _STARTS = (b"subprocess.", b"os.system(")
 _STARTED = (b'"accelerate"', b"'accelerate'", b'"deepspeed"', b"'deepspeed'", b"torchrun", b"accelerate launch")
 """What one holds that starts a training."""
 
 
 def is_launch_file(path: Path) -> bool:
-    return path.suffix in SHELL_SUFFIXES or path.name in ("Makefile", "makefile", "GNUmakefile") or path.suffix == ".md"
+    return path.suffix in LAUNCH_SUFFIXES or path.name in MAKEFILES
 
 
 def walk(folder: Path, *, scripts: bool = False) -> Iterator[Path]:
     """Candidate files below a folder, in a stable order; hidden folders and environments are left out. ``scripts``:
     Python files, too."""
+    suffixes = (*CONFIG_SUFFIXES, *(SCRIPT_SUFFIXES if scripts else ()))
     for root, folders, names in os.walk(folder):
         folders[:] = sorted(
             name
             for name in folders
             if not name.startswith(".")
             and name not in SKIPPED_FOLDERS
-            and not (Path(root) / name / "pyvenv.cfg").exists()
+            and not os.path.exists(f"{root}/{name}/pyvenv.cfg")  # noqa: PTH110
         )
         for name in sorted(names):
-            path = Path(root) / name
-            if path.suffix in CONFIG_SUFFIXES or is_launch_file(path) or (scripts and path.suffix in SCRIPT_SUFFIXES):
-                yield path
+            # most files of a tree are none of ours: texts are compared before a path is made
+            if name.endswith(suffixes) or name.endswith(LAUNCH_SUFFIXES) or name in MAKEFILES:
+                path = Path(root, name)
+                if path.suffix in suffixes or is_launch_file(path):
+                    yield path
 
 
 def display_name(path: Path) -> str:
@@ -89,6 +99,7 @@ class Files:
         self._passed_over: dict[str, SourceFile] = {}
         self._overlay = dict(overlay or {})
         self._stamps: dict[str, Stamp] = {}
+        self._folders: dict[str, str] = {}
 
     def with_texts(self, texts: Mapping[str, str]) -> Files:
         """The same files as they were read, except for some, by real path, that hold these texts now."""
@@ -108,6 +119,7 @@ class Files:
         told = {key for key in (*texts, *self._overlay) if texts.get(key) != self._overlay.get(key)}
         seen = [key for key in self._stamps if key not in texts]
         self._overlay = dict(texts)
+        self._folders.clear()
         for key in told.union(key for key in seen if self._stamps[key] != stamp(key)):
             self._read.pop(key, None)
             self._others.discard(key)
@@ -116,7 +128,7 @@ class Files:
 
     def open(self, path: Path, text: str | None = None) -> SourceFile:
         """Read one file; ``text`` replaces what is on disk (stdin). Never raises: problems are in the document."""
-        key = os.path.realpath(path)
+        key = self._real(path)
         found = self._read.get(key)
         if found is None:
             self._stamps[key] = stamp(key)
@@ -125,39 +137,50 @@ class Files:
 
     def peek(self, path: Path) -> SourceFile | None:
         """The file when it was met while walking and looks like one of ours, else None."""
-        key = os.path.realpath(path)
+        key = self._real(path)
         if key in self._read or key in self._overlay:
             return self.open(path)
         if key in self._others:
             return None
         try:
-            if not path.is_file():
+            about = os.stat(key)  # noqa: PTH116
+            if not stat.S_ISREG(about.st_mode):
                 return None
-            large = path.stat().st_size > LARGEST_UNASKED
-            with path.open("rb") as file:
-                data = file.read(_HEAD if large else LARGEST_UNASKED)
+            large = about.st_size > LARGEST_UNASKED
+            with open(key, "rb", buffering=0) as file:  # noqa: PTH123
+                # outputs make a notebook large, and say nothing of its code
+                data = file.read(_HEAD if large and path.suffix != ".ipynb" else MAX_BYTES)
+        except ValueError:  # a NUL in the name
+            return None
         except OSError as error:
+            if error.errno in _NOT_THERE:
+                return None
             message = f"it cannot be read: {(error.strerror or str(error)).lower()}"
             self._pass_over(path, key, Problem("unreadable", message, _NOWHERE, fatal=True))
             return None
         if data.startswith(_UTF_16):
             data = data.replace(b"\0", b"")
-        script = path.suffix in SCRIPT_SUFFIXES
-        words = _LAUNCHERS if is_launch_file(path) else _IN_SCRIPTS if script else MARKERS
-        words += _LAUNCHERS if path.suffix == ".ipynb" else ()
-        starts = path.suffix == ".py" and any(word in data for word in _STARTS)
-        if starts:
-            words += _STARTED
-        if path.name not in SPEC_NAMES and not any(word in data for word in words):
+        if path.name not in SPEC_NAMES and not _looks_like_ours(path, data):
             self._others.add(key)
-            self._stamps[key] = stamp(key)
+            self._stamps[key] = about.st_mtime_ns, about.st_size
             return None
-        if large and not script:
+        if large and path.suffix not in SCRIPT_SUFFIXES:
             size = LARGEST_UNASKED >> 20
             message = f"it is larger than {size} MiB, and neither a launch line nor the command names it"
             self._pass_over(path, key, Problem("too-large", message, _NOWHERE, fatal=True))
             return None
         return self.open(path)
+
+    def _real(self, path: Path) -> str:
+        """The real path of a file; the folders above it are followed once for all that lies in them."""
+        folder, name = os.path.split(path)
+        if name in ("", ".", ".."):
+            return os.path.realpath(path)
+        real = self._folders.get(folder)
+        if real is None:
+            real = self._folders[folder] = os.path.realpath(folder)
+        whole = os.path.join(real, name)  # noqa: PTH118
+        return os.path.realpath(whole) if os.path.islink(whole) else whole  # noqa: PTH114
 
     def _pass_over(self, path: Path, key: str, problem: Problem) -> None:
         self._others.add(key)
@@ -171,6 +194,17 @@ class Files:
 
     def all(self) -> Iterable[SourceFile]:
         return self._read.values()
+
+
+def _looks_like_ours(path: Path, data: bytes) -> bool:
+    """Whether a file holds a word that one of ours has; looking for bytes is much cheaper than parsing."""
+    if path.suffix not in SCRIPT_SUFFIXES:
+        return any(word in data for word in (_LAUNCHERS if is_launch_file(path) else MARKERS))
+    if any(word in data for word in _MAY_STATE) and any(word in data for word in _IN_SCRIPTS):
+        return True
+    if path.suffix == ".ipynb":
+        return any(word in data for word in _LAUNCHERS)
+    return any(word in data for word in _STARTS) and any(word in data for word in _STARTED)
 
 
 Stamp = tuple[int, int] | None

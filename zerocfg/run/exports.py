@@ -38,7 +38,7 @@ def start(arguments: Namespace, launch: Launch, has_file: bool, section: Any, fa
     """Choose the launcher and fill ``launch`` with what it starts and exports."""
     launch.mixed_precision = arguments.setting("mixed_precision")
     launch.num_machines = arguments.setting("num_machines")
-    name = _launcher_name(arguments)
+    name = _launcher_name(arguments, has_file)
     launch.launcher = name
     exporter = _Exporter(arguments, launch, fail)
     launch.num_processes = exporter.processes(name)
@@ -60,7 +60,10 @@ def start(arguments: Namespace, launch: Launch, has_file: bool, section: Any, fa
     exporter.check_local_size()
 
 
-def _launcher_name(arguments: Namespace) -> str:
+def _launcher_name(arguments: Namespace, has_file: bool) -> str:
+    """Which launcher is taken. Without a config file accelerate switches `--multi_gpu` on where the machine has several
+    accelerators and more than one process is asked for: a line that asks for several is written for such a machine,
+    and one that does not say starts as many as there are."""
     get = arguments.get
     if get("cpu"):
         return "simple"
@@ -73,7 +76,11 @@ def _launcher_name(arguments: Namespace) -> str:
     for flag, name in order.items():
         if get(flag):
             return name
-    return "tpu" if get("tpu") else "simple"
+    if get("tpu"):
+        return "tpu"
+    processes = get("num_processes")
+    several = processes is UNKNOWN or (isinstance(processes, int) and processes > 1)
+    return "multi_gpu" if several and not has_file else "simple"
 
 
 class _Exporter:

@@ -12,6 +12,9 @@ MOST_SCRIPTS = 50
 LARGEST = 200_000
 _MAKES = re.compile(r">|\b(?:tee|cp|mv|ln|wget|curl|rsync|open|dump|dumps|write|write_text|sed -i)\b")
 
+_OUTPUT = r"(?<![\w-])(?:-o|--(?:out|dest|target|save|write)[\w-]*)"
+"""Options by which a program is told what to write."""
+
 
 def made_before(run: Run, name: str) -> bool:
     """``name``: the path as the launch line or a config gives it."""
@@ -52,14 +55,17 @@ def among_others(pointing: Path, name: str) -> bool:
 
 
 def _makes(text: str, base: str) -> bool:
-    """Whether a line that writes something names the file, or a variable that holds its name or one that is put
-    together from others."""
+    """Whether a line that writes something, or an option for what a program writes, names the file, or a variable that
+    holds its name or one that is put together from others."""
     end = re.escape(base[base.rfind(".") :] if "." in base else base)
     named = {base}
     for found in re.finditer(rf"^[ \t]*(?:export[ \t]+)?(\w+)[ \t]*=([^\n]*{end})", text, re.MULTILINE):
         if base in found[2] or "$" in found[2]:
             named |= {f"${found[1]}", f"${{{found[1]}}}"} | ({found[1]} if "open(" in text else set())
-    return any(_MAKES.search(line) and any(one in line for one in named) for line in text.splitlines())
+    if any(_MAKES.search(line) and any(one in line for one in named) for line in text.splitlines()):
+        return True
+    given = "|".join(map(re.escape, sorted(named)))
+    return re.search(rf"{_OUTPUT}[ \t=]+[\"']?(?:[^\s\"']*/)?(?:{given})(?![\w.])", text) is not None
 
 
 def _beside(path: Path) -> list[str]:

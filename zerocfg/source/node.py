@@ -64,7 +64,8 @@ class Problem:
     "not-a-mapping", "duplicate-key", "hjson-only", "alias-cycle", "multiple-documents", ...
     ``fatal`` problems leave no tree. ``path`` is the key path where there is one. ``form``: of "hjson-only", the
     construct, where one edit writes it in strict JSON; of "syntax", "tab" where that is all. ``why``: of "unreadable",
-    what the system says. ``brief``: the message without what becomes of it, where it tells that as well.
+    what the system says; of "syntax", what the parser says, where the message says more. ``brief``: the message without
+    what becomes of it, where it tells that as well.
     """
 
     kind: str

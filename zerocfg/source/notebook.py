@@ -8,11 +8,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import lru_cache
+from json.decoder import JSONDecoder, scanstring  # type: ignore[attr-defined]
+from typing import Any
 
-from zerocfg.source.json_reader import read_json
-from zerocfg.source.node import Mapping, Node, Scalar, Sequence
 from zerocfg.source.shell_words import UNKNOWN, Chars
-from zerocfg.source.text import SourceText, Span
+from zerocfg.source.text import BOM, SourceText, Span
 
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
@@ -23,6 +24,9 @@ _SETS = re.compile(r"\benviron(?:\.setdefault\(|\[)[ ]*[\"'](\w+)[\"']|^[ \t]*%e
 _SHELL_CELLS = frozenset({"bash", "sh", "shell", "script"})
 _PYTHON_CELLS = frozenset({"time", "timeit", "capture", "prun"})
 _PASS = "pass"
+_scan = JSONDecoder().scan_once  # type: ignore[attr-defined]
+_BLANK = re.compile(r"[ \t\n\r]*").match
+_SEPARATOR = re.compile(r"[ \t\n\r]*[,:]?[ \t\n\r]*").match
 
 
 def python_of(source: SourceText) -> Chars:
@@ -50,22 +54,58 @@ def environment_of(source: SourceText) -> dict[str, str | None]:
     return {found[1] or found[2]: None for cell in _cells(source) for found in _SETS.finditer(cell.text)}
 
 
-def _cells(source: SourceText) -> Iterator[Chars]:
-    root = read_json(source).root
-    cells = _value(root, "cells")
-    for cell in cells.items if isinstance(cells, Sequence) else ():
-        kind = _value(cell, "cell_type")
-        if not isinstance(kind, Scalar) or kind.value != "code":
-            continue
-        lines = _value(cell, "source")
-        texts = lines.items if isinstance(lines, Sequence) else [lines]
-        yield _joined([_unescaped(source.text, one.span) for one in texts if isinstance(one, Scalar) and one.quoted])
+@lru_cache(maxsize=256)
+def _cells(source: SourceText) -> tuple[Chars, ...]:
+    """The text of every cell of code. Most of a notebook is output, which is passed over: by the scanner of `json`
+    itself, which tells no places, so places are kept for the way down to the cells alone."""
+    text = source.text
+    try:
+        start = _BLANK(text, len(text) - len(text.removeprefix(BOM))).end()  # type: ignore[union-attr]
+        cells = dict(_members(text, start)).get("cells")
+        return tuple(
+            _code(text, at)
+            for at, cell in _items(text, cells)
+            if isinstance(cell, dict) and cell.get("cell_type") == "code"
+        )
+    except (ValueError, IndexError, RecursionError):  # no JSON
+        return ()
 
 
-def _value(node: Node | None, key: str) -> Node | None:
-    """The value of a key, where the node is a mapping that has it."""
-    entries = node.entries if isinstance(node, Mapping) else []
-    return next((entry.value for entry in entries if entry.key == key), None)
+def _code(text: str, cell: int) -> Chars:
+    lines = dict(_members(text, cell)).get("source")
+    if lines is None:
+        return _joined([])
+    starts = [lines] if text[lines] == '"' else [at for at, line in _items(text, lines) if isinstance(line, str)]
+    return _joined([_unescaped(text, Span(at, scanstring(text, at + 1, True)[1])) for at in starts])
+
+
+def _members(text: str, at: int) -> Iterator[tuple[str, int]]:
+    """The keys of the JSON object that starts there, and where their values start."""
+    end = _BLANK(text, at + 1).end()  # type: ignore[union-attr]
+    while text.startswith('"', end) and text[at] == "{":
+        key, end = scanstring(text, end + 1, True)
+        value = _SEPARATOR(text, end).end()  # type: ignore[union-attr]
+        yield key, value
+        end = _SEPARATOR(text, _value(text, value)[1]).end()  # type: ignore[union-attr]
+
+
+def _items(text: str, at: int | None) -> Iterator[tuple[int, Any]]:
+    """Where the items of the JSON array that starts there start, and what they are; of anything else none."""
+    if at is None or text[at] != "[":
+        return
+    start = _BLANK(text, at + 1).end()  # type: ignore[union-attr]
+    while text[start] != "]":
+        item, end = _value(text, start)
+        yield start, item
+        start = _SEPARATOR(text, end).end()  # type: ignore[union-attr]
+
+
+def _value(text: str, at: int) -> tuple[Any, int]:
+    """The JSON value that starts there, and where it ends."""
+    try:
+        return _scan(text, at)  # type: ignore[no-any-return]
+    except StopIteration:
+        raise ValueError("no JSON value") from None
 
 
 def _unescaped(text: str, span: Span) -> Chars:

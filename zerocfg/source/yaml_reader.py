@@ -329,5 +329,5 @@ def _syntax(error: yaml.YAMLError, text: str) -> Problem:
         return Problem("multiple-documents", message, span, fatal=True)
     if text[span.start : span.end] == "\t" or "\\t" in problem:
         return Problem("syntax", "a tab where YAML allows only spaces", span, fatal=True, form="tab")
-    message = f"not valid YAML: {problem}" + (f" ({context})" if context else "")
-    return Problem("syntax", message, span, fatal=True)
+    said = problem + (f" ({context})" if context else "")
+    return Problem("syntax", f"not valid YAML: {said}", span, fatal=True, why=said)

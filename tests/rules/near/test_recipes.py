@@ -506,6 +506,9 @@ TRL_NAMES = (
     .finds("warning", "recipe.yaml: learning_rtae")
     .says("`learning_rate` is written too")
     .becomes(),
+    trains("ZC841", "a list, which the argument does not take", "learning_rtae: [1.0e-5]\n")
+    .finds("warning", "recipe.yaml: learning_rtae")
+    .becomes(),
     trains("ZC841", "a second one beside the first", "learning_rate: 1.0e-5\nlearning_rate2: 1.0e-5\n"),
     trl("ZC841", "an argument of GRPO alone", "grpo", "num_genertions: 4\nmax_completion_length: 64\n").finds(
         "warning", "recipe.yaml: num_genertions"

@@ -95,7 +95,9 @@ def syntax_error(run: Run) -> Iterator[Finding]:
                 if run.launch is None and run.spec is None and stops_at_blank(file.document, problem.span.start):
                     continue  # a template; what it is shows when it is filled in
                 kind = "JSON" if file.document.format == "json" else "YAML"
-                yield Finding(_where(file, problem), f"{file.name} is not valid {kind}: {problem.message}")
+                yield Finding(
+                    _where(file, problem), f"{file.name} is not valid {kind}: {problem.why or problem.message}"
+                )
 
 
 @rule(

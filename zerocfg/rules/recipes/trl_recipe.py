@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from zerocfg.catalog.check import refusal
 from zerocfg.catalog.counterparts import Counterpart, translated
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
@@ -172,11 +173,13 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
             continue
         if near in present and (plain.startswith(near) or any(letter.isdigit() for letter in plain)):
             continue  # learning_rate_2 beside learning_rate is no slip
+        meant = known.get(near) or others.get(near)
+        takes = meant is None or held.on_line or refusal(meant, held.held) is None  # a list is no name
         yield Finding(
             held.at(),
             f"there is no argument `{name}`; `{near}` is one, and {_consequence(run, held)}",
             f"remove it: `{near}` is written too" if near in present else f"write {near}",
-            fix=renamed(run, held, near, f"write {near}") if near not in present else None,
+            fix=renamed(run, held, near, f"write {near}") if near not in present and takes else None,
         )
 
 

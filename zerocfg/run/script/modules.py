@@ -8,10 +8,12 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from zerocfg.run.model import SourceFile
 from zerocfg.source.text import BOM
@@ -32,8 +34,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Open = Callable[[Path], SourceFile]
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(NamedTuple):
     """What an imported name stands for: a thing of a module. ``name`` empty: the module itself.
 
     ``level``: how many dots the import starts with.
@@ -68,25 +69,48 @@ _CHANGES = frozenset(("update", "setdefault", "append", "extend"))
 """Methods that change the object that an attribute holds."""
 
 
-def children(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes directly within a node, in the order of the text. `ast.iter_child_nodes` takes three times as long."""
-    for name in node._fields:
-        value = getattr(node, name, None)
+_NO_NODES = frozenset(
+    "ctx op ops id attr arg name asname names module level kind type_comment is_async simple conversion rest "
+    "kwd_attrs".split()
+)
+"""Fields that hold words and numbers, or a node that says nothing by itself: an operator, whether a name is set."""
+
+
+_LEAVES = frozenset({ast.Name, ast.Constant})
+
+
+class _Inner(dict[type[ast.AST], Callable[[ast.AST], Iterable[Any]]]):
+    """By class of node: its other fields, read by one call."""
+
+    def __missing__(self, kind: type[ast.AST]) -> Callable[[ast.AST], Iterable[Any]]:
+        names = [] if kind in _LEAVES else [name for name in kind._fields if name not in _NO_NODES]
+        one = attrgetter(*names) if names else None
+        self[kind] = (lambda node: ()) if one is None else one if len(names) > 1 else (lambda node: (one(node),))
+        return self[kind]
+
+
+_inner = _Inner()
+
+
+def children(node: ast.AST) -> list[Any]:
+    """The nodes directly within a node, in the order of the text, without those that only say whether a name is read or
+    set, or which operator is meant. `ast.iter_child_nodes` takes four times as long."""
+    found: list[Any] = []
+    for value in _inner[node.__class__](node):
         if value.__class__ is list:
-            for one in value:
-                if isinstance(one, ast.AST):
-                    yield one
-        elif isinstance(value, ast.AST) and name != "ctx":
-            yield value
+            found += [one for one in value if one is not None] if None in value else value
+        elif value is not None:
+            found.append(value)
+    return found
 
 
 def nodes(*roots: ast.AST) -> Iterator[ast.AST]:
-    """All nodes of some trees, outer ones first, without those that only say whether a name is read or set."""
-    found = list(roots)
+    """All nodes of some trees, outer ones first."""
+    found: list[Any] = list(roots)
     for node in found:  # grows while it is gone through
         yield node
-        if node.__class__ is not ast.Name and node.__class__ is not ast.Constant:
-            found.extend(children(node))
+        if node.__class__ not in _LEAVES:
+            found += children(node)
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -100,11 +124,16 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             found += part.body
 
 
+_LOOKED_AT = frozenset({ast.Name, ast.Attribute, ast.Call, ast.Assign, ast.Subscript, ast.Dict})
+
+
 def code_of(body: list[ast.stmt]) -> Code:
     """The code of some statements, those of functions within them included."""
     found = Code()
     for statement in body:
         for node in nodes(statement):
+            if node.__class__ not in _LOOKED_AT:
+                continue
             if isinstance(node, ast.Name):
                 found.names.add(node.id)
             elif isinstance(node, ast.Attribute):
@@ -112,30 +141,38 @@ def code_of(body: list[ast.stmt]) -> Code:
                     found.stored.add(node.attr)
                 if isinstance(node.value, ast.Name):
                     found.members.add((node.value.id, node.attr))
-            elif isinstance(node, ast.Dict):
-                if any(isinstance(key, ast.Constant) and key.value in _OF_DEEPSPEED for key in node.keys):
-                    found.dicts.append(node)
-            elif isinstance(node, ast.Subscript):
-                if isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Attribute):
-                    found.stored.add(node.value.attr)
-                if not isinstance(node.ctx, ast.Load) and isinstance(node.slice, ast.Constant):
-                    found.changed.add(str(node.slice.value))
             elif isinstance(node, ast.Call):
                 found.calls.append(node)
-                method = node.func if isinstance(node.func, ast.Attribute) else None
-                if method is not None and method.attr in _CHANGING:
-                    found.changed.update(str(one.value) for one in node.args[:1] if isinstance(one, ast.Constant))
-                if method is not None and method.attr in _CHANGES and isinstance(method.value, ast.Attribute):
-                    found.stored.add(method.value.attr)
-                name = node.args[1] if _sets(node) else None
-                if isinstance(name, ast.Constant) and isinstance(name.value, str):
-                    found.stored.add(name.value)
+                _note_changes(node, found)
             elif isinstance(node, ast.Assign):
                 found.given.append(node)
                 target = node.targets[0]
                 if isinstance(target, ast.Name):
                     found.aliases.setdefault(target.id, []).extend(_things(node.value))
+            elif isinstance(node, ast.Subscript):
+                if isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Attribute):
+                    found.stored.add(node.value.attr)
+                if not isinstance(node.ctx, ast.Load) and isinstance(node.slice, ast.Constant):
+                    found.changed.add(str(node.slice.value))
+            elif isinstance(node, ast.Dict) and any(
+                isinstance(key, ast.Constant) and key.value in _OF_DEEPSPEED for key in node.keys
+            ):
+                found.dicts.append(node)
     return found
+
+
+def _note_changes(node: ast.Call, found: Code) -> None:
+    """What a call changes: `x.pop("key")`, `x.attribute.update(...)`, `setattr(x, "attribute", ...)`."""
+    function = node.func
+    if isinstance(function, ast.Attribute):
+        if function.attr in _CHANGING:
+            found.changed.update(str(one.value) for one in node.args[:1] if isinstance(one, ast.Constant))
+        if function.attr in _CHANGES and isinstance(function.value, ast.Attribute):
+            found.stored.add(function.value.attr)
+    elif isinstance(function, ast.Name) and function.id == "setattr" and len(node.args) > 1:
+        name = node.args[1]
+        if isinstance(name, ast.Constant) and isinstance(name.value, str):
+            found.stored.add(name.value)
 
 
 def _things(value: ast.expr) -> list[ast.expr]:
@@ -145,10 +182,6 @@ def _things(value: ast.expr) -> list[ast.expr]:
     if isinstance(value, ast.Subscript) and isinstance(value.value, ast.Dict):
         return [one for item in value.value.values for one in _things(item)]
     return [value] if isinstance(value, (ast.Name, ast.Attribute)) else []
-
-
-def _sets(node: ast.Call) -> bool:
-    return isinstance(node.func, ast.Name) and node.func.id == "setattr" and len(node.args) > 1
 
 
 @dataclass(slots=True, eq=False)

@@ -22,6 +22,15 @@ _DEEPEST = 40
 _CHANGING = frozenset({"update", "pop", "setdefault", "append", "extend", "clear"})
 _JOINING = frozenset({"join", "abspath", "realpath", "expanduser"})
 
+_ASSIGNING = frozenset(
+    {ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For, ast.AsyncFor, ast.NamedExpr, ast.withitem, ast.Global}
+    | {ast.Subscript, ast.Call}
+)
+_DECIDING = frozenset({ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.With, ast.AsyncWith})
+"""What stands within may not happen, or not once."""
+_CLOSED = frozenset({ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.Name, ast.Constant})
+"""What stands within assigns other names, or nothing."""
+
 Names = Mapping[str, ast.expr | None]
 """By name: the one expression that is assigned to it; None where there are several, or none that can be followed."""
 
@@ -29,6 +38,7 @@ Names = Mapping[str, ast.expr | None]
 def assigned(body: Iterable[ast.stmt]) -> Names:
     """The names that the statements of one function, or of a module, assign."""
     found: dict[str, ast.expr | None] = {}
+    late: set[str] = set()
 
     def note(target: ast.AST, value: ast.expr | None) -> None:
         if isinstance(target, ast.Name):
@@ -38,6 +48,13 @@ def assigned(body: Iterable[ast.stmt]) -> Names:
                 note(one, None)
         elif isinstance(target, ast.Starred):
             note(target.value, None)
+
+    def changed(node: ast.AST) -> None:
+        """A dict or list whose contents are set later is not what its literal says."""
+        while isinstance(node, (ast.Subscript, ast.Attribute)):
+            node = node.value
+        if isinstance(node, ast.Name):
+            late.add(node.id)
 
     def look(node: ast.AST, sure: bool) -> None:
         if isinstance(node, ast.Assign):
@@ -49,35 +66,26 @@ def assigned(body: Iterable[ast.stmt]) -> Names:
             note(node.target, None)
         elif isinstance(node, ast.withitem) and node.optional_vars is not None:
             note(node.optional_vars, None)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            return
         elif isinstance(node, ast.Global):
             for name in node.names:
                 found[name] = None
-        elif isinstance(node, (ast.Subscript, ast.Delete)) and isinstance(getattr(node, "ctx", None), ast.Store):
+        elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
             changed(node)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGING:
             changed(node.func)
-        if node.__class__ is ast.Name or node.__class__ is ast.Constant:
-            return
-        for child in children(node):
-            look(child, sure and not isinstance(node, (ast.If, ast.For, ast.While, ast.Try, ast.With)))
 
-    def changed(node: ast.AST) -> None:
-        """A dict or list whose contents are set later is not what its literal says."""
-        while isinstance(node, (ast.Subscript, ast.Attribute)):
-            node = node.value
-        if isinstance(node, ast.Name):
-            late.add(node.id)
-
-    late: set[str] = set()
-    for statement in body:
-        top = isinstance(statement, ast.If)  # `if __name__ == "__main__":` is as sure as the module
-        if top:
-            for inner in ast.iter_child_nodes(statement):
-                look(inner, True)
-        else:
-            look(statement, True)
+    surely: list[ast.AST] = []
+    for statement in body:  # `if __name__ == "__main__":` is as sure as the module
+        surely += children(statement) if isinstance(statement, ast.If) else [statement]
+    perhaps: list[ast.AST] = []
+    for waiting, sure in ((surely, True), (perhaps, False)):
+        for node in waiting:  # grows while it is gone through
+            kind = node.__class__
+            if kind in _CLOSED:
+                continue
+            if kind in _ASSIGNING:
+                look(node, sure)
+            (perhaps if kind in _DECIDING else waiting).extend(children(node))
     return {name: None if name in late else value for name, value in found.items()}
 
 
