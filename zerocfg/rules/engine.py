@@ -11,7 +11,8 @@ from pathlib import Path as FilePath
 from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity
 from zerocfg.rules.ignores import Ignores, not_understood, unknown_code_in_ignore, unused_ignore
 from zerocfg.rules.reach import holds, library_of, limited
-from zerocfg.rules.registry import ALL
+from zerocfg.rules.readers import Readers
+from zerocfg.rules.registry import ALL, find
 from zerocfg.run.model import Run, Setting, SourceFile, original
 from zerocfg.run.unread import Unread, understood
 from zerocfg.source.node import Path, dotted
@@ -236,7 +237,8 @@ class _Lint:
         spoken_of = {id(one.spot.file) for one in result.diagnostics}
         read = (file for run in runs for file in run.files if understood(file) or id(file) in spoken_of)
         result.files = len({file.name for file in read})
-        result.diagnostics = [self.everywhere(diagnostic) for diagnostic in result.diagnostics]
+        readers = Readers(runs)
+        result.diagnostics = [_agreed(self.everywhere(diagnostic), readers) for diagnostic in result.diagnostics]
         result.diagnostics.sort(key=lambda d: (d.spot.file.name, d.spot.start, d.code))
         return result
 
@@ -306,21 +308,26 @@ def diagnose(rule: Rule, finding: Finding, run: Run) -> Diagnostic:
         help=_help(rule, finding),
         spot=spot(finding.location),
         related=tuple(spot(location) for location in finding.related),
-        fix=_offered(finding.fix, run),
+        fix=_offered(finding.fix),
         run=run.name,
     )
 
 
-def _offered(fix: Fix | None, run: Run) -> Fix | None:
-    """Whoever reads the config fills in an "auto", in a way of its own: without a known reader no edit writes one. And
-    edits are in the language of config files; what stands in a script is its author's to change."""
+def _offered(fix: Fix | None) -> Fix | None:
+    """Edits are in the language of config files; what stands in a script is its author's to change."""
     if fix is None or any(
         file.kind == "script" or (file.document is not None and not file.document.editable) for file, _ in fix.edits
     ):
         return None
-    if run.consumer is None and any('"auto"' in edit.replacement for _, edit in fix.edits):
-        return None
     return fix
+
+
+def _agreed(diagnostic: Diagnostic, readers: Readers) -> Diagnostic:
+    """The diagnostic, without a fix that is not right for everybody who may read the files."""
+    rule = find(diagnostic.code)
+    if diagnostic.fix is None or rule is None or readers.agree(rule, diagnostic.severity, diagnostic.fix):
+        return diagnostic
+    return replace(diagnostic, fix=None)
 
 
 def _help(rule: Rule, finding: Finding) -> str:
