@@ -22,6 +22,8 @@ Kind = Literal["deepspeed", "accelerate", "recipe", "shell", "python"]
 _FIELDS = "ACCELERATE_CONFIG_DS_FIELDS"
 _OF_THE_MACHINE = frozenset({"OMP_NUM_THREADS"})
 SHELL = (".sh", ".bash", ".slurm", ".sbatch")
+PAGES = (".md", ".mdx", ".markdown", ".rst")
+"""Read by people alone."""
 
 
 @dataclass(frozen=True)
