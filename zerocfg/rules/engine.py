@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path as FilePath
@@ -13,7 +13,7 @@ from zerocfg.rules.ignores import Ignores, not_understood, unknown_code_in_ignor
 from zerocfg.rules.reach import holds, library_of, limited
 from zerocfg.rules.readers import Readers
 from zerocfg.rules.registry import ALL, find
-from zerocfg.run.model import Run, Setting, SourceFile, original
+from zerocfg.run.model import Run, SourceFile, original
 from zerocfg.run.unread import Unread, understood
 from zerocfg.source.node import Path, dotted
 from zerocfg.source.text import Place
@@ -149,8 +149,8 @@ class Hidden:
 class Result:
     """``hidden``: what was found and is not told. ``stale``: entries of the baseline that no longer occur.
 
-    ``together``: the files of each run by real path; what one says may depend on the others. ``settings``: what each
-    of these runs amounts to; ``failures``: what it will be refused for, by kind and key. ``ran``: the codes of the
+    ``together``: the files of each run by real path; what one says may depend on the others. ``runs``: these
+    runs; ``failures``: what it will be refused for, by kind and key. ``ran``: the codes of the
     rules that ran. ``unread``: files that could not be checked.
     ``notes``: how many notes are left out of the diagnostics, because nobody asked for them.
     """
@@ -160,7 +160,7 @@ class Result:
     files: int = 0
     stale: int = 0
     together: list[frozenset[str]] = field(default_factory=list)
-    settings: list[Mapping[str, Setting]] = field(default_factory=list)
+    runs: Sequence[Run] = ()
     failures: list[frozenset[tuple[str, str]]] = field(default_factory=list)
     ran: frozenset[str] = frozenset()
     unread: tuple[Unread, ...] = ()
@@ -229,7 +229,7 @@ class _Lint:
                     self.take(rule, limited(run, finding, library_of(rule), releases) if limits else finding, run)
         result = self.result
         result.together = [frozenset(real_name(file) for file in run.files) for run in runs]
-        result.settings = [run.effective.settings for run in runs]
+        result.runs = runs
         result.failures = [_failures(run) for run in runs]
         result.ran = frozenset(rule.code for rule in rules)
         if complete and unused_ignore in rules:
