@@ -13,7 +13,7 @@ from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, Setting, S
 from zerocfg.run.neighbours import NEIGHBOURS
 from zerocfg.run.origins import said
 from zerocfg.run.templates import is_template, opened_by_script
-from zerocfg.source.edit import Edit, apply_edits, delete_entry, insert_entry, replace_value
+from zerocfg.source.edit import Edit, apply_edits, delete_entry, insert_entry, rename_key, replace_value
 from zerocfg.source.load import load_as
 from zerocfg.source.node import Path
 from zerocfg.source.text import SourceText, Span
@@ -264,6 +264,27 @@ def edited(
     except ValueError:
         return None
     return Fix(why, tuple((file, one) for one in edits), safe, meant(edit, file, path, values))
+
+
+def together(why: str, *fixes: Fix | None, safe: bool = True) -> Fix | None:
+    """One fix out of several; None as soon as one of them is not possible."""
+    parts = [fix for fix in fixes if fix is not None]
+    if not parts or len(parts) < len(fixes):
+        return None
+    edits = tuple(edit for fix in parts for edit in fix.edits)
+    return Fix(why, edits, safe, tuple(intent for fix in parts for intent in fix.gives))
+
+
+def rewritten(file: SourceFile | None, path: Path, new: str, text: str, *, why: str, safe: bool = True) -> Fix | None:
+    """A fix that gives an entry another name and another value."""
+    if file is None or file.document is None:
+        return None
+    try:
+        edits = rename_key(file.document, path, new) + replace_value(file.document, path, text)
+    except ValueError:
+        return None
+    gives = meant(insert_entry, file, path[:-1], (new, text))
+    return Fix(why, tuple((file, edit) for edit in edits), safe, gives)
 
 
 def giving(fix: Fix | None, name: str, value: object) -> Fix | None:

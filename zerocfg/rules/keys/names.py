@@ -9,7 +9,8 @@ from zerocfg.catalog.check import Issue
 from zerocfg.catalog.counterparts import Counterpart
 from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import deepspeed_data, edited
+from zerocfg.rules.effects import deepspeed_data, edited, rewritten
+from zerocfg.rules.intents import meant
 from zerocfg.rules.issues import DS, YAML, at_key, issues, limited
 from zerocfg.rules.keys.places import foreign, home
 from zerocfg.rules.moving import as_json, moved
@@ -18,7 +19,7 @@ from zerocfg.rules.renaming import instead, own_name, said_in
 from zerocfg.rules.zero.saving import misplaced_gather
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.script.arguments import call_of
-from zerocfg.source.edit import Edit, delete_entry, replace_value
+from zerocfg.source.edit import Edit, delete_entry, rename_key
 from zerocfg.source.node import Mapping, dotted, plain
 
 SCIENTIFIC = re.compile(r"[-+]?\d+(?:\.\d*)?[eE][-+]?\d+")
@@ -36,7 +37,8 @@ def _rename(file: SourceFile, issue: Issue, new: str) -> Fix | None:
     span = issue.entry.key_span
     raw = file.source.text[span.start : span.end]
     quote = raw[0] if raw[:1] in "\"'" else ""
-    return Fix(f"rename the key to {new}", ((file, Edit(span, f"{quote}{new}{quote}")),))
+    gives = meant(rename_key, file, issue.path, (new,))
+    return Fix(f"rename the key to {new}", ((file, Edit(span, f"{quote}{new}{quote}")),), gives=gives)
 
 
 def _section(issue: Issue) -> str:
@@ -370,10 +372,10 @@ def _old_offload(file: SourceFile, issue: Issue) -> Fix | None:
     new = {"cpu_offload": "offload_optimizer", "cpu_offload_param": "offload_param"}.get(str(issue.path[-1]))
     if new is None or not isinstance(issue.value, bool):
         return None
-    rename = _rename(file, issue, new)
+    if _rename(file, issue, new) is None:
+        return None
     device = "cpu" if issue.value else "none"
-    value = edited(replace_value, file, issue.path, f'{{"device": "{device}"}}', why=f"write {new}")
-    return Fix(f"write {new}", (*rename.edits, *value.edits)) if rename and value else None
+    return rewritten(file, issue.path, new, f'{{"device": "{device}"}}', why=f"write {new}")
 
 
 @rule(

@@ -17,7 +17,7 @@ from zerocfg.rules.effects import (
     told,
     under_deepspeed_launcher,
 )
-from zerocfg.rules.line import all_options_seen, at_option, line_fix, number_of, option_named, started_by, written
+from zerocfg.rules.line import all_options_seen, at_option, line_fix, number_of, option_named, says, started_by, written
 from zerocfg.rules.proof import crashes, logged, shows
 from zerocfg.run.model import UNKNOWN, Origin, Run
 from zerocfg.source.edit import Edit, insert_entry, replace_value
@@ -85,7 +85,8 @@ def number_fix(run: Run, name: str, value: int) -> Fix | None:
     why = f"write {name} {value}"
     given = option_named(run, name)
     if given is not None:
-        return line_fix(run, why, [Edit(given.span, f"{given.name} {value}")] if written(run, given) else None)
+        edits = [Edit(given.span, f"{given.name} {value}")] if written(run, given) else None
+        return line_fix(run, why, edits, gives=says(name, str(value)))
     if run.accelerate is None or name not in accelerate_data(run):
         return None
     return edited(replace_value, run.accelerate, (name,), str(value), why=why, safe=False)
