@@ -15,7 +15,7 @@ from zerocfg.rules.issues import DS, YAML, at_key, issues, limited
 from zerocfg.rules.keys.places import foreign, home
 from zerocfg.rules.moving import as_json, moved
 from zerocfg.rules.proof import ABSENT, crashes, logged, shows
-from zerocfg.rules.renaming import instead, own_name, said_in
+from zerocfg.rules.renaming import instead, nowhere, own_name, said_in
 from zerocfg.rules.zero.saving import misplaced_gather
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.script.arguments import call_of
@@ -210,7 +210,8 @@ def key_accelerate_ignores(run: Run) -> Iterator[Finding]:
 
     Fix: takes the value to where it counts. A key that accelerate has under another name gets that name (`bf16` becomes
     `mixed_precision`, the Trainer's `max_grad_norm` becomes `gradient_clipping`); where `deepspeed_config_file` names a
-    JSON without the key, it moves there: both files change, or neither. A key that nobody has is removed.
+    JSON without the key, it moves there: both files change, or neither. The path of a JSON in the place of a key
+    becomes `deepspeed_config_file`. A key that nobody has is removed; an argument of the Trainer only as an unsafe fix.
 
     When to ignore: your own code reads the file.
     """
@@ -245,8 +246,7 @@ def key_accelerate_ignores(run: Run) -> Iterator[Finding]:
             help_text = f"did you mean `{issue.suggestion}`?"
             fix = _rename(file, issue, issue.suggestion)
         else:
-            help_text = "remove it"
-            fix = edited(delete_entry, file, issue.path, why="remove the key")
+            help_text, fix = nowhere(file, issue)
         why = "it is a key of DeepSpeed's own JSON and has no effect here" if native else "it has no effect"
         yield limited(
             run,
