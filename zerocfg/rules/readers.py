@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from zerocfg.rules.api import Fix, Rule, Severity
+from zerocfg.rules.effects import under_deepspeed_launcher
 from zerocfg.rules.ignores import OWN
 from zerocfg.rules.reach import holds
 from zerocfg.run.effective import read_by
@@ -18,8 +19,16 @@ from zerocfg.run.model import Consumer, Run, SourceFile, original
 if TYPE_CHECKING:
     from zerocfg.source.edit import Edit
 
-POSSIBLE: tuple[Consumer, ...] = ("deepspeed", "accelerate", "transformers", "trl")
+_ANY: tuple[Consumer, ...] = ("deepspeed", "accelerate", "transformers", "trl")
 """Who may read a config of which nobody knows who does. Frameworks around the Trainer hand theirs on to it."""
+
+
+def possible(run: Run) -> tuple[Consumer, ...]:
+    """Who may read the configs of a run without a known reader. A loop around `deepspeed.initialize` sees nothing of
+    what accelerate's launcher hands on about DeepSpeed."""
+    handed_on = run.deepspeed_route == "accelerate" or under_deepspeed_launcher(run)
+    return _ANY[1:] if handed_on else _ANY
+
 
 Edits = frozenset[tuple[int, "Edit"]]
 Offer = tuple[Edits, Severity]
@@ -31,7 +40,7 @@ class Readers:
     def __init__(self, runs: Iterable[Run]) -> None:
         self._unknown = [run for run in runs if run.consumer is None]
         self._read: dict[int, tuple[Run, ...]] = {}
-        self._offered: dict[tuple[str, int, Consumer], tuple[Offer, ...]] = {}
+        self._offered: dict[tuple[str, int], tuple[tuple[Offer, ...], ...]] = {}
 
     def agree(self, rule: Rule, severity: Severity, fix: Fix) -> bool:
         """Whether every reader of the files that the fix edits would be offered these edits, for what is no less grave
@@ -46,18 +55,14 @@ class Readers:
             for offered in self._all(rule, run)
         )
 
-    def _all(self, rule: Rule, run: Run) -> Iterator[tuple[Offer, ...]]:
+    def _all(self, rule: Rule, run: Run) -> tuple[tuple[Offer, ...], ...]:
         """What a rule offers to each possible reader of a run."""
-        for reader in POSSIBLE:
-            key = (rule.code, id(run), reader)
-            if key not in self._offered:
-                self._offered[key] = tuple(_offers(rule, self._by(run, reader)))
-            yield self._offered[key]
-
-    def _by(self, run: Run, reader: Consumer) -> Run:
         if id(run) not in self._read:
-            self._read[id(run)] = tuple(read_by(run, one) for one in POSSIBLE)
-        return self._read[id(run)][POSSIBLE.index(reader)]
+            self._read[id(run)] = tuple(read_by(run, one) for one in possible(run))
+        key = (rule.code, id(run))
+        if key not in self._offered:
+            self._offered[key] = tuple(tuple(_offers(rule, one)) for one in self._read[id(run)])
+        return self._offered[key]
 
 
 def _offers(rule: Rule, run: Run) -> Iterator[Offer]:

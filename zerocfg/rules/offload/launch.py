@@ -123,8 +123,7 @@ def _set_threads(run: Run, count: str) -> list[Edit] | None:
             "accelerate.yaml": _YAML,
             "train.sh": _LINE % ("OMP_NUM_THREADS=8 ", ""),
             "train.py": "import accelerate\n",
-        },
-        consumer="accelerate",
+        }
     ),
     proof=shows("launch", {"env.OMP_NUM_THREADS": ("1", "8"), "threads": (1, 8)}),
     fixable=True,
@@ -167,15 +166,13 @@ def threads_option_not_passed_on(run: Run) -> Iterator[Finding]:
     Severity.NOTE,
     bad=Example(
         {"accelerate.yaml": _YAML, "train.sh": _LINE % ("", ""), "train.py": "import accelerate\n"},
-        consumer="accelerate",
     ).finds("note", "train.sh: train.py", also=("accelerate.yaml: offload_optimizer_device: cpu",)),
     good=Example(
         {
             "accelerate.yaml": _YAML,
             "train.sh": _LINE % ("OMP_NUM_THREADS=8 ", ""),
             "train.py": "import accelerate\n",
-        },
-        consumer="accelerate",
+        }
     ),
     proof=shows("launch", {"env.OMP_NUM_THREADS": ("1", "8"), "threads": (1, 8)}),
     fixable=True,
