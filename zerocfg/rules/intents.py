@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from zerocfg.rules.api import Intent
 from zerocfg.run.namespace import spelled
-from zerocfg.source.edit import insert_entry, rename_key, replace_value
-from zerocfg.source.node import dotted, plain
+from zerocfg.source.edit import insert_entry, replace_value
+from zerocfg.source.node import dotted
 
 if TYPE_CHECKING:
     from zerocfg.run.model import SourceFile
@@ -18,16 +18,11 @@ if TYPE_CHECKING:
 
 
 def meant(edit: Callable[..., list[Edit]], file: SourceFile, path: Path, values: Sequence[str]) -> tuple[Intent, ...]:
-    """What an edit of `zerocfg.source.edit` means to set, where it writes one value or gives it another name. An "auto"
-    is for others to fill in, and a text under another name may mean something else there."""
-    if not values:
+    """What an edit of `zerocfg.source.edit` means to set, where it writes one value. An "auto" is for others to fill in,
+    and another name alone says what its author said."""
+    if not values or edit not in (replace_value, insert_entry):
         return ()
-    if edit is rename_key:
-        key, value = (*path[:-1], values[0]), _number(file, path)
-    elif edit in (replace_value, insert_entry):
-        key, value = path if edit is replace_value else (*path, values[0]), _read(file, values[-1])
-    else:
-        return ()
+    key, value = path if edit is replace_value else (*path, values[0]), _read(file, values[-1])
     if value is None or value == "auto" or isinstance(value, (dict, list)):
         return ()
     if file.kind == "deepspeed":
@@ -39,12 +34,6 @@ def meant(edit: Callable[..., list[Edit]], file: SourceFile, path: Path, values:
         if inline or len(key) == 1:
             return (Intent(dotted(key[1:]), value) if inline else Intent(str(key[0]), value, "argument"),)
     return ()
-
-
-def _number(file: SourceFile, path: Path) -> object:
-    node = file.document.get(path) if file.document is not None else None
-    value = plain(node) if node is not None else None
-    return value if isinstance(value, (bool, int, float)) else None
 
 
 def _read(file: SourceFile, text: str) -> object:

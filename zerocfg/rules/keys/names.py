@@ -10,7 +10,6 @@ from zerocfg.catalog.counterparts import Counterpart
 from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import deepspeed_data, edited, rewritten
-from zerocfg.rules.intents import meant
 from zerocfg.rules.issues import DS, YAML, at_key, issues, limited
 from zerocfg.rules.keys.places import foreign, home
 from zerocfg.rules.moving import as_json, moved
@@ -19,7 +18,7 @@ from zerocfg.rules.renaming import instead, nowhere, own_name, said_in
 from zerocfg.rules.zero.saving import misplaced_gather
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.script.arguments import call_of
-from zerocfg.source.edit import Edit, delete_entry, rename_key
+from zerocfg.source.edit import Edit, delete_entry
 from zerocfg.source.node import Mapping, dotted, plain
 
 SCIENTIFIC = re.compile(r"[-+]?\d+(?:\.\d*)?[eE][-+]?\d+")
@@ -37,8 +36,7 @@ def _rename(file: SourceFile, issue: Issue, new: str) -> Fix | None:
     span = issue.entry.key_span
     raw = file.source.text[span.start : span.end]
     quote = raw[0] if raw[:1] in "\"'" else ""
-    gives = meant(rename_key, file, issue.path, (new,))
-    return Fix(f"rename the key to {new}", ((file, Edit(span, f"{quote}{new}{quote}")),), gives=gives)
+    return Fix(f"rename the key to {new}", ((file, Edit(span, f"{quote}{new}{quote}")),))
 
 
 def _section(issue: Issue) -> str:
