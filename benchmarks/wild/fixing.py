@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.wild.data import Repository
-from benchmarks.wild.libraries import PAGES, SHELL, Kind, read
+from benchmarks.wild.libraries import PAGES, SHELL, Kind, Reading, read, read_line
 from benchmarks.wild.lint import Run, diagnostics, fix, runs
 from benchmarks.wild.trees import changed, copied
 from zerocfg.catalog.counterparts import settings
@@ -91,7 +91,9 @@ def fixed(repository: Repository, tree: Path, *, unsafe: bool) -> Fixed:
         before, after = Counter(map(_key, told)), Counter(map(_key, left))
         mended = [one for one in told if before[_key(one)] > after[_key(one)]]
         refused = [*_refused(tree, copy, files, old), *_stopped(old, new)]
+        refused += _lines_refused(old, new, files)
         values = [*_values(tree, copy, files, old, mended), *_settings(old, new, mended)]
+        values += _line_values(old, new, files, mended)
         unread = tuple(file for file in files if not _kinds(file, old) and not file.endswith(PAGES))
         again = tuple(_changed_again(copy, unsafe=unsafe))
     gone = (before - after).total()
@@ -156,6 +158,29 @@ def _values(
             before, after = read(kind, tree / file), read(kind, copy / file)
             if before.error is None and after.error is None:
                 yield from _differences(file, kind, before.values, after.values, told, {file})
+
+
+def _lines(old: Sequence[Run], new: Sequence[Run], files: Sequence[str]) -> Iterator[tuple[Run, Reading, Reading]]:
+    """The launch lines of changed files as the parsers of launcher and Trainer read them, before and after."""
+    for before, after in _pairs(old, new):
+        old_line, new_line = before.line, after.line
+        if before.files.get("line") in files and old_line and new_line and old_line != new_line:
+            trainer = before.consumer in ("transformers", "trl")
+            yield before, read_line(old_line, trainer=trainer), read_line(new_line, trainer=trainer)
+
+
+def _lines_refused(old: Sequence[Run], new: Sequence[Run], files: Sequence[str]) -> Iterator[Refused]:
+    for run, before, after in _lines(old, new, files):
+        if before.error is None and after.error is not None:
+            yield Refused(run.name, "parsers of the line", " ".join(after.error.split())[:200])
+
+
+def _line_values(
+    old: Sequence[Run], new: Sequence[Run], files: Sequence[str], told: Sequence[Mapping[str, Any]]
+) -> Iterator[Value]:
+    for run, before, after in _lines(old, new, files):
+        if before.error is None and after.error is None:
+            yield from _differences(run.name, "line", before.values, after.values, told, set(run.files.values()))
 
 
 def _settings(old: Sequence[Run], new: Sequence[Run], told: Sequence[Mapping[str, Any]]) -> Iterator[Value]:

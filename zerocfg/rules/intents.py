@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def meant(edit: Callable[..., list[Edit]], file: SourceFile, path: Path, values: Sequence[str]) -> tuple[Intent, ...]:
-    """What an edit of `zerocfg.source.edit` means to set, where it writes one value. An "auto" is for others to fill in,
-    and another name alone says what its author said."""
+    """What an edit of `zerocfg.source.edit` means to set, where it writes one value. An "auto" is for others to fill
+    in, and another name alone says what its author said."""
     if not values or edit not in (replace_value, insert_entry):
         return ()
     key, value = path if edit is replace_value else (*path, values[0]), _read(file, values[-1])
