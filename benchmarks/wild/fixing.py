@@ -1,5 +1,5 @@
-"""What `lint --fix` does to whole repositories: nothing that a library took may be refused afterwards, and no value may
-change that no finding spoke of.
+"""What `lint --fix` does to whole repositories: nothing that a library took may be refused afterwards, no value may
+change that no mended finding spoke of, and a second `--fix` may change nothing.
 
 Each file that a fix changed is read before and after by the real library that its run gives it to, beside zerocfg's own
 effective settings of every run.
@@ -8,14 +8,16 @@ effective settings of every run.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from benchmarks.wild.data import Repository
-from benchmarks.wild.libraries import SHELL, Kind, read
+from benchmarks.wild.libraries import PAGES, SHELL, Kind, Reading, read, read_line
 from benchmarks.wild.lint import Run, diagnostics, fix, runs
 from benchmarks.wild.trees import changed, copied
 from zerocfg.catalog.counterparts import settings
@@ -26,6 +28,7 @@ _ATTRIBUTES = {
     "optimizer_params": "optimizer.params",
     "scheduler_name": "scheduler.type",
     "scheduler_params": "scheduler.params",
+    "zero_optimization_stage": "zero_optimization.stage",
     "ACCELERATE_DEBUG_MODE": "debug",
 }
 """What DeepSpeedConfig and the launcher call what they read there."""
@@ -44,7 +47,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Value:
-    """A value that is another one after the fix. ``codes``: of the findings that speak of it."""
+    """A value that is another one after the fix. ``codes``: of the mended findings that speak of it."""
 
     file: str
     by: str
@@ -56,7 +59,8 @@ class Value:
 
 @dataclass(frozen=True)
 class Fixed:
-    """``gone``: findings that are no longer there; ``come``: the codes of those that were not there before."""
+    """``gone``: findings that are no longer there; ``come``: the codes of those that were not there before. ``unread``:
+    changed files that no library reads in any run; ``again``: files that a second call changes once more."""
 
     repository: str
     unsafe: bool
@@ -65,6 +69,8 @@ class Fixed:
     come: tuple[str, ...]
     refused: tuple[Refused, ...]
     values: tuple[Value, ...]
+    unread: tuple[str, ...] = ()
+    again: tuple[str, ...] = ()
 
     @property
     def unspoken(self) -> list[Value]:
@@ -82,20 +88,28 @@ def fixed(repository: Repository, tree: Path, *, unsafe: bool) -> Fixed:
         files = changed(tree, copy)
         left = diagnostics(copy)
         old, new = runs(tree), runs(copy)
+        before, after = Counter(map(_key, told)), Counter(map(_key, left))
+        mended = [one for one in told if before[_key(one)] > after[_key(one)]]
         refused = [*_refused(tree, copy, files, old), *_stopped(old, new)]
-        values = [*_values(tree, copy, files, old, told), *_settings(old, new, told)]
-    before, after = _counted(told), _counted(left)
-    gone = sum(max(0, count - after.get(key, 0)) for key, count in before.items())
-    come = tuple(sorted({key[0] for key, count in after.items() if count > before.get(key, 0)}))
-    return Fixed(repository.name, unsafe, tuple(files), gone, come, tuple(refused), tuple(values))
+        refused += _lines_refused(old, new, files)
+        values = [*_values(tree, copy, files, old, mended), *_settings(old, new, mended)]
+        values += _line_values(old, new, files, mended)
+        unread = tuple(file for file in files if not _kinds(file, old) and not file.endswith(PAGES))
+        again = tuple(_changed_again(copy, unsafe=unsafe))
+    gone = (before - after).total()
+    come = tuple(sorted({key[0] for key in after - before}))
+    return Fixed(repository.name, unsafe, tuple(files), gone, come, tuple(refused), tuple(values), unread, again)
 
 
-def _counted(told: Iterable[Mapping[str, Any]]) -> dict[tuple[str, ...], int]:
-    found: dict[tuple[str, ...], int] = {}
-    for one in told:
-        key = (one["code"], one["file"], one["path"])
-        found[key] = found.get(key, 0) + 1
-    return found
+def _key(one: Mapping[str, Any]) -> tuple[str, str, str]:
+    return one["code"], one["file"], one["path"]
+
+
+def _changed_again(copy: Path, *, unsafe: bool) -> Iterator[str]:
+    """The files that the same call changes when it is made once more."""
+    with copied(copy) as once:
+        fix(copy, unsafe=unsafe)
+        yield from changed(once, copy)
 
 
 def _kinds(file: str, known: Sequence[Run]) -> list[Kind]:
@@ -146,6 +160,29 @@ def _values(
                 yield from _differences(file, kind, before.values, after.values, told, {file})
 
 
+def _lines(old: Sequence[Run], new: Sequence[Run], files: Sequence[str]) -> Iterator[tuple[Run, Reading, Reading]]:
+    """The launch lines of changed files as the parsers of launcher and Trainer read them, before and after."""
+    for before, after in _pairs(old, new):
+        old_line, new_line = before.line, after.line
+        if before.files.get("line") in files and old_line and new_line and old_line != new_line:
+            trainer = before.consumer in ("transformers", "trl")
+            yield before, read_line(old_line, trainer=trainer), read_line(new_line, trainer=trainer)
+
+
+def _lines_refused(old: Sequence[Run], new: Sequence[Run], files: Sequence[str]) -> Iterator[Refused]:
+    for run, before, after in _lines(old, new, files):
+        if before.error is None and after.error is not None:
+            yield Refused(run.name, "parsers of the line", " ".join(after.error.split())[:200])
+
+
+def _line_values(
+    old: Sequence[Run], new: Sequence[Run], files: Sequence[str], told: Sequence[Mapping[str, Any]]
+) -> Iterator[Value]:
+    for run, before, after in _lines(old, new, files):
+        if before.error is None and after.error is None:
+            yield from _differences(run.name, "line", before.values, after.values, told, set(run.files.values()))
+
+
 def _settings(old: Sequence[Run], new: Sequence[Run], told: Sequence[Mapping[str, Any]]) -> Iterator[Value]:
     for before, after in _pairs(old, new):
         about = set(before.files.values())
@@ -161,10 +198,19 @@ def _differences(
     about: Collection[str],
 ) -> Iterator[Value]:
     for key in sorted({*before, *after}):
-        if before.get(key) != after.get(key):
+        if not _same(before.get(key), after.get(key)):
             gone = key not in after or after[key] == "None"
             codes = {one["code"] for one in told if _touches(one, about) and _speaks(one, key, gone)}
             yield Value(file, by, key, before.get(key), after.get(key), tuple(sorted(codes)))
+
+
+def _same(one: str | None, other: str | None) -> bool:
+    """Whether two values are one: 1 and 1.0 are."""
+    if one is None or other is None:
+        return one is other
+    with suppress(ValueError):
+        return one == other or float(one) == float(other)
+    return False
 
 
 def _touches(one: Mapping[str, Any], files: Collection[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import contextlib
 import dataclasses
@@ -9,19 +10,24 @@ import io
 import os
 import subprocess
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 
+from benchmarks.wild.lint import Line
 from tests.real_files import oracle
 
 Kind = Literal["deepspeed", "accelerate", "recipe", "shell", "python"]
 _FIELDS = "ACCELERATE_CONFIG_DS_FIELDS"
 _OF_THE_MACHINE = frozenset({"OMP_NUM_THREADS"})
 SHELL = (".sh", ".bash", ".slurm", ".sbatch")
+_SCRIPT = frozenset(("training_script", "training_script_args", "user_script", "user_args"))
+"""What the launchers call the script and its words."""
+PAGES = (".md", ".mdx", ".markdown", ".rst")
+"""Read by people alone."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,46 @@ def _recipe(path: Path) -> Reading:
     except Exception as error:
         return Reading(f"{type(error).__name__}: {error}")
     return Reading(None, {name: repr(getattr(arguments, name)) for name in known if name != "logging_dir"})
+
+
+def read_line(line: Line, *, trainer: bool) -> Reading:
+    """What the launcher's own parser makes of a line, and of the script's words that of the training arguments, where a
+    Trainer reads them."""
+    words = [word for name, value in line.options for word in (name, value) if word is not None]
+    script = ["--unknown" if word is None else word for word in line.words]
+    with _quiet():
+        try:
+            said = vars(_parsed(line.launcher, [*words, "train.py", *script]))
+            values = {name: repr(value) for name, value in said.items() if name not in _SCRIPT}
+            values |= _arguments(script) if trainer else {}
+        except (Exception, SystemExit) as error:
+            return Reading(f"{type(error).__name__}: {error}")
+    return Reading(None, values)
+
+
+def _parsed(launcher: str, words: list[str]) -> argparse.Namespace:
+    if launcher == "accelerate":
+        from accelerate.commands.launch import launch_command_parser
+
+        parser: argparse.ArgumentParser = launch_command_parser()
+        return parser.parse_args(words)
+    if launcher == "torchrun":
+        from torch.distributed.run import get_args_parser
+
+        return get_args_parser().parse_args(words)
+    if launcher == "deepspeed":
+        from deepspeed.launcher.runner import parse_args
+
+        found: argparse.Namespace = parse_args(args=words)
+        return found
+    return argparse.Namespace()
+
+
+def _arguments(words: Sequence[str]) -> dict[str, str]:
+    from transformers import HfArgumentParser, TrainingArguments
+
+    known, _ = HfArgumentParser(TrainingArguments).parse_known_args(list(words))
+    return {name: repr(value) for name, value in vars(known).items()}
 
 
 def _shell(path: Path) -> Reading:

@@ -34,7 +34,11 @@ for run in zerocfg.runs("."):
     files = {"deepspeed": run.deepspeed, "accelerate": run.accelerate, "recipe": run.recipe, "line": run.launch_file}
     values = {name: repr(setting.value) for name, setting in run.effective.settings.items()}
     failures = sorted({failure.kind for failure in run.effective.failures})
-    print(json.dumps([run.name, {role: file.name for role, file in files.items() if file}, values, failures]))
+    line = run.launch
+    options = [[one.name, one.value and one.value.value] for one in line.options] if line else []
+    words = [word.value for word in line.arguments] if line else []
+    files = {role: file.name for role, file in files.items() if file}
+    print(json.dumps([run.name, run.consumer, files, values, failures, line and [line.launcher, options, words]]))
 """
 
 
@@ -83,6 +87,15 @@ def fix(tree: Path, *, unsafe: bool) -> None:
 
 
 @dataclass(frozen=True)
+class Line:
+    """A launch line: options of the launcher and words of the script, with what nobody knows left out or None."""
+
+    launcher: str
+    options: tuple[tuple[str, str | None], ...]
+    words: tuple[str | None, ...]
+
+
+@dataclass(frozen=True)
 class Run:
     """A run as zerocfg sees it: its files by their role, its effective settings as text, why it would stop."""
 
@@ -90,11 +103,20 @@ class Run:
     files: Mapping[str, str]
     settings: Mapping[str, str]
     failures: tuple[str, ...]
+    consumer: str | None = None
+    line: Line | None = None
 
 
 def runs(tree: Path) -> list[Run]:
     said = (json.loads(line) for line in _answer(tree, "-c", _SETTINGS).splitlines())
-    return [Run(name, files, settings, tuple(failures)) for name, files, settings, failures in said]
+    return [
+        Run(name, files, settings, tuple(failures), consumer, _line(line))
+        for name, consumer, files, settings, failures, line in said
+    ]
+
+
+def _line(said: list[Any] | None) -> Line | None:
+    return said and Line(said[0], tuple((name, value) for name, value in said[1]), tuple(said[2]))
 
 
 def consumers(tree: Path) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.rules.examples import lint, write
-from zerocfg.rules.api import Example
+from zerocfg.rules.api import Example, Intent
 from zerocfg.rules.effects import edited
 from zerocfg.rules.fixing import fix_all
 from zerocfg.run.discover import Files
@@ -119,7 +119,7 @@ def test_what_a_fix_writes_into_a_deepspeed_config_is_what_it_means(
     """The value has to arrive in every run that reads the file; an "auto" is filled in by others."""
     (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n')
     fix = edited(edit, Files().open(tmp_path / "ds.json"), path, *values, why="because")
-    assert fix is not None and fix.gives == gives
+    assert fix is not None and fix.gives == tuple(Intent(name, value) for name, value in gives)
 
 
 def test_not_where_another_run_would_be_refused(tmp_path: Path) -> None:
@@ -135,3 +135,85 @@ def test_not_where_another_run_would_be_refused(tmp_path: Path) -> None:
     assert '"bf16": {"enabled": false}' in fixed(files, tmp_path, unsafe=True)["ds.json"]
     (tmp_path / "both").mkdir()
     assert "ds.json" not in fixed({**files, "b.sh": line % "--bf16 True"}, tmp_path / "both", unsafe=True)
+
+
+ACCELERATE = (
+    "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero3_init_flag: false\nfsdp_config: {}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "edit", "path", "values", "gives"),
+    [
+        ("accelerate.yaml", replace_value, ("num_processes",), ("4",), Intent("num_processes", 4, "option")),
+        ("accelerate.yaml", insert_entry, (), ("mixed_precision", "no"), Intent("mixed_precision", False, "option")),
+        ("accelerate.yaml", insert_entry, (), ("gpu_ids", "0,1"), Intent("gpu_ids", "0,1", "option")),
+        (
+            "accelerate.yaml",
+            insert_entry,
+            ("deepspeed_config",),
+            ("zero_stage", "2"),
+            Intent("zero_stage", 2, "option"),
+        ),
+        (
+            "accelerate.yaml",
+            insert_entry,
+            ("fsdp_config",),
+            ("offload_params", "true"),
+            Intent("fsdp_offload_params", True, "option"),
+        ),
+        ("recipe.yaml", replace_value, ("max_steps",), ("4",), Intent("max_steps", 4, "argument")),
+        ("recipe.yaml", insert_entry, (), ("eval_strategy", '"no"'), Intent("eval_strategy", "no", "argument")),
+    ],
+)
+def test_what_a_fix_writes_for_the_launcher_and_the_trainer(
+    name: str,
+    edit: Callable[..., list[Edit]],
+    path: tuple[str, ...],
+    values: tuple[str, ...],
+    gives: Intent,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "accelerate.yaml").write_text(ACCELERATE)
+    (tmp_path / "recipe.yaml").write_text(RECIPE)
+    fix = edited(edit, Files().open(tmp_path / name), path, *values, why="because")
+    assert fix is not None and fix.gives == (gives,)
+
+
+LOOP = "from accelerate import Accelerator\n\naccelerator = Accelerator()\n"
+LAUNCHED = "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_machines: 1\ngpu_ids: 0,1\n"
+
+
+def test_a_number_that_counts_in_no_run_is_not_written(tmp_path: Path) -> None:
+    """Every line gives `--num_processes` itself: another number in the file would change nothing."""
+    alone = fixed({"accelerate.yaml": LAUNCHED}, tmp_path, unsafe=True)
+    assert "num_processes: 2\n" in alone["accelerate.yaml"]
+    (tmp_path / "beaten").mkdir()
+    files = {
+        "accelerate.yaml": LAUNCHED,
+        "a.sh": "accelerate launch --config_file accelerate.yaml --num_processes $N train.py\n",
+        "train.py": LOOP,
+    }
+    assert "accelerate.yaml" not in fixed(files, tmp_path / "beaten", unsafe=True)
+    (tmp_path / "both").mkdir()
+    files["b.sh"] = "accelerate launch --config_file accelerate.yaml train.py\n"
+    assert "num_processes: 2\n" in fixed(files, tmp_path / "both", unsafe=True)["accelerate.yaml"]
+
+
+def test_of_a_file_that_several_runs_read_every_reader_has_to_be_known(tmp_path: Path) -> None:
+    """The Trainer loses the weights; nobody knows what the other script saves."""
+    ds = '{"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 3}'
+    ds += "%s}\n"
+    line = "deepspeed --num_gpus 2 train.py --deepspeed ds.json --output_dir out --per_device_train_batch_size 1 "
+    line += "--gradient_accumulation_steps 1 --max_steps 2\n"
+    known = {"ds.json": ds % "", "a.sh": line}
+    assert "gather_16bit_weights_on_model_save" in fixed(known, tmp_path, unsafe=True)["ds.json"]
+    (tmp_path / "both").mkdir()
+    other = "accelerate launch --num_processes 2 --use_deepspeed --deepspeed_config_file ds.json other.py\n"
+    both = {**known, "b.sh": other}
+    found = [one for one in _found(both, tmp_path / "both") if one.code == "ZC401"]
+    assert [one.severity.value for one in found] == ["error"] and found[0].fix is None
+    assert "ds.json" not in fixed(both, tmp_path / "both", unsafe=True)
+    (tmp_path / "typo").mkdir()
+    typo = {**both, "ds.json": ds % ', "steps_per_prnt": 10'}
+    assert '"steps_per_print": 10' in fixed(typo, tmp_path / "typo")["ds.json"]

@@ -70,16 +70,26 @@ def at(origin: Origin, label: str = "", where: str = "entry") -> Location | None
 
 
 @dataclass(frozen=True, slots=True)
+class Intent:
+    """What a fix means to set: an effective setting by its dotted name, a training argument, or an option of
+    accelerate's launcher, wherever it is written."""
+
+    name: str
+    value: object
+    of: Literal["setting", "argument", "option"] = "setting"
+
+
+@dataclass(frozen=True, slots=True)
 class Fix:
     """Edits that remove the finding. ``edits`` by file; safe keeps what the author meant, unsafe makes a choice.
 
-    ``gives``: settings (dotted) with the value that each must have afterwards in every run that reads the file.
+    ``gives``: what must have come of it afterwards in every run that reads the file.
     """
 
     description: str
     edits: tuple[tuple[SourceFile, Edit], ...]
     safe: bool = True
-    gives: tuple[tuple[str, object], ...] = ()
+    gives: tuple[Intent, ...] = ()
 
 
 @dataclass(slots=True)

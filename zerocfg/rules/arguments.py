@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from zerocfg.catalog.schema import Key, load_schema
 from zerocfg.catalog.values import FALSE_WORDS, RefusedError
 from zerocfg.rules import line
-from zerocfg.rules.api import Fix, Location, at
+from zerocfg.rules.api import Fix, Intent, Location, at
 from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, recipe_data
 from zerocfg.run.arguments import converted, mapping_of, parsed, recipe_untold
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
@@ -307,7 +307,7 @@ def renamed(run: Run, held: Argument, new: str, why: str, *, safe: bool = True) 
         if option is None or line.written(run, option) is None:
             return None
         name = Span(option.span.start, option.span.start + len(option.name))
-        return line.line_fix(run, why, [Edit(name, f"--{new}")], safe=safe)
+        return line.line_fix(run, why, [Edit(name, f"--{new}")], safe=safe, gives=_says(run, new, held.held))
     return edited(rename_key, run.recipe, (held.name,), new, why=why, safe=safe) if _in_recipe(run, held) else None
 
 
@@ -330,7 +330,13 @@ def _reworded(run: Run, held: Argument, text: str, why: str, safe: bool) -> Fix 
         return None
     if not all(one.isalnum() or one in "._-+/" for one in text):
         return None
-    return line.line_fix(run, why, [Edit(option.value.span, text)], safe=safe)
+    return line.line_fix(run, why, [Edit(option.value.span, text)], safe=safe, gives=_says(run, held.name, text))
+
+
+def _says(run: Run, name: str, held: object) -> tuple[Intent, ...]:
+    """What a word of the launch line means to set, where it tells a value."""
+    value = _converted(run, name, held, words=True) if held is not UNKNOWN else UNKNOWN
+    return () if value is UNKNOWN or value is None else (Intent(name, value, "argument"),)
 
 
 def under_deepspeed(run: Run) -> bool:

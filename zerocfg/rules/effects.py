@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from zerocfg.rules.api import Finding, Fix, Location, at
+from zerocfg.rules.api import Finding, Fix, Intent, Location, at
+from zerocfg.rules.intents import meant
 from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, Setting, SourceFile
 from zerocfg.run.neighbours import NEIGHBOURS
 from zerocfg.run.origins import said
 from zerocfg.run.templates import is_template, opened_by_script
-from zerocfg.source.edit import Edit, apply_edits, delete_entry, insert_entry, replace_value
+from zerocfg.source.edit import Edit, apply_edits, delete_entry, insert_entry, rename_key, replace_value
 from zerocfg.source.load import load_as
-from zerocfg.source.node import Path, dotted
+from zerocfg.source.node import Path
 from zerocfg.source.text import SourceText, Span
 
 TRAINERS = frozenset(("transformers", "trl", *NEIGHBOURS))
@@ -270,26 +270,33 @@ def edited(
         edits = edit(file.document, path, *values, **({"after": after} if after else {}))
     except ValueError:
         return None
-    return Fix(why, tuple((file, one) for one in edits), safe, _given(edit, file, path, values))
+    return Fix(why, tuple((file, one) for one in edits), safe, meant(edit, file, path, values))
 
 
-def _given(
-    edit: Callable[..., list[Edit]], file: SourceFile, path: Path, values: tuple[str, ...]
-) -> tuple[tuple[str, object], ...]:
-    """What an edit that writes a value into a DeepSpeed config means to set; an "auto" is for others to fill in."""
-    if file.kind != "deepspeed" or edit not in (replace_value, insert_entry) or not values:
-        return ()
-    key = path if edit is replace_value else (*path, values[0])
+def together(why: str, *fixes: Fix | None, safe: bool = True) -> Fix | None:
+    """One fix out of several; None as soon as one of them is not possible."""
+    parts = [fix for fix in fixes if fix is not None]
+    if not parts or len(parts) < len(fixes):
+        return None
+    edits = tuple(edit for fix in parts for edit in fix.edits)
+    return Fix(why, edits, safe, tuple(intent for fix in parts for intent in fix.gives))
+
+
+def rewritten(file: SourceFile | None, path: Path, new: str, text: str, *, why: str, safe: bool = True) -> Fix | None:
+    """A fix that gives an entry another name and another value."""
+    if file is None or file.document is None:
+        return None
     try:
-        value = json.loads(values[-1])
+        edits = rename_key(file.document, path, new) + replace_value(file.document, path, text)
     except ValueError:
-        return ()
-    return () if value == "auto" or isinstance(value, (dict, list)) else ((dotted(key), value),)
+        return None
+    gives = meant(insert_entry, file, path[:-1], (new, text))
+    return Fix(why, tuple((file, edit) for edit in edits), safe, gives)
 
 
 def giving(fix: Fix | None, name: str, value: object) -> Fix | None:
     """The fix, to be kept only where it gives the setting this value; one that nobody knows demands nothing."""
-    return fix if fix is None or value is UNKNOWN else replace(fix, gives=(*fix.gives, (name, value)))
+    return fix if fix is None or value is UNKNOWN else replace(fix, gives=(*fix.gives, Intent(name, value)))
 
 
 def put(file: SourceFile | None, path: Path, text: str, *, why: str, safe: bool = False) -> Fix | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path as FilePath
@@ -11,9 +11,10 @@ from pathlib import Path as FilePath
 from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity
 from zerocfg.rules.ignores import Ignores, not_understood, unknown_code_in_ignore, unused_ignore
 from zerocfg.rules.reach import Asked, holds, library_of, limited
-from zerocfg.rules.registry import ALL
+from zerocfg.rules.readers import Readers
+from zerocfg.rules.registry import ALL, find
 from zerocfg.run.config import VERSIONS
-from zerocfg.run.model import Run, Setting, SourceFile, original
+from zerocfg.run.model import Run, SourceFile, original
 from zerocfg.run.unread import Unread, understood
 from zerocfg.source.node import Path, dotted
 from zerocfg.source.text import Place
@@ -151,8 +152,8 @@ class Hidden:
 class Result:
     """``hidden``: what was found and is not told. ``stale``: entries of the baseline that no longer occur.
 
-    ``together``: the files of each run by real path; what one says may depend on the others. ``settings``: what each
-    of these runs amounts to; ``failures``: what it will be refused for, by kind and key. ``ran``: the codes of the
+    ``together``: the files of each run by real path; what one says may depend on the others. ``runs``: these
+    runs; ``failures``: what it will be refused for, by kind and key. ``ran``: the codes of the
     rules that ran. ``unread``: files that could not be checked.
     ``notes``: how many notes are left out of the diagnostics, because nobody asked for them.
     """
@@ -162,7 +163,7 @@ class Result:
     files: int = 0
     stale: int = 0
     together: list[frozenset[str]] = field(default_factory=list)
-    settings: list[Mapping[str, Setting]] = field(default_factory=list)
+    runs: Sequence[Run] = ()
     failures: list[frozenset[tuple[str, str]]] = field(default_factory=list)
     ran: frozenset[str] = frozenset()
     unread: tuple[Unread, ...] = ()
@@ -241,7 +242,7 @@ class _Lint:
                     self.take(rule, limited(run, finding, library_of(rule), releases) if limits else finding, run)
         result = self.result
         result.together = [frozenset(real_name(file) for file in run.files) for run in runs]
-        result.settings = [run.effective.settings for run in runs]
+        result.runs = runs
         result.failures = [_failures(run) for run in runs]
         result.ran = frozenset(rule.code for rule in rules)
         if complete and unused_ignore in rules:
@@ -249,7 +250,8 @@ class _Lint:
         spoken_of = {id(one.spot.file) for one in result.diagnostics}
         read = (file for run in runs for file in run.files if understood(file) or id(file) in spoken_of)
         result.files = len({file.name for file in read})
-        result.diagnostics = [self.everywhere(diagnostic) for diagnostic in result.diagnostics]
+        readers = Readers(runs)
+        result.diagnostics = [_agreed(self.everywhere(diagnostic), readers) for diagnostic in result.diagnostics]
         result.diagnostics.sort(key=lambda d: (d.spot.file.name, d.spot.start, d.code))
         return result
 
@@ -319,22 +321,27 @@ def diagnose(rule: Rule, finding: Finding, run: Run) -> Diagnostic:
         help=_help(rule, finding),
         spot=spot(finding.location),
         related=tuple(spot(location) for location in finding.related),
-        fix=_offered(finding.fix, run),
+        fix=_offered(finding.fix),
         run=run.name,
         assumes=finding.assumes,
     )
 
 
-def _offered(fix: Fix | None, run: Run) -> Fix | None:
-    """Whoever reads the config fills in an "auto", in a way of its own: without a known reader no edit writes one. And
-    edits are in the language of config files; what stands in a script is its author's to change."""
+def _offered(fix: Fix | None) -> Fix | None:
+    """Edits are in the language of config files; what stands in a script is its author's to change."""
     if fix is None or any(
         file.kind == "script" or (file.document is not None and not file.document.editable) for file, _ in fix.edits
     ):
         return None
-    if run.consumer is None and any('"auto"' in edit.replacement for _, edit in fix.edits):
-        return None
     return fix
+
+
+def _agreed(diagnostic: Diagnostic, readers: Readers) -> Diagnostic:
+    """The diagnostic, without a fix that is not right for everybody who may read the files."""
+    rule = find(diagnostic.code)
+    if diagnostic.fix is None or rule is None or readers.agree(rule, diagnostic.severity, diagnostic.fix):
+        return diagnostic
+    return replace(diagnostic, fix=None)
 
 
 def _help(rule: Rule, finding: Finding) -> str:

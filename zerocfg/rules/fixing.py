@@ -6,10 +6,14 @@ Files that no run joins cannot disturb each other, so each lint tries one fix in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+from zerocfg.rules.api import Intent
+from zerocfg.rules.arguments import given
 from zerocfg.rules.engine import Diagnostic, Result, real_name
+from zerocfg.run.model import Run, Setting
+from zerocfg.run.starters import launch_of
 from zerocfg.source.edit import Edit, apply_edits
 
 Texts = dict[str, str]
@@ -134,11 +138,40 @@ def _improving(before: Result, after: Result, fixed: list[Diagnostic]) -> list[D
 
 
 def _as_intended(fixed: Diagnostic, after: Result) -> bool:
-    """Whether the settings that a fix is about have the values that it means, in every run that has them."""
+    """Whether all that a fix means to set has come of it."""
     assert fixed.fix is not None
-    files = {real_name(file) for file, _ in fixed.fix.edits}
-    runs = [run for names, run in zip(after.together, after.settings, strict=True) if names & files]
-    return all(run[name].value == value for name, value in fixed.fix.gives for run in runs if name in run)
+    files = {real_name(file) for file, _ in fixed.fix.edits if file.kind != "launch"}
+    line = fixed.run if len(files) < len({real_name(file) for file, _ in fixed.fix.edits}) else None
+    runs = [
+        run
+        for names, run in zip(after.together, after.runs, strict=True)
+        if names & files or (line is not None and run.name == line)
+    ]
+    return all(_come(intent, runs) for intent in fixed.fix.gives)
+
+
+def _come(intent: Intent, runs: Sequence[Run]) -> bool:
+    """Whether something has the value that is meant in every run that has it. What a launch line says against a file
+    may count in some of the runs."""
+    found = [setting for run in runs if (setting := _now(intent, run)) is not None]
+    good = [one for one in found if _same(one.value, intent.value)]
+    beaten = [one for one in found if one not in good and any(_same(o.value, intent.value) for o in one.overridden)]
+    return len(good) == len(found) or (bool(good) and intent.of != "setting" and len(good) + len(beaten) == len(found))
+
+
+def _now(intent: Intent, run: Run) -> Setting | None:
+    """What a run has; None where it has nothing of the kind."""
+    if intent.of == "setting":
+        return run.effective.get(intent.name)
+    if intent.of == "argument":
+        return given(run, intent.name) if run.consumer in ("transformers", "trl") else None
+    arguments = launch_of(run).arguments
+    return arguments.settings.get(intent.name) if arguments is not None else None
+
+
+def _same(one: object, other: object) -> bool:
+    """Whether two values are one; true is not 1."""
+    return one == other and isinstance(one, bool) is isinstance(other, bool)
 
 
 def _without_tried(result: Result, tried: set[Identity]) -> Result:

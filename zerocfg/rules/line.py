@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from zerocfg.rules.api import Fix, Location
+from zerocfg.rules.api import Fix, Intent, Location
 from zerocfg.run.model import Run, Setting, SourceFile
+from zerocfg.run.options import OPTIONS
 from zerocfg.source.edit import Edit
 from zerocfg.source.text import Span
 
@@ -121,12 +122,26 @@ def before_script(run: Run, words: str) -> list[Edit] | None:
     return [Edit(Span(span.start, span.start), words + " ")]
 
 
-def line_fix(run: Run, why: str, *parts: list[Edit] | None, safe: bool = False) -> Fix | None:
+def line_fix(
+    run: Run, why: str, *parts: list[Edit] | None, safe: bool = False, gives: tuple[Intent, ...] = ()
+) -> Fix | None:
     """One fix out of several edits of the launch file; None as soon as one of them is not possible."""
     if run.launch_file is None or any(part is None for part in parts):
         return None
     edits = tuple((run.launch_file, edit) for part in parts if part is not None for edit in part)
-    return Fix(why, edits, safe) if edits else None
+    return Fix(why, edits, safe, gives) if edits else None
+
+
+def says(name: str, text: str | None = None) -> tuple[Intent, ...]:
+    """What an option means to set that is written for accelerate's launcher; a switch has no text."""
+    option = OPTIONS.get(name)
+    if option is None or (text is None and option.kind != "flag"):
+        return ()
+    try:
+        value = {"int": int, "float": float, "str": str}[option.kind](text) if text is not None else True
+    except (KeyError, ValueError):
+        return ()
+    return (Intent(name, value, "option"),)
 
 
 def exported(run: Run, name: str) -> str | None:

@@ -6,15 +6,17 @@ import re
 
 from zerocfg.catalog.check import Issue
 from zerocfg.catalog.counterparts import Counterpart, Format, Translation, translated
+from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Fix
 from zerocfg.rules.effects import edited
 from zerocfg.rules.moving import as_json, moved, text_at
 from zerocfg.run.model import SourceFile
-from zerocfg.source.edit import delete_entry
-from zerocfg.source.node import dotted, plain
+from zerocfg.source.edit import delete_entry, replace_value
+from zerocfg.source.node import Mapping, dotted, plain
 
 _WORD = re.compile(r"[A-Za-z_][\w./-]*")
+_FILE = "deepspeed_config_file"
 
 
 def said_in(issue: Issue, format: Format) -> Translation:
@@ -59,6 +61,20 @@ def _renamed(file: SourceFile, issue: Issue, own: Counterpart) -> Fix | None:
     as_it_is = type(own.value) is type(issue.value) and own.value == issue.value
     text = text_at(file, issue.path) if as_it_is else written(file, own.value)
     return moved(file, issue.path, file, own.path, text, f"write {dotted(own.path)}") if text is not None else None
+
+
+def nowhere(file: SourceFile, issue: Issue) -> tuple[str, Fix | None]:
+    """What to do about a key that neither accelerate nor DeepSpeed has. What an author meant to say elsewhere is not
+    thrown away without asking."""
+    name = str(issue.path[-1])
+    whole = file.document.get(issue.path[:-1]) if file.document is not None else None
+    if issue.path[0] == "deepspeed_config" and name.endswith(".json") and issue.value is None:
+        alone = isinstance(whole, Mapping) and len(whole.entries) == 1
+        fix = edited(replace_value, file, issue.path[:-1], f"{{{_FILE}: {name}}}", why=f"write {_FILE}", safe=False)
+        return f"write `{_FILE}: {name}`", fix if alone else None
+    argument = name in load_schema("training-arguments").root.keys
+    fix = edited(delete_entry, file, issue.path, why="remove the key", safe=not argument)
+    return "it is an argument of the Trainer: say it in the training arguments" if argument else "remove it", fix
 
 
 def written(file: SourceFile, value: object) -> str | None:

@@ -111,6 +111,14 @@ NAMES = (
     .finds("error", "accelerate.yaml: num_gpus")
     .says("write `num_processes`")
     .becomes(),
+    yaml("ZC103", "an argument of the Trainer that DeepSpeed has no word for", "  gradient_checkpointing: true\n")
+    .finds("error", "accelerate.yaml: gradient_checkpointing")
+    .says("say it in the training arguments")
+    .becomes(""),
+    yaml("ZC103", "a path in the place of a key", "", base=YAML.replace("\n  zero_stage: 2", " {a.json}"))
+    .finds("error", "accelerate.yaml: a.json")
+    .says("write `deepspeed_config_file: a.json`")
+    .becomes("{deepspeed_config_file: a.json}"),
     yaml("ZC103", "no precision", "  bf16: false\n").finds("error", "accelerate.yaml: bf16").becomes(),
     yaml(
         "ZC103",

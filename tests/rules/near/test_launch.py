@@ -687,6 +687,17 @@ HOSTS_AND_DEVICES = (
         "none on each machine, which another rule tells",
         {"accelerate.yaml": MEETING.replace("8", "1") + "gpu_ids: 0,1\n"},
     ),
+    of(
+        "ZC731", "the Trainer's arguments are not known", {"accelerate.yaml": DEVICES % 2 + "gpu_ids: 0,1,2\n"}, "trl"
+    ).finds(
+        "warning", "accelerate.yaml: gpu_ids: 0,1,2", 3, "0,1,2", 2, 2, also=("accelerate.yaml: num_processes: 2",)
+    ),
+    of(
+        "ZC731",
+        "the Trainer's arguments are not known, and no torchrun starts it",
+        {"accelerate.yaml": DEVICES.replace("MULTI_GPU", "XLA") % 2 + "gpu_ids: 0,1,2\n"},
+        "trl",
+    ),
     of("ZC731", "one device more", {"accelerate.yaml": MEETING.replace("8", "4") + "gpu_ids: 0,1,2\n"}).finds(
         "warning", "accelerate.yaml: gpu_ids: 0,1,2", 3, "0,1,2", 2, 2, also=("accelerate.yaml: num_processes: 4",)
     ),

@@ -8,7 +8,7 @@ from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import argument, entries
-from zerocfg.rules.effects import TRAINERS, edited, effective, recipe_data
+from zerocfg.rules.effects import TRAINERS, edited, effective, recipe_data, rewritten
 from zerocfg.rules.fsdp.plugin import argument_key, argument_version, fsdp_argument, recipe_example
 from zerocfg.rules.proof import crashes, logged, shows
 from zerocfg.run.model import UNKNOWN, Run
@@ -216,13 +216,9 @@ def _renamed(run: Run, key: str, new: str, value: object) -> Fix | None:
     if not key.endswith("sharding_strategy"):
         return edited(rename_key, file, path, new, why=f"write {new}")
     word = {"FULL_SHARD": "true", "SHARD_GRAD_OP": "false"}.get(str(value).upper())
-    if word is None or argument_version(run) != "2" or file is None or file.document is None:
+    if word is None or argument_version(run) != "2":
         return None
-    try:
-        edits = rename_key(file.document, path, new) + replace_value(file.document, path, word)
-    except ValueError:
-        return None
-    return Fix(f"write {new}: {word}", tuple((file, edit) for edit in edits))
+    return rewritten(file, path, new, word, why=f"write {new}: {word}")
 
 
 @rule(

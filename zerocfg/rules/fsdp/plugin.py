@@ -19,11 +19,12 @@ from zerocfg.rules.effects import (
     failures,
     ignored,
     recipe_data,
+    rewritten,
     told,
 )
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import UNKNOWN, Run, SourceFile
-from zerocfg.source.edit import delete_entry, rename_key, replace_value
+from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Path
 
 KEEPS = ("SHARD_GRAD_OP", "HYBRID_SHARD_ZERO2", "2", "5")
@@ -242,14 +243,7 @@ def _other_word(value: object, version: str | None) -> str | None:
 
 
 def _moved(file: SourceFile, path: Path, key: str, value: str | None) -> Fix | None:
-    """A fix that gives an entry another name and another value."""
-    if file.document is None or value is None:
-        return None
-    try:
-        edits = rename_key(file.document, path, key) + replace_value(file.document, path, value)
-    except ValueError:
-        return None
-    return Fix(f"write {key}: {value}", tuple((file, edit) for edit in edits))
+    return None if value is None else rewritten(file, path, key, value, why=f"write {key}: {value}")
 
 
 @rule(

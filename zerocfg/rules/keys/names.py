@@ -9,16 +9,16 @@ from zerocfg.catalog.check import Issue
 from zerocfg.catalog.counterparts import Counterpart
 from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import deepspeed_data, edited
+from zerocfg.rules.effects import deepspeed_data, edited, rewritten
 from zerocfg.rules.issues import DS, YAML, at_key, issues, limited
 from zerocfg.rules.keys.places import foreign, home
 from zerocfg.rules.moving import as_json, moved
 from zerocfg.rules.proof import ABSENT, crashes, logged, shows
-from zerocfg.rules.renaming import instead, own_name, said_in
+from zerocfg.rules.renaming import instead, nowhere, own_name, said_in
 from zerocfg.rules.zero.saving import misplaced_gather
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.script.arguments import call_of
-from zerocfg.source.edit import Edit, delete_entry, replace_value
+from zerocfg.source.edit import Edit, delete_entry
 from zerocfg.source.node import Mapping, dotted, plain
 
 SCIENTIFIC = re.compile(r"[-+]?\d+(?:\.\d*)?[eE][-+]?\d+")
@@ -208,7 +208,8 @@ def key_accelerate_ignores(run: Run) -> Iterator[Finding]:
 
     Fix: takes the value to where it counts. A key that accelerate has under another name gets that name (`bf16` becomes
     `mixed_precision`, the Trainer's `max_grad_norm` becomes `gradient_clipping`); where `deepspeed_config_file` names a
-    JSON without the key, it moves there: both files change, or neither. A key that nobody has is removed.
+    JSON without the key, it moves there: both files change, or neither. The path of a JSON in the place of a key
+    becomes `deepspeed_config_file`. A key that nobody has is removed; an argument of the Trainer only as an unsafe fix.
 
     When to ignore: your own code reads the file.
     """
@@ -243,8 +244,7 @@ def key_accelerate_ignores(run: Run) -> Iterator[Finding]:
             help_text = f"did you mean `{issue.suggestion}`?"
             fix = _rename(file, issue, issue.suggestion)
         else:
-            help_text = "remove it"
-            fix = edited(delete_entry, file, issue.path, why="remove the key")
+            help_text, fix = nowhere(file, issue)
         why = "it is a key of DeepSpeed's own JSON and has no effect here" if native else "it has no effect"
         yield limited(
             run,
@@ -370,10 +370,10 @@ def _old_offload(file: SourceFile, issue: Issue) -> Fix | None:
     new = {"cpu_offload": "offload_optimizer", "cpu_offload_param": "offload_param"}.get(str(issue.path[-1]))
     if new is None or not isinstance(issue.value, bool):
         return None
-    rename = _rename(file, issue, new)
+    if _rename(file, issue, new) is None:
+        return None
     device = "cpu" if issue.value else "none"
-    value = edited(replace_value, file, issue.path, f'{{"device": "{device}"}}', why=f"write {new}")
-    return Fix(f"write {new}", (*rename.edits, *value.edits)) if rename and value else None
+    return rewritten(file, issue.path, new, f'{{"device": "{device}"}}', why=f"write {new}")
 
 
 @rule(

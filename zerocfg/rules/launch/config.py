@@ -19,10 +19,11 @@ from zerocfg.rules.effects import (
     edited,
     failures,
     ignored,
+    together,
     told,
     words,
 )
-from zerocfg.rules.line import is_page, line_fix, plain, written
+from zerocfg.rules.line import is_page, line_fix, plain, says, written
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.hub import is_hub_name
 from zerocfg.run.model import Failure, Origin, Run, SourceFile
@@ -133,8 +134,6 @@ def fields_beside_config_file(run: Run) -> Iterator[Finding]:
             continue
         file = run.accelerate
         fixes = [edited(delete_entry, file, path, why="") for path in paths]
-        edits = tuple(edit for fix in fixes if fix is not None for edit in fix.edits)
-        complete = edits and all(fix is not None for fix in fixes)
         by = run.deepspeed.name if run.deepspeed else "a DeepSpeed config"
         beside = [Location(run.deepspeed, label="the DeepSpeed config")] if run.deepspeed else []
         listed = ", ".join(f"`{name}`" for name in names)
@@ -143,7 +142,7 @@ def fields_beside_config_file(run: Run) -> Iterator[Finding]:
             f"{listed} may not stand beside {by}: every process stops, whatever the values",
             "say it in the DeepSpeed config only",
             [*(Location(file, path) for path in paths[1:]), *beside],
-            Fix("remove what the DeepSpeed config decides", edits, safe=False) if complete else None,
+            together("remove what the DeepSpeed config decides", *fixes, safe=False),
         )
 
 
@@ -327,18 +326,20 @@ def _meant(run: Run, failure: Failure) -> Fix | None:
     if given is None or text is None:
         return None
     name, value = plain(given.name), given.value.value if given.value is not None else None
+    means = value
     if failure.kind == "flag-unknown":
         near = closest(name, OPTIONS)
         new = text.replace(given.name, f"--{near}", 1) if near is not None else None
+        name = near or name
     elif value is None or given.value is None or not text.endswith(value):
         return None
     elif failure.kind == "flag-choice":
         near = closest(value, OPTIONS[name].choices) if name in OPTIONS else None
-        new = text[: -len(value)] + near if near is not None else None
+        new, means = (text[: -len(value)] + near, near) if near is not None else (None, None)
     else:
         whole = re.fullmatch(r"(\d+)\.0*", value) if failure.kind == "flag-type" else None
-        new = text[: -len(value)] + whole[1] if whole is not None else None
-    return line_fix(run, f"write {new}", [Edit(given.span, new)]) if new is not None else None
+        new, means = (text[: -len(value)] + whole[1], whole[1]) if whole is not None else (None, None)
+    return line_fix(run, f"write {new}", [Edit(given.span, new)], gives=says(name, means)) if new is not None else None
 
 
 _PLACEHOLDER = re.compile(r"\{\w+\}|<[\w -]+>|\.\.\.")

@@ -18,6 +18,7 @@ from zerocfg.rules.line import (
     line_fix,
     mentions,
     number_of,
+    says,
     started_by,
 )
 from zerocfg.rules.proof import shows
@@ -148,7 +149,7 @@ def port_variable_not_read(run: Run) -> Iterator[Finding]:
         f"{'accelerate launch' if launcher == 'accelerate' else launcher} does not read MASTER_PORT={port}: "
         "the port stays 29500",
         f"give --{name} {port}",
-        fix=line_fix(run, f"give --{name}", before_script(run, f"--{name} {port}")),
+        fix=line_fix(run, f"give --{name}", before_script(run, f"--{name} {port}"), gives=says(name, port)),
     )
 
 

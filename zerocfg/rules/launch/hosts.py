@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import accelerate_data, accelerate_section, edited, under_deepspeed_launcher
-from zerocfg.rules.launch.machines import is_count, number_fix, option, place_of, under_runner
+from zerocfg.rules.launch.machines import by_torchrun, is_count, number_fix, option, place_of, under_runner
 from zerocfg.rules.line import (
     as_count,
     at_option,
@@ -243,7 +243,7 @@ def more_devices_than_processes(run: Run) -> Iterator[Finding]:
     machines = 1 if machines is None else as_count(machines)
     if not isinstance(ids, str) or ids == "all" or processes is None or processes < 1 or machines is None:
         return
-    if run.effective.value("engine") not in ("deepspeed", "fsdp", "ddp", "megatron") or machines < 1:
+    if not by_torchrun(run) or machines < 1:
         return
     if "gpu_ids" not in accelerate_data(run) and "gpu_ids" not in run.flags:
         return

@@ -18,6 +18,7 @@ from zerocfg.rules.line import (
     line_fix,
     option_named,
     plain,
+    says,
     started_by,
     without,
     written,
@@ -98,11 +99,12 @@ def launcher_option_behind_script(run: Run) -> Iterator[Finding]:
             continue
         text = written(run, given)
         moved = before_script(run, text) if text is not None else None
+        gives = says(name, given.value.value if given.value is not None else None)
         yield Finding(
             at_option(run, given),
             f"{given.name} stands behind the script and goes to it, not to the launcher",
             "write it before the script",
-            fix=line_fix(run, "move it before the script", moved, without(run, given)),
+            fix=line_fix(run, "move it before the script", moved, without(run, given), gives=gives),
         )
 
 
@@ -230,11 +232,12 @@ def engine_options_without_engine(run: Run) -> Iterator[Finding]:
         if any(option_named(run, name) for name in ("cpu", "tpu", "tpu_use_cluster")):
             continue
         others = chosen or option_named(run, "multi_gpu")
+        added = None if others else before_script(run, f"--{switch}")
         yield Finding(
             at_option(run, given),
             f"{given.name} has no effect without --{switch}: the job runs without the engine",
             f"add --{switch}",
-            fix=None if others else line_fix(run, f"add --{switch}", before_script(run, f"--{switch}")),
+            fix=line_fix(run, f"add --{switch}", added, gives=says(switch)),
             severity=None if run.accelerate is not None else Severity.WARNING,
         )
 

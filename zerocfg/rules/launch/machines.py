@@ -12,18 +12,21 @@ from zerocfg.rules.effects import (
     accelerate_section,
     anchor,
     edited,
+    effective,
     failures,
     told,
     under_deepspeed_launcher,
 )
-from zerocfg.rules.line import all_options_seen, at_option, line_fix, number_of, option_named, started_by, written
+from zerocfg.rules.line import all_options_seen, at_option, line_fix, number_of, option_named, says, started_by, written
 from zerocfg.rules.proof import crashes, logged, shows
-from zerocfg.run.model import Origin, Run
+from zerocfg.run.model import UNKNOWN, Origin, Run
 from zerocfg.source.edit import Edit, insert_entry, replace_value
 
 _YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
 _MACHINES = "distributed_type: MULTI_GPU\nnum_machines: 2\nmain_process_ip: 10.0.0.1\nmain_process_port: 29500\n"
 _LINE = "accelerate launch --config_file accelerate.yaml %strain.py\n"
+_RANKS = frozenset(("MULTI_GPU", "DEEPSPEED", "FSDP", "MEGATRON_LM"))
+"""Kinds of job (``distributed_type``) that torchrun starts."""
 
 
 @rule(
@@ -82,7 +85,8 @@ def number_fix(run: Run, name: str, value: int) -> Fix | None:
     why = f"write {name} {value}"
     given = option_named(run, name)
     if given is not None:
-        return line_fix(run, why, [Edit(given.span, f"{given.name} {value}")] if written(run, given) else None)
+        edits = [Edit(given.span, f"{given.name} {value}")] if written(run, given) else None
+        return line_fix(run, why, edits, gives=says(name, str(value)))
     if run.accelerate is None or name not in accelerate_data(run):
         return None
     return edited(replace_value, run.accelerate, (name,), str(value), why=why, safe=False)
@@ -102,6 +106,15 @@ def option(run: Run, name: str) -> Any:
 
 def is_count(value: object, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def by_torchrun(run: Run) -> bool:
+    """Whether accelerate starts the ranks with torchrun: known too where the Trainer's arguments, which decide about
+    the engine, are not."""
+    engine = effective(run, "engine")
+    if engine is UNKNOWN:
+        return accelerate_data(run).get("distributed_type") in _RANKS
+    return engine in ("deepspeed", "fsdp", "ddp", "megatron")
 
 
 def place_of(run: Run, name: str) -> tuple[Location, list[Location]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Example, Finding, Severity, rule
-from zerocfg.rules.launch.machines import is_count, number_fix, option, place_of, under_runner
+from zerocfg.rules.launch.machines import by_torchrun, is_count, number_fix, option, place_of, under_runner
 from zerocfg.rules.line import (
     LOCAL,
     all_options_seen,
@@ -37,7 +37,7 @@ def _meet(run: Run) -> bool:
     """Whether the run is several machines that meet at an address: torchrun on each of them."""
     if run.accelerate is None and not started_by(run, "accelerate"):
         return False
-    if run.effective.value("engine") not in ("deepspeed", "fsdp", "ddp", "megatron"):
+    if not by_torchrun(run):
         return False
     return is_count(option(run, "num_machines"), 2) and not under_runner(run)
 

@@ -6,16 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import (
-    accelerate_data,
-    anchor,
-    edited,
-    effective,
-    present,
-    put,
-    section,
-    stage_of,
-)
+from zerocfg.rules.effects import accelerate_data, anchor, edited, effective, present, put, section, stage_of, together
 from zerocfg.rules.offload.devices import number_of, on_host
 from zerocfg.rules.proof import at_least, at_most, shows
 from zerocfg.run.model import Run, Setting
@@ -330,8 +321,7 @@ def _without_zero(run: Run, setting: Setting | None) -> Fix | None:
     for name in ("zero3_init_flag", "zero3_save_16bit_model"):
         path = ("deepspeed_config", name)
         if fix is not None and present(run.accelerate, path):
-            gone = edited(delete_entry, run.accelerate, path, why=why, safe=False)
-            fix = Fix(why, fix.edits + gone.edits, safe=False) if gone else None
+            fix = together(why, fix, edited(delete_entry, run.accelerate, path, why=why), safe=False)
     return fix
 
 

@@ -8,8 +8,8 @@ from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import (
     TRAINERS,
     deepspeed_data,
-    edited,
     effective,
+    rewritten,
     section,
     stage_of,
     under_deepspeed_launcher,
@@ -28,7 +28,7 @@ from zerocfg.rules.line import (
 from zerocfg.rules.offload.devices import number_of, on_host, place
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import Run
-from zerocfg.source.edit import Edit, rename_key, replace_value
+from zerocfg.source.edit import Edit
 from zerocfg.source.text import Span
 
 _YAML = (
@@ -87,10 +87,8 @@ def old_offload_key_with_accelerate(run: Run) -> Iterator[Finding]:
 
 
 def _new_name(run: Run) -> Fix | None:
-    path, why = ("zero_optimization", "cpu_offload"), "the name of today"
-    name = edited(rename_key, run.deepspeed, path, "offload_optimizer", why=why)
-    value = edited(replace_value, run.deepspeed, path, '{"device": "cpu"}', why=why)
-    return Fix(why, name.edits + value.edits) if name and value else None
+    path = ("zero_optimization", "cpu_offload")
+    return rewritten(run.deepspeed, path, "offload_optimizer", '{"device": "cpu"}', why="the name of today")
 
 
 def _steps_on_host(run: Run) -> bool:

@@ -14,6 +14,7 @@ from zerocfg.rules.effects import (
     present,
     section,
     stage_of,
+    together,
     under_deepspeed_launcher,
 )
 from zerocfg.rules.offload.devices import PARTS, device, place
@@ -83,8 +84,7 @@ def to_host(run: Run, part: str, why: str) -> Fix | None:
     fix = edited(replace_value, file, device_at, text, why=why, safe=False)
     if fix is None or not present(file, path):
         return fix
-    gone = edited(delete_entry, file, path, why=why, safe=False)
-    return None if gone is None else Fix(why, fix.edits + gone.edits, safe=False)
+    return together(why, fix, edited(delete_entry, file, path, why=why), safe=False)
 
 
 @rule(

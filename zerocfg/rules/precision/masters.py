@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Fix, Severity, rule
-from zerocfg.rules.effects import TRAINERS, edited, effective, failures, section, stage_of, told
+from zerocfg.rules.api import Example, Finding, Severity, rule
+from zerocfg.rules.effects import TRAINERS, edited, effective, failures, section, stage_of, together, told
 from zerocfg.rules.precision.dtypes import about, accumulation, precision_of, without
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.engine import truth
@@ -108,7 +108,7 @@ def bfloat16_section_ignored(run: Run) -> Iterator[Finding]:
         fix = edited(delete_entry, run.deepspeed, path, why="remove the section that is not read")
         on = edited(replace_value, run.deepspeed, ("bf16", "enabled"), "true", why="switch bf16 on")
         if lost:
-            fix = Fix("switch bf16 on and remove `bfloat16`", on.edits + fix.edits, safe=False) if on and fix else None
+            fix = together("switch bf16 on and remove `bfloat16`", on, fix, safe=False)
     else:
         lost = effective(run, "mixed_precision") not in ("bf16", "fp16")
         message = "transformers and accelerate do not read `bfloat16`, and add a `bf16` section of their own"

@@ -18,12 +18,22 @@ from zerocfg.rules.arguments import (
     type_of,
 )
 from zerocfg.rules.calls import given_in_calls, key_of_call
-from zerocfg.rules.effects import TRAINERS, admitted, admitting, anchor, deepspeed_data, edited, failures, recipe_data
+from zerocfg.rules.effects import (
+    TRAINERS,
+    admitted,
+    admitting,
+    anchor,
+    deepspeed_data,
+    edited,
+    failures,
+    recipe_data,
+    rewritten,
+)
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.arguments import converted, is_template, parsed
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
-from zerocfg.source.edit import insert_entry, rename_key, replace_value
+from zerocfg.source.edit import insert_entry, replace_value
 from zerocfg.source.node import Scalar
 
 _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
@@ -128,10 +138,7 @@ def _modernized(run: Run, held: Argument, instead: str, *, safe: bool) -> Fix | 
             return dropped(run, held, "remove the line", safe=safe)
         if other in names:
             return None
-        renaming = edited(rename_key, recipe, (name,), other, why="")
-        replacing = edited(replace_value, recipe, (name,), text, why="")
-        both = (*renaming.edits, *replacing.edits) if renaming and replacing else ()
-        return Fix(f"write {other}: {text}", both, safe) if both else None
+        return rewritten(recipe, (name,), other, text, why=f"write {other}: {text}", safe=safe)
     if new.isidentifier() and new not in names and name not in ("sharded_ddp", "torchdynamo"):
         return renamed(run, held, new, f"write {new}", safe=safe)
     if instead.endswith("delete the line"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Fix, Severity, rule
+from zerocfg.rules.api import Example, Finding, Severity, rule
 from zerocfg.rules.arguments import (
     RECIPE,
     drop_argument,
@@ -16,7 +16,7 @@ from zerocfg.rules.arguments import (
     word,
     written,
 )
-from zerocfg.rules.effects import stage_of
+from zerocfg.rules.effects import stage_of, together
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import Run
 
@@ -56,14 +56,13 @@ def compiled_all_the_same(run: Run) -> Iterator[Finding]:
     if not names:
         return
     location, related = written(run, "torch_compile", *names)
-    fixes = [drop_argument(run, name, "") for name in names]
-    edits = tuple(edit for fix in fixes if fix is not None for edit in fix.edits)
+    gone = "remove " + " and ".join(names)
     yield Finding(
         location,
         f"`torch_compile: false`, but `{names[0]}` is written, which turns compilation on again",
-        "remove " + " and ".join(names),
+        gone,
         related,
-        Fix("remove " + " and ".join(names), edits) if all(fixes) else None,
+        together(gone, *(drop_argument(run, name, "") for name in names)),
     )
 
 
@@ -97,14 +96,13 @@ def checkpointing_two_names(run: Run) -> Iterator[Finding]:
     location, related = written(run, "gradient_checkpointing", "activation_checkpointing")
     fixes = [drop_argument(run, "gradient_checkpointing", "")]
     fixes += [] if new else [set_argument(run, "activation_checkpointing", "true", "")]
-    edits = tuple(edit for fix in fixes if fix is not None for edit in fix.edits)
     yield Finding(
         location,
         f"`gradient_checkpointing: {_yaml(old)}` is not used: `activation_checkpointing: {_yaml(new)}` is the same "
         "setting under its new name, and it counts",
         "keep one of the two",
         related,
-        Fix("switch it on under the new name alone", edits, safe=False) if all(fixes) else None,
+        together("switch it on under the new name alone", *fixes, safe=False),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.suggest import closest
-from zerocfg.rules.api import Example, Finding, Fix, Severity, rule
+from zerocfg.rules.api import Example, Finding, Severity, rule
 from zerocfg.rules.arguments import (
     RECIPE,
     argument,
@@ -20,7 +20,7 @@ from zerocfg.rules.arguments import (
     word,
     written,
 )
-from zerocfg.rules.effects import deepspeed_data, edited
+from zerocfg.rules.effects import deepspeed_data, edited, together
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, rename_key, replace_value
@@ -350,11 +350,9 @@ def accumulation_in_accelerator_config(run: Run) -> Iterator[Finding]:
     path = ("gradient_accumulation_kwargs", "num_steps")
     if other is None or (other <= 1 and not (under_deepspeed(run) and steps > 1)):
         return
-    removed = section.edited(run, delete_entry, path, why="")
-    edits = removed.edits if removed else ()
+    fixes = [section.edited(run, delete_entry, path, why="")]
     if other <= 1:
-        moved = set_argument(run, "gradient_accumulation_steps", str(steps), "") if edits else None
-        edits = (*edits, *moved.edits) if moved else ()
+        fixes.append(set_argument(run, "gradient_accumulation_steps", str(steps), ""))
     yield Finding(
         section.at(*path),
         f"`num_steps: {steps}` beside `gradient_accumulation_steps: {other:g}` is refused"
@@ -362,7 +360,7 @@ def accumulation_in_accelerator_config(run: Run) -> Iterator[Finding]:
         else f"`num_steps: {steps}` does not reach DeepSpeed, which makes an optimizer step after every micro batch",
         "write gradient_accumulation_steps alone",
         written(run, "gradient_accumulation_steps")[1],
-        Fix("write gradient_accumulation_steps alone", edits, safe=other in (1, steps)) if edits else None,
+        together("write gradient_accumulation_steps alone", *fixes, safe=other in (1, steps)),
     )
 
 

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.arguments import passed
-from zerocfg.rules.effects import (
-    TRAINERS,
-    deepspeed_data,
-    edited,
-    present,
-    recipe_data,
-    section,
-    without,
-)
+from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, present, recipe_data, section, together, without
 from zerocfg.rules.issues import issues
 from zerocfg.rules.proof import ABSENT, crashes, printed, shows
 from zerocfg.run.model import Run
@@ -270,7 +262,7 @@ def activation_checkpointing_not_configured(run: Run) -> Iterator[Finding]:
     fix = edited(delete_entry, run.deepspeed, path, why="remove the section")
     more = None if other else edited(insert_entry, run.recipe, (), name, "true", why="use the Trainer's")
     if fix is not None and more is not None:
-        fix = Fix("use the Trainer's gradient checkpointing", (*fix.edits, *more.edits), safe=False)
+        fix = together("use the Trainer's gradient checkpointing", fix, more, safe=False)
     yield Finding(
         Location(run.deepspeed, path, "key"),
         "`activation_checkpointing` has no effect under the Trainer: models of transformers never set it up",

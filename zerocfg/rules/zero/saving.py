@@ -135,7 +135,7 @@ def weights_not_saved(run: Run) -> Iterator[Finding]:
         f"{_cause(run, location, lost)}: {_consequence(run)}",
         _remedy(run),
         related,
-        fix if lost or run.consumer is not None else None,
+        fix,
         None
         if lost or run.consumer in TRAINERS
         else Severity.NOTE

@@ -1,0 +1,90 @@
+"""Whether a fix is right whoever reads the files that it edits.
+
+Where a file is read by a run whose reader nobody knows, a fix of it is offered only if each of the readers that there
+may be would be told the same and offered the same edits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from zerocfg.rules.api import Fix, Rule, Severity
+from zerocfg.rules.effects import under_deepspeed_launcher
+from zerocfg.rules.ignores import OWN
+from zerocfg.rules.reach import holds
+from zerocfg.run.effective import read_by
+from zerocfg.run.model import Consumer, Run, SourceFile, original
+
+if TYPE_CHECKING:
+    from zerocfg.source.edit import Edit
+
+_ANY: tuple[Consumer, ...] = ("deepspeed", "accelerate", "transformers", "trl")
+"""Who may read a config of which nobody knows who does. Frameworks around the Trainer hand theirs on to it."""
+
+
+def possible(run: Run) -> tuple[Consumer, ...]:
+    """Who may read the configs of a run without a known reader. A loop around `deepspeed.initialize` sees nothing of
+    what accelerate's launcher hands on about DeepSpeed."""
+    handed_on = run.deepspeed_route == "accelerate" or under_deepspeed_launcher(run)
+    return _ANY[1:] if handed_on else _ANY
+
+
+Edits = frozenset[tuple[int, "Edit"]]
+Offer = tuple[Edits, Severity]
+
+
+class Readers:
+    """The runs without a known reader, and what each possible reader of theirs would be offered."""
+
+    def __init__(self, runs: Iterable[Run]) -> None:
+        self._unknown = [run for run in runs if run.consumer is None]
+        self._read: dict[int, tuple[Run, ...]] = {}
+        self._offered: dict[tuple[str, int], tuple[tuple[Offer, ...], ...]] = {}
+
+    def agree(self, rule: Rule, severity: Severity, fix: Fix) -> bool:
+        """Whether every reader of the files that the fix edits would be offered these edits, for what is no less grave
+        to any of them."""
+        if rule.code in OWN:
+            return True  # comments to zerocfg, which nobody else reads
+        edits = _edits(fix)
+        return all(
+            any(found == edits and grave.rank >= severity.rank for found, grave in offered)
+            for run in self._unknown
+            if _concerns(run, fix)
+            for offered in self._all(rule, run)
+        )
+
+    def _all(self, rule: Rule, run: Run) -> tuple[tuple[Offer, ...], ...]:
+        """What a rule offers to each possible reader of a run."""
+        if id(run) not in self._read:
+            self._read[id(run)] = tuple(read_by(run, one) for one in possible(run))
+        key = (rule.code, id(run))
+        if key not in self._offered:
+            self._offered[key] = tuple(tuple(_offers(rule, one)) for one in self._read[id(run)])
+        return self._offered[key]
+
+
+def _offers(rule: Rule, run: Run) -> Iterator[Offer]:
+    """The edits that a rule offers a run, each with how grave its finding is."""
+    if (rule.consumers and run.consumer not in rule.consumers) or holds(rule, run) != "":
+        return
+    for finding in rule.check(run):
+        if finding.fix is not None:
+            yield _edits(finding.fix), finding.severity or rule.severity
+
+
+def _edits(fix: Fix) -> Edits:
+    return frozenset((id(original(file)), edit) for file, edit in fix.edits)
+
+
+def _concerns(run: Run, fix: Fix) -> bool:
+    """Whether a run reads what a fix edits. Of a file with launch lines it reads its own line."""
+    files = {id(original(file)) for file in run.files}
+    return any(id(original(file)) in files and _in_line(run, file, edit) for file, edit in fix.edits)
+
+
+def _in_line(run: Run, file: SourceFile, edit: Edit) -> bool:
+    if run.launch is None or run.launch_file is None or file is not run.launch_file:
+        return True
+    return run.launch.span.start <= edit.span.start <= run.launch.span.end
