@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from zerocfg.catalog.counterparts import Counterpart, translated
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
-from zerocfg.catalog.versions import only_below, only_from
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.arguments import (
     RECIPE,
@@ -24,8 +23,8 @@ from zerocfg.rules.effects import admitted
 from zerocfg.rules.moving import as_json, moved, text_at
 from zerocfg.rules.proof import crashes
 from zerocfg.rules.recipes.trl_recipe import trl_example
+from zerocfg.rules.taken import dropped_silently, former, lets_through, named
 from zerocfg.run.arguments import parsed
-from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.script.arguments import is_arguments
 from zerocfg.source.node import dotted
@@ -83,7 +82,7 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
         name = held.name
         if name in known or name in others or own_option(run, name):
             continue
-        if held.on_line and (not _spells(run, name) or (run.script is not None and run.script.lenient)):
+        if held.on_line and (not _spells(run, name) or lets_through(run, held)):
             continue
         if run.recipe is not None and held.origin.file is run.recipe and held.origin.path:
             said = translated(name, held.held, "training-arguments")
@@ -101,6 +100,8 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
             continue
         if near in present and (plain.startswith(near) or any(letter.isdigit() for letter in plain)):
             continue  # learning_rate_2 beside learning_rate is no slip
+        if former(name):
+            continue  # ZC801, ZC840 and ZC865 know which releases have it
         yield Finding(
             held.at(),
             f"there is no argument `{name}`; `{near}` is one, and {_consequence(run, held)}",
@@ -136,15 +137,9 @@ def _furthest(name: str, strict: bool) -> int:
 def _consequence(run: Run, held: Argument) -> str:
     if _in_call(run, held):
         return "the class stops at the other"
-    if run.recipe_reader == "trl" and not held.on_line and _drops(run):
+    if dropped_silently(run, held):
         return f"TrlParser drops the other without a word ({admitted(run, 'trl')})"
     return "the parser stops at the other"
-
-
-def _drops(run: Run) -> bool:
-    """Whether the project's TRL is one whose parser lets unknown keys of a recipe go: 0.13 to 0.18."""
-    declared = run.versions.get("trl")
-    return only_from(declared, "0.13") and only_below(declared, "0.19")
 
 
 def _sure(run: Run, held: Argument) -> bool:
@@ -177,14 +172,16 @@ def _in_call(run: Run, held: Argument) -> bool:
 
 def _taken(run: Run, strict: bool) -> list[str]:
     """The arguments that the run's reader takes: those of TrainingArguments, and those of the TRL configs it is for.
-    ``strict``: nothing else can be meant, so those that an older release has and those of the script count, too."""
-    former = strict and not only_from(run.versions.get("transformers"), VERSIONS["transformers"])
+    ``strict``: nothing else can be meant, so those of the script count, too, and, where the project does not say which
+    releases it admits, those that older ones have."""
+    then = named(run)
     inherited = load_schema("training-arguments").root.names
-    found = [name for name, key in inherited.items() if former or "removed" not in key.facts]
+    today = [name for name, key in inherited.items() if strict or "removed" not in key.facts]
+    found = then if then is not None else today
     others = load_schema("trl").root.names
     if strict and run.script is not None and run.script.options is not None:
         found += sorted(name for name in run.script.options if name not in inherited and name not in others)
-    if reader(run) != "trl":
+    if reader(run) != "trl" or then is not None:
         return found
     configs = methods(run)
     trainers = trainer_configs()

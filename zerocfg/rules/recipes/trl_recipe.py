@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
-from zerocfg.catalog.versions import only_below, only_from
+from zerocfg.catalog.versions import only_from
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import (
     RECIPE,
+    Argument,
     arguments,
     dropped,
     given,
@@ -21,8 +23,8 @@ from zerocfg.rules.arguments import (
     value,
     written,
 )
-from zerocfg.rules.effects import admitted, admitting
 from zerocfg.rules.proof import crashes
+from zerocfg.rules.taken import declares, lets_through, newer, removed, said_for, what_happens
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
 from zerocfg.source.edit import Edit
@@ -56,10 +58,12 @@ def trl_argument_removed(run: Run) -> Iterator[Finding]:
     of last year does not start.
 
     What happens: `ValueError: Unknown arguments from config file: ['--max_seq_length', '512']. Please remove them`.
-    An error when the project admits TRL 1.16 and later alone; otherwise a note, because an older release takes it, and
-    nothing when the project admits older ones only.
+    An error when the project admits only releases that lack it, a warning when it admits others, too; a note when it
+    states none. Which release took an argument out of which config was seen by running each of them. TRL 0.13 to 0.18
+    drop what they do not know without a word.
 
-    Fix: writes the new name, or removes the line where nothing replaced it. Unsafe while an older TRL is possible.
+    Fix: writes the new name, or removes the line where nothing replaced it. None while some admitted release has the
+    argument; unsafe where the project states no release.
 
     When to ignore: the project stays on the TRL that has it, or its script declares the argument itself.
     """
@@ -67,31 +71,47 @@ def trl_argument_removed(run: Run) -> Iterator[Finding]:
         return
     inherited = load_schema("training-arguments").root.names
     names = load_schema("trl").root.names
-    here = VERSIONS["trl"]
-    if only_below(run.versions.get("trl"), here):
-        return  # what the project installs may well have it
-    certain = only_from(run.versions.get("trl"), here)
     present = {held.name for held in arguments(run)}
     for held in arguments(run):
-        key = names.get(held.name)
-        if key is None or "removed" not in key.facts or held.name in inherited or own_option(run, held.name):
+        if held.name in inherited or own_option(run, held.name) or lets_through(run, held):
             continue
-        instead = str(key.facts["removed"])
-        new = instead.removeprefix("write ") if instead.startswith("write ") else ""
-        fix = None
-        if new.isidentifier() and new not in present:
-            fix = renamed(run, held, new, f"write {new}", safe=certain)
-        elif instead.endswith("delete the line"):
-            fix = dropped(run, held, "remove the option" if held.on_line else "remove the line")
-        yield Finding(
+        key = names.get(held.name)
+        instead = str(key.facts.get("removed", "")) if key is not None else ""
+        if not declares(run, "trl"):
+            if instead:
+                yield _gone_today(run, held, instead, present)
+            continue
+        lack = removed(run, held)
+        if lack is None or lack.library != "trl":
+            continue
+        finding = Finding(
             held.at(),
-            f"TRL {here} has no argument `{held.name}`"
-            + (f"; its parser stops at it ({admitted(run, 'trl')})" if certain else "; an older release is needed"),
-            instead,
-            admitting(run, "trl") if certain else [],
-            fix,
-            Severity.ERROR if certain else None,
+            f"TRL {lack.edge} removed the argument `{held.name}`; {what_happens(run, held)}",
+            instead or "leave it out",
+            fix=_modernized(run, held, instead, present, safe=True),
+            severity=Severity.ERROR,
         )
+        yield said_for(run, finding, lack)
+
+
+def _gone_today(run: Run, held: Argument, instead: str, present: Collection[str]) -> Finding:
+    """Where the project does not say which releases it is for."""
+    return Finding(
+        held.at(),
+        f"TRL {VERSIONS['trl']} has no argument `{held.name}`; an older release is needed",
+        instead,
+        fix=_modernized(run, held, instead, present, safe=False),
+    )
+
+
+def _modernized(run: Run, held: Argument, instead: str, present: Collection[str], *, safe: bool) -> Fix | None:
+    """The argument as today's release wants it."""
+    new = instead.removeprefix("write ") if instead.startswith("write ") else ""
+    if new.isidentifier() and new not in present and newer(run, replace(held, name=new)) is None:
+        return renamed(run, held, new, f"write {new}", safe=safe)
+    if instead.endswith("delete the line"):
+        return dropped(run, held, "remove the option" if held.on_line else "remove the line")
+    return None
 
 
 @rule(

@@ -70,6 +70,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         tuple(one.file for one in found.modules),
         parts,
         found.own_loop,
+        own=frozenset(parser.own),
     )
 
 
