@@ -1,4 +1,5 @@
-"""Fields of TrainingArguments in a release of transformers: their types, defaults and words."""
+"""Fields of TrainingArguments in a release of transformers: their types, defaults and words; and what the configs of
+TRL's trainers put in the place of a default."""
 
 from __future__ import annotations
 
@@ -40,3 +41,20 @@ def choices(name: str, at: Release) -> list[str]:
 def ever(name: str) -> frozenset[str]:
     """The words that it takes in any known release."""
     return frozenset(word for at in histories("transformers").edges(name) for word in choices(name, at))
+
+
+@lru_cache(maxsize=64)
+def in_trl(name: str) -> tuple[str, ...]:
+    """The fields of this name in dataclasses of TRL, by the names that histories have for them."""
+    return tuple(key for key in histories("trl").raw if key.rpartition(".")[2] == name and "." in key)
+
+
+def of_trl(name: str, at: Release) -> list[Any]:
+    """The defaults that configs of trainers have of their own in a release of TRL; each of them once."""
+    known = histories("trl")
+    found: list[Any] = []
+    for key in in_trl(name):
+        state = known.state(key, at)
+        if state is not None and (known.state(key.rpartition(".")[0], at) or {}).get("trainer"):
+            found += [] if state.get("default") in found else [state.get("default")]
+    return found

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 
 from zerocfg.catalog.admitted import Admitted, Life, admitted, life, where
+from zerocfg.catalog.fields import in_trl
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import Release, bounds, only_below, only_from, text
@@ -78,7 +78,7 @@ def newer(run: Run, held: Argument) -> Lack | None:
 
 def former(name: str) -> bool:
     """Whether a release of transformers or TRL that is not today's has, or had, an argument of this name."""
-    return name in histories("transformers").raw or bool(_holders(name))
+    return name in histories("transformers").raw or bool(in_trl(name))
 
 
 def said_for(run: Run, finding: Finding, lack: Lack) -> Finding:
@@ -156,10 +156,15 @@ def _classes(run: Run, held: Argument | None) -> frozenset[str]:
     that the script parses, else those that the recipe can be for."""
     call = _call(run, held) if held is not None else None
     if call is not None:
-        return frozenset((call.name.rpartition(".")[2],)) if call.name.startswith("trl.") else frozenset()
-    stated = frozenset(name.removeprefix("trl.") for name in parsed(run) if name.startswith("trl."))
+        return frozenset((_of_history(call.name),)) if call.name.startswith("trl.") else frozenset()
+    stated = frozenset(_of_history(name) for name in parsed(run) if name.startswith("trl."))
     configs = methods(run)
     return stated or configs | _BESIDE | {f"{one.removesuffix('Config')}ScriptArguments" for one in configs}
+
+
+def _of_history(name: str) -> str:
+    """What histories call a dataclass that a script imports under this name. They know nothing of experimental ones."""
+    return name.removeprefix("trl.") if ".experimental." in name else name.rpartition(".")[2]
 
 
 def _call(run: Run, held: Argument) -> Call | None:
@@ -180,10 +185,4 @@ def _names(classes: frozenset[str], *, every: bool = False) -> tuple[str, ...]:
     """What histories call these classes; without ``every`` the configs of trainers alone, where there are any."""
     trainers = {one for one in classes if one.endswith("Config") and one not in _BESIDE}
     wanted = sorted(classes if every or not trainers else trainers)
-    return tuple(name for one in wanted for name in (one, f"experimental.{one}"))
-
-
-@lru_cache(maxsize=256)
-def _holders(name: str) -> tuple[str, ...]:
-    """The keys of TRL's histories that are a field of this name."""
-    return tuple(key for key in histories("trl").raw if key.rpartition(".")[2] == name)
+    return tuple(wanted)

@@ -186,10 +186,22 @@ def _default(run: Run, name: str, below: Setting) -> Setting:
         return Setting(UNKNOWN, Origin("default", "transformers and TRL differ"))
     if run.consumer == "trl":
         if name == "bf16":
-            return Setting(None, default_of("trl"))
+            return _trl_bf16(run.versions.get("trl"))
         if name == "learning_rate":
             return Setting(UNKNOWN, Origin("default", "each TRL trainer has its own"))
     return below
+
+
+@cache
+def _trl_bf16(declared: str | None) -> Setting:
+    """None where TRL's configs turn bf16 on unless fp16 is; False where they have the default of transformers."""
+    among = admitted("trl", declared)
+    if among is None:
+        return Setting(None, default_of("trl"))
+    turned_on = {bool(fields.of_trl("bf16", one)) for one in among.releases}
+    if len(turned_on) > 1:
+        return Setting(UNKNOWN, Origin("default", "the admitted releases of TRL differ"))
+    return Setting(None if True in turned_on else False, Origin("default", f"trl {text(among.newest)}"))
 
 
 def _from_recipe(found: Arguments, run: Run, name: str, kind: str, value: Any, below: Setting) -> Setting:

@@ -129,9 +129,7 @@ RELEASES = (
     admitting(
         "ZC865", "an argument, one release early", "transformers", "transformers: '>=4.40'", "eval_strategy: epoch\n"
     ).finds("note", "recipe.yaml: eval_strategy", "4.41.0", "4.40", "4.41.0"),
-    admitting(
-        "ZC865", "what scripts declare themselves", "transformers", "transformers: 4.40.2", "use_cache: false\n"
-    ),
+    admitting("ZC865", "what scripts declare themselves", "transformers", "transformers: 4.40.2", "use_cache: false\n"),
     admitting("ZC865", "not there yet", "transformers", "transformers: 4.49.0", "tp_size: 2\n"),
     admitting("ZC865", "any other argument", "transformers", "transformers: 5.5.4", "ddp_static_graph: true\n").finds(
         "error", "recipe.yaml: ddp_static_graph", "5.6.0", "5.5.4", "5.6.0"
@@ -521,9 +519,18 @@ STEPS = (
 TRL_NAMES = (
     admitting(
         "ZC840", "no admitted release has it", "trl", "trl: 1.16.0", "packing: true\nmax_seq_length: 512\n"
-    ).finds("error", "recipe.yaml: max_seq_length", "1.16.0", "1.16.0"),
-    admitting("ZC840", "one release before", "trl", "trl: '>=1.15'", "packing: true\nmax_seq_length: 512\n").finds(
-        "note", "recipe.yaml: max_seq_length", "1.16.0"
+    ).finds("error", "recipe.yaml: max_seq_length", "0.20.0", "1.16.0"),
+    admitting("ZC840", "the last that has it", "trl", "trl: 0.19.1", "packing: true\nmax_seq_length: 512\n"),
+    admitting("ZC840", "some have it", "trl", "trl: '>=0.19.1'", "packing: true\nmax_seq_length: 512\n")
+    .finds("warning", "recipe.yaml: max_seq_length", "0.20.0", "0.20.0", "0.19.1")
+    .says("from TRL 0.20.0 on; declared: >=0.19.1")
+    .becomes(),
+    admitting("ZC840", "certain", "trl", "trl: '>=0.20'", "packing: true\nmax_seq_length: 512\n")
+    .finds("error", "recipe.yaml: max_seq_length", "0.20.0", "0.20")
+    .becomes("max_length: 512\n", safe=True),
+    admitting("ZC840", "before there was such a config", "trl", "trl: 0.8.6", "packing: true\nmax_seq_length: 512\n"),
+    admitting("ZC865", "TRL's, too early", "trl", "trl: 0.15.2", "packing: true\nmax_length: 512\n").finds(
+        "error", "recipe.yaml: max_length", "0.16.0", "0.15.2", "0.16.0"
     ),
     trl("ZC840", "the new name stands there, too", "sft", "max_length: 512\nmax_seq_length: 512\n").finds(
         "note", "recipe.yaml: max_seq_length", "1.16.0"
