@@ -417,3 +417,51 @@ def test_the_attention_that_is_counted(
 def test_the_loss_in_pieces(recipe: dict[str, Any], spec: dict[str, Any], fused: bool) -> None:
     workload = setup(DEEPSPEED, recipe, **spec).workload
     assert workload is not None and workload.fused_loss is fused
+
+
+@pytest.mark.parametrize(
+    ("versions", "recipe", "pieces"),
+    [
+        ({}, {}, True),
+        ({"trl": "==1.16.0"}, {}, True),
+        ({"trl": "==1.16.0"}, {"label_smoothing_factor": 0.1}, False),
+        ({"trl": "==1.15.0"}, {"loss_type": "nll"}, True),
+        ({"trl": "==1.8.0"}, {"loss_type": "nll"}, False),
+        ({"trl": "==1.8.0"}, {}, True),
+        ({"trl": "==1.6.0"}, {}, False),
+        ({"trl": "==1.6.0"}, {"loss_type": "chunked_nll"}, True),
+        ({"trl": "==1.3.0"}, {"loss_type": "chunked_nll"}, False),
+        ({"trl": "==0.19.1"}, {}, False),
+        ({"trl": "==0.19.1"}, {"use_liger_kernel": True}, True),
+        ({"trl": ">=0.19"}, {}, False),
+        ({"trl": ">=1.8"}, {}, True),
+        ({"trl": "newest"}, {}, True),
+    ],
+    ids=str,
+)
+def test_the_loss_of_a_release_of_trl(versions: dict[str, str], recipe: dict[str, Any], pieces: bool) -> None:
+    entry = RunSpec.model_validate({"consumer": "trl", "script": "train.py", "sequence_length": 512})
+    found = setup_of(DEEPSPEED.get, recipe, entry, 4, None, versions)
+    assert found.workload is not None and found.workload.fused_loss is pieces
+
+
+@pytest.mark.parametrize(
+    ("versions", "recomputes"),
+    [({}, True), ({"trl": "==0.22.2"}, True), ({"trl": "==0.21.0"}, False), ({"trl": ">=0.21"}, False)],
+    ids=str,
+)
+def test_checkpointing_of_a_release_of_trl(versions: dict[str, str], recomputes: bool) -> None:
+    entry = RunSpec.model_validate({"consumer": "trl", "script": "train.py", "sequence_length": 512})
+    found = setup_of(DEEPSPEED.get, {}, entry, 4, None, versions)
+    assert found.workload is not None and found.workload.gradient_checkpointing is recomputes
+
+
+@pytest.mark.parametrize(
+    ("versions", "optimizer"),
+    [({}, "adamw_fused"), ({"transformers": "==4.53.3"}, "adamw"), ({"transformers": "==5.0.0"}, "adamw_fused")],
+    ids=str,
+)
+def test_the_optimizer_of_a_release_of_transformers(versions: dict[str, str], optimizer: str) -> None:
+    entry = RunSpec.model_validate({"consumer": "transformers", "script": "train.py", "sequence_length": 512})
+    found = setup_of(DEEPSPEED.get, {}, entry, 4, None, versions)
+    assert isinstance(found.options, Options) and found.options.optimizer == optimizer

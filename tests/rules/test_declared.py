@@ -37,8 +37,8 @@ def found(folder: Path, versions: str) -> dict[str, str]:
     [
         ("transformers: 5.23.0", "error"),
         ("transformers: '>=5.23'", "error"),
-        ("transformers: '>=4.40'", "note"),
-        ("transformers: 4.57.1", None),
+        ("transformers: '>=4.40'", "warning"),
+        ("transformers: 4.50.3", None),
         ("deepspeed: 0.19.8", "note"),
     ],
 )

@@ -11,7 +11,7 @@ from collections import defaultdict
 
 from tools.facts.census import Census, census
 from tools.facts.environment import HERE, releases
-from tools.facts.fold import changes, fold, written
+from tools.facts.fold import changes, fold, told, written
 
 FOLDER = HERE.parent.parent / "schemas" / "releases"
 
@@ -34,7 +34,7 @@ def main() -> int:
             print(f"{release.library} {release.version}: {error}", file=sys.stderr)
     FOLDER.mkdir(parents=True, exist_ok=True)
     for library, censuses in found.items():
-        histories = fold([(version, held["keys"]) for version, held in censuses])
+        histories = fold([(version, told(library, held["keys"])) for version, held in censuses])
         path = FOLDER / f"{library}.json"
         path.write_text(written(library, [version for version, _ in censuses], histories), encoding="utf-8")
         print(f"{path.name}: {len(censuses)} releases, {len(histories)} keys")

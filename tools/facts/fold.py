@@ -16,6 +16,18 @@ from itertools import pairwise
 History = list[tuple[str, object]]
 
 
+def told(library: str, keys: Mapping[str, object]) -> dict[str, object]:
+    """What the file keeps of the keys of a release. Of TRL neither types nor what is experimental: no rule reads them,
+    and they would make most of the file."""
+    if library != "trl":
+        return dict(keys)
+    return {
+        name: {word: held for word, held in facts.items() if word != "kinds"}
+        for name, facts in keys.items()
+        if isinstance(facts, dict) and not name.startswith("experimental.")
+    }
+
+
 def fold(censuses: Sequence[tuple[str, Mapping[str, object]]]) -> dict[str, History]:
     """By key: its history over (release, keys of that release), given oldest first."""
     names = sorted({name for _, keys in censuses for name in keys})

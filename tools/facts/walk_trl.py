@@ -20,7 +20,7 @@ for package in ("trl.trainer", "trl.experimental", "trl"):
         found = importlib.import_module(package)
     except ImportError:
         continue
-    for info in pkgutil.walk_packages(found.__path__, f"{package}."):
+    for info in pkgutil.walk_packages(found.__path__, f"{package}.", failed.append):
         last = info.name.rpartition(".")[2]
         if (last.endswith("config") or last == "utils") and info.name not in sys.modules:
             try:

@@ -71,7 +71,7 @@ def _own(built: Built, values: dict[str, Any]) -> dict[str, Any]:
     assert built.plan is not None
     plan, dtype = built.plan, built.run.model.dtype if built.run.model else None
     written = arguments_written(built.run)
-    work = setup_of(values.get, written, built.inputs.spec, plan.num_processes, dtype).workload
+    work = setup_of(values.get, written, built.inputs.spec, plan.num_processes, dtype, built.run.versions).workload
     own = {name: values.get(name) for name in ("num_processes", MICRO, STEPS)}
     if plan.engine == "deepspeed":
         own |= {STAGE: values.get(STAGE)}

@@ -104,7 +104,8 @@ class Candidates:
         if choice.checkpointing is not None:
             recipe["gradient_checkpointing"] = choice.checkpointing
         model = self.inputs.run.model
-        return setup_of(value, recipe, self.inputs.spec, choice.processes, model.dtype if model else None)
+        dtype = model.dtype if model else None
+        return setup_of(value, recipe, self.inputs.spec, choice.processes, dtype, self.inputs.run.versions)
 
     def profile(self, choice: Choice) -> HardwareProfile:
         """The hardware, or the part of it that the choice uses."""

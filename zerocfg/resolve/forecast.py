@@ -57,7 +57,9 @@ def forecast(built: Built, *, tracing: bool = True, python: str | None = None, c
     device = profile.accelerator if profile else None
     values = {name: decision.value for name, decision in plan.settings.items()}
     dtype = built.run.model.dtype if built.run.model else None
-    setup = setup_of(values.get, arguments_written(built.run), inputs.spec, plan.num_processes, dtype)
+    setup = setup_of(
+        values.get, arguments_written(built.run), inputs.spec, plan.num_processes, dtype, built.run.versions
+    )
     facts = with_adapters(inputs.facts, plan.model_config, setup)
     activations = Activations(facts, plan.model_config, tracing=tracing, python=python)
     timeline = activations.of(setup, setup.workload)

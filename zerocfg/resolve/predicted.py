@@ -60,7 +60,12 @@ def _setup(run: Run, spec: RunSpec, world_size: int) -> Setup | None:
         return None
     try:
         return setup_of(
-            effective.value, arguments_written(run), spec, world_size, run.model.dtype if run.model else None
+            effective.value,
+            arguments_written(run),
+            spec,
+            world_size,
+            run.model.dtype if run.model else None,
+            run.versions,
         )
     except ValueError:
         return None

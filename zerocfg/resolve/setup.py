@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
 from zerocfg.catalog.values import TRUE_WORDS
 from zerocfg.memory.options import Attention, OptimizerName, Options, Precision, TorchOptions, Workload
 from zerocfg.memory.tracing import Adapters
+from zerocfg.resolve import trainer_defaults
 from zerocfg.run.model import UNKNOWN
 
 if TYPE_CHECKING:
@@ -82,8 +83,10 @@ class Setup:
 class _Reader:
     """Values of a run by name: the engine's settings, and the trainer's arguments."""
 
-    def __init__(self, value: Callable[[str], Any], recipe: Mapping[str, Any], spec: RunSpec) -> None:
-        self.setting, self.recipe, self.spec = value, recipe, spec
+    def __init__(
+        self, value: Callable[[str], Any], recipe: Mapping[str, Any], spec: RunSpec, versions: Mapping[str, str]
+    ) -> None:
+        self.setting, self.recipe, self.spec, self.versions = value, recipe, spec, versions
         self.assumed: list[str] = []
 
     def argument(self, name: str) -> Any:
@@ -120,13 +123,15 @@ def setup_of(
     spec: RunSpec,
     world_size: int,
     model_dtype: str | None = None,
+    versions: Mapping[str, str] | None = None,
 ) -> Setup:
     """The options of a run from ``value`` (effective settings by dotted name, None where there is none).
 
-    ``recipe`` holds the trainer's arguments as they are written, ``model_dtype`` the dtype of the model's config.json.
+    ``recipe`` holds the trainer's arguments as they are written, ``model_dtype`` the dtype of the model's config.json,
+    ``versions`` the releases that the run admits, by library.
     Raises ValueError with one line for an engine that cannot be built so.
     """
-    read = _Reader(value, recipe, spec)
+    read = _Reader(value, recipe, spec, versions or {})
     precision = _precision(read)
     if value("engine") == "deepspeed":
         options: Options | TorchOptions = _deepspeed(read, world_size, precision)
@@ -263,7 +268,7 @@ def _optimizer(read: _Reader) -> OptimizerName:
     if named is None:
         named = read.argument("optim")
     if named is None and read.spec.consumer in ("transformers", "trl"):
-        return "adamw_fused"  # the Trainer's default since transformers 5
+        return trainer_defaults.optimizer(read.versions)
     known = OPTIMIZERS.get(named.lower()) if isinstance(named, str) else None
     if known is None:
         read.assumed.append(f"the optimizer {named or 'of the script'} is counted as torch's AdamW")
@@ -288,7 +293,11 @@ def _workload(read: _Reader, autocast: bool) -> tuple[Workload | None, str]:
     if sequence is None:
         return None, "nothing says how long the sequences are; add `sequence_length:` to the run in the spec"
     trainer = spec.consumer in ("transformers", "trl")
-    checkpointing = read.flag("gradient_checkpointing", spec.consumer == "trl") if trainer else None
+    checkpointing = (
+        read.flag("gradient_checkpointing", trainer_defaults.recomputes(spec.consumer, read.versions))
+        if trainer
+        else None
+    )
     if spec.gradient_checkpointing is not None and not (trainer and "gradient_checkpointing" in read.recipe):
         checkpointing = spec.gradient_checkpointing
     if read.setting(FSDP + "fsdp_activation_checkpointing") is True:
@@ -299,7 +308,9 @@ def _workload(read: _Reader, autocast: bool) -> tuple[Workload | None, str]:
     known: Attention = attention if attention in get_args(Attention) else "sdpa"
     if known != attention:
         read.assumed.append(f"attention {attention} is counted as sdpa")
-    # TRL's SFTTrainer computes the loss in pieces by itself, but for label smoothing (trl 1.16, compute_loss).
-    whole = bool(read.argument("label_smoothing_factor")) and read.argument("loss_type") != "dft"
-    fused = read.flag("use_liger_kernel", bool(spec.fused_loss)) or (spec.consumer == "trl" and not whole)
+    smoothed = bool(read.argument("label_smoothing_factor"))
+    pieces = spec.consumer == "trl" and trainer_defaults.loss_in_pieces(
+        read.argument("loss_type"), smoothed, read.versions
+    )
+    fused = read.flag("use_liger_kernel", bool(spec.fused_loss)) or pieces
     return Workload(micro, sequence, bool(checkpointing), known, fused, autocast), ""

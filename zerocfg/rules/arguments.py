@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from zerocfg.catalog import fields
+from zerocfg.catalog.admitted import admitted
+from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import Key, load_schema
 from zerocfg.catalog.values import FALSE_WORDS, RefusedError
 from zerocfg.rules import line
@@ -110,11 +113,8 @@ def guessed(run: Run) -> bool:
 
 
 def own_option(run: Run, name: str) -> bool:
-    """Whether the script declares an option of this name, which the library does not have, or has no longer."""
-    if run.script is None or run.script.options is None or name not in run.script.options:
-        return False
-    key = key_of(run, name)
-    return key is None or "removed" in key.facts
+    """Whether the script declares an option of this name by itself."""
+    return run.script is not None and name in run.script.own
 
 
 def arguments(run: Run) -> Iterator[Argument]:
@@ -232,9 +232,18 @@ def _converted(run: Run, name: str, value: object, words: bool) -> object:
 
 
 def type_of(run: Run, name: str) -> str | None:
-    """The type that a word of the command line is converted to; None for an unknown argument."""
+    """The type that a word of the command line is converted to; None for an unknown argument, and where the admitted
+    releases convert it to different ones."""
     key = key_of(run, name)
-    return (key.facts.get("cli") or {}).get("type") if key is not None else None
+    if key is None:
+        return None
+    today = (key.facts.get("cli") or {}).get("type")
+    among = admitted("transformers", run.versions.get("transformers"))
+    if among is None:
+        return today
+    now = fields.kind(name, histories("transformers").releases[-1])
+    then = {kind for one in among.releases if (kind := fields.kind(name, one)) is not None}
+    return today if not then or then == {now} else then.pop() if len(then) == 1 else None
 
 
 def value(run: Run, name: str, default: object = None) -> Any:

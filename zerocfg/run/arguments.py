@@ -7,12 +7,16 @@ TrlParser (file values become argparse defaults, so texts are converted and othe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
+from zerocfg.catalog import fields
+from zerocfg.catalog.admitted import Admitted, admitted
+from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import RefusedError, argument
+from zerocfg.catalog.versions import text
 from zerocfg.run.config import default_of, describe, words
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Run, Setting, SourceFile
 from zerocfg.run.neighbours import NEIGHBOURS, has_defaults
@@ -26,6 +30,7 @@ DECISIVE = words(
 """Fields that decide effective settings."""
 
 _KINDS = {"int": "integer", "float": "number", "bool": "boolean"}
+_TODAY = default_of("transformers")
 TRAINER_WORDS = frozenset(DECISIVE) - {"deepspeed", "fp16", "bf16"} | {
     "output_dir",
     "per_device_eval_batch_size",
@@ -68,10 +73,8 @@ def arguments_of(run: Run) -> Arguments:
     complete = complete and has_defaults(run.consumer)
     found = Arguments({}, complete)
     slips = _slips(run, written, recipe)
-    for name, (kind, default) in _fields().items():
-        setting = (
-            _default(run, name, default) if complete else Setting(UNKNOWN, Origin("computed", "set in the script"))
-        )
+    for name, (kind, below) in _fields(run.versions.get("transformers")).items():
+        setting = _default(run, name, below) if complete else Setting(UNKNOWN, Origin("computed", "set in the script"))
         if name in slips:
             setting = Setting(UNKNOWN, Origin("computed", f"`{slips[name]}` may be meant for it"))
         if name in recipe:
@@ -81,6 +84,7 @@ def arguments_of(run: Run) -> Arguments:
         found.values[name] = setting
     if complete and found.get("fp16") is True and "bf16" not in {*recipe, *written} and not _class_known(run):
         found.values["bf16"] = Setting(False, Origin("default", "fp16 is on"))
+    _share_of_steps(run, found, written, recipe)
     if run.consumer == "trl" and complete and found.get("bf16") is None:
         half = found.get("fp16")
         value = UNKNOWN if half is UNKNOWN else not half
@@ -130,10 +134,43 @@ def _nearly(name: str, wanted: str) -> bool:
 
 
 @cache
-def _fields() -> dict[str, tuple[str, Any]]:
-    """Of each decisive field: the type that argparse converts to, and its default."""
+def _fields(declared: str | None) -> dict[str, tuple[str, Setting]]:
+    """Of each decisive field: the type that argparse converts to, and its default, in the releases of transformers
+    that a declaration admits; today's where it says nothing that is known. UNKNOWN where they differ."""
     keys = load_schema("training-arguments").root.keys
-    return {name: (keys[name].facts["cli"]["type"], keys[name].default) for name in DECISIVE}
+    now = {name: (keys[name].facts["cli"]["type"], Setting(keys[name].default, _TODAY)) for name in DECISIVE}
+    among = admitted("transformers", declared)
+    if among is None or among.releases[0] == histories("transformers").releases[-1]:
+        return now
+    return {name: _field(name, now[name], among) for name in DECISIVE}
+
+
+def _field(name: str, now: tuple[str, Setting], among: Admitted) -> tuple[str, Setting]:
+    """The type and the default of a field in the admitted releases that have it."""
+    there = [one for one in among.releases if fields.exists(name, one)]
+    if not there:
+        return now
+    kinds = {fields.kind(name, one) for one in there}
+    kind = "float" if kinds == {"int", "float"} else str(fields.kind(name, there[-1]))
+    values = {fields.default(name, one) or None for one in there}  # an empty text is nothing, too
+    if len(values) > 1:
+        return kind, Setting(UNKNOWN, Origin("default", "the admitted releases of transformers differ"))
+    return kind, Setting(fields.default(name, there[-1]), Origin("default", f"transformers {text(among.newest)}"))
+
+
+def _share_of_steps(run: Run, found: Arguments, written: Mapping[str, Setting], recipe: Mapping[str, Any]) -> None:
+    """`warmup_ratio`, where the admitted releases have it: a share of all steps, where `warmup_steps` is 0."""
+    name = "warmup_ratio"
+    among = admitted("transformers", run.versions.get("transformers"))
+    if name not in {*written, *recipe} or among is None or found.get("warmup_steps") != 0:
+        return
+    nothing = Setting(0.0, Origin("default", f"transformers {text(among.newest)}"))
+    setting = _from_recipe(found, run, name, "float", recipe[name], nothing) if name in recipe else nothing
+    if name in written:
+        setting = _from_command_line(found, name, "float", written[name], setting)
+    everywhere = all(fields.exists(name, one) for one in among.releases)
+    known = everywhere and isinstance(setting.value, (int, float)) and 0 <= setting.value < 1  # 1 would be one step
+    found.values["warmup_steps"] = setting if known else replace(setting, value=UNKNOWN)
 
 
 def _class_known(run: Run) -> bool:
@@ -144,15 +181,27 @@ def _class_known(run: Run) -> bool:
     return run.script is not None and run.script.reader is not None
 
 
-def _default(run: Run, name: str, default: Any) -> Setting:
+def _default(run: Run, name: str, below: Setting) -> Setting:
     if name in ("bf16", "learning_rate") and run.consumer != "trl" and not _class_known(run):
         return Setting(UNKNOWN, Origin("default", "transformers and TRL differ"))
     if run.consumer == "trl":
         if name == "bf16":
-            return Setting(None, default_of("trl"))
+            return _trl_bf16(run.versions.get("trl"))
         if name == "learning_rate":
             return Setting(UNKNOWN, Origin("default", "each TRL trainer has its own"))
-    return Setting(default, default_of("transformers"))
+    return below
+
+
+@cache
+def _trl_bf16(declared: str | None) -> Setting:
+    """None where TRL's configs turn bf16 on unless fp16 is; False where they have the default of transformers."""
+    among = admitted("trl", declared)
+    if among is None:
+        return Setting(None, default_of("trl"))
+    turned_on = {bool(fields.of_trl("bf16", one)) for one in among.releases}
+    if len(turned_on) > 1:
+        return Setting(UNKNOWN, Origin("default", "the admitted releases of TRL differ"))
+    return Setting(None if True in turned_on else False, Origin("default", f"trl {text(among.newest)}"))
 
 
 def _from_recipe(found: Arguments, run: Run, name: str, kind: str, value: Any, below: Setting) -> Setting:

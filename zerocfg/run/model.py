@@ -232,7 +232,8 @@ class Script:
     the framework that reads the configs when it is none of zerocfg's consumers ("lightning"), else empty.
     ``calls``: those that the script reaches from its first line on.
     ``options``: the names, without dashes and with `_`, of every option that its parser takes; None where that cannot
-    be told. ``lenient``: what the parser does not know does not stop it, or may not.
+    be told; ``own``: those that it declares by itself, as far as they are told. ``lenient``: what the parser does not
+    know does not stop it, or may not.
     ``parsed``: the library dataclasses that HfArgumentParser or TrlParser fills from the command line
     ("transformers.TrainingArguments"). ``defaults``: what its own subclass of such a dataclass, or `set_defaults`, puts
     in the place of the library's. ``assigned``: attributes that the code sets on any object, so that nobody knows what
@@ -263,6 +264,7 @@ class Script:
     own_loop: bool = False
     required: tuple[tuple[str, Origin], ...] = ()
     understood: bool = True
+    own: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

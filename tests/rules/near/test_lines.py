@@ -51,7 +51,7 @@ def spec(code: str, why: str, arguments: str) -> Near:
 
 NAMES = (
     line("ZC801", "an option", "--warmup_ratio 0.1", pinned="5.23.0")
-    .finds("error", "train.sh: --warmup_ratio 0.1", "5.23.0", "5.23.0", 1)
+    .finds("error", "train.sh: --warmup_ratio 0.1", "5.15.0", "5.23.0", 1)
     .becomes("--warmup_steps 0.1", safe=True),
     line("ZC801", "today's name", "--warmup_steps 0.1", pinned="5.23.0"),
     line("ZC801", "a release that has it", "--warmup_ratio 0.1", pinned="4.57.1"),
@@ -66,8 +66,9 @@ NAMES = (
         "ZC801",
         "an option of the script's own",
         "--warmup_ratio 0.1",
-        replace(PARSER, options=OPTIONS | {"warmup_ratio"}),
+        replace(PARSER, options=OPTIONS | {"warmup_ratio"}, own=frozenset(("warmup_ratio",))),
     ),
+    line("ZC801", "a parser that goes on", "--warmup_ratio 0.1", replace(PARSER, lenient=True), "5.23.0"),
     line("ZC801", "another program's line", "--warmup_ratio 0.1 --max_train_steps 4", None),
     spec("ZC801", "in a spec", "[--warmup_ratio, '0.1']")
     .finds("note", "zerocfg.yaml: --warmup_ratio, '0.1'", "5.23.0", 1)
@@ -82,7 +83,7 @@ NAMES = (
         "ZC841",
         "an option of the script's own",
         "--learning_rats 4",
-        replace(PARSER, options=OPTIONS | {"learning_rats"}),
+        replace(PARSER, options=OPTIONS | {"learning_rats"}, own=frozenset(("learning_rats",))),
     ),
     line("ZC868", "an option", "--gradient_checkpointing", pinned="5.23.0")
     .finds("note", "train.sh: --gradient_checkpointing", 6, "5.23.0")
@@ -90,6 +91,10 @@ NAMES = (
     line("ZC865", "an option", "--eval_strategy no", pinned="4.40.2").finds(
         "error", "train.sh: --eval_strategy no", "4.41.0", "4.40.2", "4.41.0"
     ),
+    line("ZC865", "the Trainer's alone", "--use_cache", pinned="4.40.2").finds(
+        "error", "train.sh: --use_cache", "5.0.0", "4.40.2", "5.0.0"
+    ),
+    line("ZC865", "the script's own", "--use_cache", replace(PARSER, own=frozenset(("use_cache",))), "4.40.2"),
 )
 
 VALUES = (
@@ -208,4 +213,4 @@ def test_a_literal_of_the_script() -> None:
     assert found.location.file.source.text[slice(*found.location.concrete())] == "warmup_ratio=0.1"
     assert found.severity is Severity.ERROR
     assert found.fix is None
-    assert "TrainingArguments refuse it" in found.message
+    assert "the class refuses it" in found.message

@@ -54,13 +54,31 @@ ENGINE = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2
 BF16 = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": %s}, "zero_optimization": {"stage": 2}}\n'
 MASTERS = BF16 % 'true, "bf16_master_weights_and_grads": false'
 FOREIGN = "base_model: tiny\n"
+FORMERLY = "load_best_model_at_end: true\nevaluation_strategy: steps\nsave_strategy: steps\n"
 
 RELEASES = (
     admitting(
         "ZC801", "no admitted release has it", "transformers", "transformers: '>=5.23.0'", "warmup_ratio: 0.1\n"
-    ).finds("error", "recipe.yaml: warmup_ratio", "5.23.0", "5.23.0", 1),
-    admitting("ZC801", "one release before", "transformers", "transformers: '>=5.22'", "warmup_ratio: 0.1\n").finds(
-        "note", "recipe.yaml: warmup_ratio", "5.23.0", 1
+    ).finds("error", "recipe.yaml: warmup_ratio", "5.15.0", "5.23.0", 1),
+    admitting("ZC801", "the last that has it", "transformers", "transformers: 5.14.1", "warmup_ratio: 0.1\n"),
+    admitting("ZC801", "the first without", "transformers", "transformers: 5.15.0", "warmup_ratio: 0.1\n").finds(
+        "error", "recipe.yaml: warmup_ratio", "5.15.0", "5.15.0", 1
+    ),
+    admitting("ZC801", "up to the last that has it", "transformers", "transformers: '<5.15'", "warmup_ratio: 0.1\n"),
+    admitting("ZC801", "up to the first without", "transformers", "transformers: '<=5.15'", "warmup_ratio: 0.1\n")
+    .finds("warning", "recipe.yaml: warmup_ratio", "5.15.0", "5.15.0", "5.15", 1)
+    .says("from transformers 5.15.0 on; declared: <=5.15")
+    .becomes(),
+    admitting("ZC801", "gone for longer", "transformers", "transformers: 5.14.1", "evaluation_strategy: 'no'\n").finds(
+        "error", "recipe.yaml: evaluation_strategy", "4.51.0", "5.14.1"
+    ),
+    admitting("ZC801", "right at its time", "transformers", "transformers: 4.44.2", "evaluation_strategy: 'no'\n"),
+    admitting("ZC801", "gone before any walked", "transformers", "transformers: 4.40.2", "sharded_ddp: simple\n").finds(
+        "error", "recipe.yaml: sharded_ddp", "4.40.2"
+    ),
+    admitting("ZC801", "older than any walked", "transformers", "transformers: 4.20.1", "sharded_ddp: simple\n"),
+    admitting("ZC801", "in between, and gone", "transformers", "transformers: 4.52.4", "tp_size: 2\n").finds(
+        "error", "recipe.yaml: tp_size", "4.52.1", "4.52.4"
     ),
     *(
         trains("ZC801", f"{line}, which takes more than one line", f"{line}\n")
@@ -81,7 +99,7 @@ RELEASES = (
         "transformers: 5.23.0",
         "evaluation_strategy: epoch\n",
     )
-    .finds("error", "recipe.yaml: evaluation_strategy", "5.23.0", "5.23.0")
+    .finds("error", "recipe.yaml: evaluation_strategy", "4.51.0", "5.23.0")
     .becomes("eval_strategy: epoch\n", safe=True),
     trains("ZC801", "a name that nobody ever had", "warmup_share: 0.1\n"),
     admitting("ZC803", "the last release without clipping", "deepspeed", "deepspeed: '<0.19.3'", ENGINE),
@@ -111,6 +129,11 @@ RELEASES = (
     admitting(
         "ZC865", "an argument, one release early", "transformers", "transformers: '>=4.40'", "eval_strategy: epoch\n"
     ).finds("note", "recipe.yaml: eval_strategy", "4.41.0", "4.40", "4.41.0"),
+    admitting("ZC865", "what scripts declare themselves", "transformers", "transformers: 4.40.2", "use_cache: false\n"),
+    admitting("ZC865", "not there yet", "transformers", "transformers: 4.49.0", "tp_size: 2\n"),
+    admitting("ZC865", "any other argument", "transformers", "transformers: 5.5.4", "ddp_static_graph: true\n").finds(
+        "error", "recipe.yaml: ddp_static_graph", "5.6.0", "5.5.4", "5.6.0"
+    ),
     admitting(
         "ZC865", "another program's recipe", "transformers", "transformers: 4.40.2", FOREIGN + "eval_strategy: epoch\n"
     ),
@@ -186,6 +209,23 @@ VALUES = (
     .finds("error", "recipe.yaml: dataloader_prefetch_factor: 2", 0, 0)
     .finds("error", "recipe.yaml: dataloader_persistent_workers: true", 0, 0),
     trains("ZC810", "another program's recipe", FOREIGN + "dataloader_prefetch_factor: 2\n"),
+    admitting("ZC811", "a word of its time", "transformers", "transformers: 4.49.0", "optim: adamw_hf\n"),
+    admitting("ZC811", "a word too late", "transformers", "transformers: 4.50.0", "optim: adamw_hf\n").finds(
+        "error", "recipe.yaml: adamw_hf"
+    ),
+    admitting("ZC811", "a word that goes", "transformers", "transformers: '>=4.49'", "optim: adamw_hf\n")
+    .finds("warning", "recipe.yaml: adamw_hf", "4.50.0", "4.49")
+    .becomes(),
+    admitting("ZC811", "a word too early", "transformers", "transformers: 4.46.3", "save_strategy: best\n").finds(
+        "error", "recipe.yaml: best"
+    ),
+    admitting("ZC811", "a word that comes", "transformers", "transformers: '>=4.46'", "save_strategy: best\n").finds(
+        "note", "recipe.yaml: best", "4.47.0", "4.46"
+    ),
+    admitting(
+        "ZC811", "by its former name", "transformers", "transformers: 4.40.2", "evaluation_strategy: epochs\n"
+    ).finds("error", "recipe.yaml: epochs"),
+    admitting("ZC804", "by its former name", "transformers", "transformers: 4.44.2", FORMERLY),
     trains("ZC811", "known trackers", "report_to: [tensorboard, wandb]\n"),
     trains("ZC811", "an unknown one of two", "report_to: [wandb, tensorbord]\n").finds(
         "error", "recipe.yaml: [wandb, tensorbord]"
@@ -479,9 +519,18 @@ STEPS = (
 TRL_NAMES = (
     admitting(
         "ZC840", "no admitted release has it", "trl", "trl: 1.16.0", "packing: true\nmax_seq_length: 512\n"
-    ).finds("error", "recipe.yaml: max_seq_length", "1.16.0", "1.16.0"),
-    admitting("ZC840", "one release before", "trl", "trl: '>=1.15'", "packing: true\nmax_seq_length: 512\n").finds(
-        "note", "recipe.yaml: max_seq_length", "1.16.0"
+    ).finds("error", "recipe.yaml: max_seq_length", "0.20.0", "1.16.0"),
+    admitting("ZC840", "the last that has it", "trl", "trl: 0.19.1", "packing: true\nmax_seq_length: 512\n"),
+    admitting("ZC840", "some have it", "trl", "trl: '>=0.19.1'", "packing: true\nmax_seq_length: 512\n")
+    .finds("warning", "recipe.yaml: max_seq_length", "0.20.0", "0.20.0", "0.19.1")
+    .says("from TRL 0.20.0 on; declared: >=0.19.1")
+    .becomes(),
+    admitting("ZC840", "certain", "trl", "trl: '>=0.20'", "packing: true\nmax_seq_length: 512\n")
+    .finds("error", "recipe.yaml: max_seq_length", "0.20.0", "0.20")
+    .becomes("max_length: 512\n", safe=True),
+    admitting("ZC840", "before there was such a config", "trl", "trl: 0.8.6", "packing: true\nmax_seq_length: 512\n"),
+    admitting("ZC865", "TRL's, too early", "trl", "trl: 0.15.2", "packing: true\nmax_length: 512\n").finds(
+        "error", "recipe.yaml: max_length", "0.16.0", "0.15.2", "0.16.0"
     ),
     trl("ZC840", "the new name stands there, too", "sft", "max_length: 512\nmax_seq_length: 512\n").finds(
         "note", "recipe.yaml: max_seq_length", "1.16.0"

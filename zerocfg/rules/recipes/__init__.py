@@ -5,6 +5,7 @@ from __future__ import annotations
 from zerocfg.rules.recipes import (
     recipe,
     releases,
+    slips,
     trainer_arguments,
     trainer_model,
     trainer_schedule,
@@ -25,5 +26,6 @@ MODULES = (
     trl_batches,
     trl_options,
     trl_recipe,
+    slips,
     releases,
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import FALSE_WORDS, RefusedError
-from zerocfg.catalog.versions import admits, only_below, only_from
+from zerocfg.catalog.versions import admits
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import (
     Argument,
@@ -30,6 +30,7 @@ from zerocfg.rules.effects import (
     rewritten,
 )
 from zerocfg.rules.proof import crashes, shows
+from zerocfg.rules.taken import declares, in_call, lets_through, removed, said_for, what_happens
 from zerocfg.run.arguments import converted, is_template, parsed
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
@@ -75,43 +76,47 @@ def argument_removed(run: Run) -> Iterator[Finding]:
 
     What happens: HfArgumentParser stops with `Some keys are not used by the HfArgumentParser`, TrlParser with
     `Unknown arguments from config file`, either of them at a word of the launch line with `Some specified arguments are
-    not used by the HfArgumentParser`. An error when the project admits only releases that lack it; a note when it
-    admits others, too, or states none.
+    not used by the HfArgumentParser`. An error when the project admits only releases that lack it, a warning when it
+    admits others, too; a note when it states none. Which release removed an argument was seen by running each of them.
 
-    Fix: writes the new name, with the value in its new form, or removes what nothing replaced. Unsafe while an older
-    transformers is possible, and on a launch line whose script cannot be read.
+    Fix: writes the new name, with the value in its new form, or removes what nothing replaced. None while some admitted
+    release has the argument. Unsafe where the project states no release, and on a launch line whose script cannot be
+    read.
 
-    When to ignore: the project stays on transformers 4. (Where its requirements say so, nothing is told.)
+    When to ignore: the project stays on a release that has it. (Where its requirements say so, nothing is told.)
     """
-    found, declared, here = list(arguments(run)), run.versions.get("transformers"), VERSIONS["transformers"]
-    if not found or only_below(declared, here):
-        return  # what a project on an older release installs may well have it
     names = load_schema("training-arguments").root.names
-    certain = only_from(declared, here)
-    for held in found:
+    for held in arguments(run):
+        if own_option(run, held.name) or (held.on_line and (reader(run) is None or lets_through(run, held))):
+            continue
         key = names.get(held.name)
-        if key is None or "removed" not in key.facts:
+        instead = str(key.facts.get("removed", "")) if key is not None else ""
+        if not declares(run, "transformers"):
+            if instead:
+                yield _gone_today(run, held, instead)
             continue
-        if held.on_line and (reader(run) is None or own_option(run, held.name)):
+        lack = removed(run, held)
+        if lack is None or lack.library != "transformers":
             continue
-        instead = str(key.facts["removed"])
-        stops = "TrainingArguments refuse it" if _in_code(held) else "its parsers stop at it"
-        yield Finding(
+        sentence = f"transformers {lack.edge} removed" if lack.edge else "transformers no longer has"
+        finding = Finding(
             held.at(),
-            f"transformers {here} has no argument `{held.name}`"
-            + (
-                f"; {stops} ({admitted(run, 'transformers')})" if certain else "; a release that still has it is needed"
-            ),
-            instead,
-            admitting(run, "transformers") if certain else [],
-            _modernized(run, held, instead, safe=certain and not (held.on_line and run.script is None)),
-            Severity.ERROR if certain else None,
+            f"{sentence} the argument `{held.name}`; {what_happens(run, held)}",
+            instead or "leave it out",
+            fix=_modernized(run, held, instead, safe=not (held.on_line and run.script is None)),
+            severity=Severity.ERROR,
         )
+        yield said_for(run, finding, lack)
 
 
-def _in_code(held: Argument) -> bool:
-    """Whether the argument stands in the training script."""
-    return held.origin.kind == "file" and not held.origin.path
+def _gone_today(run: Run, held: Argument, instead: str) -> Finding:
+    """Where the project does not say which releases it is for."""
+    return Finding(
+        held.at(),
+        f"transformers {VERSIONS['transformers']} has no argument `{held.name}`; a release that still has it is needed",
+        instead,
+        fix=_modernized(run, held, instead, safe=False),
+    )
 
 
 _TURNED: dict[str, tuple[str, str]] = {
@@ -243,7 +248,7 @@ def _in_the_recipe(run: Run, one: Argument, place: Location) -> Finding | None:
     """A text where a number is wanted: HfArgumentParser hands it over, TrlParser converts those that are numbers. It
     also converts the words for yes and no, and stops at any other where one is wanted."""
     kind, text = type_of(run, one.name), one.held
-    if not isinstance(text, str) or _in_code(one):
+    if not isinstance(text, str) or in_call(one):
         return None
     if kind == "bool":
         stops = run.recipe_reader == "trl" and not is_template(text) and _refused(kind, text)

@@ -8,10 +8,12 @@ from zerocfg.catalog.history import histories, name_in
 from zerocfg.catalog.schema import Section, load_schema
 from zerocfg.catalog.versions import admits, only_below, only_from
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
-from zerocfg.rules.arguments import RECIPE, arguments, key_of, reader, renamed, set_argument
+from zerocfg.rules.arguments import RECIPE, arguments, key_of, own_option, reader, renamed, set_argument
 from zerocfg.rules.effects import admitted, admitting, edited, recipe_data, section
 from zerocfg.rules.proof import cited, logged, shows
 from zerocfg.rules.reach import NAMES
+from zerocfg.rules.taken import dropped_silently, lets_through, newer
+from zerocfg.run.arguments import parsed
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
@@ -34,8 +36,9 @@ _DS = (
     '"zero_optimization": {"stage": 2%s}}\n'
 )
 
-_SINCE = {"eval_strategy": "4.41.0", "accelerator_config": "4.38.0", "use_liger_kernel": "4.45.0"}
-"""Training arguments by the release of transformers that brought them."""
+_ALSO_OWN = frozenset(("activation_checkpointing", "parallelism_config", "project", "tp_size", "use_cache"))
+"""Arguments that scripts had as options of their own before the Trainer had them, and still have: of 142 public
+repositories two or more for each."""
 
 
 @rule(
@@ -78,8 +81,12 @@ def key_newer_than_project(run: Run) -> Iterator[Finding]:
     if reader(run) is None:
         return
     for held in arguments(run):
-        if held.name in _SINCE:
-            yield from _too_new(run, held.at(), held.name, "transformers", _SINCE[held.name], True)
+        if own_option(run, held.name) or lets_through(run, held) or (held.name in _ALSO_OWN and not parsed(run)):
+            continue
+        lack = newer(run, held)
+        if lack is not None and lack.edge is not None:
+            refused = not dropped_silently(run, held)
+            yield from _too_new(run, held.at(), held.name, lack.library, lack.edge, refused)
 
 
 def _newer(

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
+from zerocfg.catalog.admitted import admitted, where
+from zerocfg.catalog.fields import choices, ever
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
-from zerocfg.catalog.versions import only_below, only_from
+from zerocfg.catalog.versions import Release
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.arguments import (
     RECIPE,
     drop_argument,
     entries,
     given,
-    key_of,
     number,
     reader,
     set_argument,
@@ -24,7 +26,8 @@ from zerocfg.rules.arguments import (
 )
 from zerocfg.rules.calls import given_in_calls
 from zerocfg.rules.proof import crashes
-from zerocfg.run.config import VERSIONS
+from zerocfg.rules.reach import limited
+from zerocfg.rules.taken import declares
 from zerocfg.run.model import Run
 from zerocfg.run.script.arguments import is_arguments
 from zerocfg.source.edit import delete_entry, rename_key
@@ -78,7 +81,15 @@ def workers_needed(run: Run) -> Iterator[Finding]:
         )
 
 
-_WORDS = ("lr_scheduler_type", "optim", "eval_strategy", "save_strategy", "logging_strategy", "hub_strategy")
+_WORDS = (
+    "lr_scheduler_type",
+    "optim",
+    "eval_strategy",
+    "evaluation_strategy",
+    "save_strategy",
+    "logging_strategy",
+    "hub_strategy",
+)
 
 
 @rule(
@@ -113,28 +124,58 @@ def argument_word_unknown(run: Run) -> Iterator[Finding]:
     if reader(run) is None:
         return
     for name in _WORDS:
-        key = key_of(run, name)
-        known = [str(item) for item in key.raw.get("enum", ())] if key is not None else []
         written_word = word(run, name)
-        if written_word is None or not known or written_word in known:
+        if written_word is None:
             continue
-        if name == "optim" and _had(run, written_word):
-            continue
-        yield _unknown_word(run, name, written_word, known, given(run, name) is not None)
+        missed = _missed(run, name, written_word)
+        if missed is not None:
+            finding = _unknown_word(run, name, written_word, missed.known, given(run, name) is not None)
+            yield _limited(run, finding, name, written_word, missed)
     trackers = value(run, "report_to")
     for tracker in trackers if isinstance(trackers, list) else [trackers]:
         if isinstance(tracker, str) and tracker not in _TRACKERS:
             yield _unknown_word(run, "report_to", tracker, _TRACKERS, not isinstance(trackers, list))
 
 
-def _had(run: Run, optimizer: str) -> bool:
-    """Whether a release that the project may install has this optimizer: those before had others."""
-    declared, here = run.versions.get("transformers"), VERSIONS["transformers"]
-    return only_below(declared, here) or (optimizer in _FORMER_OPTIMIZERS and not only_from(declared, here))
+@dataclass(frozen=True, slots=True)
+class _Missed:
+    """A word that some admitted releases do not have: ``releases`` says which, "" where none has it. ``known``: the
+    words of the newest of them."""
+
+    releases: str
+    known: list[str]
 
 
-_FORMER_OPTIMIZERS = frozenset({"adamw_hf"})
-"""Those of transformers 4."""
+def _missed(run: Run, name: str, said: str) -> _Missed | None:
+    """None where every admitted release has the word. Where the project names none, today's words count, and those
+    that a release had before."""
+    if not declares(run, "transformers"):
+        key = load_schema("training-arguments").root.names[_RENAMED.get(name, name)]
+        known = [str(item) for item in key.raw.get("enum", ())]
+        return None if not known or said in known or (name == "optim" and said in ever(name)) else _Missed("", known)
+    among = admitted("transformers", run.versions.get("transformers"))
+    if among is None:
+        return None
+
+    def lacks(one: Release) -> bool:
+        words = choices(name, one)
+        return bool(words) and said not in words
+
+    releases = where(lacks, among, "transformers")
+    if releases is None or (among.below and said in ever(name)):
+        return None
+    return _Missed(releases, choices(name, next(one for one in reversed(among.releases) if lacks(one))))
+
+
+def _limited(run: Run, finding: Finding, name: str, said: str, missed: _Missed) -> Finding:
+    """The finding; a note where the newest admitted release has the word, so that only older ones stop at it."""
+    if not missed.releases:
+        return finding
+    among = admitted("transformers", run.versions.get("transformers"))
+    if among is not None and said in choices(name, among.newest):
+        finding.severity = Severity.NOTE
+    return limited(run, finding, "transformers", missed.releases)
+
 
 _RENAMED = {"evaluation_strategy": "eval_strategy"}
 """Former names of arguments, whose words stayed the same."""
@@ -143,21 +184,18 @@ _RENAMED = {"evaluation_strategy": "eval_strategy"}
 def _words_in_calls(run: Run) -> Iterator[Finding]:
     """The same in calls of the script, of the arguments that an enumeration of transformers reads."""
     for one in given_in_calls(run):
-        name = _RENAMED.get(one.name, one.name)
-        if name not in _WORDS or not is_arguments(one.call.name) or not isinstance(one.value, str):
+        if one.name not in _WORDS or not is_arguments(one.call.name) or not isinstance(one.value, str):
             continue
-        key = load_schema("training-arguments").root.names[name]
-        known = [str(item) for item in key.raw.get("enum", ())]
-        if one.value in known or one.origin.file is None:
+        missed = _missed(run, one.name, one.value)
+        if missed is None or one.origin.file is None:
             continue
-        if name == "optim" and _had(run, one.value):
-            continue
-        near = closest(one.value, known)
-        yield Finding(
+        near = closest(one.value, missed.known)
+        finding = Finding(
             Location(one.origin.file, span=one.origin.span),
             f"`{one.name}` knows no `{one.value}`; {one.of} stops at it",
-            f"write {near}" if near else "write one of " + ", ".join(known[:12]),
+            f"write {near}" if near else "write one of " + ", ".join(missed.known[:12]),
         )
+        yield _limited(run, finding, one.name, one.value, missed)
 
 
 _TRACKERS = (

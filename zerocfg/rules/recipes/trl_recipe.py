@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 
-from zerocfg.catalog.check import refusal
-from zerocfg.catalog.counterparts import Counterpart, translated
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
-from zerocfg.catalog.versions import only_below, only_from
+from zerocfg.catalog.versions import only_from
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import (
     RECIPE,
@@ -21,20 +20,14 @@ from zerocfg.rules.arguments import (
     reader,
     renamed,
     set_argument,
-    trainer_configs,
     value,
     written,
 )
-from zerocfg.rules.calls import ever_taken, given_in_calls, taken_by
-from zerocfg.rules.effects import admitted, admitting
-from zerocfg.rules.moving import as_json, moved, text_at
 from zerocfg.rules.proof import crashes
-from zerocfg.run.arguments import parsed
+from zerocfg.rules.taken import declares, lets_through, newer, removed, said_for, what_happens
 from zerocfg.run.config import VERSIONS
-from zerocfg.run.model import Run, SourceFile
-from zerocfg.run.script.arguments import is_arguments
+from zerocfg.run.model import Run
 from zerocfg.source.edit import Edit
-from zerocfg.source.node import dotted
 
 
 def trl_example(method: str, text: str, processes: int = 1) -> Example:
@@ -65,10 +58,12 @@ def trl_argument_removed(run: Run) -> Iterator[Finding]:
     of last year does not start.
 
     What happens: `ValueError: Unknown arguments from config file: ['--max_seq_length', '512']. Please remove them`.
-    An error when the project admits TRL 1.16 and later alone; otherwise a note, because an older release takes it, and
-    nothing when the project admits older ones only.
+    An error when the project admits only releases that lack it, a warning when it admits others, too; a note when it
+    states none. Which release took an argument out of which config was seen by running each of them. TRL 0.13 to 0.18
+    drop what they do not know without a word.
 
-    Fix: writes the new name, or removes the line where nothing replaced it. Unsafe while an older TRL is possible.
+    Fix: writes the new name, or removes the line where nothing replaced it. None while some admitted release has the
+    argument; unsafe where the project states no release.
 
     When to ignore: the project stays on the TRL that has it, or its script declares the argument itself.
     """
@@ -76,231 +71,47 @@ def trl_argument_removed(run: Run) -> Iterator[Finding]:
         return
     inherited = load_schema("training-arguments").root.names
     names = load_schema("trl").root.names
-    here = VERSIONS["trl"]
-    if only_below(run.versions.get("trl"), here):
-        return  # what the project installs may well have it
-    certain = only_from(run.versions.get("trl"), here)
     present = {held.name for held in arguments(run)}
     for held in arguments(run):
+        if held.name in inherited or own_option(run, held.name) or lets_through(run, held):
+            continue
         key = names.get(held.name)
-        if key is None or "removed" not in key.facts or held.name in inherited or own_option(run, held.name):
+        instead = str(key.facts.get("removed", "")) if key is not None else ""
+        if not declares(run, "trl"):
+            if instead:
+                yield _gone_today(run, held, instead, present)
             continue
-        instead = str(key.facts["removed"])
-        new = instead.removeprefix("write ") if instead.startswith("write ") else ""
-        fix = None
-        if new.isidentifier() and new not in present:
-            fix = renamed(run, held, new, f"write {new}", safe=certain)
-        elif instead.endswith("delete the line"):
-            fix = dropped(run, held, "remove the option" if held.on_line else "remove the line")
-        yield Finding(
+        lack = removed(run, held)
+        if lack is None or lack.library != "trl":
+            continue
+        finding = Finding(
             held.at(),
-            f"TRL {here} has no argument `{held.name}`"
-            + (f"; its parser stops at it ({admitted(run, 'trl')})" if certain else "; an older release is needed"),
-            instead,
-            admitting(run, "trl") if certain else [],
-            fix,
-            Severity.ERROR if certain else None,
+            f"TRL {lack.edge} removed the argument `{held.name}`; {what_happens(run, held)}",
+            instead or "leave it out",
+            fix=_modernized(run, held, instead, present, safe=True),
+            severity=Severity.ERROR,
         )
+        yield said_for(run, finding, lack)
 
 
-@rule(
-    "ZC841",
-    "argument-misspelled",
-    Severity.WARNING,
-    bad=(
-        trl_example("grpo", "num_generations: 2\nsteps_per_generation: 2\nlearning_rtae: 1.0e-5\n").finds(
-            "warning", "recipe.yaml: learning_rtae"
-        ),
-        trl_example("sft", "packing: true\nlearning-rate: 1.0e-5\n").finds("warning", "recipe.yaml: learning-rate"),
-        Example(
-            {"recipe.yaml": RECIPE + "gradient_acumulation_steps: 4\n"},
-            consumer="transformers",
-            proof=crashes("arguments", "Some keys are not used by the HfArgumentParser"),
-        ).finds("warning", "recipe.yaml: gradient_acumulation_steps"),
-    ),
-    good=trl_example("grpo", "num_generations: 2\nsteps_per_generation: 2\nlearning_rate: 1.0e-5\n"),
-    proof=crashes("arguments", "Unknown arguments from config file"),
-    fixable=True,
-    references=("trl/scripts/utils.py@1.16.0", "transformers/hf_argparser.py@5.23.0"),
-)
-def argument_misspelled(run: Run) -> Iterator[Finding]:
-    """A key of a recipe that is one or two letters away from an argument, or another program's name of one.
-
-    Dashes count as such letters: they belong to the command line. The parsers do not guess, and the job stops on every
-    process. A script whose own parser is lenient would train with the default instead, as TrlParser did from TRL 0.13
-    to 0.18. An option of a launch line is told only where the script is there and shows which options it takes; where
-    it does, short names and a missing or added plural of a recipe are told, too. In a script, calls of
-    `TrainingArguments`, of TRL's configs, of `Accelerator` and of accelerate's plugins are looked at.
-
-    What happens: `ValueError: Unknown arguments from config file: ['--learning_rtae', ...]` (TrlParser), `ValueError:
-    Some keys are not used by the HfArgumentParser: [...]`; a call in Python stops with `TypeError: ... got an
-    unexpected keyword argument`.
-
-    `gradient_clipping` and `train_micro_batch_size_per_gpu` are DeepSpeed's names, `mixed_precision` is accelerate's;
-    the Trainer has `max_grad_norm`, `per_device_train_batch_size` and `bf16` or `fp16`. Keys of accelerate's
-    `fsdp_config` belong into the recipe's own `fsdp_config`.
-
-    Fix: writes the argument's name, and the value in its form.
-
-    When to ignore: the script declares an argument of this name; it is easily taken for the other.
-    """
-    yield from _slips_in_calls(run)
-    found = list(arguments(run))
-    if not found or reader(run) is None:
-        return
-    known = load_schema("training-arguments").root.names
-    others = load_schema("trl").root.names
-    present = {held.name for held in found}
-    for held in found:
-        name = held.name
-        if name in known or name in others or own_option(run, name):
-            continue
-        if held.on_line and (not _spells(run, name) or (run.script is not None and run.script.lenient)):
-            continue
-        if run.recipe is not None and held.origin.file is run.recipe and held.origin.path:
-            said = translated(name, held.held, "training-arguments")
-            if said.places and not said.lost:
-                yield _called_otherwise(run.recipe, name, held.held, said.places)
-                continue
-        strict = _in_call(run, held) or _sure(run, held)
-        one, many = name.removesuffix("s"), f"{name}s"
-        if not strict and (len(name) < 9 or any(other in known or other in others for other in (one, many))):
-            continue
-        near = closest(name, _taken(run, strict))
-        # short words are near each other by chance: lora_rank is no local_rank
-        plain = name.replace("-", "_")
-        if near is None or _distance(plain, near) > _furthest(name, strict):
-            continue
-        if near in present and (plain.startswith(near) or any(letter.isdigit() for letter in plain)):
-            continue  # learning_rate_2 beside learning_rate is no slip
-        meant = known.get(near) or others.get(near)
-        takes = meant is None or held.on_line or refusal(meant, held.held) is None  # a list is no name
-        yield Finding(
-            held.at(),
-            f"there is no argument `{name}`; `{near}` is one, and {_consequence(run, held)}",
-            f"remove it: `{near}` is written too" if near in present else f"write {near}",
-            fix=renamed(run, held, near, f"write {near}") if near not in present and takes else None,
-        )
-
-
-def _slips_in_calls(run: Run) -> Iterator[Finding]:
-    """Arguments of calls in the script that no release of the class takes, and that are near one that it takes."""
-    for one in given_in_calls(run):
-        if ever_taken(one.call.name, one.name):
-            continue
-        known = taken_by(one.call.name)
-        near = closest(one.name, sorted(known)) if known else None
-        if near is None or _distance(one.name, near) > (2 if len(one.name) > 11 else 1) or one.origin.file is None:
-            continue
-        both = near in one.call.arguments
-        if both and any(letter.isdigit() for letter in one.name):
-            continue
-        yield Finding(
-            Location(one.origin.file, span=one.origin.span),
-            f"there is no argument `{one.name}`; `{near}` is one, and {one.of} stops at the other",
-            f"remove it: `{near}` is written too" if both else f"write {near}",
-        )
-
-
-def _furthest(name: str, strict: bool) -> int:
-    """How many letters apart a slip and the name that was meant may be."""
-    return 2 if len(name) > (7 if strict else 11) else 1
-
-
-def _consequence(run: Run, held: Argument) -> str:
-    if _in_call(run, held):
-        return "the class stops at the other"
-    if run.recipe_reader == "trl" and not held.on_line and _drops(run):
-        return f"TrlParser drops the other without a word ({admitted(run, 'trl')})"
-    return "the parser stops at the other"
-
-
-def _drops(run: Run) -> bool:
-    """Whether the project's TRL is one whose parser lets unknown keys of a recipe go: 0.13 to 0.18."""
-    declared = run.versions.get("trl")
-    return only_from(declared, "0.13") and only_below(declared, "0.19")
-
-
-def _sure(run: Run, held: Argument) -> bool:
-    """Whether the parser of the script is known, with all that it takes, and this is none of it."""
-    script = run.script
-    if script is None or script.options is None or script.lenient or not _all_known(parsed(run)):
-        return False
-    if held.on_line:
-        return _spells(run, held.name)
-    return held.origin.file is run.recipe and run.recipe_reader is not None and held.name not in _BESIDE
-
-
-_BESIDE = frozenset(("config", "env"))
-"""Keys of a recipe that TrlParser takes for itself."""
-
-
-def _all_known(classes: frozenset[str]) -> bool:
-    """Whether the catalog knows the fields of all these dataclasses: TRL has had others."""
-    keys = load_schema("trl").root.names.values()
-    known = {f"trl.{name}" for key in keys for name in key.facts.get("in", ())}
-    return bool(classes) and all(one.startswith("transformers.") or one in known for one in classes)
-
-
-def _in_call(run: Run, held: Argument) -> bool:
-    """Whether an argument stands in a call of the library's own class, which takes no other."""
-    calls = run.script.calls if run.script is not None else ()
-    here = [call for call in calls if is_arguments(call.name) and held.origin.file is call.file]
-    return held.origin.kind == "file" and len(here) == 1 and not here[0].derived and held.name in here[0].arguments
-
-
-def _taken(run: Run, strict: bool) -> list[str]:
-    """The arguments that the run's reader takes: those of TrainingArguments, and those of the TRL configs it is for.
-    ``strict``: nothing else can be meant, so those that an older release has and those of the script count, too."""
-    former = strict and not only_from(run.versions.get("transformers"), VERSIONS["transformers"])
-    inherited = load_schema("training-arguments").root.names
-    found = [name for name, key in inherited.items() if former or "removed" not in key.facts]
-    others = load_schema("trl").root.names
-    if strict and run.script is not None and run.script.options is not None:
-        found += sorted(name for name in run.script.options if name not in inherited and name not in others)
-    if reader(run) != "trl":
-        return found
-    configs = methods(run)
-    trainers = trainer_configs()
-    for name, key in others.items():
-        inside = frozenset(key.facts.get("in", ()))
-        if "removed" not in key.facts and inside and (inside & configs or not inside & trainers):
-            found.append(name)
-    return found
-
-
-def _spells(run: Run, name: str) -> bool:
-    """Whether an unknown option is certainly one that the script's parser stops at: all that it takes is known, and
-    none begins like it, which argparse would take for an abbreviation."""
-    if run.script is None or run.script.options is None or not parsed(run):
-        return False
-    every = {*load_schema("training-arguments").root.names, *load_schema("trl").root.names, *run.script.options}
-    return not any(other.startswith((name, f"no_{name}")) or f"no_{other}" == name for other in every)
-
-
-def _called_otherwise(file: SourceFile, name: str, said: object, own: Sequence[Counterpart]) -> Finding:
-    """A setting as DeepSpeed or accelerate calls it."""
-    names = " and ".join(f"`{dotted(one.path)}`" for one in own)
-    text = as_json(own[0].value) if own[0].value != said else text_at(file, (name,))
-    fix = None
-    if len(own) == 1 and own[0].fits and text is not None:
-        fix = moved(file, (name,), file, own[0].path, text, f"write {dotted(own[0].path)}")
+def _gone_today(run: Run, held: Argument, instead: str, present: Collection[str]) -> Finding:
+    """Where the project does not say which releases it is for."""
     return Finding(
-        Location(file, (name,), "key"),
-        f"there is no argument `{name}`; the Trainer calls it {names}, and the parser stops at the other",
-        f"write {names}",
-        fix=fix,
+        held.at(),
+        f"TRL {VERSIONS['trl']} has no argument `{held.name}`; an older release is needed",
+        instead,
+        fix=_modernized(run, held, instead, present, safe=False),
     )
 
 
-def _distance(a: str, b: str) -> int:
-    """Letters to insert, delete or replace on the way from one word to the other."""
-    row = list(range(len(b) + 1))
-    for i, one in enumerate(a, 1):
-        last, row[0] = row[0], i
-        for j, other in enumerate(b, 1):
-            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (one != other))
-    return row[-1]
+def _modernized(run: Run, held: Argument, instead: str, present: Collection[str], *, safe: bool) -> Fix | None:
+    """The argument as today's release wants it."""
+    new = instead.removeprefix("write ") if instead.startswith("write ") else ""
+    if new.isidentifier() and new not in present and newer(run, replace(held, name=new)) is None:
+        return renamed(run, held, new, f"write {new}", safe=safe)
+    if instead.endswith("delete the line"):
+        return dropped(run, held, "remove the option" if held.on_line else "remove the line")
+    return None
 
 
 @rule(
@@ -448,7 +259,6 @@ def two_quantizations(run: Run) -> Iterator[Finding]:
 
 RULES = (
     trl_argument_removed,
-    argument_misspelled,
     config_with_equals_sign,
     trl_word_unknown,
     two_quantizations,

@@ -30,10 +30,12 @@ _SWITCHES = {"store_true": False, "store_false": True}
 
 @dataclass(slots=True)
 class Parser:
-    """``options``: None where somebody else may take more. ``lenient``: what nobody takes is let through, or may be.
+    """``options``: None where somebody else may take more. ``own``: those that the script declares by itself.
+    ``lenient``: what nobody takes is let through, or may be.
     ``defaults_of_options``: of the options that are read."""
 
     options: frozenset[str] | None = None
+    own: set[str] = field(default_factory=set)
     lenient: bool = False
     parsed: frozenset[str] = frozenset()
     defaults: dict[str, Setting] = field(default_factory=dict)
@@ -68,15 +70,15 @@ def parser_of(found: Reach, walk: Walk) -> Parser:
         elif library in _OTHERS:
             some, whole = True, False
     for module, node in found.methods:
-        whole = _method(node, module, walk, parser, options) and whole
+        whole = _method(node, module, walk, parser) and whole
         parser.lenient = parser.lenient or _lets_through(node)
     parser.parsed = frozenset(parsed)
-    parser.options = frozenset(options) if some and whole else None
+    parser.options = frozenset(options | parser.own) if some and whole else None
     parser.holders = _holders(found)
     return parser
 
 
-def _method(node: ast.Call, module: Module, walk: Walk, parser: Parser, options: set[str]) -> bool:
+def _method(node: ast.Call, module: Module, walk: Walk, parser: Parser) -> bool:
     """`add_argument` and `set_defaults` of any object; False where their names are not told."""
     assert isinstance(node.func, ast.Attribute)
     method = node.func.attr
@@ -92,7 +94,7 @@ def _method(node: ast.Call, module: Module, walk: Walk, parser: Parser, options:
         default = values.of(keywords["default"]) if "default" in keywords else _SWITCHES.get(str(switch))
         for name in names:
             plain = name.lstrip("-").replace("-", "_")
-            options.add(plain)
+            parser.own.add(plain)
             if destination is None:
                 parser.defaults_of_options[plain] = default
         if isinstance(destination, ast.Constant):
@@ -165,7 +167,7 @@ def _dataclass(
     for statement in definition.body:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             name = statement.target.id
-            options.add(name)
+            parser.own.add(name)
             setting = _setting(inner, walk, _default(statement.value)) if statement.value is not None else None
             parser.defaults_of_options[name] = setting.value if setting is not None else UNKNOWN
             if setting is not None and parsed:

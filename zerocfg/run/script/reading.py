@@ -71,6 +71,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         parts,
         found.own_loop,
         _required(found),
+        own=frozenset(parser.own),
     )
 
 

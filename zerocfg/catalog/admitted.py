@@ -1,0 +1,99 @@
+"""Which of the releases that a project admits have an argument, by the histories of its library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from zerocfg.catalog.history import histories
+from zerocfg.catalog.versions import Release, bounds, text
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """``releases``: the walked ones that a declaration admits, oldest first; for a release between two walked ones
+    the one before it. ``below``: releases older than any walked one are admitted, too."""
+
+    releases: tuple[Release, ...]
+    below: bool
+
+    @property
+    def newest(self) -> Release:
+        return self.releases[-1]
+
+
+@lru_cache(maxsize=64)
+def admitted(library: str, declared: str | None) -> Admitted | None:
+    """None where nothing is declared, the declaration is not understood, or all that it admits is older than what was
+    walked."""
+    limits = bounds(declared) if declared else None
+    if limits is None:
+        return None
+    low, high, closed = limits
+    known = histories(library).releases
+    within = [one for one in known if low <= one and (one < high or (closed and one == high))]
+    if not within and low > known[0]:
+        within = [max(one for one in known if one <= low)]
+    return Admitted(tuple(within), low < known[0]) if within else None
+
+
+def said(held: Sequence[bool], releases: Sequence[Release], name: str) -> str | None:
+    """In which of some releases something holds: None in none of them, "" in all, else in words:
+    ``from TRL 0.20.0 on``."""
+    if all(held) or not any(held):
+        return "" if any(held) else None
+    first, last = held.index(True), len(held) - 1 - held[::-1].index(True)
+    if all(held[first:]):
+        return f"from {name} {text(releases[first])} on"
+    return f"before {name} {text(releases[last + 1])}" if all(held[: last + 1]) else f"with some releases of {name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """When a library has something: from each of these releases on it is there, or not."""
+
+    edges: tuple[tuple[Release, bool], ...]
+
+    def at(self, release: Release) -> bool:
+        """Whether it is there; as in the oldest known release for those before it."""
+        held = self.edges[0][1]
+        for since, there in self.edges:
+            if since > release:
+                break
+            held = there
+        return held
+
+    def since(self, release: Release) -> Release | None:
+        """The first release behind this one that has it."""
+        return next((since for since, there in self.edges if there and since > release), None)
+
+    def gone(self, release: Release) -> Release | None:
+        """The release that took it away, the last one up to this; None where none did."""
+        return next(
+            (
+                since
+                for at, (since, there) in reversed(list(enumerate(self.edges)))
+                if not there and at and since <= release
+            ),
+            None,
+        )
+
+
+def life(library: str, keys: Iterable[str]) -> Life | None:
+    """The life of what a library has while it has one of these keys; None where it never had any."""
+    known = histories(library)
+    had = [key for key in keys if key in known.raw]
+    if not had:
+        return None
+    edges: list[tuple[Release, bool]] = []
+    for since in sorted({edge for key in had for edge in known.edges(key)}):
+        there = any(known.state(key, since) is not None for key in had)
+        if not edges or edges[-1][1] != there:
+            edges.append((since, there))
+    return Life(tuple(edges))
+
+
+def where(holds: Callable[[Release], bool], among: Admitted, name: str) -> str | None:
+    """``said`` of a condition on each admitted release."""
+    return said([holds(one) for one in among.releases], among.releases, name)

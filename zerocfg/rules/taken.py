@@ -1,0 +1,188 @@
+"""Which training arguments the parsers take in the releases that a project admits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from zerocfg.catalog.admitted import Admitted, Life, admitted, life, where
+from zerocfg.catalog.fields import in_trl
+from zerocfg.catalog.history import histories
+from zerocfg.catalog.schema import load_schema
+from zerocfg.catalog.versions import Release, bounds, only_below, only_from, text
+from zerocfg.rules.api import Finding
+from zerocfg.rules.arguments import Argument, methods, reader
+from zerocfg.rules.effects import admitted as said_of
+from zerocfg.rules.effects import admitting
+from zerocfg.rules.reach import NAMES, limited
+from zerocfg.run.arguments import parsed
+from zerocfg.run.model import Call, Run
+from zerocfg.run.script.arguments import is_arguments
+
+_BESIDE = frozenset({"ScriptArguments", "ModelConfig", "DatasetMixtureConfig"})
+"""TRL's dataclasses that all its scripts parse beside the config of a trainer, and its own ScriptArguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """Admitted releases of a library do not take an argument. ``releases``: which, in words, "" where none does.
+    ``edge``: the release that removed it, or the one that brings it; None: before all that are known."""
+
+    library: str
+    releases: str
+    edge: str | None
+
+
+def declares(run: Run, library: str) -> bool:
+    """Whether it is understood which releases of a library the project admits."""
+    declared = run.versions.get(library)
+    return declared is not None and bounds(declared) is not None
+
+
+def in_call(held: Argument) -> bool:
+    """Whether an argument stands in the training script, in the call of a class."""
+    return held.origin.kind == "file" and not held.origin.path
+
+
+def dropped_silently(run: Run, held: Argument) -> bool:
+    """Whether the parser passes over a key of the recipe that it does not know: TrlParser of TRL 0.13 to 0.18."""
+    declared = run.versions.get("trl")
+    lets_go = only_from(declared, "0.13") and only_below(declared, "0.19")
+    return lets_go and run.recipe_reader == "trl" and not held.on_line and not in_call(held)
+
+
+def what_happens(run: Run, held: Argument) -> str:
+    """What becomes of an argument that the admitted releases do not take."""
+    if in_call(held):
+        call = _call(run, held)
+        return f"{call.name.rpartition('.')[2] if call is not None else 'the class'} refuses it"
+    if dropped_silently(run, held):
+        return f"TrlParser drops it without a word ({said_of(run, 'trl')})"
+    return "its parsers stop at it"
+
+
+def lets_through(run: Run, held: Argument) -> bool:
+    """Whether the script's parser goes on, or may, where a word of the launch line is unknown to it."""
+    return held.on_line and run.script is not None and run.script.lenient
+
+
+def removed(run: Run, held: Argument) -> Lack | None:
+    """Releases that have an argument no longer."""
+    return _lack(run, held, behind=True)
+
+
+def newer(run: Run, held: Argument) -> Lack | None:
+    """Releases that do not have an argument yet."""
+    return _lack(run, held, behind=False)
+
+
+def former(name: str) -> bool:
+    """Whether a release of transformers or TRL that is not today's has, or had, an argument of this name."""
+    return name in histories("transformers").raw or bool(in_trl(name))
+
+
+def said_for(run: Run, finding: Finding, lack: Lack) -> Finding:
+    """The finding of a lack: with the place that admits the releases; where they are only some, a warning."""
+    if lack.releases:
+        return limited(run, finding, lack.library, lack.releases)
+    finding.message += f" ({said_of(run, lack.library)})"
+    finding.related = [*finding.related, *admitting(run, lack.library)]
+    return finding
+
+
+def named(run: Run) -> list[str] | None:
+    """The arguments that the newest admitted releases have; None where the project does not say which those are."""
+    base = admitted("transformers", run.versions.get("transformers"))
+    own = admitted("trl", run.versions.get("trl")) if reader(run) == "trl" else None
+    if base is None or (own is None and reader(run) == "trl"):
+        return None
+    known = histories("transformers")
+    found = [name for name in known.raw if "." not in name and known.state(name, base.newest) is not None]
+    if own is not None:
+        fields = histories("trl")
+        within = _prefixes(_classes(run, None))
+        found += [
+            key.rpartition(".")[2]
+            for key in fields.raw
+            if key.startswith(within) and fields.state(key, own.newest) is not None
+        ]
+    return list(dict.fromkeys(found))
+
+
+def _lack(run: Run, held: Argument, behind: bool) -> Lack | None:
+    base = life("transformers", (held.name,))
+    trl = reader(run) == "trl"
+    of_base = admitted("transformers", run.versions.get("transformers"))
+    if base is not None:
+        lack = _of(base, "transformers", of_base, behind)
+        return None if lack is not None and trl and _in_trl(run, held) else lack
+    key = load_schema("training-arguments").root.names.get(held.name)
+    if key is not None:  # gone for longer than releases were walked
+        return Lack("transformers", "", None) if behind and of_base is not None and not of_base.below else None
+    among = admitted("trl", run.versions.get("trl")) if trl else None
+    own = life("trl", _keys(run, held)) if among is not None else None
+    if own is None or among is None:
+        return None
+    there = life("trl", _names(_classes(run, held)))
+    releases = tuple(one for one in among.releases if there is not None and there.at(one))
+    return _of(own, "trl", Admitted(releases, among.below), behind) if releases else None
+
+
+def _of(own: Life, library: str, among: Admitted | None, behind: bool) -> Lack | None:
+    """What admitted releases lack: those behind the one that removed it, or those before the one that brought it."""
+    if among is None:
+        return None
+
+    def lacks(one: Release) -> bool:
+        return not own.at(one) and (own.gone(one) is not None) is behind
+
+    words = where(lacks, among, NAMES.get(library, library))
+    if words is None:
+        return None
+    first = next(one for one in among.releases if lacks(one))
+    edge = own.gone(first) if behind else own.since(first)
+    return Lack(library, words, text(edge)) if edge is not None else None
+
+
+def _in_trl(run: Run, held: Argument) -> bool:
+    """Whether every admitted release of TRL has an argument by itself, whatever the transformers below it."""
+    among = admitted("trl", run.versions.get("trl"))
+    own = life("trl", _keys(run, held)) if among is not None else None
+    return own is not None and among is not None and all(own.at(one) for one in among.releases)
+
+
+def _classes(run: Run, held: Argument | None) -> frozenset[str]:
+    """The dataclasses of TRL that an argument can be for: the class of the call where it stands in one, else those
+    that the script parses, else those that the recipe can be for."""
+    call = _call(run, held) if held is not None else None
+    if call is not None:
+        return frozenset((_of_history(call.name),)) if call.name.startswith("trl.") else frozenset()
+    stated = frozenset(_of_history(name) for name in parsed(run) if name.startswith("trl."))
+    configs = methods(run)
+    return stated or configs | _BESIDE | {f"{one.removesuffix('Config')}ScriptArguments" for one in configs}
+
+
+def _of_history(name: str) -> str:
+    """What histories call a dataclass that a script imports under this name. They know nothing of experimental ones."""
+    return name.removeprefix("trl.") if ".experimental." in name else name.rpartition(".")[2]
+
+
+def _call(run: Run, held: Argument) -> Call | None:
+    """The call of the script that an argument stands in."""
+    calls = run.script.calls if run.script is not None else ()
+    return next((one for one in calls if is_arguments(one.name) and held.origin.file is one.file), None)
+
+
+def _keys(run: Run, held: Argument) -> Iterable[str]:
+    return tuple(f"{one}{held.name}" for one in _prefixes(_classes(run, held)))
+
+
+def _prefixes(classes: frozenset[str]) -> tuple[str, ...]:
+    return tuple(f"{one}." for one in _names(classes, every=True))
+
+
+def _names(classes: frozenset[str], *, every: bool = False) -> tuple[str, ...]:
+    """What histories call these classes; without ``every`` the configs of trainers alone, where there are any."""
+    trainers = {one for one in classes if one.endswith("Config") and one not in _BESIDE}
+    wanted = sorted(classes if every or not trainers else trainers)
+    return tuple(wanted)
