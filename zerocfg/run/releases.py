@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.run.discover import display_name
+from zerocfg.run.effective import admitting
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.source.load import decode, load_as, read_bytes
 from zerocfg.source.node import Problem
@@ -45,7 +45,7 @@ def with_versions(runs: Iterable[Run], settled: Mapping[str, str]) -> list[Run]:
         own = {**settled, **run.versions}
         versions = {**{name: text for name, (text, _) in read.items()}, **own}
         places = {name: origin for name, (_, origin) in read.items() if name not in own}
-        found.append(replace(run, versions=versions, version_places=places) if versions else run)
+        found.append(admitting(run, versions, places) if versions else run)
     return found
 
 
