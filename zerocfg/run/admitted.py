@@ -72,6 +72,26 @@ def admitted_of(run: Run, library: str) -> Admitted:
     return _of(library, run.versions.get(library, ""))
 
 
+def guessed(run: Run, library: str) -> str | None:
+    """The release whose facts count where none of those that a run admits is known; None where one is, or where the run
+    does not say which it admits."""
+    limits = bounds(run.versions.get(library, ""))
+    if limits is None or _within(library, limits):
+        return None
+    from zerocfg.catalog.history import histories
+
+    known = histories(library).releases
+    return text(max((one for one in known if one <= limits[0]), default=known[0]))
+
+
+def _within(library: str, limits: tuple[Release, Release, bool]) -> list[Release]:
+    """The known releases between two bounds, oldest first."""
+    from zerocfg.catalog.history import histories
+
+    low, high, closed = limits
+    return [one for one in histories(library).releases if low <= one and (one < high or (closed and one == high))]
+
+
 @lru_cache(maxsize=64)
 def _of(library: str, declared: str) -> Admitted:
     limits = bounds(declared) if declared else None
@@ -79,9 +99,8 @@ def _of(library: str, declared: str) -> Admitted:
         return Admitted(library)
     from zerocfg.catalog.history import histories
 
-    low, high, closed = limits
-    known = histories(library).releases
-    within = [one for one in known if low <= one and (one < high or (closed and one == high))]
+    low, known = limits[0], histories(library).releases
+    within = _within(library, limits)
     if within:
         return Admitted(library, declared, within[0], within[-1])
     before = [one for one in known if one <= low]

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.run import batches, engine
+from zerocfg.run.admitted import admitted_of
 from zerocfg.run.arguments import Arguments, arguments_of, recipe_environment
 from zerocfg.run.config import Config, NotAMappingError, default_of, describe, product
 from zerocfg.run.fsdp import plugin_settings
@@ -47,7 +48,8 @@ def settled(run: Run) -> Run:
 def admitting(run: Run, versions: Mapping[str, str], places: Mapping[str, Origin]) -> Run:
     """The run of a project that admits these releases, with the settings that they have."""
     now = replace(run, versions=versions, version_places=places)
-    return now if parser_of(now) == parser_of(run) else settled(now)
+    same = all(admitted_of(now, library) == admitted_of(run, library) for library in ("deepspeed", "accelerate"))
+    return now if same else settled(now)
 
 
 def read_by(run: Run, consumer: str | None, told: Told | None = None) -> Run:

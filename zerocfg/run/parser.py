@@ -54,6 +54,15 @@ class Parser:
         told = "".join(f", from {text(since)} on {show(value)}" for since, value in others)
         return Setting(UNKNOWN, Origin("default", f"{self.releases.origin.note}: {show(first)}{told}"))
 
+    def newest(self, key: str) -> Setting:
+        """The default of the newest of the known releases that are admitted, or of the release known nearest to them:
+        what holds for who has to decide for one."""
+        values = self.defaults(key)
+        origin, known = self.releases.origin, len(values) == 1
+        if not known and self.releases.low is not None:
+            origin = Origin("default", f"{_LIBRARY} {text(self.releases.high)}, the newest of {self.releases.declared}")
+        return Setting(values[0 if self.releases.low is None else -1][1], origin)
+
     def defaults(self, key: str) -> list[tuple[Release, Any]]:
         """The defaults that a key has in the admitted releases, oldest first, each with the release that brought it."""
         found: list[tuple[Release, Any]] = []
