@@ -32,16 +32,17 @@ COUNT = 300
 
 SAYS = {
     "unknown-top-key": "had unknown keys",
+    "newer-top-key": "had unknown keys",
     "distributed-type-missing": "A `distributed_type` must be specified",
     "distributed-type": "is not a valid DistributedType",
-    "sagemaker": "SageMakerConfig|unknown keys|is not a valid|must be specified|missing",
-    "num-processes-missing": "manually pass in `--num_processes`",
+    "sagemaker": "SageMakerConfig|install sagemaker|unknown keys|is not a valid|must be specified|missing",
+    "num-processes-missing": "manually pass in `--num_processes`|required positional argument: 'num_processes'",
     "num-processes-type": "Unsupported nproc_per_node|unsupported operand type|not supported between",
     "num-machines-type": "not supported between|unsupported operand",
     "machine-rank-type": "invalid literal for int|must be a string, a bytes-like object or a real number",
     "mixed-precision-type": "has no attribute 'lower'",
     "mixed-precision": "Unknown mixed_precision mode",
-    "section-type": "has no attribute 'keys'",
+    "section-type": "has no attribute 'keys'|indices must be integers",
     "gpu-ids-type": "has no attribute 'split'",
     "gpu-ids-count": "Less than two GPU ids",
     "main-process-missing": "need to specify the main process",
@@ -58,6 +59,7 @@ SAYS = {
     "dynamo-backend": "Unknown dynamo backend|has no attribute 'upper'",
     "ds-conflict-fields": "the following accelerate config variables will be ignored",
     "ds-zero-missing": "Please specify the ZeRO optimization config",
+    "ds-scale-power-type": "unsupported operand",
     "ds-section-type": "has no attribute 'get'|must be a mapping",
     "ds-precision-conflict": "arg cannot be set to",
     "zero-stage-type": "invalid literal for int",
@@ -288,8 +290,9 @@ def test_defaults_are_the_engines() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     real = json.loads(done.stdout.strip().splitlines()[-1])
     for name in engine.ABSENT:
-        value = engine.default(name)
+        default = engine.unset(name)
+        assert default is not None, name
         section, _, key = name.partition(".")
         if section == "zero_optimization" and "." not in key:
             known = real[key] if key in real else real[key.removeprefix("stage3_")]
-            assert value == known, name
+            assert default.value == known, name

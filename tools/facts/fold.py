@@ -36,7 +36,7 @@ def fold(censuses: Sequence[tuple[str, Mapping[str, object]]]) -> dict[str, Hist
         history: History = []
         for release, keys in censuses:
             state = keys.get(name)
-            if not history or history[-1][1] != state:
+            if not history or _json(history[-1][1]) != _json(state):  # 1 and 1.0 are not the same default
                 history.append((release, state))
         histories[name] = history
     return histories

@@ -53,6 +53,8 @@ HINTS: dict[str, Any] = {
     "nebula": {"enabled": True},
 }
 """What opens a section that is only looked at when something in it is on."""
+OTHERS = {"null": None, "false": False, "true": True, "number": 1, "text": "x", "list": [1]}
+"""Something else than a mapping in the place of a section, by the word that a census has for it."""
 
 
 class Recording(dict[str, Any]):
@@ -216,6 +218,14 @@ def untyped() -> dict[Path, dict[str, list[object]]]:
     return asked
 
 
+def others(path: Path) -> Facts:
+    """``takes``: what the parse takes in the place of a section besides a mapping; nothing where it takes anything."""
+    if len(path) > 1:  # around it a section would have to be open
+        return {}
+    taken = [word for word, other in OTHERS.items() if parse({path[0]: other}) is None]
+    return {"takes": taken} if len(taken) < len(OTHERS) else {}
+
+
 def parameters(of: Any) -> dict[str, Facts]:
     """The parameters of a constructor, without the first two (self, and what is optimized or scheduled)."""
     found: dict[str, Facts] = {}
@@ -289,7 +299,8 @@ def census() -> dict[str, object]:
             if name == PROBE:
                 continue
             known = [default for default in defaults if default is not None]
-            facts: dict[str, object] = {"kinds": ["section"]} if (*path, name) in asked else {}
+            section = (*path, name) in asked
+            facts: dict[str, object] = {"kinds": ["section"], **others((*path, name))} if section else {}
             if known and "kinds" not in facts:
                 facts["default"] = describe.value(known[0])
             keys[".".join((*path, name))] = facts
@@ -297,7 +308,7 @@ def census() -> dict[str, object]:
             "unknown": "error" if parse(_at(path, {PROBE: 1})) not in (None, parse(_at(path, {}))) else "ignored"
         }
     for name, model in models.items():
-        keys[name] = {"kinds": ["section"]}
+        keys[name] = {"kinds": ["section"], **others((name,))}
         typed(model, (name,), keys)
     removed = {name: {"removed": True} for name in getattr(real, "_REMOVED_TOP_LEVEL_CONFIG_KEYS", ())}
     removed |= {

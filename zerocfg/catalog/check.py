@@ -183,13 +183,13 @@ def refusal(key: Key, value: object) -> Reason | None:
     return first
 
 
-def converted(key: Key, value: object) -> object:
+def converted(key: Key, value: object, reads: str = "lax") -> object:
     """A value as the library keeps it; the value itself where it is refused or not converted."""
     for branch in key.scalars:
-        if _refused(branch, value, "lax") is not None:
+        if _refused(branch, value, reads) is not None:
             continue
         if isinstance(branch.get("type"), str) and "enum" not in branch:
-            return convert(branch["type"], value, "lax")
+            return convert(branch["type"], value, reads)
         choices = branch.get("enum", ())
         if all(isinstance(choice, int) for choice in choices) and choices:
             return as_int(value)

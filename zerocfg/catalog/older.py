@@ -18,6 +18,8 @@ from zerocfg.catalog.versions import Release
 
 Raw = dict[str, Any]
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+_NO_SECTION = {(): "error", ("null",): "absent", ("null", "false"): "falsy"}
+"""What a walk saw in the place of a section, and what the section's fact ``null`` calls that."""
 
 
 @cache
@@ -62,7 +64,7 @@ def _deepspeed(raw: Raw, at: Release) -> None:
         if name == "*":
             _strictness(section, then)
         else:
-            _key(section, name, then)
+            _key(raw, section, name, then)
 
 
 def _section(raw: Raw, path: list[str]) -> Raw | None:
@@ -114,7 +116,7 @@ def _untyped(prop: Raw) -> Raw:
     return {**facts, "reads": "raw", "auto_raw": "kept"}
 
 
-def _key(section: Raw, name: str, then: State) -> None:
+def _key(raw: Raw, section: Raw, name: str, then: State) -> None:
     properties = section["properties"]
     prop = properties.get(name)
     if then is None:
@@ -124,9 +126,27 @@ def _key(section: Raw, name: str, then: State) -> None:
     elif then.get("removed"):
         return
     elif prop is None or "removed" in prop.get("x-zerocfg", {}):
-        properties[name] = {"description": "", "x-zerocfg": {"reads": "raw", "auto_raw": "kept"}}
+        properties[name] = _returned(then)
     else:
         _facts(prop, then)
+        for inner in _opened(raw, prop):
+            _others(inner, then)
+
+
+def _returned(then: Raw) -> Raw:
+    """A key that today's release has no more. What is in a section is left open; a section it has to be."""
+    open_: Raw = {"description": "", "x-zerocfg": {"reads": "raw", "auto_raw": "kept"}}
+    if "section" not in then.get("kinds", ()) or not _others(open_, then):
+        return open_
+    return {**open_, "type": "object", "properties": {}, "additionalProperties": True}
+
+
+def _others(section: Raw, then: Raw) -> bool:
+    """What a release takes in the place of a section, where it takes nothing but what counts as none; whether so."""
+    meaning = _NO_SECTION.get(tuple(then.get("takes", ("anything",))))
+    if meaning is not None:
+        section.setdefault("x-zerocfg", {})["null"] = meaning
+    return meaning is not None
 
 
 def _facts(prop: Raw, then: Raw) -> None:

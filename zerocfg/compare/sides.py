@@ -16,6 +16,7 @@ from zerocfg.run.discover import SPEC_NAMES, Files, display_name, is_launch_file
 from zerocfg.run.link import find_runs, run_of_file, runs_from_spec
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.origins import place_of, said
+from zerocfg.run.parser import Parser, parser_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -217,7 +218,7 @@ def _run(name: str, run: Run) -> Side:
     if run.consumer is not None:
         what += f", read by {run.consumer}"
     side = Side(name, what)
-    settings = effective.settings if run.consumer else _as_deepspeed_reads(effective.settings)
+    settings = effective.settings if run.consumer else _as_deepspeed_reads(effective.settings, parser_of(run))
     launched = kind in ("spec", "launch", "accelerate")
     side.groups[SETTINGS] = {
         key: _value(key, setting)
@@ -246,7 +247,7 @@ def _value(name: str, setting: Setting) -> Value:
     return Value(value, _where(setting.origin), setting.known and setting.origin.kind != "default")
 
 
-def _as_deepspeed_reads(settings: Mapping[str, Setting]) -> Mapping[str, Setting]:
+def _as_deepspeed_reads(settings: Mapping[str, Setting], parser: Parser) -> Mapping[str, Setting]:
     """The settings of a config that nobody is known to read, converted as DeepSpeed will in the end.
 
     Absent keys get DeepSpeed's defaults; an ``auto`` stays one, because it depends on the reader what fills it. What is
@@ -273,7 +274,7 @@ def _as_deepspeed_reads(settings: Mapping[str, Setting]) -> Mapping[str, Setting
         found = settings.get(".".join(map(str, path)))
         return found.origin if found else Origin("computed")
 
-    read = engine.settings(Config(data, origin), final=True)
+    read = engine.settings(Config(data, origin), final=True, parser=parser)
     autos = {name: setting for name, setting in settings.items() if setting.value == AUTO}
     return {**read, **autos, **ours}
 

@@ -19,6 +19,8 @@ from zerocfg.resolve.search import ContradictionError, Open, Prefer, Ranked, cho
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.effective import compute
 from zerocfg.run.model import Effective, Origin, Run, Setting
+from zerocfg.run.origins import said
+from zerocfg.run.parser import parser_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -322,14 +324,10 @@ def pinned_memory(
             )
             pinned = False
         elif not is_set(effective.get(name)):
-            default = part == "offload_param" or _release(release) >= (0, 19, 5)
-            found[name] = Decision(
-                default,
-                f"default of deepspeed {release}, stated because it changed in 0.19.5",
-                "default",
-                inputs={"deepspeed": release},
-            )
-            pinned = default
+            default = parser_of(run).newest(name)
+            reason = f"{said(default.origin)}, stated because it changed in 0.19.5"
+            found[name] = Decision(default.value, reason, "default", inputs={"deepspeed": release})
+            pinned = default.value
         else:
             pinned = bool(effective.value(name))
         limit = profile.host.memlock if profile and profile.host else None
@@ -339,11 +337,3 @@ def pinned_memory(
                 f" {limit / 2**30:.2f} GiB (ulimit -l); CUDA's own pinned memory is not counted there"
             )
     return found
-
-
-def _release(text: str) -> tuple[int, ...]:
-    parts = []
-    for part in text.split(".")[:3]:
-        digits = "".join(character for character in part if character.isdigit())
-        parts.append(int(digits) if digits else 0)
-    return tuple(parts)

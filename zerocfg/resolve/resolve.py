@@ -12,16 +12,19 @@ from zerocfg.resolve.accelerate import accelerate_keys
 from zerocfg.resolve.gather import with_memory
 from zerocfg.resolve.plan import Decision, Plan, Problem
 from zerocfg.resolve.reasons import Words
+from zerocfg.run.admitted import guessed
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.config import AUTO, VERSIONS
 from zerocfg.run.effective import settled
 from zerocfg.run.engine import current_name
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
+from zerocfg.run.parser import parser_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from zerocfg.resolve.inputs import Inputs
+    from zerocfg.run.model import Run
 
 ZERO = "zero_optimization."
 STAGE = ZERO + "stage"
@@ -67,17 +70,38 @@ def resolve(inputs: Inputs) -> tuple[Inputs, Plan | None]:
     return inputs, None if resolver.problems else plan
 
 
+def _of_newest(run: Run) -> dict[str, Setting]:
+    """The effective settings; of a default about which the admitted releases differ, that of the newest: the plan is
+    for it, and its files state the value."""
+    parser = parser_of(run)
+    return {
+        name: parser.newest(name) if setting.value is UNKNOWN and len(parser.defaults(name)) > 1 else setting
+        for name, setting in run.effective.settings.items()
+    }
+
+
+def _unknown_releases(run: Run) -> list[str]:
+    """What is planned although zerocfg knows no release that the run admits."""
+    found = []
+    for library in ("deepspeed", "accelerate"):
+        nearest = guessed(run, library)
+        if nearest is not None:
+            declared = run.versions[library]
+            found.append(f"zerocfg knows no release of {library} that {declared} admits; it plans for {nearest}")
+    return found
+
+
 class _Resolver:
     """``taken``: the effective settings, those included that are decided on the way."""
 
     def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs
         self.run = inputs.run
-        self.effective = effective = inputs.run.effective
+        self.effective = effective = replace(inputs.run.effective, settings=_of_newest(inputs.run))
         self.taken = dict(effective.settings)
         self.problems: list[Problem] = [_refused(failure) for failure in effective.failures]
         self.words = Words(inputs.run, inputs.folder, inputs.spec.train_samples)
-        self.notes = list(inputs.notes)
+        self.notes = [*inputs.notes, *_unknown_releases(inputs.run)]
         self.settings = {name: self.words.decision(name, setting) for name, setting in effective.settings.items()}
         self.choices = inputs.chosen
         self.settings.update(inputs.chosen)

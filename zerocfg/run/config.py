@@ -179,6 +179,12 @@ class Config:
         return found
 
 
+def origin_of(config: Config, name: str) -> Origin:
+    """Where the value of a key comes from; DeepSpeed's default where it is absent."""
+    setting = config.setting(name)
+    return setting.origin if setting else default_of("deepspeed")
+
+
 def _leaves(data: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     for key, value in data.items():
         if isinstance(value, dict):

@@ -69,6 +69,8 @@ def _report_key(section: str, key: str, value: Any, arguments: Namespace, ignore
             None,
         )
     elif name not in OPTIONS and name not in EXTRA and not name.startswith("fp8_") and name not in TOP_LEVEL:
+        if arguments.releases.had(f"option.{name}"):
+            return
         ignore(
             "dead-sub-key",
             f"accelerate's launcher reads no `{name}`; the value is dropped",

@@ -10,12 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.run import engine
+from zerocfg.run import batches, engine
+from zerocfg.run.admitted import admitted_of
 from zerocfg.run.arguments import Arguments, arguments_of, recipe_environment
 from zerocfg.run.config import Config, NotAMappingError, default_of, describe, product
 from zerocfg.run.fsdp import plugin_settings
 from zerocfg.run.model import UNKNOWN, Effective, Failure, Ignored, Origin, Phase, Run, Setting, Told, consumer_of
 from zerocfg.run.neighbours import NEIGHBOURS, taken
+from zerocfg.run.parser import parser_of
 from zerocfg.run.plugin import Environment, Plugin, build, look_at_stage, set_mixed_precision
 from zerocfg.run.prepare import Prepared, prepare, text_batches
 from zerocfg.run.script import accelerator
@@ -24,11 +26,13 @@ from zerocfg.run.templates import known, opened_by_script
 from zerocfg.run.trainer import Matching, both_precisions, finalize, process, refused_arguments
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from zerocfg.run.model import Consumer, Route
     from zerocfg.run.namespace import Launch
     from zerocfg.source.node import Path
 
-MICRO, STEPS, TRAIN = engine.MICRO, engine.STEPS, engine.TRAIN
+MICRO, STEPS, TRAIN = batches.MICRO, batches.STEPS, batches.TRAIN
 
 
 def compute(run: Run) -> Effective:
@@ -39,6 +43,13 @@ def compute(run: Run) -> Effective:
 def settled(run: Run) -> Run:
     """The run with the settings that follow from the rest of it."""
     return replace(run, effective=compute(run))
+
+
+def admitting(run: Run, versions: Mapping[str, str], places: Mapping[str, tuple[Origin, ...]]) -> Run:
+    """The run of a project that admits these releases, with the settings that they have."""
+    now = replace(run, versions=versions, version_places=places)
+    same = all(admitted_of(now, library) == admitted_of(run, library) for library in ("deepspeed", "accelerate"))
+    return now if same else settled(now)
 
 
 def read_by(run: Run, consumer: str | None, told: Told | None = None) -> Run:
@@ -67,6 +78,7 @@ class _Road:
         self.launch: Launch = launch_of(run)
         self.environment = _environment(run, self.launch)
         self.world = self.launch.num_processes
+        self.parser = parser_of(run)
 
     def walk(self) -> Effective:
         launch = self.launch
@@ -213,7 +225,7 @@ class _Road:
             self._engine(*self._engine_of_launcher())
         if config is not None:
             self.settings.update(engine.settings(config, final=False))
-            self.failures += engine.refusals(config) + engine.summing(config)
+            self.failures += engine.refusals(config, self.parser) + engine.summing(config, self.parser)
 
     # -- parts -------------------------------------------------------------------------------------------------
 
@@ -222,7 +234,7 @@ class _Road:
         self._read_engine(state.config)
 
     def _read_engine(self, config: Config) -> None:
-        settings, failures = engine.read(config, self.world)
+        settings, failures = engine.read(config, self.world, self.parser)
         self.settings.update(settings)
         if any(failure.kind in ("trainer-mismatch", "batch-type") for failure in self.failures):
             # The same disagreement once more, in values that the job never gets to.

@@ -1,20 +1,21 @@
-"""DeepSpeed's own reading of the final config: defaults, dropped "auto" values, batch arithmetic, cross-field refusals.
+"""DeepSpeed's own reading of the final config: defaults, dropped "auto" values, cross-field refusals.
 
-Follows deepspeed/runtime/config.py. Unknown keys, types and ranges of single keys belong to the catalog.
+Follows deepspeed/runtime/config.py, as the releases that the run admits have it; the batch arithmetic is in
+:mod:`zerocfg.run.batches`. Unknown keys, types and ranges of single keys belong to the catalog.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from zerocfg.catalog.check import converted
 from zerocfg.catalog.schema import Key, Section, load_schema
 from zerocfg.catalog.values import ON_WORDS
-from zerocfg.run.config import AUTO, Config, any_unknown, default_of, describe, words
-from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
+from zerocfg.run.batches import batch, sequence_parallel, world_of
+from zerocfg.run.config import AUTO, Config, describe, origin_of, words
+from zerocfg.run.model import UNKNOWN, Failure, Setting
+from zerocfg.run.parser import TODAY, Parser
 
-TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
+OVERLAP = "zero_optimization.overlap_comm"
 
 ABSENT = words(
     "gradient_clipping steps_per_print prescale_gradients gradient_predivide_factor gradient_allreduce_op "
@@ -43,49 +44,62 @@ REMOVED = words(
 )
 REMOVED_ZERO = ("mics_shard_size", "mics_hierarchical_params_gather", "zeropp_loco_param")
 
-
-def default(name: str, stage: Any = None) -> Any:
-    """The engine's value of an absent key; UNKNOWN for one that is not among those it asks for in any case."""
-    if name == "zero_optimization.overlap_comm":
-        return UNKNOWN if stage is UNKNOWN else stage == 3
-    return _defaults().get(name, UNKNOWN)
+MASTERS_SINCE = "0.18.3"
+"""The release that allows 16-bit master weights at every stage, and has them for bf16."""
 
 
-@cache
-def _defaults() -> dict[str, Any]:
-    return {name: load_schema("deepspeed").default(name) for name in ABSENT}
+def unset(name: str, stage: Any = None, parser: Parser = TODAY) -> Setting | None:
+    """The engine's value of an absent key: UNKNOWN for one that is not among those it asks for in any case, None where
+    an admitted release has no such key."""
+    if name == OVERLAP:
+        return Setting(UNKNOWN if stage is UNKNOWN else stage == 3, parser.releases.origin)
+    return parser.unset(name) if name in ABSENT else Setting(UNKNOWN, parser.releases.origin)
 
 
-def refusals(config: Config) -> list[Failure]:
+def refusals(config: Config, parser: Parser = TODAY) -> list[Failure]:
     """What DeepSpeedConfig refuses whoever brings it: removed keys, and both precisions at once."""
     found: list[Failure] = []
     zero = config.data.get("zero_optimization")
     names = [key for key in REMOVED if key in config.data]
     if isinstance(zero, dict):
         names += [f"zero_optimization.{key}" for key in REMOVED_ZERO if key in zero]
-    for name in names:
+    for name in filter(parser.removed, names):
         message = f"`{name}` has been removed; DeepSpeed refuses a config that holds it"
-        found.append(Failure("ds-removed-key", "parse", message, (_origin(config, name),)))
+        found.append(Failure("ds-removed-key", "parse", message, (origin_of(config, name),)))
     if "zero_optimization" in config.data and not isinstance(zero, (dict, bool)) and zero is not UNKNOWN:
         message = f"zero_optimization is {describe(zero)}, not a mapping"
-        found.append(Failure("ds-section-type", "parse", message, (_origin(config, "zero_optimization"),)))
-    if all(truth(enabled(config, section)) for section in ("fp16", "bf16")):
+        found.append(Failure("ds-section-type", "parse", message, (origin_of(config, "zero_optimization"),)))
+    if all(switched_on(config, section, parser) for section in ("fp16", "bf16")):
         message = "bfloat16 and fp16 modes cannot be simultaneously enabled"
-        places = (_origin(config, "fp16.enabled"), _origin(config, "bf16.enabled"))
+        places = (origin_of(config, "fp16.enabled"), origin_of(config, "bf16.enabled"))
         found.append(Failure("ds-fp16-and-bf16", "parse", message, places))
-    return found
+    return found + _scale_power(config, parser)
 
 
-def late_refusals(config: Config) -> list[Failure]:
+def _scale_power(config: Config, parser: Parser) -> list[Failure]:
+    """Where nothing checks the type of the loss scale's power, the parser calculates with what is written."""
+    name, values = "fp16.initial_scale_power", config.data.get("fp16")
+    power = values.get("initial_scale_power", 0) if isinstance(values, dict) else 0
+    if isinstance(power, (int, float)) or power is UNKNOWN or not parser.untyped("fp16"):
+        return []
+    if not switched_on(config, "fp16", parser):
+        return []
+    message = f"{name} is {describe(power)}; DeepSpeed calculates 2 to the power of it"
+    return [Failure("ds-scale-power-type", "parse", message, (origin_of(config, name),))]
+
+
+def late_refusals(config: Config, parser: Parser = TODAY) -> list[Failure]:
     """What DeepSpeedConfig refuses after the batch arithmetic."""
-    return summing(config) + _low_precision_masters(config, config.data.get("zero_optimization"))
+    return summing(config, parser) + _low_precision_masters(config, config.data.get("zero_optimization"), parser)
 
 
-def summing(config: Config) -> list[Failure]:
+def summing(config: Config, parser: Parser = TODAY) -> list[Failure]:
     """Gradients are averaged where ZeRO 3, ZenFlow or DeepCompile reduces them; nothing there sums."""
     zero = config.data.get("zero_optimization")
     operation, compiled = config.data.get("gradient_allreduce_op"), config.data.get("compile")
     if not isinstance(operation, str) or operation.lower() != "sum":
+        return []
+    if not parser.releases.knows("gradient_allreduce_op"):
         return []
     reducers = {
         "ZeRO stage 3": isinstance(zero, dict) and number(zero.get("stage")) == 3,
@@ -95,15 +109,23 @@ def summing(config: Config) -> list[Failure]:
     for reducer, present in reducers.items():
         if present:
             message = f"gradient_allreduce_op='sum' is not supported with {reducer}"
-            return [Failure("ds-allreduce-sum", "parse", message, (_origin(config, "gradient_allreduce_op"),))]
+            return [Failure("ds-allreduce-sum", "parse", message, (origin_of(config, "gradient_allreduce_op"),))]
     return []
 
 
-def _low_precision_masters(config: Config, zero: Any) -> list[Failure]:
-    """16-bit master weights need a ZeRO stage; 16-bit optimizer states need 16-bit masters."""
+def _low_precision_masters(config: Config, zero: Any, parser: Parser) -> list[Failure]:
+    """16-bit master weights need a ZeRO stage, once stage 2; 16-bit optimizer states need 16-bit masters."""
     written = zero.get("stage", 0) if isinstance(zero, dict) else 0
     stage = 0 if written == AUTO else number(written)
     found: list[Failure] = []
+    if not parser.releases.any_from(MASTERS_SINCE):
+        values = config.data.get("fp16")
+        asked = isinstance(values, dict) and truth(values.get("fp16_master_weights_and_grads"))
+        if asked and switched_on(config, "fp16", parser) and stage in (0, 1, 3):
+            message = "Fp16_master_weights_and_grads is only supported with ZeRO Stage 2 for now."
+            place = origin_of(config, "fp16.fp16_master_weights_and_grads")
+            found.append(Failure("ds-master-weights-stage", "parse", message, (place,)))
+        return found
     for section, key in (
         ("fp16", "fp16_master_weights_and_grads"),
         ("bf16", "bf16_master_weights_and_grads"),
@@ -115,10 +137,10 @@ def _low_precision_masters(config: Config, zero: Any) -> list[Failure]:
         name = f"{section}.{key}"
         if stage == 0:
             message = f"{key} is only supported with ZeRO Stage 1, 2, or 3."
-            found.append(Failure("ds-master-weights-stage", "parse", message, (_origin(config, name),)))
+            found.append(Failure("ds-master-weights-stage", "parse", message, (origin_of(config, name),)))
         elif key == "bf16_optimizer_states" and not truth(values.get("bf16_master_weights_and_grads")):
             message = "bf16_optimizer_states requires bf16_master_weights_and_grads to be enabled."
-            found.append(Failure("ds-bf16-states", "parse", message, (_origin(config, name),)))
+            found.append(Failure("ds-bf16-states", "parse", message, (origin_of(config, name),)))
     return found
 
 
@@ -131,6 +153,12 @@ def of_section(config: Config, name: str) -> Any:
 def enabled(config: Config, section: str) -> Any:
     values = of_section(config, section)
     return values.get("enabled") if isinstance(values, dict) else None
+
+
+def switched_on(config: Config, section: str, parser: Parser = TODAY) -> bool:
+    """Whether a precision is on. Where the section is not typed yet, every value counts that Python takes for true."""
+    value = enabled(config, section)
+    return bool(value) if parser.untyped(section) else truth(value)
 
 
 def truth(value: Any) -> bool:
@@ -156,109 +184,14 @@ def number(value: Any) -> Any:
     return None
 
 
-def _origin(config: Config, name: str) -> Origin:
-    setting = config.setting(name)
-    return setting.origin if setting else default_of("deepspeed")
-
-
-def batch(config: Config, world_size: Setting) -> tuple[dict[str, Setting], list[Failure]]:
-    """The three batch sizes of the engine and what its arithmetic refuses.
-
-    train_batch_size counts samples per optimizer step over all ranks; micro batches are per rank.
-    """
-    found = {name: config.setting(name) for name in (TRAIN, MICRO, STEPS)}
-    values = {name: setting.value if setting else None for name, setting in found.items()}
-    settings = {name: setting for name, setting in found.items() if setting is not None and setting.value is not None}
-    places = tuple(setting.origin for setting in settings.values())
-    if values[TRAIN] is None and values[MICRO] is None:
-        message = "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided"
-        return settings, [Failure("ds-batch-missing", "parse", message, places)]
-    texts = [name for name, value in values.items() if isinstance(value, (str, list, dict))]
-    if texts:
-        message = f"{texts[0]} is {values[texts[0]]!r}; DeepSpeed calculates with it"
-        return settings, [Failure("ds-batch-type", "parse", message, (settings[texts[0]].origin,))]
-    try:
-        filled = _fill_batch(values, world_size.value)
-    except ZeroDivisionError:
-        message = "DeepSpeed divides by a batch size or accumulation of 0"
-        return settings, [Failure("ds-batch-zero", "parse", message, places)]
-    except OverflowError:
-        return settings, [Failure("ds-batch-type", "parse", "int too large to convert to float", places)]
-    for name, value in filled.items():
-        if name not in settings:
-            settings[name] = Setting(value, Origin("computed", "DeepSpeed's batch arithmetic"))
-    try:
-        return settings, _check_batch(filled, world_size.value, places)
-    except OverflowError:
-        return settings, [Failure("ds-batch-type", "parse", "int too large to convert to float", places)]
-
-
-def _fill_batch(values: dict[str, Any], world: Any) -> dict[str, Any]:
-    train, micro, steps = values[TRAIN], values[MICRO], values[STEPS]
-
-    def known(calculate: Any, *parts: Any) -> Any:
-        return UNKNOWN if any_unknown(*parts) else calculate()
-
-    if train is not None and micro is not None and steps is None:
-        steps = known(lambda: train // micro // world, train, micro, world)
-    elif train is not None and micro is None and steps is not None:
-        micro = known(lambda: train // world // steps, train, world, steps)
-    elif train is None and steps is not None:
-        train = known(lambda: micro * steps * world, micro, steps, world)
-    elif train is not None and micro is None:
-        steps, micro = 1, known(lambda: train // world, train, world)
-    elif train is None:
-        steps, train = 1, known(lambda: micro * world, micro, world)
-    return {TRAIN: train, MICRO: micro, STEPS: steps}
-
-
-def _check_batch(values: dict[str, Any], world: Any, places: tuple[Origin, ...]) -> list[Failure]:
-    labels = {
-        TRAIN: "Train batch size",
-        MICRO: "Micro batch size per gpu",
-        STEPS: "Gradient accumulation steps",
-    }
-    for name, label in labels.items():
-        value = values[name]
-        if value is not UNKNOWN and not value > 0:
-            return [Failure("ds-batch-zero", "parse", f"{label}: {value} has to be greater than 0", places)]
-    train, micro, steps = values[TRAIN], values[MICRO], values[STEPS]
-    if any_unknown(train, micro, steps, world) or train == micro * steps * world:
-        return []
-    message = (
-        "Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * "
-        f"world_size {train} != {micro} * {steps} * {world}"
-    )
-    sizes = tuple(map(str, (train, micro, steps, world)))
-    return [Failure("ds-batch-mismatch", "parse", message, places, about=sizes)]
-
-
-def read(config: Config, world_size: Setting) -> tuple[dict[str, Setting], list[Failure]]:
+def read(config: Config, world_size: Setting, parser: Parser = TODAY) -> tuple[dict[str, Setting], list[Failure]]:
     """All settings of the engine and, in the order in which they strike, what DeepSpeedConfig refuses."""
     batches, refused = batch(config, world_of(config, world_size))
-    failures = [*refusals(config), *_sequence_parallel(config), *refused, *late_refusals(config)]
-    return {**settings(config, final=True), **batches}, failures
+    failures = [*refusals(config, parser), *sequence_parallel(config), *refused, *late_refusals(config, parser)]
+    return {**settings(config, final=True, parser=parser), **batches}, failures
 
 
-def _sequence_parallel(config: Config) -> list[Failure]:
-    share = config.data.get("sequence_parallel_size")
-    if not isinstance(share, (int, float)) or share:
-        return []
-    message = "sequence_parallel_size is 0; DeepSpeed divides the number of processes by it"
-    return [Failure("ds-batch-zero", "parse", message, (_origin(config, "sequence_parallel_size"),))]
-
-
-def world_of(config: Config, world_size: Setting) -> Setting:
-    """The world size of the batch arithmetic: sequence parallel ranks share a batch."""
-    share = config.data.get("sequence_parallel_size")
-    if share is None or world_size.value is UNKNOWN:
-        return world_size
-    if isinstance(share, (int, float)) and share:
-        return Setting(world_size.value / share, Origin("computed", "processes / sequence_parallel_size"))
-    return Setting(UNKNOWN, world_size.origin)
-
-
-def settings(config: Config, *, final: bool) -> dict[str, Setting]:
+def settings(config: Config, *, final: bool, parser: Parser = TODAY) -> dict[str, Setting]:
     """Every value of the config as the engine sees it.
 
     ``final``: nobody fills an "auto" any more and DeepSpeed itself reads: its typed sections convert values, replace
@@ -271,21 +204,22 @@ def settings(config: Config, *, final: bool) -> dict[str, Setting]:
         if name.startswith("bfloat16.") and config.data.get("bf16") is not None:
             continue  # not looked at beside `bf16`
         known, key = _known(name)
-        found[known] = setting if key is None else _read(key, setting)
+        found[known] = setting if key is None else parser.read(known, key, setting)
     _moved(found)
-    for name in (*ABSENT, "zero_optimization.overlap_comm"):
+    for name in (*ABSENT, OVERLAP):
         within = config.setting(name) if config.hidden(name) is not None and name not in found else None
         if within is not None:
             found[name] = within
     stage = found.get("zero_optimization.stage")
     stage_value = stage.value if stage else 0
-    origin = default_of("deepspeed")
-    for name in (*ABSENT, "zero_optimization.overlap_comm"):
+    for name in (*ABSENT, OVERLAP):
         current = found.get(name)
         if current is None and any(written.startswith(f"{name}.") for written in found):
             continue  # a mapping in the place of a value
-        if current is None or (name.endswith("overlap_comm") and current.value is None):
-            found[name] = Setting(default(name, stage_value), origin, (current,) if current else ())
+        if current is None or (name == OVERLAP and current.value is None):
+            default = unset(name, stage_value, parser)
+            if default is not None:
+                found[name] = Setting(default.value, default.origin, (current,) if current else ())
     return found
 
 
@@ -325,16 +259,3 @@ def _moved(found: dict[str, Setting]) -> None:
         old = found.get(f"zero_optimization.{name}")
         if old is not None:
             found[f"zero_optimization.{today}"] = Setting(old.value, old.origin, old.overridden)
-
-
-def _read(key: Key, setting: Setting) -> Setting:
-    """A value as a typed section of DeepSpeed reads it; refused values and those of untyped sections stay."""
-    value = setting.value
-    if value is UNKNOWN or key.facts.get("reads") != "lax":
-        return setting
-    if isinstance(value, str) and value == AUTO:
-        return Setting(key.default, default_of("deepspeed"), (setting, *setting.overridden))
-    read = converted(key, value)
-    if read is value or (type(read) is type(value) and read == value):
-        return setting
-    return Setting(read, setting.origin, (setting, *setting.overridden))

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import RefusedError, env_bool
-from zerocfg.run.config import any_unknown, default_of, describe
+from zerocfg.run.config import any_unknown, describe
 from zerocfg.run.model import UNKNOWN, Origin, Setting
 from zerocfg.run.namespace import ranks
-from zerocfg.run.options import DYNAMO_BACKENDS, PRECISIONS
+from zerocfg.run.options import DYNAMO_BACKENDS, OPTIONS, PRECISIONS
 
 if TYPE_CHECKING:
     from zerocfg.run.namespace import Launch, Namespace
@@ -90,7 +90,10 @@ class _Exporter:
         self.fail = fail
 
     def put(self, variable: str, option: str, *, lower: bool = False) -> None:
-        """Export an option's value as text."""
+        """Export an option's value as text, where an admitted release does."""
+        known = option not in OPTIONS or option in self.arguments.options
+        if not known or not self.arguments.releases.knows(f"variable.{variable}"):
+            return
         setting = self.arguments.setting(option)
         value = setting.value
         text = UNKNOWN if value is UNKNOWN else str(value).lower() if lower else str(value)
@@ -217,7 +220,7 @@ class _Exporter:
             ):
                 value = arguments.get(name)
                 if value is None:
-                    self.launch.environment[variable] = Setting(default, default_of("accelerate"))
+                    self.launch.environment[variable] = Setting(default, arguments.releases.origin)
                     continue
                 self.put(variable, name)
                 if name == "main_process_ip" and value is not UNKNOWN and not isinstance(value, str):
@@ -276,7 +279,7 @@ class _Exporter:
             return
         self.launch.mixed_precision = Setting(word, setting.origin, setting.overridden)
         self.put("ACCELERATE_MIXED_PRECISION", "mixed_precision", lower=True)
-        if word == "fp8":
+        if word == "fp8" and "fp8_backend" in self.arguments.options:
             self._fp8()
 
     def _fp8(self) -> None:

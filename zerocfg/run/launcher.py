@@ -9,7 +9,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.run.config import default_of, describe, in_file
+from zerocfg.run.admitted import admitted_of
+from zerocfg.run.config import describe, in_file
 from zerocfg.run.dead import report_dead
 from zerocfg.run.exports import start
 from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, Setting, SourceFile
@@ -18,7 +19,6 @@ from zerocfg.run.options import (
     ALIASES,
     DISTRIBUTED_TYPES,
     MULTI_DEVICE,
-    OPTIONS,
     SECTIONS,
     TOP_LEVEL,
 )
@@ -43,7 +43,8 @@ class _Reader:
     def __init__(self, run: Run) -> None:
         self.file: SourceFile | None = run.accelerate
         self.flags = run.flags
-        self.arguments = Namespace()
+        self.releases = admitted_of(run, "accelerate")
+        self.arguments = Namespace(self.releases)
         unknown = Setting(UNKNOWN, Origin("computed", "the launcher stops before it starts a process"))
         self.launch = Launch("none", unknown, unknown, arguments=self.arguments)
 
@@ -80,7 +81,7 @@ class _Reader:
             if name == "no_tpu_cluster":
                 name, setting = "tpu_use_cluster", Setting(True, setting.origin)
             name = ALIASES.get(name, name)
-            option = OPTIONS.get(name)
+            option = self.arguments.options.get(name)
             if option is None:
                 self.fail("flag-unknown", f"`accelerate launch` knows no option --{name}", setting.origin)
                 continue
@@ -117,7 +118,7 @@ class _Reader:
 
     def _without_file(self) -> None:
         arguments = self.arguments
-        default = default_of("accelerate")
+        default = self.releases.origin
         if arguments.get("num_processes") is None:
             arguments.set("num_processes", UNKNOWN, Origin("default", "the number of accelerators of the machine"))
         for name, value in (
@@ -159,7 +160,9 @@ class _Reader:
         if "dynamo_backend" in data:
             backend = data.pop("dynamo_backend")
             data["dynamo_config"] = {} if backend == "NO" else {"dynamo_backend": backend}
-        unknown = sorted(str(key) for key in data if key not in TOP_LEVEL and key not in _ALWAYS)
+        self._check_newer(data)
+        foreign = [str(key) for key in data if key not in TOP_LEVEL and key not in _ALWAYS]
+        unknown = sorted(key for key in foreign if not self.releases.had(f"cluster.{key}"))
         if unknown:
             self.fail(
                 "unknown-top-key",
@@ -167,13 +170,25 @@ class _Reader:
                 *(self.place(key) for key in unknown),
             )
         kind = data["distributed_type"]
-        if isinstance(kind, str) and kind not in DISTRIBUTED_TYPES:
+        if isinstance(kind, str) and kind not in DISTRIBUTED_TYPES and not self._was_a_type(kind):
             self.fail("distributed-type", f"{kind!r} is not a valid DistributedType", self.place("distributed_type"))
             raise StopLaunchError
         for name in SECTIONS:
             if data.get(name) is None:
                 data[name] = {}
         return {**TOP_LEVEL, **data}
+
+    def _was_a_type(self, kind: str) -> bool:
+        """Whether an admitted release knows a kind of job that today's does not."""
+        states = self.releases.states("words.DistributedType")
+        return any(kind in (state or {}).get("words", ()) for _, state in states)
+
+    def _check_newer(self, data: dict[str, Any]) -> None:
+        """Keys that came after all admitted releases: these refuse them as they refuse any unknown key."""
+        newer = sorted(name for name in data if name in TOP_LEVEL and not self.releases.knows(f"cluster.{name}"))
+        if newer:
+            message = f"accelerate refuses the unknown top-level keys {', '.join(newer)}"
+            self.fail("newer-top-key", message, *map(self.place, newer))
 
     def _choose_paradigm(self, data: dict[str, Any]) -> None:
         get = self.arguments.get
@@ -197,7 +212,7 @@ class _Reader:
         arguments = self.arguments
         if arguments.get("gpu_ids") is None:
             if data["gpu_ids"] is None:
-                arguments.settings["gpu_ids"] = Setting("all", default_of("accelerate"))
+                arguments.settings["gpu_ids"] = Setting("all", self.releases.origin)
             else:
                 arguments.set("gpu_ids", data["gpu_ids"], self.place("gpu_ids"))
         ids = arguments.setting("gpu_ids")
@@ -230,9 +245,9 @@ class _Reader:
                 continue
             elif name != "mixed_precision" and self.arguments.get(name) is None:
                 written = self.file is not None and self.file.document is not None and name in (self.file.data() or {})
-                origin = self.place(name) if written else default_of("accelerate")
+                origin = self.place(name) if written else self.releases.origin
                 if name == "num_processes" and not written and value == 1:
-                    origin = Origin("default", "accelerate 1.15.0, for distributed_type: 'NO'")
+                    origin = Origin("default", f"{self.releases.origin.note}, for distributed_type: 'NO'")
                 if origin.kind == "default":
                     self.arguments.settings[name] = Setting(value, origin)
                 else:
@@ -254,14 +269,14 @@ class _Reader:
             arguments.settings["debug"] = Setting(data["debug"], self.place("debug"))
         if not arguments.get("mixed_precision") and arguments.get("mixed_precision") is not UNKNOWN:
             if data["mixed_precision"] is None:
-                arguments.settings["mixed_precision"] = Setting("no", default_of("accelerate"))
+                arguments.settings["mixed_precision"] = Setting("no", self.releases.origin)
             else:
                 arguments.set("mixed_precision", data["mixed_precision"], self.place("mixed_precision"))
                 arguments.flags.add("mixed_precision from file")
         elif data["mixed_precision"] is not None and "mixed_precision" in arguments.flags:
             arguments.shadow("mixed_precision", Setting(data["mixed_precision"], self.place("mixed_precision")))
         if arguments.get("dynamo_backend") is None:
-            arguments.settings["dynamo_backend"] = Setting("no", default_of("accelerate"))
+            arguments.settings["dynamo_backend"] = Setting("no", self.releases.origin)
         processes = arguments.get("num_processes")
         if not isinstance(processes, bool) and processes == -1:
             self.fail(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.run.config import any_unknown, default_of
+from zerocfg.run.config import any_unknown
 from zerocfg.run.model import UNKNOWN, Setting
-from zerocfg.run.options import OPTIONS, PREFIXED
+from zerocfg.run.options import PREFIXED, options_at
 
 if TYPE_CHECKING:
+    from zerocfg.run.admitted import Admitted
     from zerocfg.run.model import Failure, Ignored, Origin
 
 
@@ -35,9 +36,10 @@ class Launch:
 class Namespace:
     """The launcher's one flat namespace: every value with its origin and what it replaced."""
 
-    def __init__(self) -> None:
-        note = default_of("accelerate")
-        self.settings = {name: Setting(option.default, note) for name, option in OPTIONS.items()}
+    def __init__(self, releases: Admitted) -> None:
+        self.releases = releases
+        self.options = options_at(releases)
+        self.settings = {name: Setting(option.default, releases.origin) for name, option in self.options.items()}
         self.flags: set[str] = set()
 
     def get(self, name: str) -> Any:
@@ -45,7 +47,7 @@ class Namespace:
         return None if setting is None else setting.value
 
     def setting(self, name: str) -> Setting:
-        return self.settings.get(name) or Setting(None, default_of("accelerate"))
+        return self.settings.get(name) or Setting(None, self.releases.origin)
 
     def set(self, name: str, value: Any, origin: Origin) -> None:
         old = self.settings.get(name)

@@ -1,4 +1,4 @@
-"""The options of `accelerate launch` 1.15.0: name, how its text is converted, and its default.
+"""The options of `accelerate launch`: name, how its text is converted, and its default, today and in older releases.
 
 One namespace holds them all, whatever section of the config file a key stands in, so this is also the list of the
 keys that have any effect in a section (accelerate/commands/launch.py, `launch_command_parser`).
@@ -6,10 +6,15 @@ keys that have any effect in a section (accelerate/commands/launch.py, `launch_c
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.run.config import words
+from zerocfg.run.model import UNKNOWN
+
+if TYPE_CHECKING:
+    from zerocfg.run.admitted import Admitted
 
 Kind = Literal["str", "int", "float", "flag", "bool"]
 
@@ -71,3 +76,38 @@ PREFIXED = {
     "dynamo_config": ("dynamo_", "dynamo_"),
 }
 """Section -> (what a key may already start with, what is put before it otherwise)."""
+
+
+@lru_cache(maxsize=16)
+def options_at(releases: Admitted) -> dict[str, Option]:
+    """The options in the releases that a run admits. A default that they do not agree about is UNKNOWN."""
+    if not releases.declared:
+        return OPTIONS
+    found: dict[str, Option] = {}
+    for name, option in OPTIONS.items():
+        states = releases.states(f"option.{name}")
+        known = [state for _, state in states if state is not None]
+        if not states:
+            found[name] = option
+        elif known:
+            found[name] = _older(option, known, releases.today(f"option.{name}"))
+    return found
+
+
+def _older(option: Option, states: list[dict[str, Any]], today: dict[str, Any] | None) -> Option:
+    """An option of today in releases that have it otherwise."""
+    default, choices = option.default, option.choices
+    defaults = [state["default"] for state in states]
+    if any(one != defaults[0] for one in defaults):
+        default = UNKNOWN
+    elif today is None or repr(defaults[0]) != repr(today["default"]):
+        default = defaults[0]
+    if choices:
+        each = [state.get("choices") for state in states]
+        choices = () if None in each else tuple(dict.fromkeys(word for words in each for word in words or ()))
+    kinds = {_KINDS.get(state["type"], option.kind) for state in states}
+    kind = option.kind if option.kind == "flag" else kinds.pop() if len(kinds) == 1 else "str"
+    return Option(kind, default, choices)
+
+
+_KINDS: dict[str, Kind] = {"int": "int", "float": "float", "str": "str"}

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from zerocfg.catalog.versions import both
 from zerocfg.run.declared import LIBRARIES, Declared, Projects, choice, installs_of, together
+from zerocfg.run.effective import admitting
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.run.neighbours import NEIGHBOURS
 
@@ -29,7 +29,7 @@ def with_versions(runs: Iterable[Run], settled: Mapping[str, str]) -> list[Run]:
         own = {**settled, **run.versions}
         versions = {**{name: one.clauses or "" for name, one in read.items()}, **own}
         places = {name: one.places for name, one in read.items() if name not in own}
-        found.append(replace(run, versions=versions, version_places=places) if versions else run)
+        found.append(admitting(run, versions, places) if versions else run)
     return found
 
 

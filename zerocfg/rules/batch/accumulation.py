@@ -24,7 +24,7 @@ from zerocfg.rules.effects import (
 )
 from zerocfg.rules.proof import cited, crashes
 from zerocfg.run.arguments import arguments_of
-from zerocfg.run.engine import STEPS, TRAIN
+from zerocfg.run.batches import STEPS, TRAIN
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.run.script import accelerator
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value

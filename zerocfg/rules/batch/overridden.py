@@ -21,6 +21,7 @@ from zerocfg.rules.effects import (
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import Run
+from zerocfg.run.parser import parser_of
 from zerocfg.run.script import accelerator
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
@@ -221,20 +222,17 @@ def clipping_not_passed_on(run: Run) -> Iterator[Finding]:
     if run.effective.value("engine") != "deepspeed":
         return
     asked = arguments_of(run).setting("max_grad_norm")
-    default = 0.0 if only_below(run.versions.get("deepspeed"), _CLIPS_SINCE) else 1.0
+    defaults = [value for _, value in parser_of(run).defaults("gradient_clipping")]
     if asked.origin.kind in ("default", "computed") or not isinstance(asked.value, (int, float)):
         return
-    if asked.value == default:
+    if asked.value in defaults:
         return
+    clips = [f"clips at its default, {value}" if value else "does not clip" for value in defaults]
     location, related = anchor(run, [asked.origin])
     yield Finding(
         location,
         f"max_grad_norm {asked.value} does not reach DeepSpeed: {run.deepspeed.name} has no `gradient_clipping`, "
-        + (
-            f"so the engine silently clips at its default, {default}"
-            if default
-            else "so the engine silently does not clip"
-        ),
+        f"so the engine silently {', and in a later release '.join(clips)}",
         f'add "gradient_clipping": "auto" to {run.deepspeed.name}',
         [*related, Location(run.deepspeed)],
         giving(

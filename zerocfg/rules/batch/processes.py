@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, accelerate_data, deepspeed_data, edited, effective, section
 from zerocfg.rules.proof import crashes, shows
-from zerocfg.run.engine import MICRO, STEPS, TRAIN
+from zerocfg.run.batches import MICRO, STEPS, TRAIN
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path

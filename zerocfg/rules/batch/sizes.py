@@ -20,7 +20,7 @@ from zerocfg.rules.effects import (
     words,
 )
 from zerocfg.rules.proof import crashes
-from zerocfg.run.engine import MICRO, TRAIN
+from zerocfg.run.batches import MICRO, TRAIN
 from zerocfg.run.model import Difference, Run
 from zerocfg.source.edit import delete_entry, insert_entry
 

@@ -192,6 +192,7 @@ def precision_conflict(run: Run) -> Iterator[Finding]:
     proof=shows("parse", {"engine.dtype": ("float32", "bfloat16")}),
     consumers={"deepspeed"},
     fixable=True,
+    versions="deepspeed>=0.17.1",
 )
 def precision_auto_without_filler(run: Run) -> Iterator[Finding]:
     """`"enabled": "auto"` of bf16 or fp16 reaches DeepSpeed itself.

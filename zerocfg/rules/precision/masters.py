@@ -38,13 +38,13 @@ _MASTERS = {"bf16": "bf16_master_weights_and_grads", "fp16": "fp16_master_weight
     good=Example({"ds.json": _DS % (2, _BF16)}, consumer="deepspeed"),
     proof=crashes("parse", "only supported with ZeRO Stage 1, 2, or 3"),
     fixable=True,
-    versions="deepspeed>=0.18.3",
 )
 def master_weights_not_possible(run: Run) -> Iterator[Finding]:
     """16-bit master weights or optimizer states without what they need.
 
     `bf16_master_weights_and_grads` and its fp16 twin need ZeRO stage 1, 2 or 3, whose optimizer keeps the master
-    weights; `bf16_optimizer_states` needs `bf16_master_weights_and_grads`.
+    weights; `bf16_optimizer_states` needs `bf16_master_weights_and_grads`. Before DeepSpeed 0.18.3 there is the fp16
+    key alone, and it needs stage 2.
 
     What happens: DeepSpeed refuses the config with an AssertionError: `Bf16_master_weights_and_grads is only supported
     with ZeRO Stage 1, 2, or 3.`

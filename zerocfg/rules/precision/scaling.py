@@ -139,7 +139,7 @@ def initial_loss_scale_too_high(run: Run) -> Iterator[Finding]:
     ),
     proof=crashes("parse", "must be > 0 when dynamic loss scaling is enabled"),
     fixable=True,
-    versions="deepspeed>=0.18.8",
+    versions="deepspeed>=0.19.3",
 )
 def loss_scaling_bound_not_positive(run: Run) -> Iterator[Finding]:
     """`loss_scale_window` or `min_loss_scale` is 0 or negative while the loss scale is dynamic.

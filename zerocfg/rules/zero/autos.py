@@ -18,8 +18,8 @@ from zerocfg.rules.effects import (
     without,
 )
 from zerocfg.rules.proof import crashes
-from zerocfg.run import engine
 from zerocfg.run.model import UNKNOWN, Run
+from zerocfg.run.parser import parser_of
 from zerocfg.source.edit import delete_entry
 from zerocfg.source.node import Path, Scalar, dotted, walk
 
@@ -193,6 +193,7 @@ def auto_without_filler(run: Run) -> Iterator[Finding]:
         return
     stopping: list[Path] = []
     dropped: list[Path] = []
+    parser = parser_of(run)
     for path in _autos(run):
         name = dotted(path)
         if name in _TOLD or "gather" in name:
@@ -203,7 +204,7 @@ def auto_without_filler(run: Run) -> Iterator[Finding]:
             or path[:2] in (("optimizer", "params"), ("scheduler", "params"))
         ):
             stopping.append(path)
-        elif path[0] in ("zero_optimization", "fp16", "bf16") and "zenflow" not in path:
+        elif path[0] in ("zero_optimization", "fp16", "bf16") and "zenflow" not in path and parser.typed(path[0]):
             dropped.append(path)
     if stopping:
         yield Finding(
@@ -213,12 +214,11 @@ def auto_without_filler(run: Run) -> Iterator[Finding]:
             [Location(run.deepspeed, path) for path in stopping[1:]],
         )
     if dropped:
-        stage = run.effective.value("zero_optimization.stage", 0)
-        default = engine.default(dotted(dropped[0]), stage) if len(dropped) == 1 else UNKNOWN
+        default = run.effective.value(dotted(dropped[0])) if len(dropped) == 1 else UNKNOWN
         yield Finding(
             Location(run.deepspeed, dropped[0]),
             f'{_named(dropped)} "auto", which nobody fills here: DeepSpeed silently takes its default'
-            + (f" ({show(default)})" if default not in (None, UNKNOWN) else ""),
+            + (f" ({show(default)})" if default not in (None, UNKNOWN, "auto") else ""),
             "write a value or leave the key out",
             [Location(run.deepspeed, path) for path in dropped[1:]],
             severity=Severity.WARNING,

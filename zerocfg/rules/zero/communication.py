@@ -107,6 +107,7 @@ def scaling_with_reduce_scatter(run: Run) -> Iterator[Finding]:
     good=Example({"ds.json": _SUM % '"zero_optimization": {"stage": 2}'}, consumer="deepspeed"),
     proof=crashes("parse", "gradient_allreduce_op='sum' is not supported with (ZeRO stage 3|DeepCompile)"),
     fixable=True,
+    versions="deepspeed>=0.19.6",
 )
 def gradient_sum_refused(run: Run) -> Iterator[Finding]:
     """`"gradient_allreduce_op": "sum"` with ZeRO 3, ZenFlow or DeepCompile.

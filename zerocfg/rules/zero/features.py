@@ -193,6 +193,7 @@ def datastates_switched_on(run: Run) -> Iterator[Finding]:
     good=Example({"ds.json": _DS % '"expert_parallel": {"load_balance_coeff": null}, '}, consumer="deepspeed"),
     proof=crashes("parse", "load_balance_coeff=0.01 is not supported in this AutoEP build"),
     fixable=True,
+    versions="deepspeed>=0.19.2",
 )
 def expert_balance_not_supported(run: Run) -> Iterator[Finding]:
     """`expert_parallel.load_balance_coeff` holds a number.
