@@ -1,4 +1,4 @@
-"""The requirements that a project states for itself: those of the libraries that are migrated, set to the new release."""
+"""The requirements that a project states for itself, set to the releases that it is migrated to."""
 
 from __future__ import annotations
 
