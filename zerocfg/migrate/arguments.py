@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from zerocfg.catalog.history import Histories
 from zerocfg.catalog.values import RefusedError
+from zerocfg.catalog.versions import Release
 from zerocfg.migrate.known import Absent, absent_argument, changed_default, has_argument, since, walked
 from zerocfg.migrate.plan import Plan
 from zerocfg.migrate.steps import Drop, Left, Put, Rename, Step, editable
@@ -36,7 +38,8 @@ def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
         others = {name: value for name, value in values.items() if name != held.name}
         outcome = possible(successor(held.name, _value(held, absent), others, absent), plan)
         yield _placed(run, held, outcome, said(held.name, absent, plan))
-    yield from _defaults(run, plan, frozenset(values))
+    if run.script is not None and run.arguments_whole is True:
+        yield from _defaults(run, plan)
 
 
 def said(name: str, absent: Absent, plan: Plan) -> str:
@@ -139,30 +142,37 @@ def _option(run: Run, held: Argument) -> Option | None:
     return next((one for one in run.launch.script_options if one.span == held.origin.span), None)
 
 
-def _defaults(run: Run, plan: Plan, names: frozenset[str]) -> Iterator[Step | Left]:
+def _defaults(run: Run, plan: Plan) -> Iterator[Step | Left]:
     """Arguments that nobody writes and that the new releases fill with something else: the old value is written out.
 
     Only where the script was read: a class or a parser of its own may say another default than the library's.
     """
-    known = walked("transformers")
     old, new = plan.source.get("transformers"), plan.target.get("transformers")
-    if known is None or old is None or new is None or run.script is None or run.arguments_whole is not True:
+    known = walked("transformers")
+    if known is None or old is None or new is None:
         return
-    if reader(run) == "trl" and walked("trl") is None:
-        return  # its classes have defaults of their own
-    for name in known.raw:
-        both = changed_default(known, name, old, new) if "." not in name else None
-        if both is None or name in names or name in run.arguments or _of_trl(run, plan, name):
-            continue
-        then, now = (_MEANT.get(name, one) if one is None else one for one in both)
-        if _nothing(then) and _nothing(now):
-            continue
-        edge = f"transformers {since(known, name, new, 'default')}"
-        why = f"the default of `{name}` is {now!r} from {edge} on and was {then!r}"
+    for name, then, now in changed_arguments(run, known, old, new):
+        edge = since(known, name, new, "default")
+        why = f"the default of `{name}` is {now!r} from transformers {edge} on and was {then!r}"
         yield _kept(run, name, then, why)
 
 
-def _of_trl(run: Run, plan: Plan, name: str) -> bool:
+def changed_arguments(run: Run, known: Histories, old: Release, new: Release) -> Iterator[tuple[str, Any, Any]]:
+    """Training arguments that nobody writes, with the defaults of two releases of transformers that mean different
+    things. None of TRL's own classes while their defaults are not known."""
+    if reader(run) is None or (reader(run) == "trl" and walked("trl") is None):
+        return
+    names = recipe_data(run).keys() | run.arguments.keys()
+    for name in known.raw:
+        both = changed_default(known, name, old, new) if "." not in name else None
+        if both is None or name in names or _of_trl(run, name):
+            continue
+        then, now = (_MEANT.get(name, one) if one is None else one for one in both)
+        if not (_nothing(then) and _nothing(now)):
+            yield name, then, now
+
+
+def _of_trl(run: Run, name: str) -> bool:
     """Whether a class of TRL has a default of its own for an argument of the Trainer."""
     known = walked("trl") if reader(run) == "trl" else None
     return known is not None and any(f"{one}.{name}" in known.raw for one in methods(run))

@@ -31,7 +31,7 @@ def deepspeed(run: Run, plan: Plan) -> Iterator[Step | Left]:
     if known is None or file is None or new is None or not isinstance(data, dict):
         return
     old = plan.source.get("deepspeed")
-    for path, value in _written(data):
+    for path, value in written_keys(data):
         step = _removed(known, file, path, value, plan, old, new) or _short_warmup(file, data, path, value, new)
         if step is not None:
             yield step
@@ -40,12 +40,13 @@ def deepspeed(run: Run, plan: Plan) -> Iterator[Step | Left]:
             yield _kept(run, known, file, key, path, then, now, new)
 
 
-def _written(data: Mapping[str, Any], above: Names = ()) -> Iterator[tuple[Names, Any]]:
+def written_keys(data: Mapping[str, Any], above: Names = ()) -> Iterator[tuple[Names, Any]]:
+    """Every key of a config, those of its sections behind them."""
     for name, held in data.items():
         path = (*above, str(name))
         yield path, held
         if isinstance(held, dict):
-            yield from _written(held, path)
+            yield from written_keys(held, path)
 
 
 def _removed(
@@ -65,12 +66,12 @@ def _removed(
             f"`{dotted(path[:-1])}` has no `{path[-1]}`: DeepSpeed refuses it from {edge} on and passed over it before"
         )
         return _document_step(file, at, why, (Drop(path),))
-    if not _gone(known.state(key, new)):
+    if not is_gone(known.state(key, new)):
         return None
     above = ".".join(path[:-1])
-    if above in known.raw and _gone(known.state(above, new)):
+    if above in known.raw and is_gone(known.state(above, new)):
         return None  # the section as a whole goes
-    was = next((state for _, state in reversed(known.raw[key]) if not _gone(state)), None)
+    was = next((state for _, state in reversed(known.raw[key]) if not is_gone(state)), None)
     if was is None or not _later(known, key, was, new):
         return None
     why = f"{plan.called('deepspeed')} has no `{dotted(path)}` (gone since {since(known, key, new)})"
@@ -79,7 +80,8 @@ def _removed(
     return Left(at, why)
 
 
-def _gone(state: State) -> bool:
+def is_gone(state: State) -> bool:
+    """Whether a release does not have a key any more, or stops at it."""
     return state is None or "removed" in state
 
 
@@ -186,7 +188,7 @@ def accelerate(run: Run, plan: Plan) -> Iterator[Step | Left]:
         return
     if data.get("compute_environment", "LOCAL_MACHINE") != "LOCAL_MACHINE":
         return
-    for path, value in _written(data):
+    for path, value in written_keys(data):
         step = _dropped_option(known, file, data, path, value, plan, new) if len(path) <= 2 else None
         if step is not None:
             yield step
