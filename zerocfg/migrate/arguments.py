@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from zerocfg.catalog.history import Histories
@@ -16,7 +16,7 @@ from zerocfg.rules import line
 from zerocfg.rules.api import Location
 from zerocfg.rules.arguments import Argument, arguments, guessed, methods, own_option, reader
 from zerocfg.rules.effects import recipe_data
-from zerocfg.run.arguments import converted
+from zerocfg.run.arguments import converted, parsed
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import Edit
 from zerocfg.source.launch import Option
@@ -32,14 +32,28 @@ def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
     written = [held for held in arguments(run) if held.on_line or held.origin.path]
     values = {held.name: _value(held, None) for held in written}
     for held in written:
-        absent = absent_argument(held.name, plan.target, methods(run))
-        if absent is None or (held.on_line and own_option(run, held.name)):
+        absent = lacking(run, held, plan.target)
+        if absent is None:
             continue
         others = {name: value for name, value in values.items() if name != held.name}
         outcome = possible(successor(held.name, _value(held, absent), others, absent), plan)
         yield _placed(run, held, outcome, said(held.name, absent, plan))
     if run.script is not None and run.arguments_whole is True:
         yield from _defaults(run, plan)
+
+
+def lacking(run: Run, held: Argument, at: Mapping[str, Release]) -> Absent | None:
+    """What is known of an argument of a library that its releases lack; None for one that they have, and for one that
+    is the script's own, as far as that can be told."""
+    absent = absent_argument(held.name, at, methods(run))
+    if absent is None or of_the_script(run, held.name) or (absent.library == "trl" and reader(run) != "trl"):
+        return None
+    return absent
+
+
+def of_the_script(run: Run, name: str) -> bool:
+    """Whether an option is one of the script's own. Two of one name, its own and the library's, no parser takes."""
+    return own_option(run, name) and not parsed(run)
 
 
 def said(name: str, absent: Absent, plan: Plan) -> str:

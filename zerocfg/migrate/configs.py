@@ -206,6 +206,9 @@ def _dropped_option(
     entries = known.raw.get(key, ())
     if not entries or known.state(key, new) is not None:
         return None
+    above = known.raw.get(name_in("accelerate", path[:-1])) if path[:-1] else None
+    if above and known.state(name_in("accelerate", path[:-1]), new) is None:
+        return None  # the section as a whole goes
     if not any(state is not None and release(edge) <= new for edge, state in entries):
         return None  # it came later
     at = Location(file, path, "key")
@@ -235,7 +238,8 @@ def changed_accelerate(
 ) -> Iterator[tuple[str, Names, bool, bool]]:
     """Switches of the launcher whose default differs, in the FSDP section of a config that leaves them out."""
     section = data.get("fsdp_config")
-    for key in known.raw if isinstance(section, dict) else ():
+    used = isinstance(section, dict) and data.get("distributed_type") == "FSDP"
+    for key in known.raw if used else ():
         name = key.removeprefix("option.")
         both = changed_default(known, key, old, new) if name.startswith("fsdp_") else None
         if both is None or name in section or not {*both} <= {"true", "false"}:  # type: ignore[operator]

@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from zerocfg.catalog.history import Histories, name_in
 from zerocfg.catalog.versions import Release, release
-from zerocfg.migrate.arguments import changed_arguments
+from zerocfg.migrate.arguments import changed_arguments, lacking
 from zerocfg.migrate.configs import changed_accelerate, changed_deepspeed, is_gone, written_keys
-from zerocfg.migrate.known import absent_argument, since, walked
+from zerocfg.migrate.known import since, walked
 from zerocfg.migrate.named import at_releases, pinned_release
 from zerocfg.migrate.outcome import Changed, changed_settings, coming, findings
 from zerocfg.rules.api import Location
-from zerocfg.rules.arguments import arguments, methods, own_option, reader
+from zerocfg.rules.arguments import arguments, reader
 from zerocfg.rules.engine import Diagnostic, Selection, Spot, spot
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.node import Mapping as Tree
@@ -136,10 +136,8 @@ def _arguments(run: Run, old: dict[str, Release], new: dict[str, Release]) -> It
     if reader(run) is None:
         return
     for held in arguments(run):
-        if held.on_line and own_option(run, held.name):
-            continue
-        gone = absent_argument(held.name, new, methods(run))
-        if gone is not None and gone.library in old and absent_argument(held.name, old, methods(run)) is None:
+        gone = lacking(run, held, new)
+        if gone is not None and gone.library in old and lacking(run, held, old) is None:
             edge = gone.since or ""
             yield KeyChange(spot(held.at()), gone.library, held.name, "gone", edge, instead=gone.renamed_to or "")
     known = walked("transformers")

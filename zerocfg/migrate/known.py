@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +44,7 @@ class Absent:
     default: Any = None
 
 
-def absent_argument(name: str, at: dict[str, Release], classes: frozenset[str]) -> Absent | None:
+def absent_argument(name: str, at: Mapping[str, Release], classes: frozenset[str]) -> Absent | None:
     """What is known of an argument that a release lacks; None for one that it has, or that no release ever had.
 
     ``at``: the release of each library that is asked about; ``classes``: the configs of TRL that it may be for.
@@ -65,7 +66,7 @@ def _of_classes(name: str, classes: frozenset[str]) -> list[str]:
     return own or every
 
 
-def _absent(library: str, name: str, keys: list[str], at: dict[str, Release]) -> Absent | None:
+def _absent(library: str, name: str, keys: list[str], at: Mapping[str, Release]) -> Absent | None:
     if library not in at:
         return None
     schema_key = load_schema(SCHEMAS[library]).root.names.get(name)
@@ -112,7 +113,7 @@ def _gone(known: Histories, key: str, at: Release) -> str | None:
     return None if found == known.names[0] else found
 
 
-def has_argument(name: str, at: dict[str, Release]) -> bool:
+def has_argument(name: str, at: Mapping[str, Release]) -> bool:
     """Whether the releases have a training argument of this name, as far as it is known."""
     ours = walked("transformers")
     if ours is not None and "transformers" in at and name in ours.raw:

@@ -64,10 +64,10 @@ def migrate(
 
 def _agreed(steps: Iterable[Step]) -> tuple[dict[SourceFile, list[Step]], list[Left]]:
     """By file the steps, each once; places of which runs that share a file want different things are left."""
-    wanted: dict[tuple[str, object], dict[tuple[object, ...], Step]] = {}
+    wanted: dict[tuple[str, object], dict[str, Step]] = {}
     for step in steps:
         file = original(step.at.file)
-        wanted.setdefault((real_name(file), _subject(step)), {}).setdefault(step.what, step)
+        wanted.setdefault((real_name(file), _subject(step)), {}).setdefault(repr(step.what), step)
     agreed: dict[SourceFile, list[Step]] = {}
     files: dict[str, SourceFile] = {}
     left: list[Left] = []

@@ -10,7 +10,7 @@ from zerocfg.compare.sides import ARGUMENTS, side_of
 from zerocfg.migrate.named import at_releases
 from zerocfg.rules.api import Severity
 from zerocfg.rules.engine import Diagnostic, Selection, lint_runs
-from zerocfg.run.model import Run
+from zerocfg.run.model import UNKNOWN, Run
 
 Key = tuple[str, str, str, str]
 
@@ -54,10 +54,17 @@ def changed_settings(
     found = []
     for old, new in pairs:
         both = compare(side_of(old.name, old), side_of(new.name, new))
-        differences = tuple(one for one in both.differences if one.group != ARGUMENTS and not _among(one.name, without))
+        differences = tuple(
+            one for one in both.differences if one.group != ARGUMENTS and _known(one) and not _among(one.name, without)
+        )
         if differences:
             found.append(Changed(new.name, differences))
     return found
+
+
+def _known(one: Difference) -> bool:
+    """Whether both values are known: nothing is said of others."""
+    return all(value is None or value.value is not UNKNOWN for value in (one.a, one.b))
 
 
 def _among(name: str, keys: Collection[str]) -> bool:
