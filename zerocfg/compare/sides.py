@@ -154,17 +154,17 @@ def _file(path: Path, files: Files) -> Side:
         runs = _spec_runs(path, files)
         if len(runs) != 1:
             raise SideError(f"'{name}' has several runs; name one: {_names(name, runs)}")
-        return _run(f"{name}:{runs[0].name}", runs[0])
+        return side_of(f"{name}:{runs[0].name}", runs[0])
     if is_launch_file(path):
         runs = _launch_runs(path, files)
         if len(runs) != 1:
             lines = ", ".join(run.name for run in runs[:8]) or "none that starts a training"
             raise SideError(f"name a launch line of '{name}': {lines}")
-        return _run(runs[0].name, runs[0])
+        return side_of(runs[0].name, runs[0])
     run = run_of_file(path, files)
     if run is None:
         raise SideError(f"'{name}' is no accelerate config, DeepSpeed config, recipe, spec, launch script or build")
-    return _run(name, run)
+    return side_of(name, run)
 
 
 def _part(path: Path, part: str, files: Files) -> Side:
@@ -175,14 +175,14 @@ def _part(path: Path, part: str, files: Files) -> Side:
         found = [run for run in runs if run.name == f"{files.open(path).name}:{part}"]
         if not found:
             raise SideError(f"'{name}' starts no training in line {part}; it does in {_names('', runs)}")
-        return _run(f"{name}:{part}", found[0])
+        return side_of(f"{name}:{part}", found[0])
     if files.open(path).kind != "spec":
         raise SideError(f"'{name}' has no runs: it is neither a spec nor a launch script")
     runs = _spec_runs(path, files)
     chosen = next((run for run in runs if run.name == part), None)
     if chosen is None:
         raise SideError(f"'{name}' has no run '{part}'; it has {_names('', runs)}")
-    return _run(f"{name}:{part}", chosen)
+    return side_of(f"{name}:{part}", chosen)
 
 
 def _names(prefix: str, runs: list[Run]) -> str:
@@ -205,7 +205,8 @@ def _launch_runs(path: Path, files: Files) -> list[Run]:
 # -- the values of a run -----------------------------------------------------------------------------------------
 
 
-def _run(name: str, run: Run) -> Side:
+def side_of(name: str, run: Run) -> Side:
+    """A run as its readers understand it."""
     effective = run.effective
     kind = next((kind for kind in ("spec", "launch", "accelerate", "recipe", "deepspeed") if _has(run, kind)), "other")
     what = {

@@ -1,0 +1,97 @@
+"""``zerocfg diff --releases``: what changes for some files from one set of releases to another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Outcome
+from zerocfg.migrate.known import walked
+
+Cli = Callable[..., Outcome]
+DS = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}%s}\n'
+
+
+def told(zerocfg: Cli, old: str, new: str, *paths: str) -> dict[str, Any]:
+    outcome = zerocfg("diff", "--releases", old, new, *paths, "--output-format", "json")
+    assert outcome.code in (0, 1), outcome.err
+    found: dict[str, Any] = json.loads(outcome.out)
+    assert outcome.code == int(bool(found["comes"] or found["settings"] or found["keys"]))
+    return found
+
+
+def test_defaults_that_apply_and_keys_that_are_written(zerocfg: Cli, tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(DS % ',\n "elasticity": {"enabled": false}')
+    found = told(zerocfg, "deepspeed==0.17.6", "deepspeed==0.19.8")
+    keys = [(one["line"], one["key"], one["change"], one["since"], one.get("a"), one.get("b")) for one in found["keys"]]
+    assert keys == [
+        (1, "gradient_clipping", "default", "0.19.3", 0.0, 1.0),
+        (1, "bf16.check_grad_overflow", "default", "0.19.3", False, True),
+        (2, "elasticity", "gone", "0.19.8", None, None),
+    ]
+    assert [(one["code"], one["severity"], one["line"]) for one in found["comes"]] == [("ZC110", "error", 2)]
+
+
+def test_what_the_files_say_themselves_changes_nothing(zerocfg: Cli, tmp_path: Path) -> None:
+    text = DS.replace('"enabled": true', '"enabled": true, "check_grad_overflow": false') % ', "gradient_clipping": 1.0'
+    (tmp_path / "ds.json").write_text(text)
+    outcome = zerocfg("diff", "--releases", "deepspeed==0.17.6", "deepspeed==0.19.8")
+    assert outcome.out == "- DeepSpeed 0.17.6\n+ DeepSpeed 0.19.8\n\nnothing changes for these files\n"
+    assert (outcome.code, outcome.err) == (0, "")
+
+
+def test_a_key_that_came_and_the_way_back(zerocfg: Cli, tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(
+        DS.replace('"stage": 2', '"stage": 2, "zenflow": {}') % ', "gradient_clipping": 1.0'
+    )
+    forth = told(zerocfg, "deepspeed==0.16.9", "deepspeed==0.17.6", "ds.json")
+    assert ("zero_optimization.zenflow", "new") in [(one["key"], one["change"]) for one in forth["keys"]]
+    back = told(zerocfg, "deepspeed==0.17.6", "deepspeed==0.16.9", "ds.json")
+    assert ("zero_optimization.zenflow", "gone") in [(one["key"], one["change"]) for one in back["keys"]]
+
+
+def test_a_library_that_one_side_leaves_out_is_that_of_the_project(zerocfg: Cli, tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(DS % "")
+    assert told(zerocfg, "accelerate==1.0.1", "deepspeed==0.19.8,accelerate==1.0.1")["keys"] == []
+    (tmp_path / "requirements.txt").write_text("deepspeed==0.19.2\n")
+    keys = told(zerocfg, "accelerate==1.0.1", "deepspeed==0.19.8,accelerate==1.0.1")["keys"]
+    assert "gradient_clipping" in [one["key"] for one in keys]
+
+
+@pytest.mark.skipif(walked("transformers") is None, reason="no histories of transformers here")
+def test_arguments(zerocfg: Cli, tmp_path: Path) -> None:
+    recipe = "output_dir: out\nmax_steps: 2\nper_device_train_batch_size: 1\n"
+    recipe += "optim: adamw_torch\nreport_to: none\nwarmup_ratio: 0.1\n"
+    (tmp_path / "recipe.yaml").write_text(recipe)
+    found = told(zerocfg, "transformers==4.51.3", "transformers==5.23.0")
+    keys = [(one["line"], one["key"], one["change"], one["since"], one.get("instead")) for one in found["keys"]]
+    assert keys == [
+        (1, "average_tokens_across_devices", "default", "4.54.0", None),
+        (6, "warmup_ratio", "gone", "5.15.0", "warmup_steps"),
+    ]
+
+
+def test_text(zerocfg: Cli, tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(DS % "")
+    outcome = zerocfg("diff", "--releases", "deepspeed==0.19.2", "deepspeed==0.19.8", "ds.json")
+    assert outcome.code == 1
+    assert "ds.json:1:1: the default of `gradient_clipping` is 1.0, was 0.0 (since DeepSpeed 0.19.3)" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--releases", "deepspeed==0.16.99", "deepspeed==0.19.8"), "did you mean 0.16.9 or 0.17.0?"),
+        (("--releases", "deepspeed==0.16.9", "deepspeed==0.19.8", "nowhere"), "no file or folder"),
+        (("--releases", "deepspeed==0.16.9", "deepspeed==0.19.8"), "no config"),
+        (("one",), "A and B"),
+        (("one", "two", "three"), "A and B"),
+    ],
+)
+def test_wrong_use(zerocfg: Cli, words: tuple[str, ...], said: str) -> None:
+    outcome = zerocfg("diff", *words)
+    assert outcome.code == 2 and said in outcome.err, outcome.err

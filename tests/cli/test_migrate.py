@@ -1,0 +1,327 @@
+"""``zerocfg migrate``: what is edited, what is left, and that everything else stays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Outcome
+from zerocfg.migrate.known import walked
+
+Cli = Callable[..., Outcome]
+TODAY = "deepspeed==0.19.8,accelerate==1.15.0,transformers==5.23.0,trl==1.16.0"
+RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\nlearning_rate: 1.0e-5\n"
+LOOP = "import deepspeed\nengine, *_ = deepspeed.initialize(model=model, config='ds.json')\n"
+LINE = "deepspeed --num_gpus 2 train.py --deepspeed --deepspeed_config ds.json\n"
+needs_histories = pytest.mark.skipif(walked("transformers") is None, reason="no histories of transformers here")
+
+
+def migrated(zerocfg: Cli, folder: Path, files: dict[str, str], *words: str) -> dict[str, str]:
+    """The files after ``migrate --write``; a second call finds nothing to write."""
+    for name, text in files.items():
+        (folder / name).write_bytes(text.encode())
+    assert zerocfg("migrate", "--to", TODAY, "--write", *words).code in (0, 1)
+    after = {name: (folder / name).read_bytes().decode() for name in files}
+    zerocfg("migrate", "--to", TODAY, "--write", *words)
+    assert {name: (folder / name).read_bytes().decode() for name in files} == after
+    return after
+
+
+def left(zerocfg: Cli, *words: str) -> list[tuple[str, str]]:
+    """Place and reason of what needs a person."""
+    found = json.loads(zerocfg("migrate", "--to", TODAY, "--output-format", "json", *words).out)
+    return [(f"{one['file']}:{one['line']}", one["why"]) for one in found["left"]]
+
+
+# -- recipes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("evaluation_strategy: 'no'  # never\n", "eval_strategy: 'no'  # never\n"),
+        ("warmup_ratio: 3.0e-2\n", "warmup_steps: 3.0e-2\n"),
+        ("warmup_ratio: 0.1\nwarmup_steps: 0\n", "warmup_steps: 0.1\n"),
+        ("warmup_ratio: 0.1\nwarmup_steps: 20\n", "warmup_steps: 20\n"),
+        ("group_by_length: true\n", "train_sampling_strategy: group_by_length\n"),
+        ("group_by_length: false\n", ""),
+        ("adafactor: true\n", "optim: adafactor\n"),
+        ("include_inputs_for_metrics: true\n", 'include_for_metrics: ["inputs"]\n'),
+        ("no_cuda: true\n", "use_cpu: true\n"),
+        ("overwrite_output_dir: true\n", ""),
+        ("half_precision_backend: auto\n", ""),
+        ("split_batches: true\n", 'accelerator_config: {"split_batches": true}\n'),
+        ("per_gpu_train_batch_size: 4\n", None),  # per_device_train_batch_size says 1
+        ("per_gpu_eval_batch_size: 4\n", "per_device_eval_batch_size: 4\n"),
+        ("warmup_ratio: 1.0\n", None),  # would be one step
+        ("logging_dir: logs\n", None),
+        ("logging_dir: logs\nreport_to: wandb\n", "report_to: wandb\n"),
+        ("logging_dir: logs\nreport_to: [tensorboard]\n", None),
+        ("half_precision_backend: apex\n", None),
+        ("push_to_hub_organization: us\n", None),
+        ("eval_strategy: epoch\n", "eval_strategy: epoch\n"),
+        ("my_own_name: 1\n", "my_own_name: 1\n"),
+    ],
+)
+def test_an_argument_of_a_recipe(zerocfg: Cli, tmp_path: Path, old: str, new: str | None) -> None:
+    after = migrated(zerocfg, tmp_path, {"recipe.yaml": RECIPE + old})["recipe.yaml"]
+    assert after == RECIPE + (old if new is None else new)
+    assert bool(left(zerocfg)) is (new is None)
+
+
+@needs_histories
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [("save_safetensors: true\n", False), ("save_safetensors: false\n", True), ("past_index: -1\n", False)],
+)
+def test_a_removed_argument_goes_where_it_says_its_default(
+    zerocfg: Cli, tmp_path: Path, value: str, kept: bool
+) -> None:
+    after = migrated(zerocfg, tmp_path, {"recipe.yaml": RECIPE + value})["recipe.yaml"]
+    assert after == RECIPE + value * kept
+    assert [place for place, _ in left(zerocfg)] == ["recipe.yaml:5"] * kept
+
+
+@needs_histories
+def test_a_release_in_between_keeps_what_it_still_has(zerocfg: Cli, tmp_path: Path) -> None:
+    text = RECIPE + "evaluation_strategy: steps\nwarmup_ratio: 0.1\ngroup_by_length: true\n"
+    (tmp_path / "recipe.yaml").write_text(text)
+    zerocfg("migrate", "--to", "transformers==4.45.2", "--write")
+    assert (tmp_path / "recipe.yaml").read_text() == text
+    zerocfg("migrate", "--to", "transformers==5.1.0", "--write")
+    assert (tmp_path / "recipe.yaml").read_text() == text.replace("evaluation_strategy", "eval_strategy")
+
+
+def test_line_ends_and_the_json_of_a_recipe_stay(zerocfg: Cli, tmp_path: Path) -> None:
+    yaml = (RECIPE + "warmup_ratio: 0.1\novewrite: 1\noverwrite_output_dir: true\n").replace("\n", "\r\n")
+    data = '{"output_dir": "out",  "max_steps": 2,\n "per_device_train_batch_size": 1, "warmup_ratio": 0.1,\n '
+    data += '"use_mps_device": true}'
+    after = migrated(zerocfg, tmp_path, {"recipe.yaml": yaml, "other.json": data})
+    assert after["recipe.yaml"] == yaml.replace("warmup_ratio", "warmup_steps").replace(
+        "overwrite_output_dir: true\r\n", ""
+    )
+    wanted = data.replace("warmup_ratio", "warmup_steps").replace(',\n "use_mps_device": true', "")
+    assert after["other.json"].replace("\n }", "}") == wanted
+
+
+def test_recipes_of_other_programs_are_left_alone(zerocfg: Cli, tmp_path: Path) -> None:
+    recipe = "model_name_or_path: m\nstage: sft\nfinetuning_type: full\ndataset: d\ntemplate: qwen\n"
+    recipe += "output_dir: o\nwarmup_ratio: 0.1\n"
+    files = {"recipe.yaml": recipe, "run.sh": "llamafactory-cli train recipe.yaml\n"}
+    assert migrated(zerocfg, tmp_path, files) == files
+
+
+# -- launch lines and code ---------------------------------------------------------------------------------------
+
+SCRIPT = (
+    "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+    "(args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()\n"
+    "Trainer(model, args).train()\n"
+)
+
+
+def test_options_of_a_launch_line(zerocfg: Cli, tmp_path: Path) -> None:
+    line = (
+        "torchrun --nproc_per_node 2 train.py \\\n    --output_dir $OUT --warmup_ratio=0.03 \\\n"
+        '    --evaluation_strategy "no" --overwrite_output_dir \\\n    --group_by_length True \\\n    --bf16 True\n'
+    )
+    after = migrated(zerocfg, tmp_path, {"run.sh": line, "train.py": SCRIPT})
+    assert after["run.sh"] == (
+        "torchrun --nproc_per_node 2 train.py \\\n    --output_dir $OUT --warmup_steps=0.03 \\\n"
+        '    --eval_strategy "no" \\\n    --train_sampling_strategy group_by_length \\\n    --bf16 True\n'
+    )
+    assert after["train.py"] == SCRIPT
+
+
+def test_a_variable_keeps_its_place_and_what_depends_on_it_is_left(zerocfg: Cli, tmp_path: Path) -> None:
+    line = "torchrun train.py --output_dir o --evaluation_strategy $WHEN --warmup_ratio $RATIO\n"
+    after = migrated(zerocfg, tmp_path, {"run.sh": line, "train.py": SCRIPT})
+    assert after["run.sh"] == line.replace("evaluation_strategy", "eval_strategy")
+    assert [place for place, _ in left(zerocfg)] == ["run.sh:1"]
+
+
+def test_without_a_script_nothing_is_known_of_the_options(zerocfg: Cli, tmp_path: Path) -> None:
+    line = "torchrun train.py --output_dir o --num_train_epochs 1 --learning_rate 1e-5 --warmup_ratio 0.1\n"
+    assert migrated(zerocfg, tmp_path, {"run.sh": line})["run.sh"] == line
+
+
+def test_an_option_of_the_scripts_own_stays(zerocfg: Cli, tmp_path: Path) -> None:
+    script = (
+        "import argparse\nfrom accelerate import Accelerator\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--warmup_ratio', type=float)\nargs = p.parse_args()\nAccelerator().prepare(model)\n"
+    )
+    line = "accelerate launch train.py --warmup_ratio 0.1\n"
+    assert migrated(zerocfg, tmp_path, {"run.sh": line, "train.py": script})["run.sh"] == line
+
+
+def test_keywords_of_calls(zerocfg: Cli, tmp_path: Path) -> None:
+    script = (
+        "from transformers import Trainer, TrainingArguments\n"
+        "args = TrainingArguments(\n"
+        '    "out", warmup_ratio=0.1,  # größer\n'
+        "    evaluation_strategy='steps', group_by_length=True,\n"
+        "    overwrite_output_dir=True,\n"
+        "    adafactor=False, no_cuda=False,\n"
+        "    save_strategy='no', use_mps_device=False)\n"
+        "Trainer(model, args).train()\n"
+    )
+    assert migrated(zerocfg, tmp_path, {"train.py": script})["train.py"] == (
+        "from transformers import Trainer, TrainingArguments\n"
+        "args = TrainingArguments(\n"
+        '    "out", warmup_steps=0.1,  # größer\n'
+        "    eval_strategy='steps', train_sampling_strategy=\"group_by_length\",\n"
+        "    use_cpu=False,\n"
+        "    save_strategy='no')\n"
+        "Trainer(model, args).train()\n"
+    )
+
+
+@needs_histories
+def test_a_default_that_changed_is_written_out_where_the_script_tells_of_no_other(zerocfg: Cli, tmp_path: Path) -> None:
+    line = "torchrun train.py --output_dir o --report_to none --average_tokens_across_devices False\n"
+    files = {"run.sh": line, "train.py": SCRIPT}
+    assert migrated(zerocfg, tmp_path, files, "--from", "transformers==4.53.0")["run.sh"] == (
+        line.replace("devices False", "devices False --optim adamw_torch")
+    )
+    own = SCRIPT.replace("(TrainingArguments,)", "(Ours,)").replace(
+        "(args,)",
+        "from dataclasses import dataclass\n@dataclass\n"
+        'class Ours(TrainingArguments):\n    optim: str = "lion_32bit"\n(args,)',
+    )
+    assert (
+        migrated(zerocfg, tmp_path, {"run.sh": line, "train.py": own}, "--from", "transformers==4.53.0")["run.sh"]
+        == line
+    )
+
+
+# -- DeepSpeed and accelerate ------------------------------------------------------------------------------------
+
+DS = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}%s}\n'
+
+
+def test_defaults_of_deepspeed_are_written_out_for_its_own_loop(zerocfg: Cli, tmp_path: Path) -> None:
+    files = {"ds.json": DS % "", "train.py": LOOP, "run.sh": LINE, "requirements.txt": "deepspeed==0.17.6\n"}
+    after = migrated(zerocfg, tmp_path, files)
+    assert json.loads(after["ds.json"]) == {
+        **json.loads(DS % ""),
+        "gradient_clipping": 0.0,
+        "bf16": {"enabled": True, "check_grad_overflow": False},
+    }
+    assert {name: text for name, text in after.items() if name != "ds.json"} == {
+        name: text for name, text in files.items() if name != "ds.json"
+    }
+
+
+def test_the_trainer_would_refuse_a_clipping_of_its_own(zerocfg: Cli, tmp_path: Path) -> None:
+    script = SCRIPT
+    line = "deepspeed train.py --output_dir o --deepspeed ds.json\n"
+    files = {"ds.json": DS % "", "train.py": script, "run.sh": line}
+    after = migrated(zerocfg, tmp_path, files, "--from", "deepspeed==0.19.2")
+    assert "gradient_clipping" not in after["ds.json"]
+    assert ("ds.json:1", True) in [
+        (place, "gradient_clipping" in why) for place, why in left(zerocfg, "--from", "deepspeed==0.19.2")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (', "elasticity": {"enabled": false}', ""),
+        (', "elasticity": {"enabled": true, "max_train_batch_size": 8}', None),
+        (', "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 0, "warmup_max_lr": 1}}', ": 0, ->: 2, "),
+        (', "fp16": {"enabled": false, "opt_level": "O1"}', ', "opt_level": "O1"->'),
+    ],
+)
+def test_keys_that_deepspeed_refuses_today(zerocfg: Cli, tmp_path: Path, old: str, new: str | None) -> None:
+    text = DS % f', "gradient_clipping": 1.0{old}'
+    text = text.replace(
+        '"enabled": true}', '"enabled": true, "check_grad_overflow": true, "immediate_grad_update": true}'
+    )
+    after = migrated(zerocfg, tmp_path, {"ds.json": text}, "--from", "deepspeed==0.16.9")["ds.json"]
+    if new is None:
+        assert after == text and left(zerocfg, "--from", "deepspeed==0.16.9")
+    else:
+        before, _, instead = new.partition("->")
+        assert after == (text.replace(before, instead) if before else text.replace(old, ""))
+
+
+def test_without_the_old_release_no_default_is_written(zerocfg: Cli, tmp_path: Path) -> None:
+    files = {"ds.json": DS % "", "train.py": LOOP, "run.sh": LINE}
+    assert migrated(zerocfg, tmp_path, files) == files
+    assert (
+        migrated(zerocfg, tmp_path, {**files, "requirements.txt": "deepspeed>=0.14\n"})["ds.json"] == files["ds.json"]
+    )
+
+
+def test_sections_that_accelerate_dropped(zerocfg: Cli, tmp_path: Path) -> None:
+    text = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_processes: 2\nipex_config: {}\n"
+    after = migrated(zerocfg, tmp_path, {"accelerate.yaml": text})
+    assert after["accelerate.yaml"] == text.replace("ipex_config: {}\n", "")
+    busy = text.replace("{}", "{ipex: true}")
+    assert migrated(zerocfg, tmp_path, {"accelerate.yaml": busy})["accelerate.yaml"] == busy
+    assert [place for place, _ in left(zerocfg)] == ["accelerate.yaml:4"]
+
+
+# -- pins, and how the command is used ---------------------------------------------------------------------------
+
+
+def test_pins_are_set_when_asked(zerocfg: Cli, tmp_path: Path) -> None:
+    pins = "deepspeed==0.16.9  # old\ntorch>=2.1\ntransformers[torch] == 4.51.3 ; python_version > '3.8'\n"
+    files = {"recipe.yaml": RECIPE, "requirements.txt": pins}
+    assert migrated(zerocfg, tmp_path, files) == files
+    after = migrated(zerocfg, tmp_path, files, "--pins")["requirements.txt"]
+    assert after == pins.replace("==0.16.9", "==0.19.8").replace("== 4.51.3", "==5.23.0")
+
+
+def test_only_write_writes(zerocfg: Cli, tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text(RECIPE + "evaluation_strategy: epoch\n")
+    shown = zerocfg("migrate", "--to", TODAY)
+    assert shown.code == 1 and "-evaluation_strategy: epoch\n+eval_strategy: epoch\n" in shown.out
+    assert (tmp_path / "recipe.yaml").read_text().endswith("evaluation_strategy: epoch\n")
+    assert zerocfg("migrate", "--to", TODAY, "--write").code == 0
+    again = zerocfg("migrate", "--to", TODAY)
+    assert (again.code, again.out, again.err) == (0, "Nothing to migrate.\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--to", "deepspeed"), "names no release"),
+        (("--to", "deepsped==0.19.8"), "did you mean deepspeed?"),
+        (("--to", "deepspeed==0.19.99"), "did you mean 0.19.8?"),
+        (("--to", "deepspeed==nine"), "is not known"),
+        (("--to", "deepspeed==0.19.8,deepspeed==0.19.7"), "twice"),
+        (("--to", ","), "names no release"),
+        (("--to", TODAY, "nowhere"), "no file or folder"),
+        ((), "--to"),
+    ],
+)
+def test_wrong_use(zerocfg: Cli, words: tuple[str, ...], said: str) -> None:
+    outcome = zerocfg("migrate", *words)
+    assert outcome.code == 2 and said in outcome.err, outcome.err
+
+
+def test_what_cannot_be_read_is_said(zerocfg: Cli, tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text(RECIPE + "a: [\n")
+    (tmp_path / "notes.txt").write_text("hello\n")
+    assert zerocfg("migrate", "--to", TODAY, "notes.txt").code == 2
+    assert zerocfg("migrate", "--to", TODAY).code in (0, 1)
+
+
+def test_names_of_trl_in_the_recipe_of_another_script_are_its_own(zerocfg: Cli, tmp_path: Path) -> None:
+    text = RECIPE + "max_seq_length: 512\ntorch_dtype: bfloat16\n"
+    assert migrated(zerocfg, tmp_path, {"recipe.yaml": text})["recipe.yaml"] == text
+    own = text + "assistant_only_loss: true\n"  # only TRL has it
+    after = migrated(zerocfg, tmp_path, {"recipe.yaml": own})["recipe.yaml"]
+    assert after == own.replace("max_seq_length", "max_length").replace("torch_dtype", "dtype")
+
+
+def test_switches_of_fsdp_are_written_out_for_fsdp_alone(zerocfg: Cli, tmp_path: Path) -> None:
+    text = "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n"
+    text += "  fsdp_sharding_strategy: FULL_SHARD\n"
+    files = {"accelerate.yaml": text, "other.yaml": text.replace("FSDP", "MULTI_GPU", 1)}
+    after = migrated(zerocfg, tmp_path, files, "--from", "accelerate==0.24.1")
+    assert after == {"accelerate.yaml": text + "  fsdp_use_orig_params: false\n", "other.yaml": files["other.yaml"]}

@@ -1,0 +1,179 @@
+"""``zerocfg migrate``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from zerocfg.cli.linting import Job
+from zerocfg.cli.progress import Working
+from zerocfg.cli.settings import find_settings
+from zerocfg.cli.terminal import write_exactly
+from zerocfg.compare.sides import Value
+from zerocfg.compare.values import ABSENT, shown
+from zerocfg.migrate.migration import Done, Migration, migrate
+from zerocfg.migrate.named import NamedError, at_releases, named
+from zerocfg.migrate.outcome import Changed, changed_settings, coming, findings
+from zerocfg.rules.api import Severity
+from zerocfg.rules.engine import Diagnostic, Selection
+from zerocfg.run.discover import display_name
+from zerocfg.run.model import CONSUMERS
+from zerocfg.source.edit import unified_diff
+from zerocfg.source.write import Change, write_together
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a migration is told as. ``findings``: errors of the new releases about the files as they are afterwards."""
+
+    migration: Migration
+    findings: tuple[Diagnostic, ...]
+    changed: tuple[Changed, ...]
+
+    @property
+    def open(self) -> bool:
+        return bool(self.migration.left or self.findings or self.changed)
+
+
+@click.command("migrate")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--to", "new", required=True, metavar="RELEASES", help="E.g. deepspeed==0.19.8,transformers==5.23.0.")
+@click.option(
+    "--from", "old", metavar="RELEASES", help="What the files are written for, where the project pins nothing."
+)
+@click.option("--write", "writes", is_flag=True, help="Change the files; without it the changes are shown as a diff.")
+@click.option("--pins", is_flag=True, help="Also set the requirements of these libraries to the new releases.")
+@click.option("--consumer", type=click.Choice(CONSUMERS), help="Who reads the configs, whatever the files tell.")
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def command(
+    paths: tuple[Path, ...],
+    new: str,
+    old: str | None,
+    writes: bool,
+    pins: bool,
+    consumer: str | None,
+    output_format: str,
+) -> None:
+    """Bring configs, recipes, launch lines and scripts to other releases without changing what they mean.
+
+    PATHS are files and folders (default: the current one). Arguments that the new releases dropped get their new name
+    and form, or go where they asked for nothing; defaults that changed are written out where the old release is known;
+    every other byte stays. What no edit can keep is listed with its place.
+
+    Exit codes: 0 nothing is left to do, 1 there is (a change that --write would make, a place that needs a person),
+    2 wrong use or an unreadable file.
+    """
+    try:
+        target, source = named(new), named(old) if old else {}
+    except NamedError as error:
+        raise click.UsageError(str(error)) from None
+    targets = list(paths) or [Path()]
+    missing = next((path for path in targets if not path.exists()), None)
+    if missing is not None:
+        raise click.UsageError(f"there is no file or folder '{missing}'")
+    settings = find_settings(targets[0] if targets[0].is_dir() else targets[0].parent)
+    job = Job(targets, settings, Selection(), consumer)
+    with Working("migrating", job.progress):
+        unread = [one for one in job.lint().unread if one.named]
+        runs = [run for run in job.runs if not all(map(job.excluded, run.files))]
+        found = migrate(runs, target, source, with_pins=pins)
+        job.lint(found.texts)
+        after = [run for run in job.runs if not all(map(job.excluded, run.files))]
+        told = {(one.spot.file.name, one.spot.path) for one in found.left}
+        errors = [
+            one
+            for one in coming(findings(runs, source), findings(after, target))
+            if one.severity is Severity.ERROR and (one.spot.file.name, one.spot.path) not in told
+        ]
+        changed = changed_settings(at_releases(runs, source), at_releases(after, target), found.touched)
+    for one in unread:
+        click.echo(f"zerocfg: '{one.file}' was not read: {one.reason}", err=True)
+    report = Report(found, tuple(errors), tuple(changed))
+    click.echo(_as_data(job, report, writes), nl=False) if output_format == "json" else _show(job, report, writes)
+    if writes:
+        write_together(
+            Change(Path(path), job.original(path).encode("utf-8"), text.encode("utf-8"))
+            for path, text in found.texts.items()
+        )
+    raise click.exceptions.Exit(2 if unread else int(report.open or (bool(found.texts) and not writes)))
+
+
+def _show(job: Job, report: Report, writes: bool) -> None:
+    """The diff as other tools read it, then what was done and what is left."""
+    found = report.migration
+    for path, text in () if writes else sorted(found.texts.items()):
+        write_exactly(unified_diff(display_name(Path(path)), job.original(path), text))
+    blocks = [
+        ("changed" if writes else "to change", [_line(one) for one in found.done]),
+        ("needs a person", [*map(_line, found.left), *map(_finding, report.findings)]),
+        ("not as before", [row for one in report.changed for row in _settings(one)]),
+    ]
+    for title, rows in blocks:
+        if rows:
+            click.echo(f"\n{title}:\n" + "\n".join(f"  {row}" for row in rows))
+    files = len(found.texts)
+    if not any(rows for _, rows in blocks):
+        click.echo("Nothing to migrate.")
+    elif files and not writes:
+        click.echo(f"\n--write changes {files} file{'s' * (files != 1)}.", err=True)
+
+
+def _line(one: Done) -> str:
+    return f"{one.spot.file.name}:{one.spot.start.line}:{one.spot.start.column}: {one.why}"
+
+
+def _finding(one: Diagnostic) -> str:
+    return f"{one.spot.file.name}:{one.spot.start.line}:{one.spot.start.column}: {one.code} {one.message}"
+
+
+def _settings(one: Changed) -> list[str]:
+    return [f"{one.run}: {each.name} {_shown(each.a)} -> {_shown(each.b)}" for each in one.differences]
+
+
+def _shown(value: Value | None) -> str:
+    return shown(ABSENT if value is None else value.value)
+
+
+def _as_data(job: Job, report: Report, writes: bool) -> str:
+    found = report.migration
+    data = {
+        "version": 1,
+        "written": writes and bool(found.texts),
+        "files": [
+            {"file": display_name(Path(path)), "diff": unified_diff(display_name(Path(path)), job.original(path), text)}
+            for path, text in sorted(found.texts.items())
+        ],
+        "changes": [_place(one) for one in found.done],
+        "left": [*map(_place, found.left), *map(_found, report.findings)],
+        "differs": [
+            {
+                "run": one.run,
+                "key": each.name,
+                "before": _shown(each.a),
+                "after": _shown(each.b),
+            }
+            for one in report.changed
+            for each in one.differences
+        ],
+    }
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+def _place(one: Done) -> dict[str, object]:
+    start = one.spot.start
+    return {
+        "file": one.spot.file.name,
+        "path": one.spot.path,
+        "line": start.line,
+        "column": start.column,
+        "why": one.why,
+    }
+
+
+def _found(one: Diagnostic) -> dict[str, object]:
+    start = one.spot.start
+    place = {"file": one.spot.file.name, "path": one.spot.path, "line": start.line, "column": start.column}
+    return {**place, "code": one.code, "why": one.message}

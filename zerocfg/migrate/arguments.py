@@ -1,0 +1,213 @@
+"""Training arguments that the new releases do not have, in recipes and on launch lines, and defaults that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from zerocfg.catalog.history import Histories
+from zerocfg.catalog.values import RefusedError
+from zerocfg.catalog.versions import Release
+from zerocfg.migrate.known import Absent, absent_argument, changed_default, has_argument, since, walked
+from zerocfg.migrate.plan import Plan
+from zerocfg.migrate.steps import Drop, Left, Put, Rename, Step, editable
+from zerocfg.migrate.successors import SAME, Becomes, Gone, Outcome, Unclear, successor
+from zerocfg.rules import line
+from zerocfg.rules.api import Location
+from zerocfg.rules.arguments import Argument, arguments, guessed, methods, own_option, reader
+from zerocfg.rules.effects import recipe_data
+from zerocfg.run.arguments import converted, parsed
+from zerocfg.run.model import UNKNOWN, Run
+from zerocfg.source.edit import Edit
+from zerocfg.source.launch import Option
+
+_MEANT = {"report_to": "all"}
+"""What the Trainer makes of an argument that is None."""
+
+
+def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
+    """What becomes of the arguments that are written, each where it stands; those in code are looked at elsewhere."""
+    if reader(run) is None or not {"transformers", "trl"} & plan.target.keys():
+        return
+    written = [held for held in arguments(run) if held.on_line or held.origin.path]
+    values = {held.name: _value(held, None) for held in written}
+    for held in written:
+        absent = lacking(run, held, plan.target)
+        if absent is None:
+            continue
+        others = {name: value for name, value in values.items() if name != held.name}
+        outcome = possible(successor(held.name, _value(held, absent), others, absent), plan)
+        yield _placed(run, held, outcome, said(held.name, absent, plan))
+    if run.script is not None and run.arguments_whole is True:
+        yield from _defaults(run, plan)
+
+
+def lacking(run: Run, held: Argument, at: Mapping[str, Release]) -> Absent | None:
+    """What is known of an argument of a library that its releases lack; None for one that they have, and for one that
+    is the script's own, as far as that can be told."""
+    absent = absent_argument(held.name, at, methods(run))
+    if absent is None or of_the_script(run, held.name) or (absent.library == "trl" and reader(run) != "trl"):
+        return None
+    return absent
+
+
+def of_the_script(run: Run, name: str) -> bool:
+    """Whether an option is one of the script's own. Two of one name, its own and the library's, no parser takes."""
+    return own_option(run, name) and not parsed(run)
+
+
+def said(name: str, absent: Absent, plan: Plan) -> str:
+    """``transformers 5.23.0 has no `warmup_ratio` (gone since 5.15.0)``."""
+    gone = f" (gone since {absent.since})" if absent.since and absent.since != plan.new[absent.library] else ""
+    return f"{plan.called(absent.library)} has no `{name}`{gone}"
+
+
+def possible(outcome: Outcome, plan: Plan) -> Outcome:
+    """The outcome, if the new releases have the argument that it writes."""
+    if isinstance(outcome, Becomes) and not has_argument(str(outcome.path[0]), plan.target):
+        return Unclear(f"nor has it `{outcome.path[0]}`, which takes its place")
+    return outcome
+
+
+def _value(held: Argument, absent: Absent | None) -> Any:
+    """What the argument says; a word of a launch line as its parser converted it."""
+    if not held.on_line or held.held is UNKNOWN:
+        return held.held
+    if held.held is None:
+        return True  # a switch by itself
+    word = str(held.held)
+    kind = type(absent.default).__name__ if absent is not None and absent.defaulted else ""
+    for one in (kind, "int", "float") if kind != "str" else ():
+        try:
+            found = converted(one, word) if one in ("bool", "int", "float") else word
+        except RefusedError:
+            continue
+        if not isinstance(found, str):
+            return found
+    return word
+
+
+def _placed(run: Run, held: Argument, outcome: Outcome, why: str) -> Step | Left:
+    if isinstance(outcome, Unclear):
+        return Left(held.at(), f"{why}: {outcome.why}")
+    if held.on_line:
+        return _on_line(run, held, outcome, why)
+    assert run.recipe is not None
+    if not editable(run.recipe):
+        return Left(held.at(), f"{why}: {_advice(outcome)}, where the recipe is made")
+    name = held.name
+    if isinstance(outcome, Gone):
+        return Step(held.at(), f"{why}; {outcome.why}", (Drop((name,)),))
+    target, value = outcome.path, held.held if outcome.value is SAME else outcome.value
+    why = f"{why}; `{'.'.join(map(str, target))}` takes its place"
+    if len(target) > 1:
+        holder = recipe_data(run).get(str(target[0]))
+        if holder is not None and (not isinstance(holder, dict) or target[1] in holder):
+            return Left(held.at(), f"{why}, and `{target[0]}` is written already")
+        return Step(held.at(), why, (Put(target, value), Drop((name,))))
+    if target[0] in recipe_data(run):
+        return Step(held.at(), why, (Put(target, value), Drop((name,))))
+    renaming = Rename((name,), str(target[0]))
+    return Step(held.at(), why, (renaming,) if outcome.value is SAME else (renaming, Put(target, value)))
+
+
+def _advice(outcome: Becomes | Gone) -> str:
+    if isinstance(outcome, Gone):
+        return f"leave it out ({outcome.why})"
+    value = "" if outcome.value is SAME else f": {outcome.value}"
+    return f"write `{'.'.join(map(str, outcome.path))}{value}`"
+
+
+def _on_line(run: Run, held: Argument, outcome: Becomes | Gone, why: str) -> Step | Left:
+    option = _option(run, held)
+    if guessed(run):
+        return Left(held.at(), f"{why}: {_advice(outcome)}, if the script gives its options to the Trainer")
+    if option is None or run.launch_file is None or line.written(run, option) is None:
+        return Left(held.at(), f"{why}: {_advice(outcome)}; the option is put together elsewhere")
+    if isinstance(outcome, Gone):
+        edits = line.without(run, option) or []
+        return Step(held.at(), f"{why}; {outcome.why}", edits=tuple(edits))
+    text = _reworded(run, option, outcome)
+    if text is None:
+        return Left(held.at(), f"{why}: {_advice(outcome)}")
+    why = f"{why}; `{'.'.join(map(str, outcome.path))}` takes its place"
+    return Step(held.at(), why, edits=(Edit(option.span, text),))
+
+
+def _reworded(run: Run, option: Option, outcome: Becomes) -> str | None:
+    """The option as the new releases read it; None for what stands within another one, or beside it."""
+    if len(outcome.path) > 1 or outcome.path[0] in run.arguments:
+        return None
+    if outcome.value is SAME:
+        return f"--{outcome.path[0]}" + line.written(run, option)[len(option.name) :]  # type: ignore[index]
+    words = outcome.value if isinstance(outcome.value, list) else [outcome.value]
+    between = "=" if len(words) == 1 and option.value is not None and _joined(run, option) else " "
+    return f"--{outcome.path[0]}{between}{' '.join(map(str, words))}"
+
+
+def _joined(run: Run, option: Option) -> bool:
+    text = line.written(run, option) or ""
+    return text[len(option.name) :].startswith("=")
+
+
+def _option(run: Run, held: Argument) -> Option | None:
+    if run.launch is None or held.origin.file is not run.launch_file:
+        return None
+    return next((one for one in run.launch.script_options if one.span == held.origin.span), None)
+
+
+def _defaults(run: Run, plan: Plan) -> Iterator[Step | Left]:
+    """Arguments that nobody writes and that the new releases fill with something else: the old value is written out.
+
+    Only where the script was read: a class or a parser of its own may say another default than the library's.
+    """
+    old, new = plan.source.get("transformers"), plan.target.get("transformers")
+    known = walked("transformers")
+    if known is None or old is None or new is None:
+        return
+    for name, then, now in changed_arguments(run, known, old, new):
+        edge = since(known, name, new, "default")
+        why = f"the default of `{name}` is {now!r} from transformers {edge} on and was {then!r}"
+        yield _kept(run, name, then, why)
+
+
+def changed_arguments(run: Run, known: Histories, old: Release, new: Release) -> Iterator[tuple[str, Any, Any]]:
+    """Training arguments that nobody writes, with the defaults of two releases of transformers that mean different
+    things. None of TRL's own classes while their defaults are not known."""
+    if reader(run) is None or (reader(run) == "trl" and walked("trl") is None):
+        return
+    names = recipe_data(run).keys() | run.arguments.keys()
+    for name in known.raw:
+        both = changed_default(known, name, old, new) if "." not in name else None
+        if both is None or name in names or _of_trl(run, name):
+            continue
+        then, now = (_MEANT.get(name, one) if one is None else one for one in both)
+        if not (_nothing(then) and _nothing(now)):
+            yield name, then, now
+
+
+def _of_trl(run: Run, name: str) -> bool:
+    """Whether a class of TRL has a default of its own for an argument of the Trainer."""
+    known = walked("trl") if reader(run) == "trl" else None
+    return known is not None and any(f"{one}.{name}" in known.raw for one in methods(run))
+
+
+def _kept(run: Run, name: str, value: object, why: str) -> Step | Left:
+    if run.recipe is not None and editable(run.recipe):
+        return Step(Location(run.recipe), why, (Put((name,), value),))
+    options = run.launch.script_options if run.launch is not None else ()
+    last = options[-1] if options else None
+    if last is None or run.launch_file is None or run.recipe is not None or guessed(run) or not _ends(run, last):
+        assert run.script is not None
+        return Left(Location(run.launch_file or run.recipe or run.script.file), why)
+    at = last.span.end
+    return Step(line.at_option(run, last), why, edits=(Edit(type(last.span)(at, at), f" --{name} {value}"),))
+
+
+def _ends(run: Run, option: Option) -> bool:
+    """Whether the option is written whole in the line, so that words can stand behind it."""
+    return line.written(run, option) is not None
+
+
+def _nothing(value: object) -> bool:
+    return value in (None, False, "", "no") or value == [] or value == {}

@@ -1,0 +1,162 @@
+"""What changes for the files of some runs from one set of releases to another, without an edit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from zerocfg.catalog.history import Histories, name_in
+from zerocfg.catalog.versions import Release, release
+from zerocfg.migrate.arguments import changed_arguments, lacking
+from zerocfg.migrate.configs import changed_accelerate, changed_deepspeed, is_gone, written_keys
+from zerocfg.migrate.known import since, walked
+from zerocfg.migrate.named import at_releases, pinned_release
+from zerocfg.migrate.outcome import Changed, changed_settings, coming, findings
+from zerocfg.rules.api import Location
+from zerocfg.rules.arguments import arguments, reader
+from zerocfg.rules.engine import Diagnostic, Selection, Spot, spot
+from zerocfg.run.model import Run, SourceFile
+from zerocfg.source.node import Mapping as Tree
+from zerocfg.source.node import dotted
+
+Kind = Literal["gone", "new", "default", "refused", "accepted"]
+_BOUNDS = ("ge", "gt", "le", "lt")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChange:
+    """A key that the files write, or whose default applies to them, and that the releases read differently.
+
+    ``kind``: "gone" or "new" (only one side has it), "default" (nobody writes it, ``before`` and ``after`` apply),
+    "refused" or "accepted" (the value that is written, by the other side). ``since``: the release that changed it.
+    ``instead``: what takes its place.
+    """
+
+    spot: Spot
+    library: str
+    name: str
+    kind: Kind
+    since: str = ""
+    before: object = None
+    after: object = None
+    instead: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Impact:
+    """``comes`` and ``goes``: findings that only the second or the first set of releases has."""
+
+    comes: tuple[Diagnostic, ...]
+    goes: tuple[Diagnostic, ...]
+    settings: tuple[Changed, ...]
+    keys: tuple[KeyChange, ...]
+
+    @property
+    def breaks(self) -> bool:
+        """Whether something is worse, or means something else."""
+        return bool(self.comes or self.settings or self.keys)
+
+
+def impact(
+    runs: Sequence[Run], one: Mapping[str, str], other: Mapping[str, str], selection: Selection | None = None
+) -> Impact:
+    """What changes for the runs from the releases ``one`` to ``other``."""
+    before, after = findings(runs, one, selection), findings(runs, other, selection)
+    keys: dict[tuple[object, ...], KeyChange] = {}
+    for run in runs:
+        for change in _keys(run, _complete(run, one, other), _complete(run, other, one)):
+            keys.setdefault((change.spot.file.name, change.spot.start, change.name, change.kind), change)
+    ordered = sorted(keys.values(), key=lambda change: (change.spot.file.name, change.spot.start, change.name))
+    settings = changed_settings(at_releases(runs, one), at_releases(runs, other))
+    return Impact(tuple(coming(before, after)), tuple(coming(after, before)), tuple(settings), tuple(ordered))
+
+
+def _complete(run: Run, named: Mapping[str, str], against: Mapping[str, str]) -> dict[str, Release]:
+    """The releases of one side; of a library that only the other side names the one that the run pins."""
+    pinned = {library: pin for library in against if (pin := pinned_release(run, library)) is not None}
+    return {library: release(version) for library, version in {**pinned, **named}.items()}
+
+
+def _keys(run: Run, old: dict[str, Release], new: dict[str, Release]) -> Iterator[KeyChange]:
+    for library, file in (("deepspeed", run.deepspeed), ("accelerate", run.accelerate)):
+        known = walked(library)
+        data = file.data() if file is not None else None
+        if known is None or file is None or not isinstance(data, dict) or not {library} <= old.keys() & new.keys():
+            continue
+        yield from _written(known, library, file, data, old[library], new[library])
+        if run.parts:
+            continue
+        changed = changed_deepspeed if library == "deepspeed" else changed_accelerate
+        for key, path, then, now in changed(known, data, old[library], new[library]):
+            at = Location(file, path[:-1], "key") if path[:-1] else Location(file)
+            edge = since(known, key, max(old[library], new[library]), "default")
+            yield KeyChange(spot(at), library, dotted(path), "default", edge, then, now)
+    yield from _arguments(run, old, new)
+
+
+def _written(
+    known: Histories, library: str, file: SourceFile, data: dict[str, Any], old: Release, new: Release
+) -> Iterator[KeyChange]:
+    """Keys that stand in a config; of a section that comes or goes only the section."""
+    told: set[tuple[str, ...]] = set()
+    for path, value in written_keys(data):
+        key = name_in(library, path)
+        if key not in known.raw or path[:-1] in told:
+            told |= {path} if path[:-1] in told else set()
+            continue
+        then, now = known.state(key, old), known.state(key, new)
+        kind: Kind | None = None
+        if is_gone(then) != is_gone(now):
+            kind = "gone" if is_gone(now) else "new"
+            told.add(path)
+        elif then is not None and now is not None and _within(then, value) != _within(now, value):
+            kind = "accepted" if _within(now, value) else "refused"
+        if kind is not None:
+            edge = since(known, key, max(old, new))
+            node = file.document.get(path) if file.document is not None else None
+            at = Location(file, path, "key" if isinstance(node, Tree) else "entry")
+            yield KeyChange(spot(at), library, dotted(path), kind, edge, value, value)
+
+
+def _within(state: Mapping[str, Any], value: object) -> bool:
+    """Whether a number lies within the bounds of a key; what is none is not judged here."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return True
+    low, above, high, below = (state.get(word) for word in _BOUNDS)
+    return not (
+        (low is not None and value < low)
+        or (above is not None and value <= above)
+        or (high is not None and value > high)
+        or (below is not None and value >= below)
+    )
+
+
+def _arguments(run: Run, old: dict[str, Release], new: dict[str, Release]) -> Iterator[KeyChange]:
+    if reader(run) is None:
+        return
+    for held in arguments(run):
+        gone = lacking(run, held, new)
+        if gone is not None and gone.library in old and lacking(run, held, old) is None:
+            edge = gone.since or ""
+            yield KeyChange(spot(held.at()), gone.library, held.name, "gone", edge, instead=gone.renamed_to or "")
+    known = walked("transformers")
+    if known is None or not {"transformers"} <= old.keys() & new.keys():
+        return
+    for held in arguments(run):
+        if held.name in known.raw and (edge := _came(known, held.name, old["transformers"], new["transformers"])):
+            yield KeyChange(spot(held.at()), "transformers", held.name, "new", edge)
+    if run.script is not None and run.arguments_whole is not True:
+        return
+    file = run.recipe or run.launch_file or (run.script.file if run.script is not None else None)
+    for name, then, now in changed_arguments(run, known, old["transformers"], new["transformers"]):
+        if file is not None:
+            edge = since(known, name, max(old["transformers"], new["transformers"]), "default")
+            yield KeyChange(spot(Location(file)), "transformers", name, "default", edge, then, now)
+
+
+def _came(known: Histories, key: str, old: Release, new: Release) -> str:
+    """The release that brought an argument which only the newer one has; empty where both have it, or neither."""
+    if known.state(key, old) is not None or known.state(key, new) is None:
+        return ""
+    return next((edge for edge, state in known.raw[key] if state is not None and release(edge) > old), "")

@@ -1,0 +1,125 @@
+"""A migration: the steps for all runs, made in the texts of their files, and what is left to a person."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from zerocfg.migrate import arguments, code, configs, pins
+from zerocfg.migrate.plan import Plan, plan_of
+from zerocfg.migrate.steps import Left, Step, changed, editable
+from zerocfg.rules.engine import Spot, real_name, spot
+from zerocfg.run.model import Run, SourceFile, original
+from zerocfg.source.edit import Edit, apply_edits
+from zerocfg.source.node import dotted
+
+_PARTS: tuple[Callable[[Run, Plan], Iterator[Step | Left]], ...] = (
+    arguments.steps,
+    configs.deepspeed,
+    configs.accelerate,
+    code.steps,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """One change or one thing that is left, made concrete."""
+
+    spot: Spot
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """``texts``: by real path, the new text of each file that changes. ``touched``: the keys, dotted, that are written
+    or taken out."""
+
+    texts: Mapping[str, str]
+    touched: frozenset[str]
+    done: tuple[Done, ...]
+    left: tuple[Done, ...]
+
+
+def migrate(
+    runs: Sequence[Run], new: Mapping[str, str], old: Mapping[str, str], *, with_pins: bool = False
+) -> Migration:
+    """What to change so that the runs stay what they are at the releases ``new``. Nothing is written. ``old``: those
+    that the files are for, where the project does not tell."""
+    parts = [*_PARTS, pins.steps] if with_pins else _PARTS
+    found = [one for run in runs for part in parts for one in part(run, plan_of(run, new, old))]
+    steps = [one for one in found if isinstance(one, Step)]
+    left = [one for one in found if isinstance(one, Left)]
+    agreed, disputed = _agreed(steps)
+    texts: dict[str, str] = {}
+    done: list[Step] = []
+    for file, own in agreed.items():
+        text, made, refused = _made(file, own)
+        done += made
+        left += refused
+        if text != file.source.text:
+            texts[real_name(file)] = text
+    touched = frozenset(dotted(one.path) for step in done for one in step.operations)
+    return Migration(texts, touched, _told(done), _told([*left, *disputed]))
+
+
+def _agreed(steps: Iterable[Step]) -> tuple[dict[SourceFile, list[Step]], list[Left]]:
+    """By file the steps, each once; places of which runs that share a file want different things are left."""
+    wanted: dict[tuple[str, object], dict[str, Step]] = {}
+    for step in steps:
+        file = original(step.at.file)
+        wanted.setdefault((real_name(file), _subject(step)), {}).setdefault(repr(step.what), step)
+    agreed: dict[SourceFile, list[Step]] = {}
+    files: dict[str, SourceFile] = {}
+    left: list[Left] = []
+    for (name, _), ways in wanted.items():
+        first = next(iter(ways.values()))
+        if len(ways) > 1:
+            left.append(Left(first.at, f"{first.why}; the runs that read it need different values"))
+            continue
+        agreed.setdefault(files.setdefault(name, first.at.file), []).append(first)
+    return agreed, left
+
+
+def _subject(step: Step) -> object:
+    """What a step changes: two that change the same differently cannot both be made."""
+    if step.operations:
+        return step.operations[0].path
+    first = step.edits[0]
+    return first.span if first.span.start < first.span.end else first
+
+
+def _made(file: SourceFile, steps: Sequence[Step]) -> tuple[str, list[Step], list[Left]]:
+    """The text after the steps, those that were made, and those for which the file leaves no room."""
+    text = file.source.text
+    done: list[Step] = []
+    left: list[Left] = []
+    edits: list[Edit] = []
+    for step in steps:
+        if not step.edits:
+            continue
+        try:
+            apply_edits(text, [*edits, *step.edits])
+        except ValueError:
+            left.append(Left(step.at, f"{step.why}; another change is in the way"))
+            continue
+        edits += step.edits
+        done.append(step)
+    text = apply_edits(text, edits)
+    for step in steps:
+        if not step.operations:
+            continue
+        try:
+            if not editable(file):
+                raise ValueError("it stands within another file")
+            text = changed(file, text, step.operations)
+        except ValueError as error:
+            left.append(Left(step.at, f"{step.why}; it cannot be edited here: {error}"))
+            continue
+        done.append(step)
+    return text, done, left
+
+
+def _told(found: Iterable[Step | Left]) -> tuple[Done, ...]:
+    """Each once, in the order of files and lines."""
+    told = {(place.file.name, place.start, one.why): Done(place, one.why) for one in found if (place := spot(one.at))}
+    return tuple(told[key] for key in sorted(told))

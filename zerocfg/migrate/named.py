@@ -1,0 +1,78 @@
+"""Releases as the command line names them: ``deepspeed==0.19.8,transformers==5.23.0``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from zerocfg.catalog.suggest import closest
+from zerocfg.catalog.versions import bounds, release, text
+from zerocfg.migrate.known import known_releases
+from zerocfg.run.effective import settled
+from zerocfg.run.model import Run
+from zerocfg.run.releases import LIBRARIES
+
+Releases = Mapping[str, str]
+"""By library: one release, "0.19.8"."""
+
+
+class NamedError(ValueError):
+    """What was named is no list of releases that are known; the text says what is."""
+
+
+def named(words: str) -> dict[str, str]:
+    """The releases of a comma list. Raises NamedError."""
+    found: dict[str, str] = {}
+    for part in filter(None, (one.strip() for one in words.split(","))):
+        library, sign, version = (one.strip() for one in part.partition("=="))
+        if not sign or not version:
+            raise NamedError(f"'{part}' names no release; write LIBRARY==RELEASE, as deepspeed==0.19.8")
+        library = library.lower()
+        if library not in LIBRARIES:
+            near = closest(library, LIBRARIES)
+            hint = f"; did you mean {near}?" if near else f"; known are {', '.join(LIBRARIES)}"
+            raise NamedError(f"'{library}' is no library whose releases are known{hint}")
+        if library in found:
+            raise NamedError(f"'{library}' is named twice")
+        found[library] = _known(library, version)
+    if not found:
+        raise NamedError(f"'{words}' names no release; write LIBRARY==RELEASE, as deepspeed==0.19.8")
+    return found
+
+
+def _known(library: str, version: str) -> str:
+    """The release as the catalog calls it. Of torch no release changes what a config says."""
+    names = known_releases(library)
+    if not names:
+        return version
+    at = release(version)
+    same = next((name for name in names if release(name) == at and version[:1].isdigit()), None)
+    if same is not None:
+        return same
+    below = [name for name in names if release(name) < at]
+    above = [name for name in names if release(name) > at]
+    near = [*below[-1:], *above[:1]]
+    hint = f"; did you mean {' or '.join(near)}?" if at and near else ""
+    every = names[0] if len(names) == 1 else f"{len(names)} releases from {names[0]} to {names[-1]}"
+    raise NamedError(f"{library} {version} is not known{hint} (known: {every})")
+
+
+def at_releases(runs: Iterable[Run], releases: Releases) -> list[Run]:
+    """The runs with these releases in the place of what their projects admit; a library that is not named keeps what
+    its project says."""
+    pinned = {library: f"=={version}" for library, version in releases.items()}
+    return [_pinned(run, pinned) for run in runs]
+
+
+def _pinned(run: Run, pinned: Mapping[str, str]) -> Run:
+    places = {library: place for library, place in run.version_places.items() if library not in pinned}
+    return settled(replace(run, versions={**run.versions, **pinned}, version_places=places))
+
+
+def pinned_release(run: Run, library: str) -> str | None:
+    """The one release of a library that a run admits; None where it admits several, or nothing is said."""
+    declared = run.versions.get(library)
+    limits = bounds(declared) if declared else None
+    if limits is None or limits[0] != limits[1] or not limits[2]:
+        return None
+    return text(limits[0])

@@ -1,0 +1,73 @@
+"""What the new releases do with the migrated files: findings that come, and settings that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from zerocfg.compare.meaning import Difference, compare
+from zerocfg.compare.sides import ARGUMENTS, side_of
+from zerocfg.migrate.named import at_releases
+from zerocfg.rules.api import Severity
+from zerocfg.rules.engine import Diagnostic, Selection, lint_runs
+from zerocfg.run.model import UNKNOWN, Run
+
+Key = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Settings of one run that differ between two sets of releases."""
+
+    run: str
+    differences: tuple[Difference, ...]
+
+
+def findings(runs: Sequence[Run], releases: Mapping[str, str], selection: Selection | None = None) -> list[Diagnostic]:
+    """The errors and warnings about the runs at these releases."""
+    found = lint_runs(at_releases(runs, releases), selection).diagnostics
+    return [one for one in found if one.severity is not Severity.NOTE]
+
+
+def key_of(one: Diagnostic) -> Key:
+    """What makes two findings the same, at whatever releases and whatever line."""
+    place = "" if one.spot.path else f"{one.spot.start.line}"
+    return one.code, one.spot.file.name, one.spot.path, place
+
+
+def coming(before: Iterable[Diagnostic], after: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """The findings that are only after, or graver there."""
+    grave = {key_of(one): one.severity.rank for one in before}
+    return [one for one in after if one.severity.rank > grave.get(key_of(one), -1)]
+
+
+def changed_settings(
+    before: Sequence[Run], after: Sequence[Run], without: Collection[str] = frozenset()
+) -> list[Changed]:
+    """By run the effective settings that differ, ``without`` some that are told otherwise; so are arguments, by what
+    becomes of them."""
+    if len(before) != len(after):
+        names = {run.name: run for run in after}
+        pairs = [(run, names[run.name]) for run in before if run.name in names]
+    else:
+        pairs = list(zip(before, after, strict=True))
+    found = []
+    for old, new in pairs:
+        both = compare(side_of(old.name, old), side_of(new.name, new))
+        differences = tuple(
+            one for one in both.differences if one.group != ARGUMENTS and _known(one) and not _among(one.name, without)
+        )
+        if differences:
+            found.append(Changed(new.name, differences))
+    return found
+
+
+def _known(one: Difference) -> bool:
+    """Whether both values are known: nothing is said of others."""
+    return all(value is None or value.value is not UNKNOWN for value in (one.a, one.b))
+
+
+def _among(name: str, keys: Collection[str]) -> bool:
+    """Whether a setting is one of these keys, or within one."""
+    parts = name.split(".")
+    return any(".".join(parts[:end]) in keys for end in range(1, len(parts) + 1))

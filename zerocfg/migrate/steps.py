@@ -1,0 +1,105 @@
+"""What a migration does and what it leaves: changes of one file each, and places for a person to look at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from zerocfg.rules.api import Location
+from zerocfg.rules.moving import placed
+from zerocfg.rules.renaming import written
+from zerocfg.run.model import SourceFile
+from zerocfg.source.edit import Edit, apply_edits, delete_entry, rename_key, replace_value
+from zerocfg.source.load import load_as
+from zerocfg.source.node import Document, Path
+from zerocfg.source.text import SourceText
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """A key gets another name and keeps its value as it is written."""
+
+    path: Path
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A key gets a value, whether it is there or not; the sections around it are written too."""
+
+    path: Path
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A key goes."""
+
+    path: Path
+
+
+Operation = Rename | Put | Drop
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One change that keeps the meaning: ``operations`` on the document at the place, or ``edits`` of its text."""
+
+    at: Location
+    why: str
+    operations: tuple[Operation, ...] = ()
+    edits: tuple[Edit, ...] = ()
+
+    @property
+    def what(self) -> tuple[object, ...]:
+        """What is done, whatever the reason."""
+        return (*self.operations, *self.edits)
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A place that needs a person, and why."""
+
+    at: Location
+    why: str
+
+
+def editable(file: SourceFile) -> bool:
+    """Whether the file as a whole is a document that edits can be made in: no page or script that holds one."""
+    document = file.document
+    if document is None or document.root is None or not document.editable or file.path is None:
+        return False
+    return file.path.suffix.lower() in (".json", ".hjson", ".yaml", ".yml", ".conf", ".cfg", "")
+
+
+def changed(file: SourceFile, text: str, operations: Iterable[Operation]) -> str:
+    """A text of the file after operations on the document in it. Raises ValueError where one has no place there."""
+    assert file.document is not None
+    for one in operations:
+        document = load_as(SourceText(file.source.name, text), file.document.format)
+        text = apply_edits(text, _edits(file, document, one))
+    return text
+
+
+def _edits(file: SourceFile, document: Document, one: Operation) -> list[Edit]:
+    if isinstance(one, Rename):
+        return rename_key(document, one.path, one.new)
+    if isinstance(one, Drop):
+        return delete_entry(document, one.path)
+    text = as_text(file, one.value)
+    if text is None:
+        raise ValueError("the value cannot be written there")
+    if document.get(one.path) is not None:
+        return replace_value(document, one.path, text)
+    return placed(document, one.path, text)
+
+
+def as_text(file: SourceFile, value: object) -> str | None:
+    """A value as the file's language has it. YAML 1.1 takes 1e-05 for a text: a number gets its dot and sign."""
+    if isinstance(value, float) and "e" in (plain := json.dumps(value)):
+        mantissa, _, exponent = plain.partition("e")
+        return (
+            f"{mantissa if '.' in mantissa else mantissa + '.0'}e{exponent if exponent[0] in '+-' else '+' + exponent}"
+        )
+    return written(file, value)
