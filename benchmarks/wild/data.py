@@ -61,7 +61,8 @@ class Judgement:
     """Whether the findings of one code at some places of a repository are true, and what shows it.
 
     ``places`` are "path key" or "path line", with `*` where one reason holds for many files of the repository; a code
-    may end in `*` too.
+    may end in `*` too. ``message``: the hash of the only text that it is about, where the same finding was told in
+    another one once.
     """
 
     repository: str
@@ -70,13 +71,18 @@ class Judgement:
     places: tuple[str, ...]
     verdict: Verdict
     evidence: str
+    message: str = ""
 
     def covers(self, finding: Finding) -> bool:
         return (
-            (self.repository, self.commit) == (finding.repository, finding.commit)
+            self.is_about(finding)
+            and (self.repository, self.commit) == (finding.repository, finding.commit)
             and fnmatchcase(finding.code, self.code)
             and any(one == finding.place or ("*" in one and fnmatchcase(finding.place, one)) for one in self.places)
         )
+
+    def is_about(self, finding: Finding) -> bool:
+        return self.message in ("", finding.message)
 
 
 @dataclass(frozen=True)
@@ -123,7 +129,8 @@ def judgements() -> list[Judgement]:
         name = row["repository"]
         commit = str(row.get("commit", commits.get(name, "")))
         places = tuple(map(str, row["places"]))
-        found.append(Judgement(name, commit, row["code"], places, verdict, row["evidence"]))  # type: ignore[arg-type]
+        about = (row["evidence"], row.get("message", ""))
+        found.append(Judgement(name, commit, row["code"], places, verdict, *about))  # type: ignore[arg-type]
     return found
 
 

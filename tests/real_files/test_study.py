@@ -42,7 +42,9 @@ def test_all_data_speak_of_repositories_of_the_list() -> None:
 
 
 def test_judgements_have_evidence_and_no_place_is_judged_twice() -> None:
-    places = Counter((one.repository, one.code, place) for one in data.judgements() for place in one.places)
+    places = Counter(
+        (one.repository, one.code, place, one.message) for one in data.judgements() for place in one.places
+    )
     assert [place for place, number in places.items() if number > 1] == []
     assert all(one.evidence for one in data.judgements())
 
@@ -86,6 +88,14 @@ def test_a_judgement_of_another_commit_says_nothing() -> None:
     assert (
         judged([replace(FINDING, commit="1" * 40)], [JUDGEMENT, replace(JUDGEMENT, places=("*",))])[0].judgement is None
     )
+
+
+def test_a_judgement_of_one_text_says_nothing_of_another() -> None:
+    told = replace(FINDING, message="abc")
+    judgements = [JUDGEMENT, replace(JUDGEMENT, message="abc", verdict="true")]
+    rows = judged([told, replace(FINDING, message="def")], judgements)
+    assert [row.judgement.verdict for row in rows if row.judgement is not None] == ["true", "false"]
+    assert judged([FINDING], judgements[1:])[0].judgement is None
 
 
 def test_vanished_are_places_of_repositories_that_were_linted() -> None:
