@@ -1,6 +1,6 @@
 """What the study keeps: repositories, judgements, readers, planted mistakes. Types, and how they are read.
 
-What is held out stands in a folder of its own, in the same form.
+What is held out stands in folders of its own, in the same form.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any, Literal, get_args
 import yaml
 
 HERE = Path(__file__).resolve().parent
-HELD_OUT = "held_out"
+HELD_OUT = ("held_out", "held_out_2")
+"""Folders, one for each time that repositories were chosen anew; oldest first."""
 Verdict = Literal["true", "false", "misleading"]
 Format = Literal["yaml", "json", "recipe", "line", "python"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -24,13 +25,13 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 class Repository:
     """A public repository at one commit, and why it is part of the study.
 
-    ``held_out``: nobody had looked at it before zerocfg was first held against it.
+    ``held_out``: the folder of its set, where nobody had looked at it before zerocfg was first held against it.
     """
 
     name: str
     commit: str
     why: str
-    held_out: bool = False
+    held_out: str = ""
 
     def tree(self, folder: Path) -> Path:
         return folder / self.name.replace("/", "+")
@@ -60,7 +61,8 @@ class Judgement:
     """Whether the findings of one code at some places of a repository are true, and what shows it.
 
     ``places`` are "path key" or "path line", with `*` where one reason holds for many files of the repository; a code
-    may end in `*` too.
+    may end in `*` too. ``message``: the hash of the only text that it is about, where the same finding was told in
+    another one once.
     """
 
     repository: str
@@ -69,13 +71,18 @@ class Judgement:
     places: tuple[str, ...]
     verdict: Verdict
     evidence: str
+    message: str = ""
 
     def covers(self, finding: Finding) -> bool:
         return (
-            (self.repository, self.commit) == (finding.repository, finding.commit)
+            self.is_about(finding)
+            and (self.repository, self.commit) == (finding.repository, finding.commit)
             and fnmatchcase(finding.code, self.code)
             and any(one == finding.place or ("*" in one and fnmatchcase(finding.place, one)) for one in self.places)
         )
+
+    def is_about(self, finding: Finding) -> bool:
+        return self.message in ("", finding.message)
 
 
 @dataclass(frozen=True)
@@ -107,35 +114,36 @@ class Planted:
 
 def repositories() -> list[Repository]:
     return [
-        Repository(str(row["repository"]), str(row["commit"]), str(row["why"]), held_out)
-        for name, held_out in (("repositories", False), (f"{HELD_OUT}/repositories", True))
-        for row in _rows(name)
+        Repository(str(row["repository"]), str(row["commit"]), str(row["why"]), folder)
+        for folder in ("", *HELD_OUT)
+        for row in _rows("repositories", folder)
     ]
 
 
 def judgements() -> list[Judgement]:
     commits = {one.name: one.commit for one in repositories()}
     found = []
-    for row in [*_rows("judgements"), *_rows(f"{HELD_OUT}/judgements")]:
+    for row in _everywhere("judgements"):
         verdict = str(row["verdict"]).lower()
         assert verdict in get_args(Verdict), row
         name = row["repository"]
         commit = str(row.get("commit", commits.get(name, "")))
         places = tuple(map(str, row["places"]))
-        found.append(Judgement(name, commit, row["code"], places, verdict, row["evidence"]))  # type: ignore[arg-type]
+        about = (row["evidence"], row.get("message", ""))
+        found.append(Judgement(name, commit, row["code"], places, verdict, *about))  # type: ignore[arg-type]
     return found
 
 
 def readers() -> list[Reader]:
     return [
         Reader(row["repository"], row["script"], row["reader"], row["evidence"], tuple(map(str, row["lines"])))
-        for row in [*_rows("readers"), *_rows(f"{HELD_OUT}/readers")]
+        for row in _everywhere("readers")
     ]
 
 
-def first_findings() -> list[Finding]:
-    """What zerocfg said of the repositories that are held out before anything was mended for them."""
-    lines = (HERE / HELD_OUT / "first.jsonl").read_text(encoding="utf-8").splitlines()
+def first_findings(folder: str) -> list[Finding]:
+    """What zerocfg said of the repositories of a set that is held out before anything was mended for them."""
+    lines = (HERE / folder / "first.jsonl").read_text(encoding="utf-8").splitlines()
     return [Finding(**json.loads(line)) for line in lines]
 
 
@@ -149,8 +157,12 @@ def planted() -> list[Planted]:
     return found
 
 
-def _rows(name: str) -> list[dict[str, Any]]:
-    text = (HERE / f"{name}.yaml").read_text(encoding="utf-8")
+def _everywhere(name: str) -> list[dict[str, Any]]:
+    return [row for folder in ("", *HELD_OUT) for row in _rows(name, folder)]
+
+
+def _rows(name: str, folder: str = "") -> list[dict[str, Any]]:
+    text = (HERE / folder / f"{name}.yaml").read_text(encoding="utf-8")
     rows = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     assert isinstance(rows, list)
     return rows

@@ -50,19 +50,20 @@ class Judged:
 
 def judged(findings: Iterable[Finding], judgements: Sequence[Judgement]) -> list[Judged]:
     """Every finding that is no note with its judgement; one that is exact goes before one with a pattern."""
-    exact: dict[tuple[str, str, str, str], Judgement] = {}
+    exact: dict[tuple[str, str, str, str], list[Judgement]] = {}
     patterns: dict[str, list[Judgement]] = {}
     for one in judgements:
         for place in one.places:
-            exact[one.repository, one.commit, one.code, place] = one
+            exact.setdefault((one.repository, one.commit, one.code, place), []).append(one)
         patterns.setdefault(one.repository, []).append(one)
     found = []
     for finding in findings:
         if finding.severity not in SEVERITIES:
             continue
         key = (finding.repository, finding.commit, finding.code, finding.place)
-        judgement = exact.get(key) or next((p for p in patterns.get(finding.repository, ()) if p.covers(finding)), None)
-        found.append(Judged(finding, judgement))
+        here = [one for one in exact.get(key, ()) if one.is_about(finding)]
+        here += [one for one in patterns.get(finding.repository, ()) if one.covers(finding)]
+        found.append(Judged(finding, max(here, key=lambda one: bool(one.message)) if here else None))
     return found
 
 

@@ -80,7 +80,9 @@ def main() -> None:
     text = report(
         there, rows, gone, [one for one in readings if one.reader.repository not in held], told, fixes, broken
     )
-    text += held_out(held & names, rows, [one for one in readings if one.reader.repository in held])
+    for folder in data.HELD_OUT:
+        part = {one.name for one in there if one.held_out == folder}
+        text += held_out(folder, part, rows, [one for one in readings if one.reader.repository in part])
     print(text)
     if given.write is not None:
         from benchmarks.wild.picture import draw
@@ -144,12 +146,12 @@ def _fixes(repositories: Sequence[data.Repository], folder: Path, broken: list[s
                 broken.append(str(error))
 
 
-def held_out(linted: set[str], rows: Sequence[Judged], readings: Sequence[Reading]) -> str:
-    """The part of the report about repositories that nobody had looked at: what it was, and what it is now."""
-    before = judged(data.first_findings(), data.judgements())
-    number = len([one for one in data.repositories() if one.held_out])
+def held_out(folder: str, linted: set[str], rows: Sequence[Judged], readings: Sequence[Reading]) -> str:
+    """The part of the report about a set of repositories that nobody had looked at: what it was, what it is now."""
+    before = judged(data.first_findings(folder), data.judgements())
+    number = len([one for one in data.repositories() if one.held_out == folder])
     parts = [
-        f"\n## Held out: {number} more repositories\n",
+        f"\n## Held out ({folder}): {number} more repositories\n",
         "Chosen by what they train with and judged before any change; then the causes of what was wrong were mended. "
         "The first figures are those of repositories that nobody has looked at.\n",
     ]

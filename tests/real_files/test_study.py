@@ -26,10 +26,11 @@ def test_repositories_are_named_once_at_a_whole_commit() -> None:
     assert all(len(one.commit) == 40 and set(one.commit) <= set("0123456789abcdef") for one in found)
 
 
-def test_what_is_held_out_was_judged_whole_before_anything_was_mended() -> None:
-    held = {one.name for one in data.repositories() if one.held_out}
+@pytest.mark.parametrize("folder", data.HELD_OUT)
+def test_what_is_held_out_was_judged_whole_before_anything_was_mended(folder: str) -> None:
+    held = {one.name for one in data.repositories() if one.held_out == folder}
     assert len(held) >= 25
-    first = judged(data.first_findings(), data.judgements())
+    first = judged(data.first_findings(folder), data.judgements())
     assert {row.finding.repository for row in first} <= held
     assert all(row.judgement is not None for row in first)
 
@@ -41,7 +42,9 @@ def test_all_data_speak_of_repositories_of_the_list() -> None:
 
 
 def test_judgements_have_evidence_and_no_place_is_judged_twice() -> None:
-    places = Counter((one.repository, one.code, place) for one in data.judgements() for place in one.places)
+    places = Counter(
+        (one.repository, one.code, place, one.message) for one in data.judgements() for place in one.places
+    )
     assert [place for place, number in places.items() if number > 1] == []
     assert all(one.evidence for one in data.judgements())
 
@@ -85,6 +88,14 @@ def test_a_judgement_of_another_commit_says_nothing() -> None:
     assert (
         judged([replace(FINDING, commit="1" * 40)], [JUDGEMENT, replace(JUDGEMENT, places=("*",))])[0].judgement is None
     )
+
+
+def test_a_judgement_of_one_text_says_nothing_of_another() -> None:
+    told = replace(FINDING, message="abc")
+    judgements = [JUDGEMENT, replace(JUDGEMENT, message="abc", verdict="true")]
+    rows = judged([told, replace(FINDING, message="def")], judgements)
+    assert [row.judgement.verdict for row in rows if row.judgement is not None] == ["true", "false"]
+    assert judged([FINDING], judgements[1:])[0].judgement is None
 
 
 def test_vanished_are_places_of_repositories_that_were_linted() -> None:

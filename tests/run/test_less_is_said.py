@@ -61,6 +61,33 @@ OWN_LOOP = (
     "eval_interval: 50\nprefetch: 2\nworkers: 8\nvocabulary: 1000\nsave_dir: out\n"
 )
 RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nlearning_rate: 1.0e-5\ntrain_micro_batch_size_per_gpu: 4\n"
+PROGRAM = """{
+  # a program that makes DeepSpeed's config of its own keys
+  "pipe-parallel-size": 1, "num-layers": 24, "hidden-size": 2048, "num-attention-heads": 16, "seq-length": 2048,
+  "pos-emb": "rotary", "train-iters": 1000, "eval-interval": 100, "keep-last-n-checkpoints": 4, "weight-decay": 0.1,
+  "zero_optimization": {"stage": 1}, "train_micro_batch_size_per_gpu": 4, "fp16": {"fp16": true, "enabled": true}
+}
+"""
+MISTYPED = """{
+  "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1}, "fp16": {"enabled": true},
+  "gradient_cliping": 1.0
+}
+"""
+SPAWN = "import subprocess\nimport sys\n\nsubprocess.run(['mpirun', sys.executable, *sys.argv[3:]])\n"
+SPAWNED = f"python spawn.py --world_size 8 train.py --deepspeed ds.json {OPTIONS}--bf16 False\n"
+HALF = json.dumps({**AUTO, "bf16": {"enabled": True}})
+GAUDI = PARSED.replace("from transformers import", "from optimum.habana import").replace("Trainer", "GaudiTrainer")
+LORA = (
+    "from trl import ModelConfig, SFTConfig, SFTTrainer, TrlParser\n"
+    "args, model = TrlParser((SFTConfig, ModelConfig)).parse_args_and_config()\nmodel.lora_r = 8\n"
+    "SFTTrainer(args=args)\n"
+)
+TRL_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\npacking: true\n"
+BUCKET = {"stage": 2, "overlap_comm": True, "reduce_bucket_size": 536870912}
+BUCKETS = json.dumps({**AUTO, "bf16": {"enabled": "auto"}, "zero_optimization": BUCKET})
+TOLD = "from accelerate import Accelerator\n\nAccelerator(mixed_precision=read())\n"
+BESIDE = "from accelerate import Accelerator\n\nSIZE = 1\nif __name__ == '__main__':\n    Accelerator()\n"
+WITH_PLUGIN = "accelerate launch --num_processes 8 --use_deepspeed --deepspeed_config_file ds.json train.py\n"
 
 CASES: dict[str, tuple[dict[str, str], list[tuple[str, str, str]]]] = {
     # another program's hyperparameters share one name with DeepSpeed's
@@ -154,8 +181,51 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[str, str, str]]]] = {
         {"train.py": PARSED, "run.sh": f"torchrun --nproc_per_node 8 train.py {OPTIONS} --eval_steps 5\n"},
         [("ZC809", "warning", "run.sh")],
     ),
+    # GPT-NeoX and its like keep DeepSpeed's sections among keys of their own
+    "sections of DeepSpeed in a program's config": ({"small.yml": PROGRAM}, []),
+    "a config of DeepSpeed in a file of that name": ({"small.yml": MISTYPED}, [("ZC102", "error", "small.yml")]),
+    # a program that is given another script starts it in its own way
+    "a launcher of one's own": ({"ds.json": json.dumps(AUTO), "spawn.py": SPAWN, "run.sh": SPAWNED}, []),
+    "no launcher": (
+        {"ds.json": json.dumps(AUTO), "run.sh": SPAWNED.replace("spawn.py --world_size 8 ", "")},
+        [("ZC741", "error", "run.sh")],
+    ),
+    "a launcher of one's own, and the script": (
+        {"ds.json": HALF, "spawn.py": SPAWN, "train.py": PARSED, "run.sh": SPAWNED},
+        [("ZC302", "error", "ds.json")],
+    ),
+    "a Trainer of another library": ({"ds.json": HALF, "spawn.py": SPAWN, "train.py": GAUDI, "run.sh": SPAWNED}, []),
+    # what only the code sets is no argument that somebody wrote
+    "a number of LoRA that the code sets": (
+        {"r.yaml": TRL_RECIPE, "train.py": LORA, "run.sh": "torchrun --nproc_per_node 2 train.py --config r.yaml\n"},
+        [],
+    ),
+    "a number of LoRA in the recipe": (
+        {
+            "r.yaml": f"{TRL_RECIPE}lora_r: 8\n",
+            "train.py": LORA.replace("model.lora_r = 8\n", ""),
+            "run.sh": "torchrun --nproc_per_node 2 train.py --config r.yaml\n",
+        },
+        [("ZC851", "error", "r.yaml")],
+    ),
+    # the lines under `if __name__ == "__main__":` of a module that is imported do not run
+    "an Accelerator that is asked for some precision": (
+        {"ds.json": BUCKETS, "train.py": f"import beside\n{TOLD}print(beside.SIZE)\n", "beside.py": BESIDE}
+        | {"run.sh": WITH_PLUGIN},
+        [],
+    ),
+    "one of two Accelerators": (
+        {"ds.json": BUCKETS, "train.py": f"{TOLD}Accelerator()\n", "run.sh": WITH_PLUGIN},
+        [],
+    ),
+    "an Accelerator that is asked for none": (
+        {"ds.json": BUCKETS, "train.py": "from accelerate import Accelerator\n\nAccelerator()\n"}
+        | {"run.sh": WITH_PLUGIN},
+        [("ZC902", "warning", "ds.json")],
+    ),
     # a config of a loop of its own shares a few names with the Trainer's arguments
     "a config of a loop of its own": ({"debug.yaml": OWN_LOOP}, []),
+    "a recipe that Hydra composes": ({"debug.yaml": f"# @package _global_\n{RECIPE}"}, []),
     "a recipe that nobody names": ({"debug.yaml": RECIPE}, [("ZC841", "warning", "debug.yaml")]),
 }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from zerocfg.catalog.schema import load_schema
 from zerocfg.run.model import Kind
 from zerocfg.run.neighbours import recognise
 
@@ -44,6 +45,9 @@ _INFERENCE = frozenset("replace_with_kernel_inject replace_method mp_size inject
 _TRAINING = frozenset(
     "train_batch_size train_micro_batch_size_per_gpu optimizer zero_optimization per_device_train_batch_size".split()
 )
+
+_MOST_MISTYPED = 7
+"""Keys that DeepSpeed does not read, of one config that is meant for it."""
 
 # A file without any of these words is of no kind that zerocfg reads; looking for bytes is much cheaper than parsing.
 MARKERS = tuple(
@@ -88,12 +92,29 @@ def sniff(data: Any, name: str = "") -> Kind:
     deepspeed = 3 * len(keys & _DEEPSPEED_SURE) + 3 * len(sections)
     if deepspeed or ("train_batch_size" in keys and 2 * len(keys & _DEEPSPEED_HINTS) >= len(keys)):
         deepspeed += len(keys & _DEEPSPEED_HINTS) + 2 * ("train_batch_size" in keys)
+    if deepspeed and _of_a_program(keys):
+        deepspeed = 0
     best = max(accelerate, recipe, deepspeed)
     if best < 3:
         return "other"
     if deepspeed == best:
         return "deepspeed"
     return "accelerate" if accelerate == best else "recipe"
+
+
+def in_hydras_words(text: str) -> bool:
+    """Whether a YAML file says that it is a part of a config that Hydra composes, for a program of its own."""
+    return text.startswith("# @package ")
+
+
+def _of_a_program(keys: set[str]) -> bool:
+    """Whether sections of DeepSpeed stand among the keys of a program that makes DeepSpeed's config of them, as
+    GPT-NeoX does: most keys are none that DeepSpeed reads, and more than anybody mistypes."""
+    others = len(keys - _DEEPSPEED_SURE - _DEEPSPEED_SECTIONS - _DEEPSPEED_HINTS)
+    if others <= _MOST_MISTYPED or 2 * others <= len(keys):
+        return False
+    read = len(keys & load_schema("deepspeed").root.names.keys())
+    return len(keys) - read > max(read, _MOST_MISTYPED)
 
 
 def named_recipe(data: Any, more: frozenset[str], share: float) -> bool:

@@ -11,7 +11,7 @@ from zerocfg.run.follow import Paths, mistakes, of_neighbour
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting, SourceFile
 from zerocfg.run.neighbours import NEIGHBOURS, started_by_line, taken
 from zerocfg.run.reader import reader_of
-from zerocfg.run.started import started
+from zerocfg.run.started import inner, started
 from zerocfg.source.launch import LaunchLine, Option
 
 
@@ -66,6 +66,12 @@ def _with_script(paths: Paths, run: Run, line: LaunchLine, bases: list[Path]) ->
         from zerocfg.run.scripted import with_code  # with it comes all that reads Python
 
         run = with_code(paths, run)
+        script = run.script
+        spawned = inner(line, bases) if script is not None and not (script.reader or script.foreign) else None
+        if spawned is not None:
+            other = with_code(paths, replace(run, started=spawned))
+            if other.script is not None and (other.script.reader or other.script.foreign):
+                run = other
     trainer = run.arguments.get("deepspeed")
     if trainer is not None and trainer.value is not True:
         engine = run.script is not None and run.script.reader == "deepspeed"

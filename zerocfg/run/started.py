@@ -17,6 +17,24 @@ def started(line: LaunchLine, bases: Iterable[Path]) -> tuple[Path, Path] | None
     if line.module:
         stem = name.replace(".", "/")
         names = [f"{stem}.py", f"{stem}/__main__.py"]
+    return _first(names, bases)
+
+
+def handed_on(line: LaunchLine) -> str | None:
+    """The script that plain `python` gives to a program, which may start it: `python spawn.py --world_size 8 train.py`;
+    it may as well be a config in Python."""
+    words = (word.value for word in line.arguments) if line.launcher == "python" else ()
+    return next((word for word in words if word is not None and word.endswith(".py")), None)
+
+
+def inner(line: LaunchLine, bases: Iterable[Path]) -> Path | None:
+    """That script where it is there."""
+    name = handed_on(line)
+    found = _first([name], bases) if name is not None and "\n" not in name else None
+    return found[0] if found is not None else None
+
+
+def _first(names: Iterable[str], bases: Iterable[Path]) -> tuple[Path, Path] | None:
     for base in bases:
         for one in names:
             try:

@@ -54,6 +54,7 @@ READING = (
         yaml("ZC005", f"{text} is a number, or meant as text", f"main_training_function: {text}\n")
         for text in ("5.0e+8", "'5e8'", "e8", "8e")
     ),
+    yaml("ZC005", "in a section that accelerate ignores", "  optimizer:\n    params:\n      eps: 1e-8\n"),
     *(
         yaml("ZC005", f"{text} is a text", f"main_training_function: {text}\n").finds(
             "warning", f"accelerate.yaml: {text}", figure, figure, "1.1", number

@@ -210,6 +210,10 @@ def json_not_strict(run: Run) -> Iterator[Finding]:
             )
 
 
+_DEEPEST_READ = 2
+"""`deepspeed_config.gradient_clipping`: accelerate has no sections within its sections, and reads nothing there."""
+
+
 @rule(
     "ZC005",
     "number-read-as-string",
@@ -238,6 +242,8 @@ def number_read_as_string(run: Run) -> Iterator[Finding]:
     Fix: writes the same number with a dot and a sign. In a recipe only where HfArgumentParser is known to read it and
     the argument is a number: what another parser makes of the text, nobody knows.
 
+    Nothing is said of numbers in a section that accelerate ignores as a whole (ZC103).
+
     When to ignore: your own code converts the value.
     """
     for file in (run.accelerate, run.recipe):
@@ -248,7 +254,7 @@ def number_read_as_string(run: Run) -> Iterator[Finding]:
         for path, node, _ in walk(file.document.root):
             if not isinstance(node, Scalar) or node.quoted or not isinstance(node.value, str):
                 continue
-            if not _SCIENTIFIC.fullmatch(node.raw):
+            if not _SCIENTIFIC.fullmatch(node.raw) or (file is run.accelerate and len(path) > _DEEPEST_READ):
                 continue
             severity = None
             help_text = f"write {_with_dot(node.raw)}"

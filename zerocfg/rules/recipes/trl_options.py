@@ -305,7 +305,8 @@ def lora_without_peft(run: Run) -> Iterator[Finding]:
     """
     if reader(run) != "trl" or given(run, "use_peft") is not None or not _model_config(run):
         return
-    names = [name for name in _LORA if value(run, name) not in (None, False)]
+    there = {name: found for name in _LORA if (found := given(run, name)) is not None and found.origin.file is not None}
+    names = [name for name, found in there.items() if found.value not in (None, False)]
     if not names:
         return
     location, related = written(run, *names)

@@ -111,8 +111,8 @@ def weights_not_saved(run: Run) -> Iterator[Finding]:
     then gathers 2 bytes a parameter in the memory of the first process. Where nobody knows who reads the config, only a
     wrong name is put right.
 
-    Nothing is said of a script that neither trains nor saves, nor of a config without a known reader that is a template
-    or is for inference by its name.
+    Nothing is said of a script that neither trains nor saves or has another framework do it, nor of a config without a
+    known reader that is a template or is for inference by its name.
 
     When to ignore: your pipeline runs `zero_to_fp32.py`, or the script gathers by itself.
     """
@@ -145,9 +145,11 @@ def weights_not_saved(run: Run) -> Iterator[Finding]:
 
 
 def _never_saves(run: Run) -> bool:
-    """Whether the run trains nothing: its script does not, or the config of which nobody knows who reads it says by its
-    name that it is there for inference."""
+    """Whether the run trains nothing that is known: its script does not, or lets another framework do it, or the config
+    of which nobody knows who reads it says by its name that it is there for inference."""
     script = run.script
+    if script is not None and script.foreign:
+        return True
     if script is not None and script.whole and script.methods:
         return not any(name in _TRAINING or name.startswith("save") for name in script.methods)
     file = run.deepspeed or run.accelerate

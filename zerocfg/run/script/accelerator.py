@@ -36,8 +36,11 @@ def left_open(run: Run, name: str) -> bool:
 
 def precision(run: Run, exported: Setting | None) -> Setting:
     """What becomes of `mixed_precision`: the argument, else the launcher's variable (``exported``), else UNKNOWN."""
-    call = _call(run)
-    asked = _argument(run, call, "mixed_precision", None) if call is not None else None
+    calls = run.script.calls if run.script is not None else ()
+    every = [_argument(run, call, "mixed_precision", None) for call in calls if call.name == "accelerate.Accelerator"]
+    asked = every[0] if every else None
+    if any(one.value != every[0].value for one in every):
+        asked = Setting(UNKNOWN, IN_SCRIPT)  # which of several it is, only running them shows
     if asked is not None and asked.value is not None:
         return asked if exported is None else replace(asked, overridden=(exported,))
     return exported or Setting(UNKNOWN, IN_SCRIPT)

@@ -19,8 +19,8 @@ from zerocfg.run.model import SourceFile
 from zerocfg.source.text import BOM
 
 LIBRARIES = frozenset(
-    "transformers trl accelerate deepspeed lightning pytorch_lightning lightning_fabric torch peft argparse fire click "
-    "tyro jsonargparse hydra omegaconf".split()
+    "transformers trl accelerate deepspeed lightning pytorch_lightning lightning_fabric optimum torch peft argparse "
+    "fire click tyro jsonargparse hydra omegaconf".split()
 )
 """Packages whose names are never looked for in the repository, which may be a copy of one."""
 LARGEST = 1 << 20
@@ -127,7 +127,7 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 _LOOKED_AT = frozenset({ast.Name, ast.Attribute, ast.Call, ast.Assign, ast.Subscript, ast.Dict})
 
 
-def code_of(body: list[ast.stmt]) -> Code:
+def code_of(body: Sequence[ast.stmt]) -> Code:
     """The code of some statements, those of functions within them included."""
     found = Code()
     for statement in body:
@@ -199,18 +199,22 @@ class Module:
     at: Sequence[int] | None = None
     starts: list[int] = field(default_factory=list)
     """Offset of each line's first character in the code."""
-    codes: dict[Definition | None, Code] = field(default_factory=dict)
+    codes: dict[Definition | bool, Code] = field(default_factory=dict)
+    """By definition; by whether the module is started where it is its own lines."""
     places: dict[tuple[Imported, Path], tuple[Path, str] | None] = field(default_factory=dict)
 
-    def code(self, of: Definition | None) -> Code:
+    def code(self, of: Definition | None, *, started: bool = True) -> Code:
         """What stands in a function, in a class outside of its methods, or in the module's own lines (None); looked at
-        once, however many scripts reach it."""
-        found = self.codes.get(of)
+        once, however many scripts reach it. Unless it is ``started``, `if __name__ == "__main__":` does not run."""
+        key = started if of is None else of
+        found = self.codes.get(key)
         if found is None:
-            body = self.body if of is None else of.body
+            body: Sequence[ast.stmt] = self.body if of is None else of.body
             if isinstance(of, ast.ClassDef):
                 body = [one for one in body if not isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))]
-            found = self.codes[of] = code_of(body)
+            elif of is None and not started:
+                body = [one for one in body if not (isinstance(one, ast.If) and _main(one))]
+            found = self.codes[key] = code_of(body)
         return found
 
     def dotted(self, expression: ast.expr) -> str:

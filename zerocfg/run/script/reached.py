@@ -119,7 +119,7 @@ class Walk:
             self.waiting.append((module, None))
 
     def _visit(self, module: Module, definition: Definition | None) -> None:
-        code = module.code(definition)
+        code = module.code(definition, started=self.depths.get(id(module), 0) == 0)
         owner = None if isinstance(definition, ast.ClassDef) else definition
         found = self.found
         for name in code.names:

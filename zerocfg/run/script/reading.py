@@ -14,7 +14,11 @@ from zerocfg.run.script.reached import Reach, Reached, Walk
 from zerocfg.run.script.values import Values
 from zerocfg.run.script.written import config_of, parts_of
 
-_LIGHTNING = frozenset({"lightning", "pytorch_lightning", "lightning_fabric"})
+_FOREIGN = {
+    **dict.fromkeys(("lightning", "pytorch_lightning", "lightning_fabric"), "lightning"),
+    "optimum": "optimum",  # its trainers derive from the Trainer, and have a DeepSpeed integration of their own
+}
+"""Packages with loops that zerocfg says nothing of, and what it calls them."""
 _OLD_PPO = frozenset("model_name ppo_epochs log_with optimize_cuda_cache early_stopping adap_kl_ctrl".split())
 """Arguments of TRL's PPOConfig before 0.12, whose PPOTrainer was no Trainer but made an Accelerator of its own."""
 _PLUGINS = frozenset(
@@ -107,8 +111,8 @@ def _loop(name: str) -> Consumer | str | None:
     library, _, last = name.partition(".")
     if library in ("transformers", "trl"):
         return library if last.endswith("Trainer") else None
-    if library in _LIGHTNING:
-        return "lightning" if last in ("Trainer", "Fabric", "LightningCLI") else None
+    if library in _FOREIGN:
+        return _FOREIGN[library] if last.endswith("Trainer") or last in ("Fabric", "LightningCLI") else None
     return {"accelerate.Accelerator": "accelerate", "deepspeed.initialize": "deepspeed"}.get(name)
 
 
@@ -126,8 +130,9 @@ def _reader(found: Reach, parser: Parser) -> tuple[Consumer | None, str, Reached
     if any(one.name == "trl.PPOConfig" and _given(one) & _OLD_PPO for one in found.calls):
         return None, "", None
     trainers = [loop for loop in ours if loop in ("trl", "transformers")]
-    if "lightning" in shown:
-        return (None, "", None) if trainers else (None, "lightning", shown["lightning"])
+    for foreign in _FOREIGN.values():
+        if foreign in shown:
+            return (None, "", None) if trainers else (None, foreign, shown[foreign])
     if ours == ["accelerate", "deepspeed"] and found.prepares:  # the engine is another model's
         ours = ["accelerate"]
     if len(trainers) > 1:
