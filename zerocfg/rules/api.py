@@ -84,7 +84,8 @@ class Fix:
 
 @dataclass(slots=True)
 class Finding:
-    """One thing found. ``message`` names both values and the consequence; ``help`` says what to do instead."""
+    """One thing found. ``message`` names both values and the consequence; ``help`` says what to do instead.
+    ``versions``: the releases for which it holds, where its rule holds for more."""
 
     location: Location
     message: str
@@ -92,6 +93,7 @@ class Finding:
     related: list[Location] = field(default_factory=list)
     fix: Fix | None = None
     severity: Severity | None = None
+    versions: str = ""
 
 
 Check = Callable[[Run], Iterator[Finding]]

@@ -192,6 +192,7 @@ def precision_conflict(run: Run) -> Iterator[Finding]:
     proof=shows("parse", {"engine.dtype": ("float32", "bfloat16")}),
     consumers={"deepspeed"},
     fixable=True,
+    versions="deepspeed>=0.17.1",
 )
 def precision_auto_without_filler(run: Run) -> Iterator[Finding]:
     """`"enabled": "auto"` of bf16 or fp16 reaches DeepSpeed itself.
@@ -317,6 +318,7 @@ def precision_lost(run: Run) -> Iterator[Finding]:
     proof=crashes("arguments", "MS-AMP is not supported for ZeRO Stage 3"),
     fixable=True,
     references=("accelerate/utils/dataclasses.py@1.15.0",),
+    versions="accelerate>=1.0",
 )
 def msamp_with_zero3(run: Run) -> Iterator[Finding]:
     """MS-AMP together with ZeRO stage 3.
