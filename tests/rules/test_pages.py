@@ -25,6 +25,7 @@ HEADINGS = (
     "What it does",
     "Why it is bad",
     "What happens",
+    "Releases",
     "Example",
     "Use instead",
     "Fix safety",

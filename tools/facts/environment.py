@@ -55,9 +55,14 @@ def install(release: Release, folder: Path) -> None:
     _uv(folder, [f"{release.library}=={release.version}", *beside])
 
 
+def install_alone(release: Release, folder: Path) -> None:
+    """Installs a release without what it needs."""
+    _uv(folder, [f"{release.library}=={release.version}"], "--no-deps")
+
+
 def _oldest(release: Release, folder: Path) -> tuple[str, ...]:
     """The oldest transformers that a release asks for, with an accelerate: those that it was surely written for."""
-    _uv(folder, [f"{release.library}=={release.version}"], "--no-deps")
+    install_alone(release, folder)
     metadata = next(folder.glob(f"{release.library}-*.dist-info/METADATA")).read_text(encoding="utf-8")
     found = []
     for line in re.findall(r"^Requires-Dist: (.*)$", metadata, re.MULTILINE):

@@ -66,6 +66,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--stdin-filename", metavar="NAME", help="With '-': what to call the file read from standard input.")
 @click.option("--skip-unknown", is_flag=True, help="Pass by files that are named and are no configs, as hooks need it.")
 @click.option("--show-runs", is_flag=True, help="Which runs are found and who reads them, in place of findings.")
+@click.option("--all-releases", is_flag=True, help="Also in which releases of its library each finding holds.")
 @click.option("--exit-zero", is_flag=True, help="Exit 0 whatever is found.")
 @click.option("--watch", is_flag=True, help="Lint again whenever a config or script changes, until Ctrl-C.")
 def command(
@@ -89,6 +90,7 @@ def command(
     stdin_filename: str | None,
     skip_unknown: bool,
     show_runs: bool,
+    all_releases: bool,
     exit_zero: bool,
     watch: bool,
 ) -> None:
@@ -113,6 +115,8 @@ def command(
     threshold = Severity(fail_on or settings.fail_on)
     tell_notes = notes or settings.notes or threshold is Severity.NOTE
     known = None if write_baseline else known_findings(baseline, settings)
+    if all_releases and (watch or show_runs or statistics or write_baseline or any(modes.values())):
+        raise click.UsageError("--all-releases is told with findings alone")
     if watch:
         if any(modes.values()) or show_runs or stdin or statistics:
             raise click.UsageError(
@@ -145,6 +149,10 @@ def command(
 
         result = fix_files(job, result, unsafe=unsafe_fixes)
     result = job.told(result)
+    if all_releases:
+        from zerocfg.rules.everywhere import reaching
+
+        result.diagnostics = reaching(result.diagnostics, job.runs)
     # The fixed text of standard input has standard output to itself.
     for report in reports:
         if report.file is not None:

@@ -8,9 +8,9 @@ from dataclasses import replace
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.versions import bounds, release, text
 from zerocfg.migrate.known import known_releases
+from zerocfg.run.declared import LIBRARIES
 from zerocfg.run.effective import settled
 from zerocfg.run.model import Run
-from zerocfg.run.releases import LIBRARIES
 
 Releases = Mapping[str, str]
 """By library: one release, "0.19.8"."""

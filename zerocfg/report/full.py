@@ -41,8 +41,12 @@ def render_concise(result: Result, colour: bool = False) -> str:
     lines = []
     for d in result.diagnostics:
         where = f"{d.spot.file.name}:{d.spot.start.line}:{d.spot.start.column}"
-        lines.append(f"{where}: {paint(d.severity.value, d.severity.value)}[{d.code}] {d.told}")
+        lines.append(f"{where}: {paint(d.severity.value, d.severity.value)}[{d.code}] {d.told}{_held(d)}")
     return "\n".join([*lines, summary(result, paint), *unread_lines(result)]) + "\n"
+
+
+def _held(d: Diagnostic) -> str:
+    return f" [{d.held.said}]" if d.held is not None else ""
 
 
 def summary(result: Result, paint: Paint) -> str:
@@ -130,6 +134,8 @@ def _diagnostic(d: Diagnostic, paint: Paint, width: int | None) -> list[str]:
         lines.append(f"{edge}{paint(arrow, 'blue')} {spot.file.name}:{spot.start.line}:{spot.start.column}")
         lines += _framed(spot, digits, paint, level if index == 0 else "blue", "^" if index == 0 else "-", width)
     told = [f"help: {d.help}"] if d.help else []
+    if d.held is not None:
+        told.append(f"releases: {d.held.said}")
     for text in [*told, f"rule: {d.name} (zerocfg explain {d.code})"]:
         first, *more = wrap(text, width and width - digits - 3, "")
         lines.append(f"{edge} {paint('=', 'blue')} {first}")

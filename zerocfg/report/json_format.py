@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 from zerocfg.rules.api import Fix
 from zerocfg.rules.engine import Diagnostic, Result, Spot
+
+if TYPE_CHECKING:
+    from zerocfg.rules.held import Held
 
 
 def render_json(result: Result) -> str:
@@ -38,6 +42,16 @@ def _diagnostic(d: Diagnostic) -> dict[str, object]:
         "run": d.run,
         "also_in": list(d.also_in),
         "url": d.url,
+        **({} if d.held is None else {"releases": _held(d.held)}),
+    }
+
+
+def _held(held: Held) -> dict[str, object]:
+    return {
+        "library": held.library,
+        "holds": [{"from": first, "to": last} for first, last in held.parts],
+        "known_from": held.known_from,
+        "newest": held.known[-1],
     }
 
 

@@ -97,6 +97,7 @@ class Finding:
     """One thing found. ``message`` names both values and the consequence; ``help`` says what to do instead.
 
     ``assumes``: the libraries whose newest release it is about, because nothing tells which one the project has.
+    ``versions``: the releases for which it holds, where its rule holds for more.
     """
 
     location: Location
@@ -106,6 +107,7 @@ class Finding:
     fix: Fix | None = None
     severity: Severity | None = None
     assumes: frozenset[str] = frozenset()
+    versions: str = ""
 
 
 Check = Callable[[Run], Iterator[Finding]]

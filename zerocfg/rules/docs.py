@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Literal
 
+from zerocfg.rules import older_releases
 from zerocfg.rules.api import Example, Rule
 from zerocfg.run.config import TORCH, VERSIONS
 
@@ -18,6 +19,7 @@ RELEASES = {
     name: (VERSIONS | TORCH)[name.lower()] for name in ("DeepSpeed", "accelerate", "transformers", "TRL", "torch")
 }
 """What the proofs were executed on."""
+_TODAY = {name.lower(): release for name, release in RELEASES.items()}
 
 FAMILIES = {
     "0": "Reading and ignoring",
@@ -52,6 +54,7 @@ class Section:
     title: str
     text: str = ""
     examples: tuple[Example, ...] = ()
+    table: tuple[tuple[str, ...], ...] = ()
 
 
 def parts(rule: Rule) -> dict[str, str]:
@@ -77,6 +80,7 @@ def sections(rule: Rule, safety: Safety) -> tuple[Section, ...]:
         Section("What it does", rule.summary),
         Section("Why it is bad", said[""] or _consequence(rule)),
         Section("What happens", _paragraphs(said.get("What happens", ""), _holds(rule), _proof(rule))),
+        Section("Releases", older_releases.said(rule), (), older_releases.table(rule, _TODAY)),
         Section("Example", "", rule.bad),
         Section("Use instead", said.get("Instead", ""), rule.good),
         Section("Fix safety", _paragraphs(_safety(safety), said.get("Fix", ""))),
@@ -170,6 +174,7 @@ def as_text(rule: Rule, safety: Safety) -> str:
     for section in sections(rule, safety):
         lines.append(section.title)
         lines += [f"  {line}".rstrip() for line in _wrapped(section.text)]
+        lines += [f"    {line}" for line in _columns(section.table)]
         for number, example in enumerate(section.examples, 1):
             lines += _text_example(example, number if len(section.examples) > 1 else 0)
         lines.append("")
@@ -179,6 +184,12 @@ def as_text(rule: Rule, safety: Safety) -> str:
 def _wrapped(text: str) -> Iterable[str]:
     for line in text.splitlines():
         yield from wrap(line, 116, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def _columns(table: Sequence[tuple[str, ...]]) -> Iterable[str]:
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _text_example(example: Example, number: int) -> list[str]:
@@ -200,6 +211,9 @@ def as_markdown(rule: Rule, safety: Safety) -> str:
         if section.text:
             text = _linked(section.text) if section.title == "References" else _escaped(section.text)
             lines += [text, ""]
+        if section.table:
+            heading, *rows = (f"| {' | '.join(map(_escaped, row))} |" for row in section.table)
+            lines += [heading, "|---" * len(section.table[0]) + "|", *rows, ""]
         for number, example in enumerate(section.examples, 1):
             if len(section.examples) > 1:
                 lines += [f"### {number}", ""]

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path as FilePath
+from typing import TYPE_CHECKING
 
 from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity
 from zerocfg.rules.ignores import Ignores, not_understood, unknown_code_in_ignore, unused_ignore
-from zerocfg.rules.reach import Asked, holds, library_of, limited
+from zerocfg.rules.reach import Asked, among, holds, library_of, limited
 from zerocfg.rules.readers import Readers
 from zerocfg.rules.registry import ALL, find
 from zerocfg.run.config import VERSIONS
@@ -18,6 +19,9 @@ from zerocfg.run.model import Run, SourceFile, original
 from zerocfg.run.unread import Unread, understood
 from zerocfg.source.node import Path, dotted
 from zerocfg.source.text import Place
+
+if TYPE_CHECKING:
+    from zerocfg.rules.held import Held
 
 OF_ONE_KEY = frozenset("ZC010 ZC011 ZC101 ZC102 ZC104 ZC105 ZC106 ZC108 ZC110 ZC111 ZC212 ZC224".split())
 """The rules that look at one key by itself: they hold where other keys of the config are not known."""
@@ -54,6 +58,8 @@ class Diagnostic:
     """Names of the other runs in which the same is found at the same place."""
     assumes: frozenset[str] = frozenset()
     """The libraries whose newest release it is about, because nothing tells which one the project has."""
+    held: Held | None = None
+    """The releases in which it holds, where somebody asked for them."""
 
     @property
     def told(self) -> str:
@@ -237,9 +243,10 @@ class _Lint:
                     continue
                 found = not_understood(run, ALL) if rule is unknown_code_in_ignore else rule.check(run)
                 for finding in found:
-                    finding.assumes |= asked.missing
-                    limits = releases and (finding.severity or rule.severity) is not Severity.NOTE
-                    self.take(rule, limited(run, finding, library_of(rule), releases) if limits else finding, run)
+                    told = _within(run, rule, finding, releases)
+                    if told is not None:
+                        told.assumes |= asked.missing
+                        self.take(rule, told, run)
         result = self.result
         result.together = [frozenset(real_name(file) for file in run.files) for run in runs]
         result.runs = runs
@@ -292,6 +299,19 @@ class _Lint:
             self.result.hidden.append(Hidden(diagnostic, "settings"))
         else:
             self.result.diagnostics.append(diagnostic)
+
+
+def _within(run: Run, rule: Rule, finding: Finding, releases: str) -> Finding | None:
+    """A finding as the admitted releases have it; ``releases``: what `holds` says of its rule."""
+    versions = rule.versions
+    if finding.versions:
+        own = among(finding.versions, run)
+        if own is None:
+            return None
+        versions, releases = (finding.versions, own) if own else (versions, releases)
+    if not releases or (finding.severity or rule.severity) is Severity.NOTE:
+        return finding
+    return limited(run, finding, library_of(versions), releases)
 
 
 def _failures(run: Run) -> frozenset[tuple[str, str]]:

@@ -16,14 +16,19 @@ _LIBRARY = re.compile(r"[a-z]+")
 
 
 def holds(rule: Rule, run: Run) -> str | None:
-    """None where no admitted release is one of those that a rule speaks of (``Rule.versions``), "" where all are or
-    nothing is said about releases; else those that are: "from DeepSpeed 0.18.3 on"."""
-    library = _LIBRARY.match(rule.versions)
-    if library is None or "versions" in rule.needs:  # such a rule compares the releases itself
+    """As `among`, of the releases that a rule speaks of (``Rule.versions``)."""
+    return "" if "versions" in rule.needs else among(rule.versions, run)  # such a rule compares the releases itself
+
+
+def among(versions: str, run: Run) -> str | None:
+    """None where no admitted release is one of ``versions`` ("deepspeed>=0.18.3"), "" where all are or nothing is said
+    about releases; else those that are: "from DeepSpeed 0.18.3 on"."""
+    library = _LIBRARY.match(versions)
+    if library is None:
         return ""
     declared = run.versions.get(library[0])
     admits = bounds(declared) if declared else None
-    speaks = bounds(rule.versions[library.end() :])
+    speaks = bounds(versions[library.end() :])
     if admits is None or speaks is None:
         return ""
     low, high = max(admits[0], speaks[0]), min(_top(admits), _top(speaks))
@@ -63,7 +68,7 @@ def limited(run: Run, finding: Finding, library: str, releases: str) -> Finding:
     return finding
 
 
-def library_of(rule: Rule) -> str:
-    """The library whose releases a rule names."""
-    found = _LIBRARY.match(rule.versions)
+def library_of(versions: str) -> str:
+    """The library whose releases a rule or a finding names."""
+    found = _LIBRARY.match(versions)
     return found[0] if found else ""

@@ -165,6 +165,7 @@ PROCESSES = (
     ),
     near("ZC243", "another rule tells none", (PARALLEL, PARALLEL[:-1] + "0")),
     near("ZC243", "ranks that nobody knows", files={"train.sh": None}),
+    near("ZC243", "a release that looks for the keys in the path", versions={"deepspeed": "0.18.5"}),
     near("ZC246", "one process", ('"train_batch_size": 8', '"train_batch_size": 4')).finds(
         "note", TOTAL % 4, 4, 4, 1, 1, also=(SIZE % 4, ACCUMULATED % 1)
     ),

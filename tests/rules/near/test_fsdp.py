@@ -566,7 +566,24 @@ TRAINING = (
     ),
 )
 
-TABLE = (*GRIDS, *SEQUENCES, *ENGINES, *PLUGIN, *KEYS, *WRAPPING, *ARGUMENTS, *TRAINING)
+_OLDER, _EITHER = {"transformers": "5.9.0"}, {"transformers": ">=5"}
+RELEASES = (
+    near("ZC603", "arguments of before 5.10 choose FSDP 1", bad=2, versions=_OLDER),
+    near("ZC608", "accelerate before FSDP 2", versions={"accelerate": "1.5.2"}),
+    near("ZC609", "accelerate before FSDP 2", versions={"accelerate": "1.5.2"}),
+    near("ZC611", "accelerate before the key", versions={"accelerate": "1.14.0"}),
+    near("ZC622", "transformers before 5.10", versions=_OLDER),
+    near("ZC623", "transformers before 5.10", versions=_OLDER),
+    near("ZC623", "transformers 5.10", versions={"transformers": "5.10.1"}).finds("error", "recipe.yaml: 'true'"),
+    near("ZC623", "transformers 5 at large", versions=_EITHER).finds("warning", "recipe.yaml: 'true'", "5.10.0"),
+    near("ZC626", "transformers before 5.10", versions=_OLDER),
+    near("ZC627", "arguments of before 5.10", versions=_OLDER),
+    near("ZC629", "transformers before 5.10", versions=_OLDER),
+    near("ZC643", "transformers before 5.10", versions=_OLDER),
+    near("ZC644", "arguments of before 5.10", bad=2, versions=_OLDER),
+)
+
+TABLE = (*GRIDS, *SEQUENCES, *ENGINES, *PLUGIN, *KEYS, *WRAPPING, *ARGUMENTS, *TRAINING, *RELEASES)
 
 
 @pytest.mark.parametrize("row", rows(TABLE))

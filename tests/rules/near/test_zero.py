@@ -399,6 +399,7 @@ def sampled(why: str, *switches: str) -> Near:
 
 
 FEATURES = (
+    near("ZC445", "a release without dynamic batching", versions={"deepspeed": "0.16.4"}),
     near("ZC445", "the key is there", ('"enabled": true', '"enabled": true, "max_tokens": 512')),
     near("ZC446", "false", ("true", "false")),
     near("ZC446", "accelerate", consumer="accelerate", files={"recipe.yaml": None}).finds("warning", DROPPED),

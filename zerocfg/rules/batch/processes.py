@@ -96,6 +96,7 @@ def sequence_parallel_size_alone(run: Run) -> Iterator[Finding]:
     fixable=True,
     needs={"launch"},
     references=("deepspeed/__init__.py@0.19.8",),
+    versions="deepspeed>=0.18.6",
 )
 def parallel_sizes_miss_processes(run: Run) -> Iterator[Finding]:
     """`sequence_parallel_size` times `data_parallel_size` is not the number of processes.

@@ -9,7 +9,7 @@ from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import argument, entries
 from zerocfg.rules.effects import TRAINERS, edited, effective, recipe_data, rewritten
-from zerocfg.rules.fsdp.plugin import argument_key, argument_version, fsdp_argument, recipe_example
+from zerocfg.rules.fsdp.plugin import ARGUMENTS, argument_key, argument_version, fsdp_argument, recipe_example
 from zerocfg.rules.proof import crashes, logged, shows
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value
@@ -174,6 +174,7 @@ def fsdp_config_without_fsdp(run: Run) -> Iterator[Finding]:
     consumers=TRAINERS,
     fixable=True,
     references=(_HERE,),
+    versions=ARGUMENTS,
 )
 def fsdp_config_key_unknown(run: Run) -> Iterator[Finding]:
     """A key of the training argument `fsdp_config` that transformers does not know.
@@ -234,6 +235,7 @@ def _renamed(run: Run, key: str, new: str, value: object) -> Fix | None:
     consumers=TRAINERS,
     fixable=True,
     references=(_HERE,),
+    versions=ARGUMENTS,
 )
 def fsdp_option_unknown(run: Run) -> Iterator[Finding]:
     """The training argument `fsdp` is a text that transformers does not know.
@@ -276,7 +278,7 @@ def fsdp_option_unknown(run: Run) -> Iterator[Finding]:
     consumers=TRAINERS,
     fixable=True,
     references=(_HERE,),
-    versions="transformers>=5",
+    versions=ARGUMENTS,
 )
 def fsdp_option_of_version_1(run: Run) -> Iterator[Finding]:
     """The training argument `fsdp` names a strategy that FSDP 2 does not have.
@@ -324,7 +326,7 @@ def fsdp_option_of_version_1(run: Run) -> Iterator[Finding]:
     consumers=TRAINERS,
     fixable=True,
     references=(_HERE,),
-    versions="transformers>=5",
+    versions=ARGUMENTS,
 )
 def fsdp_option_text(run: Run) -> Iterator[Finding]:
     """The training argument `fsdp` is a text of options.
@@ -386,6 +388,7 @@ def _as_keys(run: Run, words: list[str]) -> Fix | None:
     consumers=TRAINERS,
     fixable=True,
     references=(_HERE,),
+    versions=ARGUMENTS,
 )
 def fsdp_config_wrap_policy(run: Run) -> Iterator[Finding]:
     """`auto_wrap_policy` in the training argument `fsdp_config` is none of the three words.

@@ -15,6 +15,7 @@ from zerocfg.rules.fsdp.plugin import (
     fsdp_version,
     on,
     recipe_example,
+    releases,
 )
 from zerocfg.rules.proof import ABSENT, crashes, logged, shows
 from zerocfg.run.model import Run
@@ -43,6 +44,7 @@ _ONLY_1 = (
     ),
     fixable=True,
     references=("accelerate/commands/launch.py@1.15.0", "accelerate/commands/config/cluster.py@1.15.0"),
+    versions="accelerate>=1.6",
 )
 def fsdp_version_not_written(run: Run) -> Iterator[Finding]:
     """An `fsdp_config` without `fsdp_version` trains with FSDP 1.
@@ -142,6 +144,7 @@ def fsdp1_key_under_fsdp2(run: Run) -> Iterator[Finding]:
             "remove the key",
             fix=edited(delete_entry, file, path, why="remove a key that has no effect"),
             severity=None if lost else Severity.NOTE,
+            versions=releases(run),
         )
 
 
@@ -200,6 +203,7 @@ def fsdp_without_sharding(run: Run) -> Iterator[Finding]:
     proof=crashes("arguments", "requires `activation_checkpointing=True`"),
     fixable=True,
     references=("accelerate/utils/dataclasses.py@1.15.0",),
+    versions="accelerate>=1.15",
 )
 def fsdp_offloaded_activations(run: Run) -> Iterator[Finding]:
     """Activations are to be offloaded without being checkpointed, or under FSDP 1.

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zerocfg.catalog.values import show
+from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import argument
 from zerocfg.rules.effects import (
@@ -23,6 +24,7 @@ from zerocfg.rules.effects import (
     told,
 )
 from zerocfg.rules.proof import crashes, shows
+from zerocfg.rules.reach import among
 from zerocfg.run.model import UNKNOWN, Run, SourceFile
 from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Path
@@ -80,7 +82,16 @@ def fsdp_version(run: Run) -> str | None:
     if fsdp_argument(run) or fsdp_argument(run) is UNKNOWN:
         return None
     setting = run.effective.environment.get("FSDP_VERSION")
+    if only_below(run.versions.get("accelerate"), _FSDP_2):
+        return "1" if setting is not None else None
     return str(setting.value) if setting is not None and str(setting.value) in ("1", "2") else None
+
+
+ARGUMENTS = "transformers>=5.10"
+"""From then on the training arguments are read as here: FSDP 2 where no version is written, true as a switch, and words
+that are not known refused. Of older releases nothing is said."""
+_FSDP_2 = "1.6"
+"""The release of accelerate that brought FSDP 2."""
 
 
 def argument_key(run: Run, name: str) -> tuple[SourceFile, Path, object] | None:
@@ -97,7 +108,7 @@ def argument_key(run: Run, name: str) -> tuple[SourceFile, Path, object] | None:
 def argument_version(run: Run) -> str | None:
     """ "1" or "2" when the training arguments switch FSDP on, else None."""
     asked, config = fsdp_argument(run), argument(run, "fsdp_config")
-    if not asked or asked is UNKNOWN:
+    if not asked or asked is UNKNOWN or among(ARGUMENTS, run) is None:
         return None
     if config is not None and config.held is not None and not (isinstance(config.held, dict) and config.origin.path):
         return None  # a file, or entries that cannot be told apart in their place
@@ -113,6 +124,11 @@ def fsdp_setting(run: Run, name: str) -> tuple[str, SourceFile, Path, object] | 
     if version is None:
         version, found = fsdp_version(run), fsdp_key(run, name)
     return None if version is None or found is None else (version, *found)
+
+
+def releases(run: Run) -> str:
+    """``Finding.versions`` of what is found in `fsdp_setting`."""
+    return ARGUMENTS if argument_version(run) is not None else ""
 
 
 def on(value: object) -> bool:
@@ -290,6 +306,7 @@ def fsdp2_strategy_name(run: Run) -> Iterator[Finding]:
         f"FSDP 2 reads `{path[-1]}` as true or false; {show(value)} stops every process",
         f"write {word}",
         fix=edited(replace_value, file, path, word, why=f"write {word}", safe=same),
+        versions=releases(run),
     )
 
 
@@ -397,6 +414,7 @@ def fsdp_local_state(run: Run) -> Iterator[Finding]:
         "FSDP 2 knows no LOCAL_STATE_DICT; every process stops",
         "write SHARDED_STATE_DICT or FULL_STATE_DICT",
         fix=edited(replace_value, file, path, word, why=f"write {word}", safe=False),
+        versions=releases(run),
     )
 
 

@@ -10,6 +10,7 @@ from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import argument, dropped, given, set_argument, value, written
 from zerocfg.rules.effects import TRAINERS, edited, recipe_data
 from zerocfg.rules.fsdp.plugin import (
+    ARGUMENTS,
     RECIPE,
     WRAPPED,
     argument_key,
@@ -20,6 +21,7 @@ from zerocfg.rules.fsdp.plugin import (
     launched,
     on,
     recipe_example,
+    releases,
 )
 from zerocfg.rules.proof import crashes, logged, shows
 from zerocfg.run.model import Run, SourceFile
@@ -189,6 +191,7 @@ def fsdp_shards_without_states(run: Run) -> Iterator[Finding]:
         "write FULL_STATE_DICT",
         [written(run, "save_only_model")[0]],
         fix=_full_states(run),
+        versions=releases(run),
     )
 
 
@@ -256,6 +259,7 @@ _COMPARED = {
     consumers=TRAINERS,
     fixable=True,
     references=("transformers/training_args.py@5.23.0",),
+    versions=ARGUMENTS,
 )
 def fsdp_told_twice(run: Run) -> Iterator[Finding]:
     """The accelerate config and the training arguments both configure FSDP, and differ.
@@ -358,6 +362,7 @@ def fsdp_checkpointing_twice(run: Run) -> Iterator[Finding]:
         why,
         [Location(found[0], found[1])] if place else [],
         fix=fix,
+        versions=releases(run),
     )
 
 

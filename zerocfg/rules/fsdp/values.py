@@ -9,6 +9,7 @@ from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import argument, set_argument
 from zerocfg.rules.effects import TRAINERS, edited
 from zerocfg.rules.fsdp.plugin import (
+    ARGUMENTS,
     WRAPPED,
     accelerate_example,
     argument_key,
@@ -17,6 +18,7 @@ from zerocfg.rules.fsdp.plugin import (
     fsdp_version,
     launched,
     recipe_example,
+    releases,
 )
 from zerocfg.rules.proof import crashes, logged, shows
 from zerocfg.run.model import Run
@@ -86,6 +88,7 @@ def adafactor_with_fsdp2(run: Run) -> Iterator[Finding]:
     consumers=TRAINERS,
     fixable=True,
     references=("transformers/training_args.py@5.23.0",),
+    versions=ARGUMENTS,
 )
 def fsdp_offload_as_text(run: Run) -> Iterator[Finding]:
     """`cpu_offload` in the training argument `fsdp_config` is a quoted false.
@@ -156,6 +159,7 @@ def fsdp1_strategy_as_boolean(run: Run) -> Iterator[Finding]:
         f"FSDP 1 knows no strategy {show(value)}: every process stops",
         f"write {word}",
         fix=edited(replace_value, file, path, word, why=f"write {word}"),
+        versions=releases(run),
     )
 
 
@@ -208,7 +212,7 @@ def fsdp_strategy_by_number(run: Run) -> Iterator[Finding]:
     consumers=TRAINERS,
     fixable=True,
     references=("transformers/training_args.py@5.23.0",),
-    versions="transformers>=5",
+    versions=ARGUMENTS,
 )
 def fsdp1_of_the_trainer(run: Run) -> Iterator[Finding]:
     """The training arguments choose FSDP 1.

@@ -318,6 +318,7 @@ def precision_lost(run: Run) -> Iterator[Finding]:
     proof=crashes("arguments", "MS-AMP is not supported for ZeRO Stage 3"),
     fixable=True,
     references=("accelerate/utils/dataclasses.py@1.15.0",),
+    versions="accelerate>=1.0",
 )
 def msamp_with_zero3(run: Run) -> Iterator[Finding]:
     """MS-AMP together with ZeRO stage 3.

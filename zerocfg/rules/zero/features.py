@@ -80,6 +80,7 @@ def data_efficiency_incomplete(run: Run) -> Iterator[Finding]:
             f"`{place[-1]}` is on without `{needed}`; DeepSpeed stops, whatever the switches further out say",
             f"write `{needed}`, or false here",
             fix=edited(replace_value, run.deepspeed, path, "false", why=f"switch {place[-1]} off", safe=False),
+            versions="deepspeed>=0.16.5" if place[-1] == "dynamic_batching" else "",
         )
 
 

@@ -1,0 +1,84 @@
+"""What the rules say with an older release set pinned, held against what their bad examples do on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.examples import lint, write
+from zerocfg.catalog.played import Outcome, Played, played
+from zerocfg.rules.api import Rule
+from zerocfg.rules.engine import Selection
+from zerocfg.rules.registry import find
+
+ACCEPTED = ("runs", "other")
+"""Outcomes of examples that do not do what their rule claims."""
+TOLD = {
+    "ZC209": "another value is used there, and not the one that is written",
+    "ZC705": "the address is missing all the same",
+    "ZC741": "accelerate before 1.0 starts without DeepSpeed, which nobody wants either",
+    **dict.fromkeys(("ZC317", "ZC409", "ZC455", "ZC509"), "judged by the settings of a release"),
+}
+"""Rules that tell of a set on which an example shows something else, and why that is right."""
+
+
+def outcomes(*kinds: str) -> list[tuple[str, str, int, Outcome]]:
+    return [
+        (code, name, number, outcome)
+        for code, of in played().rules.items()
+        for name, found in of.items()
+        for number, outcome in enumerate(found)
+        if outcome is not None and outcome.kind in kinds
+    ]
+
+
+def severities(code: str, name: str, number: int, folder: Path) -> list[str]:
+    rule = the(code)
+    example = rule.bad[number]
+    write(example, folder)
+    versions = {library: f"=={release}" for library, release in played().sets[name].items()}
+    found = lint(folder, example.consumer, Selection(select=(code,)), facts={"versions": versions})
+    return [one.severity.value for one in found.diagnostics if one.code == code]
+
+
+def the(code: str) -> Rule:
+    rule = find(code)
+    assert rule is not None
+    return rule
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "number"),
+    [pytest.param(*one[:3], id=f"{one[0]}-{one[2] + 1}-{one[1]}") for one in outcomes(*ACCEPTED) if one[0] not in TOLD],
+)
+def test_what_a_release_takes_is_no_error_there(code: str, name: str, number: int, tmp_path: Path) -> None:
+    assert "error" not in severities(code, name, number, tmp_path)
+
+
+def test_the_data_speaks_of_rules_and_examples_that_exist() -> None:
+    for code, of in played().rules.items():
+        rule = find(code)
+        assert rule is not None and rule.proof.status == "executed", code
+        assert set(of) <= set(played().sets)
+        assert all(len(found) <= len(rule.bad) for found in of.values()), code
+
+
+def test_each_exception_is_one() -> None:
+    assert set(TOLD) - {"ZC509"} <= {code for code, *_ in outcomes(*ACCEPTED)}
+
+
+def test_a_rule_is_known_back_to_where_all_newer_sets_show_it() -> None:
+    same, runs, unknown = Outcome("same"), Outcome("runs"), Outcome("unplayable", "why")
+    found = Played(
+        {"1": {}, "2": {}, "3": {}},
+        {
+            "all": {"1": (same,), "2": (same, same), "3": (same,)},
+            "late": {"1": (same,), "2": (runs,), "3": (same,)},
+            "partly": {"1": (same,), "2": (same,), "3": (same, runs)},
+            "gap": {"1": (same,), "2": (same, None), "3": (same,)},
+            "unknown": {"3": (unknown,)},
+        },
+    )
+    assert [found.since(code) for code in found.rules] == ["1", "3", None, "3", None]
+    assert found.since("ZC999") is None
