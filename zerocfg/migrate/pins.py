@@ -16,7 +16,8 @@ _REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+(?:\[[^\]]*\])?)(?P<gap>\s*\
 
 
 def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
-    for library, place in ((library, place) for library in plan.new for place in run.version_places.get(library, ())):
+    stated = [(library, place) for library in plan.new for place in run.version_places.get(library, ())]
+    for library, place in stated:
         if place.file is None or place.span is None:
             continue
         at = Location(place.file, span=place.span)
