@@ -39,12 +39,8 @@ def releases() -> list[Release]:
     found = []
     for library, told in content.items():
         for version in sorted(map(str, told["releases"]), key=Version):
-            beside = [
-                package
-                for older in told.get("with", ())
-                if Version(version) < Version(str(older["below"]))
-                for package in older["packages"]
-            ]
+            older = (one for one in told.get("with", ()) if Version(version) < Version(str(one["below"])))
+            beside = next(older, {"packages": []})["packages"]
             found.append(Release(library, version, tuple(beside)))
     return found
 
