@@ -7,6 +7,7 @@ that exists is taken, and one that is nowhere is noted in ``Run.missing``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +17,7 @@ from zerocfg.run.kinds import named_recipe
 from zerocfg.run.model import Consumer, Mistaken, Origin, Route, Run, Setting, SourceFile
 from zerocfg.run.neighbours import recognise, ships, taken
 from zerocfg.run.reader import TRL_KEYS
+from zerocfg.run.templates import CODE
 from zerocfg.source.load import load_as
 
 if TYPE_CHECKING:
@@ -29,6 +31,13 @@ class Paths:
         self.files = files
         self.root = root
         self.rereads: dict[int, SourceFile] = {}
+        self.written: Callable[[str], SourceFile | None] | None = None
+
+    def after(self, written: Callable[[str], SourceFile | None]) -> Paths:
+        """The same where a script has written some files by itself, whatever lies on the disk."""
+        paths = Paths(self.files, self.root)
+        paths.rereads, paths.written = self.rereads, written
+        return paths
 
     def with_accelerate(self, run: Run, file: SourceFile, bases: list[Path]) -> Run:
         run = replace(run, accelerate=file)
@@ -88,6 +97,9 @@ class Paths:
     def find(self, setting: Setting | None, bases: list[Path]) -> SourceFile | None:
         if setting is None or not _is_path(setting.value):
             return None
+        made = self.written(setting.value) if self.written is not None else None
+        if made is not None:
+            return made
         for base in bases:
             try:
                 path = base / setting.value
@@ -113,7 +125,7 @@ class Paths:
 
     def as_json(self, file: SourceFile) -> SourceFile:
         """A DeepSpeed config is read as JSON whatever its name says."""
-        if file.document is None or file.document.format == "json":
+        if file.document is None or file.document.format == "json" or not file.document.editable:
             return file
         again = self.rereads.get(id(file))
         if again is None:
@@ -130,8 +142,14 @@ def of_neighbour(run: Run, starts: Consumer | None, recipe: SourceFile) -> Run:
 
 
 def _is_path(value: object) -> bool:
-    """Whether a value may name a file; a config written out in place of its path does not."""
-    return isinstance(value, str) and bool(value) and "\n" not in value and not value.lstrip().startswith("{")
+    """Whether a value may name a file; a config written out in place of its path does not, nor what nobody knows."""
+    return (
+        isinstance(value, str)
+        and bool(value)
+        and "\n" not in value
+        and CODE not in value
+        and not value.lstrip().startswith("{")
+    )
 
 
 def mistakes(run: Run, file: SourceFile, wanted: Literal["accelerate", "deepspeed"], named: Origin) -> Run:

@@ -29,6 +29,10 @@ def from_line(paths: Paths, file: SourceFile, line: LaunchLine) -> Run | None:
         arguments=settings(file, line.script_options),
         environment=environment,
     )
+    if line.written:
+        from zerocfg.run.heredocs import written_before  # few scripts write their configs by themselves
+
+        paths = paths.after(written_before(file, line))
     bases = paths.bases(file, line)
     found = started(line, bases)
     if found is not None:

@@ -296,6 +296,8 @@ class _Reader:
     def _start(self) -> None:
         section = (self.file_data() or {}).get("deepspeed_config")
         start(self.arguments, self.launch, self.file is not None, section, self.fail)
+        if self.file is None and "config_file" in self.arguments.flags:
+            self.launch.launcher = "none"  # the file that it names is not here, and may choose any
 
 
 _ALWAYS = ("compute_environment", "distributed_type")

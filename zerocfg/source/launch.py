@@ -6,9 +6,12 @@ The data shapes only; the reader is :mod:`zerocfg.source.shell`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from zerocfg.source.text import SourceText, Span
+
+if TYPE_CHECKING:
+    from zerocfg.source.shell_words import Chars
 
 
 @dataclass(slots=True, frozen=True)
@@ -35,6 +38,15 @@ class Option:
     span: Span
 
 
+@dataclass(slots=True, frozen=True, eq=False)
+class Written:
+    """A file that the script writes out before a line. ``name``: its path from where the script starts, or, where only
+    the running shell knows it, as it is written. ``text``: what it will hold."""
+
+    name: str
+    text: Chars
+
+
 @dataclass(slots=True, frozen=True)
 class LaunchLine:
     """One command that starts a training.
@@ -43,7 +55,8 @@ class LaunchLine:
     ``options`` are the launcher's own, before the script; ``script`` is the training script or module (None when it
     could not be told); ``arguments`` are the script's words after it, and ``script_options`` the same read as options.
     ``environment`` holds ``NAME=value`` written before the command and exported in the file before it (None: the value
-    is unknown). ``directory`` is the folder of a ``cd`` with a known value before the line, or None.
+    is unknown). ``directory`` is the folder of a ``cd`` with a known value before the line, or None. ``written``: the
+    files that the script itself has written by then.
     """
 
     launcher: Literal["accelerate", "deepspeed", "torchrun", "python", "llamafactory", "axolotl", "swift"]
@@ -55,6 +68,7 @@ class LaunchLine:
     span: Span
     module: bool = False
     directory: str | None = None
+    written: tuple[Written, ...] = ()
 
 
 @dataclass(slots=True)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Callable
 from itertools import pairwise
 
+from zerocfg.source.heredocs import Heredocs
 from zerocfg.source.launch import LaunchFile, LaunchLine, Word
 from zerocfg.source.launchers import (
     OWN_PROGRAMS,
@@ -132,12 +134,18 @@ class _Shell:
         self.directory_known = True
         self.lines: list[LaunchLine] = []
         self.blocks: list[_Block] = []
+        self.heredocs = Heredocs()
 
     def run(self, chars: Chars, outer: Span, nesting: int) -> None:
         command: list[Token] = []
+        redirects: list[Token] = []
         depth = len(self.blocks)
         for token in tokens(chars.text):
-            if token.kind == "redirect":
+            if token.kind in ("redirect", "target"):
+                redirects.append(token)
+                continue
+            if token.kind == "body":
+                self._body(chars.part(token.start, token.end))
                 continue
             if token.kind == "word":
                 if not command and self._keyword(token.text):
@@ -146,6 +154,9 @@ class _Shell:
                 if len(command) == 3 and command[0].text == "case" and token.text == "in":
                     command = []
                 continue
+            if redirects:
+                self.heredocs.command(chars, command, redirects, self.expander)
+                redirects = []
             if token.text == "(":
                 if len(command) == 1 and command[0].text not in ("", "case"):  # name() { ... }
                     command = []
@@ -163,6 +174,10 @@ class _Shell:
             command = []
         self._command(chars, command, outer, nesting)
         del self.blocks[depth:]
+
+    def _body(self, chars: Chars) -> None:
+        directory = (self.directory or "") if self.directory_known else None
+        self.heredocs.body(chars, directory, bool(self.blocks), self.expander)
 
     # Compound commands
 
@@ -255,7 +270,7 @@ class _Shell:
             return
         words: list[Word] = []
         for token in command[at:]:
-            words += _words(self.source.text, chars, token, self.expander, outer)
+            words += _words(self.source.text, chars, token, self.expander, outer, self.heredocs.told)
         if not words:
             return
         span = _span(chars.at[command[0].start : command[-1].end], outer)
@@ -325,7 +340,10 @@ class _Shell:
         elif name == "function":
             return
         else:
+            before = len(self.lines)
             self._start(words, prefix, span, nesting)
+            if len(self.lines) == before:
+                self.heredocs.not_launched(name, words)
 
     def _cd(self, target: str | None) -> None:
         if target is None or target.startswith(("-", "~")):
@@ -371,6 +389,7 @@ class _Shell:
                         span,
                         module or any(o.name == "-m" for o in options),
                         self.directory,
+                        self.heredocs.known() if self.directory_known else (),
                     )
                 )
                 return
@@ -425,7 +444,9 @@ class _Placed(Word):
     chars: Chars
 
 
-def _words(text: str, chars: Chars, token: Token, expander: Expander, outer: Span) -> list[Word]:
+def _words(
+    text: str, chars: Chars, token: Token, expander: Expander, outer: Span, told: Callable[[Chars], Chars]
+) -> list[Word]:
     whole = _span(chars.at[token.start : token.end], outer)
     if token.text.startswith(SUBSTITUTIONS):
         return [Word(text[whole.start : whole.end], None, whole)]
@@ -435,6 +456,8 @@ def _words(text: str, chars: Chars, token: Token, expander: Expander, outer: Spa
         span = whole
         if len(fields) > 1 and field.at:
             span = _span(field.at, whole)
+        if UNKNOWN in field.text:
+            field = told(field)
         word = _Placed(text[span.start : span.end], None if UNKNOWN in field.text else field.text, span)
         object.__setattr__(word, "chars", field)
         words.append(word)

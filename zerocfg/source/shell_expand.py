@@ -22,6 +22,7 @@ _NAME = re.compile(r"\$([A-Za-z_]\w*|[0-9@*#?$!-])", re.ASCII)
 _LITERAL = re.compile(r"[^\"'\\$`]+")
 _INSIDE = re.compile(r"[^\"\\$`]+")
 _BRACE = re.compile(r"\$\{([A-Za-z_]\w*)(\[[@*]\])?(?:(:?[-=+?])(.*))?\}\Z", re.DOTALL | re.ASCII)
+_QUOTED = re.compile(r"\"|(?:[^\"\\]|\\[^\"]?)+")
 _BLANKS = re.compile(r"[ \t\r\n]+")
 _ARITHMETIC = re.compile(r"\s*(\d+|[A-Za-z_]\w*|\*\*|[-+*/%()])", re.ASCII)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "b": "\b"}
@@ -99,6 +100,18 @@ class Expander:
         """The word as one text, as on the right side of an assignment."""
         builder = Builder()
         self._expand(word, builder, split=False)
+        builder.close()
+        return builder.fields[0] if builder.fields else Chars("", ())
+
+    def document(self, body: Chars) -> Chars:
+        """The text of a here-document: expanded as between double quotes, which mean nothing by themselves."""
+        builder = Builder()
+        for piece in _QUOTED.finditer(body.text):
+            part = body.part(piece.start(), piece.end())
+            if part.text == '"':
+                builder.add(part)
+            else:
+                self._expand(part, builder, split=False, quoted=True)
         builder.close()
         return builder.fields[0] if builder.fields else Chars("", ())
 

@@ -40,7 +40,8 @@ class Chars(NamedTuple):
 
 
 class Token(NamedTuple):
-    """``kind``: word, operator or redirect (without its target); ``start`` and ``end`` index the text."""
+    """``kind``: word, operator, redirect and its target, body of a here-document; ``start`` and ``end`` index the
+    text."""
 
     kind: str
     start: int
@@ -49,7 +50,7 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> Iterator[Token]:
-    """Words and operators. Comments, targets of redirections and bodies of here-documents are left out."""
+    """Words, operators, redirections; bodies of here-documents follow the end of their line. Comments are left out."""
     at = 0
     size = len(text)
     heredocs: list[tuple[str, bool]] = []
@@ -65,8 +66,7 @@ def tokens(text: str) -> Iterator[Token]:
             continue
         if text.startswith(SUBSTITUTIONS, at):
             end = nested_end(text, at + 2, ")")
-            if not skip_word:
-                yield Token("word", at, end, text[at:end])
+            yield Token("target" if skip_word else "word", at, end, text[at:end])
             skip_word = False
             at = end
             continue
@@ -83,7 +83,10 @@ def tokens(text: str) -> Iterator[Token]:
             at = operator.end()
             skip_word = False
             if operator[0] == "\n" and heredocs:
-                at = _after_heredocs(text, at, heredocs)
+                for mark, tabs in heredocs:
+                    end, after = _heredoc_end(text, at, mark, tabs)
+                    yield Token("body", at, end, text[at:end])
+                    at = after
                 heredocs = []
             continue
         end = word_end(text, at)
@@ -94,21 +97,22 @@ def tokens(text: str) -> Iterator[Token]:
                 heredocs.append((re.sub(r"[\"'\\]", "", text[at:end]), heredoc.endswith("-")))
             skip_word = False
             heredoc = None
+            yield Token("target", at, end, text[at:end])
         else:
             yield Token("word", at, end, text[at:end])
         at = end
 
 
-def _after_heredocs(text: str, at: int, heredocs: list[tuple[str, bool]]) -> int:
-    for mark, tabs in heredocs:
-        while at < len(text):
-            end = text.find("\n", at)
-            end = len(text) if end < 0 else end
-            line = text[at:end].rstrip("\r")
-            at = min(end + 1, len(text))
-            if (line.lstrip("\t") if tabs else line) == mark:
-                break
-    return at
+def _heredoc_end(text: str, at: int, mark: str, tabs: bool) -> tuple[int, int]:
+    """The end of the body of a here-document, and that of the line that ends it."""
+    while at < len(text):
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        line = text[at:end].rstrip("\r")
+        if (line.lstrip("\t") if tabs else line) == mark:
+            return at, min(end + 1, len(text))
+        at = min(end + 1, len(text))
+    return at, at
 
 
 def word_end(text: str, at: int) -> int:

@@ -1,0 +1,132 @@
+"""Configs that a launch script writes out by itself: what bash writes is what the run reads, at its place."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from zerocfg.rules.engine import lint_runs
+from zerocfg.run.discover import Files
+from zerocfg.run.link import find_runs
+from zerocfg.run.model import UNKNOWN, Run
+from zerocfg.run.templates import known
+
+BODY = '{"train_batch_size": 8, "zero_optimization": {"stage": 2}}'
+LINE = "deepspeed train.py --deepspeed_config ds.json"
+
+
+def run_of(folder: Path, script: str) -> Run:
+    (folder / "run.sh").write_text(script, encoding="utf-8")
+    (run,) = find_runs([folder / "run.sh"], Files(), root=folder)[0]
+    return run
+
+
+KNOWN = {
+    "as it stands": f"cat > ds.json << EOF\n{BODY}\nEOF\n{LINE}\n",
+    "the other way round": f"cat <<EOF > ./ds.json\n{BODY}\nEOF\n{LINE}\n",
+    "by tee": f"tee ds.json <<EOF > /dev/null\n{BODY}\nEOF\n{LINE}\n",
+    "values": 'N=8\ncat > ds.json << EOF\n{"train_batch_size": $N, "optimizer": {"type": "Adam${V:-W}"}}\nEOF\n' + LINE,
+    "sums": 'N=8\ncat > ds.json << EOF\n{"train_batch_size": $((N * 2))}\nEOF\n' + LINE,
+    "quoted end": 'cat > ds.json << "EOF"\n{"optimizer": {"type": "$N"}, "train_batch_size": 8}\nEOF\n' + LINE,
+    "a dollar that is meant": 'cat > ds.json << EOF\n{"optimizer": {"type": "\\$N"}, "train_batch_size": 8}\nEOF\n'
+    + LINE,
+    "quotes within quotes": 'cat > ds.json << EOF\n{"optimizer": {"type": "\\"A\\""}, "n": "it\'s"}\nEOF\n' + LINE,
+    "tabs": f"if true; then\n\tcat > ds.json <<-EOF\n\t{BODY}\n\tEOF\nfi\n{LINE}\n",
+    "a name in a variable": f'D=ds.json\ncat > "$D" << EOF\n{BODY}\nEOF\ndeepspeed t.py --deepspeed_config=${{D}}\n',
+    "written again": f"cat > ds.json << EOF\n{{}}\nEOF\ncat > ds.json << EOF\n{BODY}\nEOF\n{LINE}\n",
+    "another folder": f"mkdir a\ncd a\ncat > ds.json << EOF\n{BODY}\nEOF\ncd ..\n{LINE.replace(' ds', ' a/ds')}",
+    "read by others": f"cat > ds.json << EOF\n{BODY}\nEOF\ncat ds.json\necho ds.json\n{LINE}\n",
+    "a folder that only the shell knows": (
+        f"D=$(mktemp -d -p .)\ncat > $D/ds.json << EOF\n{BODY}\nEOF\ncp $D/ds.json ds.json\n"
+        "deepspeed train.py --deepspeed_config $D/ds.json\n"
+    ),
+    "two at once": f"cat > other.json << A\n{{}}\nA\ncat > ds.json << B; echo << C\n{BODY}\nB\nno\nC\n{LINE}\n",
+}
+
+
+@pytest.mark.parametrize("case", KNOWN)
+def test_bash_writes_what_is_read(case: str, tmp_path: Path) -> None:
+    script = KNOWN[case]
+    run = run_of(tmp_path, script)
+    assert run.deepspeed is not None
+    subprocess.run(["bash", "-c", "deepspeed() { :; }\n" + script], cwd=tmp_path, check=True, capture_output=True)
+    written = [json.loads(path.read_text()) for path in tmp_path.rglob("ds.json")]
+    assert written
+    assert all(run.deepspeed.data() == one for one in written)
+
+
+OPEN = {
+    "in two branches": f"if [ $1 ]; then\ncat > ds.json << E\n{BODY}\nE\nelse\ncat > ds.json << E\n{{}}\nE\nfi\n{LINE}",
+    "added to": f"cat >> ds.json << EOF\n{BODY}\nEOF\n{LINE}\n",
+    "changed": f"cat > ds.json << EOF\n{BODY}\nEOF\nsed -i s/8/16/ ds.json\n{LINE}\n",
+    "changed by a program": f"cat > ds.json << EOF\n{BODY}\nEOF\npython tune.py ds.json\n{LINE}\n",
+    "written over": f"cat > ds.json << EOF\n{BODY}\nEOF\nmake_config > ds.json\n{LINE}\n",
+    "written after": f"{LINE}\ncat > ds.json << EOF\n{BODY}\nEOF\n",
+    "piped": f"cat << EOF | envsubst > ds.json\n{BODY}\nEOF\n{LINE}\n",
+    "of another process": f"ssh node 'cat > ds.json' << EOF\n{BODY}\nEOF\n{LINE}\n",
+    "no JSON": f"cat > ds.json << EOF\n{{$ALL}}\nEOF\n{LINE}\n",
+    "another folder, which nobody knows": f"cd $1\ncat > ds.json << EOF\n{BODY}\nEOF\n{LINE}\n",
+}
+
+
+@pytest.mark.parametrize("case", OPEN)
+def test_what_nobody_can_tell_is_left_open(case: str, tmp_path: Path) -> None:
+    runs = find_runs([_written(tmp_path, OPEN[case])], Files(), root=tmp_path)[0]
+    assert [run.deepspeed for run in runs if run.deepspeed is not None] == []
+    assert [run.missing for run in runs if run.missing and case != "written after"] == []
+
+
+def _written(folder: Path, script: str) -> Path:
+    path = folder / "run.sh"
+    path.write_text(script, encoding="utf-8")
+    return path
+
+
+def test_what_only_the_shell_knows_is_unknown(tmp_path: Path) -> None:
+    body = '{"train_batch_size": $N, "gradient_clipping": "${C}x", "bf16": {"enabled": true}}'
+    run = run_of(tmp_path, f"cat > ds.json << EOF\n{body}\nEOF\n{LINE}\n")
+    assert run.deepspeed is not None
+    assert known(run.deepspeed.document) == {
+        "train_batch_size": UNKNOWN,
+        "gradient_clipping": UNKNOWN,
+        "bf16": {"enabled": True},
+    }
+
+
+def test_an_accelerate_config_that_names_another(tmp_path: Path) -> None:
+    script = (
+        f"DS=$TMP/ds.json\ncat << EOF > $DS\n{BODY}\nEOF\n"
+        "cat << EOF > acc.yaml\ndistributed_type: DEEPSPEED\nnum_processes: 8\n"
+        "deepspeed_config:\n  deepspeed_config_file: $DS\nEOF\n"
+        "accelerate launch --config_file acc.yaml train.py\n"
+    )
+    run = run_of(tmp_path, script)
+    assert run.accelerate is not None
+    assert run.accelerate.data()["num_processes"] == 8
+    assert run.deepspeed is not None
+    assert run.effective.value("zero_optimization.stage") == 2
+    assert run.effective.value("num_processes") == 8
+
+
+def test_an_accelerate_config_with_a_hole_says_nothing(tmp_path: Path) -> None:
+    script = (
+        "cat << EOF > acc.yaml\ndistributed_type: DEEPSPEED\nnum_processes: $N\nEOF\n"
+        "accelerate launch --config_file acc.yaml --num_processes 4 train.py\n"
+    )
+    run = run_of(tmp_path, script)
+    assert run.accelerate is None
+    assert run.effective.value("engine") is None
+    assert run.effective.value("num_processes") == 4
+    assert run.missing == ()
+
+
+def test_findings_stand_in_the_script(tmp_path: Path) -> None:
+    line = '  "zero_optimization": {"stage": $S, "overlap_com": true}'
+    script = f"S=2\ncat > ds.json << EOF\n{{\n{line}\n}}\nEOF\n{LINE}\n"
+    runs = find_runs([_written(tmp_path, script)], Files(), root=tmp_path)[0]
+    (found,) = [one for one in lint_runs(runs).diagnostics if one.code == "ZC101"]
+    assert found.spot.start == (4, line.index('"overlap_com"') + 1)
+    assert found.fix is None

@@ -1,0 +1,86 @@
+"""Configs that a launch script writes out by itself, as documents: every rule about a config file holds for them, and
+findings stand at their lines in the script. A value that only the running shell knows has to be filled in.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from zerocfg.run.kinds import sniff
+from zerocfg.run.model import SourceFile
+from zerocfg.run.templates import CODE
+from zerocfg.source.load import Format, format_of, load_as
+from zerocfg.source.node import Document, Entry, Mapping, Node, Scalar, Sequence
+from zerocfg.source.shell_words import UNKNOWN, Chars
+from zerocfg.source.text import SourceText, Span
+
+if TYPE_CHECKING:
+    from zerocfg.source.launch import LaunchLine, Written
+
+
+def written_before(file: SourceFile, line: LaunchLine) -> Callable[[str], SourceFile | None]:
+    """Gives what a path stands for, where the script itself has written the file by then."""
+    files = {one.name: one for one in line.written}
+
+    def find(path: str) -> SourceFile | None:
+        found = files.get(path) or files.get(posixpath.normpath(posixpath.join(line.directory or "", path)))
+        return _file(file, found) if found is not None else None
+
+    return find
+
+
+@lru_cache(maxsize=256)
+def _file(script: SourceFile, written: Written) -> SourceFile | None:
+    """The file as a document; None where nobody can tell what will be in it."""
+    form = format_of(written.name, written.text.text)
+    filled = _filled(written.text, form)
+    read = load_as(SourceText(script.name, filled.text), form)
+    if read.root is None:
+        return None
+    problems = [replace(one, span=_placed(one.span, filled), related=None) for one in read.problems]
+    kind = sniff(read.data())
+    if kind != "deepspeed" and CODE in filled.text:
+        return None  # the rules know such values in DeepSpeed's configs alone, which scripts hold as dicts, too
+    document = Document(script.source, form, _moved(read.root, filled), problems, read.readers, editable=False)
+    return SourceFile(script.name, kind, script.source, document, script.path, script)
+
+
+def _filled(chars: Chars, form: Format) -> Chars:
+    """The text with a word in the place of what only the shell knows; in JSON it needs quotes."""
+    text: list[str] = []
+    at: list[int] = []
+    inside = False
+    for index, one in enumerate(chars.text):
+        if one == '"' and chars.text[index - 1 : index] != "\\":
+            inside = not inside
+        if one == UNKNOWN:
+            one = CODE if inside or form == "yaml" else f'"{CODE}"'
+        text.append(one)
+        at += [chars.at[index]] * len(one)
+    return Chars("".join(text), at)
+
+
+def _placed(span: Span, chars: Chars) -> Span:
+    """Where something of the text stands in the script: at its first character, for what has several places."""
+    if span.start >= len(chars.at):
+        end = chars.at[-1] + 1 if chars.at else 0
+        return Span(end, end)
+    start = chars.at[span.start]
+    end = chars.at[span.end - 1] + 1 if span.end > span.start else start
+    return Span(start, end if end > start or span.end == span.start else start + 1)
+
+
+def _moved(node: Node, chars: Chars) -> Node:
+    span = _placed(node.span, chars)
+    if isinstance(node, Mapping):
+        entries = [
+            Entry(entry.key, _placed(entry.key_span, chars), _moved(entry.value, chars)) for entry in node.entries
+        ]
+        return Mapping(span, entries)
+    if isinstance(node, Sequence):
+        return Sequence(span, [_moved(item, chars) for item in node.items])
+    return Scalar(node.value, span, node.raw, node.quoted)

@@ -1,0 +1,138 @@
+"""Files that a shell script writes out itself, `cat > ds.json << EOF`: their names, and what is in them.
+
+A file that the script writes in several branches, adds to, or hands to a program that may change it is not known.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from zerocfg.source.launch import Word, Written
+from zerocfg.source.shell_words import UNKNOWN, Chars, Token
+
+if TYPE_CHECKING:
+    from zerocfg.source.shell_expand import Expander
+
+_READS = frozenset(
+    "cat echo printf ls test [ [[ head tail less rm mkdir chmod realpath dirname basename export set true".split()
+)
+"""Programs that leave alone the files that they are told of."""
+_QUOTES = re.compile(r"[\"'\\]")
+_TABS = re.compile(r"^\t+", re.MULTILINE)
+
+
+class _Awaited(NamedTuple):
+    """A here-document whose text is still to come. ``to``: the path of the file, None where it goes elsewhere;
+    ``written``: the same as it stands in the script."""
+
+    to: Chars | None
+    written: str
+    quoted: bool
+    tabs: bool
+    adds: bool
+
+
+class Heredocs:
+    """What one shell text has written so far. By path, or as the script writes a path that only the shell knows."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, Written | None] = {}
+        self._unknown: list[tuple[str, Chars]] = []
+        self._awaited: list[_Awaited] = []
+
+    def known(self) -> tuple[Written, ...]:
+        return tuple(file for file in self._files.values() if file is not None)
+
+    def command(self, chars: Chars, command: Sequence[Token], redirects: Sequence[Token], expander: Expander) -> None:
+        """A command ended: note the here-documents that follow it, and forget the files that it writes otherwise."""
+        marks, outputs = [], []
+        for sign, word in zip(redirects[::2], redirects[1::2], strict=False):
+            if "<<" in sign.text and "<<<" not in sign.text:
+                marks.append((sign.text, word.text))
+            elif ">" in sign.text and "&" not in sign.text:
+                outputs.append((sign.text, word))
+        words = [token.text for token in command]
+        to, adds = None, False
+        if len(marks) == 1 and words == ["cat"] and len(outputs) == 1:
+            sign_text, to = outputs.pop()
+            adds = ">>" in sign_text
+        elif len(marks) == 1 and words[:1] == ["tee"] and len(words) in (2, 3) and words[1:-1] in ([], ["-a"]):
+            to, adds = command[-1], len(words) == 3
+        for sign_text, mark in marks:
+            target = expander.text(chars.part(to.start, to.end)) if to is not None else None
+            written = to.text.strip("\"'") if to is not None else ""
+            quoted = _QUOTES.search(mark) is not None
+            self._awaited.append(_Awaited(target, written, quoted, sign_text.endswith("-"), adds))
+        for _, word in outputs if self._files else ():
+            self._forget(expander.text(chars.part(word.start, word.end)))
+
+    def body(self, chars: Chars, directory: str | None, branch: bool, expander: Expander) -> None:
+        """The text of the next here-document. ``directory``: where relative paths start, None where nobody knows;
+        ``branch``: it may not be written at all."""
+        awaited = self._awaited.pop(0) if self._awaited else None
+        if awaited is None or awaited.to is None or not awaited.to.text:
+            return
+        name = self._name(awaited.to, awaited.written, directory)
+        if name is None:
+            return
+        if awaited.tabs:
+            chars = _without(chars, _TABS)
+        text = chars if awaited.quoted else self.told(expander.document(chars))
+        again = awaited.adds or (branch and name in self._files)
+        self._files[name] = None if again else Written(name, text)
+
+    def _name(self, target: Chars, written: str, directory: str | None) -> str | None:
+        if UNKNOWN not in target.text:
+            if directory is None and not target.text.startswith("/"):
+                return None
+            return posixpath.normpath(posixpath.join(directory or "", target.text))
+        if not any(_same(known, target) for _, known in self._unknown):
+            self._unknown.append((written, target))
+        return next(name for name, known in self._unknown if _same(known, target))
+
+    def told(self, chars: Chars) -> Chars:
+        """A text with the names of unknown files in place of the paths that only the shell knows."""
+        for name, target in self._unknown:
+            at = chars.text.find(target.text) if self._files.get(name) is not None else -1
+            end = at + len(target.text)
+            if at >= 0 and _same(chars.part(at, end), target):
+                text = chars.text[:at] + name + chars.text[end:]
+                chars = Chars(text, [*chars.at[:at], *[target.at[0]] * len(name), *chars.at[end:]])
+        return chars
+
+    def not_launched(self, program: str, words: Sequence[Word]) -> None:
+        """A program that starts no training may change the files that it is told of."""
+        if self._files and program not in _READS:
+            for word in words[-1:] if program == "cp" else words[1:]:
+                name = posixpath.normpath(word.value) if word.value else ""
+                if name in self._files:
+                    self._files[name] = None
+
+    def _forget(self, target: Chars) -> None:
+        names = {posixpath.normpath(target.text), *(name for name, known in self._unknown if _same(known, target))}
+        for name in names & self._files.keys():
+            self._files[name] = None
+
+
+def _same(one: Chars, other: Chars) -> bool:
+    """Whether two paths are one: the same text, where what nobody knows comes from the same place of the script."""
+    return one.text == other.text and all(
+        here == there for here, there, mark in zip(one.at, other.at, one.text, strict=True) if mark == UNKNOWN
+    )
+
+
+def _without(chars: Chars, pattern: re.Pattern[str]) -> Chars:
+    """A text without what a pattern finds."""
+    kept = list(_between(pattern, chars))
+    return Chars("".join(part.text for part in kept), [at for part in kept for at in part.at])
+
+
+def _between(pattern: re.Pattern[str], chars: Chars) -> Iterator[Chars]:
+    done = 0
+    for found in pattern.finditer(chars.text):
+        yield chars.part(done, found.start())
+        done = found.end()
+    yield chars.part(done, len(chars.text))
