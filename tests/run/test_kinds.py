@@ -123,7 +123,7 @@ def test_another_word_than_local_machine(tmp_path: Path) -> None:
         ("", 1),
         ("sed s/A/1/ template.json > ds.json\n", 0),
         ("config=ds.json\nsed s/A/1/ template.json > ${config}\n", 0),
-        ("cat <<EOF > ds.json\n{}\nEOF\n", 0),
+        ('cat <<EOF > ds.json\n{"train_batch_size": 2}\nEOF\n', 0),
         ("name=x\nout=ds_${name}.json\nsed s/A/1/ template.json \\\n  > ${out}\n", 0),
         ("cd /opt/job\n", 0),
         ("echo start > log.txt\n", 1),
