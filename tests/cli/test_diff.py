@@ -175,10 +175,14 @@ def test_recipes(zerocfg: Cli, write: Any) -> None:
 
 
 def test_launch_lines(zerocfg: Cli, write: Any) -> None:
-    write("train.sh", "accelerate launch --multi_gpu --num_processes 4 t.py\n" * 2 + "accelerate launch t.py\n")
+    lines = ["accelerate launch --multi_gpu --num_processes 4 t.py"] * 2
+    lines += ["accelerate launch --num_processes 1 t.py", "accelerate launch t.py", ""]
+    write("train.sh", "\n".join(lines))
     assert differences(zerocfg, "train.sh:1", "train.sh:2", 0) == {}
     found = differences(zerocfg, "train.sh:1", "train.sh:3")
     assert (found["num_processes"], found["engine"]) == ((4, 1), ("ddp", "single"))
+    found = differences(zerocfg, "train.sh:1", "train.sh:4")  # as many as the machine has
+    assert (found["num_processes"], found["engine"]) == ((4, "(unknown)"), ("ddp", "(unknown)"))
     outcome = zerocfg("diff", "train.sh", "train.sh:2")
     assert outcome.code == 2 and "train.sh:1, train.sh:2" in outcome.err
     assert "in line 7" in zerocfg("diff", "train.sh:7", "train.sh:2").err
