@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from zerocfg.report.full import render_full
 from zerocfg.rules.engine import lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Run
-from zerocfg.source.notebook import environment_of, python_of, shell_of
+from zerocfg.source.notebook import cell_at, environment_of, python_of, shell_of
 from zerocfg.source.text import SourceText
 
 
@@ -42,6 +43,32 @@ def test_every_character_knows_its_place(whole: bool) -> None:
     for word in ("name", "last", "2"):
         at = code.at[code.text.index(word)]
         assert text.text[at : at + len(word)] == word
+
+
+def test_a_place_has_its_cell() -> None:
+    book = source("a = 1\nb = 2\n", "", "c = 3\nd = '\\u00e4' + e\n")
+    for word, expected in (("b = 2", (2, 2)), ("c = 3", (4, 1)), ("+ e", (4, 2)), ("text.py", None)):
+        assert cell_at(book, book.text.index(word)) == expected
+
+
+def test_the_report_names_the_cell(tmp_path: Path) -> None:
+    code = "from transformers import TrainingArguments\nargs = TrainingArguments(\n    learning_rtae=1)\n"
+    report = render_full(lint_runs(runs_of(tmp_path, notebook("x = 1", code))))
+    assert "book.ipynb:" in report
+    assert "(cell 3, line 3)\n" in report
+
+
+def test_output_of_any_size_is_passed_over(tmp_path: Path) -> None:
+    """Only what lies in code counts: the rest may hold anything, as long as it is JSON."""
+    code = "from transformers import TrainingArguments\nargs = TrainingArguments(learning_rat=1)\n"
+    book = json.loads(notebook(code))
+    book["cells"][1]["outputs"] = [{"text": ['!accelerate launch no.py {"[\\"]}\n'] * 50_000, "data": {"a": [{}, []]}}]
+    text = json.dumps(book)
+    assert len(text) > 1 << 20
+    assert python_of(SourceText("book.ipynb", text)).text == code
+    (run,) = runs_of(tmp_path, text)
+    assert run.script is not None
+    assert [call.name for call in run.script.calls] == ["transformers.TrainingArguments"]
 
 
 CELLS = {

@@ -131,7 +131,8 @@ def _diagnostic(d: Diagnostic, paint: Paint, width: int | None) -> list[str]:
     edge = " " * digits
     for index, spot in enumerate(spots):
         arrow = "-->" if index == 0 else ":::"
-        lines.append(f"{edge}{paint(arrow, 'blue')} {spot.file.name}:{spot.start.line}:{spot.start.column}")
+        place = f"{spot.file.name}:{spot.start.line}:{spot.start.column}{_cell(spot)}"
+        lines.append(f"{edge}{paint(arrow, 'blue')} {place}")
         lines += _framed(spot, digits, paint, level if index == 0 else "blue", "^" if index == 0 else "-", width)
     told = [f"help: {d.help}"] if d.help else []
     if d.held is not None:
@@ -141,6 +142,17 @@ def _diagnostic(d: Diagnostic, paint: Paint, width: int | None) -> list[str]:
         lines.append(f"{edge} {paint('=', 'blue')} {first}")
         lines += [f"{edge}   {line}" for line in more]
     return lines
+
+
+def _cell(spot: Spot) -> str:
+    """The cell of a notebook, which is what its reader sees: the lines are those of the file."""
+    if not spot.file.name.endswith(".ipynb"):
+        return ""
+    from zerocfg.source.notebook import cell_at  # few findings stand in notebooks
+
+    source = spot.file.source
+    found = cell_at(source, source.offset(spot.start.line - 1, spot.start.column - 1))
+    return f" (cell {found[0]}, line {found[1]})" if found is not None else ""
 
 
 def wrap(text: str, width: int | None, indent: str) -> list[str]:

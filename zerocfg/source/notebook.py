@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
 from json.decoder import JSONDecoder, scanstring  # type: ignore[attr-defined]
@@ -31,13 +32,13 @@ _SEPARATOR = re.compile(r"[ \t\n\r]*[,:]?[ \t\n\r]*").match
 
 def python_of(source: SourceText) -> Chars:
     """The Python of all cells, one after the other; a cell that Python could not parse is left out."""
-    parts = [part for cell in _cells(source) if (part := _python(cell)) is not None]
+    parts = [part for _, cell in _cells(source) if (part := _python(cell)) is not None]
     return _joined(parts)
 
 
 def shell_of(source: SourceText) -> Iterator[Chars]:
     """The commands that cells hand to a shell: `!` at the start of a line, and cells of `%%bash`."""
-    for cell in _cells(source):
+    for _, cell in _cells(source):
         magic = _magic(cell)
         if magic in _SHELL_CELLS:
             yield cell.part(cell.text.find("\n") + 1 or len(cell.text), len(cell.text))
@@ -51,20 +52,29 @@ def shell_of(source: SourceText) -> Iterator[Chars]:
 
 def environment_of(source: SourceText) -> dict[str, str | None]:
     """The variables that cells set for the programs that they start; what they hold is not looked at."""
-    return {found[1] or found[2]: None for cell in _cells(source) for found in _SETS.finditer(cell.text)}
+    return {found[1] or found[2]: None for _, cell in _cells(source) for found in _SETS.finditer(cell.text)}
+
+
+def cell_at(source: SourceText, offset: int) -> tuple[int, int] | None:
+    """The cell that holds a place, counted from 1 among all cells, and the line in it; None where there is no code."""
+    for number, cell in _cells(source):
+        if cell.at and cell.at[0] <= offset <= cell.at[-1] + 1:
+            return number, cell.text.count("\n", 0, bisect_left(cell.at, offset)) + 1
+    return None
 
 
 @lru_cache(maxsize=256)
-def _cells(source: SourceText) -> tuple[Chars, ...]:
-    """The text of every cell of code. Most of a notebook is output, which is passed over: by the scanner of `json`
-    itself, which tells no places, so places are kept for the way down to the cells alone."""
+def _cells(source: SourceText) -> tuple[tuple[int, Chars], ...]:
+    """The text of every cell of code, with its number among all cells. Most of a notebook is output, which is passed
+    over: by the scanner of `json` itself, which tells no places, so that they are kept on the way to the cells alone.
+    """
     text = source.text
     try:
         start = _BLANK(text, len(text) - len(text.removeprefix(BOM))).end()  # type: ignore[union-attr]
         cells = dict(_members(text, start)).get("cells")
         return tuple(
-            _code(text, at)
-            for at, cell in _items(text, cells)
+            (number, _code(text, at))
+            for number, (at, cell) in enumerate(_items(text, cells), 1)
             if isinstance(cell, dict) and cell.get("cell_type") == "code"
         )
     except (ValueError, IndexError, RecursionError):  # no JSON
