@@ -59,7 +59,6 @@ def test_bash_writes_what_is_read(case: str, tmp_path: Path) -> None:
 
 
 OPEN = {
-    "in two branches": f"if [ $1 ]; then\ncat > ds.json << E\n{BODY}\nE\nelse\ncat > ds.json << E\n{{}}\nE\nfi\n{LINE}",
     "added to": f"cat >> ds.json << EOF\n{BODY}\nEOF\n{LINE}\n",
     "changed": f"cat > ds.json << EOF\n{BODY}\nEOF\nsed -i s/8/16/ ds.json\n{LINE}\n",
     "changed by a program": f"cat > ds.json << EOF\n{BODY}\nEOF\npython tune.py ds.json\n{LINE}\n",
@@ -77,6 +76,22 @@ def test_what_nobody_can_tell_is_left_open(case: str, tmp_path: Path) -> None:
     runs = find_runs([_written(tmp_path, OPEN[case])], Files(), root=tmp_path)[0]
     assert [run.deepspeed for run in runs if run.deepspeed is not None] == []
     assert [run.missing for run in runs if run.missing and case != "written after"] == []
+
+
+def test_each_branch_says_what_its_keys_say(tmp_path: Path) -> None:
+    """Nothing is said of the config as a whole, which is one or the other."""
+    script = (
+        'DS="$(dirname "$0")/ds_$1.json"\n'
+        'if [ $1 = a ]; then\ncat > "$DS" << EOF\n{"train_batch_size": $N, "overlap_com": true}\nEOF\n'
+        'elif [ $1 = b ]; then\ncat > "$DS" << EOF\n'
+        '{"train_batch_size": 3, "zero_optimization": {"stage": 1, "offload_param": {"device": "cpu"}},\n'
+        '"gradient_cliping": 1}\nEOF\nfi\n'
+        'CMD="deepspeed --num_gpus=2 train.py --deepspeed_config=$DS"\neval $CMD\n'
+    )
+    runs = find_runs([_written(tmp_path, script)], Files(), root=tmp_path)[0]
+    assert [run.missing for run in runs if run.missing] == []
+    found = [(one.code, one.spot.path, one.spot.start.line) for one in lint_runs(runs).diagnostics]
+    assert found == [("ZC102", "overlap_com", 4), ("ZC102", "gradient_cliping", 9)]
 
 
 def _written(folder: Path, script: str) -> Path:

@@ -5,13 +5,13 @@ findings stand at their lines in the script. A value that only the running shell
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from zerocfg.run.kinds import sniff
-from zerocfg.run.model import SourceFile
+from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.templates import CODE
 from zerocfg.source.load import Format, format_of, load_as
 from zerocfg.source.node import Document, Entry, Mapping, Node, Scalar, Sequence
@@ -23,14 +23,31 @@ if TYPE_CHECKING:
 
 
 def written_before(file: SourceFile, line: LaunchLine) -> Callable[[str], SourceFile | None]:
-    """Gives what a path stands for, where the script itself has written the file by then."""
-    files = {one.name: one for one in line.written}
+    """Gives what a path stands for, where the script itself has written the file by then, and in one way."""
 
     def find(path: str) -> SourceFile | None:
-        found = files.get(path) or files.get(posixpath.normpath(posixpath.join(line.directory or "", path)))
-        return _file(file, found) if found is not None else None
+        found = _named(line, path)
+        return _file(file, found[0]) if len(found) == 1 else None
 
     return find
+
+
+def either_way(file: SourceFile, line: LaunchLine) -> Iterator[Run]:
+    """One run for each DeepSpeed config that branches of the script write to a path that the line names: which of them
+    it reads shows at run time, so that only what the keys say by themselves holds."""
+    name = f"{file.name}:{file.source.place(line.span.start).line}"
+    for option in (*line.options, *line.script_options):
+        value = option.value.value if option.value is not None else None
+        ways = _named(line, value) if value is not None else []
+        for written in ways if len(ways) > 1 else ():
+            found = _file(file, written)
+            if found is not None and found.kind == "deepspeed":
+                yield Run(name, deepspeed=found, parts=True)
+
+
+def _named(line: LaunchLine, path: str) -> list[Written]:
+    names = (path, posixpath.normpath(posixpath.join(line.directory or "", path)))
+    return [one for one in line.written if one.name in names]
 
 
 @lru_cache(maxsize=256)

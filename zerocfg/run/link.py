@@ -117,6 +117,11 @@ def _runs(paths: Paths, pool: list[SourceFile], scripts: bool) -> list[Run]:
 
                 lines = [as_specified(run, specified) for run in lines]
             runs += lines
+            for line in launch_lines(file):
+                if line.written:
+                    from zerocfg.run.heredocs import either_way
+
+                    runs += either_way(file, line)
     used = {id(original(file)) for run in runs for file in run.files}
     for kind in ("accelerate", "recipe", "neighbour", "deepspeed", "other"):
         for file in pool:

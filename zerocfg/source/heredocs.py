@@ -1,6 +1,7 @@
 """Files that a shell script writes out itself, `cat > ds.json << EOF`: their names, and what is in them.
 
-A file that the script writes in several branches, adds to, or hands to a program that may change it is not known.
+A file that several branches write may be any of theirs; one that the script adds to, or hands to a program that may
+change it, is not known.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ class Heredocs:
     """What one shell text has written so far. By path, or as the script writes a path that only the shell knows."""
 
     def __init__(self) -> None:
-        self._files: dict[str, Written | None] = {}
+        self._files: dict[str, tuple[Written, ...]] = {}
         self._unknown: list[tuple[str, Chars]] = []
         self._awaited: list[_Awaited] = []
 
     def known(self) -> tuple[Written, ...]:
-        return tuple(file for file in self._files.values() if file is not None)
+        return tuple(file for ways in self._files.values() for file in ways)
 
     def command(self, chars: Chars, command: Sequence[Token], redirects: Sequence[Token], expander: Expander) -> None:
         """A command ended: note the here-documents that follow it, and forget the files that it writes otherwise."""
@@ -81,8 +82,12 @@ class Heredocs:
         if awaited.tabs:
             chars = _without(chars, _TABS)
         text = chars if awaited.quoted else self.told(expander.document(chars))
-        again = awaited.adds or (branch and name in self._files)
-        self._files[name] = None if again else Written(name, text)
+        if awaited.adds:
+            self._files[name] = ()
+        elif not branch or name not in self._files:
+            self._files[name] = (Written(name, text),)
+        elif self._files[name]:
+            self._files[name] += (Written(name, text),)
 
     def _name(self, target: Chars, written: str, directory: str | None) -> str | None:
         if UNKNOWN not in target.text:
@@ -96,7 +101,7 @@ class Heredocs:
     def told(self, chars: Chars) -> Chars:
         """A text with the names of unknown files in place of the paths that only the shell knows."""
         for name, target in self._unknown:
-            at = chars.text.find(target.text) if self._files.get(name) is not None else -1
+            at = chars.text.find(target.text) if self._files.get(name) else -1
             end = at + len(target.text)
             if at >= 0 and _same(chars.part(at, end), target):
                 text = chars.text[:at] + name + chars.text[end:]
@@ -109,12 +114,12 @@ class Heredocs:
             for word in words[-1:] if program == "cp" else words[1:]:
                 name = posixpath.normpath(word.value) if word.value else ""
                 if name in self._files:
-                    self._files[name] = None
+                    self._files[name] = ()
 
     def _forget(self, target: Chars) -> None:
         names = {posixpath.normpath(target.text), *(name for name, known in self._unknown if _same(known, target))}
         for name in names & self._files.keys():
-            self._files[name] = None
+            self._files[name] = ()
 
 
 def _same(one: Chars, other: Chars) -> bool:

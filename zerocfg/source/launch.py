@@ -56,7 +56,7 @@ class LaunchLine:
     could not be told); ``arguments`` are the script's words after it, and ``script_options`` the same read as options.
     ``environment`` holds ``NAME=value`` written before the command and exported in the file before it (None: the value
     is unknown). ``directory`` is the folder of a ``cd`` with a known value before the line, or None. ``written``: the
-    files that the script itself has written by then.
+    files that the script itself has written by then, those of other branches of it, too.
     """
 
     launcher: Literal["accelerate", "deepspeed", "torchrun", "python", "llamafactory", "axolotl", "swift"]
