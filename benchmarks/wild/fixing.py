@@ -182,7 +182,7 @@ def _line_values(
     old: Sequence[Run], new: Sequence[Run], files: Sequence[str], told: Sequence[Mapping[str, Any]]
 ) -> Iterator[Value]:
     for run, before, after in _lines(old, new, files):
-        if before.error is None and after.error is None:
+        if before.error is None and after.error is None and before.values.keys() == after.values.keys():
             yield from _differences(run.name, "line", before.values, after.values, told, set(run.files.values()))
 
 
