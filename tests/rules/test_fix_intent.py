@@ -218,3 +218,20 @@ def test_of_a_file_that_several_runs_read_every_reader_has_to_be_known(tmp_path:
     (tmp_path / "typo").mkdir()
     typo = {**both, "ds.json": ds % ', "steps_per_prnt": 10'}
     assert '"steps_per_print": 10' in fixed(typo, tmp_path / "typo")["ds.json"]
+
+
+def test_not_where_it_changes_a_run_in_which_nothing_is_wrong(tmp_path: Path) -> None:
+    """The Trainer's models never look at `activation_checkpointing`; a loop of one's own may."""
+    section = ', "activation_checkpointing": {"partition_activations": true}'
+    files = {
+        "ds.json": DS % (section + ', "gradient_clipping": 0.3'),
+        "recipe.yaml": RECIPE + "gradient_checkpointing: true\ndeepspeed: ds.json\n",
+        "zerocfg.yaml": TRAINER,
+    }
+    assert "activation_checkpointing" not in fixed(files, tmp_path)["ds.json"]
+    (tmp_path / "both").mkdir()
+    own = "  own:\n    consumer: deepspeed\n    script: b.py\n    deepspeed: ds.json\n"
+    both = {**files, "zerocfg.yaml": TRAINER + own}
+    assert {one.code for one in _found(both, tmp_path / "both")} >= {"ZC456"}
+    left = {**both, **fixed(both, tmp_path / "both", unsafe=True)}
+    assert section in left["ds.json"]

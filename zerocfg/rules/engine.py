@@ -60,6 +60,8 @@ class Diagnostic:
     """The libraries whose newest release it is about, because nothing tells which one the project has."""
     held: Held | None = None
     """The releases in which it holds, where somebody asked for them."""
+    met_in: frozenset[str] = frozenset()
+    """Names of all runs in which the rule finds something at this place, whatever it says there."""
 
     @property
     def told(self) -> str:
@@ -225,6 +227,7 @@ class _Lint:
         self.ignores = Ignores()
         self.seen: dict[tuple[str, str, Place, str], Diagnostic] = {}
         self.others: dict[tuple[str, str, Place, str], dict[str, None]] = {}
+        self.met: dict[tuple[str, str, Place, str], set[str]] = {}
         self.result = Result()
 
     def run(self, runs: Sequence[Run], complete: bool | Set[int]) -> Result:
@@ -275,8 +278,8 @@ class _Lint:
 
     def everywhere(self, diagnostic: Diagnostic) -> Diagnostic:
         """The diagnostic with the other runs in which it was found."""
-        others = self.others.get(_key(diagnostic))
-        return diagnostic if others is None else replace(diagnostic, also_in=tuple(others))
+        key = _key(diagnostic)
+        return replace(diagnostic, also_in=tuple(self.others.get(key, ())), met_in=frozenset(self.met[key]))
 
     def take(self, rule: Rule, finding: Finding, run: Run) -> None:
         """Report a finding, unless it was told before, is about files nobody asked for, or is suppressed."""
@@ -287,6 +290,7 @@ class _Lint:
         diagnostic = diagnose(rule, finding, run)
         where = diagnostic.spot
         key = _key(diagnostic)
+        self.met.setdefault(key, set()).add(run.name)
         first = self.seen.setdefault(key, diagnostic)
         if first is not diagnostic:
             if run.name != first.run and diagnostic.message == first.message:
