@@ -85,6 +85,15 @@ def test_no_edit_for_what_holds_for_some_readers_only(tmp_path: Path) -> None:
     assert '"stage3_gather_16bit_weights_on_model_save": true' in after["ds.json"]
 
 
+def test_no_edit_for_what_is_graver_to_some_readers(tmp_path: Path) -> None:
+    """The Trainer loses the weights; a loop around `Accelerator` does so only if it saves that way."""
+    yaml = YAML.replace("deepspeed_config_file: ds.json", "zero_stage: 3")
+    assert [one.severity.value for one in _found({"a.yaml": yaml}, tmp_path) if one.code == "ZC401"] == ["warning"]
+    assert fixed({"a.yaml": yaml}, tmp_path) == {}
+    (tmp_path / "loop").mkdir()
+    assert "zero3_save_16bit_model: true" in fixed({"a.yaml": yaml}, tmp_path / "loop", "accelerate")["a.yaml"]
+
+
 def test_a_misspelt_key_is_put_right_whoever_reads_it(tmp_path: Path) -> None:
     text = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2, "overlap_com": true}}\n'
     assert '"overlap_comm": true' in fixed({"ds.json": text}, tmp_path)["ds.json"]

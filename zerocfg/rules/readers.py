@@ -1,7 +1,7 @@
 """Whether a fix is right whoever reads the files that it edits.
 
 Where a file is read by a run whose reader nobody knows, a fix of it is offered only if each of the readers that there
-may be would be told the same and offered the same edits.
+may be would be offered the same edits, for what is as grave to each.
 """
 
 from __future__ import annotations
@@ -43,17 +43,18 @@ class Readers:
         self._offered: dict[tuple[str, int], tuple[tuple[Offer, ...], ...]] = {}
 
     def agree(self, rule: Rule, severity: Severity, fix: Fix) -> bool:
-        """Whether every reader of the files that the fix edits would be offered these edits, for what is no less grave
-        to any of them."""
+        """Whether every reader of the files that the fix edits would be offered these edits, for what is as grave to
+        each of them, and no less than it is told."""
         if rule.code in OWN:
             return True  # comments to zerocfg, which nobody else reads
         edits = _edits(fix)
-        return all(
-            any(found == edits and grave.rank >= severity.rank for found, grave in offered)
-            for run in self._unknown
-            if _concerns(run, fix)
-            for offered in self._all(rule, run)
-        )
+        for run in self._unknown:
+            if _concerns(run, fix):
+                graves = [{grave for found, grave in offered if found == edits} for offered in self._all(rule, run)]
+                alike = set.intersection(*graves)
+                if not any(grave.rank >= severity.rank for grave in alike):
+                    return False
+        return True
 
     def _all(self, rule: Rule, run: Run) -> tuple[tuple[Offer, ...], ...]:
         """What a rule offers to each possible reader of a run."""
