@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity
 from zerocfg.rules.ignores import Ignores, not_understood, unknown_code_in_ignore, unused_ignore
-from zerocfg.rules.reach import Asked, among, holds, library_of, limited
+from zerocfg.rules.reach import Asked, holds, within
 from zerocfg.rules.readers import Readers
 from zerocfg.rules.registry import ALL, find
 from zerocfg.run.config import VERSIONS
@@ -246,7 +246,7 @@ class _Lint:
                     continue
                 found = not_understood(run, ALL) if rule is unknown_code_in_ignore else rule.check(run)
                 for finding in found:
-                    told = _within(run, rule, finding, releases)
+                    told = within(run, rule, finding, releases)
                     if told is not None:
                         told.assumes |= asked.missing
                         self.take(rule, told, run)
@@ -303,19 +303,6 @@ class _Lint:
             self.result.hidden.append(Hidden(diagnostic, "settings"))
         else:
             self.result.diagnostics.append(diagnostic)
-
-
-def _within(run: Run, rule: Rule, finding: Finding, releases: str) -> Finding | None:
-    """A finding as the admitted releases have it; ``releases``: what `holds` says of its rule."""
-    versions = rule.versions
-    if finding.versions:
-        own = among(finding.versions, run)
-        if own is None:
-            return None
-        versions, releases = (finding.versions, own) if own else (versions, releases)
-    if not releases or (finding.severity or rule.severity) is Severity.NOTE:
-        return finding
-    return limited(run, finding, library_of(versions), releases)
 
 
 def _failures(run: Run) -> frozenset[tuple[str, str]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from zerocfg.rules.api import Fix, Rule, Severity
 from zerocfg.rules.effects import under_deepspeed_launcher
 from zerocfg.rules.ignores import OWN
-from zerocfg.rules.reach import holds
+from zerocfg.rules.reach import holds, within
 from zerocfg.run.effective import read_by
 from zerocfg.run.model import Consumer, Run, SourceFile, original
 
@@ -68,11 +68,13 @@ class Readers:
 
 def _offers(rule: Rule, run: Run) -> Iterator[Offer]:
     """The edits that a rule offers a run, each with how grave its finding is."""
-    if (rule.consumers and run.consumer not in rule.consumers) or holds(rule, run) != "":
+    releases = holds(rule, run)
+    if (rule.consumers and run.consumer not in rule.consumers) or releases is None:
         return
     for finding in rule.check(run):
-        if finding.fix is not None:
-            yield _edits(finding.fix), finding.severity or rule.severity
+        told = within(run, rule, finding, releases)
+        if told is not None and told.fix is not None:
+            yield _edits(told.fix), told.severity or rule.severity
 
 
 def _edits(fix: Fix) -> Edits:
