@@ -80,8 +80,7 @@ class Fixed:
 def fixed(repository: Repository, tree: Path, *, unsafe: bool) -> Fixed:
     """Fixes a copy of the tree and compares."""
     told = diagnostics(tree)
-    offered = [one for one in told if one["fix"] is not None and (unsafe or one["fix"]["safety"] == "safe")]
-    if not offered:
+    if not _offered(told, unsafe=unsafe):
         return Fixed(repository.name, unsafe, (), 0, (), (), ())
     with copied(tree) as copy:
         fix(copy, unsafe=unsafe)
@@ -95,10 +94,14 @@ def fixed(repository: Repository, tree: Path, *, unsafe: bool) -> Fixed:
         values = [*_values(tree, copy, files, old, mended), *_settings(old, new, mended)]
         values += _line_values(old, new, files, mended)
         unread = tuple(file for file in files if not _kinds(file, old) and not file.endswith(PAGES))
-        again = tuple(_changed_again(copy, unsafe=unsafe))
+        again = tuple(_changed_again(copy, unsafe=unsafe)) if _offered(left, unsafe=unsafe) else ()
     gone = (before - after).total()
     come = tuple(sorted({key[0] for key in after - before}))
     return Fixed(repository.name, unsafe, tuple(files), gone, come, tuple(refused), tuple(values), unread, again)
+
+
+def _offered(told: Sequence[Mapping[str, Any]], *, unsafe: bool) -> bool:
+    return any(one["fix"] is not None and (unsafe or one["fix"]["safety"] == "safe") for one in told)
 
 
 def _key(one: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -179,7 +182,7 @@ def _line_values(
     old: Sequence[Run], new: Sequence[Run], files: Sequence[str], told: Sequence[Mapping[str, Any]]
 ) -> Iterator[Value]:
     for run, before, after in _lines(old, new, files):
-        if before.error is None and after.error is None:
+        if before.error is None and after.error is None and before.values.keys() == after.values.keys():
             yield from _differences(run.name, "line", before.values, after.values, told, set(run.files.values()))
 
 

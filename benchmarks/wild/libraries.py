@@ -24,8 +24,8 @@ Kind = Literal["deepspeed", "accelerate", "recipe", "shell", "python"]
 _FIELDS = "ACCELERATE_CONFIG_DS_FIELDS"
 _OF_THE_MACHINE = frozenset({"OMP_NUM_THREADS"})
 SHELL = (".sh", ".bash", ".slurm", ".sbatch")
-_SCRIPT = frozenset(("training_script", "training_script_args", "user_script", "user_args"))
-"""What the launchers call the script and its words."""
+_APART = frozenset(("training_script", "training_script_args", "user_script", "user_args", "nondefault"))
+"""What the launchers call the script and its words, and accelerate the options that are given."""
 PAGES = (".md", ".mdx", ".markdown", ".rst")
 """Read by people alone."""
 
@@ -90,7 +90,7 @@ def read_line(line: Line, *, trainer: bool) -> Reading:
     with _quiet():
         try:
             said = vars(_parsed(line.launcher, [*words, "train.py", *script]))
-            values = {name: repr(value) for name, value in said.items() if name not in _SCRIPT}
+            values = {name: repr(value) for name, value in said.items() if name not in _APART}
             values |= _arguments(script) if trainer else {}
         except (Exception, SystemExit) as error:
             return Reading(f"{type(error).__name__}: {error}")

@@ -229,3 +229,40 @@ def test_what_the_libraries_make_of_files(tmp_path: Path) -> None:
     assert "unexpected end of file" in (read("shell", tmp_path / "run.sh").error or "")
     (tmp_path / "a.py").write_text("x = 1\n")
     assert read("python", tmp_path / "a.py") == Reading()
+
+
+@pytest.mark.libs
+@pytest.mark.parametrize(
+    ("launcher", "option", "words", "key", "value"),
+    [
+        ("accelerate", ("--num_processes", "8"), ("--x", None), "num_processes", "8"),
+        ("accelerate", ("--num_proces", "8"), (), "", None),
+        ("torchrun", ("--nproc_per_node", "2"), ("--learning_rate", "1e-4"), "learning_rate", "0.0001"),
+        ("torchrun", ("--nproc_per_node", "2"), ("--learning_rate", "fast"), "", None),
+        ("deepspeed", ("--num_gpus", "2"), (), "num_gpus", "2"),
+        ("deepspeed", ("--num_gpus", "two"), (), "", None),
+    ],
+)
+def test_what_the_parsers_make_of_a_line(
+    launcher: str, option: tuple[str, str], words: tuple[str | None, ...], key: str, value: str | None
+) -> None:
+    from benchmarks.wild.libraries import read_line
+    from benchmarks.wild.lint import Line
+
+    found = read_line(Line(launcher, (option,), words), trainer=launcher == "torchrun")
+    assert (found.error is None) is bool(key) and found.values.get(key) == value
+
+
+@pytest.mark.libs
+def test_a_second_call_that_changes_something_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks.wild import fixing
+
+    def fix(tree: Path, *, unsafe: bool) -> None:
+        path = tree / "ds.json"
+        write_atomic(path, path.read_bytes() + b"\n")
+
+    monkeypatch.setattr(fixing, "fix", fix)
+    repository = Repository("a/b", COMMIT, "")
+    repository.tree(tmp_path).mkdir()
+    (repository.tree(tmp_path) / "ds.json").write_text(BELOW_STAGE_3)
+    assert fixing.fixed(repository, repository.tree(tmp_path), unsafe=False).again == ("ds.json",)

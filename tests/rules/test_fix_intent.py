@@ -85,6 +85,15 @@ def test_no_edit_for_what_holds_for_some_readers_only(tmp_path: Path) -> None:
     assert '"stage3_gather_16bit_weights_on_model_save": true' in after["ds.json"]
 
 
+def test_no_edit_for_what_is_graver_to_some_readers(tmp_path: Path) -> None:
+    """The Trainer loses the weights; a loop around `Accelerator` does so only if it saves that way."""
+    yaml = YAML.replace("deepspeed_config_file: ds.json", "zero_stage: 3")
+    assert [one.severity.value for one in _found({"a.yaml": yaml}, tmp_path) if one.code == "ZC401"] == ["warning"]
+    assert fixed({"a.yaml": yaml}, tmp_path) == {}
+    (tmp_path / "loop").mkdir()
+    assert "zero3_save_16bit_model: true" in fixed({"a.yaml": yaml}, tmp_path / "loop", "accelerate")["a.yaml"]
+
+
 def test_a_misspelt_key_is_put_right_whoever_reads_it(tmp_path: Path) -> None:
     text = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2, "overlap_com": true}}\n'
     assert '"overlap_comm": true' in fixed({"ds.json": text}, tmp_path)["ds.json"]
@@ -104,7 +113,8 @@ def test_a_number_is_left_to_a_parser_that_nobody_knows(tmp_path: Path) -> None:
         (replace_value, ("zero_optimization", "stage"), ("3",), (("zero_optimization.stage", 3),)),
         (insert_entry, (), ("gradient_clipping", "0.5"), (("gradient_clipping", 0.5),)),
         (insert_entry, (), ("gradient_clipping", '"auto"'), ()),
-        (insert_entry, (), ("bf16", '{"enabled": true}'), ()),
+        (insert_entry, (), ("bf16", '{"enabled": true}'), (("bf16.enabled", True),)),
+        (insert_entry, (), ("bf16", '{"enabled": "auto", "loss_scale": 1}'), (("bf16.loss_scale", 1),)),
         (delete_entry, ("zero_optimization",), (), ()),
         (rename_key, ("zero_optimization",), ("zero",), ()),
     ],
@@ -217,3 +227,20 @@ def test_of_a_file_that_several_runs_read_every_reader_has_to_be_known(tmp_path:
     (tmp_path / "typo").mkdir()
     typo = {**both, "ds.json": ds % ', "steps_per_prnt": 10'}
     assert '"steps_per_print": 10' in fixed(typo, tmp_path / "typo")["ds.json"]
+
+
+def test_not_where_it_changes_a_run_in_which_nothing_is_wrong(tmp_path: Path) -> None:
+    """The Trainer's models never look at `activation_checkpointing`; a loop of one's own may."""
+    section = ', "activation_checkpointing": {"partition_activations": true}'
+    files = {
+        "ds.json": DS % (section + ', "gradient_clipping": 0.3'),
+        "recipe.yaml": RECIPE + "gradient_checkpointing: true\ndeepspeed: ds.json\n",
+        "zerocfg.yaml": TRAINER,
+    }
+    assert "activation_checkpointing" not in fixed(files, tmp_path)["ds.json"]
+    (tmp_path / "both").mkdir()
+    own = "  own:\n    consumer: deepspeed\n    script: b.py\n    deepspeed: ds.json\n"
+    both = {**files, "zerocfg.yaml": TRAINER + own}
+    assert {one.code for one in _found(both, tmp_path / "both")} >= {"ZC456"}
+    left = {**both, **fixed(both, tmp_path / "both", unsafe=True)}
+    assert section in left["ds.json"]

@@ -73,9 +73,16 @@ def test_the_value_is_written_as_json(tmp_path: Path, written: str, moved: str) 
 
 
 def test_a_key_of_the_top_level_goes_there(tmp_path: Path) -> None:
-    _, json = write(tmp_path, "steps_per_print: 10")
+    _, json = write(tmp_path, "prescale_gradients: true")
     texts, _ = fixed(tmp_path)
-    assert texts[str(json)] == (JSON % "").replace("  }\n}", '  },\n  "steps_per_print": 10\n}')
+    assert texts[str(json)] == (JSON % "").replace("  }\n}", '  },\n  "prescale_gradients": true\n}')
+
+
+def test_a_value_that_would_not_count_there_either_stays(tmp_path: Path) -> None:
+    """accelerate silences DeepSpeed's log, whatever its config says."""
+    write(tmp_path, "steps_per_print: 10")
+    texts, _ = fixed(tmp_path)
+    assert texts == {}
 
 
 @pytest.mark.parametrize("value", ["[1, 2]", "'five'", "2000-01-01", "{a: 1}", ".nan"])

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from zerocfg.rules.api import Finding, Fix, Intent, Location, at
-from zerocfg.rules.intents import meant
+from zerocfg.rules.intents import meant, written_at
 from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, Setting, SourceFile
 from zerocfg.run.neighbours import NEIGHBOURS
 from zerocfg.run.origins import said
@@ -292,8 +292,7 @@ def rewritten(file: SourceFile | None, path: Path, new: str, text: str, *, why: 
         edits = rename_key(file.document, path, new) + replace_value(file.document, path, text)
     except ValueError:
         return None
-    gives = meant(insert_entry, file, path[:-1], (new, text))
-    return Fix(why, tuple((file, edit) for edit in edits), safe, gives)
+    return Fix(why, tuple((file, edit) for edit in edits), safe, written_at(file, (*path[:-1], new), text))
 
 
 def giving(fix: Fix | None, name: str, value: object) -> Fix | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity
 from zerocfg.rules.ignores import Ignores, not_understood, unknown_code_in_ignore, unused_ignore
-from zerocfg.rules.reach import Asked, among, holds, library_of, limited
+from zerocfg.rules.reach import Asked, holds, within
 from zerocfg.rules.readers import Readers
 from zerocfg.rules.registry import ALL, find
 from zerocfg.run.config import VERSIONS
@@ -60,6 +60,8 @@ class Diagnostic:
     """The libraries whose newest release it is about, because nothing tells which one the project has."""
     held: Held | None = None
     """The releases in which it holds, where somebody asked for them."""
+    met_in: frozenset[str] = frozenset()
+    """Names of all runs in which the rule finds something at this place, whatever it says there."""
 
     @property
     def told(self) -> str:
@@ -225,6 +227,7 @@ class _Lint:
         self.ignores = Ignores()
         self.seen: dict[tuple[str, str, Place, str], Diagnostic] = {}
         self.others: dict[tuple[str, str, Place, str], dict[str, None]] = {}
+        self.met: dict[tuple[str, str, Place, str], set[str]] = {}
         self.result = Result()
 
     def run(self, runs: Sequence[Run], complete: bool | Set[int]) -> Result:
@@ -243,7 +246,7 @@ class _Lint:
                     continue
                 found = not_understood(run, ALL) if rule is unknown_code_in_ignore else rule.check(run)
                 for finding in found:
-                    told = _within(run, rule, finding, releases)
+                    told = within(run, rule, finding, releases)
                     if told is not None:
                         told.assumes |= asked.missing
                         self.take(rule, told, run)
@@ -275,8 +278,8 @@ class _Lint:
 
     def everywhere(self, diagnostic: Diagnostic) -> Diagnostic:
         """The diagnostic with the other runs in which it was found."""
-        others = self.others.get(_key(diagnostic))
-        return diagnostic if others is None else replace(diagnostic, also_in=tuple(others))
+        key = _key(diagnostic)
+        return replace(diagnostic, also_in=tuple(self.others.get(key, ())), met_in=frozenset(self.met[key]))
 
     def take(self, rule: Rule, finding: Finding, run: Run) -> None:
         """Report a finding, unless it was told before, is about files nobody asked for, or is suppressed."""
@@ -287,6 +290,7 @@ class _Lint:
         diagnostic = diagnose(rule, finding, run)
         where = diagnostic.spot
         key = _key(diagnostic)
+        self.met.setdefault(key, set()).add(run.name)
         first = self.seen.setdefault(key, diagnostic)
         if first is not diagnostic:
             if run.name != first.run and diagnostic.message == first.message:
@@ -299,19 +303,6 @@ class _Lint:
             self.result.hidden.append(Hidden(diagnostic, "settings"))
         else:
             self.result.diagnostics.append(diagnostic)
-
-
-def _within(run: Run, rule: Rule, finding: Finding, releases: str) -> Finding | None:
-    """A finding as the admitted releases have it; ``releases``: what `holds` says of its rule."""
-    versions = rule.versions
-    if finding.versions:
-        own = among(finding.versions, run)
-        if own is None:
-            return None
-        versions, releases = (finding.versions, own) if own else (versions, releases)
-    if not releases or (finding.severity or rule.severity) is Severity.NOTE:
-        return finding
-    return limited(run, finding, library_of(versions), releases)
 
 
 def _failures(run: Run) -> frozenset[tuple[str, str]]:

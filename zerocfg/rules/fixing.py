@@ -133,7 +133,10 @@ def _improving(before: Result, after: Result, fixed: list[Diagnostic]) -> list[D
     return [
         found
         for found in fixed
-        if _identity(found) not in new and group(found) not in spoilt and _as_intended(found, after)
+        if _identity(found) not in new
+        and group(found) not in spoilt
+        and _as_intended(found, after)
+        and _leaves_others_alone(found, before, after)
     ]
 
 
@@ -148,6 +151,23 @@ def _as_intended(fixed: Diagnostic, after: Result) -> bool:
         if names & files or (line is not None and run.name == line)
     ]
     return all(_come(intent, runs) for intent in fixed.fix.gives)
+
+
+def _leaves_others_alone(fixed: Diagnostic, before: Result, after: Result) -> bool:
+    """Whether every value stays as it is in runs that read the edited files, too, and in which nothing was found."""
+    assert fixed.fix is not None
+    files = {real_name(file) for file, _ in fixed.fix.edits}
+    if len(before.runs) != len(after.runs):
+        return True
+    return all(
+        _values(old) == _values(new)
+        for names, old, new in zip(before.together, before.runs, after.runs, strict=True)
+        if names & files and old.name not in fixed.met_in
+    )
+
+
+def _values(run: Run) -> dict[str, object]:
+    return {name: setting.value for name, setting in run.effective.settings.items()}
 
 
 def _come(intent: Intent, runs: Sequence[Run]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from zerocfg.rules.api import Intent
@@ -18,22 +18,37 @@ if TYPE_CHECKING:
 
 
 def meant(edit: Callable[..., list[Edit]], file: SourceFile, path: Path, values: Sequence[str]) -> tuple[Intent, ...]:
-    """What an edit of `zerocfg.source.edit` means to set, where it writes one value. An "auto" is for others to fill
-    in, and another name alone says what its author said."""
+    """What an edit of `zerocfg.source.edit` means to set, where it writes a value. Another name alone says what its
+    author said."""
     if not values or edit not in (replace_value, insert_entry):
         return ()
-    key, value = path if edit is replace_value else (*path, values[0]), _read(file, values[-1])
-    if value is None or value == "auto" or isinstance(value, (dict, list)):
-        return ()
+    return written_at(file, path if edit is replace_value else (*path, values[0]), values[-1])
+
+
+def written_at(file: SourceFile, path: Path, text: str) -> tuple[Intent, ...]:
+    """What a value that is written at a path means to set; a section each of its keys. An "auto" is for others to fill
+    in."""
+    leaves = _leaves(path, _read(file, text))
+    return tuple(intent for key, value in leaves if (intent := _intent(file, key, value)) is not None)
+
+
+def _leaves(path: Path, value: object) -> Iterator[tuple[Path, object]]:
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from _leaves((*path, str(name)), one)
+    elif value is not None and value != "auto" and not isinstance(value, list):
+        yield path, value
+
+
+def _intent(file: SourceFile, key: Path, value: object) -> Intent | None:
+    names = tuple(map(str, key))
     if file.kind == "deepspeed":
-        return (Intent(dotted(key), value),)
-    if file.kind == "accelerate" and len(key) <= 2:
-        return (Intent(str(key[0]) if len(key) == 1 else spelled(str(key[0]), str(key[1])), value, "option"),)
-    if file.kind == "recipe":
-        inline = key[0] == "deepspeed"
-        if inline or len(key) == 1:
-            return (Intent(dotted(key[1:]), value) if inline else Intent(str(key[0]), value, "argument"),)
-    return ()
+        return Intent(dotted(key), value)
+    if file.kind == "accelerate" and len(names) <= 2:
+        return Intent(names[0] if len(names) == 1 else spelled(*names), value, "option")
+    if file.kind == "recipe" and (names[0] == "deepspeed" or len(names) == 1):
+        return Intent(dotted(key[1:]), value) if len(names) > 1 else Intent(names[0], value, "argument")
+    return None
 
 
 def _read(file: SourceFile, text: str) -> object:

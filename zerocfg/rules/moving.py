@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from zerocfg.rules.api import Fix
+from zerocfg.rules.intents import written_at
 from zerocfg.run.model import SourceFile
 from zerocfg.source.edit import Edit, delete_entry, insert_entry, rename_key, replace_value
 from zerocfg.source.node import Document, Mapping, Path
@@ -23,12 +24,12 @@ def moved(file: SourceFile, path: Path, to: SourceFile, target: Path, text: str,
             rewritten = rename_key(file.document, path, str(target[len(path) - 1]))
             if new != text_at(file, path):
                 rewritten += replace_value(file.document, path, new)
-            return Fix(why, tuple((file, edit) for edit in rewritten), safe=False)
+            return Fix(why, tuple((file, edit) for edit in rewritten), False, written_at(to, target, text))
         edits = [(file, edit) for edit in delete_entry(file.document, path)]
         edits += [(to, edit) for edit in placed(to.document, target, text, path if to is file else ())]
     except ValueError:
         return None
-    return Fix(why, tuple(edits), safe=False)
+    return Fix(why, tuple(edits), False, written_at(to, target, text))
 
 
 def placed(document: Document, path: Path, text: str, gone: Path = ()) -> list[Edit]:

@@ -58,6 +58,19 @@ class Asked(dict[str, str]):
         return super().get(key, default)
 
 
+def within(run: Run, rule: Rule, finding: Finding, releases: str) -> Finding | None:
+    """A finding as the admitted releases have it; ``releases``: what `holds` says of its rule."""
+    versions = rule.versions
+    if finding.versions:
+        own = among(finding.versions, run)
+        if own is None:
+            return None
+        versions, releases = (finding.versions, own) if own else (versions, releases)
+    if not releases or (finding.severity or rule.severity) is Severity.NOTE:
+        return finding
+    return limited(run, finding, library_of(versions), releases)
+
+
 def limited(run: Run, finding: Finding, library: str, releases: str) -> Finding:
     """A finding that only some of the admitted releases have: a warning that names them, and without a fix."""
     finding.message += f" ({releases}; {admitted(run, library)})"

@@ -1,7 +1,7 @@
 """Whether a fix is right whoever reads the files that it edits.
 
 Where a file is read by a run whose reader nobody knows, a fix of it is offered only if each of the readers that there
-may be would be told the same and offered the same edits.
+may be would be offered the same edits, for what is as grave to each.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from zerocfg.rules.api import Fix, Rule, Severity
 from zerocfg.rules.effects import under_deepspeed_launcher
 from zerocfg.rules.ignores import OWN
-from zerocfg.rules.reach import holds
+from zerocfg.rules.reach import holds, within
 from zerocfg.run.effective import read_by
 from zerocfg.run.model import Consumer, Run, SourceFile, original
 
@@ -43,17 +43,18 @@ class Readers:
         self._offered: dict[tuple[str, int], tuple[tuple[Offer, ...], ...]] = {}
 
     def agree(self, rule: Rule, severity: Severity, fix: Fix) -> bool:
-        """Whether every reader of the files that the fix edits would be offered these edits, for what is no less grave
-        to any of them."""
+        """Whether every reader of the files that the fix edits would be offered these edits, for what is as grave to
+        each of them, and no less than it is told."""
         if rule.code in OWN:
             return True  # comments to zerocfg, which nobody else reads
         edits = _edits(fix)
-        return all(
-            any(found == edits and grave.rank >= severity.rank for found, grave in offered)
-            for run in self._unknown
-            if _concerns(run, fix)
-            for offered in self._all(rule, run)
-        )
+        for run in self._unknown:
+            if _concerns(run, fix):
+                graves = [{grave for found, grave in offered if found == edits} for offered in self._all(rule, run)]
+                alike = set.intersection(*graves)
+                if not any(grave.rank >= severity.rank for grave in alike):
+                    return False
+        return True
 
     def _all(self, rule: Rule, run: Run) -> tuple[tuple[Offer, ...], ...]:
         """What a rule offers to each possible reader of a run."""
@@ -67,11 +68,13 @@ class Readers:
 
 def _offers(rule: Rule, run: Run) -> Iterator[Offer]:
     """The edits that a rule offers a run, each with how grave its finding is."""
-    if (rule.consumers and run.consumer not in rule.consumers) or holds(rule, run) != "":
+    releases = holds(rule, run)
+    if (rule.consumers and run.consumer not in rule.consumers) or releases is None:
         return
     for finding in rule.check(run):
-        if finding.fix is not None:
-            yield _edits(finding.fix), finding.severity or rule.severity
+        told = within(run, rule, finding, releases)
+        if told is not None and told.fix is not None:
+            yield _edits(told.fix), told.severity or rule.severity
 
 
 def _edits(fix: Fix) -> Edits:
