@@ -60,7 +60,7 @@ def cases() -> list[tuple[str, Recipe]]:
 def _base(recipe: Recipe) -> Recipe:
     """A recipe with batches that GRPO can make whole groups of, whatever a release takes for their size."""
     kept = {name: held for name, held in recipe.items() if name not in GROUPS}
-    return {"output_dir": "out", "use_cpu": True, **kept, "per_device_train_batch_size": 16}
+    return {"output_dir": "out", "use_cpu": True, "dataset_name": "x", **kept, "per_device_train_batch_size": 16}
 
 
 def _of_people() -> Iterator[tuple[str, Recipe]]:
