@@ -81,18 +81,23 @@ def recipes(examples: int) -> list[Recipe]:
     return [json.loads(text) for text in dict.fromkeys(json.dumps({"output_dir": "out", **one}) for one in found)]
 
 
-def _of_people() -> Iterator[Recipe]:
-    texts = [example.files.get("recipe.yaml") for rule in ALL for example in (*rule.bad, *rule.good)]
+def texts_of_people() -> list[str]:
+    """The recipes of the rules' examples and, where there is one, of the corpus."""
+    texts = [example.files.get("recipe.yaml", "") for rule in ALL for example in (*rule.bad, *rule.good)]
     folder = corpus_folder()
     if folder is not None:
         with (folder / "INDEX.tsv").open(encoding="utf-8", newline="") as index:
             rows = [row for row in csv.DictReader(index, delimiter="\t") if row["kind"] in ("trainer-recipe", "other")]
         paths = [folder / row["repo"].replace("/", "__") / row["path"] for row in rows]
         texts += [path.read_text(encoding="utf-8", errors="replace") for path in paths]
+    return texts
+
+
+def _of_people() -> Iterator[Recipe]:
     taken = frozenset(arguments())
-    for text in texts:
+    for text in texts_of_people():
         try:
-            tree = yaml.safe_load(text) if text is not None else None
+            tree = yaml.safe_load(text)
             json.dumps(tree)
         except (ValueError, TypeError, yaml.YAMLError):
             continue

@@ -37,6 +37,11 @@ def choices(name: str, at: Release) -> list[str]:
     return [str(word) for one in state.get("kinds", ()) if isinstance(one, dict) for word in one["enum"]]
 
 
+def fills(key: str, at: Release) -> bool:
+    """Whether the Trainer fills the "auto" of a key of the DeepSpeed config from its arguments."""
+    return histories("transformers").state(f"filled.{key}", at) is not None
+
+
 @lru_cache(maxsize=16)
 def ever(name: str) -> frozenset[str]:
     """The words that it takes in any known release."""

@@ -43,11 +43,13 @@ code have options of their own, and some called like these three."""
 
 @dataclass(slots=True)
 class Arguments:
-    """``values`` by field name. ``complete`` False: the script may set anything in its code, so nothing is known."""
+    """``values`` by field name. ``complete`` False: the script may set anything in its code, so nothing is known.
+    ``apex``: what the Trainer fills `amp.enabled` and `amp.opt_level` with; none where it leaves them alone."""
 
     values: dict[str, Setting]
     complete: bool
     failures: list[Failure] = field(default_factory=list)
+    apex: tuple[Setting, Setting] | None = None
 
     def get(self, name: str) -> Any:
         return self.values[name].value
@@ -85,6 +87,7 @@ def arguments_of(run: Run) -> Arguments:
     if complete and found.get("fp16") is True and "bf16" not in {*recipe, *written} and not _class_known(run):
         found.values["bf16"] = Setting(False, Origin("default", "fp16 is on"))
     _share_of_steps(run, found, written, recipe)
+    found.apex = _apex(run, complete, {*written, *recipe})
     if run.consumer == "trl" and complete and found.get("bf16") is None:
         half = found.get("fp16")
         value = UNKNOWN if half is UNKNOWN else not half
@@ -156,6 +159,20 @@ def _field(name: str, now: tuple[str, Setting], among: Admitted) -> tuple[str, S
     if len(values) > 1:
         return kind, Setting(UNKNOWN, Origin("default", "the admitted releases of transformers differ"))
     return kind, Setting(fields.default(name, there[-1]), Origin("default", f"transformers {text(among.newest)}"))
+
+
+def _apex(run: Run, complete: bool, given: set[str]) -> tuple[Setting, Setting] | None:
+    """What releases of transformers before 5 give a DeepSpeed config's `amp`; UNKNOWN where only some of the admitted
+    ones do, or something is said about it."""
+    among = admitted("transformers", run.versions.get("transformers"))
+    fills = [fields.fills("amp.enabled", one) for one in among.releases] if among is not None else []
+    if not any(fills):
+        return None
+    told = not complete or not given.isdisjoint(("half_precision_backend", "fp16_backend", "fp16_opt_level"))
+    if told or not all(fills):
+        unknown = Setting(UNKNOWN, Origin("computed", "half_precision_backend and fp16_opt_level"))
+        return unknown, unknown
+    return Setting(False, Origin("computed", "fp16 without Apex")), Setting("O1", Origin("default", "transformers"))
 
 
 def _share_of_steps(run: Run, found: Arguments, written: Mapping[str, Setting], recipe: Mapping[str, Any]) -> None:
