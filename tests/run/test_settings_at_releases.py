@@ -1,5 +1,5 @@
-"""Effective settings, exported variables and predicted failures at the releases that a run admits. What is expected here
-was seen by running those releases (`make releases`, schemas/releases)."""
+"""Effective settings, exported variables and predicted failures at the releases that a run admits. What is expected
+here was seen by running those releases (`make releases`, schemas/releases)."""
 
 from __future__ import annotations
 
