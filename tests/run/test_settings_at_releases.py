@@ -145,6 +145,8 @@ PARALLEL = "distributed_type: MULTI_GPU\nnum_processes: 2\nparallelism_config: {
         (">=1.0", PARALLEL, []),
         ("==1.12.0", "distributed_type: 'NO'\nipex_config: {}\n", []),
         (None, "distributed_type: 'NO'\nipex_config: {}\n", ["unknown-top-key"]),
+        ("==0.33.0", "distributed_type: 'NO'\n", ["num-processes-missing"]),
+        ("==0.34.0", "distributed_type: 'NO'\n", []),
         ("==0.27.2", "distributed_type: TPU\nnum_processes: 8\n", []),
         ("==0.28.0", "distributed_type: TPU\nnum_processes: 8\n", ["distributed-type"]),
     ],

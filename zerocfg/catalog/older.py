@@ -173,6 +173,12 @@ def _facts(prop: Raw, then: Raw) -> None:
 
 def _accelerate(raw: Raw, at: Release) -> None:
     _newer_out(raw, raw, (), at)
+    known = histories("accelerate")
+    for key in known.raw:
+        home, _, name = key.partition(".")
+        prop = raw["properties"].get(name, {"x-zerocfg": {"removed": ""}}) if home == "cluster" else {}
+        if "removed" in prop.get("x-zerocfg", {}) and known.state(key, at) is not None:
+            raw["properties"][name] = {"description": "", "x-zerocfg": {"reads": "raw", "auto_raw": "kept"}}
 
 
 def _newer_out(raw: Raw, section: Raw, path: tuple[str, ...], at: Release) -> None:
@@ -180,7 +186,8 @@ def _newer_out(raw: Raw, section: Raw, path: tuple[str, ...], at: Release) -> No
     known = histories("accelerate")
     for name, prop in list(section.get("properties", {}).items()):
         key = name_in("accelerate", (*path, name))
-        if key in known.raw and known.state(key, at) is None:
+        removed = "removed" in prop.get("x-zerocfg", {})
+        if key in known.raw and known.state(key, at) is None and not removed:
             del section["properties"][name]
         elif not path:
             for inner in _opened(raw, prop):
