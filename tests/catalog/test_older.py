@@ -173,6 +173,7 @@ def test_top_level_keys_of_accelerate(at: str, name: str, kinds: list[str]) -> N
         ("0.14.5", {"nebula": {"enabled": True}}, []),
         ("0.14.5", {"curriculum_learning": []}, ["section-type"]),
         ("0.17.0", {"fp16": None}, ["section-type"]),
+        ("0.17.0", {"bf16": None}, ["section-type"]),
         ("0.17.1", {"bf16": None}, []),
         ("0.14.5", {"zero_optimization": {"stage": "2"}}, ["choice"]),
         ("0.15.0", {"zero_optimization": {"stage": "2"}}, []),

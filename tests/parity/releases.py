@@ -58,7 +58,11 @@ def configs(library: str, examples: int) -> list[Config]:
     found: list[Config] = [(written(tree), 2) for tree in seeds(name)]
 
     @settings(
-        max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+        max_examples=max(1, examples),
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
     )
     @given(tree=strategy, world=st.sampled_from([1, 2, 8]))
     def collect(tree: dict[str, object], world: int) -> None:

@@ -132,7 +132,8 @@ def _key(raw: Raw, section: Raw, name: str, then: State, around: State) -> None:
     else:
         _facts(prop, then)
         for inner in _opened(raw, prop):
-            _others(inner, then)
+            if _others(inner, then) and then["takes"] == []:
+                prop["type"] = "object"
 
 
 def _returned(then: Raw, around: State) -> Raw:
