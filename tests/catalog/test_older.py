@@ -145,3 +145,41 @@ def test_the_releases_that_read_a_document_differently(declared: str, keys: set[
     limits = bounds(declared)
     assert limits is not None
     assert differing("deepspeed", keys.__contains__, *limits) == [release(one) for one in expected]
+
+
+@pytest.mark.parametrize(
+    ("at", "name", "kinds"),
+    [
+        ("1.12.0", "ipex_config", []),
+        ("1.13.0", "ipex_config", ["removed"]),
+        ("1.6.0", "tp_config", []),
+        ("1.7.0", "tp_config", ["unknown-crash"]),
+        ("1.3.0", "tp_config", ["unknown-crash"]),
+        ("1.9.0", "parallelism_config", ["unknown-crash"]),
+        ("1.10.0", "parallelism_config", []),
+    ],
+)
+def test_top_level_keys_of_accelerate(at: str, name: str, kinds: list[str]) -> None:
+    document = load_as(SourceText("acc.yaml", f"distributed_type: 'NO'\n{name}: {{}}\n"), "yaml")
+    issues = check(document.root, schema_at("accelerate", release(at)))
+    assert [issue.kind for issue in issues if issue.path == (name,)] == kinds
+
+
+@pytest.mark.parametrize(
+    ("at", "config", "kinds"),
+    [
+        ("0.19.7", {"amp": "x"}, ["section-type"]),
+        ("0.14.5", {"nebula": None}, ["section-type"]),
+        ("0.14.5", {"nebula": {"enabled": True}}, []),
+        ("0.14.5", {"curriculum_learning": []}, ["section-type"]),
+        ("0.17.0", {"fp16": None}, ["section-type"]),
+        ("0.17.0", {"bf16": None}, ["section-type"]),
+        ("0.17.1", {"bf16": None}, []),
+        ("0.14.5", {"zero_optimization": {"stage": "2"}}, ["choice"]),
+        ("0.15.0", {"zero_optimization": {"stage": "2"}}, []),
+        ("0.19.5", {"zero_optimization": {"mics_shard_size": "cpu"}}, ["type"]),
+        ("0.19.5", {"zero_optimization": {"mics_shard_size": 8}}, []),
+    ],
+)
+def test_what_stands_in_the_place_of_a_section(at: str, config: dict[str, object], kinds: list[str]) -> None:
+    assert [kind for kind, _ in found(at, config)] == kinds

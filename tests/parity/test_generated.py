@@ -190,6 +190,14 @@ def test_accelerate_configs(count: Callable[[str, int], None]) -> None:
 
 def accelerate_differs(run: Run, text: str, real: Real) -> list[str]:
     diagnostics = lint(run)
+    wrong = launch_differs(run, diagnostics, real)
+    if real.error is not None or any(failure.phase == "launch" for failure in run.effective.failures):
+        return wrong
+    return [*wrong, *dead_differs(diagnostics, text, real)]
+
+
+def launch_differs(run: Run, diagnostics: list[Diagnostic], real: Real) -> list[str]:
+    """The launch is refused as it is predicted, or exports what is predicted, and no finding says otherwise."""
     failures = [failure for failure in run.effective.failures if failure.phase == "launch"]
     if real.error is not None:
         if not failures:
@@ -207,7 +215,7 @@ def accelerate_differs(run: Run, text: str, real: Real) -> list[str]:
         early = phases(rule) if rule is not None and diagnostic.severity is Severity.ERROR else set()
         if early and early <= {"read", "launch"} and diagnostic.code not in (*BY_KEY, *BY_RUNNER):
             wrong.append(f"launched, but {diagnostic.code}: {diagnostic.message}")
-    return [*wrong, *dead_differs(diagnostics, text, real)]
+    return wrong
 
 
 def dead_differs(diagnostics: list[Diagnostic], text: str, real: Real) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 from zerocfg.catalog.schema import Key, Schema, Section
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import RefusedError, as_int, convert, kind_of, show, yaml_number
+from zerocfg.catalog.versions import Release
 from zerocfg.source.node import Entry, Mapping, Node, Path, Scalar, plain
 
 _CHECKED = ("lax", "lax 1", "argument")
@@ -19,6 +20,16 @@ _CHECKED = ("lax", "lax 1", "argument")
 
 Reason = tuple[str, str]
 """The kind of a refusal ("type", "range", "choice", "null") and its words, to stand after the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Some of several releases of a library: those from one on, or those before one; neither where they lie
+    scattered."""
+
+    library: str
+    since: Release | None = None
+    until: Release | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +49,8 @@ class Issue:
     key: Key | None = None
     section: Section | None = None
     suggestion: str | None = None
-    releases: str = ""
-    """Those of the admitted releases for which it holds ("from DeepSpeed 0.17.1 on"); empty: for all of them."""
+    releases: Held | None = None
+    """Those of the admitted releases for which it holds; None: all of them."""
 
 
 def check(root: Node | None, schema: Schema) -> Iterator[Issue]:
@@ -232,7 +243,8 @@ def _refused_choice(choices: list[object], value: object, reads: str, ignore_cas
         return None
     if any(value == choice and (isinstance(value, str) == isinstance(choice, str)) for choice in choices):
         return None
-    if all(isinstance(choice, int) for choice in choices if choice is not None):
+    texts = not (reads == "lax 1" and isinstance(value, str))  # pydantic 1 makes no number of a text for an enum
+    if texts and all(isinstance(choice, int) for choice in choices if choice is not None):
         try:
             if as_int(value) in choices:
                 return None

@@ -18,6 +18,7 @@ from zerocfg.catalog.versions import Release
 
 Raw = dict[str, Any]
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+_PLAIN = frozenset({"boolean", "integer", "number", "string", "object", "array", "null"})
 _NO_SECTION = {(): "error", ("null",): "absent", ("null", "false"): "falsy"}
 """What a walk saw in the place of a section, and what the section's fact ``null`` calls that."""
 
@@ -64,7 +65,7 @@ def _deepspeed(raw: Raw, at: Release) -> None:
         if name == "*":
             _strictness(section, then)
         else:
-            _key(raw, section, name, then)
+            _key(raw, section, name, then, known.state(".".join((*above, "*")), at))
 
 
 def _section(raw: Raw, path: list[str]) -> Raw | None:
@@ -116,7 +117,8 @@ def _untyped(prop: Raw) -> Raw:
     return {**facts, "reads": "raw", "auto_raw": "kept"}
 
 
-def _key(raw: Raw, section: Raw, name: str, then: State) -> None:
+def _key(raw: Raw, section: Raw, name: str, then: State, around: State) -> None:
+    """What a key is then; ``around``: the section that it stands in."""
     properties = section["properties"]
     prop = properties.get(name)
     if then is None:
@@ -126,15 +128,20 @@ def _key(raw: Raw, section: Raw, name: str, then: State) -> None:
     elif then.get("removed"):
         return
     elif prop is None or "removed" in prop.get("x-zerocfg", {}):
-        properties[name] = _returned(then)
+        properties[name] = _returned(then, around)
     else:
         _facts(prop, then)
         for inner in _opened(raw, prop):
-            _others(inner, then)
+            if _others(inner, then) and then["takes"] == []:
+                prop["type"] = "object"
 
 
-def _returned(then: Raw) -> Raw:
+def _returned(then: Raw, around: State) -> Raw:
     """A key that today's release has no more. What is in a section is left open; a section it has to be."""
+    kinds = then.get("kinds", ())
+    if around is not None and "model" in around and _PLAIN.issuperset(map(str, kinds)):
+        reads = "lax 1" if around["model"] == 1 else "lax"
+        return {"description": "", "type": [*kinds], "default": then.get("default"), "x-zerocfg": {"reads": reads}}
     open_: Raw = {"description": "", "x-zerocfg": {"reads": "raw", "auto_raw": "kept"}}
     if "section" not in then.get("kinds", ()) or not _others(open_, then):
         return open_
@@ -155,6 +162,10 @@ def _facts(prop: Raw, then: Raw) -> None:
             for bound in _BOUNDS.values():
                 branch.pop(bound, None)
             branch.update({_BOUNDS[word]: held for word, held in then.items() if word in _BOUNDS})
+    if "choices" in then:
+        for branch in (prop, *prop.get("anyOf", ())):
+            if "enum" in branch:
+                branch["enum"] = [*then["choices"], *(None for choice in branch["enum"] if choice is None)]
     if "default" in then and not isinstance(then["default"], dict):
         prop["default"] = then["default"]
     if "deprecated" not in then:
@@ -163,6 +174,12 @@ def _facts(prop: Raw, then: Raw) -> None:
 
 def _accelerate(raw: Raw, at: Release) -> None:
     _newer_out(raw, raw, (), at)
+    known = histories("accelerate")
+    for key in known.raw:
+        home, _, name = key.partition(".")
+        prop = raw["properties"].get(name, {"x-zerocfg": {"removed": ""}}) if home == "cluster" else {}
+        if "removed" in prop.get("x-zerocfg", {}) and known.state(key, at) is not None:
+            raw["properties"][name] = {"description": "", "x-zerocfg": {"reads": "raw", "auto_raw": "kept"}}
 
 
 def _newer_out(raw: Raw, section: Raw, path: tuple[str, ...], at: Release) -> None:
@@ -170,7 +187,8 @@ def _newer_out(raw: Raw, section: Raw, path: tuple[str, ...], at: Release) -> No
     known = histories("accelerate")
     for name, prop in list(section.get("properties", {}).items()):
         key = name_in("accelerate", (*path, name))
-        if key in known.raw and known.state(key, at) is None:
+        removed = "removed" in prop.get("x-zerocfg", {})
+        if key in known.raw and known.state(key, at) is None and not removed:
             del section["properties"][name]
         elif not path:
             for inner in _opened(raw, prop):

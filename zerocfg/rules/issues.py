@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from zerocfg.catalog.check import Issue, check
+from zerocfg.catalog.check import Held, Issue, check
 from zerocfg.catalog.history import histories, name_in
 from zerocfg.catalog.older import WALKED, differing, schema_at
 from zerocfg.catalog.schema import load_schema
-from zerocfg.catalog.versions import Release, bounds, release, text
+from zerocfg.catalog.versions import Release, bounds, release
 from zerocfg.rules import reach
 from zerocfg.rules.api import Finding, Location
+from zerocfg.rules.reach import NAMES
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.templates import blank
@@ -44,28 +45,30 @@ def issues(run: Run, *kinds: str) -> Iterator[tuple[SourceFile, str, Issue]]:
     for file, name in documents(run):
         if file.document is None:
             continue
-        library = {"deepspeed": "DeepSpeed", "spec": "zerocfg"}.get(name, "accelerate")
-        for issue in _admitted(run, file, name, library):
+        library = NAMES.get(name, "zerocfg" if name == "spec" else "accelerate")
+        for issue in _admitted(run, file, name):
             if not file.document.editable and unfilled(file, issue):
                 continue  # a value that the script makes
             if issue.kind in kinds:
                 yield file, library, issue
 
 
-def _admitted(run: Run, file: SourceFile, name: str, library: str) -> Iterable[Issue]:
+def _admitted(run: Run, file: SourceFile, name: str) -> Iterable[Issue]:
     """The issues that the releases have which the project admits; today's where it says nothing about them."""
     declared = run.versions.get(name) if name in run.versions else None
     limits = bounds(declared) if declared and name in WALKED else None
     if limits is None or limits[0] >= release(VERSIONS[name]):
         return _checked(file, name, None)
     names = _names(file, name)
-    releases = differing(name, lambda key: key.removesuffix(".*") in names, *limits)
-    return _together(tuple(releases), file, name, library)
+    return _together(tuple(differing(name, lambda key: key.removesuffix(".*") in names, *limits)), file, name)
 
 
 @lru_cache(maxsize=256)
-def _together(releases: tuple[Release, ...], file: SourceFile, name: str, library: str) -> tuple[Issue, ...]:
-    """The issues of each of these releases, newest first, each once: with the releases that have it, unless all do."""
+def _together(releases: tuple[Release, ...], file: SourceFile, name: str) -> tuple[Issue, ...]:
+    """The issues of each of these releases, newest first, each once: with the releases that have it, unless all do.
+
+    A key that some of them refuse is not told again for those that pass over it.
+    """
     held: dict[tuple[str, Path], list[int]] = {}
     first: dict[tuple[str, Path], Issue] = {}
     for at in reversed(range(len(releases))):
@@ -74,18 +77,19 @@ def _together(releases: tuple[Release, ...], file: SourceFile, name: str, librar
                 continue  # the key came later: ZC865
             held.setdefault((issue.kind, issue.path), []).append(at)
             first.setdefault((issue.kind, issue.path), issue)
-    return tuple(replace(issue, releases=_said(held[which], releases, library)) for which, issue in first.items())
+    told = (which for which in first if which[0] != "unknown-ignored" or ("unknown-crash", which[1]) not in first)
+    return tuple(replace(first[which], releases=_held(name, held[which], releases)) for which in told)
 
 
-def _said(held: list[int], releases: tuple[Release, ...], library: str) -> str:
-    """Which of the releases have an issue; nothing where all do."""
+def _held(library: str, held: list[int], releases: tuple[Release, ...]) -> Held | None:
+    """Which of the releases have an issue; None where all do."""
     if len(held) == len(releases):
-        return ""
+        return None
     if max(held) == len(releases) - 1 and len(held) == max(held) - min(held) + 1:
-        return f"from {library} {text(releases[min(held)])} on"
+        return Held(library, since=releases[min(held)])
     if min(held) == 0 and len(held) == max(held) + 1:
-        return f"before {library} {text(releases[max(held) + 1])}"
-    return f"with some releases of {library}"
+        return Held(library, until=releases[max(held) + 1])
+    return Held(library)
 
 
 def _known_today(name: str, issue: Issue) -> bool:
@@ -112,10 +116,11 @@ def _names(file: SourceFile, library: str) -> frozenset[str]:
 
 def limited(run: Run, issue: Issue, finding: Finding) -> Finding:
     """The finding of an issue; where only some of the admitted releases have it, it says so."""
-    if not issue.releases:
+    held = issue.releases
+    if held is None:
         finding.assumes |= _assumed(run, issue, finding.location.file)
         return finding
-    return reach.limited(run, finding, "deepspeed" if "DeepSpeed" in issue.releases else "accelerate", issue.releases)
+    return reach.limited(run, finding, held.library, reach.said(held))
 
 
 def _assumed(run: Run, issue: Issue, file: SourceFile) -> frozenset[str]:

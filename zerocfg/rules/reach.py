@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from zerocfg.catalog.check import Held
 from zerocfg.catalog.versions import Release, bounds, text
 from zerocfg.rules.api import Finding, Rule, Severity
 from zerocfg.rules.effects import admitted, admitting
@@ -34,10 +35,17 @@ def among(versions: str, run: Run) -> str | None:
     low, high = max(admits[0], speaks[0]), min(_top(admits), _top(speaks))
     if low > high[0] or (low == high[0] and not high[1]):
         return None
-    name = NAMES.get(library[0], library[0])
     if admits[0] < speaks[0]:
-        return f"from {name} {text(speaks[0])} on"
-    return f"before {name} {text(speaks[1])}" if _top(speaks) < _top(admits) else ""
+        return said(Held(library[0], since=speaks[0]))
+    return said(Held(library[0], until=speaks[1])) if _top(speaks) < _top(admits) else ""
+
+
+def said(held: Held) -> str:
+    """Some releases of a library in words: "from DeepSpeed 0.18.3 on"."""
+    name = NAMES.get(held.library, held.library)
+    if held.since is not None:
+        return f"from {name} {text(held.since)} on"
+    return f"with some releases of {name}" if held.until is None else f"before {name} {text(held.until)}"
 
 
 def _top(limits: tuple[Release, Release, bool]) -> tuple[Release, bool]:

@@ -48,8 +48,9 @@ def settled(run: Run) -> Run:
 def admitting(run: Run, versions: Mapping[str, str], places: Mapping[str, tuple[Origin, ...]]) -> Run:
     """The run of a project that admits these releases, with the settings that they have."""
     now = replace(run, versions=versions, version_places=places)
-    same = all(admitted_of(now, library) == admitted_of(run, library) for library in ("deepspeed", "accelerate"))
-    return now if same else settled(now)
+    engines = all(admitted_of(now, library) == admitted_of(run, library) for library in ("deepspeed", "accelerate"))
+    trainers = all(versions.get(library) == run.versions.get(library) for library in ("transformers", "trl"))
+    return now if engines and (trainers or not (run.recipe or run.arguments)) else settled(now)
 
 
 def read_by(run: Run, consumer: str | None, told: Told | None = None) -> Run:

@@ -340,7 +340,7 @@ class _Exporter:
             return
         self.put_text("ACCELERATE_USE_PARALLELISM_CONFIG", "true", "parallelism_config")
         self.put_section("parallelism_config")
-        for size in sorted(_SIZES):
+        for size in sorted(_SIZES & set(self.arguments.options)):
             setting = self.arguments.setting(size)
             if setting.value is UNKNOWN:
                 continue

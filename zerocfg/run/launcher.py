@@ -152,7 +152,7 @@ class _Reader:
                 self.place(),
             )
             raise StopLaunchError
-        if "num_processes" not in data and data["distributed_type"] == "NO":
+        if "num_processes" not in data and data["distributed_type"] == "NO" and not self._processes_required():
             data["num_processes"] = 1
         if data.get("fp16") and "mixed_precision" not in data:
             data["mixed_precision"] = "fp16"
@@ -177,6 +177,11 @@ class _Reader:
             if data.get(name) is None:
                 data[name] = {}
         return {**TOP_LEVEL, **data}
+
+    def _processes_required(self) -> bool:
+        """Whether no admitted release starts without `num_processes` in its file."""
+        states = self.releases.states("cluster.num_processes")
+        return bool(states) and all((state or {}).get("required") for _, state in states)
 
     def _was_a_type(self, kind: str) -> bool:
         """Whether an admitted release knows a kind of job that today's does not."""

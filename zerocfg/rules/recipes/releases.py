@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.history import histories, name_in
 from zerocfg.catalog.schema import Section, load_schema
-from zerocfg.catalog.versions import admits, only_below, only_from
+from zerocfg.catalog.versions import admits, only_below, only_from, release
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.arguments import RECIPE, arguments, key_of, own_option, reader, renamed, set_argument
 from zerocfg.rules.effects import admitted, admitting, edited, recipe_data, section
 from zerocfg.rules.proof import cited, logged, shows
 from zerocfg.rules.reach import NAMES
 from zerocfg.rules.taken import dropped_silently, lets_through, newer
+from zerocfg.run.admitted import Admitted, admitted_of
 from zerocfg.run.arguments import parsed
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.engine import truth
@@ -76,8 +77,9 @@ def key_newer_than_project(run: Run) -> Iterator[Finding]:
         declared = run.versions.get(library)
         if file is None or not declared or only_from(declared, VERSIONS[library]):
             continue
-        for path, since, refused in _newer(library, file.data(), load_schema(library).root, ()):
-            yield from _too_new(run, Location(file, path, "key"), dotted(path), library, since, refused)
+        for path, since, around in _newer(declared, library, file.data(), load_schema(library).root, ()):
+            older = _of_older(admitted_of(run, library), since, dotted(path[:-1]), around)
+            yield from _too_new(run, Location(file, path, "key"), dotted(path), library, since, older)
     if reader(run) is None:
         return
     for held in arguments(run):
@@ -85,14 +87,14 @@ def key_newer_than_project(run: Run) -> Iterator[Finding]:
             continue
         lack = newer(run, held)
         if lack is not None and lack.edge is not None:
-            refused = not dropped_silently(run, held)
-            yield from _too_new(run, held.at(), held.name, lack.library, lack.edge, refused)
+            older = "passes over it in silence" if dropped_silently(run, held) else "refuses it"
+            yield from _too_new(run, held.at(), held.name, lack.library, lack.edge, older)
 
 
 def _newer(
-    library: str, data: object, keys: Section, above: tuple[str, ...], own: tuple[str, ...] = ()
-) -> Iterator[tuple[Path, str, bool]]:
-    """Keys that some known release has not: path, first release, whether an older one refuses it."""
+    declared: str, library: str, data: object, keys: Section, above: tuple[str, ...], own: tuple[str, ...] = ()
+) -> Iterator[tuple[Path, str, str]]:
+    """Keys that some admitted release has not: path, first release, what an unknown key does around it today."""
     schema = load_schema(library)
     for name, held in data.items() if isinstance(data, dict) else ():
         key = keys.names.get(str(name))
@@ -100,15 +102,24 @@ def _newer(
             continue
         path, known = (*above, str(name)), (*own, key.name)
         since = histories(library).since(name_in(library, known))
-        if since:
-            yield path, since, keys.unknown == "error"
+        if since and admits(declared, below=since):
+            yield path, since, keys.unknown
             continue
         inner = key.section(schema)
         if inner is not None:
-            yield from _newer(library, held, inner, path, known)
+            yield from _newer(declared, library, held, inner, path, known)
 
 
-def _too_new(run: Run, location: Location, name: str, library: str, since: str, refused: bool) -> Iterator[Finding]:
+def _of_older(releases: Admitted, since: str, section: str, today: str) -> str:
+    """What those of the releases that lack a key do with it. ``today``: what an unknown key does in its section now."""
+    states = [state for edge, state in releases.states(f"{section}.*") if edge < release(since)]
+    ways = {str(state["unknown"]) for state in states if state is not None} or {today}
+    if "error" not in ways:
+        return "passes over it in silence"
+    return "refuses it" if ways == {"error"} else "passes over it in silence or refuses it"
+
+
+def _too_new(run: Run, location: Location, name: str, library: str, since: str, older: str) -> Iterator[Finding]:
     declared = run.versions.get(library)
     if not admits(declared, below=since):
         return
@@ -116,7 +127,7 @@ def _too_new(run: Run, location: Location, name: str, library: str, since: str, 
     yield Finding(
         location,
         f"`{name}` exists since {NAMES.get(library, library)} {since} ({admitted(run, library)}); an older release "
-        + ("refuses it" if refused else "passes over it in silence"),
+        + older,
         f"require {library}>={since}",
         admitting(run, library),
         severity=None if none else Severity.NOTE,
