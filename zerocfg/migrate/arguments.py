@@ -173,23 +173,17 @@ def _defaults(run: Run, plan: Plan) -> Iterator[Step | Left]:
 
 def changed_arguments(run: Run, known: Histories, old: Release, new: Release) -> Iterator[tuple[str, Any, Any]]:
     """Training arguments that nobody writes, with the defaults of two releases of transformers that mean different
-    things. None of TRL's own classes while their defaults are not known."""
-    if reader(run) is None or (reader(run) == "trl" and walked("trl") is None):
+    things. None of TRL's classes: they have defaults of their own."""
+    if reader(run) != "transformers":
         return
     names = recipe_data(run).keys() | run.arguments.keys()
     for name in known.raw:
         both = changed_default(known, name, old, new) if "." not in name else None
-        if both is None or name in names or _of_trl(run, name):
+        if both is None or name in names:
             continue
         then, now = (_MEANT.get(name, one) if one is None else one for one in both)
         if not (_nothing(then) and _nothing(now)):
             yield name, then, now
-
-
-def _of_trl(run: Run, name: str) -> bool:
-    """Whether a class of TRL has a default of its own for an argument of the Trainer."""
-    known = walked("trl") if reader(run) == "trl" else None
-    return known is not None and any(f"{one}.{name}" in known.raw for one in methods(run))
 
 
 def _kept(run: Run, name: str, value: object, why: str) -> Step | Left:
