@@ -16,7 +16,7 @@ from zerocfg.rules import line
 from zerocfg.rules.api import Location
 from zerocfg.rules.arguments import Argument, arguments, guessed, methods, own_option, reader
 from zerocfg.rules.effects import recipe_data
-from zerocfg.run.arguments import converted, parsed
+from zerocfg.run.arguments import converted
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import Edit
 from zerocfg.source.launch import Option
@@ -46,14 +46,9 @@ def lacking(run: Run, held: Argument, at: Mapping[str, Release]) -> Absent | Non
     """What is known of an argument of a library that its releases lack; None for one that they have, and for one that
     is the script's own, as far as that can be told."""
     absent = absent_argument(held.name, at, methods(run))
-    if absent is None or of_the_script(run, held.name) or (absent.library == "trl" and reader(run) != "trl"):
+    if absent is None or own_option(run, held.name) or (absent.library == "trl" and reader(run) != "trl"):
         return None
     return absent
-
-
-def of_the_script(run: Run, name: str) -> bool:
-    """Whether an option is one of the script's own. Two of one name, its own and the library's, no parser takes."""
-    return own_option(run, name) and not parsed(run)
 
 
 def said(name: str, absent: Absent, plan: Plan) -> str:

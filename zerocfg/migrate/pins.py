@@ -13,7 +13,7 @@ from zerocfg.source.edit import Edit
 from zerocfg.source.requirements import normal
 from zerocfg.source.text import Span
 
-_REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+(?:\[[^\]]*\])?)(?P<gap>\s*\(?)(?P<clauses>[=<>!~][^;#\"')]*)")
+_REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+(?:\[[^\]]*\])?)(?P<gap>\s*\(?)(?P<clauses>[=<>!~][^;#\"')\n]*)")
 
 
 def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
