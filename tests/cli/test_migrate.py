@@ -179,6 +179,22 @@ def test_keywords_of_calls(zerocfg: Cli, tmp_path: Path) -> None:
     )
 
 
+def test_what_trainers_are_given(zerocfg: Cli, tmp_path: Path) -> None:
+    script = (
+        "from transformers import Trainer, TrainingArguments\nfrom trl import SFTConfig, SFTTrainer\n"
+        "class Mine(Trainer):\n    pass\n"
+        "args = TrainingArguments(output_dir='out')\n"
+        "Trainer(model, args, tokenizer=tokenizer, data_collator=collate).train()\n"
+        "Mine(model, args, tokenizer=tokenizer)\n"
+        "SFTTrainer(model, args=SFTConfig('out'), max_seq_length=512, tokenizer=tok)\n"
+    )
+    after = migrated(zerocfg, tmp_path, {"train.py": script})["train.py"]
+    assert after == script.replace(
+        "(model, args, tokenizer=tokenizer, d", "(model, args, processing_class=tokenizer, d"
+    ).replace("tokenizer=tok)", "processing_class=tok)")
+    assert [place for place, _ in left(zerocfg)] == ["train.py:8"]
+
+
 @needs_histories
 def test_a_default_that_changed_is_written_out_where_the_script_tells_of_no_other(zerocfg: Cli, tmp_path: Path) -> None:
     line = "torchrun train.py --output_dir o --report_to none --average_tokens_across_devices False\n"
@@ -195,6 +211,20 @@ def test_a_default_that_changed_is_written_out_where_the_script_tells_of_no_othe
         migrated(zerocfg, tmp_path, {"run.sh": line, "train.py": own}, "--from", "transformers==4.53.0")["run.sh"]
         == line
     )
+
+
+def test_what_is_left_is_told_once(zerocfg: Cli, tmp_path: Path) -> None:
+    """Not once more by the rule that finds it at the new releases."""
+    script = (
+        "from transformers import Trainer, TrainingArguments\n"
+        "args = TrainingArguments(\n    output_dir='out',\n    overwrite_output_dir=True,\n"
+        "    logging_dir='logs',\n)\n"
+        "Trainer(model, args).train()\n"
+    )
+    (tmp_path / "train.py").write_text(script)
+    found = left(zerocfg)
+    assert [place for place, _ in found] == ["train.py:5"]
+    assert "TENSORBOARD_LOGGING_DIR" in found[0][1]
 
 
 # -- DeepSpeed and accelerate ------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from zerocfg.migrate.migration import Done, Migration, migrate
 from zerocfg.migrate.named import NamedError, at_releases, named
 from zerocfg.migrate.outcome import Changed, changed_settings, coming, findings
 from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import Diagnostic, Selection
+from zerocfg.rules.engine import Diagnostic, Selection, Spot
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import CONSUMERS
 from zerocfg.source.edit import unified_diff
@@ -82,11 +82,11 @@ def command(
         found = migrate(runs, target, source, with_pins=pins)
         job.lint(found.texts)
         after = [run for run in job.runs if not all(map(job.excluded, run.files))]
-        told = {(one.spot.file.name, one.spot.path) for one in found.left}
+        told = {_where(one.spot) for one in found.left}
         errors = [
             one
             for one in coming(findings(runs, source), findings(after, target))
-            if one.severity is Severity.ERROR and (one.spot.file.name, one.spot.path) not in told
+            if one.severity is Severity.ERROR and _where(one.spot) not in told
         ]
         changed = changed_settings(at_releases(runs, source), at_releases(after, target), found.touched)
     for one in unread:
@@ -99,6 +99,11 @@ def command(
             for path, text in found.texts.items()
         )
     raise click.exceptions.Exit(2 if unread else int(report.open or (bool(found.texts) and not writes)))
+
+
+def _where(spot: Spot) -> tuple[str, str]:
+    """A place that edits elsewhere in its file leave the same: its key, or what its line says."""
+    return spot.file.name, spot.path or spot.file.source.line(spot.start.line)
 
 
 def _show(job: Job, report: Report, writes: bool) -> None:

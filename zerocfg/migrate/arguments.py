@@ -16,7 +16,7 @@ from zerocfg.rules import line
 from zerocfg.rules.api import Location
 from zerocfg.rules.arguments import Argument, arguments, guessed, methods, own_option, reader
 from zerocfg.rules.effects import recipe_data
-from zerocfg.run.arguments import converted, parsed
+from zerocfg.run.arguments import converted
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import Edit
 from zerocfg.source.launch import Option
@@ -46,14 +46,9 @@ def lacking(run: Run, held: Argument, at: Mapping[str, Release]) -> Absent | Non
     """What is known of an argument of a library that its releases lack; None for one that they have, and for one that
     is the script's own, as far as that can be told."""
     absent = absent_argument(held.name, at, methods(run))
-    if absent is None or of_the_script(run, held.name) or (absent.library == "trl" and reader(run) != "trl"):
+    if absent is None or own_option(run, held.name) or (absent.library == "trl" and reader(run) != "trl"):
         return None
     return absent
-
-
-def of_the_script(run: Run, name: str) -> bool:
-    """Whether an option is one of the script's own. Two of one name, its own and the library's, no parser takes."""
-    return own_option(run, name) and not parsed(run)
 
 
 def said(name: str, absent: Absent, plan: Plan) -> str:
@@ -173,23 +168,17 @@ def _defaults(run: Run, plan: Plan) -> Iterator[Step | Left]:
 
 def changed_arguments(run: Run, known: Histories, old: Release, new: Release) -> Iterator[tuple[str, Any, Any]]:
     """Training arguments that nobody writes, with the defaults of two releases of transformers that mean different
-    things. None of TRL's own classes while their defaults are not known."""
-    if reader(run) is None or (reader(run) == "trl" and walked("trl") is None):
+    things. None of TRL's classes: they have defaults of their own."""
+    if reader(run) != "transformers":
         return
     names = recipe_data(run).keys() | run.arguments.keys()
     for name in known.raw:
         both = changed_default(known, name, old, new) if "." not in name else None
-        if both is None or name in names or _of_trl(run, name):
+        if both is None or name in names:
             continue
         then, now = (_MEANT.get(name, one) if one is None else one for one in both)
         if not (_nothing(then) and _nothing(now)):
             yield name, then, now
-
-
-def _of_trl(run: Run, name: str) -> bool:
-    """Whether a class of TRL has a default of its own for an argument of the Trainer."""
-    known = walked("trl") if reader(run) == "trl" else None
-    return known is not None and any(f"{one}.{name}" in known.raw for one in methods(run))
 
 
 def _kept(run: Run, name: str, value: object, why: str) -> Step | Left:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+from zerocfg.catalog.schema import load_schema
+from zerocfg.catalog.versions import release
 from zerocfg.migrate.arguments import possible, said
 from zerocfg.migrate.known import absent_argument
 from zerocfg.migrate.plan import Plan
@@ -18,6 +20,10 @@ from zerocfg.run.model import UNKNOWN, FromLine, Run, SourceFile
 from zerocfg.run.script.arguments import is_arguments
 from zerocfg.source.edit import Edit
 from zerocfg.source.text import Span
+
+_PROCESSING = {"transformers": "5.0.0", "trl": "0.19.1"}
+"""Releases from which on trainers take no `tokenizer`, as their signatures say; of TRL the oldest one
+that was looked at."""
 
 
 def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
@@ -40,6 +46,32 @@ def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
             why = f"{why}; {outcome.why}"
         edits = _edits(one, outcome if isinstance(outcome, Becomes) else None, others)
         yield Step(at, why, edits=edits) if edits else Left(at, why)
+    yield from _of_trainers(run, plan)
+
+
+def _of_trainers(run: Run, plan: Plan) -> Iterator[Step | Left]:
+    """What trainers themselves are given, but for classes of the repository, which may take what they like."""
+    for call in run.script.calls if run.script is not None else ():
+        library, _, name = call.name.partition(".")
+        edge = _PROCESSING.get(library)
+        if edge is None or call.derived or not name.endswith("Trainer") or not _from(plan, library, edge):
+            continue
+        for argument, setting in call.arguments.items():
+            if setting.origin.span is None:
+                continue
+            at = Location(call.file, span=setting.origin.span)
+            if argument == "tokenizer" and "processing_class" not in call.arguments:
+                why = f"{plan.called(library)} has no `tokenizer` of {name}; `processing_class` takes its place"
+                given = Given(call, argument, UNKNOWN, setting.origin)
+                edits = _edits(given, Becomes(("processing_class",)), {})
+                yield Step(at, why, edits=edits) if edits else Left(at, why)
+            elif library == "trl" and argument in load_schema("trl").root.names:
+                config = f"{name.removesuffix('Trainer')}Config"
+                yield Left(at, f"{plan.called(library)} has no `{argument}` of {name}: it belongs to {config}")
+
+
+def _from(plan: Plan, library: str, edge: str) -> bool:
+    return library in plan.target and plan.target[library] >= release(edge)
 
 
 def _value(value: Any) -> Any:

@@ -8,7 +8,6 @@ from typing import Any
 from zerocfg.catalog.history import Histories, State, name_in
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import Release, release
-from zerocfg.compare.values import same
 from zerocfg.migrate.known import changed_default, since, walked
 from zerocfg.migrate.plan import Plan
 from zerocfg.migrate.steps import Drop, Left, Operation, Put, Rename, Step, editable
@@ -20,6 +19,8 @@ from zerocfg.source.node import dotted
 
 Names = tuple[str, ...]
 _TRAINERS = frozenset(("transformers", "trl", *NEIGHBOURS))
+_NO_SIZE = -1
+"""What sizes say that are not used, as `mics_shard_size`."""
 _LEAST_WARMUP = 2
 """DeepSpeed's schedulers with a warmup take any smaller number of steps for this one: ``max(2, warmup_num_steps)``."""
 
@@ -75,7 +76,7 @@ def _removed(
     if was is None or not _later(known, key, was, new):
         return None
     why = f"{plan.called('deepspeed')} has no `{dotted(path)}` (gone since {since(known, key, new)})"
-    if _off(value) or ("default" in was and same(value, was["default"])):
+    if _off(value) or value == was.get("default") == _NO_SIZE:
         return _document_step(file, at, f"{why}; it is switched off", (Drop(path),))
     return Left(at, why)
 

@@ -26,9 +26,17 @@ def walked(library: str) -> Histories | None:
 def known_releases(library: str) -> list[str]:
     """The releases of a library that zerocfg knows, oldest first; none for one whose releases change no config."""
     known = walked(library)
-    if known is not None:
-        return list(known.names)
-    return [VERSIONS[library]] if library in SCHEMAS else []
+    names = list(known.names) if known is not None else []
+    today = [VERSIONS[library]] if library in SCHEMAS and VERSIONS[library] not in names else []
+    return names + today
+
+
+def _covers(known: Histories | None, at: Release) -> bool:
+    """Whether histories reach up to a release; of a newer one only the compiled schema tells, if it is today's."""
+    return known is not None and at <= known.releases[-1]
+
+
+_OF_EVERY_SCRIPT = ("ModelConfig", "ScriptArguments")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +65,14 @@ def absent_argument(name: str, at: Mapping[str, Release], classes: frozenset[str
 
 
 def _of_classes(name: str, classes: frozenset[str]) -> list[str]:
-    """What TRL's histories call an argument: once for every class that has or had it."""
+    """What TRL's histories call an argument: once for every class that has or had it, among those that a recipe may be
+    for, else among those that every script of TRL reads."""
     known = walked("trl")
     if known is None:
         return []
     every = [key for key in known.raw if key.rpartition(".")[2] == name and "." in key]
     own = [key for key in every if key.rpartition(".")[0].removeprefix("experimental.") in classes]
-    return own or every
+    return own or [key for key in every if key.rpartition(".")[0] in _OF_EVERY_SCRIPT]
 
 
 def _absent(library: str, name: str, keys: list[str], at: Mapping[str, Release]) -> Absent | None:
@@ -73,7 +82,8 @@ def _absent(library: str, name: str, keys: list[str], at: Mapping[str, Release])
     facts = schema_key.facts if schema_key is not None else {}
     known = walked(library)
     keys = [key for key in keys if known is not None and key in known.raw]
-    if known is not None and keys:
+    covered = known is not None and _covers(known, at[library])
+    if known is not None and keys and covered:
         if any(known.state(key, at[library]) is not None for key in keys):
             return None
         later = [edge for key in keys for edge, _ in known.raw[key] if release(edge) > at[library]]
@@ -81,7 +91,7 @@ def _absent(library: str, name: str, keys: list[str], at: Mapping[str, Release])
             return None  # it came later: no migration speaks of it
     elif "removed" not in facts or at[library] < release(VERSIONS[library]):
         return None
-    gone = [edge for key in keys if known is not None and (edge := _gone(known, key, at[library]))]
+    gone = [edge for key in keys if known is not None and covered and (edge := _gone(known, key, at[library]))]
     states = [state for key in keys if known is not None and (state := _before(known, key, at[library])) is not None]
     defaults = [state["default"] for state in states if "default" in state]
     same = bool(states) and len(defaults) == len(states) and all(one == defaults[0] for one in defaults)
@@ -116,7 +126,7 @@ def _gone(known: Histories, key: str, at: Release) -> str | None:
 def has_argument(name: str, at: Mapping[str, Release]) -> bool:
     """Whether the releases have a training argument of this name, as far as it is known."""
     ours = walked("transformers")
-    if ours is not None and "transformers" in at and name in ours.raw:
+    if ours is not None and "transformers" in at and name in ours.raw and _covers(ours, at["transformers"]):
         return ours.state(name, at["transformers"]) is not None
     keys = (load_schema(schema).root.names.get(name) for schema in SCHEMAS.values())
     return any(key is not None and "removed" not in key.facts for key in keys)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from zerocfg.compare.meaning import Difference, compare
@@ -12,7 +13,7 @@ from zerocfg.rules.api import Severity
 from zerocfg.rules.engine import Diagnostic, Selection, lint_runs
 from zerocfg.run.model import UNKNOWN, Run
 
-Key = tuple[str, str, str, str]
+Key = tuple[str, str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +30,20 @@ def findings(runs: Sequence[Run], releases: Mapping[str, str], selection: Select
     return [one for one in found if one.severity is not Severity.NOTE]
 
 
-def key_of(one: Diagnostic) -> Key:
-    """What makes two findings the same, at whatever releases and whatever line."""
-    place = "" if one.spot.path else f"{one.spot.start.line}"
-    return one.code, one.spot.file.name, one.spot.path, place
-
-
 def coming(before: Iterable[Diagnostic], after: Iterable[Diagnostic]) -> list[Diagnostic]:
     """The findings that are only after, or graver there."""
-    grave = {key_of(one): one.severity.rank for one in before}
-    return [one for one in after if one.severity.rank > grave.get(key_of(one), -1)]
+    grave = {key: one.severity.rank for key, one in _keyed(before)}
+    return [one for key, one in _keyed(after) if one.severity.rank > grave.get(key, -1)]
+
+
+def _keyed(found: Iterable[Diagnostic]) -> Iterator[tuple[Key, Diagnostic]]:
+    """Each finding with what makes it the same as another one, at whatever releases: its rule, its place in the file,
+    and the how manieth it is there. Lines may have moved."""
+    seen: Counter[tuple[str, str, str]] = Counter()
+    for one in found:
+        place = (one.code, one.spot.file.name, one.spot.path)
+        seen[place] += 1
+        yield (*place, seen[place]), one
 
 
 def changed_settings(

@@ -8,27 +8,35 @@ from collections.abc import Iterator
 from zerocfg.migrate.plan import Plan
 from zerocfg.migrate.steps import Left, Step
 from zerocfg.rules.api import Location
-from zerocfg.run.model import Run
+from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import Edit
+from zerocfg.source.requirements import normal
 from zerocfg.source.text import Span
 
-_REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+(?:\[[^\]]*\])?)(?P<gap>\s*\(?)(?P<clauses>[=<>!~][^;#\"')]*)")
+_REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+(?:\[[^\]]*\])?)(?P<gap>\s*\(?)(?P<clauses>[=<>!~][^;#\"')\n]*)")
 
 
 def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
-    stated = [(library, place) for library in plan.new for place in run.version_places.get(library, ())]
-    for library, place in stated:
-        if place.file is None or place.span is None:
-            continue
-        at = Location(place.file, span=place.span)
-        why = f"the project states {library} {run.versions[library]}"
-        text = place.file.source.text[place.span.start : place.span.end]
-        found = _REQUIREMENT.match(text)
-        if found is None or "lock" in place.file.name.lower() or "\n" in found["clauses"]:
-            yield Left(at, f"{why}: state {plan.new[library]}, and lock again")
-            continue
-        start = place.span.start + found.start("clauses")
-        span = Span(start, start + len(found["clauses"].rstrip()))
-        wanted = f"=={plan.new[library]}"
-        if place.file.source.text[span.start : span.end] != wanted:
-            yield Step(at, f"{why}; {plan.new[library]} is what the files are for now", edits=(Edit(span, wanted),))
+    for library in plan.new:
+        for place in run.version_places.get(library, ()):
+            if place.file is not None and place.span is not None:
+                yield from _stated(place.file, place.span, library, plan)
+
+
+def _stated(file: SourceFile, place: Span, library: str, plan: Plan) -> Iterator[Step | Left]:
+    text = file.source.text[place.start : place.end]
+    found = next((one for one in _REQUIREMENT.finditer(text) if _named(one["name"], library)), None)
+    at, wanted = Location(file, span=place), f"=={plan.new[library]}"
+    if found is None or "lock" in file.name.lower():
+        yield Left(at, f"the project states {library} here; {plan.new[library]} is what the files are for now")
+        return
+    start = place.start + found.start("clauses")
+    span = Span(start, start + len(found["clauses"].rstrip()))
+    before = file.source.text[span.start : span.end]
+    if before != wanted:
+        why = f"the project states {library} {before}; {plan.new[library]} is what the files are for now"
+        yield Step(at, why, edits=(Edit(span, wanted),))
+
+
+def _named(name: str, library: str) -> bool:
+    return normal(name.partition("[")[0]) == library

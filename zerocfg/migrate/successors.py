@@ -60,6 +60,13 @@ _INERT = {
     "tpu_num_cores": "the launcher decides it",
 }
 """Arguments that change no training, whatever their value."""
+_AS_EVER: Mapping[str, object] = {
+    "save_safetensors": True,
+    "past_index": -1,
+    "ray_scope": "last",
+    "label_pad_token_id": -100,
+}
+"""Defaults that are no plain "off", and that later releases do without being asked."""
 _NOT_THE_SAME = frozenset(("sharded_ddp", "push_to_hub_organization", "rpo_alpha", "vllm_device"))
 """Their successors say something else."""
 _APEX = frozenset(("fp16_opt_level", "half_precision_backend", "fp16_backend"))
@@ -97,9 +104,15 @@ def successor(name: str, value: Any, others: Mapping[str, Any], absent: Absent) 
         and not (name == "push_to_hub_model_id" and "push_to_hub_organization" in others)
     ):
         return _renamed(tuple(absent.renamed_to.split(".")), value, others)
-    if absent.defaulted and value is not UNKNOWN and same(value, absent.default):
-        return Gone("it was the default")
+    if absent.defaulted and value is not UNKNOWN and same(value, absent.default) and _off(name, value):
+        return Gone("it was the default, and says what every later release does")
     return Unclear(absent.instead or "nothing takes its place")
+
+
+def _off(name: str, value: object) -> bool:
+    """Whether a default asks for nothing that a release could lack. What is on by default may be gone with its name:
+    TRL cut prompts at 512 tokens, and does not any more."""
+    return value in (None, False, "") or (name in _AS_EVER and same(value, _AS_EVER[name]))
 
 
 def _renamed(path: Path, value: Any, others: Mapping[str, Any]) -> Outcome:
