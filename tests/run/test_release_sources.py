@@ -372,7 +372,7 @@ LLAMA = "model_name_or_path: m\nstage: sft\nfinetuning_type: lora\ndeepspeed: ds
         ("llamafactory>=0.9.0,<0.9.2\n", "accelerate", ">=0.30.1,<=1.0.1"),
         ("llamafactory==0.9.3\ndeepspeed==0.18.0\n", "deepspeed", "==0.18.0"),  # installed against its word
         ("", "transformers", "<=5.6.0"),  # any release of it, of which none goes further
-        ("transformers==4.45.0\n", "transformers", "==4.45.0,<=5.6.0"),
+        ("transformers==4.45.0\n", "transformers", "==4.45.0"),
         ("llamafactory==0.9.5\n", "transformers", ">=4.55.0,<=5.6.0,!=4.52.0,!=4.57.0"),
         ("", "deepspeed", None),
         ("llamafactory @ git+https://example.com/llamafactory\n", "transformers", None),
