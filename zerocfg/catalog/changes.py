@@ -90,7 +90,7 @@ def keys_called(library: str, name: str) -> list[str]:
     known = histories(library)
     bare = name.lstrip("-").replace("-", "_")
     wanted = [f"option.{bare}"] if name.startswith("-") else [name, *(f"{head}.{name}" for head in _PLACES)]
-    return [key for key in wanted if key in known.raw]
+    return [key for key in wanted if key in known.raw and not key.endswith("*")]
 
 
 def states(known: Histories, key: str) -> Iterator[tuple[str, str]]:
