@@ -62,7 +62,7 @@ def test_a_commit_tells_no_release(zerocfg: Cli, tmp_path: Path) -> None:
 
 def test_a_release_that_a_rule_names(zerocfg: Cli, tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text("output_dir: o\nper_device_train_batch_size: 1\nevaluation_strategy: 'no'\n")
-    words = ("lint", "--select", "ZC801", "--output-format", "json", "recipe.yaml")
+    words = ("lint", "--select", "ZC801", "--consumer", "transformers", "--output-format", "json", "recipe.yaml")
     assert json.loads(zerocfg(*words).out)["assumed"] == {"transformers": "5.23.0"}
     (tmp_path / "requirements.txt").write_text("transformers>=5\n")
     data = json.loads(zerocfg(*words).out)
@@ -74,7 +74,7 @@ def test_runs_tell_their_releases(zerocfg: Cli, tmp_path: Path) -> None:
     (tmp_path / "train.sh").write_text("deepspeed train.py --deepspeed_config ds.json\n")
     (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(install_requires=['deepspeed<0.18'])\n")
     (tmp_path / "requirements.txt").write_text("deepspeed>=0.14\n")
-    told = "deepspeed >=0.14,<0.18, says requirements.txt:1:1 and setup.py:2:25"
+    told = "deepspeed >=0.14,<0.18, says requirements.txt:1:1 and setup.py:2:26"
     assert f"\n  release    {told}\n" in zerocfg("lint", "--show-runs").out
     assert f"\n  release: {told}\n" in zerocfg("explain", "--run", "train.sh:1").out
     (run,) = json.loads(zerocfg("lint", "--show-runs", "--output-format", "json").out)["runs"]
