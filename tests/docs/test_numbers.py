@@ -23,7 +23,7 @@ def test_the_releases_that_are_known() -> None:
     told = {title: (str(len(every)), every[0], every[-1]) for title, every in names.items()}
     for page in ("README.md", "docs/concepts.md"):
         text = (ROOT / page).read_text(encoding="utf-8")
-        found = re.findall(r"(\w+) \((\d+)\s+releases,\s+([\d.]+)\s+to\s+([\d.]+)\)", text)
+        found = re.findall(r"(\w+)\s+\((\d+)\s+releases,\s+([\d.]+)\s+to\s+([\d.]+)\)", text)
         assert {title: tuple(rest) for title, *rest in found} == told, page
 
 

@@ -58,6 +58,8 @@ def changes(library: str) -> dict[str, list[Change]]:
         for (_, before), (since, now) in pairwise(history):
             if key.endswith(".*") and (before is None or now is None):
                 continue  # the section's own key says that it came or went
+            if before is None and _comes_with(known, key, since):
+                continue  # of a new class everything is new
             words = tuple(_words(before, now))
             if words and not (_gone(now) and _goes_with(known, key, since)):
                 found[since].append(Change(key, called(key), words))
@@ -66,6 +68,13 @@ def changes(library: str) -> dict[str, list[Change]]:
 
 def _gone(state: State) -> bool:
     return state is None or bool(state.get("removed"))
+
+
+def _comes_with(known: Histories, key: str, since: str) -> bool:
+    """Whether the class that a key is an argument of comes in the same release."""
+    owner, _, argument = key.partition(".")
+    came = next((release for release, state in known.raw.get(owner, ()) if state is not None), "")
+    return bool(argument) and owner[:1].isupper() and came == since
 
 
 def _goes_with(known: Histories, key: str, since: str) -> bool:
@@ -90,7 +99,7 @@ def keys_called(library: str, name: str) -> list[str]:
     known = histories(library)
     bare = name.lstrip("-").replace("-", "_")
     wanted = [f"option.{bare}"] if name.startswith("-") else [name, *(f"{head}.{name}" for head in _PLACES)]
-    return [key for key in wanted if key in known.raw]
+    return [key for key in wanted if key in known.raw and not key.endswith("*")]
 
 
 def states(known: Histories, key: str) -> Iterator[tuple[str, str]]:

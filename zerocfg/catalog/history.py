@@ -39,9 +39,13 @@ class Histories:
         edges = self.edges(key)
         return self.raw[key][max(0, bisect_right(edges, at) - 1)][1] if edges else None
 
-    def changed(self, *keys: str) -> bool:
-        """Whether the releases differ about one of these keys."""
-        return any(len(self.raw.get(key, ())) > 1 for key in keys)
+    def changed(self, key: str) -> bool:
+        """Whether the releases differ about a key."""
+        return len(self.raw.get(key, ())) > 1
+
+    def strictness_changed(self, section: str) -> bool:
+        """Whether the releases differ about what an unknown key does in a section."""
+        return len({state["unknown"] for _, state in self.raw.get(f"{section}.*", ()) if state is not None}) > 1
 
     def since(self, key: str) -> str | None:
         """The release that brought a key that today's release has; None where all known releases have it, or today's

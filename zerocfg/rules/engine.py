@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity
 from zerocfg.rules.ignores import Ignores, not_understood, unknown_code_in_ignore, unused_ignore
-from zerocfg.rules.reach import Asked, holds, within
+from zerocfg.rules.reach import UNUSED_BY, Asked, holds, within
 from zerocfg.rules.readers import Readers
 from zerocfg.rules.registry import ALL, find
 from zerocfg.run.config import VERSIONS
@@ -248,7 +248,7 @@ class _Lint:
                 for finding in found:
                     told = within(run, rule, finding, releases)
                     if told is not None:
-                        told.assumes |= asked.missing
+                        told.assumes |= asked.missing - UNUSED_BY.get(run.consumer or "", frozenset())
                         self.take(rule, told, run)
         result = self.result
         result.together = [frozenset(real_name(file) for file in run.files) for run in runs]

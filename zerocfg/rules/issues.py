@@ -130,8 +130,9 @@ def _assumed(run: Run, issue: Issue, file: SourceFile) -> frozenset[str]:
     if name not in WALKED or name in run.versions:
         return frozenset()
     path = tuple(str(part) for part in issue.path)
-    above = ".".join((*path[:-1], "*"))
-    return frozenset((name,)) if histories(name).changed(name_in(name, path), above) else frozenset()
+    known = histories(name)
+    strict = issue.kind.startswith("unknown") and known.strictness_changed(".".join(path[:-1]))
+    return frozenset((name,)) if strict or known.changed(name_in(name, path)) else frozenset()
 
 
 @lru_cache(maxsize=1024)

@@ -52,6 +52,14 @@ def _top(limits: tuple[Release, Release, bool]) -> tuple[Release, bool]:
     return limits[1], limits[2]
 
 
+UNUSED_BY = {
+    "deepspeed": frozenset(("accelerate", "transformers", "trl")),
+    "accelerate": frozenset(("transformers", "trl")),
+    "transformers": frozenset(("trl",)),
+}
+"""Libraries whose releases do not matter to a run, by who reads it."""
+
+
 class Asked(dict[str, str]):
     """The versions that a project states, and which others a rule has asked for: what it then finds is about the newest
     release of those."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zerocfg.catalog.versions import bounds, either, release
+from zerocfg.catalog.versions import TOP, bounds, either, release, text
 
 ALLOWED: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     "llamafactory": {
@@ -123,18 +123,26 @@ PACKAGES = {"llamafactory": "llamafactory", "axolotl": "axolotl", "swift": "ms-s
 
 
 def allowed(package: str, declared: str | None, library: str) -> tuple[str, str] | None:
-    """The clauses on a library that hold for every admitted release of a framework together, and that release in words;
-    the newest that is known where nobody says which. None where it says nothing, or no known release is admitted."""
+    """The clauses on a library of every admitted release of a framework together, and that release in words. Where
+    nobody says which release it is, the newest known tells how far up the library may be, and none how far down.
+
+    None where it says nothing, or no known release is admitted.
+    """
     known = ALLOWED[package]
-    limits = bounds(declared) if declared else None
+    if not declared:
+        newest = list(known)[-1]
+        clauses = _up_to(known[newest].get(library, ""))
+        return (clauses, f"{package} up to {newest}") if clauses else None
+    limits = bounds(declared)
     if limits is None:
-        admitted = [list(known)[-1]] if not declared else []
-    else:
-        low, high, closed = limits
-        inside = ((name, release(name)) for name in known)
-        admitted = [name for name, at in inside if low <= at and (at < high or (closed and at == high))]
-    texts = [known[name].get(library, "") for name in admitted]
-    clauses = either(texts) if texts else None
-    if not clauses:
         return None
-    return clauses, f"{package} {admitted[0] if len(admitted) == 1 else f'{admitted[0]} to {admitted[-1]}'}"
+    low, high, closed = limits
+    admitted = [name for name in known if low <= (at := release(name)) and (at < high or (closed and at == high))]
+    joined = either(known[name].get(library, "") for name in admitted) if admitted else None
+    said = f"{package} {admitted[0] if len(admitted) == 1 else f'{admitted[0]} to {admitted[-1]}'}" if admitted else ""
+    return (joined, said) if joined else None
+
+
+def _up_to(clauses: str) -> str:
+    limits = bounds(clauses) if clauses else None
+    return f"<{'=' * limits[2]}{text(limits[1])}" if limits is not None and limits[1] != TOP else ""

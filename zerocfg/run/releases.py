@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from zerocfg.catalog.versions import both
+from zerocfg.catalog.versions import both, bounds
 from zerocfg.run.declared import LIBRARIES, Declared, Projects, choice, installs_of, together
 from zerocfg.run.effective import admitting
 from zerocfg.run.model import Origin, Run, SourceFile
@@ -115,4 +115,6 @@ def _bounded(found: Declared | None, declared: Declared, *, firm: bool) -> Decla
     clauses = both([found.clauses, declared.clauses or ""])
     if clauses is None:
         return declared if firm else found
+    if bounds(clauses) == bounds(found.clauses):  # it says nothing new
+        return found
     return Declared(clauses, tuple(dict.fromkeys((*found.places, *declared.places))))

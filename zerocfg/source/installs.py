@@ -33,19 +33,19 @@ _OLD_ENV = re.compile(r"[ \t]+(\w+)([ \t]+)(?!=)")
 
 def read_dockerfile(source: SourceText) -> Read:
     """What a Dockerfile's RUN lines install, with the values that its ARG and ENV lines give."""
-    return _installed(read_commands(source, Chars(_as_shell(source.text), range(len(source.text)))))
+    return _installed(source.text, read_commands(source, Chars(_as_shell(source.text), range(len(source.text)))))
 
 
 def read_script_installs(source: SourceText) -> Read:
     """What a shell script installs."""
-    return _installed(read_commands(source, Chars(source.text, range(len(source.text)))))
+    return _installed(source.text, read_commands(source, Chars(source.text, range(len(source.text)))))
 
 
 def read_cells(source: SourceText) -> Read:
     """What the cells of a notebook install: `!pip install`."""
     from zerocfg.source.notebook import shell_of
 
-    return _installed(words for cell in shell_of(source) for words in read_commands(source, cell))
+    return _installed(source.text, (words for cell in shell_of(source) for words in read_commands(source, cell)))
 
 
 def _as_shell(text: str) -> str:
@@ -82,15 +82,22 @@ def _tight(text: str) -> str:
     return f"{' ' * (len(value) - len(stripped))}{name}={stripped}"
 
 
-def _installed(commands: Iterable[list[Word]]) -> Read:
+def _installed(text: str, commands: Iterable[list[Word]]) -> Read:
     found: list[Requirement] = []
     includes: list[str] = []
     for words in commands:
         given = _given(words)
         if given is not None:
             conda, rest = given
-            found += _packages(rest, includes, conda)
+            found += [_unquoted(text, one) for one in _packages(rest, includes, conda)]
     return found, includes
+
+
+def _unquoted(text: str, requirement: Requirement) -> Requirement:
+    """Its place without the quotes around the word."""
+    start, end = requirement.span
+    quoted = end - start > 1 and text[start] in "\"'" and text[end - 1] == text[start]
+    return requirement._replace(span=Span(start + 1, end - 1)) if quoted else requirement
 
 
 def _given(words: list[Word]) -> tuple[bool, list[Word]] | None:

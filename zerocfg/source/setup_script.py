@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from zerocfg.source.manifests import Read, itself
 from zerocfg.source.places import Places
 from zerocfg.source.requirements import Requirement, one
-from zerocfg.source.text import BOM
+from zerocfg.source.text import BOM, Span
 
 _A_FILE = re.compile(r"(?:[\w./-]*/)?[\w.-]*requirements?[\w.-]*\.(?:txt|in)|requirements/[\w./-]+\.txt")
 _ADDS = frozenset(("append", "extend", "add", "update", "insert"))
@@ -50,8 +50,14 @@ def read_setup_script(text: str) -> Read:
                 includes.append(said)
             requirement = one(said, 0, optional=optional)
             if requirement is not None and (requirement.versions or (requirement.versions is None and "@" in said)):
-                found.append(requirement._replace(span=places.span(constant)))
+                found.append(requirement._replace(span=_inside(text, said, places.span(constant))))
     return found, includes
+
+
+def _inside(text: str, said: str, span: Span) -> Span:
+    """Where a text stands without its quotes; with them where it is not written as it reads."""
+    start = text.find(said, span.start, span.end)
+    return span if start < 0 else Span(start, start + len(said))
 
 
 def _setup(node: ast.AST) -> list[ast.keyword] | None:
