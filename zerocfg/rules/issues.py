@@ -74,7 +74,11 @@ def _together(releases: tuple[Release, ...], file: SourceFile, name: str, librar
                 continue  # the key came later: ZC865
             held.setdefault((issue.kind, issue.path), []).append(at)
             first.setdefault((issue.kind, issue.path), issue)
-    return tuple(replace(issue, releases=_said(held[which], releases, library)) for which, issue in first.items())
+    return tuple(
+        replace(issue, releases=_said(held[which], releases, library))
+        for which, issue in first.items()
+        if issue.kind != "unknown-ignored" or ("unknown-crash", issue.path) not in first  # told once, as the worse
+    )
 
 
 def _said(held: list[int], releases: tuple[Release, ...], library: str) -> str:
