@@ -12,6 +12,7 @@ from zerocfg.rules.engine import Diagnostic, lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, FromLine, Run, Script
+from zerocfg.run.script.modules import nodes
 from zerocfg.run.script.reading import read_script
 
 
@@ -113,6 +114,29 @@ def test_what_the_script_does_not_reach_says_nothing(tmp_path: Path) -> None:
     )
     script = read(tmp_path, train="import loops\nloops.with_accelerate()\n", loops=loops)
     assert script.reader == "accelerate"
+
+
+EVERY_STATEMENT = """
+match x:
+    case None | True | -1 | "a" | a.b: pass
+    case {"k": [1, *rest], **more} | Point(1, y=2) | [_, (3 as z)] if z: pass
+async def f(a: int = 1, /, *b, c=2, **d) -> None:
+    global g
+    async with a as b, c: await d
+    async for i in [j async for j in k if j]: yield (yield from l)
+try: import m, n.o as p
+except E as e: raise F from e
+else: del q[1:2:3], r.s
+finally: t: int = u if v else lambda w: {**w, 1: {2, *w}}
+for y in f"{z!r:>{w}}": y += not -1 < y and (q := 2) or 3 @ y
+"""
+
+
+def test_every_node_of_a_program_is_met() -> None:
+    dull = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.alias)
+    tree = ast.parse(EVERY_STATEMENT)
+    met = {id(node) for node in nodes(tree) if not isinstance(node, dull)}
+    assert met == {id(node) for node in ast.walk(tree) if not isinstance(node, dull)}
 
 
 def test_modules_that_import_each_other_end(tmp_path: Path) -> None:
