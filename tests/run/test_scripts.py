@@ -106,6 +106,19 @@ def test_a_class_of_the_repository_is_followed_over_modules(tmp_path: Path) -> N
     assert script.shown_by.file is script.files[1]
 
 
+def test_a_base_class_of_an_imported_module_is_followed(tmp_path: Path) -> None:
+    base = "from accelerate import Accelerator\nclass Base:\n    def train(self):\n        Accelerator()\n"
+    main = "if __name__ == '__main__':\n    Mine().train()\n"
+    script = read(tmp_path, base=base, train=f"import base\nclass Mine(base.Base):\n    pass\n{main}")
+    assert script.reader == "accelerate"
+
+
+def test_the_lines_that_only_a_started_module_runs(tmp_path: Path) -> None:
+    other = "from accelerate import Accelerator\nSIZE = 1\nif __name__ == '__main__':\n    Accelerator()\n"
+    assert read(tmp_path, train=other).reader == "accelerate"
+    assert read(tmp_path, other=other, train="from other import SIZE\nprint(SIZE)\n").reader is None
+
+
 def test_what_the_script_does_not_reach_says_nothing(tmp_path: Path) -> None:
     """A repository's module of many loops."""
     loops = (
