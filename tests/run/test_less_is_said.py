@@ -109,6 +109,14 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[str, str, str]]]] = {
         },
         [],
     ),
+    "a config of that name further up": (
+        {
+            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}}',
+            "demo/train.py": PARSED,
+            "demo/run.sh": f"deepspeed --num_gpus 2 train.py --deepspeed ds.json {OPTIONS}\n",
+        },
+        [("ZC703", "warning", "demo/run.sh"), ("ZC401", "warning", "ds.json")],
+    ),
     # the script writes its recipe before it starts
     "a recipe that the script writes": (
         {"acc.yaml": BF16, "train.py": PARSED, "run.sh": f"cat <<EOT > r.yaml\nrun_name: $1\nEOT\n{LAUNCH}r.yaml\n"},
@@ -148,6 +156,17 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[str, str, str]]]] = {
     "steps that the line gives": (
         {"acc.yaml": COUNTED, "train.py": STEPS, "run.sh": f"{LAUNCH}--steps 2\n"},
         [("ZC249", "error", "run.sh")],
+    ),
+    # releases that stop at a key and others that drop it: one finding
+    "a key that some releases refuse": (
+        {"ds.json": HALF.replace('"enabled": true', '"enabled": true, "loss_scale": 0')}
+        | {"requirements.txt": "deepspeed>=0.14\n"},
+        [("ZC101", "warning", "ds.json")],
+    ),
+    "a key that the only release drops": (
+        {"ds.json": HALF.replace('"enabled": true', '"enabled": true, "loss_scale": 0')}
+        | {"requirements.txt": "deepspeed==0.14.5\n"},
+        [("ZC102", "warning", "ds.json")],
     ),
     # a Trainer of before accelerate handed the text to DeepSpeed, which took it for true
     "an old name with an old Trainer": (

@@ -12,6 +12,7 @@ from zerocfg.rules.engine import Diagnostic, lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, FromLine, Run, Script
+from zerocfg.run.script.modules import nodes
 from zerocfg.run.script.reading import read_script
 
 
@@ -105,6 +106,19 @@ def test_a_class_of_the_repository_is_followed_over_modules(tmp_path: Path) -> N
     assert script.shown_by.file is script.files[1]
 
 
+def test_a_base_class_of_an_imported_module_is_followed(tmp_path: Path) -> None:
+    base = "from accelerate import Accelerator\nclass Base:\n    def train(self):\n        Accelerator()\n"
+    main = "if __name__ == '__main__':\n    Mine().train()\n"
+    script = read(tmp_path, base=base, train=f"import base\nclass Mine(base.Base):\n    pass\n{main}")
+    assert script.reader == "accelerate"
+
+
+def test_the_lines_that_only_a_started_module_runs(tmp_path: Path) -> None:
+    other = "from accelerate import Accelerator\nSIZE = 1\nif __name__ == '__main__':\n    Accelerator()\n"
+    assert read(tmp_path, train=other).reader == "accelerate"
+    assert read(tmp_path, other=other, train="from other import SIZE\nprint(SIZE)\n").reader is None
+
+
 def test_what_the_script_does_not_reach_says_nothing(tmp_path: Path) -> None:
     """A repository's module of many loops."""
     loops = (
@@ -113,6 +127,29 @@ def test_what_the_script_does_not_reach_says_nothing(tmp_path: Path) -> None:
     )
     script = read(tmp_path, train="import loops\nloops.with_accelerate()\n", loops=loops)
     assert script.reader == "accelerate"
+
+
+EVERY_STATEMENT = """
+match x:
+    case None | True | -1 | "a" | a.b: pass
+    case {"k": [1, *rest], **more} | Point(1, y=2) | [_, (3 as z)] if z: pass
+async def f(a: int = 1, /, *b, c=2, **d) -> None:
+    global g
+    async with a as b, c: await d
+    async for i in [j async for j in k if j]: yield (yield from l)
+try: import m, n.o as p
+except E as e: raise F from e
+else: del q[1:2:3], r.s
+finally: t: int = u if v else lambda w: {**w, 1: {2, *w}}
+for y in f"{z!r:>{w}}": y += not -1 < y and (q := 2) or 3 @ y
+"""
+
+
+def test_every_node_of_a_program_is_met() -> None:
+    dull = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.alias)
+    tree = ast.parse(EVERY_STATEMENT)
+    met = {id(node) for node in nodes(tree) if not isinstance(node, dull)}
+    assert met == {id(node) for node in ast.walk(tree) if not isinstance(node, dull)}
 
 
 def test_modules_that_import_each_other_end(tmp_path: Path) -> None:

@@ -38,7 +38,9 @@ def from_line(paths: Paths, file: SourceFile, line: LaunchLine) -> Run | None:
     if found is not None:
         script, here = found
         run = replace(run, started=script)
-        bases = [here, *(base for base in bases if base != here)]  # where the script is, the job is started
+        # The job is started where the script is: a file of that name further up is another one.
+        above = () if line.module else here.resolve().parents
+        bases = [here, *(base for base in bases if base != here and base.resolve() not in above)]
     if line.launcher == "accelerate":
         run, accelerate = paths.followed(run, run.flags.get("config_file"), bases)
         if accelerate is not None and accelerate.kind in ("deepspeed", "recipe", "neighbour"):

@@ -71,12 +71,12 @@ _CHANGES = frozenset(("update", "setdefault", "append", "extend"))
 
 _NO_NODES = frozenset(
     "ctx op ops id attr arg name asname names module level kind type_comment is_async simple conversion rest "
-    "kwd_attrs".split()
+    "kwd_attrs str".split()
 )
 """Fields that hold words and numbers, or a node that says nothing by itself: an operator, whether a name is set."""
 
 
-_LEAVES = frozenset({ast.Name, ast.Constant})
+_LEAVES = frozenset({ast.Name, ast.Constant, ast.MatchSingleton})
 
 
 class _Inner(dict[type[ast.AST], Callable[[ast.AST], Iterable[Any]]]):

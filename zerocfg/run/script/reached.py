@@ -189,6 +189,8 @@ class Walk:
         for base in definition.bases:
             if isinstance(base, ast.Name):
                 self._named(module, base.id)
+            elif isinstance(base, ast.Attribute) and isinstance(base.value, ast.Name):
+                self._member(module, base.value.id, base.attr)
         if own_loop(definition) and self.library_base(module, ast.Name(definition.name)).endswith("Trainer"):
             self.found.own_loop = True
         self.waiting.append((module, definition))
