@@ -26,9 +26,7 @@ TOLD = {
 
 
 LESS = {
-    **dict.fromkeys(
-        ("ZC622", "ZC628", "ZC631", "ZC644"), "nothing is said of these arguments before 5.10"
-    ),
+    **dict.fromkeys(("ZC622", "ZC628", "ZC631", "ZC644"), "nothing is said of these arguments before 5.10"),
     **dict.fromkeys(("ZC632", "ZC634", "ZC636", "ZC640"), "nothing is said of the first parallelism_config"),
 }
 """Rules that are silent on a set on which an example does what they claim, and why."""
