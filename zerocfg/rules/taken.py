@@ -67,7 +67,10 @@ def lets_through(run: Run, held: Argument) -> bool:
 
 
 def removed(run: Run, held: Argument) -> Lack | None:
-    """Releases that have an argument no longer."""
+    """Releases that have an argument no longer. The option that names the recipe is TrlParser's own, where it once was
+    a field of TRL's ScriptArguments."""
+    if held.name == "config" and held.on_line:
+        return None
     return _lack(run, held, behind=True)
 
 

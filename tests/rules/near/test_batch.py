@@ -114,8 +114,8 @@ ACCUMULATION = (
     near("ZC241", "a fraction", ("steps: 2.0", "steps: 2.5")).finds("error", "recipe.yaml: 2.5", "2.5"),
     near("ZC241", "warmup", ('"warmup_num_steps": 10.0', '"warmup_num_steps": 10'), bad=3),
     near("ZC241", "another rule tells a fraction", ('"warmup_num_steps": 10.0', '"warmup_num_steps": 10.5'), bad=3),
-    near("ZC241", "a release that reads the dot", bad=3, versions={"deepspeed": "<0.19.6"}),
-    near("ZC241", "a release that may not", bad=3, versions={"deepspeed": "<=0.19.6"}).finds(
+    near("ZC241", "a release that reads the dot", bad=3, versions={"deepspeed": "<0.19.3"}),
+    near("ZC241", "a release that may not", bad=3, versions={"deepspeed": "<=0.19.3"}).finds(
         "error", "ds.json: 10.0", "10.0"
     ),
     near("ZC245", "stage 0", ('"stage": 1', '"stage": 0')).finds("error", OVERLAP, 0, 2, also=OTHER),

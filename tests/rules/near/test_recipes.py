@@ -86,6 +86,7 @@ RELEASES = (
         .becomes()
         for line in ("torchdynamo: inductor", "logging_dir: logs")
     ),
+    near("ZC840", "the option that names the recipe", good=1, versions={"trl": "0.22.2"}),
     near("ZC801", "off, which is the default", ("group_by_length: true", "group_by_length: false"), bad=3)
     .finds("note", "recipe.yaml: group_by_length", "5.23.0")
     .becomes("max_steps: 2\n"),

@@ -209,7 +209,7 @@ def count_with_a_dot(run: Run) -> Iterator[Finding]:
     places: list[tuple[SourceFile | None, Path]] = []
     if run.consumer in TRAINERS:
         places += [(run.recipe, (name,)) for name in _WHOLE_IN_RECIPE]
-    if run.deepspeed_route in ("accelerate", "trainer") and not only_below(run.versions.get("deepspeed"), "0.19.6"):
+    if run.deepspeed_route in ("accelerate", "trainer") and not only_below(run.versions.get("deepspeed"), "0.19.3"):
         places += [(run.deepspeed, path) for path in _WHOLE_IN_JSON]
     for file, path in places:
         node = file.document.get(path) if file is not None and file.document is not None else None

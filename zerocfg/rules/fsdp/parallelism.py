@@ -243,6 +243,7 @@ def _sharded(run: Run) -> Fix | None:
     proof=crashes("arguments", "no dimension for FSDP to shard across", ranks=2),
     fixable=True,
     references=(_HERE,),
+    versions="accelerate>=1.15",
 )
 def nothing_to_shard_across(run: Run) -> Iterator[Finding]:
     """FSDP 2 with a `parallelism_config` that leaves no process to shard across.

@@ -83,7 +83,7 @@ def fsdp_version(run: Run) -> str | None:
         return None
     setting = run.effective.environment.get("FSDP_VERSION")
     if only_below(run.versions.get("accelerate"), _FSDP_2):
-        return "1" if setting is not None else None
+        return "1" if "ACCELERATE_USE_FSDP" in run.effective.environment else None
     return str(setting.value) if setting is not None and str(setting.value) in ("1", "2") else None
 
 

@@ -77,6 +77,7 @@ def sequence_parallel_attention(run: Run) -> Iterator[Finding]:
     proof=crashes("arguments", "no dimension for FSDP to shard across", ranks=2),
     fixable=True,
     references=("accelerate/parallelism_config.py@1.15.0", "accelerate/accelerator.py@1.15.0"),
+    versions="accelerate>=1.15",
 )
 def sequence_parallel_without_deepspeed(run: Run) -> Iterator[Finding]:
     """`sp_size` above 1 where DeepSpeed does not run.

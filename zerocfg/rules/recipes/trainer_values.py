@@ -313,6 +313,7 @@ def argument_out_of_range(run: Run) -> Iterator[Finding]:
             f"write {text}",
             related,
             set_argument(run, name, text, f"write {text}"),
+            versions="transformers>=4.50" if name == "torch_empty_cache_steps" else "",
         )
 
 

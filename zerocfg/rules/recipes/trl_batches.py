@@ -71,6 +71,7 @@ def _whole(run: Run, name: str, default: int) -> int | None:
     proof=crashes("arguments", r"generation_batch_size \(\d\) must be divisible by num_generations \(\d\)"),
     fixable=True,
     references=_SOURCES,
+    versions="trl>=0.18",
 )
 def generation_batch_not_whole(run: Run) -> Iterator[Finding]:
     """A generation batch that is no multiple of `num_generations`.
@@ -117,6 +118,7 @@ def generation_batch_not_whole(run: Run) -> Iterator[Finding]:
     proof=crashes("arguments", "'generation_batch_size' and 'steps_per_generation' can not be both configured"),
     fixable=True,
     references=_SOURCES,
+    versions="trl>=0.18",
 )
 def generation_batch_twice(run: Run) -> Iterator[Finding]:
     """Both `generation_batch_size` and `steps_per_generation`.
@@ -165,6 +167,7 @@ def generation_batch_twice(run: Run) -> Iterator[Finding]:
     ),
     fixable=True,
     references=_SOURCES,
+    versions="trl>=0.19.1",
 )
 def generation_batch_not_of_steps(run: Run) -> Iterator[Finding]:
     """`generation_batch_size` is no multiple of the batch of all processes, or of the group of completions.
@@ -222,6 +225,7 @@ def generation_batch_not_of_steps(run: Run) -> Iterator[Finding]:
     proof=crashes("arguments", "must be divisible by the number of generations used for evaluation"),
     fixable=True,
     references=_SOURCES,
+    versions="trl>=0.18",
 )
 def evaluation_batch_not_whole(run: Run) -> Iterator[Finding]:
     """An evaluation batch that does not hold whole groups of completions.
@@ -267,6 +271,7 @@ def evaluation_batch_not_whole(run: Run) -> Iterator[Finding]:
     proof=crashes("arguments", "GRPO requires at least 2 generations per prompt"),
     fixable=True,
     references=_SOURCES,
+    versions="trl>=0.18",
 )
 def single_generation(run: Run) -> Iterator[Finding]:
     """GRPO or RLOO with one completion of each prompt.
@@ -301,6 +306,7 @@ def single_generation(run: Run) -> Iterator[Finding]:
     proof=crashes("arguments", "auto_find_batch_size is not supported by GRPO"),
     fixable=True,
     references=_SOURCES,
+    versions="trl>=1.9",
 )
 def batch_finder_with_groups(run: Run) -> Iterator[Finding]:
     """`auto_find_batch_size` with GRPO or RLOO.
@@ -339,6 +345,7 @@ def batch_finder_with_groups(run: Run) -> Iterator[Finding]:
     proof=crashes("arguments", "log_completions_hub_repo is set, but log_completions is False"),
     fixable=True,
     references=("trl/trainer/grpo_config.py@1.16.0",),
+    versions="trl>=0.28",
 )
 def completions_not_logged(run: Run) -> Iterator[Finding]:
     """A place to upload completions to, and completions are not logged.

@@ -44,6 +44,7 @@ from zerocfg.source.edit import replace_value
     proof=crashes("arguments", "Label smoothing must be greater than 0.0 when using 'exo_pair' loss"),
     fixable=True,
     references=("trl/trainer/dpo_trainer.py@1.16.0",),
+    versions="trl>=0.29",
 )
 def loss_option_missing(run: Run) -> Iterator[Finding]:
     """A DPO loss with an option that it needs or does not have.
@@ -80,6 +81,7 @@ def loss_option_missing(run: Run) -> Iterator[Finding]:
             "remove it, or take another loss",
             related,
             drop_argument(run, "f_divergence_type", "remove f_divergence_type"),
+            versions="trl>=1.10",
         )
 
 
@@ -93,6 +95,7 @@ def loss_option_missing(run: Run) -> Iterator[Finding]:
     good=trl_example("dpo", "loss_type: [sigmoid, sft]\nloss_weights: [1.0, 0.5]\n"),
     proof=crashes("arguments", "`loss_weights` must have the same length as `loss_type`"),
     references=("trl/trainer/dpo_config.py@1.16.0",),
+    versions="trl>=0.29",
 )
 def loss_weights_length(run: Run) -> Iterator[Finding]:
     """Several DPO losses, and another number of weights.
@@ -163,6 +166,7 @@ def reference_precomputed_and_moving(run: Run) -> Iterator[Finding]:
     proof=crashes("arguments", "When `padding_free=True` without packing, `max_length` is not enforced"),
     fixable=True,
     references=("trl/trainer/sft_trainer.py@1.16.0",),
+    versions="trl>=1.0",
 )
 def padding_free_not_cut(run: Run) -> Iterator[Finding]:
     """SFT with `padding_free`, without packing, and with a `max_length` that nothing would enforce.

@@ -215,6 +215,7 @@ def trl_word_unknown(run: Run) -> Iterator[Finding]:
                 related,
                 set_argument(run, name, str(text), f"write {near}") if near else None,
                 Severity.NOTE if item in _FORMER and not certain else None,
+                versions="trl>=0.23" if name == "loss_type" and methods(run) == {"SFTConfig"} else "",
             )
 
 

@@ -1,0 +1,111 @@
+"""What is made of an example that was played on an older release set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.proofs.claims import Claim
+from tests.proofs.harness import ABSENT, Failed, Observation
+from tools.facts.outcome import judged
+from tools.facts.played import written
+from tools.facts.set_zygote import NOT_COMPILED
+from tools.facts.sets import SETS, versions
+from zerocfg.catalog import played as reader
+from zerocfg.catalog.played import Outcome
+from zerocfg.rules.proof import Proof, crashes, printed, shows, unprinted
+
+STOPS = crashes("parse", "must be positive")
+SHOWS = shows("init", {"engine.stage": (3, 2)})
+SAYS = shows("init", {"log": (printed("ignored"), unprinted("ignored"))})
+
+
+def claim(proof: Proof) -> Claim:
+    return Claim("ZC999-1 bad", "bad", proof, {"ds.json": "{}"}, "deepspeed")
+
+
+def ran(until: str = "init", log: str = "", **values: Any) -> Observation:
+    return Observation(until, None, {name.replace("_", "."): value for name, value in values.items()}, log, 0.0)
+
+
+def stopped(phase: str, kind: str, text: str, frame: str = "/site-packages/deepspeed/config.py") -> Observation:
+    where = (f'  File "{frame}", line 1, in f',)
+    return Observation("arguments", Failed(phase, kind, text, 0, where), {}, "", 0.0)
+
+
+REFUSED = stopped("parse", "ValueError", "stage must be positive")
+OTHERWISE = stopped("init", "TypeError", "no such argument\nsecond line")
+
+
+@pytest.mark.parametrize(
+    ("proof", "seen", "good", "expected"),
+    [
+        (STOPS, REFUSED, None, Outcome("same")),
+        (SHOWS, ran(engine_stage=3), None, Outcome("same")),
+        (SAYS, ran(log="key is ignored"), None, Outcome("same")),
+        (STOPS, ran("parse"), ran("parse"), Outcome("runs")),
+        (STOPS, OTHERWISE, ran("parse"), Outcome("stops", "TypeError in init: no such argument")),
+        (SHOWS, ran(engine_stage=2), ran(engine_stage=2), Outcome("other", "engine.stage is 2")),
+        (SAYS, ran(log=""), ran(log=""), Outcome("other", "log")),
+        # Nothing is known where the good example does not run either, nor of what the harness does not see there
+        (STOPS, OTHERWISE, REFUSED, Outcome("unplayable", "ValueError in parse: stage must be positive")),
+        (SHOWS, ran(), ran(), Outcome("unplayable", "engine.stage is not seen")),
+        (SHOWS, ran(), ran(engine_stage=2), Outcome("other", f"engine.stage is {ABSENT!r}")),
+        (
+            SHOWS,
+            stopped("parse", "AttributeError", "no attribute 'x'", "/here/tests/proofs/engines.py"),
+            ran(engine_stage=2),
+            Outcome("unplayable", "AttributeError in parse: no attribute 'x'"),
+        ),
+        (
+            STOPS,
+            stopped("init", "RuntimeError", f"{NOT_COMPILED}: cpu_adam"),
+            ran("init"),
+            Outcome("unplayable", f"RuntimeError in init: {NOT_COMPILED}: cpu_adam"),
+        ),
+        (
+            STOPS,
+            stopped("launch", "SystemExit", "usage: deepspeed [-h]\ndeepspeed: error: invalid int"),
+            ran("parse"),
+            Outcome("stops", "SystemExit in launch: deepspeed: error: invalid int"),
+        ),
+    ],
+)
+def test_outcomes(proof: Proof, seen: Observation, good: Observation | None, expected: Outcome) -> None:
+    assert judged(claim(proof), seen, good) == expected
+
+
+def test_what_is_written_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sets = {"1": {"deepspeed": "1", "trl": "0.1"}, "2": {"deepspeed": "2"}}
+    same, other = Outcome("same"), Outcome("other", "engine.stage is 2")
+    text = written(sets, {"ZC2": {"1": {0: same, 2: Outcome("runs")}}, "ZC1": {"2": {0: other}}})
+    assert text.splitlines()[-3:-1] == [
+        '"ZC1": {"2": [["other", "engine.stage is 2"]]},',
+        '"ZC2": {"1": ["same", null, ["runs"]]}',
+    ]
+    (tmp_path / "releases").mkdir()
+    (tmp_path / "releases" / "rules.json").write_text(text)
+    monkeypatch.setattr(reader, "schema_folder", lambda: tmp_path)
+    reader.played.cache_clear()
+    found = reader.played()
+    reader.played.cache_clear()
+    assert found.sets == sets
+    assert found.rules == {"ZC1": {"2": (other,)}, "ZC2": {"1": (same, None, Outcome("runs"))}}
+
+
+def test_the_data_is_of_these_sets() -> None:
+    found = reader.played()
+    assert list(found.sets) == [one.deepspeed for one in SETS]
+    for one in SETS:
+        told = {**found.sets[one.deepspeed]}
+        assert told.pop("deepspeed") == one.deepspeed and told.pop("trl")
+        assert {f"{name}=={release}" for name, release in told.items()} <= set(one.beside)
+
+
+def test_releases_are_read_from_what_is_installed(tmp_path: Path) -> None:
+    for name in ("deepspeed-0.14.5+cpu", "trl-0.17.0", "torchvision-1.0", "accelerate-0.34.2"):
+        (tmp_path / f"{name}.dist-info").mkdir()
+    assert json.dumps(versions(tmp_path)) == '{"deepspeed": "0.14.5", "accelerate": "0.34.2", "trl": "0.17.0"}'
