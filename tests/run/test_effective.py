@@ -72,6 +72,14 @@ def test_flags_win_over_sections_and_sections_over_the_top_level() -> None:
     assert "flag-wins" in ignored(effective)
 
 
+def test_auto_of_two_precisions_where_nobody_knows_the_reader() -> None:
+    """DeepSpeed before 0.17.1 takes the word for true, and a Trainer or accelerate puts a value in its place."""
+    both = '{"train_batch_size": 8, "fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"}}'
+    open_ = run(deepspeed=both, versions={"deepspeed": "==0.15.4"})
+    assert "ds-fp16-and-bf16" not in kinds(compute(replace(open_, consumer=None)))
+    assert "ds-fp16-and-bf16" in kinds(compute(replace(open_, consumer="deepspeed", deepspeed_route="engine")))
+
+
 def test_dead_keys() -> None:
     text = (
         "distributed_type: DEEPSPEED\nnum_processes: 2\nsame_network: true\nuse_cpu: true\n"
