@@ -244,3 +244,19 @@ def test_not_where_it_changes_a_run_in_which_nothing_is_wrong(tmp_path: Path) ->
     assert {one.code for one in _found(both, tmp_path / "both")} >= {"ZC456"}
     left = {**both, **fixed(both, tmp_path / "both", unsafe=True)}
     assert section in left["ds.json"]
+
+
+def test_one_edit_mends_what_is_found_in_several_recipes(tmp_path: Path) -> None:
+    """Each recipe asks for a schedule that the one DeepSpeed config keeps from it."""
+    scheduler = ', "gradient_clipping": 0.3, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": "auto"}}'
+    recipe = RECIPE + "lr_scheduler_type: cosine\ndeepspeed: ds.json\n"
+    files = {
+        "ds.json": DS % scheduler,
+        "a.yaml": recipe,
+        "b.yaml": recipe.replace("max_steps: 2", "max_steps: 4"),
+        "zerocfg.yaml": TRAINER.replace("recipe.yaml", "a.yaml")
+        + "  more:\n    consumer: transformers\n    script: a.py\n    recipe: b.yaml\n",
+    }
+    found = [one for one in _found(files, tmp_path) if one.code == "ZC211"]
+    assert [one.spot.file.name for one in found] == ["a.yaml", "b.yaml"]
+    assert "scheduler" not in fixed(files, tmp_path, unsafe=True)["ds.json"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity
 from zerocfg.rules.ignores import Ignores, not_understood, unknown_code_in_ignore, unused_ignore
 from zerocfg.rules.reach import UNUSED_BY, Asked, holds, within
-from zerocfg.rules.readers import Readers
+from zerocfg.rules.readers import Edits, Readers, edits_of
 from zerocfg.rules.registry import ALL, find
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile, original
@@ -61,7 +61,7 @@ class Diagnostic:
     held: Held | None = None
     """The releases in which it holds, where somebody asked for them."""
     met_in: frozenset[str] = frozenset()
-    """Names of all runs in which the rule finds something at this place, whatever it says there."""
+    """Names of all runs in which the rule finds something at this place, or anything that the same edits mend."""
 
     @property
     def told(self) -> str:
@@ -228,6 +228,7 @@ class _Lint:
         self.seen: dict[tuple[str, str, Place, str], Diagnostic] = {}
         self.others: dict[tuple[str, str, Place, str], dict[str, None]] = {}
         self.met: dict[tuple[str, str, Place, str], set[str]] = {}
+        self.mended: dict[tuple[str, Edits], set[str]] = {}
         self.result = Result()
 
     def run(self, runs: Sequence[Run], complete: bool | Set[int]) -> Result:
@@ -279,7 +280,10 @@ class _Lint:
     def everywhere(self, diagnostic: Diagnostic) -> Diagnostic:
         """The diagnostic with the other runs in which it was found."""
         key = _key(diagnostic)
-        return replace(diagnostic, also_in=tuple(self.others.get(key, ())), met_in=frozenset(self.met[key]))
+        met = self.met[key]
+        if diagnostic.fix is not None:
+            met = met | self.mended[diagnostic.code, edits_of(diagnostic.fix)]
+        return replace(diagnostic, also_in=tuple(self.others.get(key, ())), met_in=frozenset(met))
 
     def take(self, rule: Rule, finding: Finding, run: Run) -> None:
         """Report a finding, unless it was told before, is about files nobody asked for, or is suppressed."""
@@ -291,6 +295,8 @@ class _Lint:
         where = diagnostic.spot
         key = _key(diagnostic)
         self.met.setdefault(key, set()).add(run.name)
+        if diagnostic.fix is not None:
+            self.mended.setdefault((rule.code, edits_of(diagnostic.fix)), set()).add(run.name)
         first = self.seen.setdefault(key, diagnostic)
         if first is not diagnostic:
             if run.name != first.run and diagnostic.message == first.message:

@@ -47,7 +47,7 @@ class Readers:
         each of them, and no less than it is told."""
         if rule.code in OWN:
             return True  # comments to zerocfg, which nobody else reads
-        edits = _edits(fix)
+        edits = edits_of(fix)
         for run in self._unknown:
             if _concerns(run, fix):
                 graves = [{grave for found, grave in offered if found == edits} for offered in self._all(rule, run)]
@@ -74,10 +74,11 @@ def _offers(rule: Rule, run: Run) -> Iterator[Offer]:
     for finding in rule.check(run):
         told = within(run, rule, finding, releases)
         if told is not None and told.fix is not None:
-            yield _edits(told.fix), told.severity or rule.severity
+            yield edits_of(told.fix), told.severity or rule.severity
 
 
-def _edits(fix: Fix) -> Edits:
+def edits_of(fix: Fix) -> Edits:
+    """What a fix changes; fixes that agree in it are one."""
     return frozenset((id(original(file)), edit) for file, edit in fix.edits)
 
 
