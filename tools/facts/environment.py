@@ -40,7 +40,7 @@ def releases() -> list[Release]:
     for library, told in content.items():
         for version in sorted(map(str, told["releases"]), key=Version):
             older = (one for one in told.get("with", ()) if Version(version) < Version(str(one["below"])))
-            beside = next(older, {"packages": []})["packages"]
+            beside: list[str] = next(older, {"packages": []})["packages"]
             found.append(Release(library, version, tuple(beside)))
     return found
 
