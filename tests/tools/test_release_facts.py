@@ -53,9 +53,9 @@ def test_since_is_the_last_time_that_a_key_came() -> None:
     assert Histories({"releases": ["1", "2", "3", "4", "5"], "keys": fold(seen)}).since("a") == "4"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "schemas" / "releases").glob("*.json")), ids=lambda path: path.stem)
-def test_the_histories_are_of_the_releases_that_are_listed(path: Path) -> None:
-    library = path.stem
+@pytest.mark.parametrize("library", sorted({one.library for one in releases()}))
+def test_the_histories_are_of_the_releases_that_are_listed(library: str) -> None:
+    path = ROOT / "schemas" / "releases" / f"{library}.json"
     listed = [one.version for one in releases() if one.library == library]
     assert json.loads(path.read_text(encoding="utf-8"))["releases"] == listed
     assert listed[-1] == VERSIONS[library]

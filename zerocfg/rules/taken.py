@@ -23,6 +23,10 @@ _BESIDE = frozenset({"ScriptArguments", "ModelConfig", "DatasetMixtureConfig"})
 """TRL's dataclasses that all its scripts parse beside the config of a trainer, and its own ScriptArguments."""
 
 
+OF_TRL_PARSER = frozenset(("config", "env"))
+"""Arguments that TrlParser takes for itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lack:
     """Admitted releases of a library do not take an argument. ``releases``: which, in words, "" where none does.
@@ -51,13 +55,13 @@ def dropped_silently(run: Run, held: Argument) -> bool:
     return lets_go and run.recipe_reader == "trl" and not held.on_line and not in_call(held)
 
 
-def what_happens(run: Run, held: Argument) -> str:
+def what_happens(run: Run, held: Argument, lack: Lack) -> str:
     """What becomes of an argument that the admitted releases do not take."""
     if in_call(held):
         call = _call(run, held)
         return f"{call.name.rpartition('.')[2] if call is not None else 'the class'} refuses it"
     if dropped_silently(run, held):
-        return f"TrlParser drops it without a word ({said_of(run, 'trl')})"
+        return "TrlParser drops it without a word" + (f" ({said_of(run, 'trl')})" if lack.library != "trl" else "")
     return "its parsers stop at it"
 
 
@@ -122,7 +126,7 @@ def _lack(run: Run, held: Argument, behind: bool) -> Lack | None:
     key = load_schema("training-arguments").root.names.get(held.name)
     if key is not None:  # gone for longer than releases were walked
         return Lack("transformers", "", None) if behind and of_base is not None and not of_base.below else None
-    among = admitted("trl", run.versions.get("trl")) if trl else None
+    among = admitted("trl", run.versions.get("trl")) if trl and held.name not in OF_TRL_PARSER else None
     own = life("trl", _keys(run, held)) if among is not None else None
     if own is None or among is None:
         return None

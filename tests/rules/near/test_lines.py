@@ -194,6 +194,21 @@ LAUNCHED = (
     )
     .finds("note", "train.sh: --max_seq_length 512", "1.16.0")
     .becomes("--max_length 512\n"),
+    replace(
+        of(
+            "ZC840",
+            "what TrlParser takes for itself",
+            {
+                "train.sh": f"torchrun --nproc_per_node 2 sft.py {PLAIN} --config recipe.yaml\n",
+                "recipe.yaml": "packing: true\nenv: {A: b}\n",
+            },
+        ),
+        facts={
+            "consumer": "trl",
+            "script": replace(PARSER, parsed=frozenset(("trl.SFTConfig", "trl.ScriptArguments"))),
+            "versions": {"trl": "==0.19.1"},
+        },
+    ),
 )
 
 TABLE = (*LAUNCHED, *NAMES, *VALUES, *ENGINES)

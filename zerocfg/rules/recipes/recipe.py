@@ -101,7 +101,7 @@ def argument_removed(run: Run) -> Iterator[Finding]:
         sentence = f"transformers {lack.edge} removed" if lack.edge else "transformers no longer has"
         finding = Finding(
             held.at(),
-            f"{sentence} the argument `{held.name}`; {what_happens(run, held)}",
+            f"{sentence} the argument `{held.name}`; {what_happens(run, held, lack)}",
             instead or "leave it out",
             fix=_modernized(run, held, instead, safe=not (held.on_line and run.script is None)),
             severity=Severity.ERROR,

@@ -24,7 +24,7 @@ from zerocfg.rules.effects import admitted
 from zerocfg.rules.moving import as_json, moved, text_at
 from zerocfg.rules.proof import crashes
 from zerocfg.rules.recipes.trl_recipe import trl_example
-from zerocfg.rules.taken import dropped_silently, former, lets_through, named
+from zerocfg.rules.taken import OF_TRL_PARSER, dropped_silently, former, lets_through, named
 from zerocfg.run.arguments import parsed
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.script.arguments import is_arguments
@@ -152,11 +152,7 @@ def _sure(run: Run, held: Argument) -> bool:
         return False
     if held.on_line:
         return _spells(run, held.name)
-    return held.origin.file is run.recipe and run.recipe_reader is not None and held.name not in _BESIDE
-
-
-_BESIDE = frozenset(("config", "env"))
-"""Keys of a recipe that TrlParser takes for itself."""
+    return held.origin.file is run.recipe and run.recipe_reader is not None and held.name not in OF_TRL_PARSER
 
 
 def _all_known(classes: frozenset[str]) -> bool:

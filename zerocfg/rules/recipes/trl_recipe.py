@@ -86,7 +86,7 @@ def trl_argument_removed(run: Run) -> Iterator[Finding]:
             continue
         finding = Finding(
             held.at(),
-            f"TRL {lack.edge} removed the argument `{held.name}`; {what_happens(run, held)}",
+            f"TRL {lack.edge} removed the argument `{held.name}`; {what_happens(run, held, lack)}",
             instead or "leave it out",
             fix=_modernized(run, held, instead, present, safe=True),
             severity=Severity.ERROR,

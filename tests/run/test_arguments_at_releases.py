@@ -1,0 +1,60 @@
+"""Training arguments that nobody writes, in the releases that a project admits. What is expected was seen by running
+those releases."""
+
+from __future__ import annotations
+
+import pytest
+
+from zerocfg.run.arguments import Arguments, arguments_of
+from zerocfg.run.model import UNKNOWN, Consumer, Run, SourceFile
+from zerocfg.source.load import load_as
+from zerocfg.source.text import SourceText
+
+
+def arguments(consumer: Consumer, recipe: str, **versions: str) -> Arguments:
+    text = SourceText("recipe.yaml", f"output_dir: out\n{recipe}")
+    file = SourceFile("recipe.yaml", "recipe", text, load_as(text, "yaml"))
+    return arguments_of(Run("case", consumer, recipe=file, versions=versions))
+
+
+@pytest.mark.parametrize(
+    ("declared", "optim"),
+    [
+        ("==4.53.3", "adamw_torch"),
+        ("==5.0.0", "adamw_torch_fused"),
+        (">=5.0.0", "adamw_torch_fused"),
+        (">=4.53", UNKNOWN),
+        ("newest", "adamw_torch_fused"),
+    ],
+)
+def test_optimizer(declared: str, optim: object) -> None:
+    assert arguments("transformers", "", transformers=declared).get("optim") == optim
+
+
+@pytest.mark.parametrize(
+    ("declared", "bf16"), [("==0.18.2", False), ("==0.19.1", True), (">=0.18", UNKNOWN), ("newest", True)]
+)
+def test_bf16_of_trl(declared: str, bf16: object) -> None:
+    assert arguments("trl", "packing: true\n", trl=declared).get("bf16") == bf16
+
+
+@pytest.mark.parametrize(
+    ("declared", "share"), [("==4.46.3", 0.1), ("==5.14.1", 0.1), (">=5.14", UNKNOWN), ("==5.15.0", UNKNOWN)]
+)
+def test_warmup_ratio(declared: str, share: object) -> None:
+    assert arguments("transformers", "warmup_ratio: 0.1\n", transformers=declared).get("warmup_steps") == share
+
+
+@pytest.mark.parametrize(
+    ("declared", "recipe", "enabled"),
+    [
+        ("==4.57.6", "", False),
+        ("==4.57.6", "half_precision_backend: apex\n", UNKNOWN),
+        (">=4.57", "", UNKNOWN),
+        ("==5.0.0", "", None),
+        ("newest", "", None),
+    ],
+)
+def test_apex(declared: str, recipe: str, enabled: object) -> None:
+    apex = arguments("transformers", recipe, transformers=declared).apex
+    assert (apex[0].value if apex is not None else None) is enabled
