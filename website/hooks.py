@@ -29,6 +29,7 @@ _OUTSIDE = re.compile(r"\]\(\.\./([^)]*)\)")
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """The keys' pages are made once, and stand in the navigation where mkdocs.yml has ``Keys: []``."""
+    from zerocfg.catalog.changes import TITLES, known_libraries
     from zerocfg.rules.docs import FAMILIES
     from zerocfg.rules.registry import ALL
 
@@ -46,7 +47,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     _state.update(made=made, keys=keys, families=FAMILIES, releases=release_pages(made.anchors))
     for entry in config.nav or []:
         if "Keys" in entry:
-            releases = [f"releases/{name}" for name in _state["releases"]]
+            releases: list[Any] = ["releases/index.md"]
+            releases += [{title: f"releases/{name}.md"} for name, title in TITLES.items() if name in known_libraries()]
             entry["Keys"] = [*_navigation(made), {"What each release changed": releases}]
     return config
 

@@ -180,7 +180,7 @@ def test_marks_for_the_tests_are_not_shown(site: Path) -> None:
 
 
 def test_in_a_browser(site: Path) -> None:
-    pages = ["", "rules/ZC401/", "keys/deepspeed/zero_optimization/", "memory/"]
+    pages = ["", "rules/ZC401/", "keys/deepspeed/zero_optimization/", "releases/", "releases/deepspeed/", "memory/"]
     words = ["node", str(Path(__file__).with_name("site.mjs")), str(site), *pages]
     done = subprocess.run(words, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
