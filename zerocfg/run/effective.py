@@ -226,7 +226,7 @@ class _Road:
             self._engine(*self._engine_of_launcher())
         if config is not None:
             self.settings.update(engine.settings(config, final=False))
-            self.failures += engine.refusals(config, self.parser) + engine.summing(config, self.parser)
+            self.failures += engine.refusals(config, self.parser, final=False) + engine.summing(config, self.parser)
 
     # -- parts -------------------------------------------------------------------------------------------------
 

@@ -56,8 +56,9 @@ def unset(name: str, stage: Any = None, parser: Parser = TODAY) -> Setting | Non
     return parser.unset(name) if name in ABSENT else Setting(UNKNOWN, parser.releases.origin)
 
 
-def refusals(config: Config, parser: Parser = TODAY) -> list[Failure]:
-    """What DeepSpeedConfig refuses whoever brings it: removed keys, and both precisions at once."""
+def refusals(config: Config, parser: Parser = TODAY, *, final: bool = True) -> list[Failure]:
+    """What DeepSpeedConfig refuses whoever brings it: removed keys, and both precisions at once. Unless the config is
+    ``final``, somebody may fill an "auto"."""
     found: list[Failure] = []
     zero = config.data.get("zero_optimization")
     names = [key for key in REMOVED if key in config.data]
@@ -69,11 +70,12 @@ def refusals(config: Config, parser: Parser = TODAY) -> list[Failure]:
     if "zero_optimization" in config.data and not isinstance(zero, (dict, bool)) and zero is not UNKNOWN:
         message = f"zero_optimization is {describe(zero)}, not a mapping"
         found.append(Failure("ds-section-type", "parse", message, (origin_of(config, "zero_optimization"),)))
-    if all(switched_on(config, section, parser) for section in ("fp16", "bf16")):
+    filled = final or AUTO not in (enabled(config, "fp16"), enabled(config, "bf16"))
+    if filled and all(switched_on(config, section, parser) for section in ("fp16", "bf16")):
         message = "bfloat16 and fp16 modes cannot be simultaneously enabled"
         places = (origin_of(config, "fp16.enabled"), origin_of(config, "bf16.enabled"))
         found.append(Failure("ds-fp16-and-bf16", "parse", message, places))
-    return found + _scale_power(config, parser)
+    return found + (_scale_power(config, parser) if filled else [])
 
 
 def _scale_power(config: Config, parser: Parser) -> list[Failure]:
