@@ -43,6 +43,7 @@ AUTO = {
     "gradient_clipping": "auto",
     "zero_optimization": {"stage": 2},
 }
+BOTH = {"fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"}}
 OLD_NAME = json.dumps({**AUTO, "bfloat16": {"enabled": "auto"}})
 FSDP = f"torchrun --nproc_per_node 8 train.py {OPTIONS} --fsdp full_shard --gradient_checkpointing True\n"
 STEPS = """import argparse
@@ -156,6 +157,16 @@ CASES: dict[str, tuple[dict[str, str], list[tuple[str, str, str]]]] = {
     "steps that the line gives": (
         {"acc.yaml": COUNTED, "train.py": STEPS, "run.sh": f"{LAUNCH}--steps 2\n"},
         [("ZC249", "error", "run.sh")],
+    ),
+    # who reads the config fills each "auto", and an old release takes any other text for true
+    "two precisions that somebody fills in": (
+        {"ds.json": json.dumps({**AUTO, **BOTH}), "requirements.txt": "deepspeed==0.12.6\n"},
+        [],
+    ),
+    "two precisions that are texts": (
+        {"ds.json": json.dumps({**AUTO, **BOTH}).replace('{"enabled": "auto"', '{"enabled": "yes"')}
+        | {"requirements.txt": "deepspeed==0.12.6\n"},
+        [("ZC301", "error", "ds.json")],
     ),
     # releases that stop at a key and others that drop it: one finding
     "a key that some releases refuse": (

@@ -76,7 +76,7 @@ def refusals(config: Config, parser: Parser = TODAY, *, final: bool = True) -> l
         message = "bfloat16 and fp16 modes cannot be simultaneously enabled"
         places = (origin_of(config, "fp16.enabled"), origin_of(config, "bf16.enabled"))
         found.append(Failure("ds-fp16-and-bf16", "parse", message, places))
-    return found + _scale_power(config, parser)
+    return found + (_scale_power(config, parser) if filled else [])
 
 
 def _scale_power(config: Config, parser: Parser) -> list[Failure]:
