@@ -45,8 +45,14 @@ ALSO_LIMITS = {
     "older accelerate: something else than a mapping in the place of a section that is not used": re.compile(
         "refused, and not predicted: TypeError: (string|list) indices must be integers|object is not iterable$"
     ),
+    "DeepSpeed before 0.14.1 calls a type of communication bfp16, and refuses bf16": re.compile(
+        r"Invalid communication_data_type.*'bfp16'"
+    ),
+    "accelerate before 0.34: `mixed_precision: no` without quotes is told where one launcher gets past it": re.compile(
+        "launched, but predicted mixed-precision-type"
+    ),
 }
-"""Further limits of what zerocfg tells at older releases."""
+"""Further limits of what zerocfg tells at older releases: the limit in words, and what the disagreement looks like."""
 Config = tuple[str, int]
 
 

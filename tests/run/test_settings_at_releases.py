@@ -130,6 +130,12 @@ def test_exported_variables(declared: str | None, variable: str, text: str | Non
     assert (exported[variable].value if variable in exported else None) == text
 
 
+@pytest.mark.parametrize(("declared", "handed_on"), [("==1.11.0", False), ("==1.12.0", True), (None, True)])
+def test_deepspeed_and_parallelism(declared: str | None, handed_on: bool) -> None:
+    text = PARALLEL.replace("MULTI_GPU", "DEEPSPEED") + "deepspeed_config: {zero_stage: 2}\n"
+    assert ("PARALLELISM_CONFIG_TP_SIZE" in launched(declared, text).environment) is handed_on
+
+
 def test_a_default_that_the_releases_do_not_share_is_not_known() -> None:
     assert launched(">=0.25,<0.27", FSDP).environment["FSDP_SHARDING_STRATEGY"].value is UNKNOWN
 

@@ -55,8 +55,6 @@ HINTS: dict[str, Any] = {
 """What opens a section that is only looked at when something in it is on."""
 OTHERS = {"null": None, "false": False, "true": True, "number": 1, "text": "x", "list": [1]}
 """Something else than a mapping in the place of a section, by the word that a census has for it."""
-DTYPES = ("fp32", "fp16", "bf16", "bfp16")
-"""Words that keys of the root take in one release or another, where they do not take any text."""
 
 
 class Recording(dict[str, Any]):
@@ -228,14 +226,6 @@ def others(path: Path) -> Facts:
     return {"takes": taken} if len(taken) < len(OTHERS) else {}
 
 
-def choices(path: Path) -> Facts:
-    """``choices``: the words that the parse takes for a key of the root that does not take any text."""
-    if len(path) > 1 or parse({path[0]: "x"}) is None:
-        return {}
-    taken = [word for word in DTYPES if parse({path[0]: word}) is None]
-    return {"choices": taken} if taken else {}
-
-
 def parameters(of: Any) -> dict[str, Facts]:
     """The parameters of a constructor, without the first two (self, and what is optimized or scheduled)."""
     found: dict[str, Facts] = {}
@@ -310,7 +300,7 @@ def census() -> dict[str, object]:
                 continue
             known = [default for default in defaults if default is not None]
             section = (*path, name) in asked
-            facts: Facts = {"kinds": ["section"], **others((*path, name))} if section else choices((*path, name))
+            facts: dict[str, object] = {"kinds": ["section"], **others((*path, name))} if section else {}
             if known and "kinds" not in facts:
                 facts["default"] = describe.value(known[0])
             keys[".".join((*path, name))] = facts

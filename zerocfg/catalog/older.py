@@ -162,10 +162,6 @@ def _facts(prop: Raw, then: Raw) -> None:
             for bound in _BOUNDS.values():
                 branch.pop(bound, None)
             branch.update({_BOUNDS[word]: held for word, held in then.items() if word in _BOUNDS})
-    if "choices" in then:
-        for branch in (prop, *prop.get("anyOf", ())):
-            if "enum" in branch:
-                branch["enum"] = [*then["choices"], *(None for choice in branch["enum"] if choice is None)]
     if "default" in then and not isinstance(then["default"], dict):
         prop["default"] = then["default"]
     if "deprecated" not in then:

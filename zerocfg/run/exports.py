@@ -338,6 +338,8 @@ class _Exporter:
             self.put_text("ACCELERATE_CPU_AFFINITY", "1", "enable_cpu_affinity")
         if not self.arguments.get("use_parallelism_config"):
             return
+        if self.launch.launcher == "deepspeed" and "parallelism_config_sp_size" not in self.arguments.options:
+            return  # DeepSpeed's launcher hands it on since there are sequence parallel ranks
         self.put_text("ACCELERATE_USE_PARALLELISM_CONFIG", "true", "parallelism_config")
         self.put_section("parallelism_config")
         for size in sorted(_SIZES & set(self.arguments.options)):

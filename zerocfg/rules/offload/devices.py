@@ -251,7 +251,7 @@ def optimizer_offloaded_without_zero(run: Run) -> Iterator[Finding]:
     good=Example({"ds.json": _DS % '2, "offload_optimizer": {"device": "cpu"}'}, consumer="deepspeed"),
     proof=crashes("parse", "[Pp]artial offloading only supported for ZeRO Stage 3"),
     fixable=True,
-    versions="deepspeed>=0.12.3",
+    versions="deepspeed>=0.15.0",
 )
 def ratio_below_stage_3(run: Run) -> Iterator[Finding]:
     """A partial offload (`ratio` below 1) at another stage than 3.
