@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Outcome
-from zerocfg.migrate.known import walked
+from zerocfg.migrate.known import known_releases, walked
 
 Cli = Callable[..., Outcome]
 DS = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}%s}\n'
@@ -73,6 +73,18 @@ def test_arguments(zerocfg: Cli, tmp_path: Path) -> None:
         (1, "average_tokens_across_devices", "default", "4.54.0", None),
         (6, "warmup_ratio", "gone", "5.15.0", "warmup_steps"),
     ]
+
+
+@pytest.mark.skipif("1.16.0" not in known_releases("trl")[1:], reason="no histories of TRL here")
+def test_defaults_of_a_method_of_trl(zerocfg: Cli, tmp_path: Path) -> None:
+    recipe = "output_dir: out\nmax_steps: 2\nper_device_train_batch_size: 1\nnum_generations: 4\nloss_type: grpo\n"
+    line = "accelerate launch grpo.py --config recipe.yaml\n"
+    (tmp_path / "run.sh").write_text(line)
+    (tmp_path / "recipe.yaml").write_text(recipe)
+    found = told(zerocfg, "trl==0.18.0", "trl==1.16.0")
+    defaults = {one["key"]: (one["a"], one["b"]) for one in found["keys"] if one["change"] == "default"}
+    assert defaults["beta"] == (0.04, 0.0) and defaults["max_completion_length"] == (256, 512)
+    assert "loss_type" not in defaults
 
 
 def test_text(zerocfg: Cli, tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def test_what_trainers_are_given(zerocfg: Cli, tmp_path: Path) -> None:
         "args = TrainingArguments(output_dir='out')\n"
         "Trainer(model, args, tokenizer=tokenizer, data_collator=collate).train()\n"
         "Mine(model, args, tokenizer=tokenizer)\n"
-        "SFTTrainer(model, args=SFTConfig('out'), max_seq_length=512, tokenizer=tok)\n"
+        "SFTTrainer(model, args=SFTConfig('out'), max_length=512, peft_config=lora, tokenizer=tok)\n"
     )
     after = migrated(zerocfg, tmp_path, {"train.py": script})["train.py"]
     assert after == script.replace(

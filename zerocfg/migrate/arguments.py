@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from zerocfg.catalog.history import Histories
 from zerocfg.catalog.values import RefusedError
 from zerocfg.catalog.versions import Release
 from zerocfg.migrate.known import Absent, absent_argument, changed_default, has_argument, since, walked
-from zerocfg.migrate.plan import Plan
+from zerocfg.migrate.plan import NAMES, Plan
 from zerocfg.migrate.steps import Drop, Left, Put, Rename, Step, editable
 from zerocfg.migrate.successors import SAME, Becomes, Gone, Outcome, Unclear, successor
 from zerocfg.rules import line
@@ -156,29 +156,50 @@ def _defaults(run: Run, plan: Plan) -> Iterator[Step | Left]:
 
     Only where the script was read: a class or a parser of its own may say another default than the library's.
     """
-    old, new = plan.source.get("transformers"), plan.target.get("transformers")
-    known = walked("transformers")
-    if known is None or old is None or new is None:
-        return
-    for name, then, now in changed_arguments(run, known, old, new):
-        edge = since(known, name, new, "default")
-        why = f"the default of `{name}` is {now!r} from transformers {edge} on and was {then!r}"
-        yield _kept(run, name, then, why)
+    for one in changed_arguments(run, plan.source, plan.target):
+        edge = f"{NAMES.get(one.library, one.library)} {one.since}"
+        why = f"the default of `{one.name}` is {one.now!r} from {edge} on and was {one.then!r}"
+        yield _kept(run, one.name, one.then, why)
 
 
-def changed_arguments(run: Run, known: Histories, old: Release, new: Release) -> Iterator[tuple[str, Any, Any]]:
-    """Training arguments that nobody writes, with the defaults of two releases of transformers that mean different
-    things. None of TRL's classes: they have defaults of their own."""
-    if reader(run) != "transformers":
+@dataclass(frozen=True, slots=True)
+class ChangedDefault:
+    """A training argument that nobody writes, and what two releases put in its place. ``since``: the release that
+    changed it."""
+
+    library: str
+    name: str
+    then: Any
+    now: Any
+    since: str
+
+
+def changed_arguments(run: Run, old: Mapping[str, Release], new: Mapping[str, Release]) -> Iterator[ChangedDefault]:
+    """The defaults of a run's arguments that mean different things in two sets of releases: those of TrainingArguments,
+    and of the config of TRL that it is for where that is one; that has its own defaults of some of them."""
+    classes = methods(run)
+    known = walked("trl") if len(classes) == 1 else None
+    if reader(run) is None or (reader(run) == "trl" and known is None):
         return
     names = recipe_data(run).keys() | run.arguments.keys()
-    for name in known.raw:
-        both = changed_default(known, name, old, new) if "." not in name else None
-        if both is None or name in names:
+    own = f"{next(iter(classes))}." if classes else ""
+    tables = [("trl", known, own)] if reader(run) == "trl" else []
+    for library, table, prefix in [*tables, ("transformers", walked("transformers"), "")]:
+        if table is None or not {library} <= old.keys() & new.keys():
             continue
-        then, now = (_MEANT.get(name, one) if one is None else one for one in both)
-        if not (_nothing(then) and _nothing(now)):
-            yield name, then, now
+        for key in table.raw:
+            name = key.removeprefix(prefix)
+            if not key.startswith(prefix) or "." in name or name in names:
+                continue
+            if library == "transformers" and known is not None and own and f"{own}{name}" in known.raw:
+                continue
+            both = changed_default(table, key, old[library], new[library])
+            if both is None:
+                continue
+            then, now = (_MEANT.get(name, one) if one is None else one for one in both)
+            if not (_nothing(then) and _nothing(now)):
+                edge = since(table, key, max(old[library], new[library]), "default")
+                yield ChangedDefault(library, name, then, now, edge)
 
 
 def _kept(run: Run, name: str, value: object, why: str) -> Step | Left:
@@ -186,7 +207,14 @@ def _kept(run: Run, name: str, value: object, why: str) -> Step | Left:
         return Step(Location(run.recipe), why, (Put((name,), value),))
     options = run.launch.script_options if run.launch is not None else ()
     last = options[-1] if options else None
-    if last is None or run.launch_file is None or run.recipe is not None or guessed(run) or not _ends(run, last):
+    if (
+        last is None
+        or value is None
+        or run.launch_file is None
+        or run.recipe is not None
+        or guessed(run)
+        or not _ends(run, last)
+    ):
         assert run.script is not None
         return Left(Location(run.launch_file or run.recipe or run.script.file), why)
     at = last.span.end

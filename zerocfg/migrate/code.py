@@ -10,7 +10,7 @@ from typing import Any
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import release
 from zerocfg.migrate.arguments import possible, said
-from zerocfg.migrate.known import absent_argument
+from zerocfg.migrate.known import absent_argument, walked
 from zerocfg.migrate.plan import Plan
 from zerocfg.migrate.steps import Left, Step
 from zerocfg.migrate.successors import SAME, Becomes, Unclear, successor
@@ -65,9 +65,17 @@ def _of_trainers(run: Run, plan: Plan) -> Iterator[Step | Left]:
                 given = Given(call, argument, UNKNOWN, setting.origin)
                 edits = _edits(given, Becomes(("processing_class",)), {})
                 yield Step(at, why, edits=edits) if edits else Left(at, why)
-            elif library == "trl" and argument in load_schema("trl").root.names:
-                config = f"{name.removesuffix('Trainer')}Config"
+                continue
+            config = f"{name.removesuffix('Trainer')}Config"
+            if library == "trl" and _is_field(config, argument):
                 yield Left(at, f"{plan.called(library)} has no `{argument}` of {name}: it belongs to {config}")
+
+
+def _is_field(config: str, name: str) -> bool:
+    """Whether some release of TRL has, or had, a field of this name in a config."""
+    known, key = walked("trl"), load_schema("trl").root.names.get(name)
+    past = known is not None and f"{config}.{name}" in known.raw
+    return past or (key is not None and config in key.facts.get("in", ()))
 
 
 def _from(plan: Plan, library: str, edge: str) -> bool:

@@ -140,23 +140,23 @@ def _arguments(run: Run, old: dict[str, Release], new: dict[str, Release]) -> It
         if gone is not None and gone.library in old and lacking(run, held, old) is None:
             edge = gone.since or ""
             yield KeyChange(spot(held.at()), gone.library, held.name, "gone", edge, instead=gone.renamed_to or "")
-    known = walked("transformers")
-    if known is None or not {"transformers"} <= old.keys() & new.keys():
-        return
     for held in arguments(run):
-        if held.name in known.raw and (edge := _came(known, held.name, old["transformers"], new["transformers"])):
+        if edge := _came(held.name, old, new):
             yield KeyChange(spot(held.at()), "transformers", held.name, "new", edge)
     if run.script is not None and run.arguments_whole is not True:
         return
     file = run.recipe or run.launch_file or (run.script.file if run.script is not None else None)
-    for name, then, now in changed_arguments(run, known, old["transformers"], new["transformers"]):
+    for one in changed_arguments(run, old, new):
         if file is not None:
-            edge = since(known, name, max(old["transformers"], new["transformers"]), "default")
-            yield KeyChange(spot(Location(file)), "transformers", name, "default", edge, then, now)
+            yield KeyChange(spot(Location(file)), one.library, one.name, "default", one.since, one.then, one.now)
 
 
-def _came(known: Histories, key: str, old: Release, new: Release) -> str:
-    """The release that brought an argument which only the newer one has; empty where both have it, or neither."""
-    if known.state(key, old) is not None or known.state(key, new) is None:
+def _came(name: str, old: Mapping[str, Release], new: Mapping[str, Release]) -> str:
+    """The release of transformers that brought an argument which only the newer one has; empty where both have it, or
+    neither."""
+    known, library = walked("transformers"), "transformers"
+    if known is None or name not in known.raw or not {library} <= old.keys() & new.keys():
         return ""
-    return next((edge for edge, state in known.raw[key] if state is not None and release(edge) > old), "")
+    if known.state(name, old[library]) is not None or known.state(name, new[library]) is None:
+        return ""
+    return next((edge for edge, state in known.raw[name] if state is not None and release(edge) > old[library]), "")
