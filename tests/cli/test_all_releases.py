@@ -91,3 +91,13 @@ def test_a_rule_that_names_its_releases(zerocfg: Cli, tmp_path: Path) -> None:
 )
 def test_releases_in_words(parts: list[tuple[str, str]], known_from: str, said: str) -> None:
     assert Held("deepspeed", tuple(parts), known_from, KNOWN).said == said
+
+
+def test_an_argument_of_transformers(zerocfg: Cli, tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text(
+        "output_dir: out\nper_device_train_batch_size: 1\nevaluation_strategy: 'no'\n"
+    )
+    outcome = zerocfg(
+        "lint", "--all-releases", "--notes", "--consumer", "transformers", "--select", "ZC801", "recipe.yaml"
+    )
+    assert "= releases: transformers 4.51.0 and later\n" in outcome.out

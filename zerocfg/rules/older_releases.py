@@ -11,6 +11,10 @@ from zerocfg.rules.reach import NAMES
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl")
 OF_HISTORIES = frozenset("ZC101 ZC102 ZC103 ZC104 ZC105 ZC106 ZC107 ZC108 ZC109 ZC110 ZC111 ZC113 ZC114 ZC115".split())
 """The rules of keys and values, which are judged by what each release reads."""
+OF_ARGUMENTS = frozenset(("ZC801", "ZC840", "ZC841"))
+"""The rules that ask the histories which release takes an argument."""
+LENGTH = 90
+"""Characters of what was seen that a row shows."""
 Row = tuple[str, ...]
 
 
@@ -53,6 +57,7 @@ def _one(outcome: Outcome | None) -> str:
     if outcome is None:
         return "not played"
     seen = outcome.seen.replace("`", "'").replace("|", "/").replace("\n", " ").strip()
+    seen = seen if len(seen) <= LENGTH else f"{seen[:LENGTH].rstrip()}..."
     return {
         "same": "as claimed",
         "runs": "not refused",
