@@ -138,6 +138,14 @@ def test_an_accelerate_config_with_a_hole_says_nothing(tmp_path: Path) -> None:
     assert run.missing == ()
 
 
+@pytest.mark.parametrize(("option", "refused"), [("", True), ("--tensor-model-parallel-size 4", False)])
+def test_ranks_that_share_a_model_are_not_counted(option: str, refused: bool, tmp_path: Path) -> None:
+    body = '{"train_batch_size": 4, "train_micro_batch_size_per_gpu": 4}'
+    line = f"deepspeed --num_gpus 8 train.py --deepspeed_config ds.json {option}"
+    run = run_of(tmp_path, f"cat > ds.json << EOF\n{body}\nEOF\n{line}\n")
+    assert [one.kind for one in run.effective.failures] == ["ds-batch-zero"] * refused
+
+
 def test_findings_stand_in_the_script(tmp_path: Path) -> None:
     line = '  "zero_optimization": {"stage": $S, "overlap_com": true}'
     script = f"S=2\ncat > ds.json << EOF\n{{\n{line}\n}}\nEOF\n{LINE}\n"

@@ -234,8 +234,15 @@ class _Road:
         self.failures += prepare(state, trainer=trainer)
         self._read_engine(state.config)
 
+    def _data_parallel(self) -> Setting:
+        """The ranks that batches are counted over: a script that splits the model over ranks by itself, as Megatron's
+        options tell it to, gives the engine fewer."""
+        if any(name.endswith(("model_parallel_size", "pipe_parallel_size")) for name in self.run.arguments):
+            return Setting(UNKNOWN, Origin("computed", "the script's own model parallelism"))
+        return self.world
+
     def _read_engine(self, config: Config) -> None:
-        settings, failures = engine.read(config, self.world, self.parser)
+        settings, failures = engine.read(config, self._data_parallel(), self.parser)
         self.settings.update(settings)
         if any(failure.kind in ("trainer-mismatch", "batch-type") for failure in self.failures):
             # The same disagreement once more, in values that the job never gets to.
