@@ -79,7 +79,10 @@ def test_several_builds_lie_here(zerocfg: Cli, built: Path) -> None:
 
 
 def test_no_build_lies_here(zerocfg: Cli) -> None:
+    """A key is told by release; what is none asks for the build."""
     outcome = zerocfg("explain", BUCKET)
+    assert outcome.code == 0 and outcome.out.startswith(f"{BUCKET}  (DeepSpeed 0.10.0 to ")
+    outcome = zerocfg("explain", "zero_optimization.no_such_key")
     assert outcome.code == 2 and "--run RUN" in outcome.err
 
 

@@ -113,7 +113,8 @@ def by_torchrun(run: Run) -> bool:
     the engine, are not."""
     engine = effective(run, "engine")
     if engine is UNKNOWN:
-        return accelerate_data(run).get("distributed_type") in _RANKS
+        named = accelerate_data(run).get("distributed_type")
+        return isinstance(named, str) and named in _RANKS
     return engine in ("deepspeed", "fsdp", "ddp", "megatron")
 
 
