@@ -227,6 +227,22 @@ def test_what_is_left_is_told_once(zerocfg: Cli, tmp_path: Path) -> None:
     assert "TENSORBOARD_LOGGING_DIR" in found[0][1]
 
 
+def test_what_is_left_is_told_once_beside_an_edit(zerocfg: Cli, tmp_path: Path) -> None:
+    """The rule finds it a few columns further left then."""
+    (tmp_path / "train.py").write_text(
+        "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+        "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+        "Trainer(model, args).train()\n"
+    )
+    (tmp_path / "run.sh").write_text(
+        "torchrun train.py --output_dir out --evaluation_strategy steps --logging_dir logs\n"
+        "torchrun train.py --output_dir out --logging_dir other\n"
+    )
+    found = left(zerocfg)
+    assert [place for place, _ in found] == ["run.sh:1", "run.sh:2"]
+    assert all("TENSORBOARD_LOGGING_DIR" in why for _, why in found)
+
+
 # -- DeepSpeed and accelerate ------------------------------------------------------------------------------------
 
 DS = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}%s}\n'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,12 +83,8 @@ def command(
         found = migrate(runs, target, source, with_pins=pins)
         job.lint(found.texts)
         after = [run for run in job.runs if not all(map(job.excluded, run.files))]
-        told = {_where(one.spot) for one in found.left}
-        errors = [
-            one
-            for one in coming(findings(runs, source), findings(after, target))
-            if one.severity is Severity.ERROR and _where(one.spot) not in told
-        ]
+        come = coming(findings(runs, source), findings(after, target))
+        errors = _untold([one for one in come if one.severity is Severity.ERROR], found)
         changed = changed_settings(at_releases(runs, source), at_releases(after, target), found.touched)
     for one in unread:
         click.echo(f"zerocfg: '{one.file}' was not read: {one.reason}", err=True)
@@ -101,9 +98,23 @@ def command(
     raise click.exceptions.Exit(2 if unread else int(report.open or (bool(found.texts) and not writes)))
 
 
+def _untold(found: list[Diagnostic], migration: Migration) -> list[Diagnostic]:
+    """Without those at a place that is left to a person already."""
+    told = Counter(_where(one.spot) for one in migration.left)
+    untold = []
+    for one in found:
+        where = _where(one.spot)
+        if told[where]:
+            told[where] -= not one.spot.path  # of one key all is told, of like words each once
+        else:
+            untold.append(one)
+    return untold
+
+
 def _where(spot: Spot) -> tuple[str, str]:
-    """A place that edits elsewhere in its file leave the same: its key, or what its line says."""
-    return spot.file.name, spot.path or spot.file.source.line(spot.start.line)
+    """A place that edits elsewhere in its file leave the same: its key, or the word that begins there."""
+    here = spot.file.source.line(spot.start.line)[spot.start.column - 1 :]
+    return spot.file.name, spot.path or here.split(maxsplit=1)[0] if here.strip() else ""
 
 
 def _show(job: Job, report: Report, writes: bool) -> None:
