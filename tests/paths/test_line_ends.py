@@ -31,7 +31,7 @@ def test_fixes_keep_the_ends_of_lines(mark: bytes, tmp_path: Path) -> None:
         # A mark before JSON is an error of its own: the json module refuses it.
         (tmp_path / name).write_bytes(before if name == "ds.json" else mark + before)
     (tmp_path / "train.sh").write_bytes(b"torchrun --nproc_per_node 2 train.py recipe.yaml\n")
-    done = _zerocfg("lint", "--notes", "--fix", "--exit-zero", cwd=tmp_path)
+    done = _zerocfg("lint", "--consumer", "transformers", "--fix", "--exit-zero", cwd=tmp_path)
     assert b"Applied" in done.stderr, done.stdout + done.stderr
     for name, (_, after) in FIXED.items():
         assert (tmp_path / name).read_bytes() == (after if name == "ds.json" else mark + after), name

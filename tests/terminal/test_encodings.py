@@ -121,10 +121,11 @@ def test_programs_get_utf8_whatever_the_terminal(output_format: str, project: Pa
 def test_fixed_text_and_diffs_keep_every_byte(encoding: str, project: Path) -> None:
     """Also the ends of lines: a text stream of Windows would add to them."""
     text = CONFIG.replace(", ", ",\r\n").encode()
-    words = ("lint", "--fix", "--exit-zero", "--stdin-filename", "ds_config.json", "-")
+    reader = ("--consumer", "transformers")
+    words = ("lint", *reader, "--fix", "--exit-zero", "--stdin-filename", "ds_config.json", "-")
     done = _run(*words, cwd=project, stdin=text, **ENCODINGS[encoding])
     assert done.stdout == text.replace(b'"stage": "2"', b'"stage": 2'), done.stderr
-    patch = _run("lint", "--diff", cwd=project, **ENCODINGS[encoding]).stdout
+    patch = _run("lint", *reader, "--diff", cwd=project, **ENCODINGS[encoding]).stdout
     assert patch.decode("utf-8").count(LONG) == 2
 
 

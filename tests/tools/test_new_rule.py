@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,11 @@ def rules_of(text: str, folder: Path) -> tuple[Rule, ...]:
     spec = importlib.util.spec_from_file_location("written", path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    sys.modules["written"] = module  # where dataclasses look for it
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.modules["written"]
     found: tuple[Rule, ...] = module.RULES
     return found
 
