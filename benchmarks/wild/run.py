@@ -14,6 +14,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -138,10 +139,13 @@ def report(
 def _fixes(repositories: Sequence[data.Repository], folder: Path, broken: list[str]) -> Iterator[Fixed]:
     from benchmarks.wild.fixing import fixed  # reads with the training libraries
 
-    for unsafe in (False, True):
-        for one in repositories:
+    with ProcessPoolExecutor() as pool:  # a job for each processor
+        tried = [
+            pool.submit(fixed, one, one.tree(folder), unsafe=unsafe) for unsafe in (False, True) for one in repositories
+        ]
+        for one in tried:
             try:
-                yield fixed(one, one.tree(folder), unsafe=unsafe)
+                yield one.result()
             except LintError as error:
                 broken.append(str(error))
 
