@@ -183,3 +183,10 @@ def test_top_level_keys_of_accelerate(at: str, name: str, kinds: list[str]) -> N
 )
 def test_what_stands_in_the_place_of_a_section(at: str, config: dict[str, object], kinds: list[str]) -> None:
     assert [kind for kind, _ in found(at, config)] == kinds
+
+
+def test_a_section_of_older_releases_that_hands_its_keys_on_stays_open() -> None:
+    amp = {"enabled": True, "opt_level": "O1"}  # `amp.initialize(**amp_params)` in the engine of 0.15.4
+    assert found("0.15.4", {"amp": amp}) == []
+    assert found("0.19.8", {"amp": amp}) == [("removed", "amp")]
+    assert found("0.15.4", {"fp16": {"opt_level": "O1"}}) == [("unknown-ignored", "fp16.opt_level")]

@@ -389,6 +389,32 @@ def test_a_framework_bounds_the_range(
     assert run.consumer == "llamafactory" and run.versions.get(library) == wanted
 
 
+@pytest.mark.parametrize(
+    ("files", "wanted"),
+    [  # the newest releases that resolving leaves: 4.39.3, 4.55.4, 4.57.6
+        ({"requirements.txt": "transformers>=4.37.2\ntokenizers==0.15.1\n"}, ">=4.37.2,<4.40.0"),
+        ({"requirements.txt": "transformers\ntokenizers<0.22\n"}, None),
+        ({"requirements.txt": "transformers>=4.50\ntokenizers<0.22\n"}, ">=4.50,<4.56.0"),
+        ({"requirements.txt": "transformers>=4.53.3\nhuggingface_hub[cli]>=0.33.4,<1.0\n"}, ">=4.53.3,<5.0.0"),
+        ({"requirements.txt": "transformers>=4.53.3\nhuggingface-hub>=0.33.4\ntokenizers>=0.13\n"}, ">=4.53.3"),
+        ({"requirements.txt": "transformers==5.1.0\nhuggingface-hub<1.0\n"}, "==5.1.0"),
+        ({"requirements-eval.txt": "transformers>=4.53.3\nhuggingface-hub<1.0\n"}, ">=4.53.3"),
+        (
+            {
+                "requirements.txt": "transformers>=5\n",
+                "setup.py": "from setuptools import setup\nsetup(install_requires=['huggingface-hub<1.0'])\n",
+            },
+            ">=5",
+        ),
+    ],
+)
+def test_what_transformers_needs_holds_it_back(
+    files: dict[str, str], wanted: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {**files, "train.py": script(), "run.sh": LINE.format(script="train.py")}
+    assert run_in(tmp_path, files, monkeypatch).versions.get("transformers") == wanted
+
+
 def test_the_spec_and_the_settings_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {"train.py": script('check_min_version("4.40.0")'), "run.sh": LINE.format(script="train.py"), "ds.json": DS}
     run = run_in(tmp_path, files, monkeypatch)

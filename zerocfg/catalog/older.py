@@ -96,10 +96,12 @@ def _strictness(section: Raw, then: State) -> None:
     """What an unknown key does in the section, and how its values are read."""
     if then is None:
         return  # the section itself is not there: its key says so
+    typed = "model" in then
+    if not typed and section.get("additionalProperties") is True:
+        return  # that nothing refuses a key does not say that nobody reads it: DeepSpeed hands those of `amp` to Apex
     facts = section.setdefault("x-zerocfg", {})
     facts["unknown"] = then["unknown"]
     section["additionalProperties"] = False
-    typed = "model" in then
     for name, prop in section.get("properties", {}).items():
         if not typed and "$ref" not in prop:
             section["properties"][name] = {**_unchecked(prop), "x-zerocfg": _untyped(prop)}

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     Read = tuple[list[Requirement], list[str]]
 
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
-WANTED = frozenset((*LIBRARIES, "llamafactory", "axolotl", "ms-swift"))
+_BESIDE = frozenset(("tokenizers", "huggingface-hub"))
+"""Packages that transformers needs: they tell where an installation always takes them, and nowhere else."""
+WANTED = frozenset((*LIBRARIES, *_BESIDE, "llamafactory", "axolotl", "ms-swift"))
 _ALIASES = {"pytorch": "torch"}
 _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock", "pylock.toml", "Pipfile.lock", "conda-lock.yml")
 _FIRM = frozenset(
@@ -159,8 +161,8 @@ def _verdict(name: str, stated: dict[str, list[Items]]) -> Declared | None:
     if locked:
         return choice(locked)
     firm = of("firm")
-    if firm:
-        return together(firm)
+    if firm or name in _BESIDE:
+        return together(firm) if firm else None
     images = of("image")
     loose = [*of("firm", optional=True), *of("loose"), *(images if len(images) == len(stated["image"]) else ())]
     return choice(loose) if loose else None

@@ -1,9 +1,10 @@
 """Which releases of the training libraries a run may have, and who says so.
 
 Of the folders from the training script up to the repository's root the nearest that says something about a library
-counts (`declared`); the folders of the run's other files count where the script's say nothing. What the launch script
-itself installs comes before them. The script's own `check_min_version` bounds what is left, and so does the framework
-that starts the training (`ceilings`). zerocfg's settings win over all of these, the run's spec over both.
+counts (`declared`); the folders of the run's other files count where the script's say nothing. A package that
+transformers needs may hold it back (`companions`). What the launch script itself installs comes before them. The
+script's own `check_min_version` bounds what is left, and so does the framework that starts the training (`ceilings`).
+zerocfg's settings win over all of these, the run's spec over both.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from zerocfg.catalog.versions import both, bounds
+from zerocfg.run.companions import left
 from zerocfg.run.declared import LIBRARIES, Declared, Projects, choice, installs_of, together
 from zerocfg.run.effective import admitting
 from zerocfg.run.model import Origin, Run, SourceFile
@@ -41,6 +43,8 @@ def versions_for(folder: Path) -> dict[str, Declared]:
 
 def _of_run(run: Run, projects: Projects) -> dict[str, Declared]:
     found = _of_folders(run, projects)
+    for declared in left(found):
+        found["transformers"] = _bounded(found["transformers"], declared, firm=False)
     found |= _installed(run)
     for name, declared in _required(run).items():
         found[name] = _bounded(found.get(name), declared, firm=True)
