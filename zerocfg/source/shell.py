@@ -6,10 +6,7 @@ running shell can know stays unknown; nothing is executed.
 
 from __future__ import annotations
 
-import posixpath
 import re
-from collections.abc import Callable
-from itertools import pairwise
 
 from zerocfg.source.heredocs import Heredocs
 from zerocfg.source.launch import LaunchFile, LaunchLine, Word
@@ -25,7 +22,9 @@ from zerocfg.source.launchers import (
     split_launcher,
 )
 from zerocfg.source.shell_expand import Expander, Value
-from zerocfg.source.shell_words import SUBSTITUTIONS, UNKNOWN, Chars, Token, tokens
+from zerocfg.source.shell_placed import Placed, joined, span_of, words_of
+from zerocfg.source.shell_scope import Scope, text_of
+from zerocfg.source.shell_words import Chars, Token, tokens
 from zerocfg.source.text import BOM, SourceText, Span
 
 _MENTIONS = re.compile(
@@ -101,45 +100,18 @@ def read_commands(source: SourceText, chars: Chars) -> list[list[Word]]:
     return shell.started
 
 
-class _Block:
-    """A compound command: what its variables were before it and are after each finished branch.
-
-    Only the variables that the block assigns are kept, so a long script with many blocks stays cheap.
-    """
-
-    def __init__(self, word: str, directory: tuple[str | None, bool]) -> None:
-        self.word = word
-        self.directory = directory
-        self.before: dict[str, Value | _Unset] = {}
-        self.branches: list[dict[str, Value | _Unset]] = []
-        self.complete = word == "{"
-
-
-class _Unset:
-    """In place of the value of a variable that nobody has assigned."""
-
-
-_UNSET = _Unset()
-
-
 class _Shell:
     def __init__(self, source: SourceText, environment: dict[str, str | None]) -> None:
         self.source = source
-        self.inherited = environment
-        self.variables: dict[str, Value] = {}
-        self.expander = Expander(self.variables, self._assign)
-        self.exported: set[str] = set()
-        self.export_all = False
-        self.directory: str | None = None
-        self.directory_known = True
+        self.scope = Scope(environment)
+        self.expander = Expander(self.scope.variables, self.scope.assign)
         self.lines: list[LaunchLine] = []
-        self.blocks: list[_Block] = []
         self.heredocs = Heredocs()
 
     def run(self, chars: Chars, outer: Span, nesting: int) -> None:
         command: list[Token] = []
         redirects: list[Token] = []
-        depth = len(self.blocks)
+        depth = self.scope.depth
         for token in tokens(chars.text):
             if token.kind in ("redirect", "target"):
                 redirects.append(token)
@@ -160,90 +132,39 @@ class _Shell:
             if token.text == "(":
                 if len(command) == 1 and command[0].text not in ("", "case"):  # name() { ... }
                     command = []
-                self._open("(")
+                self.scope.open("(")
             elif token.text == ")":
-                if self.blocks and self.blocks[-1].word == "case":
+                if self.scope.innermost == "case":
                     command = []  # a pattern
                     continue
                 self._command(chars, command, outer, nesting)
-                self._close(("(",))
+                self.scope.close(("(",))
             else:
                 self._command(chars, command, outer, nesting)
                 if token.text.startswith(";;") or token.text == ";&":
-                    self._branch()
+                    self.scope.branch()
             command = []
         self._command(chars, command, outer, nesting)
-        del self.blocks[depth:]
+        self.scope.leave(depth)
 
     def _body(self, chars: Chars) -> None:
-        directory = (self.directory or "") if self.directory_known else None
-        self.heredocs.body(chars, directory, bool(self.blocks), self.expander)
+        directory = (self.scope.directory or "") if self.scope.directory_known else None
+        self.heredocs.body(chars, directory, self.scope.depth > 0, self.expander)
 
     # Compound commands
 
     def _keyword(self, word: str) -> bool:
         """Whether the word at the start of a command belongs to a compound command and not to the command."""
         if word in _OPENS:
-            self._open(word)
+            self.scope.open(word)
             return word not in ("for", "select", "case")
         if word in _BRANCHES:
-            self._branch()
-            if word == "else" and self.blocks:
-                self.blocks[-1].complete = True
+            self.scope.branch(last=word == "else")
             return True
         if word in _CLOSES:
-            self._close(tuple(_OPENS))
+            self.scope.close(tuple(_OPENS))
             return True
         return word in _PASSES
-
-    def _open(self, word: str) -> None:
-        self.blocks.append(_Block(word, (self.directory, self.directory_known)))
-
-    def _branch(self) -> None:
-        if self.blocks:
-            block = self.blocks[-1]
-            block.branches.append(self._current(block))
-            self._restore(block)
-
-    def _current(self, block: _Block) -> dict[str, Value | _Unset]:
-        return {name: self.variables.get(name, _UNSET) for name in block.before}
-
-    def _restore(self, block: _Block) -> None:
-        for name, value in block.before.items():
-            if isinstance(value, _Unset):
-                self.variables.pop(name, None)
-            else:
-                self.variables[name] = value
-
-    def _close(self, words: tuple[str, ...]) -> None:
-        if not self.blocks or self.blocks[-1].word not in words:
-            return
-        block = self.blocks.pop()
-        ways = [*block.branches, self._current(block)]
-        self._restore(block)
-        if block.word == "(":  # a subshell leaves nothing behind
-            self.directory, self.directory_known = block.directory
-            return
-        if block.word != "{" and (self.directory, self.directory_known) != block.directory:
-            self.directory, self.directory_known = None, False
-        if not block.complete:
-            ways.append(block.before)
-        for name, before in block.before.items():
-            values = [way.get(name, before) for way in ways]
-            first = values[0]
-            if isinstance(first, _Unset) or not all(_same(value, first) for value in values):
-                self._assign(name, None)
-            else:
-                self._assign(name, first)
-
-    def _assign(self, name: str, value: Value | _Unset) -> None:
-        """Set a variable, remembering for the block around what it was."""
-        if self.blocks:
-            self.blocks[-1].before.setdefault(name, self.variables.get(name, _UNSET))
-        if isinstance(value, _Unset):
-            self.variables.pop(name, None)
-        else:
-            self.variables[name] = value
 
     # Simple commands
 
@@ -257,11 +178,11 @@ class _Shell:
             at += 1
         if at == len(command):
             for name, value in prefix:
-                self._set(name, value)
+                self.scope.set(name, value)
             return
         first = command[at].text
         if first in ("for", "select") and at + 1 < len(command):
-            self._assign(command[at + 1].text, None)
+            self.scope.assign(command[at + 1].text, None)
             return
         if first == "case":
             return
@@ -270,10 +191,10 @@ class _Shell:
             return
         words: list[Word] = []
         for token in command[at:]:
-            words += _words(self.source.text, chars, token, self.expander, outer, self.heredocs.told)
+            words += words_of(self.source.text, chars, token, self.expander, outer, self.heredocs.told)
         if not words:
             return
-        span = _span(chars.at[command[0].start : command[-1].end], outer)
+        span = span_of(chars.at[command[0].start : command[-1].end], outer)
         self._simple(words, dict(prefix), span, nesting)
 
     def _assigned(self, chars: Chars, token: Token) -> tuple[str, Value]:
@@ -291,7 +212,7 @@ class _Shell:
             value = self.expander.text(chars.part(start, token.end))
         if not append:
             return name, value
-        before = self.variables.get(name)
+        before = self.scope.variables.get(name)
         if not self.expander.affords(before):
             return name, None
         if isinstance(before, Chars) and isinstance(value, Chars):
@@ -300,11 +221,6 @@ class _Shell:
             return name, before + value
         return name, None
 
-    def _set(self, name: str, value: Value) -> None:
-        self._assign(name, value)
-        if self.export_all:
-            self.exported.add(name)
-
     def _declare(self, chars: Chars, command: list[Token]) -> None:
         export = command[0].text == "export"
         for token in command[1:]:
@@ -312,31 +228,29 @@ class _Shell:
                 export = export or "x" in token.text
             elif _ASSIGNMENT.match(token.text):
                 name, value = self._assigned(chars, token)
-                self._set(name, value)
+                self.scope.set(name, value)
                 if export:
-                    self.exported.add(name)
+                    self.scope.exported.add(name)
             elif export and _NAME.match(token.text):
-                self.exported.add(token.text)
+                self.scope.exported.add(token.text)
 
     def _simple(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:
         name = program(words[0])
         if name == "cd" or name == "pushd":
-            self._cd(words[1].value if len(words) > 1 else None)
+            self.scope.change_directory(words[1].value if len(words) > 1 else None)
         elif name == "popd":
-            self.directory, self.directory_known = None, False
+            self.scope.change_directory(None)
         elif name == "unset":
             for word in words[1:]:
-                self._assign(word.value or "", _UNSET)
-                self.exported.discard(word.value or "")
+                self.scope.unset(word.value or "")
         elif name in ("read", "mapfile", "readarray", "getopts"):
             for word in words[1:]:
                 if word.value and _NAME.match(word.value):
-                    self._assign(word.value, None)
+                    self.scope.assign(word.value, None)
         elif name == "set" and len(words) > 1:
-            self.export_all = self.export_all or words[1].value in ("-a", "-o")
+            self.scope.export_all = self.scope.export_all or words[1].value in ("-a", "-o")
         elif name == "eval":
-            joined = _joined(words[1:], self.source.text)
-            self._nested(joined, span, nesting)
+            self._nested(joined(words[1:]), span, nesting)
         elif name == "function":
             return
         else:
@@ -345,21 +259,13 @@ class _Shell:
             if len(self.lines) == before:
                 self.heredocs.not_launched(name, words)
 
-    def _cd(self, target: str | None) -> None:
-        if target is None or target.startswith(("-", "~")):
-            self.directory, self.directory_known = None, False
-        elif target.startswith("/"):
-            self.directory, self.directory_known = posixpath.normpath(target), True
-        elif self.directory_known:
-            self.directory = posixpath.normpath(posixpath.join(self.directory or "", target))
-
     def _nested(self, chars: Chars, span: Span, nesting: int) -> None:
         if nesting < _MAX_NESTING and len(chars.text) <= 20_000:
             self.run(chars, span, nesting + 1)
 
     def _start(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:
         """A program is started: find the launcher in it, if need be behind ``srun`` and its like."""
-        environment = {name: _text(value) for name, value in prefix.items()}
+        environment = {name: text_of(value) for name, value in prefix.items()}
         wrapped = False
         for at, word in enumerate(words):
             name = program(word)
@@ -385,11 +291,11 @@ class _Shell:
                         script,
                         arguments,
                         script_options,
-                        {**self._environment(), **environment},
+                        {**self.scope.environment(), **environment},
                         span,
                         module or any(o.name == "-m" for o in options),
-                        self.directory,
-                        self.heredocs.known() if self.directory_known else (),
+                        self.scope.directory,
+                        self.heredocs.known() if self.scope.directory_known else (),
                     )
                 )
                 return
@@ -414,13 +320,9 @@ class _Shell:
                 return
             if re.fullmatch(r"-[a-z]*c", option):
                 word = words[index + 1]
-                if isinstance(word, _Placed):
+                if isinstance(word, Placed):
                     self._nested(word.chars, span, nesting)
                 return
-
-    def _environment(self) -> dict[str, str | None]:
-        mine = {name: _text(self.variables[name]) for name in self.exported if name in self.variables}
-        return {**self.inherited, **dict(sorted(mine.items()))}
 
 
 class _Commands(_Shell):
@@ -435,66 +337,3 @@ class _Commands(_Shell):
             self._shell(words, 0, span, nesting)
         else:
             self.started.append(words)
-
-
-class _Placed(Word):
-    """A word that still has the place of each of its characters."""
-
-    __slots__ = ("chars",)
-    chars: Chars
-
-
-def _words(
-    text: str, chars: Chars, token: Token, expander: Expander, outer: Span, told: Callable[[Chars], Chars]
-) -> list[Word]:
-    whole = _span(chars.at[token.start : token.end], outer)
-    if token.text.startswith(SUBSTITUTIONS):
-        return [Word(text[whole.start : whole.end], None, whole)]
-    fields = expander.fields(chars.part(token.start, token.end))
-    words: list[Word] = []
-    for field in fields:
-        span = whole
-        if len(fields) > 1 and field.at:
-            span = _span(field.at, whole)
-        if UNKNOWN in field.text:
-            field = told(field)
-        word = _Placed(text[span.start : span.end], None if UNKNOWN in field.text else field.text, span)
-        object.__setattr__(word, "chars", field)
-        words.append(word)
-    return words
-
-
-def _span(at: object, fallback: Span) -> Span:
-    """The range that characters come from; ``fallback`` when they come from several places."""
-    offsets = at if isinstance(at, (list, range, tuple)) else ()
-    if not offsets:
-        return fallback
-    low, high = offsets[0], offsets[-1]
-    if not isinstance(offsets, range):
-        ascending = all(one <= two for one, two in pairwise(offsets))
-        if not ascending or high - low > 2 * len(offsets) + 80:
-            return fallback
-    return Span(low, high + 1)
-
-
-def _joined(words: list[Word], text: str) -> Chars:
-    parts: list[str] = []
-    at: list[int] = []
-    for word in words:
-        if isinstance(word, _Placed):
-            parts.append(word.chars.text + " ")
-            at.extend(word.chars.at)
-            at.append(max(word.span.end - 1, 0))
-    return Chars("".join(parts), at)
-
-
-def _text(value: Value) -> str | None:
-    return value.text if isinstance(value, Chars) and UNKNOWN not in value.text else None
-
-
-def _same(one: Value | _Unset, other: Value | _Unset) -> bool:
-    if isinstance(one, Chars) and isinstance(other, Chars):
-        return one.text == other.text
-    if isinstance(one, list) and isinstance(other, list):
-        return [part.text for part in one] == [part.text for part in other]
-    return one is None and other is None
