@@ -29,7 +29,8 @@ _OUTSIDE = re.compile(r"\]\(\.\./([^)]*)\)")
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """The keys' pages are made once, and stand in the navigation where mkdocs.yml has ``Keys: []``."""
-    from zerocfg.catalog.changes import TITLES, known_libraries
+    from zerocfg.catalog.changes import known_libraries
+    from zerocfg.catalog.versions import library_name
     from zerocfg.rules.docs import FAMILIES
     from zerocfg.rules.registry import ALL
 
@@ -48,7 +49,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     for entry in config.nav or []:
         if "Keys" in entry:
             releases: list[Any] = ["releases/index.md"]
-            releases += [{title: f"releases/{name}.md"} for name, title in TITLES.items() if name in known_libraries()]
+            releases += [{library_name(name): f"releases/{name}.md"} for name in known_libraries()]
             entry["Keys"] = [*_navigation(made), {"What each release changed": releases}]
     return config
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from website.keys import escaped
-from zerocfg.catalog.changes import TITLES, Change, changes, known_libraries
+from zerocfg.catalog.changes import Change, changes, known_libraries
 from zerocfg.catalog.history import histories
+from zerocfg.catalog.versions import library_name
 
 _SCHEMAS = {
     "deepspeed": ("deepspeed", ""),
@@ -34,14 +35,14 @@ def _index() -> str:
     ]
     for library in known_libraries():
         names = histories(library).names
-        lines.append(f"| [{TITLES[library]}]({library}.md) | {len(names)} | {names[0]} | {names[-1]} |")
+        lines.append(f"| [{library_name(library)}]({library}.md) | {len(names)} | {names[0]} | {names[-1]} |")
     return "\n".join(lines) + "\n"
 
 
 def _page(library: str, anchors: Mapping[tuple[str, str], str]) -> str:
     names = histories(library).names
     lines = [
-        f"# {TITLES[library]}: what each release changed",
+        f"# {library_name(library)}: what each release changed",
         "",
         f"{len(names)} releases, {names[0]} to {names[-1]}; what {names[0]} changed is not known. "
         "`zerocfg explain KEY` tells the history of one key.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zerocfg.catalog import fields
-from zerocfg.catalog.admitted import admitted, life, said
+from zerocfg.catalog.admitted import Admitted, admitted, life, where
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import release
@@ -87,7 +87,8 @@ def test_types(name: str, at: str, kind: str | None) -> None:
     ],
 )
 def test_in_which_releases(held: list[bool], words: str | None) -> None:
-    assert said(held, [(1,), (2,), (3,)][: len(held)], "TRL") == words
+    among = Admitted(((1,), (2,), (3,))[: len(held)], below=False)
+    assert where(lambda one: held[among.releases.index(one)], among, "trl") == words
 
 
 @pytest.mark.parametrize(

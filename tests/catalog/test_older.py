@@ -144,7 +144,7 @@ def test_the_histories_end_with_the_compiled_schema() -> None:
 def test_the_releases_that_read_a_document_differently(declared: str, keys: set[str], expected: list[str]) -> None:
     limits = bounds(declared)
     assert limits is not None
-    assert differing("deepspeed", keys.__contains__, *limits) == [release(one) for one in expected]
+    assert differing("deepspeed", keys.__contains__, limits) == [release(one) for one in expected]
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ import re
 from collections import Counter
 
 from tests.conftest import ROOT
-from zerocfg.catalog.changes import TITLES, known_libraries
+from zerocfg.catalog.changes import known_libraries
 from zerocfg.catalog.history import histories
+from zerocfg.catalog.versions import library_name
 from zerocfg.rules.registry import ALL
 
 
@@ -19,7 +20,7 @@ def test_the_table_of_proofs() -> None:
 
 
 def test_the_releases_that_are_known() -> None:
-    names = {title: histories(library).names for library, title in TITLES.items() if library in known_libraries()}
+    names = {library_name(library): histories(library).names for library in known_libraries()}
     told = {title: (str(len(every)), every[0], every[-1]) for title, every in names.items()}
     for page in ("README.md", "docs/concepts.md"):
         text = (ROOT / page).read_text(encoding="utf-8")

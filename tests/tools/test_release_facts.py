@@ -45,7 +45,6 @@ def test_one_line_a_key() -> None:
     assert known.state("a", release("0.1")) == {"default": 1}
     assert known.state("b", release("1.1")) == {"default": 2}
     assert (known.since("a"), known.since("b"), known.since("c")) == (None, None, None)
-    assert (known.gone("a"), known.gone("b"), known.gone("c")) == ("1.10", None, "1.10")
 
 
 def test_since_is_the_last_time_that_a_key_came() -> None:

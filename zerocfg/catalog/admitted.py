@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from zerocfg.catalog.history import histories
-from zerocfg.catalog.versions import Release, bounds, text
+from zerocfg.catalog.part import part_of
+from zerocfg.catalog.versions import Release, bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,23 +31,9 @@ def admitted(library: str, declared: str | None) -> Admitted | None:
     limits = bounds(declared) if declared else None
     if limits is None:
         return None
-    low, high, closed = limits
-    known = histories(library).releases
-    within = [one for one in known if low <= one and (one < high or (closed and one == high))]
-    if not within and low > known[0]:
-        within = [max(one for one in known if one <= low)]
-    return Admitted(tuple(within), low < known[0]) if within else None
-
-
-def said(held: Sequence[bool], releases: Sequence[Release], name: str) -> str | None:
-    """In which of some releases something holds: None in none of them, "" in all, else in words:
-    ``from TRL 0.20.0 on``."""
-    if all(held) or not any(held):
-        return "" if any(held) else None
-    first, last = held.index(True), len(held) - 1 - held[::-1].index(True)
-    if all(held[first:]):
-        return f"from {name} {text(releases[first])} on"
-    return f"before {name} {text(releases[last + 1])}" if all(held[: last + 1]) else f"with some releases of {name}"
+    known = histories(library)
+    within = known.admitted(limits)
+    return Admitted(tuple(within), limits[0] < known.releases[0]) if within else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +81,11 @@ def life(library: str, keys: Iterable[str]) -> Life | None:
     return Life(tuple(edges))
 
 
-def where(holds: Callable[[Release], bool], among: Admitted, name: str) -> str | None:
-    """``said`` of a condition on each admitted release."""
-    return said([holds(one) for one in among.releases], among.releases, name)
+def where(holds: Callable[[Release], bool], among: Admitted, library: str) -> str | None:
+    """For which of the admitted releases something holds: None for none of them, "" for all, else in words, as
+    ``from TRL 0.20.0 on``."""
+    held = [holds(one) for one in among.releases]
+    if not any(held):
+        return None
+    part = part_of(library, among.releases, held)
+    return part.words if part is not None else ""

@@ -10,8 +10,8 @@ from typing import Any
 
 from zerocfg.catalog.history import Histories, State, histories
 from zerocfg.catalog.schema import schema_folder
+from zerocfg.catalog.versions import LIBRARY_NAMES
 
-TITLES = {"deepspeed": "DeepSpeed", "accelerate": "accelerate", "transformers": "transformers", "trl": "TRL"}
 _KINDS = {
     "boolean": "true or false",
     "string": "text",
@@ -47,7 +47,7 @@ class Change:
 
 def known_libraries() -> list[str]:
     """The libraries whose releases were walked."""
-    return [name for name in TITLES if (schema_folder() / "releases" / f"{name}.json").is_file()]
+    return [name for name in LIBRARY_NAMES if (schema_folder() / "releases" / f"{name}.json").is_file()]
 
 
 def changes(library: str) -> dict[str, list[Change]]:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from zerocfg.catalog.part import Part
 from zerocfg.catalog.schema import Key, Schema, Section
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import RefusedError, as_int, convert, kind_of, show, yaml_number
-from zerocfg.catalog.versions import Release
 from zerocfg.source.node import Entry, Mapping, Node, Path, Scalar, plain
 
 _CHECKED = ("lax", "lax 1", "argument")
@@ -20,16 +20,6 @@ _CHECKED = ("lax", "lax 1", "argument")
 
 Reason = tuple[str, str]
 """The kind of a refusal ("type", "range", "choice", "null") and its words, to stand after the value."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """Some of several releases of a library: those from one on, or those before one; neither where they lie
-    scattered."""
-
-    library: str
-    since: Release | None = None
-    until: Release | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +39,7 @@ class Issue:
     key: Key | None = None
     section: Section | None = None
     suggestion: str | None = None
-    releases: Held | None = None
+    releases: Part | None = None
     """Those of the admitted releases for which it holds; None: all of them."""
 
 

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from zerocfg.catalog.schema import schema_folder
-from zerocfg.catalog.versions import Release, release
+from zerocfg.catalog.versions import Bounds, Release, release
 
 State = dict[str, Any] | None
 
@@ -39,6 +39,15 @@ class Histories:
         edges = self.edges(key)
         return self.raw[key][max(0, bisect_right(edges, at) - 1)][1] if edges else None
 
+    def within(self, limits: Bounds) -> list[Release]:
+        """The known releases between two bounds, oldest first."""
+        low, high, closed = limits
+        return [one for one in self.releases if low <= one and (one < high or (closed and one == high))]
+
+    def admitted(self, limits: Bounds) -> list[Release]:
+        """As `within`; for releases between two known ones the one before them. Empty where all are older than any."""
+        return self.within(limits) or [one for one in self.releases if one <= limits[0]][-1:]
+
     def changed(self, key: str) -> bool:
         """Whether the releases differ about a key."""
         return len(self.raw.get(key, ())) > 1
@@ -54,12 +63,6 @@ class Histories:
         for since, state in self.raw.get(key, ()):
             found = None if state is None or state.get("removed") else (found or since)
         return None if found == self.names[0] else found
-
-    def gone(self, key: str) -> str | None:
-        """The release from which a key is no longer read; None where today's release has it, or none ever had."""
-        entries = self.raw.get(key, ())
-        last = entries[-1] if entries else None
-        return last[0] if last is not None and len(entries) > 1 and (last[1] is None or "removed" in last[1]) else None
 
 
 def name_in(library: str, path: Sequence[str]) -> str:

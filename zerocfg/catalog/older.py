@@ -14,7 +14,7 @@ from typing import Any
 
 from zerocfg.catalog.history import State, histories, name_in
 from zerocfg.catalog.schema import Schema, load_schema, schema_folder
-from zerocfg.catalog.versions import Release
+from zerocfg.catalog.versions import Bounds, Release
 
 Raw = dict[str, Any]
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
@@ -34,16 +34,14 @@ def schema_at(name: str, at: Release) -> Schema:
     return Schema(raw)
 
 
-def differing(name: str, keys: Callable[[str], bool], low: Release, high: Release, closed: bool) -> list[Release]:
+def differing(name: str, keys: Callable[[str], bool], limits: Bounds) -> list[Release]:
     """Releases, oldest first, one for each way in which the keys that a document holds were read between two bounds.
 
     ``keys``: whether the document holds a key, by the name that histories have for it. Empty where no known
     release lies between.
     """
     known = histories(name)
-    within = [one for one in known.releases if low <= one and (one < high or (closed and one == high))]
-    if not within and low > known.releases[0]:  # none that was walked: what the one before it does
-        within = [max(one for one in known.releases if one <= low)]
+    within = known.admitted(limits)
     if not within:
         return []
     edges = {edge for key in known.raw if len(known.raw[key]) > 1 and keys(key) for edge in known.edges(key)[1:]}

@@ -9,8 +9,16 @@ import re
 from collections.abc import Iterable
 
 Release = tuple[int, ...]
+Bounds = tuple[Release, Release, bool]
+"""The lowest and the highest release that a declaration admits, and whether the highest belongs to it."""
 _CLAUSE = re.compile(r"\s*(===|==|~=|!=|>=|<=|>|<|)\s*v?(\d+(?:\.\d+)*)(\.\*)?[^,]*")
 TOP: Release = (1 << 30,)
+LIBRARY_NAMES = {"deepspeed": "DeepSpeed", "accelerate": "accelerate", "transformers": "transformers", "trl": "TRL"}
+"""The libraries whose releases make a difference, as people write them."""
+
+
+def library_name(library: str) -> str:
+    return LIBRARY_NAMES.get(library, library)
 
 
 def release(text: str) -> Release:
@@ -26,7 +34,7 @@ def text(at: Release) -> str:
     return ".".join(map(str, (*at, 0, 0)[: max(3, len(at))]))
 
 
-def bounds(declared: str) -> tuple[Release, Release, bool] | None:
+def bounds(declared: str) -> Bounds | None:
     """The lowest and the highest release that a declaration admits, and whether the highest belongs to it.
 
     None when it is not understood, or when its clauses leave no release.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from zerocfg.catalog.versions import library_name
 from zerocfg.cli.linting import Job
 from zerocfg.cli.progress import Working
 from zerocfg.cli.settings import find_settings
@@ -16,7 +17,6 @@ from zerocfg.compare.values import ABSENT, shown
 from zerocfg.migrate.impact import Impact, KeyChange, impact
 from zerocfg.migrate.named import NamedError, named
 from zerocfg.migrate.outcome import Changed
-from zerocfg.migrate.plan import NAMES
 from zerocfg.rules.engine import Diagnostic, Selection
 
 
@@ -61,7 +61,7 @@ def as_text(one: Mapping[str, str], other: Mapping[str, str], found: Impact) -> 
 
 
 def _named(releases: Mapping[str, str]) -> str:
-    return ", ".join(f"{NAMES.get(library, library)} {version}" for library, version in releases.items())
+    return ", ".join(f"{library_name(library)} {version}" for library, version in releases.items())
 
 
 def _finding(one: Diagnostic) -> str:
@@ -82,7 +82,7 @@ def _place(one: KeyChange) -> str:
 
 
 def _words(one: KeyChange) -> str:
-    edge = f" {NAMES.get(one.library, one.library)} {one.since}" if one.since else ""
+    edge = f" {library_name(one.library)} {one.since}" if one.since else ""
     if one.kind == "default":
         return f"the default of `{one.name}` is {shown(one.after)}, was {shown(one.before)} (since{edge})"
     said = {

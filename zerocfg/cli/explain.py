@@ -107,14 +107,15 @@ def _files(run: Run) -> str:
 
 def explain_key(name: str) -> str:
     """What a key of a config is in each release of its library that is known; empty for what is none."""
-    from zerocfg.catalog.changes import TITLES, called, keys_called, known_libraries, states
+    from zerocfg.catalog.changes import called, keys_called, known_libraries, states
     from zerocfg.catalog.history import histories
+    from zerocfg.catalog.versions import library_name
 
     blocks = []
     for library in known_libraries():
         known = histories(library)
         for key in keys_called(library, name):
-            lines = [f"{called(key).replace('`', '')}  ({TITLES[library]} {known.names[0]} to {known.names[-1]})"]
+            lines = [f"{called(key).replace('`', '')}  ({library_name(library)} {known.names[0]} to {known.names[-1]})"]
             lines += [f"  {f'from {since}':<14} {words}" for since, words in states(known, key)]
             blocks.append("\n".join(lines))
     return "\n\n".join(blocks) + "\n" if blocks else ""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from zerocfg.catalog.values import RefusedError
-from zerocfg.catalog.versions import Release
+from zerocfg.catalog.versions import Release, library_name
 from zerocfg.migrate.known import Absent, absent_argument, changed_default, has_argument, since, walked
-from zerocfg.migrate.plan import NAMES, Plan
+from zerocfg.migrate.plan import Plan
 from zerocfg.migrate.steps import Drop, Left, Put, Rename, Step, editable
 from zerocfg.migrate.successors import SAME, Becomes, Gone, Outcome, Unclear, successor
 from zerocfg.rules import line
@@ -157,7 +157,7 @@ def _defaults(run: Run, plan: Plan) -> Iterator[Step | Left]:
     Only where the script was read: a class or a parser of its own may say another default than the library's.
     """
     for one in changed_arguments(run, plan.source, plan.target):
-        edge = f"{NAMES.get(one.library, one.library)} {one.since}"
+        edge = f"{library_name(one.library)} {one.since}"
         why = f"the default of `{one.name}` is {one.now!r} from {edge} on and was {one.then!r}"
         yield _kept(run, one.name, one.then, why)
 

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from zerocfg.catalog.versions import Release, release
+from zerocfg.catalog.versions import Release, library_name, release
 from zerocfg.migrate.named import pinned_release
 from zerocfg.run.model import Run
-
-NAMES = {"deepspeed": "DeepSpeed", "trl": "TRL"}
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Plan:
 
     def called(self, library: str) -> str:
         """``transformers 5.23.0``."""
-        return f"{NAMES.get(library, library)} {self.new[library]}"
+        return f"{library_name(library)} {self.new[library]}"
 
 
 def plan_of(run: Run, new: Mapping[str, str], old: Mapping[str, str]) -> Plan:

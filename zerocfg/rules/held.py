@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zerocfg.rules.reach import NAMES
+from zerocfg.catalog.versions import library_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Held:
     @property
     def said(self) -> str:
         """``DeepSpeed 0.17.1 and later``, ``all known releases of DeepSpeed, 0.10.0 to 0.19.8``."""
-        name = NAMES.get(self.library, self.library)
+        name = library_name(self.library)
         oldest, newest = self.known[0], self.known[-1]
         if not self.parts:
             return f"no known release of {name} by itself"

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from zerocfg.catalog.check import Held, Issue, check
+from zerocfg.catalog.check import Issue, check
 from zerocfg.catalog.history import histories, name_in
 from zerocfg.catalog.older import WALKED, differing, schema_at
+from zerocfg.catalog.part import part_of
 from zerocfg.catalog.schema import load_schema
-from zerocfg.catalog.versions import Release, bounds, release
+from zerocfg.catalog.versions import LIBRARY_NAMES, Release, bounds, release
 from zerocfg.rules import reach
 from zerocfg.rules.api import Finding, Location
-from zerocfg.rules.reach import NAMES
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.templates import blank
@@ -45,7 +45,7 @@ def issues(run: Run, *kinds: str) -> Iterator[tuple[SourceFile, str, Issue]]:
     for file, name in documents(run):
         if file.document is None:
             continue
-        library = NAMES.get(name, "zerocfg" if name == "spec" else "accelerate")
+        library = LIBRARY_NAMES.get(name, "zerocfg" if name == "spec" else "accelerate")
         for issue in _admitted(run, file, name):
             if not file.document.editable and unfilled(file, issue):
                 continue  # a value that the script makes
@@ -60,7 +60,7 @@ def _admitted(run: Run, file: SourceFile, name: str) -> Iterable[Issue]:
     if limits is None or limits[0] >= release(VERSIONS[name]):
         return _checked(file, name, None)
     names = _names(file, name)
-    return _together(tuple(differing(name, lambda key: key.removesuffix(".*") in names, *limits)), file, name)
+    return _together(tuple(differing(name, lambda key: key.removesuffix(".*") in names, limits)), file, name)
 
 
 @lru_cache(maxsize=256)
@@ -69,27 +69,16 @@ def _together(releases: tuple[Release, ...], file: SourceFile, name: str) -> tup
 
     A key that some of them refuse is not told again for those that pass over it.
     """
-    held: dict[tuple[str, Path], list[int]] = {}
+    held: dict[tuple[str, Path], list[bool]] = {}
     first: dict[tuple[str, Path], Issue] = {}
     for at in reversed(range(len(releases))):
         for issue in _checked(file, name, releases[at]):
             if issue.kind.startswith("unknown") and _known_today(name, issue):
                 continue  # the key came later: ZC865
-            held.setdefault((issue.kind, issue.path), []).append(at)
+            held.setdefault((issue.kind, issue.path), [False] * len(releases))[at] = True
             first.setdefault((issue.kind, issue.path), issue)
     told = (which for which in first if which[0] != "unknown-ignored" or ("unknown-crash", which[1]) not in first)
-    return tuple(replace(first[which], releases=_held(name, held[which], releases)) for which in told)
-
-
-def _held(library: str, held: list[int], releases: tuple[Release, ...]) -> Held | None:
-    """Which of the releases have an issue; None where all do."""
-    if len(held) == len(releases):
-        return None
-    if max(held) == len(releases) - 1 and len(held) == max(held) - min(held) + 1:
-        return Held(library, since=releases[min(held)])
-    if min(held) == 0 and len(held) == max(held) + 1:
-        return Held(library, until=releases[max(held) + 1])
-    return Held(library)
+    return tuple(replace(first[which], releases=part_of(name, releases, held[which])) for which in told)
 
 
 def _known_today(name: str, issue: Issue) -> bool:
@@ -120,7 +109,7 @@ def limited(run: Run, issue: Issue, finding: Finding) -> Finding:
     if held is None:
         finding.assumes |= _assumed(run, issue, finding.location.file)
         return finding
-    return reach.limited(run, finding, held.library, reach.said(held))
+    return reach.limited(run, finding, held.library, held.words)
 
 
 def _assumed(run: Run, issue: Issue, file: SourceFile) -> frozenset[str]:

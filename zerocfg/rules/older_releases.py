@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zerocfg.catalog.played import Outcome, played
+from zerocfg.catalog.versions import library_name
 from zerocfg.rules.api import Rule
-from zerocfg.rules.reach import NAMES
 
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl")
 OF_HISTORIES = frozenset("ZC101 ZC102 ZC103 ZC104 ZC105 ZC106 ZC107 ZC108 ZC109 ZC110 ZC111 ZC113 ZC114 ZC115".split())
@@ -38,7 +38,7 @@ def table(rule: Rule, today: Mapping[str, str]) -> tuple[Row, ...]:
     outcomes = found.rules.get(rule.code)
     if outcomes is None or rule.code in OF_HISTORIES:
         return ()
-    heading = (*(NAMES.get(library, library) for library in LIBRARIES), "bad examples")
+    heading = (*map(library_name, LIBRARIES), "bad examples")
     rows = [heading, (*(today[library] for library in LIBRARIES), "as claimed, in every full test run")]
     for name, libraries in reversed([*found.sets.items()]):
         releases = (libraries.get(library, "") for library in LIBRARIES)

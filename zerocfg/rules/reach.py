@@ -6,13 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from zerocfg.catalog.check import Held
-from zerocfg.catalog.versions import Release, bounds, text
+from zerocfg.catalog.part import Part
+from zerocfg.catalog.versions import Release, bounds
 from zerocfg.rules.api import Finding, Rule, Severity
 from zerocfg.rules.effects import admitted, admitting
 from zerocfg.run.model import Run
 
-NAMES = {"deepspeed": "DeepSpeed", "trl": "TRL"}
 _LIBRARY = re.compile(r"[a-z]+")
 
 
@@ -36,16 +35,8 @@ def among(versions: str, run: Run) -> str | None:
     if low > high[0] or (low == high[0] and not high[1]):
         return None
     if admits[0] < speaks[0]:
-        return said(Held(library[0], since=speaks[0]))
-    return said(Held(library[0], until=speaks[1])) if _top(speaks) < _top(admits) else ""
-
-
-def said(held: Held) -> str:
-    """Some releases of a library in words: "from DeepSpeed 0.18.3 on"."""
-    name = NAMES.get(held.library, held.library)
-    if held.since is not None:
-        return f"from {name} {text(held.since)} on"
-    return f"with some releases of {name}" if held.until is None else f"before {name} {text(held.until)}"
+        return Part(library[0], since=speaks[0]).words
+    return Part(library[0], until=speaks[1]).words if _top(speaks) < _top(admits) else ""
 
 
 def _top(limits: tuple[Release, Release, bool]) -> tuple[Release, bool]:

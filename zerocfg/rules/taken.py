@@ -14,7 +14,7 @@ from zerocfg.rules.api import Finding
 from zerocfg.rules.arguments import Argument, methods, reader
 from zerocfg.rules.effects import admitted as said_of
 from zerocfg.rules.effects import admitting
-from zerocfg.rules.reach import NAMES, limited
+from zerocfg.rules.reach import limited
 from zerocfg.run.arguments import parsed
 from zerocfg.run.model import Call, Run
 from zerocfg.run.script.arguments import is_arguments
@@ -143,7 +143,7 @@ def _of(own: Life, library: str, among: Admitted | None, behind: bool) -> Lack |
     def lacks(one: Release) -> bool:
         return not own.at(one) and (own.gone(one) is not None) is behind
 
-    words = where(lacks, among, NAMES.get(library, library))
+    words = where(lacks, among, library)
     if words is None:
         return None
     first = next(one for one in among.releases if lacks(one))

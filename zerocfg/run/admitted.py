@@ -1,4 +1,4 @@
-"""The releases of one library that a run admits, as far as they are known: what a key was in them."""
+"""What a key was in the releases of one library that a run admits, as far as they are known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
+class AdmittedKeys:
     """``declared``: the releases that the run admits, empty where only today's counts. ``low`` and ``high`` bound those
     of them that are known; ``low`` is None where all of them are older than every known one."""
 
@@ -67,8 +67,8 @@ class Admitted:
         return not states or any(state is not None for _, state in states)
 
 
-def admitted_of(run: Run, library: str) -> Admitted:
-    """The releases of a library that a run admits."""
+def admitted_of(run: Run, library: str) -> AdmittedKeys:
+    """What keys were in the releases of a library that a run admits."""
     return _of(library, run.versions.get(library, ""))
 
 
@@ -76,32 +76,20 @@ def guessed(run: Run, library: str) -> str | None:
     """The release whose facts count where none of those that a run admits is known; None where one is, or where the run
     does not say which it admits."""
     limits = bounds(run.versions.get(library, ""))
-    if limits is None or _within(library, limits):
+    if limits is None:
         return None
     from zerocfg.catalog.history import histories
 
-    known = histories(library).releases
-    return text(max((one for one in known if one <= limits[0]), default=known[0]))
-
-
-def _within(library: str, limits: tuple[Release, Release, bool]) -> list[Release]:
-    """The known releases between two bounds, oldest first."""
-    from zerocfg.catalog.history import histories
-
-    low, high, closed = limits
-    return [one for one in histories(library).releases if low <= one and (one < high or (closed and one == high))]
+    known = histories(library)
+    return None if known.within(limits) else text((known.admitted(limits) or known.releases)[0])
 
 
 @lru_cache(maxsize=64)
-def _of(library: str, declared: str) -> Admitted:
+def _of(library: str, declared: str) -> AdmittedKeys:
     limits = bounds(declared) if declared else None
     if limits is None or limits[0] >= release(VERSIONS[library]):
-        return Admitted(library)
+        return AdmittedKeys(library)
     from zerocfg.catalog.history import histories
 
-    low, known = limits[0], histories(library).releases
-    within = _within(library, limits)
-    if within:
-        return Admitted(library, declared, within[0], within[-1])
-    before = [one for one in known if one <= low]
-    return Admitted(library, declared, before[-1], before[-1]) if before else Admitted(library, declared)
+    within = histories(library).admitted(limits)
+    return AdmittedKeys(library, declared, within[0], within[-1]) if within else AdmittedKeys(library, declared)

@@ -10,7 +10,7 @@ from zerocfg.run.model import UNKNOWN, Setting
 from zerocfg.run.options import PREFIXED, options_at
 
 if TYPE_CHECKING:
-    from zerocfg.run.admitted import Admitted
+    from zerocfg.run.admitted import AdmittedKeys
     from zerocfg.run.model import Failure, Ignored, Origin
 
 
@@ -36,7 +36,7 @@ class Launch:
 class Namespace:
     """The launcher's one flat namespace: every value with its origin and what it replaced."""
 
-    def __init__(self, releases: Admitted) -> None:
+    def __init__(self, releases: AdmittedKeys) -> None:
         self.releases = releases
         self.options = options_at(releases)
         self.settings = {name: Setting(option.default, releases.origin) for name, option in self.options.items()}

@@ -14,7 +14,7 @@ from zerocfg.run.config import words
 from zerocfg.run.model import UNKNOWN
 
 if TYPE_CHECKING:
-    from zerocfg.run.admitted import Admitted
+    from zerocfg.run.admitted import AdmittedKeys
 
 Kind = Literal["str", "int", "float", "flag", "bool"]
 
@@ -79,7 +79,7 @@ PREFIXED = {
 
 
 @lru_cache(maxsize=16)
-def options_at(releases: Admitted) -> dict[str, Option]:
+def options_at(releases: AdmittedKeys) -> dict[str, Option]:
     """The options in the releases that a run admits. A default that they do not agree about is UNKNOWN."""
     if not releases.declared:
         return OPTIONS

@@ -14,7 +14,7 @@ from zerocfg.catalog.check import converted
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import Release, text
-from zerocfg.run.admitted import Admitted, admitted_of
+from zerocfg.run.admitted import AdmittedKeys, admitted_of
 from zerocfg.run.config import AUTO
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 
@@ -29,7 +29,7 @@ _LIBRARY = "deepspeed"
 class Parser:
     """DeepSpeed's parser in these releases."""
 
-    releases: Admitted
+    releases: AdmittedKeys
 
     def removed(self, key: str) -> bool:
         """Whether the admitted releases refuse a key that today's release refuses because it was removed."""
@@ -109,7 +109,7 @@ def _today(key: str) -> Any:
     return load_schema(_LIBRARY).default(key)
 
 
-TODAY = Parser(Admitted(_LIBRARY))
+TODAY = Parser(AdmittedKeys(_LIBRARY))
 
 
 def parser_of(run: Run) -> Parser:

@@ -33,8 +33,8 @@ _UNSET = _Unset()
 
 
 class Scope:
-    """``variables`` are changed by `assign`, `set` and `unset` alone. ``directory``: where commands run, relative to where the
-    text was started, None for there; it counts only where it is known."""
+    """``variables`` are changed by `assign`, `set` and `unset` alone. ``directory``: where commands run, relative to
+    where the text was started, None for there; it counts only where it is known."""
 
     def __init__(self, inherited: dict[str, str | None]) -> None:
         self.inherited = inherited

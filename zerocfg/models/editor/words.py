@@ -10,14 +10,9 @@ import re
 from typing import Any
 
 from zerocfg.catalog.alternatives import alternatives
+from zerocfg.catalog.versions import LIBRARY_NAMES
 from zerocfg.models.editor import values
 
-_NAMES = {
-    "deepspeed": "DeepSpeed",
-    "accelerate": "accelerate",
-    "transformers": "transformers",
-    "trl": "TRL",
-}
 _LEFT = {
     "default": "Left unfilled, it counts as absent.",
     "kept": "Left unfilled, the word itself travels on.",
@@ -154,7 +149,7 @@ def _numbers(prop: dict[str, Any], facts: dict[str, Any]) -> str | None:
 def _auto(facts: dict[str, Any], section: dict[str, Any]) -> list[str]:
     filled: dict[str, list[str]] = {}
     for consumer, value in facts.get("auto", {}).items():
-        filled.setdefault(str(value), []).append(_NAMES[consumer])
+        filled.setdefault(str(value), []).append(LIBRARY_NAMES[consumer])
     if not filled:
         return []
     who = "; ".join(

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.history import histories, name_in
 from zerocfg.catalog.schema import Section, load_schema
-from zerocfg.catalog.versions import admits, only_below, only_from, release
+from zerocfg.catalog.versions import admits, library_name, only_below, only_from, release
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.arguments import RECIPE, arguments, key_of, own_option, reader, renamed, set_argument
 from zerocfg.rules.effects import admitted, admitting, edited, recipe_data, section
 from zerocfg.rules.proof import cited, logged, shows
-from zerocfg.rules.reach import NAMES
 from zerocfg.rules.taken import dropped_silently, lets_through, newer
-from zerocfg.run.admitted import Admitted, admitted_of
+from zerocfg.run.admitted import AdmittedKeys, admitted_of
 from zerocfg.run.arguments import parsed
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.engine import truth
@@ -110,7 +109,7 @@ def _newer(
             yield from _newer(declared, library, held, inner, path, known)
 
 
-def _of_older(releases: Admitted, since: str, section: str, today: str) -> str:
+def _of_older(releases: AdmittedKeys, since: str, section: str, today: str) -> str:
     """What those of the releases that lack a key do with it. ``today``: what an unknown key does in its section now."""
     states = [state for edge, state in releases.states(f"{section}.*") if edge < release(since)]
     ways = {str(state["unknown"]) for state in states if state is not None} or {today}
@@ -126,8 +125,7 @@ def _too_new(run: Run, location: Location, name: str, library: str, since: str, 
     none = only_below(declared, since)
     yield Finding(
         location,
-        f"`{name}` exists since {NAMES.get(library, library)} {since} ({admitted(run, library)}); an older release "
-        + older,
+        f"`{name}` exists since {library_name(library)} {since} ({admitted(run, library)}); an older release " + older,
         f"require {library}>={since}",
         admitting(run, library),
         severity=None if none else Severity.NOTE,
