@@ -1,4 +1,4 @@
-"""``zerocfg gate``: what CI insists on before a config may be used."""
+"""``zerocfg gate``: what CI requires before a config may be used."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def command(
     only: tuple[str, ...],
     output_format: str,
 ) -> None:
-    """Insist that FOLDER (default: the current one) lints clean, that its builds are what their sources give, and that
+    """Check that FOLDER (default: the current one) lints clean, that its builds are what their sources give, and that
     every run is covered by a certificate of `zerocfg smoke` for these files, releases and this hardware.
 
-    Needs no accelerator and no training library. What it insists on stands in [tool.zerocfg.gate]; see docs/gate.md.
+    Needs no accelerator and no training library. What it requires is set in [tool.zerocfg.gate]; see docs/gate.md.
 
-    Exit codes: 0 passed, 1 there are reasons against, 2 wrong use, or settings or policies that make no sense.
+    Exit codes: 0 passed, 1 there are problems, 2 wrong use, or invalid settings or policies.
     """
     from zerocfg.gate.gate import gate
     from zerocfg.gate.model import CHECKS, GateError
@@ -126,9 +126,9 @@ def _count(number: int, what: str) -> str:
 def _text(outcome: Outcome, policy: Policy, level: str, checks: list[Check]) -> str:
     if not outcome.passed:
         counts = [(check, sum(one.check == check for one in outcome.reasons)) for check in checks]
-        per = ", ".join(f"{check} {number}" for check, number in counts if number)
+        per = ", ".join(f"{number} {check}" for check, number in counts if number)
         reasons = "".join(f"{one}\n" for one in outcome.reasons)
-        return f"{reasons}\ngate: shut, for {_count(len(outcome.reasons), 'reason')} ({per})\n"
+        return f"{reasons}\ngate: failed ({_count(len(outcome.reasons), 'problem')}: {per})\n"
     seen = outcome.looked_at
     proofs = " proven" if policy.require == "all" else f' that need a certificate (require = "{policy.require}")'
     said = {

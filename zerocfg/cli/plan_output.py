@@ -108,9 +108,23 @@ def _figures(one: Forecast) -> str:
     text += f"  reserved   {range_of(prediction.reserved)}: torch.cuda.max_memory_reserved\n"
     text += f"  device     {range_of(prediction.device)}: what nvidia-smi shows for the process\n"
     if one.capacity is not None:
-        word = one.word if one.word != "unknown" else "not known without activations"
-        text += f"  verdict    {word}, of {_size(one.capacity)}\n"
+        text += f"  verdict    {_verdict(one, one.capacity)}\n"
     return text + _host(one)
+
+
+def _verdict(one: Forecast, capacity: int) -> str:
+    """Whether it fits, with what is needed and what there is."""
+    device = one.prediction.device
+    if one.word == "does not fit" and device.low <= capacity and one.room is not None:
+        return f"does not fit: the ranks need {_size(one.host)} of a node's memory, which has {_size(one.room)}"
+    word = one.word if one.word != "unknown" else "not known without activations"
+    least = one.word in ("unknown", "does not fit")
+    needed = f"at least {_size(device.low)}" if least else _band(device)
+    return f"{word}: needs {needed}, the card has {_number(capacity)}"
+
+
+def _number(size: int) -> str:
+    return _size(size).removesuffix(" GiB")
 
 
 def _host(one: Forecast) -> str:
