@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import click
+
+from zerocfg.cli.terminal import columns
+from zerocfg.report.table import folded
 
 
 @click.command("check-resume")
@@ -40,5 +44,5 @@ def command(checkpoint: Path, run: str | None, output_format: str) -> None:
     if output_format == "json":
         click.echo(json.dumps(data(found, target, verdict), indent=2))
     else:
-        click.echo(render(found, target, verdict), nl=False)
+        click.echo(folded(render(found, target, verdict), columns(sys.stdout)), nl=False)
     raise click.exceptions.Exit(1 if verdict.outcome == "does not resume" else 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import click
 
 from zerocfg.cli import smoke_measure
 from zerocfg.cli.progress import Working
+from zerocfg.cli.terminal import columns
 
 if TYPE_CHECKING:
     from zerocfg.smoke.many import Result
@@ -175,4 +177,4 @@ def _show(result: Result, several: bool) -> None:
     from zerocfg.smoke.text import render
 
     if result.verdict is not None:
-        click.echo(render(result.verdict) + "\n" * several, nl=False)
+        click.echo(render(result.verdict, columns(sys.stdout)) + "\n" * several, nl=False)
