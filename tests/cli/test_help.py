@@ -63,6 +63,34 @@ def test_the_example_runs(name: str, project: Path, tmp_path: Path) -> None:
     assert done.code == int(name in FINDS) and done.text.strip(), done.text
 
 
+def test_the_current_folder_is_meant(project: Path, tmp_path: Path) -> None:
+    """Where a command takes a path of something to read and gets none."""
+    folder = tmp_path / "here"
+    shutil.copytree(project, folder)
+    (folder / "spec").rename(folder / "zerocfg.yaml")
+    session = Session(folder)
+    for short, full in (
+        ("zerocfg build -o out", "zerocfg build . -o out --check"),
+        ("zerocfg plan --no-trace", "zerocfg plan . --no-trace"),
+        ("zerocfg lint", "zerocfg lint ."),
+        ("zerocfg gate --require none", "zerocfg gate . --require none"),
+        ("zerocfg migrate --to deepspeed==0.19.8", "zerocfg migrate --to deepspeed==0.19.8 ."),
+        ("zerocfg init --print", "zerocfg init . --print"),
+    ):
+        first, second = session.run(short), session.run(full)
+        assert first.code == second.code == 0, first.text + second.text
+        assert first.text == second.text or "build" in short
+    report = session.run("zerocfg report -o page.html --no-trace")
+    assert report.code == 0 and (folder / "page.html").is_file(), report.text
+
+
+def test_a_folder_without_a_spec(zerocfg: Cli) -> None:
+    for words in (("build", "-o", "out"), ("plan",)):
+        seen = zerocfg(*words)
+        assert seen.code == 2
+        assert seen.err.endswith("Error: there is no file 'zerocfg.yaml'; `zerocfg init` writes a first one\n")
+
+
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [

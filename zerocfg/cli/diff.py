@@ -40,7 +40,7 @@ class NotComparableError(click.ClickException):
     "--releases",
     nargs=2,
     metavar="OLD NEW",
-    help="What changes for files and folders from releases to others: deepspeed==0.16.9 deepspeed==0.19.8 PATHS.",
+    help="What changes for PATHS from one set of releases to another: deepspeed==0.16.9 deepspeed==0.19.8.",
 )
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(sides: tuple[str, ...], releases: tuple[str, str] | None, output_format: str) -> None:
@@ -50,9 +50,9 @@ def command(sides: tuple[str, ...], releases: tuple[str, str] | None, output_for
     (zerocfg.yaml:RUN) or a launch line (train.sh:3). Only values that differ are shown, each with where it comes from:
     defaults are filled in, "auto" is what it is filled with, and 5e8 is 500000000 where the reader converts it.
 
-    With --releases, PATHS (default: the current folder) stand in the place of A and B. Told are the findings that come
+    With --releases, PATHS (default: the current one) stand in the place of A and B. Shown are the findings that come
     and go, the effective settings that differ, and the keys of these files, written or left to their default, that the
-    releases read differently. A library that is not named keeps what the project says of it.
+    releases read differently. A library that is not named stays at what the project declares.
 
     Exit codes: 0 the same meaning, 1 a difference, 2 wrong use or an unreadable file.
     """

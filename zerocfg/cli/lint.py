@@ -30,12 +30,14 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.command("lint")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--select", default="", metavar="CODES", help="Only these rules: codes, prefixes or names, by comma.")
+@click.option(
+    "--select", default="", metavar="CODES", help="Only these rules: codes, prefixes or names, separated by commas."
+)
 @click.option("--ignore", default="", metavar="CODES", help="Not these rules.")
 @options
-@click.option("--preview", is_flag=True, help="Also rules that are new and may still change.")
-@click.option("--notes", is_flag=True, help="Also notes: what is worth knowing and changes nothing.")
-@click.option("--consumer", type=click.Choice(CONSUMERS), help="Who reads the configs, whatever the files tell.")
+@click.option("--preview", is_flag=True, help="Also apply preview rules, which may still change.")
+@click.option("--notes", is_flag=True, help="Also report notes: worth knowing, with no effect.")
+@click.option("--consumer", type=click.Choice(CONSUMERS), help="Who reads the configs, overriding what the files say.")
 @click.option(
     "--output-format",
     "formats",
@@ -44,24 +46,24 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     help="full (default), concise, json, sarif, github, gitlab or junit; several where each but one has a =FILE.",
 )
 @click.option("--output-file", type=_FILE, help="Write the report to this file instead of standard output.")
-@click.option("-q", "--quiet", is_flag=True, help="Findings, and nothing else.")
+@click.option("-q", "--quiet", is_flag=True, help="Print findings, and nothing else.")
 @click.option(
-    "-v", "--verbose", is_flag=True, help="Also which settings count, which files are read, which runs found."
+    "-v", "--verbose", is_flag=True, help="Also print which settings apply, which files are read and which runs found."
 )
-@click.option("--statistics", is_flag=True, help="Only how often each rule found something.")
+@click.option("--statistics", is_flag=True, help="Show only how often each rule found something.")
 @click.option(
     "--fail-on",
     type=click.Choice(["error", "warning", "note"]),
     help="Exit 1 from this severity on (default: warning).",
 )
 @click.option("--fix", is_flag=True, help="Apply safe fixes to the files.")
-@click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: also fixes that make a choice for you.")
+@click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: also apply fixes that make a choice for you.")
 @click.option(
-    "--diff", is_flag=True, help="Show what --fix would change, change nothing, and exit 1 if there is anything."
+    "--diff", is_flag=True, help="Show what --fix would change as a diff, change nothing, and exit 1 if there is any."
 )
-@click.option("--add-ignore", is_flag=True, help="Silence every finding where it stands, to be looked at later.")
-@click.option("--baseline", type=_FILE, help="Leave out the findings that this file knows.")
-@click.option("--write-baseline", type=_FILE, help="Write what is found to this file.")
+@click.option("--add-ignore", is_flag=True, help="Add a comment or setting that silences each finding.")
+@click.option("--baseline", type=_FILE, help="Leave out the findings recorded in this file.")
+@click.option("--write-baseline", type=_FILE, help="Record what is found in this file.")
 @click.option(
     "--color",
     type=click.Choice(["auto", "always", "never"]),
@@ -69,11 +71,11 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     show_default=True,
     help="Colours; auto heeds NO_COLOR and FORCE_COLOR.",
 )
-@click.option("--stdin-filename", metavar="NAME", help="With '-': what to call the file read from standard input.")
-@click.option("--skip-unknown", is_flag=True, help="Pass by files that are named and are no configs, as hooks need it.")
-@click.option("--show-runs", is_flag=True, help="Which runs are found and who reads them, in place of findings.")
-@click.option("--all-releases", is_flag=True, help="Also in which releases of its library each finding holds.")
-@click.option("--exit-zero", is_flag=True, help="Exit 0 whatever is found.")
+@click.option("--stdin-filename", metavar="NAME", help="With '-': the name of the file read from standard input.")
+@click.option("--skip-unknown", is_flag=True, help="Skip named files that are no configs, as hooks need.")
+@click.option("--show-runs", is_flag=True, help="Show which runs are found and who reads them, instead of findings.")
+@click.option("--all-releases", is_flag=True, help="Also show in which releases of its library each finding holds.")
+@click.option("--exit-zero", is_flag=True, help="Exit 0 even if there are findings.")
 @click.option("--watch", is_flag=True, help="Lint again whenever a config or script changes, until Ctrl-C.")
 def command(
     paths: tuple[Path, ...],
@@ -106,10 +108,10 @@ def command(
     """Find what will crash, be silently ignored, or lose the weights.
 
     PATHS are files and folders (default: the current one). In a folder zerocfg finds the accelerate configs, DeepSpeed
-    configs, trainer recipes and launch lines by itself and is silent about every other file. A single file stands for
-    the runs that it takes part in: all that is found in them is told, in whichever file.
+    configs, trainer recipes and launch lines by itself and ignores every other file. A single file stands for the runs
+    that it takes part in: everything found in them is reported, in whichever file.
 
-    Exit codes: 0 clean, 1 findings, 2 wrong use, or a file was named that is not there, not readable or no config.
+    Exit codes: 0 clean, 1 findings, 2 wrong use, or a named file is missing, unreadable or no config.
     """
     modes = {"--fix": fix or diff, "--add-ignore": add_ignore, "--write-baseline": write_baseline is not None}
     _check_use({**modes, "--show-runs": show_runs}, paths)

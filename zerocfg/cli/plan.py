@@ -20,7 +20,7 @@ from zerocfg.run.discover import display_name
 
 
 @click.command("plan")
-@click.argument("spec", type=click.Path(path_type=Path))
+@click.argument("spec", type=click.Path(path_type=Path), default=".")
 @click.option("--hardware", metavar="PROFILE", help="8xA100-80GB, a probed profile (.json), or 'this' machine.")
 @click.option("--run", "only", metavar="NAME", help="Only this run of the spec.")
 @click.option("--trace/--no-trace", default=True, show_default=True, help="Trace the model's activations with torch.")
@@ -43,7 +43,7 @@ def command(
     picture: Path | None,
     output_format: str,
 ) -> None:
-    """Predict memory and time of the runs of SPEC (a zerocfg.yaml, or the folder that holds one).
+    """Predict memory and time of the runs of SPEC (a zerocfg.yaml or its folder, default: the current one).
 
     For each run: what one rank holds in each phase of a step, term by term; what the three counters will show
     (allocated, reserved, the driver's); whether it fits, and the cheapest change that makes it fit; and beside it every
