@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.test_plan_table import job
 from tests.terminal.conftest import Seen
-from zerocfg.report.table import TOGETHER, Column, folded, table, wrap
+from zerocfg.report.table import TOGETHER, Column, folded, reflowed, table, wrap
 
 Terminal = Callable[..., Seen]
 COLUMNS = (Column(hangs=16), Column("size", right=True), Column("parts", right=True, spare=1), Column("why", least=12))
@@ -84,15 +84,49 @@ def test_a_text_goes_on_below_its_words() -> None:
     )
 
 
-@pytest.mark.parametrize("columns", [80, 100, 140])
-@pytest.mark.parametrize("words", [("plan", ".", "--no-trace"), ("rules",), ("build", ".", "-o", "out"), ("info",)])
+def test_a_path_is_broken_at_a_slash() -> None:
+    assert wrap("configs/training/zero_2.yaml:7:3", 28) == ["configs/training/", "zero_2.yaml:7:3"]
+    assert wrap("a_name_that_is_long_and_has_no_slash", 12) == ["a_name_that_", "is_long_and_", "has_no_slash"]
+
+
+def test_prose_is_filled_anew_and_examples_stay() -> None:
+    text = (
+        "Why it is bad\n  The file says what its author wants,\n  and the job does something else.\n\n"
+        "  (1) Linted with another consumer than this.\n  (2) Not.\n"
+        '    {"train_micro_batch_size_per_gpu": "auto"}\n'
+    )
+    assert reflowed(text, None) == reflowed(text, 80) == text
+    assert reflowed(text, 34) == (
+        "Why it is bad\n  The file says what its author\n  wants, and the job does\n  something else.\n\n"
+        "  (1) Linted with another consumer\n    than this.\n  (2) Not.\n"
+        '    {"train_micro_batch_size_per_gpu": "auto"}\n'
+    )
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("plan", ".", "--no-trace"),
+        ("rules",),
+        ("build", ".", "-o", "out"),
+        ("explain", "--run", "ds.json"),
+        ("explain", "ZC404"),
+        ("explain", "zero_optimization.reduce_bucket_size"),
+        ("lint", "--show-runs"),
+        ("schema",),
+        ("info",),
+    ],
+)
 def test_no_line_is_longer_than_the_terminal(
     words: tuple[str, ...], columns: int, tmp_path: Path, terminal: Terminal
 ) -> None:
     job(tmp_path)
     seen = terminal(*words, columns=columns, NO_COLOR="1")
-    assert seen.code == 0 and len(seen.lines) > 10
+    assert seen.code == 0 and seen.lines
     paths = re.compile(r"^(wrote )?\S+$|^ +\S+$|^Python |^zerocfg |^settings ")
+    if words[-1] == "ZC404":
+        paths = re.compile("^ {4}")  # examples, and the table of releases
     assert [line for line in seen.lines if len(line) > columns and not paths.match(line)] == []
 
 

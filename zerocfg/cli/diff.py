@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from zerocfg.cli.terminal import columns
 from zerocfg.compare.meaning import Comparison, Difference, compare
 from zerocfg.compare.sides import SideError, open_side
 from zerocfg.compare.values import shown
 from zerocfg.emit.lock import LockError
+from zerocfg.report.table import folded
 from zerocfg.run.config import AUTO
 from zerocfg.run.discover import Files
 from zerocfg.run.model import UNKNOWN
@@ -68,7 +71,7 @@ def command(sides: tuple[str, ...], releases: tuple[str, str] | None, output_for
         found = compare(open_side(a, files), open_side(b, files))
     except (SideError, LockError) as error:
         raise NotComparableError(str(error)) from None
-    click.echo(as_data(found) if output_format == "json" else as_text(found), nl=False)
+    click.echo(as_data(found) if output_format == "json" else folded(as_text(found), columns(sys.stdout)), nl=False)
     raise click.exceptions.Exit(0 if found.same else 1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import click
@@ -12,8 +13,11 @@ from zerocfg.catalog.values import show
 from zerocfg.cli.explain_built import explain_lock, find_key, lock_at, locks_below, read_lock
 from zerocfg.cli.linting import Job
 from zerocfg.cli.settings import find_settings
+from zerocfg.cli.settings_table import settings_table
+from zerocfg.cli.terminal import columns
 from zerocfg.compare.table import table
 from zerocfg.report.runs import releases_of, why
+from zerocfg.report.table import folded, reflowed
 from zerocfg.rules.codes import REMOVED
 from zerocfg.rules.engine import Selection
 from zerocfg.rules.registry import ALL, find
@@ -118,7 +122,7 @@ def explain_key(name: str) -> str:
             lines = [f"{called(key).replace('`', '')}  ({library_name(library)} {known.names[0]} to {known.names[-1]})"]
             lines += [f"  {f'from {since}':<14} {words}" for since, words in states(known, key)]
             blocks.append("\n".join(lines))
-    return "\n\n".join(blocks) + "\n" if blocks else ""
+    return folded("\n\n".join(blocks) + "\n", columns(sys.stdout)) if blocks else ""
 
 
 def explain_rule(what: str) -> str:
@@ -134,7 +138,7 @@ def explain_rule(what: str) -> str:
     from zerocfg.cli.examples import as_shown, fix_safety
     from zerocfg.rules.docs import as_text
 
-    return as_text(as_shown(rule), fix_safety(rule))
+    return reflowed(as_text(as_shown(rule), fix_safety(rule)), columns(sys.stdout))
 
 
 def explain_run(run: Run) -> str:
@@ -142,14 +146,12 @@ def explain_run(run: Run) -> str:
     settings = run.effective.settings
     if not settings:
         return f"{run.name}: nothing can be told about this run\n"
-    width = min(60, max(len(name) for name in settings))
-    lines = [f"{run.name}  ({_files(run)}; consumer: {run.consumer or 'unknown'}{why(run)})"]
-    lines += [f"  release: {one.library} {one.words}" for one in releases_of(run)]
-    for name in sorted(settings):
-        lines.append(f"  {name:<{width}}  {_value(settings[name].value):<18}  {_origin(settings[name].origin)}")
-    for failure in run.effective.failures:
-        lines.append(f"  will fail ({failure.phase}): {failure.message}")
-    return "\n".join(lines) + "\n"
+    width = columns(sys.stdout)
+    head = [f"{run.name}  ({_files(run)}; consumer: {run.consumer or 'unknown'}{why(run)})\n"]
+    head += [f"  release: {one.library} {one.words}\n" for one in releases_of(run)]
+    rows = [(name, _value(settings[name].value), _origin(settings[name].origin)) for name in sorted(settings)]
+    failures = (f"  will fail ({failure.phase}): {failure.message}\n" for failure in run.effective.failures)
+    return folded("".join(head), width) + settings_table(rows) + folded("".join(failures), width)
 
 
 def explain_setting(run: Run, name: str) -> str:

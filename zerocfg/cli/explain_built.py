@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from zerocfg.catalog.suggest import closest
+from zerocfg.cli.settings_table import settings_table
 from zerocfg.compare.table import Row, Table, changed_sources, table
 from zerocfg.compare.values import importance, same, shown
 from zerocfg.emit.lock import NAME, Lock, LockError, load
@@ -87,7 +88,6 @@ def _near(what: str, rows: Table) -> str | None:
 
 
 def _table(rows: Table, names: list[str]) -> str:
-    width = min(60, max(len(name) for name in names))
     text = ""
     for group, title in (
         ("setting", "settings"),
@@ -98,9 +98,7 @@ def _table(rows: Table, names: list[str]) -> str:
     ):
         found = sorted((name for name in names if rows[name].group == group), key=importance)
         text += f"{title}\n" if found else ""
-        for name in found:
-            row = rows[name]
-            text += f"  {name:<{width}}  {shown(row.value):<18}  {_brief(row)}".rstrip() + "\n"
+        text += settings_table([(name, shown(rows[name].value), _brief(rows[name])) for name in found], names)
     return text
 
 

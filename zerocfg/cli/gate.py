@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,9 @@ from zerocfg.cli.linting import Job, excludes
 from zerocfg.cli.progress import Working
 from zerocfg.cli.selection import selection_of
 from zerocfg.cli.settings import Settings
+from zerocfg.cli.terminal import columns
 from zerocfg.emit.lock import NAME as LOCK
+from zerocfg.report.table import folded
 from zerocfg.rules.api import Severity
 from zerocfg.rules.engine import called
 from zerocfg.run.discover import display_name
@@ -75,8 +78,10 @@ def command(
         files, found = _lint(folder, settings, level)
         outcome.reasons = [*found, *outcome.reasons]
         outcome.looked_at["lint"] = files
-    text = _data(outcome, checks) if output_format == "json" else _text(outcome, policy, level, checks)
-    click.echo(text, nl=False)
+    if output_format == "json":
+        click.echo(_data(outcome, checks), nl=False)
+    else:
+        click.echo(folded(_text(outcome, policy, level, checks), columns(sys.stdout)), nl=False)
     if not outcome.passed:
         raise click.exceptions.Exit(1)
 

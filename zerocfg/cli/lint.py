@@ -214,11 +214,14 @@ def _warn(job: Job) -> None:
 
 def _show_runs(job: Job, output: Output, color: str) -> None:
     from zerocfg.report.runs import render_runs, render_runs_json
+    from zerocfg.report.table import folded
 
     if output.format not in ("full", "json"):
         raise click.UsageError("--show-runs is told in full or json only")
     coloured = output.file is None and colour(color, sys.stdout)
     text = render_runs_json(job.runs) if output.format == "json" else render_runs(job.runs, coloured)
+    if output.format == "full" and output.file is None:
+        text = folded(text, columns(sys.stdout))
     if output.file is not None:
         write(output.file, text)
     else:
@@ -265,8 +268,11 @@ def render(
     """The result as text. ``width``: columns of the terminal it is for; ``quiet``: findings alone."""
     if statistics:
         from zerocfg.report.statistics import render_statistics, render_statistics_json
+        from zerocfg.report.table import folded
 
-        return render_statistics_json(result) if output_format == "json" else render_statistics(result, coloured)
+        if output_format == "json":
+            return render_statistics_json(result)
+        return folded(render_statistics(result, coloured), width)
     return as_format(result, output_format, coloured, width, quiet)
 
 

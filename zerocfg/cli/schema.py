@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import click
+
+from zerocfg.cli.terminal import columns
+from zerocfg.report.table import folded
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -37,8 +41,8 @@ def _show(name: str | None, form: str | None) -> None:
     from zerocfg.models.editor.listing import EDITOR_SCHEMAS
 
     if name is None:
-        for entry in EDITOR_SCHEMAS.values():
-            click.echo(f"{entry.name:<20}{entry.description}")
+        listed = "".join(f"{entry.name:<20}{entry.description}\n" for entry in EDITOR_SCHEMAS.values())
+        click.echo(folded(listed, columns(sys.stdout)), nl=False)
         return
     if name not in EDITOR_SCHEMAS:
         raise click.UsageError(f"no schema {name!r}; there are: {', '.join(EDITOR_SCHEMAS)}")

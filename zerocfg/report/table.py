@@ -11,8 +11,8 @@ from functools import cache
 
 GAP = "  "
 TOGETHER = "\N{NO-BREAK SPACE}"
-BREAKS = "._/-"
-"""A word that is longer than its column goes on in the next line after one of these."""
+BREAKS = ("/", "._-")
+"""A word that is longer than its column goes on in the next line after one of these, the first ones if it can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +132,34 @@ def folded(text: str, width: int | None) -> str:
     return "".join(f"{line}\n" for part in lines for line in part)
 
 
+def reflowed(text: str, width: int | None) -> str:
+    """As `folded`, with paragraphs filled anew. What is indented by four or more, as examples are, stays as it is."""
+    if width is None or all(len(line) <= width for line in text.splitlines()):
+        return text
+    lines: list[str] = []
+    for line in text.splitlines():
+        before = lines[-1] if lines else ""
+        indent = len(line) - len(line.lstrip())
+        if before.strip() and 0 < indent < 4 and indent == len(before) - len(before.lstrip()) and not _item(line):
+            lines[-1] = f"{before} {line.strip()}"
+        else:
+            lines.append(line)
+    return "".join(f"{one}\n" for line in lines for one in _filled(line, width))
+
+
+def _item(line: str) -> bool:
+    return line.lstrip().startswith(("- ", "* ", "("))
+
+
+def _filled(line: str, width: int) -> list[str]:
+    indent = len(line) - len(line.lstrip())
+    if indent >= 4 or len(line) <= width:
+        return [line]
+    first, *rest = wrap(line.strip(), width - indent)
+    below = " " * (indent + len(GAP) * _item(line))
+    return [" " * indent + first, *(below + one for part in rest for one in wrap(part, width - len(below)))]
+
+
 def _fold(line: str, width: int) -> list[str]:
     words = line.lstrip()
     own = len(line) - len(words)
@@ -149,8 +177,8 @@ def _parts(word: str, width: int) -> list[str]:
     """A word in parts no longer than ``width``."""
     found = []
     while len(word) > width:
-        end = max(word.rfind(sign, 1, width) for sign in BREAKS) + 1
-        end = end if end > 1 else width
+        ends = (max(word.rfind(sign, 1, width) for sign in signs) + 1 for signs in BREAKS)
+        end = next((one for one in ends if one > 1), width)
         found.append(word[:end])
         word = word[end:]
     return [*found, word]
