@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zerocfg.cli.terminal import columns
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -76,6 +78,8 @@ def measure(
     options = replace(options, parts=("train",), keep=None)
     bounds = {"upper": batch_limit, "launches": max_launches}
 
+    width = columns(sys.stdout)
+
     def progress(words: str) -> None:
         if sys.stderr.isatty():
             click.echo(words, err=True)
@@ -89,7 +93,7 @@ def measure(
         folder = read(path, options.consumer, options.name)
         if ways is None:
             found = max_batch.find(folder, options, play, **bounds, told=told)
-            click.echo(json.dumps(found.data(), indent=2) if as_json else max_batch.render(found), nl=as_json)
+            click.echo(json.dumps(found.data(), indent=2) if as_json else max_batch.render(found, width), nl=as_json)
             interrupted, good = found.interrupted, found.problem is None and found.largest is not None
         else:
             compared = compare.compare(
@@ -101,7 +105,9 @@ def measure(
                 search=bounds if find_max_batch else None,
                 told=lambda way, one: told(one) if one is not None else progress(compare.label(way)),
             )
-            click.echo(json.dumps(compared.data(), indent=2) if as_json else compare.render(compared), nl=as_json)
+            click.echo(
+                json.dumps(compared.data(), indent=2) if as_json else compare.render(compared, width), nl=as_json
+            )
             interrupted, good = compared.interrupted, compared.good
             if picture is not None and not interrupted:
                 _draw(compared, picture)

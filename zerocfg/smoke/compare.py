@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from zerocfg.models.model_facts import from_config
+from zerocfg.report.table import Column, folded, table
 from zerocfg.smoke.checks.measured import peak_in, size
 from zerocfg.smoke.error import SmokeError
 from zerocfg.smoke.folder import RunFolder
@@ -309,31 +310,30 @@ def _agree(run: RunFolder) -> None:
     run.lock = replace(run.lock, settings=settings)
 
 
-def render(found: Comparison) -> str:
-    """One table, a row a way; what was reduced before it, what was dropped and what failed behind it."""
+def render(found: Comparison, width: int | None = None) -> str:
+    """One table, a row a way; what was reduced before it, what was dropped and what failed behind it.
+
+    ``width``: columns of a terminal.
+    """
     first = found.first
     lines = [title(found)]
     if first is not None:
         lines += [f"  reduced  {words}" for words in first.reduced.words]
     card = first is not None and first.device.kind == "cuda"
     what = "peak allocated" if card else "peak RSS"
-    heads = ["", what, "predicted" if card else "for training", "tokens/s", "ms/step", "loss"]
+    heads = [what, "predicted" if card else "for training", "tokens/s", "ms/step", "loss"]
     searched = any(row.batches is not None for row in found.rows)
-    rows = [[*heads, "largest batch"] if searched else heads]
-    for row in found.rows:
-        rows.append(_cells(row, card) + ([_batch(row)] if searched else []))
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    lines.append("")
-    for cells in rows:
-        lines.append("  ".join([cells[0].ljust(widths[0]), *map(str.rjust, cells[1:], widths[1:])]).rstrip())
-    lines.append("")
+    heads += ["largest batch"] if searched else []
+    rows = [_cells(row, card) + ([_batch(row)] if searched else []) for row in found.rows]
+    columns = [Column(least=12), *(Column(head, right=True) for head in heads)]
+    lines += ["", *table(columns, rows, width, ""), ""]
     for row in found.rows:
         lines += [f"{label(row.way)}: {words}" for words in row.dropped]
         lines += [f"{label(row.way)} failed: {row.problem}"] if row.problem else []
     lines += _about_losses(found)
     if not card:
         lines.append("A processor counts no tensors: RSS is all of the process, the second column what it grew by.")
-    return "\n".join(lines) + "\n"
+    return folded("\n".join(lines) + "\n", width)
 
 
 def title(found: Comparison) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zerocfg.report.table import Column, table
 from zerocfg.smoke.data import data
 from zerocfg.smoke.error import SmokeError
 from zerocfg.smoke.folder import LOCK
@@ -113,16 +114,16 @@ def _prefixed(progress: Callable[[str], None], before: str) -> Callable[[str], N
     return lambda phase: progress(before + phase)
 
 
-def summary(results: list[Result]) -> str:
-    """A table of what was run: name, verdict, seconds, and what is wrong first."""
-    rows = [("run", "verdict", "seconds", "")]
+_SUMMARY = (Column("run", hangs=24), Column("verdict"), Column("seconds", right=True), Column(least=24))
+
+
+def summary(results: list[Result], width: int | None = None) -> str:
+    """A table of what was run: name, verdict, seconds, and what is wrong first. ``width``: columns of a terminal."""
+    rows = []
     for one in results:
         seconds = f"{one.verdict.outcome.seconds:.0f}" if one.verdict is not None else "-"
         rows.append((one.name, _word(one), seconds, _first(one)))
-    widths = [max(len(row[at]) for row in rows) for at in range(3)]
-    return "".join(
-        f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]}".rstrip() + "\n" for row in rows
-    )
+    return "".join(f"{line}\n" for line in table(_SUMMARY, rows, width, ""))
 
 
 def _word(result: Result) -> str:

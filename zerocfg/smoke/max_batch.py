@@ -6,6 +6,7 @@ import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from zerocfg.report.table import Column, folded, table
 from zerocfg.smoke.checks.measured import peak_in, ran_out, size
 from zerocfg.smoke.error import SmokeError
 from zerocfg.smoke.folder import RunFolder
@@ -273,19 +274,21 @@ def no_memory(outcome: Outcome) -> str:
     return "a library found no memory (std::bad_alloc)" if "std::bad_alloc" in text else ""
 
 
-def render(found: Found) -> str:
-    """The table of launches, the largest that fits, the fastest, and what to write."""
-    rows = [("micro batch", "fits", "peak", "tokens/s", "launch", "")]
+_TRIES = (
+    *(Column(name, right=True) for name in ("micro batch", "fits", "peak", "tokens/s", "launch")),
+    Column(least=24),
+)
+
+
+def render(found: Found, width: int | None = None) -> str:
+    """The table of launches, the largest that fits, the fastest, and what to write. ``width``: columns of a terminal."""
+    rows = []
     for one in sorted(found.tries, key=lambda one: one.batch):
         rate = f"{one.tokens_per_second:,.0f}" if one.tokens_per_second else "-"
         fits = "yes" if one.fits else "no"
         rows.append((str(one.batch), fits, size(one.peak), rate, f"{one.seconds:.0f} s", one.why[:120]))
-    widths = [max(len(row[at]) for row in rows) for at in range(5)]
-    lines = [heading(found), ""]
-    for *cells, note in rows:
-        shown = [cell.rjust(width) for cell, width in zip(cells, widths, strict=True)]
-        lines.append("  ".join([*shown, note]).rstrip())
-    return "\n".join([*lines, "", *conclusion(found)]) + "\n"
+    lines = [heading(found), "", *table(_TRIES, rows, width, "")]
+    return folded("\n".join([*lines, "", *conclusion(found)]) + "\n", width)
 
 
 def heading(found: Found) -> str:
