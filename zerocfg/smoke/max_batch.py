@@ -281,7 +281,10 @@ _TRIES = (
 
 
 def render(found: Found, width: int | None = None) -> str:
-    """The table of launches, the largest that fits, the fastest, and what to write. ``width``: columns of a terminal."""
+    """The table of launches, the largest that fits, the fastest, and what to write.
+
+    ``width``: columns of a terminal.
+    """
     rows = []
     for one in sorted(found.tries, key=lambda one: one.batch):
         rate = f"{one.tokens_per_second:,.0f}" if one.tokens_per_second else "-"
