@@ -16,6 +16,7 @@ from zerocfg.rules.readers import Edits, Readers, edits_of
 from zerocfg.rules.registry import ALL, find
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile, original
+from zerocfg.run.releases import Outside, outside
 from zerocfg.run.unread import Unread, understood
 from zerocfg.source.node import Path, dotted
 from zerocfg.source.text import Place
@@ -182,6 +183,11 @@ class Result:
         """The releases that the diagnostics are about where nothing tells which one the project has, by library."""
         named = set().union(*(one.assumes for one in self.diagnostics))
         return {library: VERSIONS[library] for library in sorted(named & VERSIONS.keys())}
+
+    @property
+    def outside(self) -> list[Outside]:
+        """Where a project admits no release that is known."""
+        return list(dict.fromkeys(one for run in self.runs for one in outside(run)))
 
     @property
     def suppressed(self) -> dict[str, int]:
