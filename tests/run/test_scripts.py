@@ -341,6 +341,31 @@ def test_accumulation_of_an_accelerator(
     assert [(code, file, text + "\n") for code, file, text in told(diagnostics)] == expected
 
 
+@pytest.mark.parametrize("engine", ["MULTI_GPU", "DEEPSPEED", "FSDP"])
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("mixed_precision='bf16'", "bf16"),
+        ("mixed_precision=None", "fp16"),
+        ("", "fp16"),
+        ("mixed_precision=unknown()", UNKNOWN),
+        ("**unknown()", UNKNOWN),
+    ],
+)
+def test_precision_of_an_accelerator(
+    argument: str, value: object, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The argument wins over the launcher's variable, whatever the engine: accelerate/state.py."""
+    runs, _ = found(
+        tmp_path,
+        monkeypatch,
+        acc_DOT_yaml=f"distributed_type: {engine}\nnum_processes: 2\nmixed_precision: fp16\n",
+        train_DOT_py=f"from accelerate import Accelerator\nACCELERATOR = Accelerator({argument})\n",
+        run_DOT_sh="accelerate launch --config_file acc.yaml train.py\n",
+    )
+    assert [run.effective.value("mixed_precision") for run in runs] == [value]
+
+
 WRITTEN = """import deepspeed
 
 CONFIG = {
