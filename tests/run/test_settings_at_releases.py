@@ -45,7 +45,7 @@ def launched(declared: str | None, text: str) -> Effective:
         (">=0.16,<0.17", CLIPPING, 0.0, "deepspeed >=0.16,<0.17"),
         (">=0.19.3", CLIPPING, 1.0, "deepspeed >=0.19.3"),
         (">=0.18", CLIPPING, UNKNOWN, "deepspeed >=0.18: 0.0, from 0.19.3 on 1.0"),
-        ("==0.9.5", CLIPPING, UNKNOWN, "deepspeed ==0.9.5: 0.0, from 0.19.3 on 1.0"),
+        ("==0.9.5", CLIPPING, UNKNOWN, "deepspeed 0.10.0, the oldest known: 0.0, from 0.19.3 on 1.0"),
         ("==0.15.1", STEPS, 10, "deepspeed 0.15.1"),
         ("==0.15.2", STEPS, None, "deepspeed 0.15.2"),
         ("==0.14.5", "zero_optimization.reduce_bucket_size", 500_000_000, "deepspeed 0.14.5"),

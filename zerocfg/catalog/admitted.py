@@ -1,4 +1,4 @@
-"""Which of the releases that a project admits have an argument, by the histories of its library."""
+"""Which of the known releases of a library a declaration admits, and in which of them something is there or holds."""
 
 from __future__ import annotations
 
