@@ -26,13 +26,14 @@ from tests.proofs.claims import Claim, measured
 from tests.proofs.harness import PHASES, Failed, HarnessError, Observation
 from tests.proofs.judging import what_is_played
 from tools.facts.environment import CACHE, ROOT
-from tools.facts.outcome import judged
+from tools.facts.outcome import judged, lacks_an_operator
 from tools.facts.played import FILE, together, written
 from tools.facts.set_zygote import COMPILE, OPERATORS
 from tools.facts.sets import SETS, ReleaseSet, alone, installed, versions
 from zerocfg.catalog.played import Outcome, played
 from zerocfg.rules.api import Rule
-from zerocfg.rules.older_releases import OF_HISTORIES, key_of, keys_of
+from zerocfg.rules.older_releases import key_of, keys_of
+from zerocfg.rules.reach import OF_HISTORIES
 from zerocfg.rules.registry import ALL
 
 PLAYED = CACHE / "played"
@@ -110,6 +111,8 @@ class Set:
                 raise
             found = str(error).splitlines()[0][:200]
         self.seconds += time.monotonic() - start
+        if lacks_an_operator(found):
+            return found
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(found if isinstance(found, str) else asdict(found)), encoding="utf-8")
         return found

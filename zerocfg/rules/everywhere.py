@@ -16,8 +16,8 @@ from zerocfg.catalog.schema import schema_folder
 from zerocfg.catalog.versions import release
 from zerocfg.rules.engine import Diagnostic, Selection, lint_runs
 from zerocfg.rules.held import Held
-from zerocfg.rules.older_releases import OF_ARGUMENTS, OF_HISTORIES, keys_of
-from zerocfg.rules.reach import library_of
+from zerocfg.rules.older_releases import OF_ARGUMENTS, keys_of
+from zerocfg.rules.reach import OF_HISTORIES, library_of
 from zerocfg.rules.registry import find
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.effective import settled

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from zerocfg.catalog.played import Outcome, played
 from zerocfg.catalog.versions import library_name
 from zerocfg.rules.api import Example, Rule
+from zerocfg.rules.reach import OF_HISTORIES
 
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl")
-OF_HISTORIES = frozenset("ZC101 ZC102 ZC103 ZC104 ZC105 ZC106 ZC107 ZC108 ZC109 ZC110 ZC111 ZC113 ZC114 ZC115".split())
-"""The rules of keys and values, which are judged by what each release reads."""
 OF_ARGUMENTS = frozenset(("ZC801", "ZC840", "ZC841"))
 """The rules that ask the histories which release takes an argument."""
 LENGTH = 90

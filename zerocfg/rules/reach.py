@@ -10,9 +10,12 @@ from zerocfg.catalog.part import Part
 from zerocfg.catalog.versions import Release, bounds
 from zerocfg.rules.api import Finding, Rule, Severity
 from zerocfg.rules.effects import admitted, admitting
+from zerocfg.run.admitted import admitted_of
 from zerocfg.run.model import Run
 
 _LIBRARY = re.compile(r"[a-z]+")
+OF_HISTORIES = frozenset("ZC101 ZC102 ZC103 ZC104 ZC105 ZC106 ZC107 ZC108 ZC109 ZC110 ZC111 ZC113 ZC114 ZC115".split())
+"""The rules of keys and values, which are judged by what each release reads."""
 
 
 def holds(rule: Rule, run: Run) -> str | None:
@@ -73,9 +76,33 @@ def within(run: Run, rule: Rule, finding: Finding, releases: str) -> Finding | N
         if own is None:
             return None
         versions, releases = (finding.versions, own) if own else (versions, releases)
+    if rule.code not in OF_HISTORIES and "versions" not in rule.needs:
+        key = _of_key(run, finding)
+        if key is None:
+            return None
+        if key and not releases:
+            library, releases = key
+            versions = library
     if not releases or (finding.severity or rule.severity) is Severity.NOTE:
         return finding
     return limited(run, finding, library_of(versions), releases)
+
+
+def _of_key(run: Run, finding: Finding) -> tuple[str, ...] | None:
+    """None where no admitted release has the key that a finding is about: those pass over it or refuse it, which
+    other rules tell. Empty where all have it, else the library and those that do."""
+    where = finding.location
+    files = (("deepspeed", run.deepspeed), ("accelerate", run.accelerate))
+    library = next((name for name, file in files if file is where.file), None)
+    if library is None or not where.path or library not in run.versions:
+        return ()
+    from zerocfg.catalog.history import name_in  # only runs that say which releases they admit read it
+
+    states = admitted_of(run, library).states(name_in(library, tuple(map(str, where.path))))
+    having = [since for since, state in states if state is not None]
+    if len(having) == len(states):
+        return ()
+    return (library, Part(library, since=having[0]).words) if having else None
 
 
 def limited(run: Run, finding: Finding, library: str, releases: str) -> Finding:
