@@ -12,7 +12,7 @@ from zerocfg.rules.engine import Diagnostic, lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, FromLine, Run, Script
-from zerocfg.run.script.modules import nodes
+from zerocfg.run.script.code import nodes
 from zerocfg.run.script.reading import read_script
 
 

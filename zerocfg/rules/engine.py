@@ -258,7 +258,9 @@ class _Lint:
                         told.assumes |= asked.missing - UNUSED_BY.get(run.consumer or "", frozenset())
                         self.take(rule, told, run)
         result = self.result
-        result.together = [frozenset(real_name(file) for file in run.files) for run in runs]
+        names = {id(file): file for run in runs for file in run.files}
+        real = {key: real_name(file) for key, file in names.items()}  # many runs read the same few files
+        result.together = [frozenset(real[id(file)] for file in run.files) for run in runs]
         result.runs = runs
         result.failures = [_failures(run) for run in runs]
         result.ran = frozenset(rule.code for rule in rules)

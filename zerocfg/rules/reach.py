@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from zerocfg.catalog.part import Part
@@ -26,20 +27,22 @@ def holds(rule: Rule, run: Run) -> str | None:
 def among(versions: str, run: Run) -> str | None:
     """None where no admitted release is one of ``versions`` ("deepspeed>=0.18.3"), "" where all are or nothing is said
     about releases; else those that are: "from DeepSpeed 0.18.3 on"."""
-    library = _LIBRARY.match(versions)
-    if library is None:
-        return ""
-    declared = run.versions.get(library[0])
-    admits = bounds(declared) if declared else None
-    speaks = bounds(versions[library.end() :])
+    library = library_of(versions)
+    declared = run.versions.get(library) if library else None
+    return _among(library, versions, declared) if declared else ""
+
+
+@lru_cache(maxsize=4096)
+def _among(library: str, versions: str, declared: str) -> str | None:
+    admits, speaks = bounds(declared), bounds(versions.removeprefix(library))
     if admits is None or speaks is None:
         return ""
     low, high = max(admits[0], speaks[0]), min(_top(admits), _top(speaks))
     if low > high[0] or (low == high[0] and not high[1]):
         return None
     if admits[0] < speaks[0]:
-        return Part(library[0], since=speaks[0]).words
-    return Part(library[0], until=speaks[1]).words if _top(speaks) < _top(admits) else ""
+        return Part(library, since=speaks[0]).words
+    return Part(library, until=speaks[1]).words if _top(speaks) < _top(admits) else ""
 
 
 def _top(limits: tuple[Release, Release, bool]) -> tuple[Release, bool]:
@@ -117,5 +120,5 @@ def limited(run: Run, finding: Finding, library: str, releases: str) -> Finding:
 
 def library_of(versions: str) -> str:
     """The library whose releases a rule or a finding names."""
-    found = _LIBRARY.match(versions)
+    found = _LIBRARY.match(versions) if versions else None
     return found[0] if found else ""

@@ -62,7 +62,10 @@ def _makes(text: str, base: str) -> bool:
     for found in re.finditer(rf"^[ \t]*(?:export[ \t]+)?(\w+)[ \t]*=([^\n]*{end})", text, re.MULTILINE):
         if base in found[2] or "$" in found[2]:
             named |= {f"${found[1]}", f"${{{found[1]}}}"} | ({found[1]} if "open(" in text else set())
-    if any(_MAKES.search(line) and any(one in line for one in named) for line in text.splitlines()):
+    named = {one for one in named if one in text}  # most texts name none of them, and are not looked at line by line
+    if not named:
+        return False
+    if any(any(one in line for one in named) and _MAKES.search(line) for line in text.splitlines()):
         return True
     given = "|".join(map(re.escape, sorted(named)))
     return re.search(rf"{_OUTPUT}[ \t=]+[\"']?(?:[^\s\"']*/)?(?:{given})(?![\w.])", text) is not None

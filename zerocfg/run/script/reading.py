@@ -7,7 +7,8 @@ from pathlib import Path
 
 from zerocfg.run.model import Call, Consumer, Origin, Script, Setting, SourceFile
 from zerocfg.run.script.arguments import is_arguments
-from zerocfg.run.script.modules import Module, Open, nodes, parse
+from zerocfg.run.script.code import nodes
+from zerocfg.run.script.modules import Module, Open, parse
 from zerocfg.run.script.options import Parser, parser_of
 from zerocfg.run.script.places import span_of
 from zerocfg.run.script.reached import Reach, Reached, Walk
@@ -69,7 +70,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         parser.defaults,
         frozenset(found.stored),
         frozenset(found.opened),
-        frozenset(call.func.attr for _, call in found.methods if isinstance(call.func, ast.Attribute)),
+        frozenset(found.methods),
         found.shallow and not found.unread,
         tuple(one.file for one in found.modules),
         parts,
