@@ -147,7 +147,7 @@ def effective(run: Run, name: str) -> Any:
 def admitted(run: Run, library: str) -> str:
     """The versions of a library that the project admits, as a message says it: ``requirements.txt:3 admits >=0.17``."""
     text = run.versions.get(library, "")
-    places = [_stated_at(place) for place in run.version_places.get(library, ())]
+    places = [_stated_at(place, library) for place in run.version_places.get(library, ())]
     if not places:
         return f"declared: {text}"
     if len(places) > 2:
@@ -155,10 +155,12 @@ def admitted(run: Run, library: str) -> str:
     return f"{' and '.join(places)} admit{'s' * (len(places) == 1)} {text}"
 
 
-def _stated_at(place: Origin) -> str:
+def _stated_at(place: Origin, library: str) -> str:
+    """Where it stands; with the name of another package that holds the library back, or of Python."""
     if place.file is None or place.span is None:
         return said(place)
-    return f"{place.file.name}:{place.file.source.place(place.span.start).line}"
+    where = f"{place.file.name}:{place.file.source.place(place.span.start).line}"
+    return where if place.note in ("", library) else f"{place.note} ({where})"
 
 
 def admitting(run: Run, library: str) -> list[Location]:
