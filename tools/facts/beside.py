@@ -26,7 +26,7 @@ _AT_ONCE = 6
 _PYTHONS = [f"3.{minor}" for minor in range(9, 15)]
 _TORCH = ["2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8", "2.9", "2.10", "2.11", "2.12", "2.13"]
 _TOKENIZERS = ["0.14", "0.15", "0.19", "0.20", "0.21", "0.22", "0.23"]
-_HUB = ["0.19", "0.23", "0.24", "0.26", "0.30", "0.34", "1.0", "1.3", "1.5"]
+_HUB = ["0.19", "0.23", "0.24", "0.26", "0.30", "0.34", "1.0", "1.3", "1.5", "1.10", "1.20", "1.31"]
 
 
 def tried() -> Iterator[tuple[str, str, list[str]]]:
@@ -60,7 +60,7 @@ def _beside(library: str, package: str, edge: str, free: dict[str, str | None]) 
     """The newest release beside a package below a bound, and without the bound."""
     if package == "python":
         minor = int(edge.rpartition(".")[2]) - 1
-        return newest(library, (), f"3.{minor}"), free[_PYTHON]
+        return newest(library, (), f"3.{minor}", "--no-deps"), free[_PYTHON]
     for python in (_PYTHON, _OLDER_PYTHON):
         left = newest(library, (f"{package}<{edge}",), python)
         if left is not None:
@@ -68,11 +68,11 @@ def _beside(library: str, package: str, edge: str, free: dict[str, str | None]) 
     return None, None
 
 
-def newest(library: str, beside: tuple[str, ...], python: str) -> str | None:
+def newest(library: str, beside: tuple[str, ...], python: str, *options: str) -> str | None:
     """The release that uv resolves for a Python on Linux; None where it finds none."""
     uv = str(Path(sys.executable).with_name("uv"))
     words = [uv, "pip", "compile", "-q", "--no-header", "--no-annotate", "--python-version", python]
-    words += ["--python-platform", "linux", "-"]
+    words += ["--python-platform", "linux", *options, "-"]
     asked = "\n".join((library, *beside))
     done = subprocess.run(words, input=asked, capture_output=True, text=True, check=False)
     name = re.escape(library.partition("[")[0])
