@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from zerocfg.catalog.beside import Edges, beside
 from zerocfg.catalog.versions import admits, only_below
 from zerocfg.run.declared import Declared
+
+if TYPE_CHECKING:
+    from zerocfg.catalog.beside import Edges
 
 PYTHON = "python"
 
@@ -16,6 +19,8 @@ def left(found: Mapping[str, Declared], python: Callable[[], Declared | None]) -
     for, which is looked for where it may matter."""
     if not any(one.clauses for name, one in found.items() if name in _HELD_BACK):
         return
+    from zerocfg.catalog.beside import beside
+
     for library, packages in beside().items():
         base = found.get(library)
         if base is None or not base.clauses:

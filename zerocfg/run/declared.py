@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -57,6 +57,8 @@ class Projects:
     def __init__(self) -> None:
         self._folders: dict[Path, dict[str, Declared]] = {}
         self._nearest: dict[Path, dict[str, Declared]] = {}
+        self.pythons: dict[Path, Declared | None] = {}
+        """What each folder says of the Python to be used, as far as that was asked (`pythons`)."""
 
     def nearest(self, folder: Path) -> dict[str, Declared]:
         """By library: what the nearest folder says that says something about it, from this one upwards."""
@@ -263,7 +265,8 @@ def read_requirements_of(file: SourceFile, name: str) -> tuple[list[Requirement]
     return found, includes
 
 
-def installs_of(file: SourceFile) -> dict[str, Declared]:
+@lru_cache(maxsize=64)
+def installs_of(file: SourceFile) -> Mapping[str, Declared]:
     """What a shell script, a notebook or a Markdown page installs of the libraries, by name."""
     stated: dict[str, list[Declared]] = {}
     for item in read_requirements_of(file, file.name)[0]:

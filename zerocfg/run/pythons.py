@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from zerocfg.catalog.versions import TOP, Release, both, bounds
@@ -26,11 +27,17 @@ _LARGEST = 1 << 18
 _MAKES_ONE = re.compile(r"\b(?:conda|mamba|micromamba|uv|virtualenv|pyenv)[ \t]|python3\.\d+[ \t]+-m[ \t]+v")
 
 
-def asked_by(folder: Path) -> Declared | None:
-    """What the nearest folder says, from this one upwards; None where none does."""
-    return next((said for above in upwards(folder) if (said := _of_folder(above)) is not None), None)
+def asked_by(folder: Path, read: dict[Path, Declared | None]) -> Declared | None:
+    """What the nearest folder says, from this one upwards; None where none does. ``read``: folders that were read."""
+    for above in upwards(folder):
+        if above not in read:
+            read[above] = _of_folder(above)
+        if read[above] is not None:
+            return read[above]
+    return None
 
 
+@lru_cache(maxsize=64)
 def set_up_by(file: SourceFile) -> Declared | None:
     """What the commands of a script, page or notebook set up."""
     return _newest([one_of(item, file) for item in _commands(file)])

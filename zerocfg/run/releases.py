@@ -43,7 +43,7 @@ def versions_for(folder: Path) -> dict[str, Declared]:
 
 def _of_run(run: Run, projects: Projects) -> dict[str, Declared]:
     found = _of_folders(run, projects)
-    for name, declared in left(found, lambda: _python(run)):
+    for name, declared in left(found, lambda: _python(run, projects)):
         found[name] = _bounded(found[name], declared, firm=False)
     found |= _installed(run)
     for name, declared in _required(run).items():
@@ -78,17 +78,19 @@ def _parent(path: Path | None) -> Path | None:
     return Path(os.path.realpath(path)).parent if path is not None else None
 
 
-def _python(run: Run) -> Declared | None:
+def _python(run: Run, projects: Projects) -> Declared | None:
     """The Python that the launch script or its page sets up, else the one of the script's project."""
     from zerocfg.run.pythons import asked_by, set_up_by
 
     here = run.launch_file if _installs(run) else None
     own = set_up_by(here) if here is not None else None
     folders = filter(None, (_start(run), *map(_folder, run.files)))
-    return own or next((asked for folder in dict.fromkeys(folders) if (asked := asked_by(folder)) is not None), None)
+    return own or next(
+        (asked for folder in dict.fromkeys(folders) if (asked := asked_by(folder, projects.pythons)) is not None), None
+    )
 
 
-def _installed(run: Run) -> dict[str, Declared]:
+def _installed(run: Run) -> Mapping[str, Declared]:
     """What the shell script, notebook or Markdown page of the launch line installs by itself."""
     return installs_of(run.launch_file) if run.launch_file is not None and _installs(run) else {}
 
