@@ -322,6 +322,15 @@ def test_pins_are_set_when_asked(zerocfg: Cli, tmp_path: Path) -> None:
     assert after == pins.replace("==0.16.9", "==0.19.8").replace("== 4.51.3", "==5.23.0")
 
 
+def test_what_holds_a_library_back_is_told_beside_its_pin(zerocfg: Cli, tmp_path: Path) -> None:
+    files = {"recipe.yaml": RECIPE, "requirements.txt": "transformers>=4.40\ntokenizers==0.19.1\n"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    shown = zerocfg("migrate", "--to", TODAY, "--pins").out
+    assert "-transformers>=4.40\n+transformers==5.23.0\n tokenizers==0.19.1\n" in shown
+    assert "tokenizers holds transformers back here; see that 5.23.0 can be installed" in shown
+
+
 def test_only_write_writes(zerocfg: Cli, tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text(RECIPE + "evaluation_strategy: epoch\n")
     shown = zerocfg("migrate", "--to", TODAY)

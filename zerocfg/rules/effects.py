@@ -153,16 +153,18 @@ def admitted(run: Run, library: str) -> str:
         return f"declared: {text}"
     if stated == ASSUMED:
         return f"no release is declared; {text} is the newest known"
-    places = [_stated_at(place) for place in stated]
+    places = [_stated_at(place, library) for place in stated]
     if len(places) > 2:
         places = [*places[:2], f"{len(places) - 2} more"]
     return f"{' and '.join(places)} admit{'s' * (len(places) == 1)} {text}"
 
 
-def _stated_at(place: Origin) -> str:
+def _stated_at(place: Origin, library: str) -> str:
+    """Where it stands; with the name of another package that holds the library back, or of Python."""
     if place.file is None or place.span is None:
         return said(place)
-    return f"{place.file.name}:{place.file.source.place(place.span.start).line}"
+    where = f"{place.file.name}:{place.file.source.place(place.span.start).line}"
+    return where if place.note in ("", library) else f"{place.note} ({where})"
 
 
 def admitting(run: Run, library: str) -> list[Location]:

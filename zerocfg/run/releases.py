@@ -93,8 +93,8 @@ def versions_for(folder: Path) -> dict[str, Declared]:
 
 def _of_run(run: Run, projects: Projects) -> dict[str, Declared]:
     found = _of_folders(run, projects)
-    for declared in left(found):
-        found["transformers"] = _bounded(found["transformers"], declared, firm=False)
+    for name, declared in left(found, lambda: _python(run, projects)):
+        found[name] = _bounded(found[name], declared, firm=False)
     found |= _installed(run)
     for name, declared in _required(run).items():
         found[name] = _bounded(found.get(name), declared, firm=True)
@@ -105,7 +105,7 @@ def _of_run(run: Run, projects: Projects) -> dict[str, Declared]:
 
 def _of_folders(run: Run, projects: Projects) -> dict[str, Declared]:
     """What the script's project says, then what those of the other files say, of which any may hold."""
-    start = _folder(run.script.file if run.script is not None else None) or _parent(run.started)
+    start = _start(run)
     found = dict(projects.nearest(start)) if start is not None else {}
     others = [folder for file in run.files if (folder := _folder(file)) is not None and folder != start]
     read = [projects.nearest(folder) for folder in dict.fromkeys(others)]
@@ -113,6 +113,11 @@ def _of_folders(run: Run, projects: Projects) -> dict[str, Declared]:
         if name not in found:
             found[name] = choice(one[name] for one in read if name in one)
     return found
+
+
+def _start(run: Run) -> Path | None:
+    """The folder of the training script."""
+    return _folder(run.script.file if run.script is not None else None) or _parent(run.started)
 
 
 def _folder(file: SourceFile | None) -> Path | None:
@@ -123,12 +128,27 @@ def _parent(path: Path | None) -> Path | None:
     return Path(os.path.realpath(path)).parent if path is not None else None
 
 
-def _installed(run: Run) -> dict[str, Declared]:
-    """What the shell script or notebook of the launch line installs by itself."""
+def _python(run: Run, projects: Projects) -> Declared | None:
+    """The Python that the launch script or its page sets up, else the one of the script's project."""
+    from zerocfg.run.pythons import asked_by, set_up_by
+
+    here = run.launch_file if _installs(run) else None
+    own = set_up_by(here) if here is not None else None
+    folders = filter(None, (_start(run), *map(_folder, run.files)))
+    return own or next(
+        (asked for folder in dict.fromkeys(folders) if (asked := asked_by(folder, projects.pythons)) is not None), None
+    )
+
+
+def _installed(run: Run) -> Mapping[str, Declared]:
+    """What the shell script, notebook or Markdown page of the launch line installs by itself."""
+    return installs_of(run.launch_file) if run.launch_file is not None and _installs(run) else {}
+
+
+def _installs(run: Run) -> bool:
+    """Whether the launch line stands among commands that may set up what it needs."""
     file = run.launch_file
-    if file is None or not file.name.endswith((".sh", ".bash", ".slurm", ".sbatch", ".ipynb")):
-        return {}
-    return installs_of(file)
+    return file is not None and file.name.endswith((".sh", ".bash", ".slurm", ".sbatch", ".ipynb", ".md"))
 
 
 def _required(run: Run) -> dict[str, Declared]:
