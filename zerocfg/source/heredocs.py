@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from zerocfg.source.launch import Word, Written
-from zerocfg.source.shell_words import UNKNOWN, Chars, Token
+from zerocfg.source.shell_folders import from_start
+from zerocfg.source.shell_words import START, UNKNOWN, Chars, Token
 
 if TYPE_CHECKING:
     from zerocfg.source.shell_expand import Expander
@@ -23,6 +24,8 @@ _READS = frozenset(
 """Programs that leave alone the files that they are told of."""
 _QUOTES = re.compile(r"[\"'\\]")
 _TABS = re.compile(r"^\t+", re.MULTILINE)
+_START = re.compile(rf"{START}/?")
+"""What a path from the folder of the start loses where the text of a file names it: such files are looked for there."""
 
 
 class _Awaited(NamedTuple):
@@ -81,7 +84,7 @@ class Heredocs:
             return
         if awaited.tabs:
             chars = _without(chars, _TABS)
-        text = chars if awaited.quoted else self.told(expander.document(chars))
+        text = chars if awaited.quoted else _without(self.told(expander.document(chars)), _START)
         if awaited.adds:
             self._files[name] = ()
         elif not branch or name not in self._files:
@@ -91,6 +94,9 @@ class Heredocs:
 
     def _name(self, target: Chars, written: str, directory: str | None) -> str | None:
         if UNKNOWN not in target.text:
+            told = from_start(target.text)
+            if told is not None:
+                return told
             if directory is None and not target.text.startswith("/"):
                 return None
             return posixpath.normpath(posixpath.join(directory or "", target.text))
@@ -117,7 +123,8 @@ class Heredocs:
                     self._files[name] = ()
 
     def _forget(self, target: Chars) -> None:
-        names = {posixpath.normpath(target.text), *(name for name, known in self._unknown if _same(known, target))}
+        known = from_start(target.text) or posixpath.normpath(target.text)
+        names = {known, *(name for name, known in self._unknown if _same(known, target))}
         for name in names & self._files.keys():
             self._files[name] = ()
 

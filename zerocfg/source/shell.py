@@ -24,7 +24,7 @@ from zerocfg.source.launchers import (
 from zerocfg.source.shell_expand import Expander, Value
 from zerocfg.source.shell_placed import Placed, joined, span_of, words_of
 from zerocfg.source.shell_scope import Scope, text_of
-from zerocfg.source.shell_words import Chars, Token, tokens
+from zerocfg.source.shell_words import START, UNKNOWN, Chars, Token, tokens
 from zerocfg.source.text import BOM, SourceText, Span
 
 _MENTIONS = re.compile(
@@ -73,7 +73,7 @@ def read_launch_lines(source: SourceText) -> LaunchFile:
     else:
         start = 1 if source.text.startswith(BOM) else 0
         text = source.text[start:]
-        found.lines += read_shell(source, Chars(text, range(start, start + len(text))))
+        found.lines += read_shell(source, Chars(text, range(start, start + len(text))), script=True)
     return found
 
 
@@ -86,9 +86,13 @@ def _of_words(source: SourceText, words: list[Word]) -> list[LaunchLine]:
     return shell.lines
 
 
-def read_shell(source: SourceText, chars: Chars, environment: dict[str, str | None] | None = None) -> list[LaunchLine]:
-    """The launch lines of one shell text, a part of the source."""
+def read_shell(
+    source: SourceText, chars: Chars, environment: dict[str, str | None] | None = None, *, script: bool = False
+) -> list[LaunchLine]:
+    """The launch lines of one shell text, a part of the source; ``script``: all of it, with a name of its own."""
     shell = _Shell(source, environment or {})
+    if script:
+        shell.scope.lies_at(source.name, source.text)
     shell.run(chars, Span(0, len(source.text)), 0)
     return shell.lines
 
@@ -104,7 +108,7 @@ class _Shell:
     def __init__(self, source: SourceText, environment: dict[str, str | None]) -> None:
         self.source = source
         self.scope = Scope(environment)
-        self.expander = Expander(self.scope.variables, self.scope.assign)
+        self.expander = Expander(self.scope.variables, self.scope.assign, self.scope.folder)
         self.lines: list[LaunchLine] = []
         self.heredocs = Heredocs()
 
@@ -191,7 +195,7 @@ class _Shell:
             return
         words: list[Word] = []
         for token in command[at:]:
-            words += words_of(self.source.text, chars, token, self.expander, outer, self.heredocs.told)
+            words += words_of(self.source.text, chars, token, self.expander, outer, self.heredocs.told, self.scope.told)
         if not words:
             return
         span = span_of(chars.at[command[0].start : command[-1].end], outer)
@@ -237,7 +241,8 @@ class _Shell:
     def _simple(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:
         name = program(words[0])
         if name == "cd" or name == "pushd":
-            self.scope.change_directory(words[1].value if len(words) > 1 else None)
+            to = [word for word in words[1:] if word.value not in ("--", "-P", "-L")]
+            self.scope.change_directory(_target(to[0]) if to else None)
         elif name == "popd":
             self.scope.change_directory(None)
         elif name == "unset":
@@ -323,6 +328,13 @@ class _Shell:
                 if isinstance(word, Placed):
                     self._nested(word.chars, span, nesting)
                 return
+
+
+def _target(word: Word) -> str | None:
+    """The folder that `cd` is given, from the start where it is told from there."""
+    if isinstance(word, Placed) and START in word.chars.text and UNKNOWN not in word.chars.text:
+        return word.chars.text
+    return word.value
 
 
 class _Commands(_Shell):
