@@ -53,7 +53,7 @@ def lines(text: str, name: str = SCRIPT) -> list[LaunchLine]:
 
 
 @pytest.mark.parametrize("case", KNOWN)
-def test_paths_are_those_of_bash(case: str, tmp_path: Path) -> None:
+def test_paths_are_those_of_bash(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start = tmp_path / "start"
     for folder in FOLDERS:
         (start / folder).mkdir(parents=True)
@@ -66,6 +66,7 @@ def test_paths_are_those_of_bash(case: str, tmp_path: Path) -> None:
     environment = {"PATH": f"{program.parent}:{os.environ['PATH']}", "TOLD": str(told)}
     subprocess.run(["bash", SCRIPT], cwd=start, env=environment, check=True, timeout=30)
     received = [line.split("\0")[:-1] for line in told.read_text(encoding="utf-8").splitlines()]
+    monkeypatch.chdir(start)  # what the name of the script is seen from
     found = lines(KNOWN[case])
     assert len(found) == len(received)
     for line, (directory, *words) in zip(found, received, strict=True):

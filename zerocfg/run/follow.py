@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from zerocfg.run.discover import Files
+from zerocfg.run.discover import Files, display_name
 from zerocfg.run.kinds import named_recipe
 from zerocfg.run.model import Consumer, Mistaken, Origin, Route, Run, Setting, SourceFile
 from zerocfg.run.neighbours import recognise, ships, taken
@@ -92,7 +92,10 @@ class Paths:
         """The run without a file that is nowhere; noted unless it may be there when the job starts."""
         from zerocfg.run.written import made_before  # few lines name a file that is not there
 
-        return run if made_before(run, setting.value) else lacks(run, setting)
+        if made_before(run, setting.value):
+            return run
+        value: str = setting.value
+        return lacks(run, replace(setting, value=display_name(Path(value))) if value.startswith("/") else setting)
 
     def find(self, setting: Setting | None, bases: list[Path]) -> SourceFile | None:
         if setting is None or not _is_path(setting.value):

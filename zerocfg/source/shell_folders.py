@@ -1,11 +1,12 @@
-"""Folders of a shell text: the one it was started in, the one it lies in, and what commands like `dirname` make of them.
+"""Folders of a shell text: the one it was started in, the one it lies in, and what `dirname` and its like make of them.
 
-A path that begins with `START` is one from the folder in which the text was started, wherever it is used. The text
-lies where its own name says, seen from there.
+A path that begins with `START` is one from the folder in which the text was started, wherever it is used; nobody knows
+which that is. Where the text lies is known, so a path from there is whole.
 """
 
 from __future__ import annotations
 
+import os.path
 import posixpath
 import re
 from collections.abc import Callable
@@ -29,11 +30,10 @@ _OPTIONS = {
 
 
 def own_path(name: str, text: str) -> str | None:
-    """What `$0` says in the script of that name; None where a scheduler starts a copy of it from somewhere else."""
+    """The whole path of the script of that name; None where a scheduler starts a copy of it from somewhere else."""
     if not name or "\0" in name or name.endswith((".slurm", ".sbatch")) or _ALWAYS_THERE.search(text):
         return None
-    path = name.replace("\\", "/")
-    return path if path.startswith("/") or path[1:2] == ":" else f"{START}/{path}"
+    return os.path.abspath(name).replace("\\", "/")  # noqa: PTH100
 
 
 def from_start(path: str) -> str | None:
@@ -129,7 +129,7 @@ def _printed(name: str, words: list[str], folder: str | None) -> str | None:
 def parent(path: str) -> str:
     """What `dirname` says."""
     trimmed = path.rstrip("/") or "/"
-    if trimmed == START or trimmed.startswith(START) and posixpath.basename(trimmed) in ("..", "."):
+    if trimmed == START or (trimmed.startswith(START) and posixpath.basename(trimmed) in ("..", ".")):
         return f"{trimmed}/.."
     head, slash, _ = trimmed.rpartition("/")
     return head or slash or "."
