@@ -40,15 +40,25 @@ class _Awaited(NamedTuple):
 
 
 class Heredocs:
-    """What one shell text has written so far. By path, or as the script writes a path that only the shell knows."""
+    """What one shell text has written so far. By path, or as the script writes a path that only the shell knows.
 
-    def __init__(self) -> None:
+    The blocks of a page, and the cells of a notebook, are one text. ``choices``: its parts may be alternatives, one of
+    which a reader takes.
+    """
+
+    def __init__(self, choices: bool = False) -> None:
+        self.choices = choices
         self._files: dict[str, tuple[Written, ...]] = {}
         self._unknown: list[tuple[str, Chars]] = []
         self._awaited: list[_Awaited] = []
 
     def known(self) -> tuple[Written, ...]:
         return tuple(file for ways in self._files.values() for file in ways)
+
+    def put(self, file: Written) -> None:
+        """A file is written as a whole, by no command of the text."""
+        name = posixpath.normpath(file.name)
+        self._files[name] = () if file.text is None else (Written(name, file.text),)
 
     def command(self, chars: Chars, command: Sequence[Token], redirects: Sequence[Token], expander: Expander) -> None:
         """A command ended: note the here-documents that follow it, and forget the files that it writes otherwise."""
@@ -87,7 +97,7 @@ class Heredocs:
         text = chars if awaited.quoted else _without(self.told(expander.document(chars)), _START)
         if awaited.adds:
             self._files[name] = ()
-        elif not branch or name not in self._files:
+        elif name not in self._files or not (branch or self.choices):
             self._files[name] = (Written(name, text),)
         elif self._files[name]:
             self._files[name] += (Written(name, text),)

@@ -7,9 +7,10 @@ running shell can know stays unknown; nothing is executed.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from zerocfg.source.heredocs import Heredocs
-from zerocfg.source.launch import LaunchFile, LaunchLine, Word
+from zerocfg.source.launch import LaunchFile, LaunchLine, Word, Written
 from zerocfg.source.launchers import (
     OWN_PROGRAMS,
     RUNNERS,
@@ -50,26 +51,34 @@ def read_launch_lines(source: SourceText) -> LaunchFile:
         return found
     name = source.name.replace("\\", "/").rpartition("/")[2].lower()
     if name.endswith((".md", ".markdown", ".mdx", ".rst")):
-        from zerocfg.source.markdown import shell_blocks
+        from zerocfg.source.markdown import named_blocks, shell_blocks
 
+        heredocs = Heredocs(choices=True)
         for block in shell_blocks(source.text):
-            found.lines += read_shell(source, block)
+            found.lines += read_shell(source, block, heredocs=heredocs)
+        shown = tuple(named_blocks(source.text)) if found.lines else ()
+        if shown:
+            found.lines = [replace(line, written=(*line.written, *shown)) for line in found.lines]
     elif name in ("makefile", "gnumakefile") or name.endswith((".mk", ".mak")) or name.startswith("makefile."):
         from zerocfg.source.makefile import recipes
 
         for recipe, exported in recipes(source.text):
             found.lines += read_shell(source, recipe, exported)
     elif name.endswith(".ipynb"):
-        from zerocfg.source.notebook import environment_of, shell_of
+        from zerocfg.source.notebook import environment_of, started_of
 
-        environment = environment_of(source)
-        for command in shell_of(source):
-            found.lines += read_shell(source, command, environment)
+        environment, heredocs = environment_of(source), Heredocs()
+        for started in started_of(source):
+            if isinstance(started, Written):
+                heredocs.put(started)
+            else:
+                found.lines += read_shell(source, started, environment, heredocs=heredocs)
+        found.written = heredocs.known()
     elif name.endswith(".py"):
         from zerocfg.source.commands import commands_of
 
-        for started in commands_of(source):
-            found.lines += read_shell(source, started) if isinstance(started, Chars) else _of_words(source, started)
+        for words in commands_of(source):
+            found.lines += read_shell(source, words) if isinstance(words, Chars) else _of_words(source, words)
     else:
         start = 1 if source.text.startswith(BOM) else 0
         text = source.text[start:]
@@ -87,10 +96,16 @@ def _of_words(source: SourceText, words: list[Word]) -> list[LaunchLine]:
 
 
 def read_shell(
-    source: SourceText, chars: Chars, environment: dict[str, str | None] | None = None, *, script: bool = False
+    source: SourceText,
+    chars: Chars,
+    environment: dict[str, str | None] | None = None,
+    *,
+    heredocs: Heredocs | None = None,
+    script: bool = False,
 ) -> list[LaunchLine]:
-    """The launch lines of one shell text, a part of the source; ``script``: all of it, with a name of its own."""
-    shell = _Shell(source, environment or {})
+    """The launch lines of one shell text, a part of the source. ``heredocs``: what other parts have written before;
+    ``script``: the text is all of it, with a name of its own."""
+    shell = _Shell(source, environment or {}, heredocs)
     if script:
         shell.scope.lies_at(source.name, source.text)
     shell.run(chars, Span(0, len(source.text)), 0)
@@ -105,12 +120,14 @@ def read_commands(source: SourceText, chars: Chars) -> list[list[Word]]:
 
 
 class _Shell:
-    def __init__(self, source: SourceText, environment: dict[str, str | None]) -> None:
+    def __init__(
+        self, source: SourceText, environment: dict[str, str | None], heredocs: Heredocs | None = None
+    ) -> None:
         self.source = source
         self.scope = Scope(environment)
         self.expander = Expander(self.scope.variables, self.scope.assign, self.scope.folder)
         self.lines: list[LaunchLine] = []
-        self.heredocs = Heredocs()
+        self.heredocs = heredocs or Heredocs()
 
     def run(self, chars: Chars, outer: Span, nesting: int) -> None:
         command: list[Token] = []
