@@ -22,7 +22,7 @@ STARTED = {
     "by a cell": {"book.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": [f"!{LINE}"]}]})},
     "by code": {"go.py": f"import subprocess\nsubprocess.run({LINE.split()})\n"},
     "by code, through another config": {
-        "go.py": f"import subprocess\nsubprocess.run({['accelerate', 'launch', '--config_file', 'acc.yaml', 'x.py']})\n",
+        "go.py": f"import subprocess\nsubprocess.run({['accelerate', 'launch', '--config_file', 'acc.yaml', 'a.py']})",
         "acc.yaml": YAML,
     },
     "as a module": {"run.sh": "deepspeed --module run.train --deepspeed_config conf/ds.json\n"},

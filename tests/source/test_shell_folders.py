@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from zerocfg.source.launch import LaunchLine
-from zerocfg.source.shell import read_launch_lines
+from zerocfg.source.launch_files import read_launch_lines
 from zerocfg.source.text import SourceText
 
 SCRIPT = "examples/scripts/run.sh"

@@ -255,7 +255,7 @@ def _format(path: Path) -> Format:
 @lru_cache(maxsize=1024)
 def launches(file: SourceFile) -> LaunchFile:
     """The launch lines of a launch file or a notebook, and what it writes; read once."""
-    from zerocfg.source.shell import read_launch_lines
+    from zerocfg.source.launch_files import read_launch_lines
 
     return read_launch_lines(file.source)
 

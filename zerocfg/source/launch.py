@@ -1,6 +1,6 @@
 """Launch lines: what a shell script, Makefile or Markdown page starts, and with which arguments.
 
-The data shapes only; the reader is :mod:`zerocfg.source.shell`.
+The data shapes only; the reader is :mod:`zerocfg.source.launch_files`.
 """
 
 from __future__ import annotations

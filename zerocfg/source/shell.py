@@ -1,16 +1,15 @@
-"""Launch lines of shell scripts, batch scripts, Makefiles and Markdown pages.
+"""Launch lines of a shell text.
 
-The script is walked once from top to bottom, with the variables that are certain at each point. What only the
+The text is walked once from top to bottom, with the variables that are certain at each point. What only the
 running shell can know stays unknown; nothing is executed.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from zerocfg.source.heredocs import Heredocs
-from zerocfg.source.launch import LaunchFile, LaunchLine, Word, Written
+from zerocfg.source.launch import LaunchLine, Word
 from zerocfg.source.launchers import (
     OWN_PROGRAMS,
     RUNNERS,
@@ -26,11 +25,8 @@ from zerocfg.source.shell_expand import Expander, Value
 from zerocfg.source.shell_placed import Placed, joined, span_of, words_of
 from zerocfg.source.shell_scope import Scope, text_of
 from zerocfg.source.shell_words import START, UNKNOWN, Chars, Token, tokens
-from zerocfg.source.text import BOM, SourceText, Span
+from zerocfg.source.text import SourceText, Span
 
-_MENTIONS = re.compile(
-    r"accelerate|deepspeed|torchrun|torch\.distributed|llamafactory-cli|(?:lmf|axolotl) train|swift (?:sft|pt|rlhf)"
-)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
 _DECLARES = frozenset(("export", "declare", "typeset", "local", "readonly"))
@@ -43,50 +39,7 @@ _TELLS = frozenset(("-h", "--help", "--version"))
 _MAX_NESTING = 6
 
 
-def read_launch_lines(source: SourceText) -> LaunchFile:
-    """The launch lines of a shell script, Makefile, Markdown page, notebook or Python file, told apart by the name.
-    Never raises."""
-    found = LaunchFile(source)
-    if not _MENTIONS.search(source.text):
-        return found
-    name = source.name.replace("\\", "/").rpartition("/")[2].lower()
-    if name.endswith((".md", ".markdown", ".mdx", ".rst")):
-        from zerocfg.source.markdown import named_blocks, shell_blocks
-
-        heredocs = Heredocs(choices=True)
-        for block in shell_blocks(source.text):
-            found.lines += read_shell(source, block, heredocs=heredocs)
-        shown = tuple(named_blocks(source.text)) if found.lines else ()
-        if shown:
-            found.lines = [replace(line, written=(*line.written, *shown)) for line in found.lines]
-    elif name in ("makefile", "gnumakefile") or name.endswith((".mk", ".mak")) or name.startswith("makefile."):
-        from zerocfg.source.makefile import recipes
-
-        for recipe, exported in recipes(source.text):
-            found.lines += read_shell(source, recipe, exported)
-    elif name.endswith(".ipynb"):
-        from zerocfg.source.notebook import environment_of, started_of
-
-        environment, heredocs = environment_of(source), Heredocs()
-        for started in started_of(source):
-            if isinstance(started, Written):
-                heredocs.put(started)
-            else:
-                found.lines += read_shell(source, started, environment, heredocs=heredocs)
-        found.written = heredocs.known()
-    elif name.endswith(".py"):
-        from zerocfg.source.commands import commands_of
-
-        for words in commands_of(source):
-            found.lines += read_shell(source, words) if isinstance(words, Chars) else _of_words(source, words)
-    else:
-        start = 1 if source.text.startswith(BOM) else 0
-        text = source.text[start:]
-        found.lines += read_shell(source, Chars(text, range(start, start + len(text))), script=True)
-    return found
-
-
-def _of_words(source: SourceText, words: list[Word]) -> list[LaunchLine]:
+def read_words(source: SourceText, words: list[Word]) -> list[LaunchLine]:
     """The launch line that is a list of words, which no shell reads."""
     if not words:
         return []
@@ -297,6 +250,8 @@ class _Shell:
                 options, script, module, arguments = split_launcher(launcher, words[begin:])
                 script_options = read_options(arguments)
                 if launcher == "python":
+                    if self._handed_on(arguments, span, nesting):
+                        return
                     if script is None or not any(option.name in _ASKS for option in script_options):
                         return
                 elif launcher in OWN_PROGRAMS:
@@ -333,6 +288,19 @@ class _Shell:
             elif word.value and name == word.value and _ASSIGNMENT.match(word.value):
                 left, _, right = word.value.partition("=")
                 environment[left] = right
+
+    def _handed_on(self, arguments: tuple[Word, ...], span: Span, nesting: int) -> bool:
+        """Whether a program starts the commands behind `--`, as one for a cluster's queue does."""
+        at = next((at for at, word in enumerate(arguments) if word.value == "--"), len(arguments))
+        command: list[Word] = []
+        before = len(self.lines)
+        for word in (*arguments[at + 1 :], None):
+            if word is not None and word.value not in ("&&", ";", "||"):
+                command.append(word)
+            elif command and nesting < _MAX_NESTING:
+                self._start(command, {}, span, nesting + 1)
+                command = []
+        return len(self.lines) > before
 
     def _shell(self, words: list[Word], at: int, span: Span, nesting: int) -> None:
         """``bash -c "..."``: the text is read with the variables known here."""
