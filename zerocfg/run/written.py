@@ -21,7 +21,7 @@ def made_before(run: Run, name: str) -> bool:
     line, file = run.launch, run.launch_file
     if line is None or file is None:
         return False
-    if line.directory is not None and line.directory.startswith("/"):
+    if line.directory is not None and line.directory.startswith("/") and not _around(file.path, line.directory):
         return True  # a folder of the machine that runs the job, which nobody can look into
     if file.kind == "script":
         return True  # other code may write it, fetch it, or change the folder
@@ -69,6 +69,14 @@ def _makes(text: str, base: str) -> bool:
         return True
     given = "|".join(map(re.escape, sorted(named)))
     return re.search(rf"{_OUTPUT}[ \t=]+[\"']?(?:[^\s\"']*/)?(?:{given})(?![\w.])", text) is not None
+
+
+def _around(path: Path | None, directory: str) -> bool:
+    """Whether a folder is here, in the same tree as the file: a script may tell it from where it lies itself."""
+    folder = Path(directory)
+    if path is None or not any(folder.is_relative_to(above) for above in path.resolve().parents[:4] if above.name):
+        return False
+    return folder.is_dir()
 
 
 def _beside(path: Path) -> list[str]:

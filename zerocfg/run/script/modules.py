@@ -20,7 +20,7 @@ from zerocfg.source.text import BOM
 
 LIBRARIES = frozenset(
     "transformers trl accelerate deepspeed lightning pytorch_lightning lightning_fabric optimum torch peft argparse "
-    "fire click tyro jsonargparse hydra omegaconf".split()
+    "fire click tyro jsonargparse hydra omegaconf trlx sat".split()
 )
 """Packages whose names are never looked for in the repository, which may be a copy of one."""
 LARGEST = 1 << 20

@@ -22,7 +22,9 @@ from zerocfg.run.script.values import Names, assigned
 DEPTH = 2
 """How many imports deep the repository is followed."""
 MOST_MODULES = 60
-_TELLING = re.compile(r"Trainer|Accelerator|deepspeed|add_argument|Fabric|LightningCLI|TrainingArguments")
+_TELLING = re.compile(
+    r"Trainer|Accelerator|deepspeed|add_argument|Fabric|LightningCLI|TrainingArguments|trlx|training_main"
+)
 """What a module that imports no further must hold to say anything."""
 _LONGEST = 10
 """Modules that hand a name on to each other."""
