@@ -4,7 +4,6 @@ word of any release, and generated ones."""
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import corpus_folder
+from tests.conftest import texts_of_corpus
 from tests.parity.released import Comparison, Said, Versions, many, once
 from tests.parity.verdicts import claims, lint
 from zerocfg.catalog import fields
@@ -49,8 +48,8 @@ def arguments() -> list[str]:
     return [name for name in histories("transformers").raw if "." not in name and name not in OF_THE_MACHINE]
 
 
-def _recipes(examples: int) -> list[Recipe]:
-    found = [*_of_people(), *_one_by_one()]
+def _recipes(examples: int | None) -> list[Recipe]:
+    found = [*_of_people(corpus=examples is None), *(_one_by_one() if examples is not None else ())]
     if examples:
 
         @many(examples)
@@ -62,21 +61,15 @@ def _recipes(examples: int) -> list[Recipe]:
     return once([{"output_dir": "out", **one} for one in found])
 
 
-def texts_of_people() -> list[str]:
-    """The recipes of the rules' examples and, where there is one, of the corpus."""
+def texts_of_people(*, corpus: bool) -> list[str]:
+    """The recipes of the corpus, where there is one, and else those of the rules' examples, too."""
     texts = [example.files.get("recipe.yaml", "") for rule in ALL for example in (*rule.bad, *rule.good)]
-    folder = corpus_folder()
-    if folder is not None:
-        with (folder / "INDEX.tsv").open(encoding="utf-8", newline="") as index:
-            rows = [row for row in csv.DictReader(index, delimiter="\t") if row["kind"] in ("trainer-recipe", "other")]
-        paths = [folder / row["repo"].replace("/", "__") / row["path"] for row in rows]
-        texts += [path.read_text(encoding="utf-8", errors="replace") for path in paths]
-    return texts
+    return [*([] if corpus else texts), *texts_of_corpus("trainer-recipe", "other")]
 
 
-def _of_people() -> Iterator[Recipe]:
+def _of_people(*, corpus: bool) -> Iterator[Recipe]:
     taken = frozenset(arguments())
-    for text in texts_of_people():
+    for text in texts_of_people(corpus=corpus):
         try:
             tree = json.loads(json.dumps(yaml.safe_load(text)))  # dates and the like are not for JSON
         except (ValueError, TypeError, yaml.YAMLError):
@@ -92,10 +85,10 @@ def _one_by_one() -> Iterator[Recipe]:
 
 
 def _values(name: str) -> list[Any]:
-    """Plausible values of an argument: its words in any release and one that none has, or one of its type."""
+    """Values of an argument: its words in any release, one that none has and false, or one of its type."""
     words = sorted(fields.ever(name))
     if words:
-        return [*words, "nosuchword"]
+        return [*words, "nosuchword", False]
     at = next(at for at in histories("transformers").edges(name) if fields.exists(name, at))
     default = fields.default(name, at)
     return [default if default is not None else _PLAIN[fields.kind(name, at) or "str"]]
@@ -135,9 +128,6 @@ RECIPES = Comparison(
     limits={
         "a tracker that nobody knows, which old releases look up when the Trainer is made": re.compile(
             "`report_to` knows"
-        ),
-        "false in the place of a word, which is told where the text says no (ZC006)": re.compile(
-            "False is not a valid"
         ),
     },
     examples=300,

@@ -35,14 +35,15 @@ class Comparison(Generic[Case]):
     """``program``: the module that judges inside a release; it reads a case a line. ``releases``: those that are asked
     where none is named.
 
-    ``cases``: those that people wrote and those that were made, as many of these as asked for; ``examples`` where
-    nothing is asked. ``fits``: whether a release has what a case is about. ``differs``: in which ways zerocfg, with
-    these releases pinned, says something else. ``limits``: what is known to differ, in words, and what it looks like.
+    ``cases``: those that people wrote and those that were made, as many of these as asked for (None: the corpus
+    alone); ``examples`` where nothing is asked. ``fits``: whether a release has what a case is about. ``differs``: in
+    which ways zerocfg, with these releases pinned, says something else. ``limits``: what is known to differ, in words,
+    and what it looks like.
     """
 
     program: str
     releases: tuple[str, ...]
-    cases: Callable[[int], list[Case]]
+    cases: Callable[[int | None], list[Case]]
     differs: Callable[[Versions, Case, Said], Iterator[str]]
     limits: Mapping[str, re.Pattern[str]]
     examples: int = 0

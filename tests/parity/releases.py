@@ -29,6 +29,7 @@ def main() -> int:
     parser.add_argument("releases", nargs="*", help="of --library; `all` for every known one")
     parser.add_argument("--library", choices=COMPARISONS, action="append")
     parser.add_argument("--examples", type=int, help="how many cases to make beside those that people wrote")
+    parser.add_argument("--corpus", action="store_true", help="only the files of the corpus")
     parser.add_argument("--show", type=int, default=5, help="disagreements to show for each release")
     parser.add_argument("--write", action="store_true", help="keep the counts")
     options = parser.parse_args()
@@ -36,7 +37,7 @@ def main() -> int:
     for library in options.library or COMPARISONS:
         comparison = COMPARISONS[library]
         examples = comparison.examples if options.examples is None else options.examples
-        cases = comparison.cases(examples)
+        cases = comparison.cases(None if options.corpus else examples)
         for release in of_library(library, options.releases or comparison.releases):
             found = compared(comparison, release, cases)
             pairs += found.cases

@@ -7,7 +7,6 @@ effective value. `make parity` plays many more of them, other ones each time.
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -21,7 +20,7 @@ import yaml
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import corpus_folder
+from tests.conftest import texts_of_corpus
 from tests.parity import generated
 from tests.parity.test_effective import SAYS, environment_differs
 from tests.parity.verdicts import (
@@ -102,14 +101,7 @@ def texts_of_people(name: str) -> list[str]:
     """
     rules = [rule for rule in ALL if rule.code != "ZC014"]
     texts = [example.files[name] for rule in rules for example in (*rule.bad, *rule.good) if name in example.files]
-    folder = corpus_folder()
-    if folder is not None:
-        kind = "deepspeed" if name == "ds.json" else "accelerate"
-        with (folder / "INDEX.tsv").open(encoding="utf-8", newline="") as index:
-            rows = [row for row in csv.DictReader(index, delimiter="\t") if row["kind"].startswith(kind)]
-        paths = [folder / row["repo"].replace("/", "__") / row["path"] for row in rows]
-        texts += [path.read_text(encoding="utf-8", errors="replace") for path in paths]
-    return texts
+    return [*texts, *texts_of_corpus("deepspeed" if name == "ds.json" else "accelerate")]
 
 
 DEEPSPEED = st.one_of(

@@ -100,6 +100,15 @@ READING = (
     ),
     recipe("ZC006", "of the Trainer", "eval_strategy: no\n").finds("error", "recipe.yaml: no", "1.1"),
     recipe("ZC006", "false, which nobody takes for a word", "eval_strategy: false\n"),
+    recipe("ZC811", "false in the place of a word", "eval_strategy: false\n").finds("error", "recipe.yaml: false"),
+    recipe("ZC811", "the same by TrlParser", "packing: true\neval_strategy: false\n", TRL).finds(
+        "error", "recipe.yaml: false"
+    ),
+    recipe("ZC811", "off, which is no word of it", "eval_strategy: off\n").finds("error", "recipe.yaml: off"),
+    recipe("ZC811", "a number", "save_strategy: 500\n").finds("error", "recipe.yaml: 500", 500),
+    recipe("ZC811", "no, of which ZC006 tells", "eval_strategy: no\n"),
+    recipe("ZC811", "no in quotes", "eval_strategy: 'no'\n"),
+    recipe("ZC811", "false, and nobody knows the parser", "eval_strategy: false\n", ""),
     *(
         yaml("ZC007", f"{text} is what it seems", f"main_process_port: {text}\n")
         for text in ("24500", "'024500'", "0", "00", "0.5", "0x10", "09", "true")

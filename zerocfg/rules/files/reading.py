@@ -303,8 +303,9 @@ def word_read_as_boolean(run: Run) -> Iterator[Finding]:
     `no` is a word of accelerate's and of the Trainer's own, and the one that cannot be written without quotes.
 
     What happens: `mixed_precision: no` is `False`, and the launcher stops with `AttributeError: 'bool' object
-    has no attribute 'lower'`; before accelerate 0.34.0 it takes `False` for the word. `distributed_type: NO` is `False` too and loses its default of one process.
-    `eval_strategy: no` in a recipe is refused: `False is not a valid IntervalStrategy`.
+    has no attribute 'lower'`; before accelerate 0.34.0 it takes `False` for the word. `distributed_type: NO` is
+    `False` too and loses its default of one process. `eval_strategy: no` in a recipe is refused: `False is not a
+    valid IntervalStrategy`.
 
     Fix: puts the word in quotes.
     """
