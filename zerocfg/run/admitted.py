@@ -62,6 +62,14 @@ class AdmittedKeys:
         known = histories(self.library)
         return known.state(key, known.releases[-1])
 
+    def false_stays_since(self, name: str) -> str | None:
+        """From which admitted release on accelerate reads false in a key of its YAML as false: "" where all of them do,
+        None where all of them take it for a word."""
+        states = self.states(f"cluster.{name}")
+        if not any("false" in (state or {}) for _, state in states):
+            return ""
+        return next((text(since) for since, state in states if "false" not in (state or {})), None)
+
     def had(self, key: str) -> bool:
         """Whether an admitted release has a key that today's has not."""
         return any(state is not None and "removed" not in state for _, state in self.states(key))
