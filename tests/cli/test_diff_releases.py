@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Outcome
-from zerocfg.migrate.known import known_releases, walked
 
 Cli = Callable[..., Outcome]
 DS = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}%s}\n'
@@ -62,7 +61,22 @@ def test_a_library_that_one_side_leaves_out_is_that_of_the_project(zerocfg: Cli,
     assert "gradient_clipping" in [one["key"] for one in keys]
 
 
-@pytest.mark.skipif(walked("transformers") is None, reason="no histories of transformers here")
+def test_without_the_old_releases_the_pins_of_each_run_count(zerocfg: Cli, tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("deepspeed==0.19.2\n")
+    (tmp_path / "ds.json").write_text(DS % "")
+    outcome = zerocfg("diff", "--releases", "deepspeed==0.19.8", "--output-format", "json")
+    found = json.loads(outcome.out)
+    assert (found["a"], found["b"]) == ({"deepspeed": "0.19.2"}, {"deepspeed": "0.19.8"})
+    assert found["keys"] == told(zerocfg, "deepspeed==0.19.2", "deepspeed==0.19.8")["keys"] != []
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "requirements.txt").write_text("deepspeed==0.19.8\n")
+    (other / "ds.json").write_text(DS % "")
+    found = json.loads(zerocfg("diff", "--releases", "deepspeed==0.19.8", "--output-format", "json").out)
+    assert found["a"] == {"deepspeed": "0.19.2, 0.19.8"}
+    assert {one["file"] for one in found["keys"]} == {"ds.json"}
+
+
 def test_arguments(zerocfg: Cli, tmp_path: Path) -> None:
     recipe = "output_dir: out\nmax_steps: 2\nper_device_train_batch_size: 1\n"
     recipe += "optim: adamw_torch\nreport_to: none\nwarmup_ratio: 0.1\n"
@@ -75,7 +89,6 @@ def test_arguments(zerocfg: Cli, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.skipif("1.16.0" not in known_releases("trl")[1:], reason="no histories of TRL here")
 def test_defaults_of_a_method_of_trl(zerocfg: Cli, tmp_path: Path) -> None:
     recipe = "output_dir: out\nmax_steps: 2\nper_device_train_batch_size: 1\nnum_generations: 4\nloss_type: grpo\n"
     line = "accelerate launch grpo.py --config recipe.yaml\n"
@@ -100,6 +113,8 @@ def test_text(zerocfg: Cli, tmp_path: Path) -> None:
         (("--releases", "deepspeed==0.16.99", "deepspeed==0.19.8"), "did you mean 0.16.9 or 0.17.0?"),
         (("--releases", "deepspeed==0.16.9", "deepspeed==0.19.8", "nowhere"), "no file or folder"),
         (("--releases", "deepspeed==0.16.9", "deepspeed==0.19.8"), "no config"),
+        (("--releases", "deepspeed==0.16.9", "deepspeed==0.19.8", "deepspeed==0.19.7"), "third set"),
+        (("--releases", "nowhere"), "names no release"),
         (("one",), "A and B"),
         (("one", "two", "three"), "A and B"),
     ],
@@ -107,3 +122,11 @@ def test_text(zerocfg: Cli, tmp_path: Path) -> None:
 def test_wrong_use(zerocfg: Cli, words: tuple[str, ...], said: str) -> None:
     outcome = zerocfg("diff", *words)
     assert outcome.code == 2 and said in outcome.err, outcome.err
+
+
+@pytest.mark.parametrize("pin", ["", "deepspeed>=0.14\n"])
+def test_without_a_pin_the_old_releases_have_to_be_named(zerocfg: Cli, tmp_path: Path, pin: str) -> None:
+    (tmp_path / "ds.json").write_text(DS % "")
+    (tmp_path / "requirements.txt").write_text(pin)
+    outcome = zerocfg("diff", "--releases", "deepspeed==0.19.8")
+    assert outcome.code == 2 and "the project pins no release of DeepSpeed" in outcome.err

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from zerocfg.catalog.history import histories
 from zerocfg.catalog.values import RefusedError
 from zerocfg.catalog.versions import Release, library_name
-from zerocfg.migrate.known import Absent, absent_argument, changed_default, has_argument, since, walked
+from zerocfg.migrate.known import Absent, absent_argument, changed_default, has_argument, since
 from zerocfg.migrate.plan import Plan
 from zerocfg.migrate.steps import Drop, Left, Put, Rename, Step, editable
 from zerocfg.migrate.successors import SAME, Becomes, Gone, Outcome, Unclear, successor
@@ -178,15 +179,16 @@ def changed_arguments(run: Run, old: Mapping[str, Release], new: Mapping[str, Re
     """The defaults of a run's arguments that mean different things in two sets of releases: those of TrainingArguments,
     and of the config of TRL that it is for where that is one; that has its own defaults of some of them."""
     classes = methods(run)
-    known = walked("trl") if len(classes) == 1 else None
+    known = histories("trl") if len(classes) == 1 else None
     if reader(run) is None or (reader(run) == "trl" and known is None):
         return
     names = recipe_data(run).keys() | run.arguments.keys()
     own = f"{next(iter(classes))}." if classes else ""
-    tables = [("trl", known, own)] if reader(run) == "trl" else []
-    for library, table, prefix in [*tables, ("transformers", walked("transformers"), "")]:
-        if table is None or not {library} <= old.keys() & new.keys():
+    tables = [("trl", own)] if reader(run) == "trl" else []
+    for library, prefix in [*tables, ("transformers", "")]:
+        if not {library} <= old.keys() & new.keys():
             continue
+        table = histories(library)
         for key in table.raw:
             name = key.removeprefix(prefix)
             if not key.startswith(prefix) or "." in name or name in names:

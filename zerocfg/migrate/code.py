@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import release
 from zerocfg.migrate.arguments import possible, said
-from zerocfg.migrate.known import absent_argument, walked
+from zerocfg.migrate.known import absent_argument
 from zerocfg.migrate.plan import Plan
 from zerocfg.migrate.steps import Left, Step
 from zerocfg.migrate.successors import SAME, Becomes, Unclear, successor
@@ -73,9 +74,8 @@ def _of_trainers(run: Run, plan: Plan) -> Iterator[Step | Left]:
 
 def _is_field(config: str, name: str) -> bool:
     """Whether some release of TRL has, or had, a field of this name in a config."""
-    known, key = walked("trl"), load_schema("trl").root.names.get(name)
-    past = known is not None and f"{config}.{name}" in known.raw
-    return past or (key is not None and config in key.facts.get("in", ()))
+    key = load_schema("trl").root.names.get(name)
+    return f"{config}.{name}" in histories("trl").raw or (key is not None and config in key.facts.get("in", ()))
 
 
 def _from(plan: Plan, library: str, edge: str) -> bool:
