@@ -100,6 +100,29 @@ def test_defaults_of_a_method_of_trl(zerocfg: Cli, tmp_path: Path) -> None:
     assert "loss_type" not in defaults
 
 
+def test_a_recipe_for_several_methods_is_told_what_all_of_them_change(zerocfg: Cli, tmp_path: Path) -> None:
+    """GRPO and RLOO both take `num_generations`, and had a server of vLLM as their default."""
+    recipe = "output_dir: out\nmax_steps: 2\nper_device_train_batch_size: 4\nnum_generations: 4\nuse_vllm: true\n"
+    (tmp_path / "recipe.yaml").write_text(recipe)
+    found = told(zerocfg, "trl==0.23.0", "trl==1.16.0")
+    defaults = {one["key"]: (one["a"], one["b"], one["since"]) for one in found["keys"] if one["change"] == "default"}
+    assert defaults["vllm_mode"] == ("server", "colocate", "1.0.0")
+    assert "beta" not in defaults  # 0.05 for RLOO all the time
+
+
+def test_a_default_that_a_config_of_trl_takes_over_from_the_trainer(zerocfg: Cli, tmp_path: Path) -> None:
+    """SFTConfig has the Trainer's 5e-5 and 500 up to TRL 0.11 and 0.18, as its release notes say."""
+    (tmp_path / "run.sh").write_text("accelerate launch sft.py --config recipe.yaml\n")
+    recipe = "output_dir: out\nmax_steps: 2\nper_device_train_batch_size: 4\npacking: true\n"
+    (tmp_path / "recipe.yaml").write_text(recipe)
+    old, new = "trl==0.11.4,transformers==4.45.2", "trl==0.19.1,transformers==4.51.3"
+    keys = [one for one in told(zerocfg, old, new)["keys"] if one["change"] == "default"]
+    found = {one["key"]: (one["library"], one["a"], one["b"], one["since"]) for one in keys}
+    assert found["learning_rate"] == ("trl", 5e-05, 2e-05, "0.12.0")
+    assert found["logging_steps"] == ("trl", 500, 10, "0.19.0")
+    assert not [one for one in told(zerocfg, "trl==0.11.4", "trl==0.19.1")["keys"] if one["key"] == "learning_rate"]
+
+
 def test_text(zerocfg: Cli, tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text(DS % "")
     outcome = zerocfg("diff", "--releases", "deepspeed==0.19.2", "deepspeed==0.19.8", "ds.json")

@@ -10,10 +10,11 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import Release, release
 from zerocfg.migrate.known import changed_default, since
 from zerocfg.migrate.plan import Plan
+from zerocfg.migrate.program import program_of
 from zerocfg.migrate.steps import Drop, Left, Operation, Put, Rename, Step, editable
 from zerocfg.rules.api import Location
 from zerocfg.rules.effects import changed_before
-from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.model import Run, SourceFile, original
 from zerocfg.run.neighbours import NEIGHBOURS
 from zerocfg.source.node import dotted
 
@@ -176,7 +177,7 @@ def _shown(value: object) -> str:
 
 
 def _document_step(file: SourceFile, at: Location, why: str, operations: tuple[Operation, ...]) -> Step | Left:
-    return Step(at, why, operations) if editable(file) else Left(at, why)
+    return Step(at, why, operations) if editable(file) or program_of(original(file)) is not None else Left(at, why)
 
 
 def accelerate(run: Run, plan: Plan) -> Iterator[Step | Left]:
