@@ -31,7 +31,7 @@ from zerocfg.source.write import Change, write_together
 )
 @click.option("--write", "writes", is_flag=True, help="Change the files; without it the changes are shown as a diff.")
 @click.option("--pins", is_flag=True, help="Also set the requirements of these libraries to the new releases.")
-@click.option("--consumer", type=click.Choice(CONSUMERS), help="Who reads the configs, whatever the files tell.")
+@click.option("--consumer", type=click.Choice(CONSUMERS), help="Who reads the configs, overriding what the files say.")
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
     paths: tuple[Path, ...],

@@ -20,7 +20,8 @@ def read_or_exit(spec: Path) -> SpecFile:
     """The spec at a path, or in the folder of that path. Prints what is wrong with it and exits with 2."""
     path = spec / "zerocfg.yaml" if spec.is_dir() else spec
     if not path.exists():
-        raise click.UsageError(f"there is no file '{path}'")
+        hint = "; `zerocfg init` writes a first one" if spec.is_dir() else ""
+        raise click.UsageError(f"there is no file '{path}'{hint}")
     read = read_spec(path, display_name(path))
     if read.spec is None:
         for problem in read.problems:

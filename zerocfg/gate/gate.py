@@ -37,7 +37,7 @@ def gate(
     outcome = Outcome(reasons)
     if not found and not reasons:
         raise GateError(
-            f"there is no zerocfg.yaml below {display_name(folder)}, so no run to insist on; "
+            f"there is no zerocfg.yaml below {display_name(folder)}, so there is no run to check; "
             "`zerocfg init` writes one, and `zerocfg lint` alone needs none"
         )
     rules = []

@@ -23,26 +23,30 @@ class Paint:
         return f"\033[{_COLOURS[style]}m{text}\033[0m" if self.colour else text
 
 
-def render_full(result: Result, colour: bool = False, width: int | None = None) -> str:
-    """All diagnostics with their frames, then the summary line.
+def render_full(result: Result, colour: bool = False, width: int | None = None, quiet: bool = False) -> str:
+    """All diagnostics with their frames, then, unless ``quiet``, the summary line.
 
     ``width``: columns of a terminal. Words are wrapped and source lines cut to them; places stay whole, to be clicked.
     """
     paint = Paint(colour)
     width = max(width, NARROWEST) if width is not None else None
     blocks = ["\n".join(_diagnostic(diagnostic, paint, width)) for diagnostic in result.diagnostics]
+    if quiet:
+        return "\n\n".join(blocks) + "\n" if blocks else ""
     end = "\n".join(wrap(summary(result, paint), width, "  "))
     left = [line for told in unread_lines(result) for line in wrap(told, width, "    ")]
     return "\n\n".join([*blocks, "\n".join([end, *left])]) + "\n"
 
 
-def render_concise(result: Result, colour: bool = False) -> str:
-    """One line a diagnostic."""
+def render_concise(result: Result, colour: bool = False, quiet: bool = False) -> str:
+    """One line a diagnostic, then, unless ``quiet``, the summary line."""
     paint = Paint(colour)
     lines = []
     for d in result.diagnostics:
         where = f"{d.spot.file.name}:{d.spot.start.line}:{d.spot.start.column}"
         lines.append(f"{where}: {paint(d.severity.value, d.severity.value)}[{d.code}] {d.told}{_held(d)}")
+    if quiet:
+        return "".join(f"{line}\n" for line in lines)
     return "\n".join([*lines, summary(result, paint), *unread_lines(result)]) + "\n"
 
 
