@@ -84,6 +84,8 @@ EDITS = {
     ),
     "the project's version": (
         ("pyproject.toml", 'version = "1"', 'version = "1"\ndependencies = ["deepspeed==0.18.2"]'),
+        f'{LOCK}:116:5: build-outdated: run quickstart is not what the sources give: gradient_allreduce_op "mean" -> '
+        f"(not set); {AGAIN}\n"
         f"{PROOF}: certificate-version: it was tested with deepspeed 0.19.8, and pyproject.toml says ==0.18.2; install "
         f"that deepspeed and run {SMOKE}",
         None,

@@ -20,7 +20,7 @@ from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Run
 from zerocfg.run.releases import versions_for, with_versions
-from zerocfg.source.installs import read_dockerfile, read_script_installs
+from zerocfg.source.installs import read_dockerfile, read_installs
 from zerocfg.source.manifests import read_lock, read_pipfile, read_pyproject, read_setup_cfg
 from zerocfg.source.markers import PLACES, holds_in
 from zerocfg.source.setup_script import read_setup_script
@@ -151,7 +151,7 @@ def test_dockerfiles(text: str) -> None:
 
 def test_included_files_of_commands() -> None:
     text = "pip install -r req/base.txt -c pins.txt\npip install --requirement=x.txt\n"
-    assert read_script_installs(SourceText("install.sh", text))[1] == ["req/base.txt", "pins.txt"]
+    assert read_installs(SourceText("install.sh", text))[1] == ["req/base.txt", "pins.txt"]
 
 
 def test_conda_lock_and_pipfile() -> None:
@@ -392,13 +392,16 @@ def test_a_framework_bounds_the_range(
 @pytest.mark.parametrize(
     ("files", "wanted"),
     [  # the newest releases that resolving leaves: 4.39.3, 4.55.4, 4.57.6
-        ({"requirements.txt": "transformers>=4.37.2\ntokenizers==0.15.1\n"}, ">=4.37.2,<4.40.0"),
+        ({"requirements.txt": "transformers>=4.37.2\ntokenizers==0.15.1\n"}, ">=4.37.2,<=4.39.3"),
         ({"requirements.txt": "transformers\ntokenizers<0.22\n"}, None),
-        ({"requirements.txt": "transformers>=4.50\ntokenizers<0.22\n"}, ">=4.50,<4.56.0"),
-        ({"requirements.txt": "transformers>=4.53.3\nhuggingface_hub[cli]>=0.33.4,<1.0\n"}, ">=4.53.3,<5.0.0"),
+        ({"requirements.txt": "transformers>=4.50\ntokenizers<0.22\n"}, ">=4.50,<=4.55.4"),
+        ({"requirements.txt": "transformers>=4.53.3\nhuggingface_hub[cli]>=0.33.4,<1.0\n"}, ">=4.53.3,<=4.57.6"),
         ({"requirements.txt": "transformers>=4.53.3\nhuggingface-hub>=0.33.4\ntokenizers>=0.13\n"}, ">=4.53.3"),
         ({"requirements.txt": "transformers==5.1.0\nhuggingface-hub<1.0\n"}, "==5.1.0"),
         ({"requirements-eval.txt": "transformers>=4.53.3\nhuggingface-hub<1.0\n"}, ">=4.53.3"),
+        ({"requirements.txt": "transformers[torch]>=4.28.1,<5\ntorch>=1.13.1,<2\n"}, ">=4.28.1,<5,<=4.47.1"),
+        ({"requirements.txt": "transformers>=4.28.1,<5\ntorch>=1.13.1,<2\n"}, ">=4.28.1,<5"),  # needs no torch
+        ({"requirements.txt": "transformers[torch,sentencepiece]>=4.28\ntorch>=2.1\n"}, ">=4.28"),
         (
             {
                 "requirements.txt": "transformers>=5\n",
@@ -441,6 +444,6 @@ def test_limits_of_frameworks_are_ranges(package: str) -> None:
 def test_no_text_raises(text: str) -> None:
     source = SourceText("Dockerfile", f"RUN pip install {text}")
     read_dockerfile(source)
-    read_script_installs(source)
+    read_installs(source)
     read_setup_script(f"from setuptools import setup\nsetup(install_requires={text})")
     read_pipfile(text)

@@ -101,6 +101,11 @@ class Job:
         )
         return without_known(result, self.known.entries, self.known.folder, looked_at)
 
+    @property
+    def included(self) -> list[Run]:
+        """The runs of the last lint, but for those of which every file is excluded."""
+        return [run for run in self.runs if not all(map(self.excluded, run.files))]
+
     def told(self, result: Result) -> Result:
         """What of a result is reported."""
         return result if self.notes else without_notes(result, self.selection)

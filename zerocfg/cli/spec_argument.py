@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zerocfg.cli.progress import Working
+from zerocfg.cli.settings import find_settings
 from zerocfg.resolve.build import Built, build_plans
 from zerocfg.resolve.spec_file import SpecFile, read_spec
 from zerocfg.run.discover import display_name
@@ -33,6 +34,6 @@ def resolved(read: SpecFile, only: str | None, hardware: str | None) -> list[Bui
     """The runs, resolved; shows which one is at work. Unknown runs and hardware on the command line are wrong use."""
     try:
         with Working() as working:
-            return build_plans(read, only, hardware, working)
+            return build_plans(read, only, hardware, working, find_settings(read.folder).versions)
     except ValueError as error:
         raise click.UsageError(str(error)) from None

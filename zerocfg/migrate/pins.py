@@ -19,7 +19,12 @@ _REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+(?:\[[^\]]*\])?)(?P<gap>\s*\
 def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
     for library in plan.new:
         for place in run.version_places.get(library, ()):
-            if place.file is not None and place.span is not None:
+            if place.file is None or place.span is None:
+                continue
+            if place.note not in ("", library):
+                at = Location(place.file, span=place.span)
+                yield Left(at, f"{place.note} holds {library} back here; see that {plan.new[library]} can be installed")
+            else:
                 yield from _stated(place.file, place.span, library, plan)
 
 

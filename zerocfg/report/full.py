@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zerocfg.catalog.versions import library_name
 from zerocfg.report.frame import frame
 from zerocfg.rules.engine import Diagnostic, Result, Spot
 
@@ -69,7 +70,7 @@ def summary(result: Result, paint: Paint) -> str:
         text = paint("All checks passed", "green") + f" in {_files(result.files)}."
     else:
         text = "Nothing was checked."
-    return text + _suppressed(result) + _notes(result) + _assumed(result)
+    return text + _suppressed(result) + _notes(result) + _assumed(result) + _outside(result)
 
 
 def unread_lines(result: Result) -> list[str]:
@@ -115,6 +116,18 @@ def _notes(result: Result) -> str:
 def _assumed(result: Result) -> str:
     named = [f"{library} {version}" for library, version in result.assumed.items()]
     return f" No file tells the release: judged as for {_join(named)}, the newest known." if named else ""
+
+
+def _outside(result: Result) -> str:
+    """What is said where a project has a release of which nothing is known."""
+    told = ""
+    for one in result.outside:
+        name = library_name(one.library)
+        if one.older:
+            told += f" {name} {one.declared} is older than zerocfg knows ({one.known} and later): less is checked."
+        else:
+            told += f" {name} {one.declared} is newer than zerocfg knows: judged as for {one.known}."
+    return told
 
 
 def _files(count: int) -> str:

@@ -18,6 +18,7 @@ from zerocfg.rules.reach import limited
 from zerocfg.run.arguments import parsed
 from zerocfg.run.model import Call, Run
 from zerocfg.run.script.arguments import is_arguments
+from zerocfg.run.telling import told_by
 
 _BESIDE = frozenset({"ScriptArguments", "ModelConfig", "DatasetMixtureConfig"})
 """TRL's dataclasses that all its scripts parse beside the config of a trainer, and its own ScriptArguments."""
@@ -75,12 +76,12 @@ def removed(run: Run, held: Argument) -> Lack | None:
     a field of TRL's ScriptArguments."""
     if held.name == "config" and held.on_line:
         return None
-    return _lack(run, held, behind=True)
+    return _sure(run, held, _lack(run, held, behind=True))
 
 
 def newer(run: Run, held: Argument) -> Lack | None:
     """Releases that do not have an argument yet."""
-    return _lack(run, held, behind=False)
+    return _sure(run, held, _lack(run, held, behind=False))
 
 
 def former(name: str) -> bool:
@@ -101,7 +102,7 @@ def named(run: Run) -> list[str] | None:
     """The arguments that the newest admitted releases have; None where the project does not say which those are."""
     base = admitted("transformers", run.versions.get("transformers"))
     own = admitted("trl", run.versions.get("trl")) if reader(run) == "trl" else None
-    if base is None or (own is None and reader(run) == "trl"):
+    if base is None or not base.releases or (reader(run) == "trl" and (own is None or not own.releases)):
         return None
     known = histories("transformers")
     found = [name for name in known.raw if "." not in name and known.state(name, base.newest) is not None]
@@ -114,6 +115,15 @@ def named(run: Run) -> list[str] | None:
             if key.startswith(within) and fields.state(key, own.newest) is not None
         ]
     return list(dict.fromkeys(found))
+
+
+def _sure(run: Run, held: Argument, lack: Lack | None) -> Lack | None:
+    """None where only some admitted releases lack a word of a line, and only the words of that line tell who parses
+    them: the project's range was written for its own scripts, and the one that the line starts is not among them."""
+    if lack is None or not lack.releases or not held.on_line or run.script is not None or run.launch is None:
+        return lack
+    told = told_by(run)
+    return None if told is not None and told.by == "option" else lack
 
 
 def _lack(run: Run, held: Argument, behind: bool) -> Lack | None:

@@ -1,35 +1,48 @@
-"""Which releases of transformers are left where a project holds back a package that transformers needs.
-
-From resolving ``transformers`` beside each bound: the newest release that a package below it leaves is the one before
-the release named here.
-"""
+"""Which releases of a library are left where a project holds back a package that it needs, or the Python below it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from zerocfg.catalog.versions import only_below
+from zerocfg.catalog.versions import admits, only_below
 from zerocfg.run.declared import Declared
 
-_FIRST_TO_NEED: Mapping[str, tuple[tuple[str, str], ...]] = {
-    "tokenizers": (("0.19", "4.40.0"), ("0.20", "4.45.0"), ("0.21", "4.47.0"), ("0.22", "4.56.0")),
-    "huggingface-hub": (("1.3", "5.0.0"),),
-}
-"""By package, lowest first: a release of it, and the first transformers that takes none below."""
+if TYPE_CHECKING:
+    from zerocfg.catalog.beside import Edges
+
+PYTHON = "python"
 
 
-def left(found: Mapping[str, Declared]) -> Iterator[Declared]:
-    """What the packages that one file states beside transformers leave of it."""
-    base = found.get("transformers")
-    if base is None or not base.clauses:
+def left(found: Mapping[str, Declared], python: Callable[[], Declared | None]) -> Iterator[tuple[str, Declared]]:
+    """By library: what the packages that one file states beside it leave of it, and the Python that the project asks
+    for, which is looked for where it may matter."""
+    if not any(one.clauses for name, one in found.items() if name in _HELD_BACK):
         return
-    for package, needs in _FIRST_TO_NEED.items():
-        stated = found.get(package)
-        if stated is None or not stated.clauses or not _files(base) <= _files(stated):
+    from zerocfg.catalog.beside import beside
+
+    for library, packages in beside().items():
+        base = found.get(library)
+        if base is None or not base.clauses:
             continue
-        cap = next((first for below, first in needs if only_below(stated.clauses, below)), None)
-        if cap is not None:
-            yield Declared(f"<{cap}", stated.places)
+        for package, edges in packages.items():
+            if not _beyond(base.clauses, edges):
+                continue
+            stated = python() if package == PYTHON else found.get(package)
+            if stated is None or not stated.clauses or not (package == PYTHON or _files(base) <= _files(stated)):
+                continue
+            newest = next((newest for below, newest in edges.items() if only_below(stated.clauses, below)), None)
+            if newest is not None:
+                yield library.partition("[")[0], Declared(f"<={newest}", stated.places)
+
+
+_HELD_BACK = ("transformers", "accelerate", "trl")
+
+
+def _beyond(clauses: str, edges: Edges) -> bool:
+    """Whether a declaration admits a release behind the oldest of these, so that a bound may matter."""
+    oldest = next(iter(edges.values()))
+    return admits(clauses, at_least=f"{oldest}.1")
 
 
 def _files(declared: Declared) -> set[str]:

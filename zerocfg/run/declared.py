@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     Read = tuple[list[Requirement], list[str]]
 
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
-_BESIDE = frozenset(("tokenizers", "huggingface-hub"))
-"""Packages that transformers needs: they tell where an installation always takes them, and nowhere else."""
+_WITH_TORCH = "transformers[torch]"
+_BESIDE = frozenset(("tokenizers", "huggingface-hub", _WITH_TORCH))
+"""Packages that transformers needs, and itself with an extra that needs another: they tell where an installation always
+takes them, and nowhere else."""
 WANTED = frozenset((*LIBRARIES, *_BESIDE, "llamafactory", "axolotl", "ms-swift"))
 _ALIASES = {"pytorch": "torch"}
 _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock", "pylock.toml", "Pipfile.lock", "conda-lock.yml")
@@ -55,12 +57,14 @@ class Projects:
     def __init__(self) -> None:
         self._folders: dict[Path, dict[str, Declared]] = {}
         self._nearest: dict[Path, dict[str, Declared]] = {}
+        self.pythons: dict[Path, Declared | None] = {}
+        """What each folder says of the Python to be used, as far as that was asked (`pythons`)."""
 
     def nearest(self, folder: Path) -> dict[str, Declared]:
         """By library: what the nearest folder says that says something about it, from this one upwards."""
         if folder not in self._nearest:
             found = self._nearest[folder] = {}
-            for above in _upwards(folder):
+            for above in upwards(folder):
                 if above not in self._folders:
                     self._folders[above] = _of_folder(above)
                 for name, declared in self._folders[above].items():
@@ -68,7 +72,7 @@ class Projects:
         return self._nearest[folder]
 
 
-def _upwards(folder: Path) -> Iterator[Path]:
+def upwards(folder: Path) -> Iterator[Path]:
     """From a folder to the root of its repository; outside of one, to the current folder, else no further."""
     chain = [folder, *folder.parents]
     top = next((above for above in chain if os.path.lexists(above / ".git")), None)
@@ -129,8 +133,8 @@ def _files(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
     elif name == "requirements":
         yield from (("loose", inner) for inner in sorted(path.glob("*.txt")))
     elif name in _IMAGES and path.is_dir():
-        yield from (("image", inner) for inner in sorted(path.iterdir()) if _is_image(inner.name))
-    elif _is_image(name):
+        yield from (("image", inner) for inner in sorted(path.iterdir()) if is_image(inner.name))
+    elif is_image(name):
         yield "image", path
     elif name.endswith((".txt", ".sh", ".bash")) and _LOOSE.fullmatch(name):
         yield "loose", path
@@ -139,7 +143,7 @@ def _files(folder: Path, name: str) -> Iterator[tuple[str, Path]]:
 _LOOSE = re.compile(r"(?:.*[-_])?requirements?(?:[-_.].*)?\.txt|(?:.*[-_])?(?:install|setup|env)(?:[-_].*)?\.(?:ba)?sh")
 
 
-def _is_image(name: str) -> bool:
+def is_image(name: str) -> bool:
     lower = name.lower()
     return lower.startswith(("dockerfile", "containerfile")) or lower.endswith(".dockerfile")
 
@@ -154,9 +158,9 @@ def _verdict(name: str, stated: dict[str, list[Items]]) -> Declared | None:
     own = [pair for items in stated["firm"] for pair in items if pair[0].own and pair[0].name == name]
     if own:  # the project is a copy of the library
         known = [pair for pair in own if pair[0].versions is not None] or own
-        return _one(*known[0])
+        return one_of(*known[0])
     locked = [
-        _one(*pair) for items in stated["lock"] for pair in items if pair[0].name == name and not _nowhere(pair[0])
+        one_of(*pair) for items in stated["lock"] for pair in items if pair[0].name == name and not _nowhere(pair[0])
     ]
     if locked:
         return choice(locked)
@@ -184,19 +188,19 @@ def _nowhere(item: Requirement) -> bool:
 def _of_file(items: Items) -> Declared:
     """What one file says of a library. Extras are alternatives; markers tell which lines hold together."""
     if items[0][0].optional:
-        return choice(_one(*pair) for pair in items)
+        return choice(one_of(*pair) for pair in items)
     if not any(item.marker for item, _ in items):
-        return together(_one(*pair) for pair in items)
+        return together(one_of(*pair) for pair in items)
     from zerocfg.source.markers import PLACES, holds_in
 
     chosen = {
         tuple(at for at, (item, _) in enumerate(items) if not item.marker or place in holds_in(item.marker))
         for place in PLACES
     }
-    return choice(together(_one(*items[at]) for at in group) for group in sorted(chosen) if group)
+    return choice(together(one_of(*items[at]) for at in group) for group in sorted(chosen) if group)
 
 
-def _one(item: Requirement, file: SourceFile) -> Declared:
+def one_of(item: Requirement, file: SourceFile) -> Declared:
     place = Origin("file", item.name, file, span=item.span)
     return Declared(item.versions, (place,) if item.versions != "" else ())
 
@@ -220,7 +224,7 @@ def _read(path: Path, included: str, seen: set[str]) -> Iterator[tuple[Requireme
     if real in seen:
         return
     seen.add(real)
-    file = _file(real)
+    file = read_text(real)
     if file is None:
         return
     items, includes = read_requirements_of(file, "requirements.txt" if included else path.name)
@@ -231,7 +235,7 @@ def _read(path: Path, included: str, seen: set[str]) -> Iterator[tuple[Requireme
             yield from _read(path.parent / include, path.name, seen)
 
 
-def _file(real: str) -> SourceFile | None:
+def read_text(real: str) -> SourceFile | None:
     """A file, the same whatever took it in; None where it cannot be read."""
     try:
         state = os.stat(real)  # noqa: PTH116
@@ -250,25 +254,28 @@ def _text(real: str, changed: int, size: int) -> SourceFile | None:
 
 def read_requirements_of(file: SourceFile, name: str) -> tuple[list[Requirement], list[str]]:
     """What a file states of the libraries, by the form that its name tells, and the files that it takes in."""
-    items, includes = _form(name)(file)
+    items, includes = form_of(name)(file)
     found = []
     for item in items:
         named = _ALIASES.get(item.name, item.name)
         if named in WANTED:
             found.append(item._replace(name=named))
+            if named == "transformers" and "torch" in item.extras:
+                found.append(item._replace(name=_WITH_TORCH))
     return found, includes
 
 
-def installs_of(file: SourceFile) -> dict[str, Declared]:
-    """What a shell script or a notebook installs of the libraries, by name."""
+@lru_cache(maxsize=64)
+def installs_of(file: SourceFile) -> Mapping[str, Declared]:
+    """What a shell script, a notebook or a Markdown page installs of the libraries, by name."""
     stated: dict[str, list[Declared]] = {}
     for item in read_requirements_of(file, file.name)[0]:
-        stated.setdefault(item.name, []).append(_one(item, file))
+        stated.setdefault(item.name, []).append(one_of(item, file))
     found = {name: choice(every) for name, every in stated.items()}
     return {name: one for name, one in found.items() if one.clauses != ""}
 
 
-def _form(name: str) -> Callable[[SourceFile], Read]:
+def form_of(name: str) -> Callable[[SourceFile], Read]:
     """The reader of a file; its modules are imported where there is such a file."""
     if name in _LOCKS:
         return _lock
@@ -278,7 +285,7 @@ def _form(name: str) -> Callable[[SourceFile], Read]:
         return _setup_py if name == "setup.py" else _setup_cfg
     if name.endswith((".yml", ".yaml")):
         return _environment
-    if _is_image(name) or name.endswith((".sh", ".bash", ".ipynb")):
+    if is_image(name) or name.endswith((".sh", ".bash", ".ipynb", ".md")):
         return _installing
     return _pip
 
@@ -335,9 +342,7 @@ def _installing(file: SourceFile) -> Read:
     text = file.source.text
     if len(text) > _LARGEST_SCRIPT or " install" not in text or not any(name in text for name in LIBRARIES):
         return [], []
-    from zerocfg.source.installs import read_cells, read_dockerfile, read_script_installs
+    from zerocfg.source.installs import read_dockerfile, read_installs
 
-    if file.name.endswith(".ipynb"):
-        return read_cells(file.source)
     name = file.name.rpartition("/")[2]
-    return read_dockerfile(file.source) if _is_image(name) else read_script_installs(file.source)
+    return read_dockerfile(file.source) if is_image(name) else read_installs(file.source)

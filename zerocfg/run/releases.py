@@ -11,14 +11,64 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from zerocfg.catalog.versions import both, bounds
+from zerocfg.catalog.versions import both, bounds, release
 from zerocfg.run.companions import left
+from zerocfg.run.config import OLDEST, VERSIONS
 from zerocfg.run.declared import LIBRARIES, Declared, Projects, choice, installs_of, together
 from zerocfg.run.effective import admitting
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.run.neighbours import NEIGHBOURS
+from zerocfg.run.origins import ASSUMED
+
+
+def assuming_newest(run: Run) -> Run:
+    """The run with the newest known release of each library of which nothing tells any: for that it is built."""
+    missing = VERSIONS.keys() - run.versions.keys()
+    places = {**run.version_places, **dict.fromkeys(missing, ASSUMED)}
+    return replace(run, versions={**VERSIONS, **run.versions}, version_places=places)
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """A project admits no release of a library that zerocfg knows. ``known``: the nearest one that it does know;
+    ``older``: what is admitted lies before it."""
+
+    library: str
+    declared: str
+    known: str
+    older: bool
+
+
+def outside(run: Run) -> list[Outside]:
+    """The libraries that a run trains with of which nothing is known in the releases that its project admits."""
+    found = []
+    for library in trained_with(run):
+        declared = run.versions.get(library, "")
+        limits = bounds(declared)
+        if limits is None:
+            continue
+        low, high, closed = limits
+        oldest, newest = release(OLDEST[library]), release(VERSIONS[library])
+        if high < oldest or (high == oldest and not closed):
+            found.append(Outside(library, declared, OLDEST[library], True))
+        elif low > newest:
+            found.append(Outside(library, declared, VERSIONS[library], False))
+    return found
+
+
+def trained_with(run: Run) -> list[str]:
+    """The libraries whose releases make a difference to a run, in the order in which they are told."""
+    trainer = run.consumer in ("transformers", "trl") or run.consumer in NEIGHBOURS
+    uses = {
+        "accelerate": run.accelerate is not None or run.consumer not in (None, "deepspeed"),
+        "transformers": trainer,
+        "deepspeed": run.deepspeed is not None or run.effective.value("engine") == "deepspeed",
+        "trl": run.consumer == "trl",
+    }
+    return [library for library in VERSIONS if uses[library]]
 
 
 def with_versions(runs: Iterable[Run], settled: Mapping[str, str]) -> list[Run]:
@@ -43,8 +93,8 @@ def versions_for(folder: Path) -> dict[str, Declared]:
 
 def _of_run(run: Run, projects: Projects) -> dict[str, Declared]:
     found = _of_folders(run, projects)
-    for declared in left(found):
-        found["transformers"] = _bounded(found["transformers"], declared, firm=False)
+    for name, declared in left(found, lambda: _python(run, projects)):
+        found[name] = _bounded(found[name], declared, firm=False)
     found |= _installed(run)
     for name, declared in _required(run).items():
         found[name] = _bounded(found.get(name), declared, firm=True)
@@ -55,7 +105,7 @@ def _of_run(run: Run, projects: Projects) -> dict[str, Declared]:
 
 def _of_folders(run: Run, projects: Projects) -> dict[str, Declared]:
     """What the script's project says, then what those of the other files say, of which any may hold."""
-    start = _folder(run.script.file if run.script is not None else None) or _parent(run.started)
+    start = _start(run)
     found = dict(projects.nearest(start)) if start is not None else {}
     others = [folder for file in run.files if (folder := _folder(file)) is not None and folder != start]
     read = [projects.nearest(folder) for folder in dict.fromkeys(others)]
@@ -63,6 +113,11 @@ def _of_folders(run: Run, projects: Projects) -> dict[str, Declared]:
         if name not in found:
             found[name] = choice(one[name] for one in read if name in one)
     return found
+
+
+def _start(run: Run) -> Path | None:
+    """The folder of the training script."""
+    return _folder(run.script.file if run.script is not None else None) or _parent(run.started)
 
 
 def _folder(file: SourceFile | None) -> Path | None:
@@ -73,12 +128,27 @@ def _parent(path: Path | None) -> Path | None:
     return Path(os.path.realpath(path)).parent if path is not None else None
 
 
-def _installed(run: Run) -> dict[str, Declared]:
-    """What the shell script or notebook of the launch line installs by itself."""
+def _python(run: Run, projects: Projects) -> Declared | None:
+    """The Python that the launch script or its page sets up, else the one of the script's project."""
+    from zerocfg.run.pythons import asked_by, set_up_by
+
+    here = run.launch_file if _installs(run) else None
+    own = set_up_by(here) if here is not None else None
+    folders = filter(None, (_start(run), *map(_folder, run.files)))
+    return own or next(
+        (asked for folder in dict.fromkeys(folders) if (asked := asked_by(folder, projects.pythons)) is not None), None
+    )
+
+
+def _installed(run: Run) -> Mapping[str, Declared]:
+    """What the shell script, notebook or Markdown page of the launch line installs by itself."""
+    return installs_of(run.launch_file) if run.launch_file is not None and _installs(run) else {}
+
+
+def _installs(run: Run) -> bool:
+    """Whether the launch line stands among commands that may set up what it needs."""
     file = run.launch_file
-    if file is None or not file.name.endswith((".sh", ".bash", ".slurm", ".sbatch", ".ipynb")):
-        return {}
-    return installs_of(file)
+    return file is not None and file.name.endswith((".sh", ".bash", ".slurm", ".sbatch", ".ipynb", ".md"))
 
 
 def _required(run: Run) -> dict[str, Declared]:

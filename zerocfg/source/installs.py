@@ -33,19 +33,33 @@ _OLD_ENV = re.compile(r"[ \t]+(\w+)([ \t]+)(?!=)")
 
 def read_dockerfile(source: SourceText) -> Read:
     """What a Dockerfile's RUN lines install, with the values that its ARG and ENV lines give."""
-    return _installed(source.text, read_commands(source, Chars(_as_shell(source.text), range(len(source.text)))))
+    return _installed(source.text, commands_of_image(source))
 
 
-def read_script_installs(source: SourceText) -> Read:
-    """What a shell script installs."""
-    return _installed(source.text, read_commands(source, Chars(source.text, range(len(source.text)))))
+def read_installs(source: SourceText) -> Read:
+    """What a shell script, the fenced commands of a page or the cells of a notebook (`!pip install`) install."""
+    return _installed(source.text, commands_of(source))
 
 
-def read_cells(source: SourceText) -> Read:
-    """What the cells of a notebook install: `!pip install`."""
-    from zerocfg.source.notebook import shell_of
+def commands_of_image(source: SourceText) -> list[list[Word]]:
+    """The commands that a Dockerfile runs."""
+    return read_commands(source, Chars(_as_shell(source.text), range(len(source.text))))
 
-    return _installed(source.text, (words for cell in shell_of(source) for words in read_commands(source, cell)))
+
+def commands_of(source: SourceText) -> Iterator[list[Word]]:
+    """The commands of a shell script, a Markdown page or a notebook, by its name."""
+    if source.name.endswith(".ipynb"):
+        from zerocfg.source.notebook import shell_of
+
+        texts: Iterable[Chars] = shell_of(source)
+    elif source.name.endswith(".md"):
+        from zerocfg.source.markdown import shell_blocks
+
+        texts = shell_blocks(source.text)
+    else:
+        texts = (Chars(source.text, range(len(source.text))),)
+    for text in texts:
+        yield from read_commands(source, text)
 
 
 def _as_shell(text: str) -> str:

@@ -26,7 +26,8 @@ def read_pyproject(text: str) -> Read:
     version unknown, and what uv overrides replaces all else."""
     table = _toml(text)
     project = _table(table, "project")
-    found = [*_itself(text, project), *_listed(text, project.get("dependencies"), optional=False)]
+    found = [*_itself(text, project), *_python(text, "requires-python", project.get("requires-python"))]
+    found += _listed(text, project.get("dependencies"), optional=False)
     groups = (project.get("optional-dependencies"), table.get("dependency-groups"))
     for group in (*groups, _table(table, "tool", "pdm", "dev-dependencies")):
         for items in group.values() if isinstance(group, dict) else ():
@@ -59,6 +60,17 @@ def _itself(text: str, table: dict[str, object]) -> Iterator[Requirement]:
         yield itself(name, version, Span(*match.span(1)) if match else Span(0, 0))
 
 
+def _python(text: str, key: str, clauses: object) -> Iterator[Requirement]:
+    """The Python that a project asks for, as a requirement of ``python``. ``key``: the line that says so."""
+    if isinstance(clauses, str):
+        match = re.search(rf"""^\s*{key}\s*=\s*(.*\S)""", text, re.MULTILINE)
+        yield python(clauses, Span(*match.span(1)) if match else Span(0, 0))
+
+
+def python(clauses: str, span: Span) -> Requirement:
+    return Requirement("python", clauses.strip() if CLAUSES.fullmatch(clauses.strip()) else None, span)
+
+
 def itself(name: str, version: object, span: Span) -> Requirement:
     """The project as a requirement. ``version``: as it states it, of use where that is a number."""
     known = isinstance(version, str) and re.match(r"v?\d+\.\d", version) is not None
@@ -69,7 +81,9 @@ def read_pipfile(text: str) -> list[Requirement]:
     """What Pipenv is asked for; its form is Poetry's."""
     table = _toml(text)
     packages = _poetry(text, table.get("packages"), optional=False)
-    return [*packages, *_poetry(text, table.get("dev-packages"), optional=True)]
+    version = _table(table, "requires").get("python_version")
+    python = _python(text, "python_version", f"=={version}.*" if isinstance(version, str) else None)
+    return [*python, *packages, *_poetry(text, table.get("dev-packages"), optional=True)]
 
 
 def _toml(text: str) -> dict[str, object]:
@@ -146,6 +160,9 @@ def read_setup_cfg(text: str) -> Read:
     if name:
         start = max(0, text.find(name))
         found.append(itself(name, parser.get("metadata", "version", fallback=None), Span(start, start + len(name))))
+    needed = parser.get("options", "python_requires", fallback="")
+    if needed:
+        found.append(python(needed, Span(at := max(0, text.find(needed)), at + len(needed))))
     firm = parser.get("options", "install_requires", fallback="")
     extras = parser.items("options.extras_require") if parser.has_section("options.extras_require") else []
     for block, optional in [(firm, False), *((value, True) for _, value in extras)]:

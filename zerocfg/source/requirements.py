@@ -17,7 +17,8 @@ class Requirement(NamedTuple):
     """``name`` as package indexes compare it. ``versions``: clauses of PEP 440, "" for any, None where nobody can tell.
 
     ``marker``: the environments that it holds in, as PEP 508 writes them, empty for all. ``optional``: of an extra or a
-    group, which an installation may leave out. ``own``: no requirement, but what the project itself is.
+    group, which an installation may leave out. ``own``: no requirement, but what the project itself is. ``extras``:
+    those of the package that it asks for in brackets.
     """
 
     name: str
@@ -26,9 +27,10 @@ class Requirement(NamedTuple):
     marker: str = ""
     optional: bool = False
     own: bool = False
+    extras: tuple[str, ...] = ()
 
 
-_NAMED = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*\])?\s*(.*)", re.DOTALL)
+_NAMED = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[([^\]]*)\])?\s*(.*)", re.DOTALL)
 CLAUSES = re.compile(r"(?:(?:===|==|~=|!=|>=|<=|>|<)\s*[\w.*+!-]+\s*(?:,\s*|$))*")
 _INCLUDE = re.compile(r"(?:-r|--requirement|-c|--constraint)(?:\s*=\s*|\s+|(?=[^\s=]))(\S+)")
 _FROM_URL = re.compile(r"(?:-e\s+|--editable[\s=]+)?((?:git|hg|svn|bzr)\+\S+|https?://\S+|file:\S+)")
@@ -48,7 +50,7 @@ def one(text: str, start: int, *, optional: bool = False) -> Requirement | None:
     if match is None:
         return None
     span = Span(start, start + len(text.rstrip()))
-    rest, _, marker = match[2].partition(";")
+    rest, _, marker = match[3].partition(";")
     rest = re.sub(r"\s+", " ", rest).strip()
     if rest.startswith("(") and rest.endswith(")"):
         rest = rest[1:-1].strip()
@@ -56,7 +58,11 @@ def one(text: str, start: int, *, optional: bool = False) -> Requirement | None:
         versions = of_url(rest[1:].strip())
     else:
         versions = rest.rstrip(", ") if CLAUSES.fullmatch(rest) else None
-    return Requirement(normal(match[1]), versions, span, marker.strip(), optional)
+    return Requirement(normal(match[1]), versions, span, marker.strip(), optional, extras=_extras(match[2]))
+
+
+def _extras(listed: str | None) -> tuple[str, ...]:
+    return tuple(normal(extra.strip()) for extra in listed.split(",") if extra.strip()) if listed else ()
 
 
 def of_url(url: str) -> str | None:

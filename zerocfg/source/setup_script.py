@@ -11,7 +11,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from zerocfg.source.manifests import Read, itself
+from zerocfg.source.manifests import Read, itself, python
 from zerocfg.source.places import Places
 from zerocfg.source.requirements import Requirement, one
 from zerocfg.source.text import BOM, Span
@@ -42,6 +42,9 @@ def read_setup_script(text: str) -> Read:
     if isinstance(name, ast.Constant) and isinstance(name.value, str):
         known = version.value if isinstance(version, ast.Constant) else None
         found.append(itself(name.value, known, places.span(name)))
+    needed = by_name.get("python_requires")
+    if isinstance(needed, ast.Constant) and isinstance(needed.value, str):
+        found.append(python(needed.value, _inside(text, needed.value, places.span(needed))))
     seen: set[int] = set()
     for key, optional in (("install_requires", False), ("extras_require", True)):
         for constant in _texts(by_name.get(key), made, seen):
