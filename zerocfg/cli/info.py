@@ -25,7 +25,7 @@ def command(output_format: str) -> None:
     """Show this installation: Python, the training libraries installed and the releases known, compilers, compiled
     operators and stale locks, accelerators.
 
-    Paste it into an issue. Nothing is imported, compiled or sent anywhere; your home folder is shown as ~.
+    Paste it into an issue. Nothing is compiled or sent anywhere; your home folder is shown as ~.
     """
     from zerocfg.environment import environment
 
