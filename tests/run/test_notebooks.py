@@ -96,6 +96,11 @@ def test_commands_of_a_shell() -> None:
     assert "{" not in next(iter(shell_of(book))).text
 
 
+def test_magics_that_start_a_program() -> None:
+    book = source("%pip install x==1\n", "%matplotlib inline\n%cd x\n%pipe = 3\n")
+    assert [one.text for one in shell_of(book)] == ["pip install x==1\n"]
+
+
 def test_variables_that_cells_set() -> None:
     book = source("import os\nos.environ['RANK'] = '0'\n", "%env WORLD_SIZE=1\n", "print(os.environ['HOME'])")
     assert set(environment_of(book)) >= {"RANK", "WORLD_SIZE"}

@@ -150,3 +150,24 @@ def test_a_config_that_a_cell_writes_is_read(case: str, tmp_path: Path) -> None:
 def test_what_nobody_can_tell_is_left_open(case: str, tmp_path: Path) -> None:
     runs = runs_of(tmp_path, "book.ipynb", notebook(*OPEN_CELLS[case]))
     assert [run.deepspeed for run in runs if run.deepspeed is not None] == []
+
+
+SHARDED = (
+    "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nnum_machines: 1\nnum_processes: 8\n"
+    "fsdp_config:\n  fsdp_state_dict_type: SHARDED_STATE_DICT\n"
+)
+TRAINS = "accelerate launch --config_file acc.yaml train.py --output_dir out --save_strategy epoch --do_train True\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        pytest.param("README.md", f"`acc.yaml`:\n```yaml\n{SHARDED}```\n```sh\n{TRAINS}```\n", 0, id="a page"),
+        pytest.param("run.sh", f"cat > acc.yaml << EOF\n{SHARDED}EOF\n{TRAINS}", 1, id="a script"),
+    ],
+)
+def test_how_a_script_saves_is_open_where_a_page_speaks_of_it(name: str, text: str, told: int, tmp_path: Path) -> None:
+    """The script may choose the kind of state dict before it saves, as PEFT's own example does."""
+    (run,) = runs_of(tmp_path, name, text)
+    assert run.accelerate is not None
+    assert [one.code for one in lint_runs([run]).diagnostics if one.code == "ZC607"] == ["ZC607"] * told

@@ -137,6 +137,17 @@ def test_words_that_only_look_like_a_launch(command: str) -> None:
     assert [line for line in lines(command) if line.launcher != "python"] == []
 
 
+def test_a_program_for_a_queue_may_tell_the_machines_itself() -> None:
+    line = one("python queue.py --nodes 2 -- accelerate launch --num_processes 8 --mixed_precision bf16 t.py --lr 1")
+    assert options(line) == {
+        "--mixed_precision": "bf16",
+        **dict.fromkeys(("--num_processes", "--num_machines", "--machine_rank", "--main_process_ip"), None),
+        "--main_process_port": None,
+    }
+    assert all(option.value is not None for option in line.options)
+    assert script_options(line) == {"--lr": "1"}
+
+
 def test_blocks_of_a_page_that_nobody_closed() -> None:
     text = "```bash\ntorchrun a.py\n\nText.\n\n```bash\ntorchrun b.py\n```\n\ntorchrun c.py\n"
     assert [line.script and line.script.value for line in lines(text, "page.md")] == ["a.py", "b.py"]

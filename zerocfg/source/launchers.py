@@ -129,6 +129,12 @@ RUNNERS = _names(
     """poetry uv pipenv pdm rye pixi hatch conda mamba micromamba singularity apptainer docker podman
         nvidia-docker enroot"""
 )
+OF_MACHINES = {
+    "accelerate": ("--num_processes", "--num_machines", "--machine_rank", "--main_process_ip", "--main_process_port"),
+    "deepspeed": ("--num_gpus", "--num_nodes", "--hostfile", "--include", "--master_addr"),
+    "torchrun": ("--nproc_per_node", "--nnodes", "--node_rank", "--rdzv_backend", "--rdzv_endpoint", "--master_addr"),
+}
+"""Options that tell on how many machines a job runs, and where they meet."""
 SHELLS = frozenset(("bash", "sh", "zsh", "dash", "ksh"))
 _PYTHON = re.compile(r"(?:i?python|pypy)(?:[23](?:\.\d+)?)?$")
 

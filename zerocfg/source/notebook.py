@@ -25,6 +25,8 @@ _INSERTED = re.compile(r"\{[^{}\n]*\}")
 _SETS = re.compile(r"\benviron(?:\.setdefault\(|\[)[ ]*[\"'](\w+)[\"']|^[ \t]*%env[ \t]+(\w+)[ \t]*=", re.MULTILINE)
 _SHELL_CELLS = frozenset({"bash", "sh", "shell", "script"})
 _WRITING_CELLS = frozenset({"writefile", "file"})
+_PROGRAM = re.compile(r"(?:pip|conda|mamba|uv)[ \t]")
+"""What IPython starts by a magic of its name."""
 _WRITES = re.compile(r"\bopen\(|\bdumps?\(|\bwrite")
 _PYTHON_CELLS = frozenset({"time", "timeit", "capture", "prun"})
 _PASS = "pass"
@@ -64,7 +66,7 @@ def started_of(source: SourceText) -> Iterator[Chars | Written]:
                 yield from (Written(name, None) for name in sorted(written) if name in cell.text)
             for begin, end in _commands(cell.text):
                 mark = _COMMAND.match(cell.text, begin)
-                if mark is not None and mark[1] == "!":
+                if mark is not None and (mark[1] == "!" or _PROGRAM.match(cell.text, mark.end())):
                     command = cell.part(mark.end(), end)
                     yield Chars(_INSERTED.sub(lambda found: UNKNOWN * len(found[0]), command.text), command.at)
 

@@ -7,10 +7,12 @@ running shell can know stays unknown; nothing is executed.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from zerocfg.source.heredocs import Heredocs
-from zerocfg.source.launch import LaunchLine, Word
+from zerocfg.source.launch import LaunchLine, Option, Word
 from zerocfg.source.launchers import (
+    OF_MACHINES,
     OWN_PROGRAMS,
     RUNNERS,
     SHELLS,
@@ -290,7 +292,8 @@ class _Shell:
                 environment[left] = right
 
     def _handed_on(self, arguments: tuple[Word, ...], span: Span, nesting: int) -> bool:
-        """Whether a program starts the commands behind `--`, as one for a cluster's queue does."""
+        """Whether a program starts the commands behind `--`, as one for a cluster's queue does. It knows the machines,
+        and may tell them to the launcher by itself."""
         at = next((at for at, word in enumerate(arguments) if word.value == "--"), len(arguments))
         command: list[Word] = []
         before = len(self.lines)
@@ -300,6 +303,12 @@ class _Shell:
             elif command and nesting < _MAX_NESTING:
                 self._start(command, {}, span, nesting + 1)
                 command = []
+        for index in range(before, len(self.lines)):
+            line = self.lines[index]
+            open_ = tuple(
+                Option(name, Word("", None, line.span), line.span) for name in OF_MACHINES.get(line.launcher, ())
+            )
+            self.lines[index] = replace(line, options=line.options + open_)
         return len(self.lines) > before
 
     def _shell(self, words: list[Word], at: int, span: Span, nesting: int) -> None:

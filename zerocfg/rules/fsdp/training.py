@@ -23,6 +23,7 @@ from zerocfg.rules.fsdp.plugin import (
     recipe_example,
     releases,
 )
+from zerocfg.rules.line import is_page
 from zerocfg.rules.proof import crashes, logged, shows
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import insert_entry, replace_value
@@ -65,7 +66,7 @@ def fsdp_sharded_weights(run: Run) -> Iterator[Finding]:
     with one file a process in the checkpoints.
 
     Nothing is said where the script chooses the kind itself before it saves (`fsdp_plugin.set_state_dict_type`), or
-    gathers the weights (`FSDP.summon_full_params`).
+    gathers the weights (`FSDP.summon_full_params`), nor of a page whose script is not here.
 
     Fix: FULL_STATE_DICT is written; that is a choice, because saving then gathers the model on the first process.
 
@@ -75,6 +76,8 @@ def fsdp_sharded_weights(run: Run) -> Iterator[Finding]:
         return  # ZC627
     script = run.script
     if script is not None and (_GATHERING & script.methods or "state_dict_type" in script.assigned):
+        return
+    if script is None and run.launch_file is not None and is_page(run.launch_file):
         return
     version, argument = fsdp_version(run), argument_version(run)
     if argument is not None:
