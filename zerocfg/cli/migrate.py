@@ -19,7 +19,8 @@ from zerocfg.migrate.migration import Done, Migration, migrate
 from zerocfg.migrate.named import NamedError, at_releases, named
 from zerocfg.migrate.outcome import Changed, changed_settings, coming, findings
 from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import Diagnostic, Selection, Spot
+from zerocfg.rules.engine import Diagnostic, Spot
+from zerocfg.rules.selection import Selection
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import CONSUMERS
 from zerocfg.source.edit import unified_diff

@@ -10,7 +10,8 @@ from zerocfg.compare.meaning import Difference, compare
 from zerocfg.compare.sides import ARGUMENTS, side_of
 from zerocfg.migrate.named import at_releases
 from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import Diagnostic, Selection, lint_runs
+from zerocfg.rules.engine import Diagnostic, lint_runs
+from zerocfg.rules.selection import Selection
 from zerocfg.run.model import UNKNOWN, Run
 
 Key = tuple[str, str, str, int]
