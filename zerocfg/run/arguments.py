@@ -16,8 +16,8 @@ from zerocfg.catalog.admitted import Admitted, admitted
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import RefusedError, argument
-from zerocfg.catalog.versions import text
-from zerocfg.run.config import OLDEST, default_of, describe, words
+from zerocfg.catalog.versions import OLDEST, text
+from zerocfg.run.config import default_of, describe, words
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Run, Setting, SourceFile
 from zerocfg.run.neighbours import NEIGHBOURS, has_defaults
 
