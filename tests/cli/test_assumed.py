@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import Outcome
 from tests.conftest import ROOT
 from zerocfg.catalog.history import histories
-from zerocfg.run.config import OLDEST
+from zerocfg.catalog.versions import OLDEST
 
 Cli = Callable[..., Outcome]
 

@@ -21,7 +21,8 @@ from zerocfg.emit import files as emitted
 from zerocfg.report import checkout, sarif
 from zerocfg.report.gitlab import render_gitlab
 from zerocfg.rules import baseline
-from zerocfg.rules.engine import Diagnostic, Result, names
+from zerocfg.rules.engine import Diagnostic, Result
+from zerocfg.rules.selection import names
 from zerocfg.run import discover
 from zerocfg.source import paths
 from zerocfg.source.launch_files import read_launch_lines

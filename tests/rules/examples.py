@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from zerocfg.cli.linting import assume_consumer
 from zerocfg.resolve.facts import with_facts
 from zerocfg.rules.api import Expected
-from zerocfg.rules.engine import Result, Selection, lint_runs
+from zerocfg.rules.engine import Result, lint_runs
 from zerocfg.rules.fixing import fix_all
+from zerocfg.rules.selection import Selection
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 

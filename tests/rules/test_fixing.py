@@ -16,9 +16,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from zerocfg.rules.api import Example
-from zerocfg.rules.engine import Result, Selection
+from zerocfg.rules.engine import Result
 from zerocfg.rules.fixing import fix_all
 from zerocfg.rules.registry import ALL, find
+from zerocfg.rules.selection import Selection
 from zerocfg.source.load import load_as
 from zerocfg.source.node import Document
 from zerocfg.source.text import BOM, SourceText

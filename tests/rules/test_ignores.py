@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from zerocfg.rules.adding import ignores_for
 from zerocfg.rules.api import Example
 from zerocfg.rules.codes import REMOVED, Removed
-from zerocfg.rules.engine import Result, Selection
+from zerocfg.rules.engine import Result
 from zerocfg.rules.fixing import fix_all
+from zerocfg.rules.selection import Selection
 
 from .examples import lint, lint_example, write
 

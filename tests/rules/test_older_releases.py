@@ -12,10 +12,10 @@ from zerocfg.catalog.played import Outcome, Played, played
 from zerocfg.cli.linting import Job
 from zerocfg.cli.settings import Settings
 from zerocfg.rules.api import Rule
-from zerocfg.rules.engine import Selection
 from zerocfg.rules.older_releases import key_of, keys_of
 from zerocfg.rules.proof import printed, unprinted
 from zerocfg.rules.registry import find
+from zerocfg.rules.selection import Selection
 
 ACCEPTED = ("runs", "other")
 """Outcomes of examples that do not do what their rule claims."""

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from zerocfg.rules.engine import Result, Selection
+from zerocfg.rules.engine import Result
 from zerocfg.rules.fixing import edited, fix_all
+from zerocfg.rules.selection import Selection
 
 from .examples import lint
 

@@ -32,6 +32,14 @@ def test_optimizer(declared: str, optim: object) -> None:
     assert arguments("transformers", "", transformers=declared).get("optim") == optim
 
 
+def test_releases_older_than_any_that_is_known() -> None:
+    """What never changed is as in training_args.py of transformers 4.26.1 and 4.30.2; of the rest nothing is said."""
+    found = arguments("transformers", "", transformers="==4.30.0")
+    names = ("per_device_train_batch_size", "max_grad_norm", "bf16", "fp16", "lr_scheduler_type", "optim")
+    assert [found.get(name) for name in names] == [8, 1.0, False, False, "linear", UNKNOWN]
+    assert found.get("warmup_steps") is not None and found.setting("bf16").origin.note.endswith("the oldest known")
+
+
 @pytest.mark.parametrize(
     ("declared", "bf16"),
     [("==0.18.2", False), ("==0.19.1", True), (">=0.18", UNKNOWN), ("==0.4.0", UNKNOWN), ("newest", True)],

@@ -16,6 +16,8 @@ _CLAUSE = re.compile(r"\s*(===|==|~=|!=|>=|<=|>|<|)\s*v?(\d+(?:\.\d+)*)(\.\*)?[^
 TOP: Release = (1 << 30,)
 LIBRARY_NAMES = {"deepspeed": "DeepSpeed", "accelerate": "accelerate", "transformers": "transformers", "trl": "TRL"}
 """The libraries whose releases make a difference, as people write them."""
+OLDEST = {"accelerate": "0.23.0", "transformers": "4.36.0", "deepspeed": "0.10.0", "trl": "0.7.0"}
+"""The oldest releases of which anything is known: those with which the histories begin."""
 
 
 def library_name(library: str) -> str:

@@ -17,7 +17,8 @@ from zerocfg.compare.values import ABSENT, shown
 from zerocfg.migrate.impact import Impact, KeyChange, impact
 from zerocfg.migrate.named import NamedError, named, pinned_releases
 from zerocfg.migrate.outcome import Changed
-from zerocfg.rules.engine import Diagnostic, Selection
+from zerocfg.rules.engine import Diagnostic
+from zerocfg.rules.selection import Selection
 
 
 def diff_releases(new: str, words: tuple[str, ...], output_format: str) -> bool:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from zerocfg.cli.linting import Job
 from zerocfg.cli.settings import Settings
-from zerocfg.rules.engine import Result, Selection
+from zerocfg.rules.engine import Result
+from zerocfg.rules.selection import Selection
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 

@@ -19,8 +19,8 @@ from zerocfg.compare.table import table
 from zerocfg.report.runs import releases_of, why
 from zerocfg.report.table import folded, reflowed
 from zerocfg.rules.codes import REMOVED
-from zerocfg.rules.engine import Selection
 from zerocfg.rules.registry import ALL, find
+from zerocfg.rules.selection import Selection
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting

@@ -20,7 +20,7 @@ from zerocfg.cli.terminal import columns
 from zerocfg.emit.lock import NAME as LOCK
 from zerocfg.report.table import folded
 from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import called
+from zerocfg.rules.selection import called
 from zerocfg.run.discover import display_name
 
 if TYPE_CHECKING:

@@ -9,17 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.cli.settings import Settings
-from zerocfg.rules.engine import (
-    Diagnostic,
-    Result,
-    Selection,
-    called,
-    fits,
-    lint_runs,
-    names,
-    wanted_note,
-    without_notes,
-)
+from zerocfg.rules.engine import Diagnostic, Result, lint_runs, wanted_note, without_notes
+from zerocfg.rules.selection import Selection, called, fits, names
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.effective import read_by
 from zerocfg.run.link import find_runs

@@ -16,7 +16,8 @@ from zerocfg.compare.values import ABSENT, shown
 from zerocfg.migrate.migration import Done, Migration, migrate
 from zerocfg.migrate.named import NamedError, named
 from zerocfg.migrate.outcome import Changed, Rest, rest
-from zerocfg.rules.engine import Diagnostic, Selection
+from zerocfg.rules.engine import Diagnostic
+from zerocfg.rules.selection import Selection
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import CONSUMERS
 from zerocfg.source.edit import unified_diff

@@ -23,7 +23,8 @@ from zerocfg.page.subject import Subject
 from zerocfg.resolve.alternatives import alternatives
 from zerocfg.resolve.facts import with_facts
 from zerocfg.resolve.forecast import Forecast, forecast
-from zerocfg.rules.engine import Result, Selection, lint_runs
+from zerocfg.rules.engine import Result, lint_runs
+from zerocfg.rules.selection import Selection
 from zerocfg.run.discover import SPEC_NAMES, Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.releases import with_versions

@@ -9,7 +9,7 @@ import click
 
 from zerocfg.cli.settings import Settings
 from zerocfg.rules.codes import REMOVED
-from zerocfg.rules.engine import Selection
+from zerocfg.rules.selection import Selection
 
 _CODE = re.compile(r"zc\d*", re.IGNORECASE)
 

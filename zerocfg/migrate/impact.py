@@ -16,7 +16,8 @@ from zerocfg.migrate.named import at_releases, pinned_release
 from zerocfg.migrate.outcome import Changed, changed_settings, coming, findings
 from zerocfg.rules.api import Location
 from zerocfg.rules.arguments import arguments, reader
-from zerocfg.rules.engine import Diagnostic, Selection, Spot, spot
+from zerocfg.rules.engine import Diagnostic, Spot, spot
+from zerocfg.rules.selection import Selection
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.node import Mapping as Tree
 from zerocfg.source.node import dotted

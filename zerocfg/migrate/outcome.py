@@ -11,7 +11,8 @@ from zerocfg.compare.sides import ARGUMENTS, side_of
 from zerocfg.migrate.migration import Migration
 from zerocfg.migrate.named import at_releases
 from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import Diagnostic, Selection, Spot, lint_runs
+from zerocfg.rules.engine import Diagnostic, Spot, lint_runs
+from zerocfg.rules.selection import Selection
 from zerocfg.run.model import UNKNOWN, Run
 
 Key = tuple[str, str, str, int]

@@ -19,6 +19,7 @@ from zerocfg.run.effective import settled
 from zerocfg.run.engine import current_name
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
 from zerocfg.run.parser import parser_of
+from zerocfg.run.releases import trained_with
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +84,7 @@ def _of_newest(run: Run) -> dict[str, Setting]:
 def _unknown_releases(run: Run) -> list[str]:
     """What is planned although zerocfg knows no release that the run admits."""
     found = []
-    for library in ("deepspeed", "accelerate"):
+    for library in trained_with(run):
         nearest = guessed(run, library)
         if nearest is not None:
             declared = run.versions[library]
@@ -227,6 +228,8 @@ class _Resolver:
         if name == "steps_per_print" and self._value(name) == math.inf:
             return True  # accelerate puts infinity there, whatever the file says
         value = self._value(name)
+        if name == "gradient_clipping" and value == 0 and self.effective.settings[name].origin.kind == "default":
+            return True  # DeepSpeed's before 0.19.3; a Trainer refuses it where it is written, and clips nothing either
         if value is None and name in self.settings and self.settings[name].value is not UNKNOWN:
             return True
         for part in ("offload_optimizer", "offload_param"):

@@ -1,12 +1,10 @@
-"""Running the rules over runs: findings become diagnostics, selected, suppressed, sorted, told once."""
+"""Running the rules over runs: findings become diagnostics, suppressed, sorted, told once."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatch
-from pathlib import Path as FilePath
 from typing import TYPE_CHECKING
 
 from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity
@@ -14,6 +12,7 @@ from zerocfg.rules.ignores import Ignores, not_understood, unknown_code_in_ignor
 from zerocfg.rules.reach import UNUSED_BY, Asked, holds, within
 from zerocfg.rules.readers import Edits, Readers, edits_of
 from zerocfg.rules.registry import ALL, find
+from zerocfg.rules.selection import Selection
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile, original
 from zerocfg.run.releases import Outside, outside
@@ -73,79 +72,6 @@ class Diagnostic:
     @property
     def url(self) -> str:
         return f"{DOCS}{self.code}.md"
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Which rules count. Codes may be prefixes ("ZC2"); ``per_file`` maps file patterns, optionally with ``:key.path``,
-    to codes. The patterns are relative to ``root``, or match the end of a path. ``preview``: new rules too."""
-
-    select: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
-    per_file: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    root: FilePath | None = None
-    preview: bool = False
-
-    def wants(self, rule: Rule) -> bool:
-        if rule.status == "preview" and not self.preview and not _exact(rule, self.select):
-            return False
-        if self.everything:
-            return True
-        chosen = _longest(rule, self.select) if self.select else 0
-        return chosen >= 0 and chosen >= _longest(rule, self.ignore)
-
-    def ignores(self, diagnostic: Diagnostic) -> bool:
-        return any(
-            # Codes first: they are cheap to compare, and a pattern is compiled when it is looked at.
-            covers(codes, diagnostic.code, diagnostic.name) and _matches(pattern, diagnostic.spot, self.root)
-            for pattern, codes in self.per_file
-        )
-
-    @property
-    def everything(self) -> bool:
-        """Whether all rules but those in preview run."""
-        return not self.select and not self.ignore
-
-
-def _matches(pattern: str, spot: Spot, root: FilePath | None) -> bool:
-    files, _, keys = pattern.partition(":")
-    return any(fits(files, name) for name in names(spot.file, root)) and (not keys or fnmatch(spot.path, keys))
-
-
-def names(file: SourceFile, root: FilePath | None) -> list[str]:
-    """How patterns may call a file: as messages do, and relative to the folder of the settings."""
-    return called(file.name, file.path, root)
-
-
-def called(name: str, path: FilePath | None, root: FilePath | None) -> list[str]:
-    """The same of a path that messages show as ``name``."""
-    found = [name]
-    if root is not None and path is not None:
-        real = path.resolve()
-        if real.is_relative_to(root):
-            found.append(real.relative_to(root).as_posix())
-    return found
-
-
-def fits(pattern: str, name: str) -> bool:
-    """Whether a pattern of the settings means a file: the path as a whole, or its end."""
-    return fnmatch(name, pattern) or fnmatch(name, f"*/{pattern}")
-
-
-def covers(codes: Iterable[str], code: str, name: str) -> bool:
-    """Whether a list of codes, prefixes and names speaks of a rule."""
-    return any(word in ("ALL", name) or code.startswith(word) for word in codes)
-
-
-def _exact(rule: Rule, codes: Iterable[str]) -> bool:
-    return any(word in (rule.code, rule.name) for word in codes)
-
-
-def _longest(rule: Rule, codes: Iterable[str]) -> int:
-    """Length of the most exact entry that covers a rule; a rule's name counts as exact; -1 when none does."""
-    lengths = [0 if code == "ALL" else len(code) for code in codes if code == "ALL" or rule.code.startswith(code)]
-    lengths += [99 for code in codes if code == rule.name]
-    return max(lengths, default=-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +239,7 @@ class _Lint:
         comment = self.ignores.cover(where.file, where.start.line, diagnostic.code, diagnostic.name)
         if comment is not None:
             self.result.hidden.append(Hidden(diagnostic, "comments", comment.reason))
-        elif self.selection.ignores(diagnostic):
+        elif self.selection.ignores(diagnostic.code, diagnostic.name, where.file, where.path):
             self.result.hidden.append(Hidden(diagnostic, "settings"))
         else:
             self.result.diagnostics.append(diagnostic)

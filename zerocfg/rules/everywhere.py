@@ -14,11 +14,12 @@ from zerocfg.catalog.history import histories
 from zerocfg.catalog.played import played
 from zerocfg.catalog.schema import schema_folder
 from zerocfg.catalog.versions import release
-from zerocfg.rules.engine import Diagnostic, Selection, lint_runs
+from zerocfg.rules.engine import Diagnostic, lint_runs
 from zerocfg.rules.held import Held
 from zerocfg.rules.older_releases import OF_ARGUMENTS, keys_of
 from zerocfg.rules.reach import OF_HISTORIES, library_of
 from zerocfg.rules.registry import find
+from zerocfg.rules.selection import Selection
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.effective import settled
 from zerocfg.run.model import Run

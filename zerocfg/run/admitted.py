@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from zerocfg.catalog.versions import Release, admits, bounds, release, text
-from zerocfg.run.config import OLDEST, VERSIONS, default_of
+from zerocfg.catalog.versions import OLDEST, Release, admits, bounds, release, text
+from zerocfg.run.config import VERSIONS, default_of
 from zerocfg.run.model import Origin, Run
 
 if TYPE_CHECKING:

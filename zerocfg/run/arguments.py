@@ -16,7 +16,7 @@ from zerocfg.catalog.admitted import Admitted, admitted
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import RefusedError, argument
-from zerocfg.catalog.versions import text
+from zerocfg.catalog.versions import OLDEST, text
 from zerocfg.run.config import default_of, describe, words
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Run, Setting, SourceFile
 from zerocfg.run.neighbours import NEIGHBOURS, has_defaults
@@ -31,7 +31,8 @@ DECISIVE = words(
 
 _KINDS = {"int": "integer", "float": "number", "bool": "boolean"}
 _TODAY = default_of("transformers")
-_TOO_OLD = Origin("default", "nothing is known of so old a release")
+_TOO_OLD = Origin("default", f"transformers {OLDEST['transformers']}, the oldest known")
+_TOO_OLD_TRL = Origin("default", f"trl {OLDEST['trl']}, the oldest known")
 TRAINER_WORDS = frozenset(DECISIVE) - {"deepspeed", "fp16", "bf16"} | {
     "output_dir",
     "per_device_eval_batch_size",
@@ -146,13 +147,14 @@ def _fields(declared: str | None) -> dict[str, tuple[str, Setting]]:
     among = admitted("transformers", declared)
     if among is None or among.releases[:1] == (histories("transformers").releases[-1],):
         return now
-    if not among.releases:
-        return {name: (kind, Setting(UNKNOWN, _TOO_OLD)) for name, (kind, _) in now.items()}
-    return {name: _field(name, now[name], among) for name in DECISIVE}
+    origin = Origin("default", f"transformers {text(among.newest)}") if among.releases else _TOO_OLD
+    if not among.releases:  # what never changed since was not another before: read in 4.26.1, 4.30.2 and 4.35.2
+        among = replace(among, releases=tuple(histories("transformers").releases))
+    return {name: _field(name, now[name], among, origin) for name in DECISIVE}
 
 
-def _field(name: str, now: tuple[str, Setting], among: Admitted) -> tuple[str, Setting]:
-    """The type and the default of a field in the admitted releases that have it."""
+def _field(name: str, now: tuple[str, Setting], among: Admitted, origin: Origin) -> tuple[str, Setting]:
+    """The type and the default of a field in the admitted releases that have it; ``origin``: of such a default."""
     there = [one for one in among.releases if fields.exists(name, one)]
     if not there:
         return now
@@ -161,7 +163,7 @@ def _field(name: str, now: tuple[str, Setting], among: Admitted) -> tuple[str, S
     values = {fields.default(name, one) or None for one in there}  # an empty text is nothing, too
     if len(values) > 1:
         return kind, Setting(UNKNOWN, Origin("default", "the admitted releases of transformers differ"))
-    return kind, Setting(fields.default(name, there[-1]), Origin("default", f"transformers {text(among.newest)}"))
+    return kind, Setting(fields.default(name, there[-1]), origin)
 
 
 def _apex(run: Run, complete: bool, given: set[str]) -> tuple[Setting, Setting] | None:
@@ -221,7 +223,7 @@ def _trl_bf16(declared: str | None) -> Setting:
     if among is None:
         return Setting(None, default_of("trl"))
     if not among.releases:
-        return Setting(UNKNOWN, _TOO_OLD)
+        return Setting(UNKNOWN, _TOO_OLD_TRL)
     turned_on = {bool(fields.of_trl("bf16", one)) for one in among.releases}
     if len(turned_on) > 1:
         return Setting(UNKNOWN, Origin("default", "the admitted releases of TRL differ"))

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from zerocfg.catalog.versions import both, bounds, release
+from zerocfg.catalog.versions import OLDEST, both, bounds, release
 from zerocfg.run.companions import left
-from zerocfg.run.config import OLDEST, VERSIONS
+from zerocfg.run.config import VERSIONS
 from zerocfg.run.declared import LIBRARIES, Declared, Projects, choice, installs_of, together
 from zerocfg.run.effective import admitting
 from zerocfg.run.model import Origin, Run, SourceFile

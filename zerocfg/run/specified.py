@@ -84,7 +84,7 @@ def _run(paths: Paths, file: SourceFile, entry: ExpandedRun, folder: Path, sourc
         arguments=_spec_arguments(entry, sources),
         versions={str(key): str(value) for key, value in versions.items()} if isinstance(versions, dict) else {},
     )
-    if run.started is None or run.started.suffix != ".py":
+    if run.started is None or run.started.suffix != ".py" or not run.started.is_file():
         return run
     from zerocfg.run.scripted import read  # with it comes all that reads Python
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.rules.examples import lint, told, write
-from zerocfg.rules.engine import Selection
 from zerocfg.rules.registry import ALL
+from zerocfg.rules.selection import Selection
 from zerocfg.source.edit import apply_edits
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.rules.examples import lint, write
 from zerocfg.rules.api import Example
-from zerocfg.rules.engine import Selection
+from zerocfg.rules.selection import Selection
 
 from .files import of
 from .table import Near, judge, rows

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.rules.examples import lint_example
-from zerocfg.rules.engine import Selection
 from zerocfg.rules.registry import ALL
+from zerocfg.rules.selection import Selection
 
 from .table import Near, near
 
