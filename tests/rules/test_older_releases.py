@@ -25,7 +25,6 @@ TOLD = {
     "ZC741": "accelerate before 1.0 starts without DeepSpeed, which nobody wants either",
     "ZC310": "before DeepSpeed 0.19.8 gradients of stage 1 are integers as well, and nothing stops",
     "ZC440": "the level of the log is not read before DeepSpeed 0.19.3, so nobody sees what it says",
-    "ZC462": "before DeepSpeed 0.19.3 the checkpoint is refused",
     "ZC504": "host memory is not pinned by default there, and the states go to it all the same",
     **dict.fromkeys(("ZC317", "ZC409", "ZC455", "ZC509"), "judged by the settings of a release"),
 }

@@ -11,10 +11,6 @@ from zerocfg.cli.settings import Settings
 from zerocfg.rules.engine import Diagnostic, Selection
 
 PARAMETERS = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "data_types": {"param_dtype": "fp16"}}\n'
-ELASTIC = (
-    '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3, "elastic_checkpoint": true, '
-    '"stage3_gather_16bit_weights_on_model_save": true}}\n'
-)
 
 
 def lint(folder: Path, text: str, deepspeed: str | None, code: str) -> list[Diagnostic]:
@@ -41,17 +37,3 @@ def test_where_some_have_it(tmp_path: Path) -> None:
     [found] = lint(tmp_path, PARAMETERS, ">=0.18", "ZC313")
     assert found.severity.value == "warning" and found.fix is None
     assert "(from DeepSpeed 0.19.2 on; " in found.message
-
-
-@pytest.mark.parametrize(
-    ("deepspeed", "severity", "words"),
-    [
-        (None, "warning", "ignores"),
-        ("==0.19.3", "warning", "ignores"),
-        ("==0.19.2", "error", "refuses `elastic_checkpoint` when it writes a checkpoint"),
-        (">=0.16", "warning", "ignores"),
-    ],
-)
-def test_elastic_checkpoints_of_stage_3(deepspeed: str | None, severity: str, words: str, tmp_path: Path) -> None:
-    [found] = lint(tmp_path, ELASTIC, deepspeed, "ZC462")
-    assert (found.severity.value, words in found.message) == (severity, True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Example, Finding, Location, Severity, at, rule
 from zerocfg.rules.arguments import given
 from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, section, stage_of
@@ -20,8 +19,6 @@ _AUTO = (
     '"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": %s}%s}\n'
 )
 _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\nbf16: true\ndeepspeed: ds.json\n"
-_ELASTIC_IGNORED = "0.19.3"
-"""The first DeepSpeed whose stage 3 passes over `elastic_checkpoint`."""
 _ADAMW = ', "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}'
 _WITH_FILE = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
 
@@ -155,32 +152,27 @@ def elastic_checkpoint_not_loadable(run: Run) -> Iterator[Finding]:
     references=("deepspeedai/DeepSpeed#8099",),
 )
 def elastic_checkpoint_at_stage_3(run: Run) -> Iterator[Finding]:
-    """`elastic_checkpoint` at ZeRO 3, which does not have it.
+    """`elastic_checkpoint` at ZeRO 3, which ignores it.
 
     Who sets it counts on resuming with another number of processes. At stage 3 that needs a universal checkpoint.
 
     What happens: a warning in the log, `ZeRO-3 elastic checkpointing is deprecated and no longer supported. Use
     Universal Checkpointing instead.`; the checkpoint is an ordinary one, tied to the number of processes. DeepSpeed
-    before 0.19.3 trains until the first checkpoint and stops there: `NotImplementedError: ZeRO-3 does not yet support
-    elastic checkpointing, please disable for now.` (an error where the project admits such releases only).
+    before 0.19.3 writes the same and says nothing.
 
-    Fix: removes the key; the checkpoint is an ordinary one either way.
+    Fix: removes the key, which changes nothing.
 
     When to ignore: the file is shared with runs at stage 1 or 2.
     """
     path = ("zero_optimization", "elastic_checkpoint")
-    if not truth(section(run, "zero_optimization").get("elastic_checkpoint")) or stage_of(run) != 3:
-        return
-    stops = only_below(run.versions.get("deepspeed"), _ELASTIC_IGNORED)
-    does = "refuses `elastic_checkpoint` when it writes a checkpoint" if stops else "ignores `elastic_checkpoint`"
-    yield about(
-        run,
-        path,
-        f"ZeRO 3 {does}: its checkpoints load only with the same number of processes",
-        "convert a checkpoint with ds_to_universal.py when the number of processes changes",
-        severity=Severity.ERROR if stops else None,
-        fix=edited(delete_entry, run.deepspeed, path, why="remove the key without effect"),
-    )
+    if truth(section(run, "zero_optimization").get("elastic_checkpoint")) and stage_of(run) == 3:
+        yield about(
+            run,
+            path,
+            "ZeRO 3 ignores `elastic_checkpoint`: its checkpoints load only with the same number of processes",
+            "convert a checkpoint with ds_to_universal.py when the number of processes changes",
+            fix=edited(delete_entry, run.deepspeed, path, why="remove the key without effect"),
+        )
 
 
 @rule(
