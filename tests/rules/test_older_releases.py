@@ -23,6 +23,10 @@ TOLD = {
     "ZC209": "another value is used there, and not the one that is written",
     "ZC705": "the address is missing all the same",
     "ZC741": "accelerate before 1.0 starts without DeepSpeed, which nobody wants either",
+    "ZC310": "before DeepSpeed 0.19.8 gradients of stage 1 are integers as well, and nothing stops",
+    "ZC440": "the level of the log is not read before DeepSpeed 0.19.3, so nobody sees what it says",
+    "ZC504": "host memory is not pinned by default there, and the states go to it all the same",
+    "ZC923": "the 18.5 bytes a parameter of DeepSpeed 0.16.9 are more than that host has, too",
     **dict.fromkeys(("ZC317", "ZC409", "ZC455", "ZC509"), "judged by the settings of a release"),
 }
 """Rules that tell of a set on which an example shows something else, and why that is right."""
@@ -30,6 +34,8 @@ TOLD = {
 
 LESS = {
     **dict.fromkeys(("ZC622", "ZC628", "ZC631", "ZC644"), "nothing is said of these arguments before 5.10"),
+    "ZC602": "accelerate before 1.6 has no such key, which ZC865 tells",
+    **dict.fromkeys(("ZC613", "ZC616", "ZC642"), "nothing is said of FSDP 2 in older releases"),
     **dict.fromkeys(("ZC632", "ZC634", "ZC636", "ZC640"), "nothing is said of the first parallelism_config"),
 }
 """Rules that are silent on a set on which an example does what they claim, and why."""

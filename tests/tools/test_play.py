@@ -10,7 +10,8 @@ import pytest
 
 from tests.proofs.claims import Claim
 from tests.proofs.harness import ABSENT, Failed, Observation
-from tools.facts.outcome import judged
+from tools.facts import set_zygote
+from tools.facts.outcome import judged, lacks_an_operator
 from tools.facts.played import together, written
 from tools.facts.set_zygote import NOT_COMPILED
 from tools.facts.sets import SETS, versions
@@ -124,3 +125,31 @@ def test_releases_are_read_from_what_is_installed(tmp_path: Path) -> None:
     for name in ("deepspeed-0.14.5+cpu", "trl-0.17.0", "torchvision-1.0", "accelerate-0.34.2"):
         (tmp_path / f"{name}.dist-info").mkdir()
     assert json.dumps(versions(tmp_path)) == '{"deepspeed": "0.14.5", "accelerate": "0.34.2", "trl": "0.17.0"}'
+
+
+def test_an_operator_that_was_not_there_is_asked_for_again() -> None:
+    lacking = stopped("init", "RuntimeError", f"{NOT_COMPILED}: cpu_adam")
+    assert lacks_an_operator(lacking)
+    assert judged(claim(STOPS), lacking, None).kind == "unplayable"
+    assert not any(map(lacks_an_operator, (REFUSED, ran("parse"), "the job left no report")))
+
+
+def test_operators_stand_in_where_they_offer_every_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(set_zygote, "written", lambda: tmp_path / "sources")
+    compiled = tmp_path / "compiled"
+    for folder, names in (
+        ("older", b"create_adam"),
+        ("newer", b"create_adam\0adam_rollback"),
+        ("near", b"adam_rollback"),
+    ):
+        (compiled / folder).mkdir(parents=True)
+        (compiled / folder / "cpu_adam.so").write_bytes(b"\0" + names + b"\0")
+        (compiled / folder / "fused_adam.so").write_bytes(b"\0multi_tensor_adam\0")
+    for source, text in (("adam/cpu_adam.cpp", ""), ("cpu/adam/fused_adam.cpp", '    m.def("multi_tensor_adam",\n')):
+        (tmp_path / "sources" / source).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "sources" / source).write_text(text)
+    own = tmp_path / "sources" / "adam" / "cpu_adam.cpp"
+    own.write_text('m.def("create_adam", &f);\nm.def(\n  "adam_rollback",\n  &g);\n')
+    assert set_zygote.standing_in(compiled) == compiled / "newer"
+    own.write_text('m.def("zenflow_adam_create", &f);\n')
+    assert set_zygote.standing_in(compiled) == compiled and not [*compiled.glob("*.so")]

@@ -5,12 +5,13 @@ looks for under a name that came later:
 * of torch, names that DeepSpeed imports and that are gone;
 * DeepSpeed up to 0.14 asks numactl for the processors where LOCAL_SIZE is not set;
 * DeepSpeed's operator for shared memory is left out, which does not compile in all: gloo sums in its place;
-* DeepSpeed up to 0.18 gathers into parts of a split tensor, which torch no longer lets anybody write to: the same
-  memory is handed over detached;
+* DeepSpeed up to 0.18 gathers into parts of a split tensor, which torch no longer lets anybody write to while it
+  records: the same memory is handed over detached, and nothing is recorded;
 * accelerate before 1.0 is for DeepSpeed only where the process group was DeepSpeed's from the beginning, as it is on a
   card;
-* operators are compiled where COMPILE is set, once for all sets whose sources are the same; without it, an example that
-  needs one that is not there fails with `NOT_COMPILED`.
+* operators are compiled where COMPILE is set, once for all sets whose sources are the same. Without it those of another
+  release stand in that offer the same functions, which compute the same steps of Adam; where there are none, an
+  example that needs one fails with `NOT_COMPILED`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import re
 import shutil
 import sys
 import types
@@ -36,6 +38,9 @@ OPERATORS = "ZEROCFG_OPERATORS"
 SHARED_MEMORY = "ShareMemCommBuilder"
 ABSENT = "<absent>"
 """What an observation says of a value that is not there."""
+OFFERING = ("adam/cpu_adam.cpp", "cpu/adam/fused_adam.cpp")
+"""Sources that name the functions of an operator."""
+FUNCTION = re.compile(r'm\.def\(\s*"(\w+)"')
 NOT_COMPILED = "this operator of DeepSpeed is not compiled for this release set"
 
 
@@ -69,6 +74,7 @@ def before_imports() -> None:
 
 
 def older_deepspeed() -> None:
+    import torch
     from deepspeed.launcher import runner
 
     comm: Any = sys.modules["deepspeed.comm.torch"]
@@ -76,7 +82,8 @@ def older_deepspeed() -> None:
     gather = comm.TorchBackend.all_gather_into_tensor
 
     def gathered(self: Any, output_tensor: Any, *more: Any, **named: Any) -> Any:
-        return gather(self, output_tensor.detach(), *more, **named)
+        with torch.no_grad():
+            return gather(self, output_tensor.detach(), *more, **named)
 
     comm.TorchBackend.all_gather_into_tensor = gathered
     if not hasattr(runner, "LAUNCHER_CLASSES"):
@@ -107,10 +114,10 @@ def operators(compiled: Callable[[], None]) -> None:
         folder.mkdir(parents=True)
         for file in made.glob("*/*.so"):
             shutil.copy(file, folder)
-    for file in folder.glob("*.so"):
-        if file.stem in OpBuilder._loaded_ops:
-            continue
-        OpBuilder._loaded_ops[file.stem] = cpp_extension._import_module_from_library(file.stem, str(folder), True)
+    held = folder if folder.exists() else standing_in(folder.parent)
+    for file in held.glob("*.so"):
+        if file.stem not in OpBuilder._loaded_ops:
+            OpBuilder._loaded_ops[file.stem] = cpp_extension._import_module_from_library(file.stem, str(held), True)
     load = OpBuilder.load
 
     def known(self: Any, verbose: bool = True) -> Any:
@@ -121,11 +128,25 @@ def operators(compiled: Callable[[], None]) -> None:
     OpBuilder.load = known
 
 
-def sources() -> str:
-    """A digest of what the operators are compiled from."""
+def standing_in(compiled: Path) -> Path:
+    """The operators of a release that offer every function of this one; a folder that is empty where there are none."""
+    offered = {name: FUNCTION.findall((written() / name).read_text()) for name in OFFERING}
+    for folder in sorted(compiled.glob("*")):
+        held = {name: (folder / f"{Path(name).stem}.so").read_bytes() for name in OFFERING}
+        if all(f"\0{function}\0".encode() in held[name] for name in OFFERING for function in offered[name]):
+            return folder
+    return compiled
+
+
+def written() -> Path:
     import deepspeed
 
-    root = Path(deepspeed.__file__).parent / "ops" / "csrc"
+    return Path(deepspeed.__file__).parent / "ops" / "csrc"
+
+
+def sources() -> str:
+    """A digest of what the operators are compiled from."""
+    root = written()
     files = sorted(file for name in ("adam", "cpu/adam", "includes") for file in (root / name).rglob("*.[ch]*"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 

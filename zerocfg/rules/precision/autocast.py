@@ -93,7 +93,7 @@ def autocast_of_16_bit_model(run: Run) -> Iterator[Finding]:
     proof=shows("step", {"engine.loss": (at_least(7.08), at_most(7.03))}),
     fixable=True,
     references=("deepspeed/runtime/engine.py@0.19.8",),
-    versions="deepspeed>=0.17.2",
+    versions="deepspeed>=0.19.3",
 )
 def autocast_fp16_without_scale(run: Run) -> Iterator[Finding]:
     """Autocast to fp16 under ZeRO, where nobody scales the loss.

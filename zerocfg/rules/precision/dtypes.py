@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.effects import edited, effective, section, stage_of
 from zerocfg.rules.proof import at_least, at_most, crashes, shows
@@ -74,7 +75,8 @@ def accumulation_dtype_at_stage_0(run: Run) -> Iterator[Finding]:
     `data_types.grad_accum_dtype` needs the buffers of ZeRO stage 1 and above.
 
     What happens: `deepspeed.initialize` stops with `NotImplementedError: unsupported mix of
-    model_dtype=torch.bfloat16 and grad_accum_dtype=torch.float32`.
+    model_dtype=torch.bfloat16 and grad_accum_dtype=torch.float32`. DeepSpeed before 0.18.5 takes fp32 sums of a bf16
+    model, and nothing is said of them there.
 
     Fix: removes the key; gradients are then accumulated in the model's dtype. The other way out is stage 1 or 2.
     """
@@ -88,6 +90,7 @@ def accumulation_dtype_at_stage_0(run: Run) -> Iterator[Finding]:
         "the difference",
         "use ZeRO stage 1 or 2, or leave the key out",
         fix=without(run, _ACCUMULATION, "accumulate in the dtype of the model"),
+        versions="deepspeed>=0.18.5" if (mode, wanted) == ("bf16", "fp32") else "",
     )
 
 
@@ -138,14 +141,15 @@ def integers_for_gradients(run: Run) -> Iterator[Finding]:
     Gradients are far below 1: as integers all of them are 0.
 
     What happens: at stage 1 the first step stops with `RuntimeError: result type Float can't be cast to the desired
-    output type Char`. At stage 3 training goes on and the model learns nothing. Buffers (the frequencies of rotary
-    embeddings among them) are cut to whole numbers.
+    output type Char`. At stage 3, and with DeepSpeed before 0.19.8, training goes on and the model learns nothing.
+    Buffers (the frequencies of rotary embeddings among them) are cut to whole numbers.
 
     Fix: removes the key, or writes bf16 as the dtype of autocast.
     """
     wanted = section(run, "data_types")
     if dtype_of(wanted.get("grad_accum_dtype")) == "int8" and stage_of(run) in (1, 3):
-        end = "stops at the first step" if stage_of(run) == 1 else "trains on gradients that are all 0"
+        stops = stage_of(run) == 1 and not only_below(run.versions.get("deepspeed"), "0.19.8")
+        end = "stops at the first step" if stops else "trains on gradients that are all 0"
         yield about(
             run,
             _ACCUMULATION,

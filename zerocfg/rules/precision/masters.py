@@ -212,7 +212,7 @@ def master_weights_without_offload(run: Run) -> Iterator[Finding]:
     proof=crashes("init", "requires DeepSpeedCPUAdam constructed with fp32_optimizer_states=False"),
     consumers=TRAINERS,
     fixable=True,
-    versions="deepspeed>=0.18.3",
+    versions="deepspeed>=0.19.1",
 )
 def bf16_states_of_the_trainer_offloaded(run: Run) -> Iterator[Finding]:
     """bf16 optimizer states with offload need an optimizer that the DeepSpeed config describes.

@@ -30,6 +30,7 @@ _RATE_OF_OPTIMIZER = {"polynomial": (), "cosine_with_min_lr": ("min_lr",), "cosi
     good=_recipe("lr_scheduler_type: linear\n"),
     proof=crashes("step", "'DeepSpeedZeroOptimizer' object has no attribute 'defaults'"),
     consumers=TRAINERS,
+    versions="transformers>=5.1",
     fixable=True,
     references=("transformers/optimization.py@5.23.0", "deepspeed/runtime/zero/stage_1_and_2.py@0.19.8"),
 )

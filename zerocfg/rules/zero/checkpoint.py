@@ -157,7 +157,8 @@ def elastic_checkpoint_at_stage_3(run: Run) -> Iterator[Finding]:
     Who sets it counts on resuming with another number of processes. At stage 3 that needs a universal checkpoint.
 
     What happens: a warning in the log, `ZeRO-3 elastic checkpointing is deprecated and no longer supported. Use
-    Universal Checkpointing instead.`; the checkpoint is an ordinary one, tied to the number of processes.
+    Universal Checkpointing instead.`; the checkpoint is an ordinary one, tied to the number of processes. DeepSpeed
+    before 0.19.3 writes the same and says nothing.
 
     Fix: removes the key, which changes nothing.
 
