@@ -42,8 +42,8 @@ def differing(name: str, keys: Callable[[str], bool], limits: Bounds) -> list[Re
     """
     known = histories(name)
     within = known.admitted(limits)
-    if not within:
-        return []
+    if len(within) < 2:
+        return within
     edges = {edge for key in known.raw if len(known.raw[key]) > 1 and keys(key) for edge in known.edges(key)[1:]}
     return [within[0], *(one for one in within[1:] if one in edges)]
 
@@ -51,10 +51,10 @@ def differing(name: str, keys: Callable[[str], bool], limits: Bounds) -> list[Re
 def _deepspeed(raw: Raw, at: Release) -> None:
     known = histories("deepspeed")
     newest = known.releases[-1]
-    for key, entries in sorted(known.raw.items()):
+    for key in sorted(key for key, entries in known.raw.items() if len(entries) > 1):
         then, now = known.state(key, at), known.state(key, newest)
         *above, name = key.split(".")
-        if len(entries) < 2 or then == now or above[:1] in (["optimizer"], ["words"]):
+        if then == now or above[:1] in (["optimizer"], ["words"]):
             continue
         scheduler = len(above) == 2 and above[0] == "scheduler" and above[1] != "params"
         section = raw["$defs"].get(f"{above[1]}Params") if scheduler else _section(raw, above)

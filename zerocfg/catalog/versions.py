@@ -24,6 +24,7 @@ def library_name(library: str) -> str:
     return LIBRARY_NAMES.get(library, library)
 
 
+@lru_cache(maxsize=1024)
 def release(text: str) -> Release:
     """``0.19.8`` as (0, 19, 8), trailing zeros dropped."""
     numbers = [int(part) for part in re.findall(r"\d+", text)]

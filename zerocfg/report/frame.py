@@ -8,6 +8,8 @@ from zerocfg.rules.engine import Spot
 
 WIDEST = 160
 """Columns of a source line that are shown where nothing says how many there are."""
+REACH = 2
+"""How many times the shown columns are looked at on each side of what is marked."""
 TAB = "    "
 CUT = "..."
 """Stands where a line goes on."""
@@ -26,11 +28,15 @@ def frame(spot: Spot, mark: str, width: int | None = None) -> Frame | None:
     text = spot.file.source.line(spot.start.line)
     if not text.strip():
         return None
+    room = max(width or WIDEST, 2 * len(CUT) + 1)
+    # what is farther from the mark is not shown, so a long line with many findings is not looked at whole for each
+    before = max(0, min(spot.start.column - 1, len(text)) - REACH * room)
+    end = len(text) if spot.end.line > spot.start.line else min(spot.end.column - 1, len(text))
+    text = text[before : before + 2 * REACH * room]
     cells = [_cell(char) for char in text]
     edges = _edges(cells)
-    start = edges[min(spot.start.column - 1, len(cells))]
-    last = edges[len(cells) if spot.end.line > spot.start.line else min(spot.end.column - 1, len(cells))]
-    room = max(width or WIDEST, 2 * len(CUT) + 1)
+    start = edges[min(spot.start.column - 1 - before, len(cells))]
+    last = edges[min(end - before, len(cells))]
     offset = 0 if edges[-1] <= room or last <= room - len(CUT) else max(0, start - room // 3)
     offset = min(offset, max(0, edges[-1] - room))
     source = _window(cells, edges, offset, room)

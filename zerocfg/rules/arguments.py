@@ -142,6 +142,7 @@ def entries(run: Run, name: str) -> Entries | None:
     return None if found is None or held is None else Entries(found, held)
 
 
+@lru_cache(maxsize=16)
 def reader(run: Run) -> Literal["transformers", "trl"] | None:
     """Whose arguments the run has: TrainingArguments, one of TRL's configs, or nobody's that is known."""
     keys = set(recipe_data(run))

@@ -12,7 +12,7 @@ from zerocfg.catalog.history import histories, name_in
 from zerocfg.catalog.older import WALKED, differing, schema_at
 from zerocfg.catalog.part import part_of
 from zerocfg.catalog.schema import load_schema
-from zerocfg.catalog.versions import LIBRARY_NAMES, Release, bounds, release
+from zerocfg.catalog.versions import LIBRARY_NAMES, Bounds, Release, bounds, release
 from zerocfg.rules import reach
 from zerocfg.rules.api import Finding, Location
 from zerocfg.run.config import VERSIONS
@@ -59,8 +59,14 @@ def _admitted(run: Run, file: SourceFile, name: str) -> Iterable[Issue]:
     limits = bounds(declared) if declared and name in WALKED else None
     if limits is None or limits[0] >= release(VERSIONS[name]):
         return _checked(file, name, None)
+    return _together(_differing(file, name, limits), file, name)
+
+
+@lru_cache(maxsize=256)
+def _differing(file: SourceFile, name: str, limits: Bounds) -> tuple[Release, ...]:
+    """As `differing`, for the keys of a file; asked once, however many rules look at it."""
     names = _names(file, name)
-    return _together(tuple(differing(name, lambda key: key.removesuffix(".*") in names, limits)), file, name)
+    return tuple(differing(name, lambda key: key.removesuffix(".*") in names, limits))
 
 
 @lru_cache(maxsize=256)

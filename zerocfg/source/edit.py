@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -95,8 +96,8 @@ def delete_entry(doc: Document, path: Path) -> list[Edit]:
 def delete_duplicate(doc: Document, path: Path, key_span: Span) -> list[Edit]:
     """Remove the one of several equal keys that is written at ``key_span``."""
     parent, _, own = _place(doc, path)
-    entry = next((e for e in own if e.key == path[-1] and e.key_span == key_span), None)
-    if entry is None:
+    entry = own[at] if (at := _index(own, key_span)) is not None else None
+    if entry is None or entry.key != path[-1]:
         raise ValueError(f"{dotted(path)} is not written there")
     if doc.format == "yaml" and _is_block(doc, parent):
         return _delete_block(doc, path, parent, entry, own)
@@ -120,7 +121,7 @@ def insert_entry(doc: Document, parent: Path, key: str, value_text: str, after: 
         return [Edit(Span(end, end), f"{_line_end(text)}{indent}{written}")]
     if not isinstance(node, Mapping):
         raise ValueError(f"{dotted(parent)} is not a mapping")
-    own = _own_entries(node)
+    own = node.own()
     if not own:
         if text[node.span.start : node.span.start + 1] != "{":
             raise ValueError(f"{dotted(parent)} has no entry to stand beside")
@@ -162,7 +163,7 @@ def _delete_flow(doc: Document, entry: Entry, own: list[Entry]) -> list[Edit]:
     if comma is not None:
         end = comma + 1
     edits: list[Edit] = []
-    index = next(at for at, one in enumerate(own) if one is entry)
+    index = _index(own, entry.key_span)
     if index and comma is None and index == len(own) - 1:
         before = _comma(doc, _entry_end(text, own[index - 1], doc))
         if before is not None:
@@ -184,7 +185,7 @@ def _delete_block(doc: Document, path: Path, parent: Mapping, entry: Entry, own:
     text = doc.source.text
     if len(own) == 1 and len(parent.entries) == 1:
         return _empty_block(doc, path, entry)
-    index = next(at for at, one in enumerate(own) if one is entry)
+    index = _index(own, entry.key_span) or 0
     start = entry.key_span.start
     line = _line_start(text, start)
     if text[line:start].strip():  # behind a dash: "- a: 1"
@@ -231,7 +232,7 @@ def _node(doc: Document, path: Path) -> Node:
             raise ValueError(f"{dotted(path)} comes from an anchor elsewhere in the file")
         if isinstance(above, Mapping) and isinstance(part, str):
             entry = above.entry(part)
-            if entry is None or not _own(above, entry):
+            if entry is None or not above.holds(entry):
                 raise ValueError(f"{dotted(path)} comes from an anchor elsewhere in the file")
     if node is None:
         raise ValueError("the document holds nothing")
@@ -248,16 +249,16 @@ def _place(doc: Document, path: Path) -> tuple[Mapping, Entry, list[Entry]]:
     before = doc.source.text[_line_start(doc.source.text, entry.key_span.start) : entry.key_span.start]
     if doc.format == "yaml" and before.rstrip().endswith("?"):
         raise ValueError(f"{dotted(path)} is written as a complex key")
-    return parent, entry, _own_entries(parent)
+    return parent, entry, parent.own()
 
 
-def _own_entries(mapping: Mapping) -> list[Entry]:
-    """Without those that a merge key brought in."""
-    return [entry for entry in mapping.entries if _own(mapping, entry)]
-
-
-def _own(mapping: Mapping, entry: Entry) -> bool:
-    return mapping.span.start <= entry.key_span.start and entry.key_span.end <= mapping.span.end
+def _index(own: list[Entry], key: Span) -> int | None:
+    """Which of a mapping's entries has its key there. They are in the order of the text, but for those that a merge key
+    brought in from further inside."""
+    at = bisect_left(own, key.start, key=lambda entry: entry.key_span.start)
+    if at < len(own) and own[at].key_span == key:
+        return at
+    return next((at for at, entry in enumerate(own) if entry.key_span == key), None)
 
 
 def _is_block(doc: Document, node: Node) -> bool:

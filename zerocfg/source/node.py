@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from zerocfg.source.text import SourceText, Span
 
@@ -22,6 +22,10 @@ class Scalar:
     quoted: bool = False
 
 
+_MANY = 64
+"""Entries from which on a mapping remembers what was asked about them: each of its findings asks again."""
+
+
 @dataclass(slots=True)
 class Entry:
     """One ``key: value`` of a mapping. Duplicates are kept: the last one is what a reader sees."""
@@ -31,17 +35,46 @@ class Entry:
     value: Node
 
 
+class _Known(NamedTuple):
+    """What a mapping of so many entries was asked: the entry that counts by key, and its own entries."""
+
+    size: int
+    counting: dict[str, Entry]
+    own: list[Entry]
+
+
 @dataclass(slots=True)
 class Mapping:
     span: Span
     entries: list[Entry] = field(default_factory=list)
+    _known: _Known | None = field(default=None, init=False, repr=False, compare=False)
 
     def entry(self, key: str) -> Entry | None:
         """The entry that counts: the last one of that key."""
+        if len(self.entries) > _MANY:
+            return self._looked_up().counting.get(key)
         for entry in reversed(self.entries):
             if entry.key == key:
                 return entry
         return None
+
+    def own(self) -> list[Entry]:
+        """The entries that are written in the mapping itself: without those that a merge key brought in."""
+        if len(self.entries) > _MANY:
+            return self._looked_up().own
+        return [entry for entry in self.entries if self.holds(entry)]
+
+    def holds(self, entry: Entry) -> bool:
+        """Whether an entry is written in the mapping itself."""
+        return self.span.start <= entry.key_span.start and entry.key_span.end <= self.span.end
+
+    def _looked_up(self) -> _Known:
+        known = self._known
+        if known is None or known.size != len(self.entries):
+            counting = {entry.key: entry for entry in self.entries}
+            own = [entry for entry in self.entries if self.holds(entry)]
+            known = self._known = _Known(len(self.entries), counting, own)
+        return known
 
 
 @dataclass(slots=True)

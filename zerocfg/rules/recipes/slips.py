@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache, partial
 
 from zerocfg.catalog.check import refusal
 from zerocfg.catalog.counterparts import Counterpart, translated
@@ -79,6 +80,7 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
     known = load_schema("training-arguments").root.names
     others = load_schema("trl").root.names
     present = {held.name for held in found}
+    taken = cache(partial(_taken, run))  # the same for all arguments that are as sure
     for held in found:
         name = held.name
         if name in known or name in others or own_option(run, name):
@@ -94,7 +96,7 @@ def argument_misspelled(run: Run) -> Iterator[Finding]:
         one, many = name.removesuffix("s"), f"{name}s"
         if not strict and (len(name) < 9 or any(other in known or other in others for other in (one, many))):
             continue
-        near = closest(name, _taken(run, strict))
+        near = closest(name, taken(strict))
         # short words are near each other by chance: lora_rank is no local_rank
         plain = name.replace("-", "_")
         if near is None or _distance(plain, near) > _furthest(name, strict):
