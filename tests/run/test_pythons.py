@@ -99,6 +99,15 @@ def test_the_nearest_folder_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert [place.note for place in run.version_places["transformers"]] == ["transformers", "python"]
 
 
+def test_what_stands_above_the_requirements_sets_up_other_things(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"README.md": CREATES.format("3.7"), "a/requirements.txt": OPEN["requirements.txt"], "a/b/train.py": SCRIPT}
+    files["a/run.sh"] = LINE.replace("train.py", "b/train.py") + "\n"
+    (run,) = runs_in(tmp_path, files, monkeypatch)
+    assert run.versions["transformers"] == ">=4.31"
+
+
 def test_the_finding_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {**OPEN, "README.md": "# X\n" + CREATES.format("3.9"), "train.py": SCRIPT}
     line = f"{LINE} --warmup_ratio 0.1 --evaluation_strategy no\n"
@@ -157,6 +166,7 @@ def test_a_page_installs_for_its_own_lines(tmp_path: Path, monkeypatch: pytest.M
         ("train.py", "transformers>=4.31", "warning"),
         ("elsewhere.py", "transformers>=4.31", None),  # nobody knows which release its parser is for
         ("elsewhere.py", "transformers>=5.15", "error"),  # no admitted release has the argument
+        ("$MORE -m train", "transformers>=4.31", "warning"),  # one of the project's, for all that is known
     ],
 )
 def test_a_range_says_nothing_of_a_script_that_is_not_there(

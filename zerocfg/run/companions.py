@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 PYTHON = "python"
 
 
-def left(found: Mapping[str, Declared], python: Callable[[], Declared | None]) -> Iterator[tuple[str, Declared]]:
+def left(
+    found: Mapping[str, Declared], python: Callable[[Declared], Declared | None]
+) -> Iterator[tuple[str, Declared]]:
     """By library: what the packages that one file states beside it leave of it, and the Python that the project asks
     for, which is looked for where it may matter."""
     if not any(one.clauses for name, one in found.items() if name in _HELD_BACK):
@@ -28,7 +30,7 @@ def left(found: Mapping[str, Declared], python: Callable[[], Declared | None]) -
         for package, edges in packages.items():
             if not _beyond(base.clauses, edges):
                 continue
-            stated = python() if package == PYTHON else found.get(package)
+            stated = python(base) if package == PYTHON else found.get(package)
             if stated is None or not stated.clauses or not (package == PYTHON or _files(base) <= _files(stated)):
                 continue
             newest = next((newest for below, newest in edges.items() if only_below(stated.clauses, below)), None)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})[ \t]*([^\s`{]*)[^\n]*$", re.MULTILINE)
-_PLACEHOLDER = re.compile(r"<[A-Za-z][^<>\n]*>|<\.\.\.>")
+_PLACEHOLDER = re.compile(r"<[A-Za-z][^<>\n]*>|<\.\.\.>|(?<![$\w])\{[A-Za-z][\w-]*(?: [\w-]+)+\}")
 _LANGUAGES = frozenset(("", "bash", "sh", "shell", "console", "zsh", "shell-session", "shellscript", "terminal"))
 _PROMPT = re.compile(r"[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.@~:/-]*[$%])[ \t]+")
 
