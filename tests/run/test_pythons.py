@@ -114,7 +114,7 @@ def test_the_finding_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     runs = runs_in(tmp_path, {**files, "run.sh": line}, monkeypatch)
     (found,) = [one for one in lint_runs(runs).diagnostics if one.code == "ZC801"]  # 5.15.0 removed the other argument
     assert "`evaluation_strategy`" in found.message and found.severity.value == "warning"
-    assert "(from transformers 4.51.0 on; requirements.txt:1 and python (README.md:3) admit" in found.message
+    assert "(from transformers 4.51.0 on; requirements.txt:1 and Python (README.md:3) admit" in found.message
 
 
 COMMANDS = {

@@ -160,7 +160,9 @@ def _stated_at(place: Origin, library: str) -> str:
     if place.file is None or place.span is None:
         return said(place)
     where = f"{place.file.name}:{place.file.source.place(place.span.start).line}"
-    return where if place.note in ("", library) else f"{place.note} ({where})"
+    if place.note in ("", library):
+        return where
+    return f"{'Python' if place.note == 'python' else place.note} ({where})"
 
 
 def admitting(run: Run, library: str) -> list[Location]:
