@@ -9,6 +9,8 @@ from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
@@ -146,6 +148,14 @@ def test_small_files() -> None:
     assert [item.versions for item in read_image(SourceText("Dockerfile", image))] == ["==3.9.*", None]
     named = SourceText(".python-version", "# of pyenv\n3.9.18\npypy3.9\ncpython@3.8\n")
     assert [item.versions for item in read_version_file(named)] == ["==3.9.*", None, "==3.8.*"]
+
+
+@given(st.text(alphabet=st.sampled_from("FROMpython:=3.9$V{}\\\n#'\"&;|-r><()\t `*conda create uvenv\0é")))
+@settings(max_examples=200, deadline=None)
+def test_no_text_raises(text: str) -> None:
+    read_image(SourceText("Dockerfile", f"FROM python:{text}\nRUN conda create {text}"))
+    read_setup(SourceText("README.md", f"```\nconda create -n x python{text}\n```\nuv venv -p {text}"))
+    read_version_file(SourceText(".python-version", text))
 
 
 PAGE = "# X\n```\npip install transformers=={}\n```\n\n```\n{}\n```\n"
