@@ -99,8 +99,6 @@ facts: setup
 
 releases: setup
 	$(BIN)/python -m tests.parity.releases
-	$(BIN)/python -m tests.parity.recipe_releases
-	$(BIN)/python -m tests.parity.trl_releases
 
 PARITY ?= 5000
 parity: setup

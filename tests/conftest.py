@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import sys
@@ -37,6 +38,17 @@ def corpus_folder() -> Path | None:
     named = os.environ.get("ZEROCFG_CORPUS")
     folder = Path(named) if named else ROOT.parent / "shared" / "corpus"
     return folder if (folder / "INDEX.tsv").is_file() else None
+
+
+def texts_of_corpus(*kinds: str) -> list[str]:
+    """The texts of its files whose kind begins with one of these words; none where it is absent."""
+    folder = corpus_folder()
+    if folder is None:
+        return []
+    with (folder / "INDEX.tsv").open(encoding="utf-8", newline="") as index:
+        rows = [row for row in csv.DictReader(index, delimiter="\t") if row["kind"].startswith(kinds)]
+    paths = [folder / row["repo"].replace("/", "__") / row["path"] for row in rows]
+    return [path.read_text(encoding="utf-8", errors="replace") for path in paths]
 
 
 @pytest.fixture(scope="session")

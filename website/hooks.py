@@ -1,4 +1,5 @@
-"""What mkdocs does beside reading docs/: writes pages of keys and releases, links rules and keys, leads links out."""
+"""What mkdocs does beside reading docs/: writes pages of keys, releases and commands, links rules and keys, and leads
+links out."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from website.commands import command_pages, listed  # noqa: E402
 from website.keys import SCHEMAS, KeyPages, key_pages  # noqa: E402
 from website.releases import release_pages  # noqa: E402
 from website.rules_of_keys import rules_of_keys  # noqa: E402
@@ -46,11 +48,16 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
             for code in found:
                 keys.setdefault(code, []).append(f"[`{path}`](../keys/{made.anchors[schema, path]})")
     _state.update(made=made, keys=keys, families=FAMILIES, releases=release_pages(made.anchors))
+    _state["commands"] = command_pages()
     for entry in config.nav or []:
         if "Keys" in entry:
             releases: list[Any] = ["releases/index.md"]
             releases += [{library_name(name): f"releases/{name}.md"} for name in known_libraries()]
             entry["Keys"] = [*_navigation(made), {"What each release changed": releases}]
+        for inner in entry.get("Use", []):
+            if "Commands" in inner:
+                pages = [{name.removesuffix(".md"): f"commands/{name}"} for name in _state["commands"]]
+                inner["Commands"] = [{"All commands": "commands.md"}, *pages]
     return config
 
 
@@ -68,8 +75,12 @@ def _navigation(made: KeyPages) -> list[Any]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """The pages of keys and of releases, and pictures of the repository that pages show."""
-    for folder, pages in (("keys", _state["made"].pages), ("releases", _state["releases"])):
+    """The pages of keys, of releases and of commands, and pictures of the repository that pages show."""
+    for folder, pages in (
+        ("keys", _state["made"].pages),
+        ("releases", _state["releases"]),
+        ("commands", _state["commands"]),
+    ):
         for name, text in pages.items():
             files.append(File.generated(config, f"{folder}/{name}", content=text))
     for page in list(files.documentation_pages()):
@@ -86,6 +97,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     rule = re.fullmatch(r"rules/(ZC(\d)\d\d)\.md", source)
     if rule:
         return _rule(markdown, rule[1], _state["families"][rule[2]])
+    if source == "commands.md":
+        markdown += listed()
     if "/" in source:
         return markdown
     markdown = _PICTURE.sub(lambda found: f"](pictures/{Path(found[1]).name})", markdown)

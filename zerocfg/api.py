@@ -211,7 +211,9 @@ def _resolved(spec: AnyPath, run: str | None, hardware: str | None) -> tuple[Spe
     if read.spec is None:
         raise Error("\n".join(map(str, read.problems)))
     try:
-        return read, build_plans(read, run, hardware)
+        return read, build_plans(read, run, hardware, versions=find_settings(read.folder).versions)
+    except click.UsageError as error:
+        raise Error(error.message) from None
     except ValueError as error:
         raise Error(str(error)) from None
 

@@ -163,7 +163,7 @@ def full_table(model: str, hardware: str) -> str:
         time = one.candidate.time
         assert time is not None
         shares = (f"{states:.1f}", f"{parts['activ'] / GIB:.1f}", peak(one))
-        verdict = one.excluded.split(" of A100")[0].split(":")[0] or "best"
+        verdict = one.excluded.split(", the card")[0].split(":")[0] or "best"
         step = duration(time.seconds.expected)
         rows.append((words(one.candidate.choice.settings()), *shares, sent(one), step, tokens(one), verdict))
     head = ("plan", "states, buffers", "activations", "device", "sent", "step", "tokens/s", "")

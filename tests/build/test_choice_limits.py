@@ -331,10 +331,10 @@ class TestRanking:
 
     def test_what_surely_fits_comes_before_what_may(self) -> None:
         tight = other(0.5, word="tight")
-        assert self.why(tight) == "tight: 9.0 to 11.0 GiB of a device"
+        assert self.why(tight) == "tight: needs 9.0 to 11.0 GiB"
         lost = other(0.1, word="does not fit", short="needs at least 9.0 GiB")
         order = ranked([lost, tight, candidate(PLAIN)], "throughput")
-        assert [why for _, why in order] == ["", "tight: 9.0 to 11.0 GiB of a device", "needs at least 9.0 GiB"]
+        assert [why for _, why in order] == ["", "tight: needs 9.0 to 11.0 GiB", "needs at least 9.0 GiB"]
         assert ranked([lost, tight], "throughput")[0] == (tight, ""), "where nothing surely fits"
         short = other(0.5, word="unknown", short="states alone")
         assert ranked([lost, short], "throughput")[0][1] != "", "what is short of something never may"
@@ -538,7 +538,7 @@ class TestPlanner:
         ("sizes", "word", "short"),
         [
             ({"device": 40.0}, "fits", ""),
-            ({"device": 50.0}, "does not fit", "needs at least 50.0 GiB of A100-SXM-80GB's 40.0 GiB"),
+            ({"device": 50.0}, "does not fit", "needs at least 50.0 GiB, the card has 40.0"),
             ({"allocated": 27.0, "complete": False}, "unknown", ""),  # 0.675 of 40
             (
                 {"allocated": 28.0, "complete": False},

@@ -10,6 +10,8 @@ import pytest
 
 from tests.cli.conftest import Outcome
 from tests.conftest import ROOT
+from zerocfg.catalog.history import histories
+from zerocfg.run.config import OLDEST
 
 Cli = Callable[..., Outcome]
 
@@ -100,3 +102,44 @@ def test_a_key_by_release(zerocfg: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["zero_optimization.no_such_key", "", "option.", "*", "bf16.*.x"])
 def test_what_is_no_key(name: str, zerocfg: Cli, tmp_path: Path) -> None:
     assert zerocfg("explain", name).code == 2
+
+
+@pytest.mark.parametrize(
+    ("pin", "said", "found"),
+    [
+        (
+            "deepspeed==0.9.5\n",
+            " DeepSpeed ==0.9.5 is older than zerocfg knows (0.10.0 and later): less is checked.",
+            [("deepspeed", "==0.9.5", "0.10.0", True)],
+        ),
+        (
+            "deepspeed==0.99\n",
+            " DeepSpeed ==0.99 is newer than zerocfg knows: judged as for 0.19.8.",
+            [("deepspeed", "==0.99", "0.19.8", False)],
+        ),
+        ("deepspeed==0.10.0\n", "", []),
+        (
+            "deepspeed<0.10\ntransformers==4.30\n",
+            "(0.10.0 and later): less is checked.",
+            [("deepspeed", "<0.10", "0.10.0", True)],
+        ),
+        ("deepspeed>=0.9\n", "", []),
+        ("deepspeed==0.19.8\ntrl==0.1\n", "", []),
+    ],
+)
+def test_releases_of_which_nothing_is_known(
+    pin: str, said: str, found: list[tuple[str, str, str, bool]], zerocfg: Cli, tmp_path: Path
+) -> None:
+    (tmp_path / "requirements.txt").write_text(pin)
+    (tmp_path / "ds.json").write_text(STRICT.replace('"loss_scale": 0', '"loss_scal": 0'))
+    words = ("lint", "--consumer", "deepspeed", "ds.json")
+    told = zerocfg(*words).out.rstrip("\n").rpartition("\n")[2]
+    assert told.endswith(said) and told.count("zerocfg knows") == len(found)
+    data = json.loads(zerocfg(*words, "--output-format", "json").out)
+    assert [tuple(one.values()) for one in data["outside"]] == found
+    # Nobody knows whether 0.9.5 stops at a misspelt key, passes over it or reads it.
+    assert bool(data["diagnostics"]) is not any(older for *_, older in found)
+
+
+def test_the_oldest_releases_are_those_of_the_histories() -> None:
+    assert {name: histories(name).names[0] for name in OLDEST} == OLDEST

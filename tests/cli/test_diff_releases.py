@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Outcome
-from zerocfg.migrate.known import known_releases, walked
 
 Cli = Callable[..., Outcome]
 DS = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}%s}\n'
@@ -62,7 +61,22 @@ def test_a_library_that_one_side_leaves_out_is_that_of_the_project(zerocfg: Cli,
     assert "gradient_clipping" in [one["key"] for one in keys]
 
 
-@pytest.mark.skipif(walked("transformers") is None, reason="no histories of transformers here")
+def test_without_the_old_releases_the_pins_of_each_run_count(zerocfg: Cli, tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("deepspeed==0.19.2\n")
+    (tmp_path / "ds.json").write_text(DS % "")
+    outcome = zerocfg("diff", "--releases", "deepspeed==0.19.8", "--output-format", "json")
+    found = json.loads(outcome.out)
+    assert (found["a"], found["b"]) == ({"deepspeed": "0.19.2"}, {"deepspeed": "0.19.8"})
+    assert found["keys"] == told(zerocfg, "deepspeed==0.19.2", "deepspeed==0.19.8")["keys"] != []
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "requirements.txt").write_text("deepspeed==0.19.8\n")
+    (other / "ds.json").write_text(DS % "")
+    found = json.loads(zerocfg("diff", "--releases", "deepspeed==0.19.8", "--output-format", "json").out)
+    assert found["a"] == {"deepspeed": "0.19.2, 0.19.8"}
+    assert {one["file"] for one in found["keys"]} == {"ds.json"}
+
+
 def test_arguments(zerocfg: Cli, tmp_path: Path) -> None:
     recipe = "output_dir: out\nmax_steps: 2\nper_device_train_batch_size: 1\n"
     recipe += "optim: adamw_torch\nreport_to: none\nwarmup_ratio: 0.1\n"
@@ -75,7 +89,6 @@ def test_arguments(zerocfg: Cli, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.skipif("1.16.0" not in known_releases("trl")[1:], reason="no histories of TRL here")
 def test_defaults_of_a_method_of_trl(zerocfg: Cli, tmp_path: Path) -> None:
     recipe = "output_dir: out\nmax_steps: 2\nper_device_train_batch_size: 1\nnum_generations: 4\nloss_type: grpo\n"
     line = "accelerate launch grpo.py --config recipe.yaml\n"
@@ -85,6 +98,29 @@ def test_defaults_of_a_method_of_trl(zerocfg: Cli, tmp_path: Path) -> None:
     defaults = {one["key"]: (one["a"], one["b"]) for one in found["keys"] if one["change"] == "default"}
     assert defaults["beta"] == (0.04, 0.0) and defaults["max_completion_length"] == (256, 512)
     assert "loss_type" not in defaults
+
+
+def test_a_recipe_for_several_methods_is_told_what_all_of_them_change(zerocfg: Cli, tmp_path: Path) -> None:
+    """GRPO and RLOO both take `num_generations`, and had a server of vLLM as their default."""
+    recipe = "output_dir: out\nmax_steps: 2\nper_device_train_batch_size: 4\nnum_generations: 4\nuse_vllm: true\n"
+    (tmp_path / "recipe.yaml").write_text(recipe)
+    found = told(zerocfg, "trl==0.23.0", "trl==1.16.0")
+    defaults = {one["key"]: (one["a"], one["b"], one["since"]) for one in found["keys"] if one["change"] == "default"}
+    assert defaults["vllm_mode"] == ("server", "colocate", "1.0.0")
+    assert "beta" not in defaults  # 0.05 for RLOO all the time
+
+
+def test_a_default_that_a_config_of_trl_takes_over_from_the_trainer(zerocfg: Cli, tmp_path: Path) -> None:
+    """SFTConfig has the Trainer's 5e-5 and 500 up to TRL 0.11 and 0.18, as its release notes say."""
+    (tmp_path / "run.sh").write_text("accelerate launch sft.py --config recipe.yaml\n")
+    recipe = "output_dir: out\nmax_steps: 2\nper_device_train_batch_size: 4\npacking: true\n"
+    (tmp_path / "recipe.yaml").write_text(recipe)
+    old, new = "trl==0.11.4,transformers==4.45.2", "trl==0.19.1,transformers==4.51.3"
+    keys = [one for one in told(zerocfg, old, new)["keys"] if one["change"] == "default"]
+    found = {one["key"]: (one["library"], one["a"], one["b"], one["since"]) for one in keys}
+    assert found["learning_rate"] == ("trl", 5e-05, 2e-05, "0.12.0")
+    assert found["logging_steps"] == ("trl", 500, 10, "0.19.0")
+    assert not [one for one in told(zerocfg, "trl==0.11.4", "trl==0.19.1")["keys"] if one["key"] == "learning_rate"]
 
 
 def test_text(zerocfg: Cli, tmp_path: Path) -> None:
@@ -100,6 +136,8 @@ def test_text(zerocfg: Cli, tmp_path: Path) -> None:
         (("--releases", "deepspeed==0.16.99", "deepspeed==0.19.8"), "did you mean 0.16.9 or 0.17.0?"),
         (("--releases", "deepspeed==0.16.9", "deepspeed==0.19.8", "nowhere"), "no file or folder"),
         (("--releases", "deepspeed==0.16.9", "deepspeed==0.19.8"), "no config"),
+        (("--releases", "deepspeed==0.16.9", "deepspeed==0.19.8", "deepspeed==0.19.7"), "third set"),
+        (("--releases", "nowhere"), "names no release"),
         (("one",), "A and B"),
         (("one", "two", "three"), "A and B"),
     ],
@@ -107,3 +145,11 @@ def test_text(zerocfg: Cli, tmp_path: Path) -> None:
 def test_wrong_use(zerocfg: Cli, words: tuple[str, ...], said: str) -> None:
     outcome = zerocfg("diff", *words)
     assert outcome.code == 2 and said in outcome.err, outcome.err
+
+
+@pytest.mark.parametrize("pin", ["", "deepspeed>=0.14\n"])
+def test_without_a_pin_the_old_releases_have_to_be_named(zerocfg: Cli, tmp_path: Path, pin: str) -> None:
+    (tmp_path / "ds.json").write_text(DS % "")
+    (tmp_path / "requirements.txt").write_text(pin)
+    outcome = zerocfg("diff", "--releases", "deepspeed==0.19.8")
+    assert outcome.code == 2 and "the project pins no release of DeepSpeed" in outcome.err

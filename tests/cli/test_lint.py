@@ -103,7 +103,9 @@ def test_silent_about_files_of_others(zerocfg: Cli, tmp_path: Path) -> None:
     (tmp_path / "node_modules" / "ds_config.json").write_text('{"zero_optimization": {"stage": 9}}')
     outcome = zerocfg("lint", ".")
     assert (outcome.code, outcome.out) == (0, "Nothing was checked.\n")
-    assert outcome.err == "zerocfg: warning: no configs found below '.'\n"
+    first, *listed = outcome.err.splitlines()
+    assert first == "zerocfg: warning: no configs found below '.'" and listed[0] == "zerocfg looks for:"
+    assert "  specs         zerocfg.yaml" in listed and "node_modules" in listed[-2]
 
 
 def test_select_and_ignore(zerocfg: Cli, tmp_path: Path) -> None:

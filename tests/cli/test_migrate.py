@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Outcome
-from zerocfg.migrate.known import walked
 
 Cli = Callable[..., Outcome]
 TODAY = "deepspeed==0.19.8,accelerate==1.15.0,transformers==5.23.0,trl==1.16.0"
 RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\nlearning_rate: 1.0e-5\n"
 LOOP = "import deepspeed\nengine, *_ = deepspeed.initialize(model=model, config='ds.json')\n"
 LINE = "deepspeed --num_gpus 2 train.py --deepspeed --deepspeed_config ds.json\n"
-needs_histories = pytest.mark.skipif(walked("transformers") is None, reason="no histories of transformers here")
 
 
 def migrated(zerocfg: Cli, folder: Path, files: dict[str, str], *words: str) -> dict[str, str]:
@@ -72,7 +70,6 @@ def test_an_argument_of_a_recipe(zerocfg: Cli, tmp_path: Path, old: str, new: st
     assert bool(left(zerocfg)) is (new is None)
 
 
-@needs_histories
 @pytest.mark.parametrize(
     ("value", "kept"),
     [("save_safetensors: true\n", False), ("save_safetensors: false\n", True), ("past_index: -1\n", False)],
@@ -85,7 +82,6 @@ def test_a_removed_argument_goes_where_it_says_its_default(
     assert [place for place, _ in left(zerocfg)] == ["recipe.yaml:5"] * kept
 
 
-@needs_histories
 def test_a_release_in_between_keeps_what_it_still_has(zerocfg: Cli, tmp_path: Path) -> None:
     text = RECIPE + "evaluation_strategy: steps\nwarmup_ratio: 0.1\ngroup_by_length: true\n"
     (tmp_path / "recipe.yaml").write_text(text)
@@ -195,7 +191,6 @@ def test_what_trainers_are_given(zerocfg: Cli, tmp_path: Path) -> None:
     assert [place for place, _ in left(zerocfg)] == ["train.py:8"]
 
 
-@needs_histories
 def test_a_default_that_changed_is_written_out_where_the_script_tells_of_no_other(zerocfg: Cli, tmp_path: Path) -> None:
     line = "torchrun train.py --output_dir o --report_to none --average_tokens_across_devices False\n"
     files = {"run.sh": line, "train.py": SCRIPT}

@@ -43,18 +43,20 @@ def test_terms_figures_and_a_verdict(zerocfg: Cli, tmp_path: Path) -> None:
         "master weights",
         "torch.cuda.max_memory_allocated",
         "nvidia-smi",
-        "verdict    fits, of 79.1 GiB",
         "tokens/s",
         "for 1e9 tokens",
     ):
         assert text in found.out, found.out
+    (shown,) = re.findall(r"^  device +(.*): what nvidia-smi", found.out, re.M)
+    assert f"  verdict    fits: needs {shown}, the card has 79.1\n" in found.out
 
 
 def test_what_does_not_fit_gets_the_cheapest_way_out(zerocfg: Cli, tmp_path: Path) -> None:
     job(tmp_path, stage=0, hardware="8xA100-40GB", more="    sequence_length: 4096\n")
     found = zerocfg("plan", ".", "--no-trace")
     assert found.code == 1
-    assert "verdict    does not fit" in found.out
+    (least,) = re.findall(r"^  device +([\d.]+) to [\d.]+ GiB: what nvidia-smi", found.out, re.M)
+    assert f"  verdict    does not fit: needs at least {least} GiB, the card has 39.4\n" in found.out
     assert "the cheapest way to make it fit:" in found.out
     assert re.search(r"GiB  fits +micro batch 1", found.out)
 

@@ -60,7 +60,7 @@ def test_check_of_another_and_an_old_machine(here: dict[str, Any], tmp_path: Pat
     ("arguments", "words"),
     [
         (["--check", "no.json"], "no.json: cannot be read"),
-        (["--check", "no.json", "--measure"], "goes with neither --output nor --measure"),
+        (["--check", "no.json", "--measure"], "goes with neither --out nor --measure"),
     ],
 )
 def test_wrong_use(arguments: list[str], words: str) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from html import unescape
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from website.keys import SCHEMAS, KeyPages, key_pages
 from website.releases import release_pages
 from zerocfg.catalog.alternatives import own_keys
 from zerocfg.catalog.changes import known_libraries
+from zerocfg.cli.main import COMMANDS, EXAMPLES
 
 Node = dict[str, Any]
 
@@ -158,6 +160,18 @@ def test_rules_and_keys_lead_to_each_other(site: Path) -> None:
     assert "../../../rules/ZC401/" in part
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_page(name: str, site: Path) -> None:
+    """With every option, in the help's own words, and reachable from the page of all commands."""
+    text = unescape(re.sub(r"<[^>]+>", "", (site / "commands" / name / "index.html").read_text(encoding="utf-8")))
+    module = import_module(f"zerocfg.cli.{name.replace('-', '_')}")
+    for parameter in module.command.params:
+        assert all(option in text for option in parameter.opts) or parameter.param_type_name == "argument"
+        assert " ".join((getattr(parameter, "help", None) or "").replace("*", "").split()) in text
+    assert EXAMPLES[name] in " ".join(text.split())
+    assert f'href="{name}/"' in (site / "commands" / "index.html").read_text(encoding="utf-8")
+
+
 def test_the_search_knows_every_rule_and_key(site: Path) -> None:
     index = json.loads((site / "search" / "search_index.json").read_text())
     places = {one["location"] for one in index["docs"]}
@@ -180,7 +194,15 @@ def test_marks_for_the_tests_are_not_shown(site: Path) -> None:
 
 
 def test_in_a_browser(site: Path) -> None:
-    pages = ["", "rules/ZC401/", "keys/deepspeed/zero_optimization/", "releases/", "releases/deepspeed/", "memory/"]
+    pages = [
+        "",
+        "commands/lint/",
+        "rules/ZC401/",
+        "keys/deepspeed/zero_optimization/",
+        "releases/",
+        "releases/deepspeed/",
+        "memory/",
+    ]
     words = ["node", str(Path(__file__).with_name("site.mjs")), str(site), *pages]
     done = subprocess.run(words, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr

@@ -103,7 +103,7 @@ class Repository:
             assert hasattr(done.exception, "format_message"), done.exception
             return 2, [done.exception.format_message()]
         assert "Traceback" not in done.output
-        reasons = done.output.partition("\n\ngate: shut")[0].splitlines()
+        reasons = done.output.partition("\n\ngate: failed")[0].splitlines()
         return int(done.return_value or 0), [] if "gate: passed" in done.output else reasons
 
 

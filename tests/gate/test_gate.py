@@ -84,6 +84,8 @@ EDITS = {
     ),
     "the project's version": (
         ("pyproject.toml", 'version = "1"', 'version = "1"\ndependencies = ["deepspeed==0.18.2"]'),
+        f'{LOCK}:116:5: build-outdated: run quickstart is not what the sources give: gradient_allreduce_op "mean" -> '
+        f"(not set); {AGAIN}\n"
         f"{PROOF}: certificate-version: it was tested with deepspeed 0.19.8, and pyproject.toml says ==0.18.2; install "
         f"that deepspeed and run {SMOKE}",
         None,
@@ -499,6 +501,6 @@ def test_one_check_alone(repository: Repository) -> None:
     assert not done.return_value and done.output == "gate: passed\n  build        1 run as the sources give it\n"
     recipe.write_text(recipe.read_text().replace("gradient_accumulation_steps: 2", "gradient_accumulation_steps: 4"))
     done = run("gate", "--only", "build")
-    assert done.return_value == 1 and "gate: shut, for 1 reason (build 1)" in done.output
+    assert done.return_value == 1 and "gate: failed (1 problem: 1 build)" in done.output
     said = json.loads(run("gate", "--only", "lint", "--only", "policy", "--output-format", "json").output)
     assert said["passed"] and list(said["checks"]) == ["lint", "policy"]

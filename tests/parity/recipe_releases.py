@@ -1,34 +1,21 @@
-"""``python -m tests.parity.recipe_releases``: recipes judged at older releases of transformers, held against those
-releases themselves.
-
-Each release is installed in a folder of its own (tools/facts) and makes TrainingArguments of every recipe: those of the
-corpus, where there is one, as far as their keys were ever training arguments, those of the rules' examples, one for
-each argument and each word of any release, and generated ones. Exit code 1 when zerocfg, with that release pinned, says
-something else.
-"""
+"""Recipes at older releases of transformers, which make TrainingArguments of each: those of the corpus, where there is
+one, as far as their keys were ever training arguments, those of the rules' examples, one for each argument and each
+word of any release, and generated ones."""
 
 from __future__ import annotations
 
-import argparse
-import csv
 import json
-import os
 import re
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.conftest import corpus_folder
+from tests.conftest import texts_of_corpus
+from tests.parity.released import Comparison, Said, Versions, many, once
 from tests.parity.verdicts import claims, lint
-from tools.facts.environment import CACHE, ROOT, install
-from tools.facts.environment import releases as known
 from zerocfg.catalog import fields
 from zerocfg.catalog.history import histories
 from zerocfg.rules.registry import ALL
@@ -37,7 +24,6 @@ from zerocfg.run.model import Run, Script, SourceFile
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText
 
-RELEASES = ("4.36.2", "4.40.2", "4.44.2", "4.46.3", "4.51.3", "4.57.6", "5.0.0", "5.14.1")
 Recipe = dict[str, Any]
 OF_THE_MACHINE = frozenset(
     "bf16 fp16 tf32 bf16_full_eval fp16_full_eval deepspeed fsdp fsdp_config torch_compile torch_compile_backend "
@@ -46,11 +32,6 @@ OF_THE_MACHINE = frozenset(
     "half_precision_backend fp16_backend tp_size push_to_hub_model_id".split()
 )
 """Arguments whose values a machine without accelerators refuses, or that name files."""
-LIMITS = {
-    "a tracker that nobody knows, which old releases look up when the Trainer is made": re.compile("`report_to` knows"),
-    "false in the place of a word, which is told where the text says no (ZC006)": re.compile("False is not a valid"),
-}
-"""What zerocfg does not tell as the libraries do: the limit in words, and what the disagreement looks like."""
 LATER = ("ZC807", "ZC825")
 """Rules of what a parser takes, and the Trainer stops at or reads in another sense than it is meant."""
 PARSER = Script(
@@ -67,38 +48,30 @@ def arguments() -> list[str]:
     return [name for name in histories("transformers").raw if "." not in name and name not in OF_THE_MACHINE]
 
 
-def recipes(examples: int) -> list[Recipe]:
-    found = [*_of_people(), *_one_by_one()]
+def _recipes(examples: int | None) -> list[Recipe]:
+    found = [*_of_people(corpus=examples is None), *(_one_by_one() if examples is not None else ())]
+    if examples:
 
-    @settings(
-        max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-    )
-    @given(names=st.lists(st.sampled_from(arguments()), min_size=2, max_size=6, unique=True), data=st.data())
-    def collect(names: list[str], data: st.DataObject) -> None:
-        found.append({name: data.draw(st.sampled_from(_values(name))) for name in names})
+        @many(examples)
+        @given(names=st.lists(st.sampled_from(arguments()), min_size=2, max_size=6, unique=True), data=st.data())
+        def collect(names: list[str], data: st.DataObject) -> None:
+            found.append({name: data.draw(st.sampled_from(_values(name))) for name in names})
 
-    collect()
-    return [json.loads(text) for text in dict.fromkeys(json.dumps({"output_dir": "out", **one}) for one in found)]
+        collect()
+    return once([{"output_dir": "out", **one} for one in found])
 
 
-def texts_of_people() -> list[str]:
-    """The recipes of the rules' examples and, where there is one, of the corpus."""
+def texts_of_people(*, corpus: bool) -> list[str]:
+    """The recipes of the corpus, where there is one, and else those of the rules' examples, too."""
     texts = [example.files.get("recipe.yaml", "") for rule in ALL for example in (*rule.bad, *rule.good)]
-    folder = corpus_folder()
-    if folder is not None:
-        with (folder / "INDEX.tsv").open(encoding="utf-8", newline="") as index:
-            rows = [row for row in csv.DictReader(index, delimiter="\t") if row["kind"] in ("trainer-recipe", "other")]
-        paths = [folder / row["repo"].replace("/", "__") / row["path"] for row in rows]
-        texts += [path.read_text(encoding="utf-8", errors="replace") for path in paths]
-    return texts
+    return [*([] if corpus else texts), *texts_of_corpus("trainer-recipe", "other")]
 
 
-def _of_people() -> Iterator[Recipe]:
+def _of_people(*, corpus: bool) -> Iterator[Recipe]:
     taken = frozenset(arguments())
-    for text in texts_of_people():
+    for text in texts_of_people(corpus=corpus):
         try:
-            tree = yaml.safe_load(text)
-            json.dumps(tree)
+            tree = json.loads(json.dumps(yaml.safe_load(text)))  # dates and the like are not for JSON
         except (ValueError, TypeError, yaml.YAMLError):
             continue
         kept = {name: held for name, held in tree.items() if name in taken} if isinstance(tree, dict) else {}
@@ -112,43 +85,19 @@ def _one_by_one() -> Iterator[Recipe]:
 
 
 def _values(name: str) -> list[Any]:
-    """Plausible values of an argument: its words in any release and one that none has, or one of its type."""
+    """Values of an argument: its words in any release, one that none has and false, or one of its type."""
     words = sorted(fields.ever(name))
     if words:
-        return [*words, "nosuchword"]
+        return [*words, "nosuchword", False]
     at = next(at for at in histories("transformers").edges(name) if fields.exists(name, at))
     default = fields.default(name, at)
     return [default if default is not None else _PLAIN[fields.kind(name, at) or "str"]]
 
 
-def real(version: str, given: list[Recipe]) -> list[str | None]:
-    """How a release refuses each recipe; None where it takes it."""
-    release = next(one for one in known() if (one.library, one.version) == ("transformers", version))
-    folder = CACHE / "installed" / release.name
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=CACHE) as new:
-            install(release, Path(new, "whole"))
-            Path(new, "whole").rename(folder)
-    done = subprocess.run(
-        [sys.executable, "-m", "tools.facts.parse_arguments"],
-        input="".join(json.dumps(one) + "\n" for one in given),
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(folder)},
-    )
-    said = [json.loads(line[8:]) for line in done.stdout.splitlines() if line.startswith("VERDICT ")]
-    if len(said) != len(given):
-        raise RuntimeError(f"transformers {version} judged {len(said)} of {len(given)}: {done.stderr[-800:]}")
-    return said
-
-
-def pinned(version: str, recipe: Recipe) -> Run:
-    """A run of the Trainer whose script parses the recipe by HfArgumentParser, of a project with this release."""
+def _pinned(versions: Versions, recipe: Recipe) -> Run:
+    """A run of the Trainer whose script parses the recipe by HfArgumentParser, of a project with these releases."""
     text = SourceText("recipe.yaml", yaml.safe_dump(recipe, sort_keys=False))
     file = SourceFile("recipe.yaml", "recipe", text, load_as(text, "yaml"))
-    versions = {"transformers": f"=={version}"}
     run = Run(
         "case",
         consumer="transformers",
@@ -161,44 +110,25 @@ def pinned(version: str, recipe: Recipe) -> Run:
     return settled(run)
 
 
-def differs(version: str, recipe: Recipe, error: str | None) -> str | None:
-    """In which way zerocfg, with a release pinned, says something else than the release."""
-    diagnostics = lint(pinned(version, recipe))
+def _differs(versions: Versions, recipe: Recipe, error: Said) -> Iterator[str]:
+    diagnostics = lint(_pinned(versions, recipe))
     sure, maybe = claims(diagnostics, "read", "parse", "arguments")
     newer = [one for one in diagnostics if one.code == "ZC865" and one.severity.value == "error"]
     if error is None:
-        wrong = [one for one in (*sure, *newer) if one.code not in LATER]
-        return f"accepted, but {wrong[0].code}: {wrong[0].message}" if wrong else None
-    if sure or maybe or newer:
-        return None
-    return f"refused, and no error says so: {error[:300]!r}"
+        yield from [f"accepted, but {one.code}: {one.message}" for one in (*sure, *newer) if one.code not in LATER][:1]
+    elif not (sure or maybe or newer):
+        yield f"refused, and no error says so: {error[:300]!r}"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("releases", nargs="*", default=RELEASES)
-    parser.add_argument("--examples", type=int, default=300)
-    parser.add_argument("--show", type=int, default=5, help="disagreements to show for each release")
-    options = parser.parse_args()
-    given = recipes(options.examples)
-    failed = 0
-    for version in options.releases:
-        verdicts = real(version, given)
-        wrong = [
-            (problem, recipe)
-            for recipe, error in zip(given, verdicts, strict=True)
-            if (problem := differs(version, recipe, error)) is not None
-            and not any(limit.search(problem) for limit in LIMITS.values())
-        ]
-        refused = sum(error is not None for error in verdicts)
-        print(
-            f"transformers {version}: {len(given)} recipes, {refused} refused, {len(wrong)} disagreements", flush=True
-        )
-        for problem, recipe in wrong[: options.show]:
-            print(f"  {problem}\n    {json.dumps(recipe)[:600]}")
-        failed += len(wrong)
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+RECIPES = Comparison(
+    program="tools.facts.parse_arguments",
+    releases=("4.36.2", "4.40.2", "4.44.2", "4.46.3", "4.51.3", "4.57.6", "5.0.0", "5.14.1"),
+    cases=_recipes,
+    differs=_differs,
+    limits={
+        "a tracker that nobody knows, which old releases look up when the Trainer is made": re.compile(
+            "`report_to` knows"
+        ),
+    },
+    examples=300,
+)

@@ -7,7 +7,6 @@ effective value. `make parity` plays many more of them, other ones each time.
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -21,7 +20,7 @@ import yaml
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import corpus_folder
+from tests.conftest import texts_of_corpus
 from tests.parity import generated
 from tests.parity.test_effective import SAYS, environment_differs
 from tests.parity.verdicts import (
@@ -81,21 +80,10 @@ ACCELERATE_BASES: list[dict[str, Any]] = [
 
 @cache
 def seeds(name: str) -> list[dict[str, Any]]:
-    """The examples of all rules and, where there is a corpus, its files: ``name`` is "ds.json" or "accelerate.yaml".
-
-    Those of ZC014 are left out: they are files of another kind than their names say.
-    """
-    kind, read = ("deepspeed", hjson.loads) if name == "ds.json" else ("accelerate", yaml.safe_load)
-    rules = [rule for rule in ALL if rule.code != "ZC014"]
-    texts = [example.files[name] for rule in rules for example in (*rule.bad, *rule.good) if name in example.files]
-    folder = corpus_folder()
-    if folder is not None:
-        with (folder / "INDEX.tsv").open(encoding="utf-8", newline="") as index:
-            rows = [row for row in csv.DictReader(index, delimiter="\t") if row["kind"].startswith(kind)]
-        paths = [folder / row["repo"].replace("/", "__") / row["path"] for row in rows]
-        texts += [path.read_text(encoding="utf-8", errors="replace") for path in paths]
+    """The texts of people as far as they are mappings that JSON can hold."""
+    read = hjson.loads if name == "ds.json" else yaml.safe_load
     found = []
-    for text in texts:
+    for text in texts_of_people(name):
         try:
             tree = read(text)
             json.dumps(tree)  # dates and the like are not for JSON
@@ -104,6 +92,16 @@ def seeds(name: str) -> list[dict[str, Any]]:
         if isinstance(tree, dict) and tree:
             found.append(json.loads(json.dumps(tree)))
     return found
+
+
+def texts_of_people(name: str) -> list[str]:
+    """The examples of all rules and, where there is a corpus, its files: ``name`` is "ds.json" or "accelerate.yaml".
+
+    Those of ZC014 are left out: they are files of another kind than their names say.
+    """
+    rules = [rule for rule in ALL if rule.code != "ZC014"]
+    texts = [example.files[name] for rule in rules for example in (*rule.bad, *rule.good) if name in example.files]
+    return [*texts, *texts_of_corpus("deepspeed" if name == "ds.json" else "accelerate")]
 
 
 DEEPSPEED = st.one_of(

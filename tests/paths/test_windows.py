@@ -24,7 +24,7 @@ from zerocfg.rules import baseline
 from zerocfg.rules.engine import Diagnostic, Result, names
 from zerocfg.run import discover
 from zerocfg.source import paths
-from zerocfg.source.shell import read_launch_lines
+from zerocfg.source.launch_files import read_launch_lines
 from zerocfg.source.text import SourceText
 
 CWD = "C:\\Users\\me\\repo"

@@ -24,7 +24,7 @@ def test_every_file_stands_for_its_runs(corpus: Path) -> None:
     files_named = 0
     for repository in sorted(path for path in corpus.iterdir() if path.is_dir()):
         files = Files()
-        runs, _ = find_runs([repository], files, root=repository)
+        runs, _ = find_runs([repository], files, root=repository, scripts=True)
         expected = {run.name: _found([run]) for run in runs}
         by_file: dict[Path, set[str]] = {}
         for run in runs:
@@ -35,7 +35,7 @@ def test_every_file_stands_for_its_runs(corpus: Path) -> None:
                 by_file.setdefault(run.started.resolve(), set()).add(run.name)
         for path, names in by_file.items():
             files_named += 1
-            alone, _ = find_runs([path], files, root=repository)
+            alone, _ = find_runs([path], files, root=repository, scripts=True)
             assert {run.name for run in alone} == names, path
             told = _found(alone)
             assert all(expected[name] <= told for name in names), path

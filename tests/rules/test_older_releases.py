@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from zerocfg.cli.linting import Job
 from zerocfg.cli.settings import Settings
 from zerocfg.rules.api import Rule
 from zerocfg.rules.engine import Selection
+from zerocfg.rules.older_releases import key_of, keys_of
+from zerocfg.rules.proof import printed, unprinted
 from zerocfg.rules.registry import find
 
 ACCEPTED = ("runs", "other")
@@ -36,9 +39,9 @@ def outcomes(*kinds: str) -> list[tuple[str, str, int, Outcome]]:
     return [
         (code, name, number, outcome)
         for code, of in played().rules.items()
-        for name, found in of.items()
-        for number, outcome in enumerate(found)
-        if outcome is not None and outcome.kind in kinds
+        for number, key in enumerate(keys_of(the(code)))
+        for name, outcome in of.get(key, {}).items()
+        if outcome.kind in kinds
     ]
 
 
@@ -77,11 +80,31 @@ def test_what_holds_there_is_told(name: str, tmp_path: Path) -> None:
 
 
 def test_the_data_speaks_of_rules_and_examples_that_exist() -> None:
+    stale = []
     for code, of in played().rules.items():
         rule = find(code)
-        assert rule is not None and rule.proof.status == "executed", code
-        assert set(of) <= set(played().sets)
-        assert all(len(found) <= len(rule.bad) for found in of.values()), code
+        if rule is None or rule.proof.status != "executed" or not of.keys() <= {*keys_of(rule)}:
+            stale.append(code)
+        assert all(set(on) <= set(played().sets) for on in of.values()), code
+    assert not stale, f"examples changed since: python -m tools.facts.play --rules {','.join(stale)}"
+
+
+def test_an_example_goes_by_what_is_run_and_claimed() -> None:
+    rule = the("ZC201")
+    one = rule.bad[0]
+    key = key_of(rule, one)
+    proof = one.proof or rule.proof
+    assert key_of(rule, dataclasses.replace(one, note="other words", expected=())) == key
+    assert key_of(rule, dataclasses.replace(one, proof=dataclasses.replace(proof, extent="less"))) == key
+    for other in (
+        dataclasses.replace(one, files={**one.files, "ds.json": "{}"}),
+        dataclasses.replace(one, consumer="deepspeed"),
+        dataclasses.replace(one, proof=dataclasses.replace(proof, phase="step")),
+        dataclasses.replace(one, proof=dataclasses.replace(proof, raises="other")),
+        dataclasses.replace(one, proof=dataclasses.replace(proof, shows={"log": (printed("no"), unprinted("no"))})),
+    ):
+        assert key_of(rule, other) != key
+    assert len({*keys_of(rule)}) == len(rule.bad)
 
 
 def test_each_exception_is_one() -> None:
@@ -90,15 +113,18 @@ def test_each_exception_is_one() -> None:
 
 def test_a_rule_is_known_back_to_where_all_newer_sets_show_it() -> None:
     same, runs, unknown = Outcome("same"), Outcome("runs"), Outcome("unplayable", "why")
+    every = {"1": same, "2": same, "3": same}
     found = Played(
         {"1": {}, "2": {}, "3": {}},
         {
-            "all": {"1": (same,), "2": (same, same), "3": (same,)},
-            "late": {"1": (same,), "2": (runs,), "3": (same,)},
-            "partly": {"1": (same,), "2": (same,), "3": (same, runs)},
-            "gap": {"1": (same,), "2": (same, None), "3": (same,)},
-            "unknown": {"3": (unknown,)},
+            "all": {"a": every, "b": every},
+            "late": {"a": every, "b": {**every, "2": runs}},
+            "partly": {"a": every, "b": {**every, "3": runs}},
+            "gap": {"a": every, "b": {"1": same, "3": same}},
+            "unknown": {"a": every, "b": {"3": unknown}},
+            "changed": {"a": every, "before": every},
         },
     )
-    assert [found.since(code) for code in found.rules] == ["1", "3", None, "3", None]
-    assert found.since("ZC999") is None
+    assert [found.since(code, ["a", "b"]) for code in found.rules] == ["1", "3", None, "3", None, None]
+    assert found.since("ZC999", ["a"]) is None
+    assert found.outcomes("gap", ["b", "a", "c"], "2") == (None, same, None)

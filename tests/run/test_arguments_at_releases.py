@@ -24,6 +24,7 @@ def arguments(consumer: Consumer, recipe: str, **versions: str) -> Arguments:
         ("==5.0.0", "adamw_torch_fused"),
         (">=5.0.0", "adamw_torch_fused"),
         (">=4.53", UNKNOWN),
+        ("==4.30.0", UNKNOWN),
         ("newest", "adamw_torch_fused"),
     ],
 )
@@ -32,14 +33,16 @@ def test_optimizer(declared: str, optim: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("declared", "bf16"), [("==0.18.2", False), ("==0.19.1", True), (">=0.18", UNKNOWN), ("newest", True)]
+    ("declared", "bf16"),
+    [("==0.18.2", False), ("==0.19.1", True), (">=0.18", UNKNOWN), ("==0.4.0", UNKNOWN), ("newest", True)],
 )
 def test_bf16_of_trl(declared: str, bf16: object) -> None:
     assert arguments("trl", "packing: true\n", trl=declared).get("bf16") == bf16
 
 
 @pytest.mark.parametrize(
-    ("declared", "share"), [("==4.46.3", 0.1), ("==5.14.1", 0.1), (">=5.14", UNKNOWN), ("==5.15.0", UNKNOWN)]
+    ("declared", "share"),
+    [("==4.46.3", 0.1), ("==5.14.1", 0.1), (">=5.14", UNKNOWN), ("==5.15.0", UNKNOWN), ("==4.30", UNKNOWN)],
 )
 def test_warmup_ratio(declared: str, share: object) -> None:
     assert arguments("transformers", "warmup_ratio: 0.1\n", transformers=declared).get("warmup_steps") == share
@@ -51,6 +54,7 @@ def test_warmup_ratio(declared: str, share: object) -> None:
         ("==4.57.6", "", False),
         ("==4.57.6", "half_precision_backend: apex\n", UNKNOWN),
         (">=4.57", "", UNKNOWN),
+        ("==4.30.0", "", UNKNOWN),
         ("==5.0.0", "", None),
         ("newest", "", None),
     ],

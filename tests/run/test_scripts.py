@@ -12,7 +12,7 @@ from zerocfg.rules.engine import Diagnostic, lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, FromLine, Run, Script
-from zerocfg.run.script.modules import nodes
+from zerocfg.run.script.code import nodes
 from zerocfg.run.script.reading import read_script
 
 
@@ -60,6 +60,13 @@ READERS = {
         "import deepspeed\nfrom accelerate import Accelerator\nAccelerator()\ndeepspeed.initialize()\n",
         None,
     ),
+    "the loop of trlx": ("import trlx\ntrlx.train('gpt2', reward_fn=lambda samples, **kwargs: [])\n", "accelerate"),
+    "the loop of trlx, which may be NeMo's": (
+        "from trlx import train\nfrom trlx.data.configs import TRLConfig\n"
+        "train(config=TRLConfig(trainer='NeMoPPOTrainer'))\n",
+        None,
+    ),
+    "a function that is called as that of trlx": ("from mine import trlx\ntrlx.train()\n", None),
     "only imported": (HF, None),
     "a function that nobody calls": (HF + "def old():\n    Trainer(model=None)\n", None),
     "a class of another name's": ("from mine import Trainer\nTrainer()\n", None),
@@ -91,6 +98,14 @@ def test_lightning_is_none_of_ours(text: str, tmp_path: Path) -> None:
     script = read(tmp_path, train=text)
     assert script.reader is None
     assert script.foreign == "lightning"
+
+
+def test_swiss_army_transformer_makes_the_config_by_itself(tmp_path: Path) -> None:
+    """Its training_main puts options into the DeepSpeed config before it hands it on."""
+    text = "from sat import get_args\nfrom sat.training.deepspeed_training import training_main\n"
+    script = read(tmp_path, train=text + "training_main(get_args(), model_cls=None)\n")
+    assert script.reader is None
+    assert script.foreign == "SwissArmyTransformer"
 
 
 def test_a_class_of_the_repository_is_followed_over_modules(tmp_path: Path) -> None:
@@ -339,6 +354,31 @@ def test_accumulation_of_an_accelerator(
         run_DOT_sh="accelerate launch --config_file acc.yaml train.py\n",
     )
     assert [(code, file, text + "\n") for code, file, text in told(diagnostics)] == expected
+
+
+@pytest.mark.parametrize("engine", ["MULTI_GPU", "DEEPSPEED", "FSDP"])
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("mixed_precision='bf16'", "bf16"),
+        ("mixed_precision=None", "fp16"),
+        ("", "fp16"),
+        ("mixed_precision=unknown()", UNKNOWN),
+        ("**unknown()", UNKNOWN),
+    ],
+)
+def test_precision_of_an_accelerator(
+    argument: str, value: object, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The argument wins over the launcher's variable, whatever the engine: accelerate/state.py."""
+    runs, _ = found(
+        tmp_path,
+        monkeypatch,
+        acc_DOT_yaml=f"distributed_type: {engine}\nnum_processes: 2\nmixed_precision: fp16\n",
+        train_DOT_py=f"from accelerate import Accelerator\nACCELERATOR = Accelerator({argument})\n",
+        run_DOT_sh="accelerate launch --config_file acc.yaml train.py\n",
+    )
+    assert [run.effective.value("mixed_precision") for run in runs] == [value]
 
 
 WRITTEN = """import deepspeed

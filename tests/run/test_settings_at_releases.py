@@ -45,7 +45,7 @@ def launched(declared: str | None, text: str) -> Effective:
         (">=0.16,<0.17", CLIPPING, 0.0, "deepspeed >=0.16,<0.17"),
         (">=0.19.3", CLIPPING, 1.0, "deepspeed >=0.19.3"),
         (">=0.18", CLIPPING, UNKNOWN, "deepspeed >=0.18: 0.0, from 0.19.3 on 1.0"),
-        ("==0.9.5", CLIPPING, UNKNOWN, "deepspeed ==0.9.5: 0.0, from 0.19.3 on 1.0"),
+        ("==0.9.5", CLIPPING, UNKNOWN, "deepspeed 0.10.0, the oldest known: 0.0, from 0.19.3 on 1.0"),
         ("==0.15.1", STEPS, 10, "deepspeed 0.15.1"),
         ("==0.15.2", STEPS, None, "deepspeed 0.15.2"),
         ("==0.14.5", "zero_optimization.reduce_bucket_size", 500_000_000, "deepspeed 0.14.5"),
@@ -140,6 +140,16 @@ def test_a_default_that_the_releases_do_not_share_is_not_known() -> None:
     assert launched(">=0.25,<0.27", FSDP).environment["FSDP_SHARDING_STRATEGY"].value is UNKNOWN
 
 
+NO = "distributed_type: MULTI_GPU\nnum_processes: 2\nmixed_precision: no\n"
+
+
+@pytest.mark.parametrize(("declared", "word"), [("==0.23.0", "no"), ("==0.33.0", "no"), ("<1.0", UNKNOWN)])
+def test_false_that_is_taken_for_no(declared: str, word: object) -> None:
+    effective = launched(declared, NO)
+    assert effective.environment["ACCELERATE_MIXED_PRECISION"].value == word
+    assert not effective.failures
+
+
 PARALLEL = "distributed_type: MULTI_GPU\nnum_processes: 2\nparallelism_config: {parallelism_config_tp_size: 2}\n"
 
 
@@ -155,6 +165,9 @@ PARALLEL = "distributed_type: MULTI_GPU\nnum_processes: 2\nparallelism_config: {
         ("==0.34.0", "distributed_type: 'NO'\n", []),
         ("==0.27.2", "distributed_type: TPU\nnum_processes: 8\n", []),
         ("==0.28.0", "distributed_type: TPU\nnum_processes: 8\n", ["distributed-type"]),
+        ("==0.34.0", NO, ["mixed-precision-type"]),
+        (None, NO, ["mixed-precision-type"]),
+        ("==0.30.1", NO.replace("no", "yes"), ["mixed-precision-type"]),
     ],
 )
 def test_what_the_launcher_refuses(declared: str | None, text: str, kinds: list[str]) -> None:

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zerocfg.source.launch import LaunchLine
+from zerocfg.source.launch_files import read_launch_lines
 from zerocfg.source.launchers import GRAMMARS, spelled
-from zerocfg.source.shell import read_launch_lines
 from zerocfg.source.text import SourceText
 
 
@@ -83,6 +83,9 @@ def test_a_launch_over_several_lines_keeps_its_places() -> None:
         ("if true; then deepspeed t.py; fi", "deepspeed", "t.py", False),
         ("uv run deepspeed t.py", "deepspeed", "t.py", False),
         ("docker run -it image deepspeed t.py", "deepspeed", "t.py", False),
+        ("python queue.py --gpus 8 -- accelerate launch t.py", "accelerate", "t.py", False),
+        ("uv run python q.py --nodes 2 -- pip install x \\&\\& torchrun -m pkg", "torchrun", "pkg", True),
+        ("python q.py -- bash -c 'deepspeed t.py'", "deepspeed", "t.py", False),
     ],
 )
 def test_launches_that_are_found(command: str, launcher: str, script: str, module: bool) -> None:
@@ -106,6 +109,8 @@ def test_launches_that_are_found(command: str, launcher: str, script: str, modul
         "cat <<EOF\ndeepspeed t.py\nEOF",
         "python train.py --lr 1",
         "'deepspeed t.py'",
+        "python queue.py -- python t.py --lr 1",
+        "python queue.py --name accelerate launch t.py",
     ],
 )
 def test_what_is_no_launch(command: str) -> None:

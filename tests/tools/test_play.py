@@ -11,11 +11,11 @@ import pytest
 from tests.proofs.claims import Claim
 from tests.proofs.harness import ABSENT, Failed, Observation
 from tools.facts.outcome import judged
-from tools.facts.played import written
+from tools.facts.played import together, written
 from tools.facts.set_zygote import NOT_COMPILED
 from tools.facts.sets import SETS, versions
 from zerocfg.catalog import played as reader
-from zerocfg.catalog.played import Outcome
+from zerocfg.catalog.played import Outcome, Played
 from zerocfg.rules.proof import Proof, crashes, printed, shows, unprinted
 
 STOPS = crashes("parse", "must be positive")
@@ -78,13 +78,18 @@ def test_outcomes(proof: Proof, seen: Observation, good: Observation | None, exp
     assert judged(claim(proof), seen, good) == expected
 
 
+SAME = Outcome("same")
+RUNS = Outcome("runs")
+SETS_TOLD = {"1": {"deepspeed": "1", "trl": "0.1"}, "2": {"deepspeed": "2"}}
+
+
 def test_what_is_written_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sets = {"1": {"deepspeed": "1", "trl": "0.1"}, "2": {"deepspeed": "2"}}
-    same, other = Outcome("same"), Outcome("other", "engine.stage is 2")
-    text = written(sets, {"ZC2": {"1": {0: same, 2: Outcome("runs")}}, "ZC1": {"2": {0: other}}})
+    other = Outcome("other", "engine.stage is 2")
+    held = Played(SETS_TOLD, {"ZC2": {"a": {"1": SAME}, "b": {"1": RUNS, "2": SAME}}, "ZC1": {"c": {"2": other}}})
+    text = written(held)
     assert text.splitlines()[-3:-1] == [
-        '"ZC1": {"2": [["other", "engine.stage is 2"]]},',
-        '"ZC2": {"1": ["same", null, ["runs"]]}',
+        '"ZC1": {"c": {"2": ["other", "engine.stage is 2"]}},',
+        '"ZC2": {"a": {"1": "same"}, "b": {"1": ["runs"], "2": "same"}}',
     ]
     (tmp_path / "releases").mkdir()
     (tmp_path / "releases" / "rules.json").write_text(text)
@@ -92,8 +97,18 @@ def test_what_is_written_is_read_again(tmp_path: Path, monkeypatch: pytest.Monke
     reader.played.cache_clear()
     found = reader.played()
     reader.played.cache_clear()
-    assert found.sets == sets
-    assert found.rules == {"ZC1": {"2": (other,)}, "ZC2": {"1": (same, None, Outcome("runs"))}}
+    assert found == held
+
+
+def test_what_is_not_played_now_stays_while_its_example_and_its_set_do() -> None:
+    kept = Played(SETS_TOLD, {"ZC1": {"a": {"1": SAME, "2": SAME}, "gone": {"1": SAME}}, "ZC2": {"b": {"1": RUNS}}})
+    examples = {"ZC1": ["new", "a"], "ZC2": ["b"]}
+    found = together(kept, {"1": SETS_TOLD["1"]}, {"ZC1": {"a": {"1": RUNS}, "new": {"1": SAME}}}, examples)
+    assert found.sets == SETS_TOLD
+    assert found.rules == {"ZC1": {"new": {"1": SAME}, "a": {"1": RUNS, "2": SAME}}, "ZC2": {"b": {"1": RUNS}}}
+    newer = together(kept, {"1": {"deepspeed": "1", "trl": "0.2"}}, {"ZC1": {"new": {"1": SAME}}}, examples)
+    assert newer.sets == {**SETS_TOLD, "1": {"deepspeed": "1", "trl": "0.2"}}
+    assert newer.rules == {"ZC1": {"new": {"1": SAME}, "a": {"2": SAME}}}
 
 
 def test_the_data_is_of_these_sets() -> None:

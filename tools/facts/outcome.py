@@ -18,7 +18,7 @@ def judged(claim: Claim, seen: Observation, good: Observation | None) -> Outcome
     """``good``: what the good example does there, which must run where the bad one is said to do something else."""
     if not claim.objections(seen):
         return SAME
-    if seen.error is not None and (NOT_COMPILED in seen.error.text or _of_harness(seen)):
+    if seen.error is not None and (lacks_an_operator(seen) or _of_harness(seen)):
         return Outcome("unplayable", _short(seen))
     if good is not None and good.error is not None and not good.passed(claim.proof.phase):
         return Outcome("unplayable", _short(good))
@@ -27,6 +27,11 @@ def judged(claim: Claim, seen: Observation, good: Observation | None) -> Outcome
     if claim.proof.raises is not None:
         return Outcome("runs")
     return _values(claim, seen, good)
+
+
+def lacks_an_operator(seen: Observation | str) -> bool:
+    """Whether what was played needs an operator that is not compiled: another call may have it."""
+    return not isinstance(seen, str) and seen.error is not None and NOT_COMPILED in seen.error.text
 
 
 def _values(claim: Claim, seen: Observation, good: Observation | None) -> Outcome:

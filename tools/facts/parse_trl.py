@@ -38,6 +38,6 @@ def verdict(name: str, recipe: dict[str, Any]) -> str | None:
 
 
 os.chdir(tempfile.mkdtemp())
-print("WITH " + transformers.__version__, flush=True)
+print("WITH transformers " + transformers.__version__, flush=True)
 for line in sys.stdin:
     print("VERDICT " + json.dumps(verdict(*json.loads(line))), flush=True)

@@ -1,9 +1,10 @@
 """``python -m tools.facts.play``: plays the bad examples of the rules on older release sets, and writes what they show
 to ``schemas/releases/rules.json``.
 
-What was played is kept, by content, in the cache: interrupted work goes on where it stopped. An example that does not
-show its claim is held against a good one of its rule, so that what does not run there at all is told from what is
-accepted. Rules of keys and values are left out: the histories say of every release what they find.
+What was played is kept, by content, in the cache: interrupted work goes on where it stopped. Outcomes of examples that
+are not played now stay in the file as long as the examples are what they were. An example that does not show its claim
+is held against a good one of its rule, so that what does not run there at all is told from what is accepted. Rules of
+keys and values are left out: the histories say of every release what they find.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from tests.proofs.claims import Claim, measured
 from tests.proofs.harness import PHASES, Failed, HarnessError, Observation
 from tests.proofs.judging import what_is_played
 from tools.facts.environment import CACHE, ROOT
-from tools.facts.outcome import judged
-from tools.facts.played import FILE, written
+from tools.facts.outcome import judged, lacks_an_operator
+from tools.facts.played import FILE, together, written
 from tools.facts.set_zygote import COMPILE, OPERATORS
 from tools.facts.sets import SETS, ReleaseSet, alone, installed, versions
-from zerocfg.catalog.played import Outcome
+from zerocfg.catalog.played import Outcome, played
 from zerocfg.rules.api import Rule
-from zerocfg.rules.older_releases import OF_HISTORIES
+from zerocfg.rules.older_releases import key_of, keys_of
+from zerocfg.rules.reach import OF_HISTORIES
 from zerocfg.rules.registry import ALL
 
 PLAYED = CACHE / "played"
@@ -109,6 +111,8 @@ class Set:
                 raise
             found = str(error).splitlines()[0][:200]
         self.seconds += time.monotonic() - start
+        if lacks_an_operator(found):
+            return found
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(found if isinstance(found, str) else asdict(found)), encoding="utf-8")
         return found
@@ -166,7 +170,7 @@ def main() -> int:
     options = parser.parse_args()
     instead = [tuple(one.split("==")) for one in options.instead]
     codes = [code for code in options.rules.split(",") if code]
-    found: dict[str, dict[str, dict[int, Outcome]]] = {}
+    found: dict[str, dict[str, dict[str, Outcome]]] = {}
     known = {}
     for wanted in SETS:
         if wanted.deepspeed not in options.sets:
@@ -187,13 +191,14 @@ def main() -> int:
             except NotPlayedError:
                 left += 1
                 continue
-            found.setdefault(rule.code, {}).setdefault(wanted.deepspeed, {})[number] = outcome
+            found.setdefault(rule.code, {}).setdefault(key_of(rule, rule.bad[number]), {})[wanted.deepspeed] = outcome
             if outcome.kind != "same":
                 print(f"{wanted.deepspeed} {rule.code}-{number + 1} {outcome.kind}: {outcome.seen}", flush=True)
         on.close()
         print(f"{wanted.deepspeed}: {len(work) - left} of {len(work)} examples played", flush=True)
-    if not codes and not instead:
-        FILE.write_text(written(known, found), encoding="utf-8")
+    if not instead:
+        examples = {rule.code: keys_of(rule) for rule in ALL if playable(rule)}
+        FILE.write_text(written(together(played(), known, found, examples)), encoding="utf-8")
     return 0
 
 

@@ -5,6 +5,8 @@ looks for under a name that came later:
 * of torch, names that DeepSpeed imports and that are gone;
 * DeepSpeed up to 0.14 asks numactl for the processors where LOCAL_SIZE is not set;
 * DeepSpeed's operator for shared memory is left out, which does not compile in all: gloo sums in its place;
+* DeepSpeed up to 0.18 gathers into parts of a split tensor, which torch no longer lets anybody write to: the same
+  memory is handed over detached;
 * accelerate before 1.0 is for DeepSpeed only where the process group was DeepSpeed's from the beginning, as it is on a
   card;
 * operators are compiled where COMPILE is set, once for all sets whose sources are the same; without it, an example that
@@ -31,6 +33,7 @@ PROOFS = Path(__file__).resolve().parents[2] / "tests" / "proofs"
 COMPILE = "ZEROCFG_COMPILE"
 OPERATORS = "ZEROCFG_OPERATORS"
 """Variable: the folder in which compiled operators are kept."""
+SHARED_MEMORY = "ShareMemCommBuilder"
 ABSENT = "<absent>"
 """What an observation says of a value that is not there."""
 NOT_COMPILED = "this operator of DeepSpeed is not compiled for this release set"
@@ -49,9 +52,10 @@ def main() -> None:
     def loaded() -> None:
         older_deepspeed()
         older_accelerate()
-        operators(zygote.OPERATORS, load)
+        operators(load)
 
     zygote.base_environment, zygote.load_operators = environment, loaded
+    zygote.OPERATORS = tuple(name for name in zygote.OPERATORS if name != SHARED_MEMORY)
     before_imports()
     zygote.main()
 
@@ -67,7 +71,14 @@ def before_imports() -> None:
 def older_deepspeed() -> None:
     from deepspeed.launcher import runner
 
-    sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # type: ignore[attr-defined]
+    comm: Any = sys.modules["deepspeed.comm.torch"]
+    comm.build_shm_op = lambda: None
+    gather = comm.TorchBackend.all_gather_into_tensor
+
+    def gathered(self: Any, output_tensor: Any, *more: Any, **named: Any) -> Any:
+        return gather(self, output_tensor.detach(), *more, **named)
+
+    comm.TorchBackend.all_gather_into_tensor = gathered
     if not hasattr(runner, "LAUNCHER_CLASSES"):
         kinds = {name: kind for name, kind in vars(runner).items() if name.endswith("Runner")}
         runner.LAUNCHER_CLASSES = kinds
@@ -84,8 +95,8 @@ def older_deepspeed() -> None:
     engines.see_config = seen
 
 
-def operators(names: tuple[str, ...], compiled: Callable[[], None]) -> None:
-    """Hand DeepSpeed its compiled operators; the one for shared memory is left out (`older_deepspeed`)."""
+def operators(compiled: Callable[[], None]) -> None:
+    """Hand DeepSpeed its compiled operators."""
     from deepspeed.ops.op_builder.builder import OpBuilder
     from torch.utils import cpp_extension
 
@@ -97,6 +108,8 @@ def operators(names: tuple[str, ...], compiled: Callable[[], None]) -> None:
         for file in made.glob("*/*.so"):
             shutil.copy(file, folder)
     for file in folder.glob("*.so"):
+        if file.stem in OpBuilder._loaded_ops:
+            continue
         OpBuilder._loaded_ops[file.stem] = cpp_extension._import_module_from_library(file.stem, str(folder), True)
     load = OpBuilder.load
 

@@ -6,9 +6,11 @@ import argparse
 import dataclasses
 import enum
 import re
+import tempfile
 from pathlib import Path
 
 import accelerate
+import yaml
 from accelerate.commands.config import config_args
 from accelerate.commands.launch import launch_command_parser
 from accelerate.utils import dataclasses as plugins
@@ -16,6 +18,23 @@ from accelerate.utils import dataclasses as plugins
 from tools.facts import describe
 
 _FAMILIES = "ACCELERATE|FSDP|MEGATRON_LM|PARALLELISM_CONFIG|FP8|NCCL|XLA|CCL|OMP|MKL"
+
+
+def cluster() -> dict[str, describe.Facts]:
+    """The keys of a YAML file; ``false``: what its reading makes of false in a key, where that is something else."""
+    found = describe.fields(config_args.ClusterConfig)
+    base = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "NO", "num_processes": 1, "use_cpu": False}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "default_config.yaml")
+        for name, facts in found.items():
+            path.write_text(yaml.safe_dump({**base, name: False}), encoding="utf-8")
+            try:
+                held = getattr(config_args.ClusterConfig.from_yaml_file(yaml_file=path), name)
+            except Exception:  # this release takes no false there: what it says is for the comparison of refusals
+                continue
+            if held is not False:
+                facts["false"] = describe.value(held)
+    return found
 
 
 def options() -> dict[str, object]:
@@ -82,7 +101,7 @@ def variables() -> dict[str, object]:
 
 
 keys: dict[str, object] = {
-    **{f"cluster.{name}": facts for name, facts in describe.fields(config_args.ClusterConfig).items()},
+    **{f"cluster.{name}": facts for name, facts in cluster().items()},
     **{f"sagemaker.{name}": facts for name, facts in describe.fields(config_args.SageMakerConfig).items()},
     **options(),
     **enums(),

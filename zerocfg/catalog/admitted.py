@@ -1,4 +1,4 @@
-"""Which of the releases that a project admits have an argument, by the histories of its library."""
+"""Which of the known releases of a library a declaration admits, and in which of them something is there or holds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from zerocfg.catalog.versions import Release, bounds
 @dataclass(frozen=True, slots=True)
 class Admitted:
     """``releases``: the walked ones that a declaration admits, oldest first; for a release between two walked ones
-    the one before it. ``below``: releases older than any walked one are admitted, too."""
+    the one before it. ``below``: releases older than any walked one are admitted, too; where they are all that is,
+    there are no ``releases``, and nothing is known."""
 
     releases: tuple[Release, ...]
     below: bool
@@ -26,14 +27,12 @@ class Admitted:
 
 @lru_cache(maxsize=64)
 def admitted(library: str, declared: str | None) -> Admitted | None:
-    """None where nothing is declared, the declaration is not understood, or all that it admits is older than what was
-    walked."""
+    """None where nothing is declared, or the declaration is not understood: then today's release counts."""
     limits = bounds(declared) if declared else None
     if limits is None:
         return None
     known = histories(library)
-    within = known.admitted(limits)
-    return Admitted(tuple(within), limits[0] < known.releases[0]) if within else None
+    return Admitted(tuple(known.admitted(limits)), limits[0] < known.releases[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -25,22 +25,25 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """``sets``: the libraries of each set with their releases, oldest first. ``rules``: by code and set the outcomes of
-    the bad examples, in their order; None where one was not played."""
+    """``sets``: the libraries of each set with their releases, oldest first. ``rules``: by code, bad example and set
+    what was seen; what is missing was not played. An example goes by a digest of its content
+    (`rules/older_releases.py`), so that one that was changed has no outcomes."""
 
     sets: Mapping[str, Mapping[str, str]]
-    rules: Mapping[str, Mapping[str, tuple[Outcome | None, ...]]]
+    rules: Mapping[str, Mapping[str, Mapping[str, Outcome]]]
 
-    def held(self, code: str, name: str) -> bool:
-        """Whether every bad example of a rule showed its claim on a set."""
-        outcomes = self.rules.get(code, {}).get(name, ())
-        return bool(outcomes) and all(one is not None and one.kind == "same" for one in outcomes)
+    def outcomes(self, code: str, examples: Sequence[str], name: str) -> tuple[Outcome | None, ...]:
+        """What these examples of a rule showed on a set."""
+        known = self.rules.get(code, {})
+        return tuple(known.get(example, {}).get(name) for example in examples)
 
-    def since(self, code: str) -> str | None:
-        """The oldest set from which on a rule held on every one; None where it did not on the newest."""
+    def since(self, code: str, examples: Sequence[str]) -> str | None:
+        """The oldest set from which on all these examples showed the claim of their rule on every one; None where they
+        did not on the newest."""
         found = None
         for name in reversed([*self.sets]):
-            if not self.held(code, name):
+            outcomes = self.outcomes(code, examples, name)
+            if not outcomes or any(one is None or one.kind != "same" for one in outcomes):
                 break
             found = name
         return found
@@ -50,11 +53,11 @@ class Played:
 def played() -> Played:
     raw = json.loads((schema_folder() / "releases" / "rules.json").read_text(encoding="utf-8"))
     rules = {
-        code: {name: tuple(map(_outcome, outcomes)) for name, outcomes in of.items()}
+        code: {example: {name: _outcome(held) for name, held in on.items()} for example, on in of.items()}
         for code, of in raw["rules"].items()
     }
     return Played(raw["sets"], rules)
 
 
-def _outcome(held: Any) -> Outcome | None:
-    return None if held is None else Outcome("same") if held == "same" else Outcome(*held)
+def _outcome(held: Any) -> Outcome:
+    return Outcome("same") if held == "same" else Outcome(*held)

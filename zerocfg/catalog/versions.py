@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 Release = tuple[int, ...]
 Bounds = tuple[Release, Release, bool]
@@ -34,6 +35,7 @@ def text(at: Release) -> str:
     return ".".join(map(str, (*at, 0, 0)[: max(3, len(at))]))
 
 
+@lru_cache(maxsize=1024)
 def bounds(declared: str) -> Bounds | None:
     """The lowest and the highest release that a declaration admits, and whether the highest belongs to it.
 

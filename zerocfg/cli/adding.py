@@ -28,13 +28,15 @@ def add_ignores(job: Job, result: Result) -> Result:
     ]
     settings = _settings_file(job) if added.patterns else None
     if settings is not None:
-        changes.append(_with_patterns(settings, added))
+        changes.append(_with_patterns(settings, job.settings.folder or settings.parent, added))
     write_together(changes)
     if added.count:
         names = [display_name(change.path) for change in changes]
         where = ", ".join(names) if len(names) <= 5 else f"{len(names)} files"
         click.echo(f"{added.count} finding{'s' * (added.count != 1)} silenced in {where}.", err=True)
-    again = replace(job, settings=find_settings(_start(job)) if settings else job.settings, files=None)
+    again = replace(
+        job, settings=find_settings(_start(job), job.settings.given) if settings else job.settings, files=None
+    )
     again.selection = replace(job.selection, per_file=selection_of(again.settings, "", "", False).per_file)
     again.selection = replace(again.selection, root=again.settings.folder)
     return again.lint()
@@ -55,11 +57,11 @@ def _settings_file(job: Job) -> Path:
     return (top or (cwd if folder.is_relative_to(cwd) else folder)) / "zerocfg.toml"
 
 
-def _with_patterns(settings: Path, added: Added) -> Change:
+def _with_patterns(settings: Path, folder: Path, added: Added) -> Change:
     before = settings.read_bytes() if settings.exists() else None
     entries: dict[str, list[str]] = {}
     for file, keys, code in added.patterns:
-        codes = entries.setdefault(_pattern(file, keys, settings.parent), [])
+        codes = entries.setdefault(_pattern(file, keys, folder), [])
         if code not in codes:
             codes.append(code)
     table = ("tool", "zerocfg") if settings.name == "pyproject.toml" else ()

@@ -21,7 +21,7 @@ class InTheWayError(click.ClickException):
 
 
 @click.command("build")
-@click.argument("spec", type=click.Path(path_type=Path))
+@click.argument("spec", type=click.Path(path_type=Path), default=".")
 @click.option(
     "-o", "--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder to write to."
 )
@@ -39,7 +39,7 @@ def command(
     only_check: bool,
     output_format: str,
 ) -> None:
-    """Resolve every auto of SPEC (a zerocfg.yaml, or the folder that holds one) and write runnable configs.
+    """Resolve every auto of SPEC (a zerocfg.yaml or its folder, default: the current one) and write runnable configs.
 
     For each run: OUT/RUN/accelerate.yaml, ds_config.json, launch.sh, and zerocfg.lock with the reason for
     every value. Nothing is written unless every run resolves and the result lints clean.

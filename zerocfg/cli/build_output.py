@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from zerocfg.cli.plan_table import compared
 from zerocfg.cli.terminal import colour, columns
 from zerocfg.emit.values import one_line
+from zerocfg.report.table import Column, folded, table
 from zerocfg.run.discover import display_name
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ _SHOWN = (
     "gradient_clipping",
 )
 
+_COLUMNS = (Column(hangs=32), Column(least=12), Column(least=24))
+
 
 def finished(emitted: list[Emitted], written: list[Path], output_format: str) -> str:
     """The values of each run with their reasons, and the files written."""
@@ -51,21 +54,20 @@ def finished(emitted: list[Emitted], written: list[Path], output_format: str) ->
         ]
         return json.dumps({"version": 1, "runs": runs, "files": names}, indent=2) + "\n"
     text = ""
+    width = columns(sys.stdout)
     for one in emitted:
-        text += f"{one.plan.name}: {one.plan.consumer} on {one.plan.hardware}\n{_table(one)}"
-        text += compared(one.plan.considered)
-        text += "".join(f"  note: {note}\n" for note in one.plan.notes) + "\n"
+        text += f"{one.plan.name}: {one.plan.consumer} on {one.plan.hardware}\n{_table(one, width)}"
+        text += compared(one.plan.considered, width=width)
+        text += folded("".join(f"  note: {note}\n" for note in one.plan.notes), width) + "\n"
     return text + "".join(f"wrote {name}\n" for name in names)
 
 
-def _table(one: Emitted) -> str:
+def _table(one: Emitted, width: int | None) -> str:
     settings = one.plan.settings
     fsdp = [name for name in one.plan.accelerate if name.startswith("fsdp_config.")]
     names = [name for name in dict.fromkeys((*_SHOWN, *one.plan.deepspeed, *fsdp)) if name in settings]
     rows = [(name, json.dumps(_json(settings[name].value)), one_line(settings[name].reason)) for name in names]
-    key = max(len(row[0]) for row in rows)
-    value = min(24, max(len(row[1]) for row in rows))
-    return "".join(f"  {name:<{key}}  {shown:<{value}}  {reason}".rstrip() + "\n" for name, shown, reason in rows)
+    return "".join(f"{line}\n" for line in table(_COLUMNS, rows, width))
 
 
 def _json(value: object) -> object:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import click
+
+from zerocfg.cli.terminal import columns
+from zerocfg.report.table import folded
 
 
 @click.command("check-resume")
@@ -17,11 +21,11 @@ def command(checkpoint: Path, run: str | None, output_format: str) -> None:
 
     CHECKPOINT: a folder that DeepSpeed, FSDP or the Trainer saved, or a Trainer's output folder (its last checkpoint).
     RUN: a run of a spec (zerocfg.yaml:RUN), a build (OUT/RUN), a config or a launch line (train.sh:3). Without RUN
-    the checkpoint is described, and what is missing or damaged in it is told.
+    the checkpoint is described, with what is missing or damaged in it.
 
     Names, sizes and headers are read; nothing is unpickled and nothing of the checkpoint is executed.
 
-    Exit codes: 0 resumes, also with a loss that is told; 1 does not resume; 2 wrong use, or no checkpoint.
+    Exit codes: 0 resumes, even if something that is listed is lost; 1 does not resume; 2 wrong use, or no checkpoint.
     """
     from zerocfg.compare.sides import SideError
     from zerocfg.emit.lock import LockError
@@ -40,5 +44,5 @@ def command(checkpoint: Path, run: str | None, output_format: str) -> None:
     if output_format == "json":
         click.echo(json.dumps(data(found, target, verdict), indent=2))
     else:
-        click.echo(render(found, target, verdict), nl=False)
+        click.echo(folded(render(found, target, verdict), columns(sys.stdout)), nl=False)
     raise click.exceptions.Exit(1 if verdict.outcome == "does not resume" else 0)

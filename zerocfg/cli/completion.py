@@ -18,7 +18,8 @@ from zerocfg.cli.shells import NAMES as SHELLS
 def command(shell: str | None, install: bool) -> None:
     """Print the completion script of SHELL (default: the one in $SHELL), or install it.
 
-    bash and fish find the installed file by themselves; zsh needs its folder in `fpath`, which is told where it is not.
+    bash and fish find the installed file by themselves; zsh needs its folder in `fpath`; if it is missing
+    there, the command says so.
 
     Exit codes: 0 done, 2 an unknown shell or a file that cannot be written.
     """

@@ -38,21 +38,21 @@ class NotComparableError(click.ClickException):
 @click.argument("sides", nargs=-1, metavar="A B")
 @click.option(
     "--releases",
-    nargs=2,
-    metavar="OLD NEW",
-    help="What changes for files and folders from releases to others: deepspeed==0.16.9 deepspeed==0.19.8 PATHS.",
+    metavar="[OLD] NEW",
+    help="What changes for PATHS from releases to others: deepspeed==0.16.9 deepspeed==0.19.8.",
 )
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(sides: tuple[str, ...], releases: tuple[str, str] | None, output_format: str) -> None:
+def command(sides: tuple[str, ...], releases: str | None, output_format: str) -> None:
     """Compare two builds, two configs or two sets of releases by what they mean to whoever reads them.
 
     A and B: a build (OUT/RUN, or its zerocfg.lock), an accelerate YAML, a DeepSpeed JSON, a recipe, a run of a spec
     (zerocfg.yaml:RUN) or a launch line (train.sh:3). Only values that differ are shown, each with where it comes from:
     defaults are filled in, "auto" is what it is filled with, and 5e8 is 500000000 where the reader converts it.
 
-    With --releases, PATHS (default: the current folder) stand in the place of A and B. Told are the findings that come
+    With --releases, PATHS (default: the current folder) stand in the place of A and B. Shown are the findings that come
     and go, the effective settings that differ, and the keys of these files, written or left to their default, that the
-    releases read differently. A library that is not named keeps what the project says of it.
+    releases read differently. Without OLD these are compared with what the project pins. A library that is not named
+    keeps what the project says of it.
 
     Exit codes: 0 the same meaning, 1 a difference, 2 wrong use or an unreadable file.
     """

@@ -15,18 +15,24 @@ from zerocfg.cli.settings import find_settings
 from zerocfg.compare.sides import Value
 from zerocfg.compare.values import ABSENT, shown
 from zerocfg.migrate.impact import Impact, KeyChange, impact
-from zerocfg.migrate.named import NamedError, named
+from zerocfg.migrate.named import NamedError, named, pinned_releases
 from zerocfg.migrate.outcome import Changed
 from zerocfg.rules.engine import Diagnostic, Selection
 
 
-def diff_releases(releases: tuple[str, str], paths: tuple[str, ...], output_format: str) -> bool:
-    """Print what changes; returns whether something does. Raises click.UsageError."""
+def diff_releases(new: str, words: tuple[str, ...], output_format: str) -> bool:
+    """Print what changes; returns whether something does. Raises click.UsageError.
+
+    ``words``: the paths, and releases where two sets are named: ``new`` is the older one of them then.
+    """
+    sets = [new, *(word for word in words if "==" in word)]
+    if len(sets) > 2:
+        raise click.UsageError(f"'{sets[2]}' is a third set of releases; name one or two")
     try:
-        one, other = map(named, releases)
+        *old, other = map(named, sets)
     except NamedError as error:
         raise click.UsageError(str(error)) from None
-    targets = [Path(path) for path in paths] or [Path()]
+    targets = [Path(word) for word in words if "==" not in word] or [Path()]
     missing = next((path for path in targets if not path.exists()), None)
     if missing is not None:
         raise click.UsageError(f"there is no file or folder '{missing}'")
@@ -34,12 +40,18 @@ def diff_releases(releases: tuple[str, str], paths: tuple[str, ...], output_form
     job = Job(targets, settings, Selection())
     with Working("comparing", job.progress):
         unread = [file for file in job.lint().unread if file.named]
-        runs = [run for run in job.runs if not all(map(job.excluded, run.files))]
-        found = impact(runs, one, other)
+        runs = job.included
+        found = impact(runs, old[0] if old else {}, other)
     if unread:
         raise click.UsageError(f"'{unread[0].file}' was not read: {unread[0].reason}")
     if not runs:
         raise click.UsageError(f"there is no config in {', '.join(map(repr, map(str, targets)))}")
+    one = old[0] if old else pinned_releases(runs, other)
+    if not one:
+        raise click.UsageError(
+            f"the project pins no release of {' or '.join(map(library_name, other))}; "
+            f"name the old ones, too: --releases OLD {new}"
+        )
     click.echo(as_data(one, other, found) if output_format == "json" else as_text(one, other, found), nl=False)
     return found.breaks
 
@@ -97,7 +109,7 @@ def _words(one: KeyChange) -> str:
 def as_data(one: Mapping[str, str], other: Mapping[str, str], found: Impact) -> str:
     data = {
         "version": 1,
-        "same": not found.breaks and not found.goes,
+        "same": found.same,
         "a": dict(one),
         "b": dict(other),
         "comes": [_diagnostic(each) for each in found.comes],

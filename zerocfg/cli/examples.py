@@ -43,7 +43,7 @@ def lint_example(example: Example) -> Result:
 
 
 def as_shown(rule: Rule) -> Rule:
-    """The rule with a consumer only at those examples whose files do not tell it."""
+    """The rule with examples that know whether their files tell their consumer."""
     return replace(rule, bad=tuple(map(_told, rule.bad)), good=tuple(map(_told, rule.good)))
 
 
@@ -52,7 +52,7 @@ def _told(example: Example) -> Example:
         return example
     with _written(example) as folder:
         runs, _ = find_runs([folder], Files(), root=folder)
-    return example if any(run.consumer is None for run in runs) else replace(example, consumer=None)
+    return replace(example, told=all(run.consumer is not None for run in runs))
 
 
 @contextmanager

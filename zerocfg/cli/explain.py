@@ -46,8 +46,8 @@ def command(what: str | None, run_name: str | None, folder: Path) -> None:
     """Explain a rule (ZC103, key-accelerate-ignores), or a setting (zero_optimization.stage) of a run or a build.
 
     A setting needs --run, unless exactly one build lies here (OUT/RUN/zerocfg.lock). Where none does, a key of a config
-    is told with what it is in each release of its library. Without WHAT, --run prints every setting of the run, and
-    without both the runs found are listed.
+    is explained by what it is in each release of its library. Without WHAT, --run prints every setting of the run; with
+    neither, the runs found are listed.
     """
     built = lock_at(run_name) if run_name is not None else None
     if built is not None:

@@ -16,19 +16,19 @@ from zerocfg.source.edit import unified_diff
 from zerocfg.source.write import Change, write_together
 
 
-def show_fixes(job: Job, result: Result, *, unsafe: bool) -> bool:
+def show_fixes(job: Job, result: Result, *, unsafe: bool, quiet: bool = False) -> bool:
     """Print what the fixes would change as a diff; returns whether there is anything."""
     with Working("trying fixes"):
         texts, _, applied = fix_all(result, job.lint, unsafe=unsafe, wanted=job.tells)
     changed = _changed(job, texts)
     for path, text in changed.items():
         write_exactly(unified_diff(display_name(Path(path)), job.original(path), text))
-    if applied:
+    if applied and not quiet:
         click.echo(f"Would apply {_count(applied, 'fix')} in {_count(len(changed), 'file')}.", err=True)
     return bool(changed)
 
 
-def fix_files(job: Job, result: Result, *, unsafe: bool) -> Result:
+def fix_files(job: Job, result: Result, *, unsafe: bool, quiet: bool = False) -> Result:
     """Apply the fixes to the files on disk; returns what remains.
 
     Standard input is answered with its fixed text on standard output.
@@ -43,7 +43,7 @@ def fix_files(job: Job, result: Result, *, unsafe: bool) -> Result:
     )
     for path in job.stdin:
         write_exactly(changed.get(path, job.original(path)))
-    if applied:
+    if applied and not quiet:
         click.echo(f"Applied {_count(applied, 'fix')} in {_count(len(changed), 'file')}.", err=True)
     return remaining
 

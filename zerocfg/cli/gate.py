@@ -1,22 +1,24 @@
-"""``zerocfg gate``: what CI insists on before a config may be used."""
+"""``zerocfg gate``: what CI requires before a config may be used."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from zerocfg.cli.given import Given, options
 from zerocfg.cli.known import known_findings
-from zerocfg.cli.linting import Job
+from zerocfg.cli.linting import Job, excludes
 from zerocfg.cli.progress import Working
 from zerocfg.cli.selection import selection_of
-from zerocfg.cli.settings import Settings, find_settings
+from zerocfg.cli.settings import Settings
 from zerocfg.emit.lock import NAME as LOCK
 from zerocfg.rules.api import Severity
+from zerocfg.rules.engine import called
+from zerocfg.run.discover import display_name
 
 if TYPE_CHECKING:
     from zerocfg.gate.model import Check, Outcome, Reason
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     multiple=True,
     help="Make this check alone; several times for several.",
 )
+@options
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
     folder: Path,
@@ -43,20 +46,21 @@ def command(
     base: str | None,
     only: tuple[str, ...],
     output_format: str,
+    **given: Any,
 ) -> None:
-    """Insist that FOLDER (default: the current one) lints clean, that its builds are what their sources give, and that
+    """Check that FOLDER (default: the current one) lints clean, that its builds are what their sources give, and that
     every run is covered by a certificate of `zerocfg smoke` for these files, releases and this hardware.
 
-    Needs no accelerator and no training library. What it insists on stands in [tool.zerocfg.gate]; see docs/gate.md.
+    Needs no accelerator and no training library. What it requires is set in [tool.zerocfg.gate]; see docs/gate.md.
 
-    Exit codes: 0 passed, 1 there are reasons against, 2 wrong use, or settings or policies that make no sense.
+    Exit codes: 0 passed, 1 there are problems, 2 wrong use, or invalid settings or policies.
     """
     from zerocfg.gate.gate import gate
     from zerocfg.gate.model import CHECKS, GateError
     from zerocfg.gate.policy import read_policy
 
     checks = [check for check in CHECKS if check in only] or list(CHECKS)
-    settings = find_settings(folder)
+    settings = Given(**given).settings(folder)
     try:
         policy = read_policy(settings.gate, settings.source)
         policy = replace(policy, require=require or policy.require, base=base or policy.base)
@@ -78,12 +82,8 @@ def command(
 
 
 def _excluded(path: Path, settings: Settings) -> bool:
-    """As for lint: `exclude` of the settings, relative to them."""
-    root = settings.folder
-    if root is None or not path.is_relative_to(root.resolve()):
-        return False
-    name = path.relative_to(root.resolve()).as_posix()
-    return any(fnmatch(name, one) or fnmatch(name, f"{one.rstrip('/')}/*") for one in settings.exclude)
+    """As for lint: `exclude` of the settings, relative to them, or of the command line."""
+    return any(excludes(settings.exclude, name) for name in called(display_name(path), path, settings.folder))
 
 
 def _lint(folder: Path, settings: Settings, level: str) -> tuple[int, list[Reason]]:
@@ -126,9 +126,9 @@ def _count(number: int, what: str) -> str:
 def _text(outcome: Outcome, policy: Policy, level: str, checks: list[Check]) -> str:
     if not outcome.passed:
         counts = [(check, sum(one.check == check for one in outcome.reasons)) for check in checks]
-        per = ", ".join(f"{check} {number}" for check, number in counts if number)
+        per = ", ".join(f"{number} {check}" for check, number in counts if number)
         reasons = "".join(f"{one}\n" for one in outcome.reasons)
-        return f"{reasons}\ngate: shut, for {_count(len(outcome.reasons), 'reason')} ({per})\n"
+        return f"{reasons}\ngate: failed ({_count(len(outcome.reasons), 'problem')}: {per})\n"
     seen = outcome.looked_at
     proofs = " proven" if policy.require == "all" else f' that need a certificate (require = "{policy.require}")'
     said = {

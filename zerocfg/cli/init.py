@@ -39,8 +39,8 @@ def command(folder: Path, out: Path | None, force: bool, only_print: bool, **giv
     """Write a first zerocfg.yaml for the repository in FOLDER.
 
     Runs come from the launch lines of its scripts; without any from its recipes, configs and training scripts. Each
-    value says in a comment whether a file states it (found) or it is a guess; what nobody tells stands there as a
-    comment to fill in. Paths are relative to FOLDER. Naming --script, --recipe, --accelerate or --deepspeed asks for
+    value says in a comment whether a file states it (found) or it is a guess; what no file states is a comment to
+    fill in. Paths are relative to FOLDER. Naming --script, --recipe, --accelerate or --deepspeed asks for
     one run with them.
 
     Exit codes: 0 written, 2 nothing was found, or a spec is there already.

@@ -5,19 +5,20 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 import click
 
+from zerocfg.cli.given import Given, options
 from zerocfg.cli.known import known_findings, write_known
 from zerocfg.cli.linting import Job
 from zerocfg.cli.outputs import Output, OutputType, outputs, write
 from zerocfg.cli.progress import Working
 from zerocfg.cli.selection import deprecated, selection_of
-from zerocfg.cli.settings import find_settings
 from zerocfg.cli.terminal import colour, columns, write_exactly
 from zerocfg.report.formats import render as as_format
 from zerocfg.rules.api import Severity
@@ -29,11 +30,14 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.command("lint")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--select", default="", metavar="CODES", help="Only these rules: codes, prefixes or names, by comma.")
+@click.option(
+    "--select", default="", metavar="CODES", help="Only these rules: codes, prefixes or names, separated by commas."
+)
 @click.option("--ignore", default="", metavar="CODES", help="Not these rules.")
-@click.option("--preview", is_flag=True, help="Also rules that are new and may still change.")
-@click.option("--notes", is_flag=True, help="Also notes: what is worth knowing and changes nothing.")
-@click.option("--consumer", type=click.Choice(CONSUMERS), help="Who reads the configs, whatever the files tell.")
+@options
+@click.option("--preview", is_flag=True, help="Also apply preview rules, which may still change.")
+@click.option("--notes", is_flag=True, help="Also report notes: worth knowing, with no effect.")
+@click.option("--consumer", type=click.Choice(CONSUMERS), help="Who reads the configs, overriding what the files say.")
 @click.option(
     "--output-format",
     "formats",
@@ -42,20 +46,24 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     help="full (default), concise, json, sarif, github, gitlab or junit; several where each but one has a =FILE.",
 )
 @click.option("--output-file", type=_FILE, help="Write the report to this file instead of standard output.")
-@click.option("--statistics", is_flag=True, help="Only how often each rule found something.")
+@click.option("-q", "--quiet", is_flag=True, help="Print findings, and nothing else.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Also print which settings apply, which files are read and which runs found."
+)
+@click.option("--statistics", is_flag=True, help="Show only how often each rule found something.")
 @click.option(
     "--fail-on",
     type=click.Choice(["error", "warning", "note"]),
     help="Exit 1 from this severity on (default: warning).",
 )
 @click.option("--fix", is_flag=True, help="Apply safe fixes to the files.")
-@click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: also fixes that make a choice for you.")
+@click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: also apply fixes that make a choice for you.")
 @click.option(
-    "--diff", is_flag=True, help="Show what --fix would change, change nothing, and exit 1 if there is anything."
+    "--diff", is_flag=True, help="Show what --fix would change as a diff, change nothing, and exit 1 if there is any."
 )
-@click.option("--add-ignore", is_flag=True, help="Silence every finding where it stands, to be looked at later.")
-@click.option("--baseline", type=_FILE, help="Leave out the findings that this file knows.")
-@click.option("--write-baseline", type=_FILE, help="Write what is found to this file.")
+@click.option("--add-ignore", is_flag=True, help="Add a comment or setting that silences each finding.")
+@click.option("--baseline", type=_FILE, help="Leave out the findings recorded in this file.")
+@click.option("--write-baseline", type=_FILE, help="Record what is found in this file.")
 @click.option(
     "--color",
     type=click.Choice(["auto", "always", "never"]),
@@ -63,11 +71,11 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     show_default=True,
     help="Colours; auto heeds NO_COLOR and FORCE_COLOR.",
 )
-@click.option("--stdin-filename", metavar="NAME", help="With '-': what to call the file read from standard input.")
-@click.option("--skip-unknown", is_flag=True, help="Pass by files that are named and are no configs, as hooks need it.")
-@click.option("--show-runs", is_flag=True, help="Which runs are found and who reads them, in place of findings.")
-@click.option("--all-releases", is_flag=True, help="Also in which releases of its library each finding holds.")
-@click.option("--exit-zero", is_flag=True, help="Exit 0 whatever is found.")
+@click.option("--stdin-filename", metavar="NAME", help="With '-': the name of the file read from standard input.")
+@click.option("--skip-unknown", is_flag=True, help="Skip named files that are no configs, as hooks need.")
+@click.option("--show-runs", is_flag=True, help="Show which runs are found and who reads them, instead of findings.")
+@click.option("--all-releases", is_flag=True, help="Also show in which releases of its library each finding holds.")
+@click.option("--exit-zero", is_flag=True, help="Exit 0 even if there are findings.")
 @click.option("--watch", is_flag=True, help="Lint again whenever a config or script changes, until Ctrl-C.")
 def command(
     paths: tuple[Path, ...],
@@ -78,6 +86,8 @@ def command(
     consumer: str | None,
     formats: tuple[Output, ...],
     output_file: Path | None,
+    quiet: bool,
+    verbose: bool,
     statistics: bool,
     fail_on: str | None,
     fix: bool,
@@ -93,24 +103,29 @@ def command(
     all_releases: bool,
     exit_zero: bool,
     watch: bool,
+    **given: Any,
 ) -> None:
     """Find what will crash, be silently ignored, or lose the weights.
 
     PATHS are files and folders (default: the current one). In a folder zerocfg finds the accelerate configs, DeepSpeed
-    configs, trainer recipes and launch lines by itself and is silent about every other file. A single file stands for
-    the runs that it takes part in: all that is found in them is told, in whichever file.
+    configs, trainer recipes and launch lines by itself and ignores every other file. A single file stands for the runs
+    that it takes part in: everything found in them is reported, in whichever file.
 
-    Exit codes: 0 clean, 1 findings, 2 wrong use, or a file was named that is not there, not readable or no config.
+    Exit codes: 0 clean, 1 findings, 2 wrong use, or a named file is missing, unreadable or no config.
     """
     modes = {"--fix": fix or diff, "--add-ignore": add_ignore, "--write-baseline": write_baseline is not None}
     _check_use({**modes, "--show-runs": show_runs}, paths)
+    if quiet and verbose:
+        raise click.UsageError("--quiet and --verbose cannot be used together")
+    if add_ignore and given["isolated"]:
+        raise click.UsageError("--add-ignore may write into the settings, which --isolated leaves out")
     reports = outputs(formats, output_file)
     if statistics and any(report.format not in ("full", "concise", "json") for report in reports):
         raise click.UsageError("--statistics is told in full, concise or json only")
     targets, stdin = _targets(paths, stdin_filename)
-    settings = find_settings(targets[0] if targets[0].is_dir() else targets[0].parent)
+    settings = Given(**given).settings(targets[0])
     selection = selection_of(settings, select, ignore, preview)
-    for note in deprecated(selection.select):
+    for note in deprecated(selection.select) if not quiet else ():
         click.echo(f"zerocfg: {note}", err=True)
     threshold = Severity(fail_on or settings.fail_on)
     tell_notes = notes or settings.notes or threshold is Severity.NOTE
@@ -124,9 +139,15 @@ def command(
             )
         _watch(lambda: Job(targets, settings, selection, consumer, known, notes=tell_notes), targets, reports, color)
     job = Job(targets, settings, selection, consumer, known, stdin, notes=tell_notes, skip_unknown=skip_unknown)
-    with Working("linting", job.progress), _uncollected():
+    began = time.monotonic()
+    with Working("" if quiet else "linting", job.progress), _uncollected():
         result = job.lint()
-    _warn(job)
+    if verbose:
+        from zerocfg.cli.verbose import told_in_full
+
+        told_in_full(job, time.monotonic() - began)
+    if not quiet:
+        _warn(job)
     unchecked = [one for one in result.unread if one.named]
     for one in unchecked:
         click.echo(f"zerocfg: '{one.file}' was not checked: {one.reason}", err=True)
@@ -143,11 +164,11 @@ def command(
     elif diff:
         from zerocfg.cli.fixing import show_fixes
 
-        _exit(bool(unchecked), show_fixes(job, result, unsafe=unsafe_fixes) and not exit_zero)
+        _exit(bool(unchecked), show_fixes(job, result, unsafe=unsafe_fixes, quiet=quiet) and not exit_zero)
     elif fix:
         from zerocfg.cli.fixing import fix_files
 
-        result = fix_files(job, result, unsafe=unsafe_fixes)
+        result = fix_files(job, result, unsafe=unsafe_fixes, quiet=quiet)
     result = job.told(result)
     if all_releases:
         from zerocfg.rules.everywhere import reaching
@@ -156,9 +177,9 @@ def command(
     # The fixed text of standard input has standard output to itself.
     for report in reports:
         if report.file is not None:
-            write(report.file, render(result, report.format, statistics=statistics))
+            write(report.file, render(result, report.format, statistics=statistics, quiet=quiet))
         else:
-            show(result, report.format, color, statistics, sys.stderr if stdin and fix else sys.stdout)
+            show(result, report.format, color, statistics, sys.stderr if stdin and fix else sys.stdout, quiet)
     grave = any(diagnostic.severity.rank >= threshold.rank for diagnostic in result.diagnostics)
     _exit(bool(unchecked), grave and not exit_zero)
 
@@ -185,6 +206,10 @@ def _exit(unchecked: bool, found: bool) -> NoReturn:
 def _warn(job: Job) -> None:
     for folder in job.empty:
         click.echo(f"zerocfg: warning: no configs found below '{folder}'", err=True)
+    if job.empty:
+        from zerocfg.cli.looked_for import looked_for
+
+        click.echo(looked_for(), err=True, nl=False)
 
 
 def _show_runs(job: Job, output: Output, color: str) -> None:
@@ -230,22 +255,32 @@ def _check_use(modes: dict[str, bool], paths: tuple[Path, ...]) -> None:
 
 
 def render(
-    result: Result, output_format: str, coloured: bool = False, statistics: bool = False, width: int | None = None
+    result: Result,
+    output_format: str,
+    coloured: bool = False,
+    statistics: bool = False,
+    width: int | None = None,
+    quiet: bool = False,
 ) -> str:
-    """The result as text. ``width``: columns of the terminal it is for."""
+    """The result as text. ``width``: columns of the terminal it is for; ``quiet``: findings alone."""
     if statistics:
         from zerocfg.report.statistics import render_statistics, render_statistics_json
 
         return render_statistics_json(result) if output_format == "json" else render_statistics(result, coloured)
-    return as_format(result, output_format, coloured, width)
+    return as_format(result, output_format, coloured, width, quiet)
 
 
 def show(
-    result: Result, output_format: str, color: str, statistics: bool = False, stream: TextIO | None = None
+    result: Result,
+    output_format: str,
+    color: str,
+    statistics: bool = False,
+    stream: TextIO | None = None,
+    quiet: bool = False,
 ) -> None:
     """Print the result as it suits the reader: a person at a terminal, a file, a program."""
     stream = stream or sys.stdout
-    text = render(result, output_format, colour(color, stream), statistics, columns(stream))
+    text = render(result, output_format, colour(color, stream), statistics, columns(stream), quiet)
     if output_format in ("full", "concise"):
         # click would take the colours out of what goes to a pipe, also where they are asked for.
         click.echo(text, file=stream, nl=False, color=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
@@ -101,6 +101,11 @@ class Job:
         )
         return without_known(result, self.known.entries, self.known.folder, looked_at)
 
+    @property
+    def included(self) -> list[Run]:
+        """The runs of the last lint, but for those of which every file is excluded."""
+        return [run for run in self.runs if not all(map(self.excluded, run.files))]
+
     def told(self, result: Result) -> Result:
         """What of a result is reported."""
         return result if self.notes else without_notes(result, self.selection)
@@ -149,16 +154,23 @@ class Job:
         return f"{read} files read" if read else ""
 
     def excluded(self, file: SourceFile) -> bool:
-        return any(
-            fnmatch(name, pattern) or fnmatch(name, f"{pattern.rstrip('/')}/*")
-            for name in names(file, self.settings.folder)
-            for pattern in self.settings.exclude
-        )
+        return any(excludes(self.settings.exclude, name) for name in names(file, self.settings.folder))
 
     def original(self, path: str) -> str:
         """The text of a file as the first lint saw it."""
         assert self.files is not None
         return self.files.open(Path(path)).source.text
+
+
+def excludes(patterns: Iterable[str], name: str) -> bool:
+    """Whether patterns leave a file out: by its path or a folder above it; without a slash by the name of either."""
+    parts = () if Path(name).is_absolute() else name.split("/")
+    return any(
+        fnmatch(name, pattern)
+        or fnmatch(name, f"{pattern}/*")
+        or ("/" not in pattern and any(fnmatch(part, pattern) for part in parts))
+        for pattern in (one.rstrip("/") for one in patterns)
+    )
 
 
 def assume_consumer(runs: list[Run], consumer: str) -> list[Run]:

@@ -21,17 +21,52 @@ COMMANDS = {
     "build": "Resolve every auto and emit runnable configs with the reason for every value.",
     "smoke": "Train a few steps with the emitted configs and check what really runs.",
     "report": "Write one HTML page about a run.",
-    "gate": "Insist, in CI, on clean, fresh and proven configs.",
+    "gate": "Check in CI that configs lint clean, builds are fresh and runs are certified.",
     "check-resume": "Say whether a run can resume from a checkpoint, and how to get there if not.",
     "explain": "Explain a rule, or a value of a run or of a build.",
     "diff": "Compare two builds, two configs or two sets of releases by effective meaning.",
-    "migrate": "Bring configs to other releases without changing what they mean.",
+    "migrate": "Update configs to other releases without changing what they mean.",
     "rules": "List the rules.",
-    "probe": "Write down this machine's hardware as a profile.",
+    "probe": "Describe this machine's hardware in a profile.",
+    "info": "Show this installation: what to paste into an issue.",
     "schema": "Print or write the JSON Schemas of the file formats.",
     "lsp": "Serve an editor: findings, hover, completion and fixes while typing.",
     "completion": "Print or install the completion of the shell.",
 }
+EXAMPLES = {
+    "init": "zerocfg init --print",
+    "lint": "zerocfg lint --fix train.sh",
+    "plan": "zerocfg plan zerocfg.yaml --hardware 8xA100-80GB",
+    "build": "zerocfg build zerocfg.yaml -o built",
+    "smoke": "zerocfg smoke built/sft --ranks 2 --device cpu",
+    "report": "zerocfg report built/sft -o report.html",
+    "gate": "zerocfg gate --require none",
+    "check-resume": "zerocfg check-resume checkpoint built/sft",
+    "explain": "zerocfg explain --run train.sh:1 gradient_clipping",
+    "diff": "zerocfg diff ds_config.json built/sft/ds_config.json",
+    "migrate": "zerocfg migrate --to deepspeed==0.19.8,transformers==5.23.0",
+    "rules": "zerocfg rules",
+    "probe": "zerocfg probe -o hw.json",
+    "info": "zerocfg info --output-format json",
+    "schema": "zerocfg schema deepspeed",
+    "lsp": "zerocfg lsp",
+    "completion": "zerocfg completion bash --install",
+}
+"""What the help of each command ends with."""
+OTHER_NAMES = {
+    "check": "zerocfg lint",
+    "validate": "zerocfg lint",
+    "fix": "zerocfg lint --fix",
+    "compile": "zerocfg build",
+    "run": "zerocfg smoke",
+    "estimate": "zerocfg plan",
+    "upgrade": "zerocfg migrate",
+    "doctor": "zerocfg info",
+    "env": "zerocfg info",
+    "help": "zerocfg --help",
+    "version": "zerocfg --version",
+}
+"""What other tools call a command, and what to type here."""
 
 
 class _Commands(click.Group):
@@ -43,7 +78,15 @@ class _Commands(click.Group):
             return None
         module: Any = import_module(f"zerocfg.cli.{name.replace('-', '_')}")
         command: click.Command = module.command
+        command.epilog = f"Example:\n\n\b\n  {EXAMPLES[name]}"
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"No such command '{args[0]}'.{_meant(args[0])}")
+        return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         """Names and sentences of this table: no command is imported for them."""
@@ -55,6 +98,22 @@ class _Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def _meant(word: str) -> str:
+    """What the user most likely wanted: a name written nearly so, another tool's name of a command, a file to lint."""
+    from difflib import get_close_matches
+    from pathlib import Path
+
+    plain = word.lower().replace("_", "-")
+    if plain in OTHER_NAMES:
+        found = [OTHER_NAMES[plain]]
+    else:
+        near = [plain] if plain in COMMANDS else get_close_matches(plain, COMMANDS, n=2)
+        found = [f"zerocfg {name}" for name in near]
+        if not found and Path(word).exists():
+            found = [f"zerocfg lint {word}"]
+    return f" Did you mean {' or '.join(f'`{one}`' for one in found)}?" if found else ""
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True)

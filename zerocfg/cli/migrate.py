@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -16,27 +14,13 @@ from zerocfg.cli.terminal import write_exactly
 from zerocfg.compare.sides import Value
 from zerocfg.compare.values import ABSENT, shown
 from zerocfg.migrate.migration import Done, Migration, migrate
-from zerocfg.migrate.named import NamedError, at_releases, named
-from zerocfg.migrate.outcome import Changed, changed_settings, coming, findings
-from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import Diagnostic, Selection, Spot
+from zerocfg.migrate.named import NamedError, named
+from zerocfg.migrate.outcome import Changed, Rest, rest
+from zerocfg.rules.engine import Diagnostic, Selection
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import CONSUMERS
 from zerocfg.source.edit import unified_diff
 from zerocfg.source.write import Change, write_together
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a migration is told as. ``findings``: errors of the new releases about the files as they are afterwards."""
-
-    migration: Migration
-    findings: tuple[Diagnostic, ...]
-    changed: tuple[Changed, ...]
-
-    @property
-    def open(self) -> bool:
-        return bool(self.migration.left or self.findings or self.changed)
 
 
 @click.command("migrate")
@@ -47,7 +31,7 @@ class Report:
 )
 @click.option("--write", "writes", is_flag=True, help="Change the files; without it the changes are shown as a diff.")
 @click.option("--pins", is_flag=True, help="Also set the requirements of these libraries to the new releases.")
-@click.option("--consumer", type=click.Choice(CONSUMERS), help="Who reads the configs, whatever the files tell.")
+@click.option("--consumer", type=click.Choice(CONSUMERS), help="Who reads the configs, overriding what the files say.")
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
     paths: tuple[Path, ...],
@@ -79,53 +63,33 @@ def command(
     job = Job(targets, settings, Selection(), consumer)
     with Working("migrating", job.progress):
         unread = [one for one in job.lint().unread if one.named]
-        runs = [run for run in job.runs if not all(map(job.excluded, run.files))]
+        runs = job.included
         found = migrate(runs, target, source, with_pins=pins)
         job.lint(found.texts)
-        after = [run for run in job.runs if not all(map(job.excluded, run.files))]
-        come = coming(findings(runs, source), findings(after, target))
-        errors = _untold([one for one in come if one.severity is Severity.ERROR], found)
-        changed = changed_settings(at_releases(runs, source), at_releases(after, target), found.touched)
+        remaining = rest(found, runs, job.included, target, source)
     for one in unread:
         click.echo(f"zerocfg: '{one.file}' was not read: {one.reason}", err=True)
-    report = Report(found, tuple(errors), tuple(changed))
-    click.echo(_as_data(job, report, writes), nl=False) if output_format == "json" else _show(job, report, writes)
+    if output_format == "json":
+        click.echo(_as_data(job, found, remaining, writes), nl=False)
+    else:
+        _show(job, found, remaining, writes)
     if writes:
         write_together(
             Change(Path(path), job.original(path).encode("utf-8"), text.encode("utf-8"))
             for path, text in found.texts.items()
         )
-    raise click.exceptions.Exit(2 if unread else int(report.open or (bool(found.texts) and not writes)))
+    to_do = found.left or remaining.errors or remaining.settings or (found.texts and not writes)
+    raise click.exceptions.Exit(2 if unread else int(bool(to_do)))
 
 
-def _untold(found: list[Diagnostic], migration: Migration) -> list[Diagnostic]:
-    """Without those at a place that is left to a person already."""
-    told = Counter(_where(one.spot) for one in migration.left)
-    untold = []
-    for one in found:
-        where = _where(one.spot)
-        if told[where]:
-            told[where] -= not one.spot.path  # of one key all is told, of like words each once
-        else:
-            untold.append(one)
-    return untold
-
-
-def _where(spot: Spot) -> tuple[str, str]:
-    """A place that edits elsewhere in its file leave the same: its key, or the word that begins there."""
-    here = spot.file.source.line(spot.start.line)[spot.start.column - 1 :]
-    return spot.file.name, spot.path or here.split(maxsplit=1)[0] if here.strip() else ""
-
-
-def _show(job: Job, report: Report, writes: bool) -> None:
+def _show(job: Job, found: Migration, remaining: Rest, writes: bool) -> None:
     """The diff as other tools read it, then what was done and what is left."""
-    found = report.migration
     for path, text in () if writes else sorted(found.texts.items()):
         write_exactly(unified_diff(display_name(Path(path)), job.original(path), text))
     blocks = [
         ("changed" if writes else "to change", [_line(one) for one in found.done]),
-        ("needs a person", [*map(_line, found.left), *map(_finding, report.findings)]),
-        ("not as before", [row for one in report.changed for row in _settings(one)]),
+        ("needs a person", [*map(_line, found.left), *map(_finding, remaining.errors)]),
+        ("not as before", [row for one in remaining.settings for row in _settings(one)]),
     ]
     for title, rows in blocks:
         if rows:
@@ -153,8 +117,7 @@ def _shown(value: Value | None) -> str:
     return shown(ABSENT if value is None else value.value)
 
 
-def _as_data(job: Job, report: Report, writes: bool) -> str:
-    found = report.migration
+def _as_data(job: Job, found: Migration, remaining: Rest, writes: bool) -> str:
     data = {
         "version": 1,
         "written": writes and bool(found.texts),
@@ -163,7 +126,7 @@ def _as_data(job: Job, report: Report, writes: bool) -> str:
             for path, text in sorted(found.texts.items())
         ],
         "changes": [_place(one) for one in found.done],
-        "left": [*map(_place, found.left), *map(_found, report.findings)],
+        "left": [*map(_place, found.left), *map(_found, remaining.errors)],
         "differs": [
             {
                 "run": one.run,
@@ -171,7 +134,7 @@ def _as_data(job: Job, report: Report, writes: bool) -> str:
                 "before": _shown(each.a),
                 "after": _shown(each.b),
             }
-            for one in report.changed
+            for one in remaining.settings
             for each in one.differences
         ],
     }

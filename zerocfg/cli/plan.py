@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ from zerocfg.cli.plan_output import Shown, as_data, as_text
 from zerocfg.cli.plan_table import compared
 from zerocfg.cli.progress import Working
 from zerocfg.cli.spec_argument import read_or_exit, resolved
+from zerocfg.cli.terminal import columns
 from zerocfg.resolve.alternatives import Alternative, alternatives
 from zerocfg.resolve.build import Built
 from zerocfg.resolve.forecast import Forecast, forecast
@@ -18,7 +20,7 @@ from zerocfg.run.discover import display_name
 
 
 @click.command("plan")
-@click.argument("spec", type=click.Path(path_type=Path))
+@click.argument("spec", type=click.Path(path_type=Path), default=".")
 @click.option("--hardware", metavar="PROFILE", help="8xA100-80GB, a probed profile (.json), or 'this' machine.")
 @click.option("--run", "only", metavar="NAME", help="Only this run of the spec.")
 @click.option("--trace/--no-trace", default=True, show_default=True, help="Trace the model's activations with torch.")
@@ -41,7 +43,7 @@ def command(
     picture: Path | None,
     output_format: str,
 ) -> None:
-    """Predict memory and time of the runs of SPEC (a zerocfg.yaml, or the folder that holds one).
+    """Predict memory and time of the runs of SPEC (a zerocfg.yaml or its folder, default: the current one).
 
     For each run: what one rank holds in each phase of a step, term by term; what the three counters will show
     (allocated, reserved, the driver's); whether it fits, and the cheapest change that makes it fit; and beside it every
@@ -52,18 +54,19 @@ def command(
     Exit codes: 0 every run fits or is tight, 1 a run does not fit or cannot be resolved, 2 wrong use or an unreadable
     spec.
     """
+    width = columns(sys.stdout)
     read = read_or_exit(spec)
     built = resolved(read, only, hardware)
     if any(one.problems for one in built):
         click.echo(problems(built, display_name(read.path), output_format), nl=False, err=output_format == "text")
         if output_format == "text":
             # Where none fits, the plans that come closest are what one wants to see.
-            click.echo("".join(compared(one.inputs.considered, 12) for one in built if one.problems), nl=False)
+            click.echo("".join(compared(one.inputs.considered, 12, width) for one in built if one.problems), nl=False)
         raise click.exceptions.Exit(1)
     found = [Shown(one, _forecast(one, trace, python), _alternatives(one)) for one in built]
     if picture is not None:
         _draw(found, picture)
-    click.echo(as_data(found) if output_format == "json" else as_text(found, every=every), nl=False)
+    click.echo(as_data(found) if output_format == "json" else as_text(found, every=every, width=width), nl=False)
     if any(isinstance(one.forecast, Forecast) and one.forecast.word == "does not fit" for one in found):
         raise click.exceptions.Exit(1)
 

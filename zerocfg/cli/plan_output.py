@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.cli import plan_table
 from zerocfg.memory.outside import GIB, MIB, Band
+from zerocfg.report.table import Column, folded, table
 from zerocfg.resolve.forecast import Forecast
 from zerocfg.resolve.ways import duration, engine
 
@@ -28,16 +29,17 @@ class Shown:
     alternatives: list[Alternative]
 
 
-def as_text(found: list[Shown], *, every: bool = False) -> str:
-    return "\n".join(_run(one.built, one.forecast) + _others(one, every) for one in found)
+def as_text(found: list[Shown], *, every: bool = False, width: int | None = None) -> str:
+    """``width``: columns of the terminal that it is for."""
+    return "\n".join(folded(_run(one.built, one.forecast, width), width) + _others(one, every, width) for one in found)
 
 
-def _others(one: Shown, every: bool) -> str:
-    table = plan_table.text(one.alternatives, every=every)
-    return f"\n{table}" if table else ""
+def _others(one: Shown, every: bool, width: int | None) -> str:
+    text = plan_table.text(one.alternatives, every=every, width=width)
+    return f"\n{text}" if text else ""
 
 
-def _run(built: Built, one: Forecast | str) -> str:
+def _run(built: Built, one: Forecast | str, width: int | None) -> str:
     assert built.plan is not None
     title = f"{built.name}: {built.plan.consumer} on {built.plan.hardware}"
     if isinstance(one, str):
@@ -49,13 +51,13 @@ def _run(built: Built, one: Forecast | str) -> str:
         loss = ", loss without all logits" if work.fused_loss else ""
         batch = f"micro batch {work.micro_batch} x {work.sequence_length} tokens"
         text += f"  {batch}, {kept}, {work.attention} attention{loss}\n"
-    text += "\n" + _phases(one) + "\n" + _figures(one)
+    text += "\n" + _phases(one, width) + "\n" + _figures(one)
     text += _time(one)
     text += "".join(f"  note       {note}\n" for note in one.notes)
     return text + _ladder(one)
 
 
-def _phases(one: Forecast) -> str:
+def _phases(one: Forecast, terminal: int | None) -> str:
     """A row for each term, a column for each phase: what is held at the phase's worst moment."""
     phases = one.prediction.estimate.phases("device")
     rows: dict[str, dict[Phase, int]] = {}
@@ -76,14 +78,9 @@ def _phases(one: Forecast) -> str:
         rows["the rest"] = rest
         shown.append("the rest")
     rows["allocated"] = {phase: held.size for phase, held in phases.items()}
-    title = f"on each device, {unit}"
-    width = max(len(name) for name in [*shown, title])
-    columns = {phase: max(len(phase), 6) for phase in phases}
-    text = f"  {title:<{width}}" + "".join(f"  {phase:>{columns[phase]}}" for phase in phases) + "\n"
-    for name in [*shown, "allocated"]:
-        cells = "".join(f"  {cell(rows[name].get(phase, 0)):>{columns[phase]}}" for phase in phases)
-        text += f"  {name:<{width}}{cells}\n"
-    return text
+    columns = [Column(f"on each device, {unit}", least=20), *(Column(f"{phase:>6}", right=True) for phase in phases)]
+    cells = [(name, *(cell(rows[name].get(phase, 0)) for phase in phases)) for name in [*shown, "allocated"]]
+    return "".join(f"{line}\n" for line in table(columns, cells, terminal))
 
 
 def _size(size: int) -> str:
@@ -108,9 +105,23 @@ def _figures(one: Forecast) -> str:
     text += f"  reserved   {range_of(prediction.reserved)}: torch.cuda.max_memory_reserved\n"
     text += f"  device     {range_of(prediction.device)}: what nvidia-smi shows for the process\n"
     if one.capacity is not None:
-        word = one.word if one.word != "unknown" else "not known without activations"
-        text += f"  verdict    {word}, of {_size(one.capacity)}\n"
+        text += f"  verdict    {_verdict(one, one.capacity)}\n"
     return text + _host(one)
+
+
+def _verdict(one: Forecast, capacity: int) -> str:
+    """Whether it fits, with what is needed and what there is."""
+    device = one.prediction.device
+    if one.word == "does not fit" and device.low <= capacity and one.room is not None:
+        return f"does not fit: the ranks need {_size(one.host)} of a node's memory, which has {_size(one.room)}"
+    word = one.word if one.word != "unknown" else "not known without activations"
+    least = one.word in ("unknown", "does not fit")
+    needed = f"at least {_size(device.low)}" if least else _band(device)
+    return f"{word}: needs {needed}, the card has {_number(capacity)}"
+
+
+def _number(size: int) -> str:
+    return _size(size).removesuffix(" GiB")
 
 
 def _host(one: Forecast) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zerocfg.memory.outside import GIB
+from zerocfg.report.table import TOGETHER, Column, left, table, wrap
 from zerocfg.resolve.ways import COLUMNS, by_column, duration, ways, words
 
 if TYPE_CHECKING:
@@ -14,25 +15,37 @@ if TYPE_CHECKING:
     from zerocfg.resolve.plan import Considered
 
 
-def text(rows: list[Alternative], *, every: bool = False) -> str:
+_TABLE = (
+    Column(),
+    Column("micro batch x steps; GiB of a device", least=26),
+    *(Column(name, right=True, spare=2) for name in COLUMNS),
+    Column("device", right=True),
+    Column("sent", right=True, spare=1),
+    Column("step", right=True),
+    Column("tokens/s", right=True, spare=3),
+    Column(least=24),
+)
+"""Of one global batch the time of a step says what tokens a second say."""
+
+
+_COMPARED = (Column(least=26), Column(least=24))
+
+
+def text(rows: list[Alternative], *, every: bool = False, width: int | None = None) -> str:
     """The best micro batch of each way to run the job, or every row; GiB of one device, bytes that one rank sends."""
     shown = rows if every else ways(rows)
     if not shown:
         return ""
-    lines = [("", "micro batch x steps; GiB of a device", *COLUMNS, "device", "sent", "step", "tokens/s", "")]
-    lines += [_line(row) for row in shown]
-    widths = [max(len(line[n]) for line in lines) for n in range(len(lines[0]))]
-    found = (
+    lines = [_line(row) for row in shown]
+    head = (
         f"  {len(rows)} plans for the same global batch; GiB of a device at its peak (device: the most that its\n"
         "  driver may show), GiB that a rank sends in a step; activations by the closed formula\n"
     )
-    for line in lines:
-        cells = [
-            cell.ljust(width) if n in (0, 1, len(widths) - 1) else cell.rjust(width)
-            for n, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        found += ("  " + "  ".join(cells)).rstrip() + "\n"
-    return found
+    if len(left(_TABLE, lines, width)) < len(_TABLE):
+        head += "  (a wider terminal shows more columns: the parts of the memory, tokens/s)\n"
+    if width is not None:
+        head = "".join(f"  {line}\n" for line in wrap(" ".join(head.split()), width - 2))
+    return head + "".join(f"{line}\n" for line in table(_TABLE, lines, width))
 
 
 def _line(row: Alternative) -> tuple[str, ...]:
@@ -44,7 +57,12 @@ def _line(row: Alternative) -> tuple[str, ...]:
     best = "best" if not row.excluded else row.excluded
     mark = ">" if row.own else ""
     parts = (f"{size / GIB:.1f}" for size in by_column(one).values())
-    return (mark, words(one.choice.settings()), *parts, f"{one.prediction.device.high / GIB:.1f}", *spent, best)
+    return (mark, _plan(one.choice.settings()), *parts, f"{one.prediction.device.high / GIB:.1f}", *spent, best)
+
+
+def _plan(settings: dict[str, object]) -> str:
+    """A plan in words, of which micro batch and steps stay together."""
+    return words(settings).replace(" x ", f"{TOGETHER}x{TOGETHER}")
 
 
 def data(rows: list[Alternative]) -> list[dict[str, object]]:
@@ -71,16 +89,15 @@ def _data(row: Alternative) -> dict[str, object]:
     }
 
 
-def compared(considered: Sequence[Considered], limit: int = 6) -> str:
+def compared(considered: Sequence[Considered], limit: int = 6, width: int | None = None) -> str:
     """What a build compared: the best plans that it did not take, and what excluded them."""
     others = [one for one in considered if one.excluded][:limit]
     if not others:
         return ""
     found = f"  compared {len(considered)} plans; not taken:\n"
     several = len({one.settings.get("num_processes") for one in considered}) > 1
-    rows = [(_ranks(one.settings, several) + words(one.settings), one.excluded) for one in others]
-    width = max(len(plan) for plan, _ in rows)
-    return found + "".join(f"    {plan:<{width}}  {why}\n" for plan, why in rows)
+    rows = [(_ranks(one.settings, several) + _plan(one.settings), one.excluded) for one in others]
+    return found + "".join(f"{line}\n" for line in table(_COMPARED, rows, width, "    "))
 
 
 def _ranks(settings: dict[str, object], several: bool) -> str:

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here, not to the terminal."
+    "-o",
+    "--out",
+    "--output",
+    "output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the profile here, not to standard output.",
 )
 @click.option(
     "--measure",
@@ -35,7 +40,7 @@ def command(output: Path | None, measure: bool, check: Path | None) -> int:
     rank writes one profile of all nodes.
     """
     if check is not None and (output is not None or measure):
-        raise click.UsageError("--check compares with a profile: it goes with neither --output nor --measure")
+        raise click.UsageError("--check compares with a profile: it goes with neither --out nor --measure")
     from zerocfg.hardware.job import probe_job
     from zerocfg.hardware.measure import MeasureError
 

@@ -20,9 +20,9 @@ class NoPageError(click.ClickException):
 
 
 @click.command("report")
-@click.argument("run")
+@click.argument("run", default=".")
 @click.option("-o", "--out", required=True, metavar="FILE", help="The page to write; '-' is standard output.")
-@click.option("--run", "only", metavar="NAME", help="Which run is meant where RUN holds several.")
+@click.option("--run", "only", metavar="NAME", help="Which run, if RUN holds several.")
 @click.option(
     "--build",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -31,7 +31,7 @@ class NoPageError(click.ClickException):
 @click.option(
     "--consumer",
     type=click.Choice(["transformers", "trl", "accelerate", "deepspeed"]),
-    help="Who reads configs written by hand of which no file tells it.",
+    help="Who reads hand-written configs, when no file says so.",
 )
 @click.option("--hardware", metavar="PROFILE", help="8xA100-80GB, a probed profile (.json), or 'this' machine.")
 @click.option("--trace/--no-trace", default=True, show_default=True, help="Trace the model's activations with torch.")
@@ -51,9 +51,11 @@ def command(
     """Write one self-contained HTML page about RUN: findings, predicted memory and time, what a smoke-run saw, what
     changed since the last build, and every effective setting with its origin.
 
-    RUN is a zerocfg.yaml (or its folder, or zerocfg.yaml:NAME), a folder that `zerocfg build` wrote, or configs written
-    by hand. The page opens from disk, loads nothing, and is the same for the same files. What is not known is told
-    together with the command that finds it out. Needs matplotlib and jinja2: pip install 'zerocfg[report]'.
+    RUN is a zerocfg.yaml (or its folder, or zerocfg.yaml:NAME), a folder that `zerocfg build` wrote, or hand-written
+    configs; default: the current folder. The page opens from disk, loads nothing, and is the same for the same files.
+    What is not known is listed together with the command that finds it out.
+
+    Needs matplotlib and jinja2: pip install 'zerocfg[report]'.
 
     Exit codes: 0 written, whatever it says; 2 wrong use, an unreadable RUN, or a file in the way.
     """

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from zerocfg.cli.terminal import columns
+from zerocfg.report.table import Column, folded, table, wrap
 from zerocfg.rules.registry import ALL
 
 if TYPE_CHECKING:
@@ -33,22 +36,34 @@ def command(output_format: str, target: Path | None) -> None:
     elif output_format == "json":
         click.echo(json.dumps({"version": 1, "rules": [_row(rule) for rule in ALL]}, indent=2))
     else:
-        _list()
+        _list(columns(sys.stdout))
 
 
-def _list() -> None:
-    width = max(len(rule.name) for rule in ALL)
-    for rule in ALL:
-        fix = "fix" if rule.fixable else "   "
-        status = "" if rule.status == "stable" else f"({rule.status}) "
-        columns = (rule.code, f"{rule.severity.value:<7}", f"{rule.proof.status:<9}", fix, f"{rule.name:<{width}}")
-        click.echo("  ".join((*columns, status + rule.summary)))
+def _list(width: int | None) -> None:
+    rows = [
+        (
+            rule.code,
+            rule.severity.value,
+            rule.proof.status,
+            "fix" if rule.fixable else "",
+            rule.name,
+            ("" if rule.status == "stable" else f"({rule.status}) ") + rule.summary,
+        )
+        for rule in ALL
+    ]
+    lines = table([Column()] * 6, rows, indent="")
+    if width is not None and max(map(len, lines)) > width:  # what a rule finds stands below its name
+        heads = table([Column()] * 5, [row[:5] for row in rows], indent="")
+        below = [folded(f"       {row[5]}\n", width).rstrip("\n") for row in rows]
+        lines = [line for pair in zip(heads, below, strict=True) for line in pair]
+    click.echo("\n".join(lines))
     executed = sum(rule.proof.status == "executed" for rule in ALL)
     own = sum(rule.proof.status == "self" for rule in ALL)
-    click.echo(
-        f"\n{len(ALL)} rules, {executed} with a proof that the test suite executes on the real libraries; "
+    count = (
+        f"{len(ALL)} rules, {executed} with a proof that the test suite executes on the real libraries; "
         f"{own} are about zerocfg itself."
     )
+    click.echo("\n" + "\n".join(wrap(count, width or len(count))))
 
 
 def _row(rule: Rule) -> dict[str, object]:

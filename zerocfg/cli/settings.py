@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ KNOWN = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What the project says about linting. ``source`` is the file, for messages."""
+    """What the project says about linting. ``source``: the file that it stands in, if any."""
 
     selection: Selection = field(default_factory=Selection)
     fail_on: str = "warning"
@@ -36,43 +37,98 @@ class Settings:
     gate: object = None
     """The table of `zerocfg gate`, as it stands there; `zerocfg.gate.policy` reads it."""
     source: Path | None = None
+    given: tuple[str, ...] = ()
+    """What ``--config`` named."""
 
     @property
     def folder(self) -> Path | None:
-        """What patterns and paths in the settings are relative to."""
+        """What patterns and paths in them are relative to; of a file that ``--config`` names the current folder."""
+        if self.given and (self.source is None or any(Path(word).is_file() for word in self.given)):
+            return Path.cwd()
         return self.source.parent if self.source is not None else None
 
 
-def find_settings(start: Path) -> Settings:
-    """Read the nearest settings at or above a folder. Raises click.UsageError for settings that make no sense."""
+def find_settings(start: Path, given: Sequence[str] = (), *, isolated: bool = False) -> Settings:
+    """Read the nearest settings at or above a folder. Raises click.UsageError for settings that make no sense.
+
+    ``given``: what ``--config`` names, a file in place of the nearest one, or ``name = value`` in TOML, which wins over
+    any file. ``isolated``: no file is read.
+    """
+    files = [Path(word) for word in given if Path(word).is_file()]
+    if len(files) > 1:
+        raise click.UsageError(f"--config names two files, {files[0]} and {files[1]}")
+    if files and isolated:
+        raise click.UsageError(f"--isolated reads no settings, and --config names {files[0]}")
+    overrides: dict[str, Any] = {}
+    for word in given:
+        if not Path(word).is_file():
+            overrides.update(_override(word))
+    table, source = ({}, None) if isolated else _table(files[0]) if files else _nearest(start)
+    if not overrides and source is None:
+        return Settings()
+    _settings(overrides, "--config", None)
+    return _settings({**table, **overrides}, str(source or "--config"), source, tuple(given))
+
+
+def _nearest(start: Path) -> tuple[dict[str, Any], Path | None]:
     folder = start.resolve()
     for above in (folder, *folder.parents):
         own = above / "zerocfg.toml"
         if own.is_file():
-            return _settings(_read(own), own)
+            return _read(own), own
         shared = above / "pyproject.toml"
         if shared.is_file():
             table = _read(shared).get("tool", {}).get("zerocfg")
             if table is not None:
-                return _settings(table, shared)
-    return Settings()
+                return _checked(table, str(shared)), shared
+    return {}, None
+
+
+def _table(path: Path) -> tuple[dict[str, Any], Path]:
+    """The settings of a file that is named: of a pyproject.toml its table, else the whole file."""
+    content, path = _read(path), path.resolve()
+    if path.name != "pyproject.toml":
+        return content, path
+    table = content.get("tool", {}).get("zerocfg")
+    if table is None:
+        raise click.UsageError(f"{path} has no [tool.zerocfg]")
+    return _checked(table, str(path)), path
+
+
+def _checked(table: object, where: str) -> dict[str, Any]:
+    if not isinstance(table, dict):
+        raise click.UsageError(f"{where}: [tool.zerocfg] must be a table")
+    return table
+
+
+def _override(word: str) -> dict[str, Any]:
+    try:
+        return _toml(word)
+    except ValueError:
+        raise click.UsageError(
+            f"--config: '{word}' is no file and no setting in TOML, such as 'fail-on = \"error\"'"
+        ) from None
 
 
 def _read(path: Path) -> dict[str, Any]:
+    try:
+        return _toml(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise click.UsageError(f"{path}: {error}") from None
+
+
+def _toml(text: str) -> dict[str, Any]:
+    """Raises ValueError."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
-    try:
-        content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-        return content
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"{path}: {error}") from None
+    content: dict[str, Any] = tomllib.loads(text)
+    return content
 
 
-def _settings(table: object, path: Path) -> Settings:
-    if not isinstance(table, dict):
-        raise click.UsageError(f"{path}: [tool.zerocfg] must be a table")
+def _settings(table: dict[str, Any], path: str, source: Path | None, given: tuple[str, ...] = ()) -> Settings:
+    """``path``: what messages call the place of the settings."""
     for name in table:
         if name not in KNOWN:
             raise click.UsageError(
@@ -101,11 +157,12 @@ def _settings(table: object, path: Path) -> Settings:
         _consumers(table, path),
         table.get("notes", False),
         table.get("gate"),
-        path,
+        source,
+        given,
     )
 
 
-def _consumers(table: dict[str, object], path: Path) -> tuple[tuple[str, Consumer], ...]:
+def _consumers(table: dict[str, object], path: str) -> tuple[tuple[str, Consumer], ...]:
     by_path = table.get("consumers", {})
     if not isinstance(by_path, dict):
         raise click.UsageError(f"{path}: consumers must be a table of file patterns to consumers")
@@ -119,14 +176,14 @@ def _consumers(table: dict[str, object], path: Path) -> tuple[tuple[str, Consume
     return tuple(found)
 
 
-def _word(table: dict[str, object], name: str, choices: tuple[str, ...], path: Path) -> str | None:
+def _word(table: dict[str, object], name: str, choices: tuple[str, ...], path: str) -> str | None:
     word = table.get(name)
     if word is not None and word not in choices:
         raise click.UsageError(f"{path}: {name} must be {', '.join(choices[:-1])} or {choices[-1]}, not {word!r}")
     return word
 
 
-def _codes(table: dict[str, object], name: str, path: Path) -> tuple[str, ...]:
+def _codes(table: dict[str, object], name: str, path: str) -> tuple[str, ...]:
     value = table.get(name, [])
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise click.UsageError(f"{path}: {name} must be a list of strings")

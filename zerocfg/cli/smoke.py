@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import click
 
 from zerocfg.cli import smoke_measure
 from zerocfg.cli.progress import Working
+from zerocfg.cli.terminal import columns
 
 if TYPE_CHECKING:
     from zerocfg.smoke.many import Result
@@ -23,13 +25,13 @@ if TYPE_CHECKING:
     "--nodes",
     type=click.IntRange(1, 1024),
     default=1,
-    help="Machines that run this command at the same time, --ranks on each; who is who they read as launch.sh does.",
+    help="Machines that run this command at the same time, --ranks on each; they find each other as launch.sh does.",
 )
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @click.option(
     "--share-gpu",
     is_flag=True,
-    help="All ranks on the first card, after a trial whether they can; times say nothing.",
+    help="Put all ranks on the first card, if a trial shows that they can; times mean nothing.",
 )
 @click.option("--steps", type=click.IntRange(1), default=3, show_default=True, help="Optimizer steps.")
 @click.option(
@@ -38,9 +40,9 @@ if TYPE_CHECKING:
 @click.option(
     "--consumer",
     type=click.Choice(["transformers", "trl", "accelerate", "deepspeed"]),
-    help="Who reads configs written by hand of which no file tells it.",
+    help="Who reads hand-written configs, when no file says so.",
 )
-@click.option("--run", "name", metavar="NAME", help="Which run is meant where files written by hand hold several.")
+@click.option("--run", "name", metavar="NAME", help="Which run, if hand-written files hold several.")
 @click.option("--time-limit", type=click.FloatRange(1), default=300, show_default=True, help="Seconds for each run.")
 @smoke_measure.options
 @click.option("--fail-fast", is_flag=True, help="Stop after the first run that does not pass.")
@@ -71,15 +73,15 @@ def command(
 ) -> None:
     """Launch each RUN with the real libraries and compare what runs with its plan.
 
-    A RUN is a folder that `zerocfg build` wrote, or configs written by hand: a launch script, an accelerate YAML, a
-    DeepSpeed JSON, a recipe, or a folder of these. The latter are started as they are and held against what each of
+    A RUN is a folder that `zerocfg build` wrote, or hand-written configs: a launch script, an accelerate YAML, a
+    DeepSpeed JSON, a recipe, or a folder of these. The latter are started as they are and compared with what each of
     their files asks for; they get no certificate. A failure is explained by the rule that knows it.
 
     An OUT that holds several runs means all of them; without any argument the builds below the current folder. The
-    model has random weights and learns one synthetic batch. What has to be smaller than planned is said.
+    model has random weights and learns one synthetic batch. What has to be smaller than planned is listed.
     The verdict is also written to RUN/smoke.json.
 
-    With --command the training is your own, as you start it in this folder: your script, model and data, stopped by a
+    With --command your own training is run as you start it in this folder: your script, model and data, stopped by a
     callback after the optimizer steps; nothing is saved into your folders. With one RUN it is compared with its plan.
 
     With --find-max-batch or --compare one RUN is launched several times, to find the largest micro batch that fits or
@@ -175,4 +177,4 @@ def _show(result: Result, several: bool) -> None:
     from zerocfg.smoke.text import render
 
     if result.verdict is not None:
-        click.echo(render(result.verdict) + "\n" * several, nl=False)
+        click.echo(render(result.verdict, columns(sys.stdout)) + "\n" * several, nl=False)

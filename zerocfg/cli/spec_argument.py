@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zerocfg.cli.progress import Working
+from zerocfg.cli.settings import find_settings
 from zerocfg.resolve.build import Built, build_plans
 from zerocfg.resolve.spec_file import SpecFile, read_spec
 from zerocfg.run.discover import display_name
@@ -19,7 +20,8 @@ def read_or_exit(spec: Path) -> SpecFile:
     """The spec at a path, or in the folder of that path. Prints what is wrong with it and exits with 2."""
     path = spec / "zerocfg.yaml" if spec.is_dir() else spec
     if not path.exists():
-        raise click.UsageError(f"there is no file '{path}'")
+        hint = "; `zerocfg init` writes a first one" if spec.is_dir() else ""
+        raise click.UsageError(f"there is no file '{path}'{hint}")
     read = read_spec(path, display_name(path))
     if read.spec is None:
         for problem in read.problems:
@@ -32,6 +34,6 @@ def resolved(read: SpecFile, only: str | None, hardware: str | None) -> list[Bui
     """The runs, resolved; shows which one is at work. Unknown runs and hardware on the command line are wrong use."""
     try:
         with Working() as working:
-            return build_plans(read, only, hardware, working)
+            return build_plans(read, only, hardware, working, find_settings(read.folder).versions)
     except ValueError as error:
         raise click.UsageError(str(error)) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zerocfg.emit.files import Emitted, emit
@@ -11,8 +11,8 @@ from zerocfg.emit.verify import differences, emitted_run
 from zerocfg.resolve.places import placed
 from zerocfg.rules.api import Severity
 from zerocfg.rules.engine import Diagnostic, Result, lint_runs
-from zerocfg.run.config import AUTO, VERSIONS
-from zerocfg.run.releases import with_versions
+from zerocfg.run.config import AUTO
+from zerocfg.run.releases import assuming_newest
 from zerocfg.source.node import Path as KeyPath
 from zerocfg.source.node import Scalar, dotted, walk
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from zerocfg.resolve.build import Built
     from zerocfg.resolve.spec_file import SpecFile
-    from zerocfg.run.model import Run
 
 
 @dataclass(slots=True)
@@ -50,7 +49,7 @@ def compiled(read: SpecFile, built: list[Built], out: Path) -> Compiled:
             one.problems += placed(emit_problems(one.plan), read, one.run)
     if any(problem.key == "goals" for one in built for problem in one.problems):
         return found  # lint would judge a run that was not chosen to its end
-    linted = lint_runs(_stated([one.run for one in built]))
+    linted = lint_runs([assuming_newest(one.run) for one in built])
     found.warnings = sum(one.severity is Severity.WARNING for one in linted.diagnostics)
     found.errors = _errors(linted, but_replaced=True)
     if found.errors is not None or found.has_problems:
@@ -60,15 +59,6 @@ def compiled(read: SpecFile, built: list[Built], out: Path) -> Compiled:
     if found.errors is None:
         found.emitted = emitted
     return found
-
-
-def _stated(runs: list[Run]) -> list[Run]:
-    """The runs with the releases that they are built for: the project's, and today's where it says nothing."""
-    stated = with_versions(runs, {})
-    return [
-        replace(run, versions={**VERSIONS, **now.versions}, version_places=now.version_places)
-        for run, now in zip(runs, stated, strict=True)
-    ]
 
 
 def _errors(linted: Result, *, but_replaced: bool = False) -> Result | None:

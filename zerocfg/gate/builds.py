@@ -20,6 +20,7 @@ from zerocfg.source.node import Problem
 from zerocfg.source.text import Where
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from zerocfg.emit.files import Emitted
@@ -38,8 +39,9 @@ _FILES = {
 }
 
 
-def fresh(spec: Path, outs: list[Path]) -> tuple[list[Target], list[Reason]]:
-    """The runs of a spec in each of its output folders, and how what is there differs. Nothing is written."""
+def fresh(spec: Path, outs: list[Path], versions: Mapping[str, str] | None = None) -> tuple[list[Target], list[Reason]]:
+    """The runs of a spec in each of its output folders, and how what is there differs. Nothing is written.
+    ``versions``: the releases that zerocfg's settings state."""
     name = display_name(spec)
     read = read_spec(spec, name)
     if read.spec is None:
@@ -61,7 +63,7 @@ def fresh(spec: Path, outs: list[Path]) -> tuple[list[Target], list[Reason]]:
         return [], [Reason("build", "not-built", name, message, help)]
     targets: list[Target] = []
     reasons: list[Reason] = []
-    built = build_plans(read)
+    built = build_plans(read, versions=versions)
     for one in built:
         if one.plan is not None:
             one.problems += placed(emit_problems(one.plan), read, one.run)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zerocfg.gate import outputs
@@ -11,7 +10,6 @@ from zerocfg.gate.builds import fresh
 from zerocfg.gate.certificates import proven
 from zerocfg.gate.model import CHECKS, GateError, Outcome, Target
 from zerocfg.run.discover import display_name
-from zerocfg.run.releases import with_versions
 from zerocfg.smoke import certificate
 
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ def gate(
     outcome = Outcome(reasons)
     if not found and not reasons:
         raise GateError(
-            f"there is no zerocfg.yaml below {display_name(folder)}, so no run to insist on; "
+            f"there is no zerocfg.yaml below {display_name(folder)}, so there is no run to check; "
             "`zerocfg init` writes one, and `zerocfg lint` alone needs none"
         )
     rules = []
@@ -49,12 +47,10 @@ def gate(
         rules = [read_rules(path) for path in policy.policies]
     targets: list[Target] = []
     for spec, outs in found.items():
-        some, wrong = fresh(spec, outs)
+        some, wrong = fresh(spec, outs, versions)
         targets += some
         outcome.reasons += wrong
     outcome.looked_at["build"] = len(targets)
-    stated = with_versions([target.built.run for target in targets], versions)
-    targets = [replace(target, built=target.built.with_run(run)) for target, run in zip(targets, stated, strict=True)]
     needed = _needed(targets, policy, folder) if "certificate" in checks else []
     for target in needed:
         outcome.reasons += proven(target, policy, now)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from zerocfg.catalog.values import RefusedError
 from zerocfg.catalog.versions import Release, library_name
-from zerocfg.migrate.known import Absent, absent_argument, changed_default, has_argument, since, walked
+from zerocfg.migrate.defaults import changed_arguments
+from zerocfg.migrate.known import Absent, absent_argument, has_argument
 from zerocfg.migrate.plan import Plan
 from zerocfg.migrate.steps import Drop, Left, Put, Rename, Step, editable
 from zerocfg.migrate.successors import SAME, Becomes, Gone, Outcome, Unclear, successor
@@ -20,9 +20,6 @@ from zerocfg.run.arguments import converted
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import Edit
 from zerocfg.source.launch import Option
-
-_MEANT = {"report_to": "all"}
-"""What the Trainer makes of an argument that is None."""
 
 
 def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
@@ -162,46 +159,6 @@ def _defaults(run: Run, plan: Plan) -> Iterator[Step | Left]:
         yield _kept(run, one.name, one.then, why)
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedDefault:
-    """A training argument that nobody writes, and what two releases put in its place. ``since``: the release that
-    changed it."""
-
-    library: str
-    name: str
-    then: Any
-    now: Any
-    since: str
-
-
-def changed_arguments(run: Run, old: Mapping[str, Release], new: Mapping[str, Release]) -> Iterator[ChangedDefault]:
-    """The defaults of a run's arguments that mean different things in two sets of releases: those of TrainingArguments,
-    and of the config of TRL that it is for where that is one; that has its own defaults of some of them."""
-    classes = methods(run)
-    known = walked("trl") if len(classes) == 1 else None
-    if reader(run) is None or (reader(run) == "trl" and known is None):
-        return
-    names = recipe_data(run).keys() | run.arguments.keys()
-    own = f"{next(iter(classes))}." if classes else ""
-    tables = [("trl", known, own)] if reader(run) == "trl" else []
-    for library, table, prefix in [*tables, ("transformers", walked("transformers"), "")]:
-        if table is None or not {library} <= old.keys() & new.keys():
-            continue
-        for key in table.raw:
-            name = key.removeprefix(prefix)
-            if not key.startswith(prefix) or "." in name or name in names:
-                continue
-            if library == "transformers" and known is not None and own and f"{own}{name}" in known.raw:
-                continue
-            both = changed_default(table, key, old[library], new[library])
-            if both is None:
-                continue
-            then, now = (_MEANT.get(name, one) if one is None else one for one in both)
-            if not (_nothing(then) and _nothing(now)):
-                edge = since(table, key, max(old[library], new[library]), "default")
-                yield ChangedDefault(library, name, then, now, edge)
-
-
 def _kept(run: Run, name: str, value: object, why: str) -> Step | Left:
     if run.recipe is not None and editable(run.recipe):
         return Step(Location(run.recipe), why, (Put((name,), value),))
@@ -224,7 +181,3 @@ def _kept(run: Run, name: str, value: object, why: str) -> Step | Left:
 def _ends(run: Run, option: Option) -> bool:
     """Whether the option is written whole in the line, so that words can stand behind it."""
     return line.written(run, option) is not None
-
-
-def _nothing(value: object) -> bool:
-    return value in (None, False, "", "no") or value == [] or value == {}

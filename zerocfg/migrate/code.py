@@ -1,22 +1,22 @@
-"""Literal arguments of calls in training scripts: the names of keywords, and values that a new name takes."""
+"""Literal arguments of calls in scripts and notebooks: the names of keywords, and values that a new name takes."""
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any
 
+from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import release
 from zerocfg.migrate.arguments import possible, said
-from zerocfg.migrate.known import absent_argument, walked
+from zerocfg.migrate.known import absent_argument
 from zerocfg.migrate.plan import Plan
+from zerocfg.migrate.program import literal, program_of
 from zerocfg.migrate.steps import Left, Step
 from zerocfg.migrate.successors import SAME, Becomes, Unclear, successor
 from zerocfg.rules.api import Location
 from zerocfg.rules.calls import Given, given_in_calls
-from zerocfg.run.model import UNKNOWN, FromLine, Run, SourceFile
+from zerocfg.run.model import UNKNOWN, FromLine, Run
 from zerocfg.run.script.arguments import is_arguments
 from zerocfg.source.edit import Edit
 from zerocfg.source.text import Span
@@ -73,9 +73,8 @@ def _of_trainers(run: Run, plan: Plan) -> Iterator[Step | Left]:
 
 def _is_field(config: str, name: str) -> bool:
     """Whether some release of TRL has, or had, a field of this name in a config."""
-    known, key = walked("trl"), load_schema("trl").root.names.get(name)
-    past = known is not None and f"{config}.{name}" in known.raw
-    return past or (key is not None and config in key.facts.get("in", ()))
+    key = load_schema("trl").root.names.get(name)
+    return f"{config}.{name}" in histories("trl").raw or (key is not None and config in key.facts.get("in", ()))
 
 
 def _from(plan: Plan, library: str, edge: str) -> bool:
@@ -87,85 +86,17 @@ def _value(value: Any) -> Any:
 
 
 def _edits(one: Given, outcome: Becomes | None, others: dict[str, Any]) -> tuple[Edit, ...]:
-    """Edits of the call; none where it stands in a notebook, is one of several things on its lines, or would need a
-    value inside another one."""
-    file = one.call.file
-    if file.path is None or file.path.suffix != ".py" or one.origin.span is None:
+    """Edits of the call; none where its text could not be found, and where it would need a value inside another one."""
+    program = program_of(one.call.file)
+    word = program.keyword(one.name, one.origin.span.start) if program is not None and one.origin.span else None
+    if program is None or word is None:
         return ()
-    found = _keyword(file, one.name, one.origin.span)
-    if found is None:
-        return ()
-    name, whole = found
     if outcome is None:
-        return (Edit(whole, ""),)
+        return program.removed(*program.span(word))
     if len(outcome.path) > 1 or outcome.path[0] in others:
         return ()
-    renaming = Edit(name, str(outcome.path[0]))
+    start = program.span(word).start
+    renaming = program.replaced(Span(start, start + len(one.name)), str(outcome.path[0]))
     if outcome.value is SAME:
-        return (renaming,)
-    return renaming, Edit(one.origin.span, _literal(outcome.value))
-
-
-def _literal(value: object) -> str:
-    """As Python writes it, with the quotes that most formatters ask for."""
-    if isinstance(value, list):
-        return f"[{', '.join(map(_literal, value))}]"
-    return f'"{value}"' if isinstance(value, str) and '"' not in value else repr(value)
-
-
-def _keyword(file: SourceFile, name: str, value: Span) -> tuple[Span, Span] | None:
-    """Where the keyword of a call is named, and what to take out to be rid of it: its comma, and the line that it has
-    for itself."""
-    for node in _keywords(file):
-        if node.arg != name:
-            continue
-        start, end = _offset(file, node.lineno, node.col_offset), _end(file, node.value)
-        if not start < value.start <= end or value.end > end:
-            continue
-        return Span(start, start + len(name)), _whole(file.source.text, start, end)
-    return None
-
-
-@lru_cache(maxsize=16)
-def _keywords(file: SourceFile) -> tuple[ast.keyword, ...]:
-    try:
-        tree = ast.parse(file.source.text.lstrip("\ufeff"))
-    except (SyntaxError, ValueError, RecursionError):
-        return ()
-    return tuple(word for node in ast.walk(tree) if isinstance(node, ast.Call) for word in node.keywords)
-
-
-def _whole(text: str, start: int, end: int) -> Span:
-    after = end
-    while after < len(text) and text[after] in " \t\r\n":
-        after += 1
-    comma = text[after : after + 1] == ","
-    if comma:
-        end = after + 1
-    line = text.rfind("\n", 0, start) + 1
-    stop = text.find("\n", end)
-    alone = not text[line:start].strip() and stop >= 0 and not text[end:stop].strip()
-    if alone:
-        return Span(line, stop + 1)
-    while comma and text[end : end + 1] in (" ", "\t"):
-        end += 1
-    if not comma:  # the last one: the comma before it goes too
-        before = text[:start].rstrip()
-        if before.endswith(","):
-            start = len(before) - 1
-    elif not text[end:stop].strip() or text[end : end + 1] == ")":
-        start = len(text[:start].rstrip(" \t"))  # nothing stands behind it on its line
-    return Span(start, end)
-
-
-def _offset(file: SourceFile, line: int, column: int) -> int:
-    """Python counts columns in bytes of UTF-8."""
-    start = file.source.offset(line - 1, 0)
-    text = file.source.text[start : start + column]
-    if text.isascii():
-        return start + column
-    return start + len(file.source.text[start:].encode()[:column].decode("utf-8", "ignore"))
-
-
-def _end(file: SourceFile, node: ast.expr) -> int:
-    return _offset(file, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+        return renaming
+    return *renaming, *program.replaced(program.span(word.value), literal(outcome.value))

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from zerocfg.catalog.history import Histories, State, name_in
+from zerocfg.catalog.history import Histories, State, histories, name_in
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import Release, release
-from zerocfg.migrate.known import changed_default, since, walked
+from zerocfg.migrate.known import changed_default, since
 from zerocfg.migrate.plan import Plan
+from zerocfg.migrate.program import program_of
 from zerocfg.migrate.steps import Drop, Left, Operation, Put, Rename, Step, editable
 from zerocfg.rules.api import Location
 from zerocfg.rules.effects import changed_before
-from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.model import Run, SourceFile, original
 from zerocfg.run.neighbours import NEIGHBOURS
 from zerocfg.source.node import dotted
 
@@ -26,10 +27,10 @@ _LEAST_WARMUP = 2
 
 
 def deepspeed(run: Run, plan: Plan) -> Iterator[Step | Left]:
-    known, file = walked("deepspeed"), run.deepspeed
+    known, file = histories("deepspeed"), run.deepspeed
     new = plan.target.get("deepspeed")
     data = file.data() if file is not None else None
-    if known is None or file is None or new is None or not isinstance(data, dict):
+    if file is None or new is None or not isinstance(data, dict):
         return
     old = plan.source.get("deepspeed")
     for path, value in written_keys(data):
@@ -103,9 +104,9 @@ def _short_warmup(
 ) -> Step | Left | None:
     """A warmup of no steps, which releases before 0.19.3 made 2 of and later ones refuse."""
     kind = _scheduler(data)
-    known = walked("deepspeed")
+    known = histories("deepspeed")
     key = f"scheduler.{kind}.warmup_num_steps"
-    if path != ("scheduler", "params", "warmup_num_steps") or known is None or key not in known.raw:
+    if path != ("scheduler", "params", "warmup_num_steps") or key not in known.raw:
         return None
     bound = (known.state(key, new) or {}).get("gt")
     if bound is None or isinstance(value, bool) or not isinstance(value, int) or value > bound:
@@ -166,10 +167,8 @@ def _kept(
 
 def _compared() -> frozenset[str]:
     """The keys that the Trainer fills from its arguments, or compares with them."""
-    known = walked("transformers")
-    raw = known.raw if known is not None else {}
-    filled = {key.removeprefix("filled.") for key in raw if key.startswith("filled.")}
-    return frozenset(filled or {"gradient_clipping", "scheduler.params.warmup_max_lr"})
+    filled = (key for key in histories("transformers").raw if key.startswith("filled."))
+    return frozenset(key.removeprefix("filled.") for key in filled)
 
 
 def _shown(value: object) -> str:
@@ -178,14 +177,14 @@ def _shown(value: object) -> str:
 
 
 def _document_step(file: SourceFile, at: Location, why: str, operations: tuple[Operation, ...]) -> Step | Left:
-    return Step(at, why, operations) if editable(file) else Left(at, why)
+    return Step(at, why, operations) if editable(file) or program_of(original(file)) is not None else Left(at, why)
 
 
 def accelerate(run: Run, plan: Plan) -> Iterator[Step | Left]:
-    known, file = walked("accelerate"), run.accelerate
+    known, file = histories("accelerate"), run.accelerate
     new, old = plan.target.get("accelerate"), plan.source.get("accelerate")
     data = file.data() if file is not None else None
-    if known is None or file is None or new is None or not isinstance(data, dict):
+    if file is None or new is None or not isinstance(data, dict):
         return
     if data.get("compute_environment", "LOCAL_MACHINE") != "LOCAL_MACHINE":
         return

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from zerocfg.catalog.history import Histories, name_in
+from zerocfg.catalog.history import Histories, histories, name_in
 from zerocfg.catalog.versions import Release, release
-from zerocfg.migrate.arguments import changed_arguments, lacking
+from zerocfg.migrate.arguments import lacking
 from zerocfg.migrate.configs import changed_accelerate, changed_deepspeed, is_gone, written_keys
-from zerocfg.migrate.known import since, walked
+from zerocfg.migrate.defaults import changed_arguments
+from zerocfg.migrate.known import since
 from zerocfg.migrate.named import at_releases, pinned_release
 from zerocfg.migrate.outcome import Changed, changed_settings, coming, findings
 from zerocfg.rules.api import Location
@@ -57,6 +58,10 @@ class Impact:
         """Whether something is worse, or means something else."""
         return bool(self.comes or self.settings or self.keys)
 
+    @property
+    def same(self) -> bool:
+        return not self.breaks and not self.goes
+
 
 def impact(
     runs: Sequence[Run], one: Mapping[str, str], other: Mapping[str, str], selection: Selection | None = None
@@ -80,9 +85,9 @@ def _complete(run: Run, named: Mapping[str, str], against: Mapping[str, str]) ->
 
 def _keys(run: Run, old: dict[str, Release], new: dict[str, Release]) -> Iterator[KeyChange]:
     for library, file in (("deepspeed", run.deepspeed), ("accelerate", run.accelerate)):
-        known = walked(library)
+        known = histories(library)
         data = file.data() if file is not None else None
-        if known is None or file is None or not isinstance(data, dict) or not {library} <= old.keys() & new.keys():
+        if file is None or not isinstance(data, dict) or not {library} <= old.keys() & new.keys():
             continue
         yield from _written(known, library, file, data, old[library], new[library])
         if run.parts:
@@ -154,8 +159,8 @@ def _arguments(run: Run, old: dict[str, Release], new: dict[str, Release]) -> It
 def _came(name: str, old: Mapping[str, Release], new: Mapping[str, Release]) -> str:
     """The release of transformers that brought an argument which only the newer one has; empty where both have it, or
     neither."""
-    known, library = walked("transformers"), "transformers"
-    if known is None or name not in known.raw or not {library} <= old.keys() & new.keys():
+    known, library = histories("transformers"), "transformers"
+    if name not in known.raw or not {library} <= old.keys() & new.keys():
         return ""
     if known.state(name, old[library]) is not None or known.state(name, new[library]) is None:
         return ""

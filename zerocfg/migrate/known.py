@@ -9,33 +9,9 @@ from typing import Any
 from zerocfg.catalog.history import Histories, State, histories
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import Release, release
-from zerocfg.run.config import VERSIONS
 
 SCHEMAS = {"transformers": "training-arguments", "trl": "trl"}
 """The compiled schemas of the libraries whose keys are training arguments."""
-
-
-def walked(library: str) -> Histories | None:
-    """The histories of a library; None where none of its releases was walked."""
-    try:
-        return histories(library)
-    except FileNotFoundError:
-        return None
-
-
-def known_releases(library: str) -> list[str]:
-    """The releases of a library that zerocfg knows, oldest first; none for one whose releases change no config."""
-    known = walked(library)
-    names = list(known.names) if known is not None else []
-    today = [VERSIONS[library]] if library in SCHEMAS and VERSIONS[library] not in names else []
-    return names + today
-
-
-def _covers(known: Histories | None, at: Release) -> bool:
-    """Whether histories reach up to a release; of a newer one only the compiled schema tells, if it is today's."""
-    return known is not None and at <= known.releases[-1]
-
-
 _OF_EVERY_SCRIPT = ("ModelConfig", "ScriptArguments")
 
 
@@ -58,21 +34,17 @@ def absent_argument(name: str, at: Mapping[str, Release], classes: frozenset[str
     ``at``: the release of each library that is asked about; ``classes``: the configs of TRL that it may be for.
     """
     inherited = load_schema("training-arguments").root.names.get(name)
-    ours = walked("transformers")
-    if inherited is not None or (ours is not None and name in ours.raw):
+    if inherited is not None or name in histories("transformers").raw:
         return _absent("transformers", name, [name], at)
     return _absent("trl", name, _of_classes(name, classes), at)
 
 
 def _of_classes(name: str, classes: frozenset[str]) -> list[str]:
     """What TRL's histories call an argument: once for every class that has or had it, among those that a recipe may be
-    for, else among those that every script of TRL reads."""
-    known = walked("trl")
-    if known is None:
-        return []
-    every = [key for key in known.raw if key.rpartition(".")[2] == name and "." in key]
+    for, else among those that every script of TRL reads, else among all."""
+    every = [key for key in histories("trl").raw if key.rpartition(".")[2] == name and "." in key]
     own = [key for key in every if key.rpartition(".")[0].removeprefix("experimental.") in classes]
-    return own or [key for key in every if key.rpartition(".")[0] in _OF_EVERY_SCRIPT]
+    return own or [key for key in every if key.rpartition(".")[0] in _OF_EVERY_SCRIPT] or every
 
 
 def _absent(library: str, name: str, keys: list[str], at: Mapping[str, Release]) -> Absent | None:
@@ -80,19 +52,18 @@ def _absent(library: str, name: str, keys: list[str], at: Mapping[str, Release])
         return None
     schema_key = load_schema(SCHEMAS[library]).root.names.get(name)
     facts = schema_key.facts if schema_key is not None else {}
-    known = walked(library)
-    keys = [key for key in keys if known is not None and key in known.raw]
-    covered = known is not None and _covers(known, at[library])
-    if known is not None and keys and covered:
+    known = histories(library)
+    keys = [key for key in keys if key in known.raw]
+    if keys:
         if any(known.state(key, at[library]) is not None for key in keys):
             return None
         later = [edge for key in keys for edge, _ in known.raw[key] if release(edge) > at[library]]
         if later and all(_before(known, key, at[library]) is None for key in keys):
             return None  # it came later: no migration speaks of it
-    elif "removed" not in facts or at[library] < release(VERSIONS[library]):
+    elif "removed" not in facts:  # gone for longer than releases were walked
         return None
-    gone = [edge for key in keys if known is not None and covered and (edge := _gone(known, key, at[library]))]
-    states = [state for key in keys if known is not None and (state := _before(known, key, at[library])) is not None]
+    gone = [edge for key in keys if (edge := _gone(known, key, at[library]))]
+    states = [state for key in keys if (state := _before(known, key, at[library])) is not None]
     defaults = [state["default"] for state in states if "default" in state]
     same = bool(states) and len(defaults) == len(states) and all(one == defaults[0] for one in defaults)
     return Absent(
@@ -125,8 +96,8 @@ def _gone(known: Histories, key: str, at: Release) -> str | None:
 
 def has_argument(name: str, at: Mapping[str, Release]) -> bool:
     """Whether the releases have a training argument of this name, as far as it is known."""
-    ours = walked("transformers")
-    if ours is not None and "transformers" in at and name in ours.raw and _covers(ours, at["transformers"]):
+    ours = histories("transformers")
+    if "transformers" in at and name in ours.raw:
         return ours.state(name, at["transformers"]) is not None
     keys = (load_schema(schema).root.names.get(name) for schema in SCHEMAS.values())
     return any(key is not None and "removed" not in key.facts for key in keys)

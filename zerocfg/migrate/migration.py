@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from zerocfg.migrate import arguments, code, configs, pins
+from zerocfg.migrate.dicts import dict_edits, dropped
 from zerocfg.migrate.plan import Plan, plan_of
 from zerocfg.migrate.steps import Left, Step, changed, editable
 from zerocfg.rules.engine import Spot, real_name, spot
@@ -83,7 +84,9 @@ def _agreed(steps: Iterable[Step]) -> tuple[dict[SourceFile, list[Step]], list[L
 def _subject(step: Step) -> object:
     """What a step changes: two that change the same differently cannot both be made."""
     if step.operations:
-        return step.operations[0].path
+        document = step.at.file.document
+        root = document.root if document is not None and not editable(step.at.file) else None
+        return step.operations[0].path, root.span.start if root is not None else 0
     first = step.edits[0]
     return first.span if first.span.start < first.span.end else first
 
@@ -94,23 +97,27 @@ def _made(file: SourceFile, steps: Sequence[Step]) -> tuple[str, list[Step], lis
     done: list[Step] = []
     left: list[Left] = []
     edits: list[Edit] = []
+    gone = {start for step in steps if not editable(file) for start in dropped(step.at.file, step.operations)}
     for step in steps:
-        if not step.edits:
+        if step.operations and editable(file):
             continue
         try:
-            apply_edits(text, [*edits, *step.edits])
+            own = list(step.edits) or dict_edits(step.at.file, step.operations, gone)
+        except ValueError as error:
+            left.append(Left(step.at, f"{step.why}; it cannot be edited here: {error}"))
+            continue
+        try:
+            apply_edits(text, [*edits, *own])
         except ValueError:
             left.append(Left(step.at, f"{step.why}; another change is in the way"))
             continue
-        edits += step.edits
+        edits += own
         done.append(step)
     text = apply_edits(text, edits)
     for step in steps:
-        if not step.operations:
+        if not step.operations or not editable(file):
             continue
         try:
-            if not editable(file):
-                raise ValueError("it stands within another file")
             text = changed(file, text, step.operations)
         except ValueError as error:
             left.append(Left(step.at, f"{step.why}; it cannot be edited here: {error}"))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
+from zerocfg.catalog.history import histories
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.versions import bounds, release, text
-from zerocfg.migrate.known import known_releases
 from zerocfg.run.declared import LIBRARIES
 from zerocfg.run.effective import settled
 from zerocfg.run.model import Run
@@ -42,9 +42,9 @@ def named(words: str) -> dict[str, str]:
 
 def _known(library: str, version: str) -> str:
     """The release as the catalog calls it. Of torch no release changes what a config says."""
-    names = known_releases(library)
-    if not names:
+    if library == "torch":
         return version
+    names = histories(library).names
     at = release(version)
     same = next((name for name in names if release(name) == at and version[:1].isdigit()), None)
     if same is not None:
@@ -67,6 +67,12 @@ def at_releases(runs: Iterable[Run], releases: Releases) -> list[Run]:
 def _pinned(run: Run, pinned: Mapping[str, str]) -> Run:
     places = {library: place for library, place in run.version_places.items() if library not in pinned}
     return settled(replace(run, versions={**run.versions, **pinned}, version_places=places))
+
+
+def pinned_releases(runs: Collection[Run], libraries: Iterable[str]) -> dict[str, str]:
+    """What projects pin of some libraries; of one that runs pin differently all their releases, oldest first."""
+    every = {library: {pin for run in runs if (pin := pinned_release(run, library))} for library in libraries}
+    return {library: ", ".join(sorted(pins, key=release)) for library, pins in every.items() if pins}
 
 
 def pinned_release(run: Run, library: str) -> str | None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from zerocfg.compare.meaning import Difference, compare
 from zerocfg.compare.sides import ARGUMENTS, side_of
+from zerocfg.migrate.migration import Migration
 from zerocfg.migrate.named import at_releases
 from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import Diagnostic, Selection, lint_runs
+from zerocfg.rules.engine import Diagnostic, Selection, Spot, lint_runs
 from zerocfg.run.model import UNKNOWN, Run
 
 Key = tuple[str, str, str, int]
@@ -22,6 +23,41 @@ class Changed:
 
     run: str
     differences: tuple[Difference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What a migration does not settle. ``errors``: those of the new releases about the files as they are afterwards
+    that the migration itself does not tell of; ``settings``: those that mean something else."""
+
+    errors: tuple[Diagnostic, ...]
+    settings: tuple[Changed, ...]
+
+
+def rest(
+    migration: Migration, before: Sequence[Run], after: Sequence[Run], new: Mapping[str, str], old: Mapping[str, str]
+) -> Rest:
+    """``before`` and ``after``: the runs of the files as they are, and as the migration makes them."""
+    errors = [one for one in coming(findings(before, old), findings(after, new)) if one.severity is Severity.ERROR]
+    settings = changed_settings(at_releases(before, old), at_releases(after, new), migration.touched)
+    return Rest(tuple(_untold(errors, migration)), tuple(settings))
+
+
+def _untold(found: Iterable[Diagnostic], migration: Migration) -> Iterator[Diagnostic]:
+    """Without those at a place that is left to a person already."""
+    told = Counter(_where(one.spot) for one in migration.left)
+    for one in found:
+        where = _where(one.spot)
+        if told[where]:
+            told[where] -= not one.spot.path  # of one key all is told, of like words each once
+        else:
+            yield one
+
+
+def _where(spot: Spot) -> tuple[str, str]:
+    """A place that edits elsewhere in its file leave the same: its key, or the word that begins there."""
+    here = spot.file.source.line(spot.start.line)[spot.start.column - 1 :]
+    return spot.file.name, spot.path or here.split(maxsplit=1)[0] if here.strip() else ""
 
 
 def findings(runs: Sequence[Run], releases: Mapping[str, str], selection: Selection | None = None) -> list[Diagnostic]:

@@ -7,8 +7,11 @@ from zerocfg.rules.engine import Result
 FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 
 
-def render(result: Result, output_format: str, colour: bool = False, width: int | None = None) -> str:
-    """The result as text; ``colour``, and ``width`` in columns, for the formats that people read."""
+def render(
+    result: Result, output_format: str, colour: bool = False, width: int | None = None, quiet: bool = False
+) -> str:
+    """The result as text; for the formats that people read ``colour``, ``width`` in columns, and ``quiet`` for findings
+    without a summary."""
     if output_format == "json":
         from zerocfg.report.json_format import render_json
 
@@ -31,4 +34,6 @@ def render(result: Result, output_format: str, colour: bool = False, width: int 
         return render_junit(result)
     from zerocfg.report.full import render_concise, render_full
 
-    return render_concise(result, colour) if output_format == "concise" else render_full(result, colour, width)
+    if output_format == "concise":
+        return render_concise(result, colour, quiet)
+    return render_full(result, colour, width, quiet)

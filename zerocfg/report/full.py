@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zerocfg.catalog.versions import library_name
 from zerocfg.report.frame import frame
 from zerocfg.rules.engine import Diagnostic, Result, Spot
 
@@ -22,26 +23,30 @@ class Paint:
         return f"\033[{_COLOURS[style]}m{text}\033[0m" if self.colour else text
 
 
-def render_full(result: Result, colour: bool = False, width: int | None = None) -> str:
-    """All diagnostics with their frames, then the summary line.
+def render_full(result: Result, colour: bool = False, width: int | None = None, quiet: bool = False) -> str:
+    """All diagnostics with their frames, then, unless ``quiet``, the summary line.
 
     ``width``: columns of a terminal. Words are wrapped and source lines cut to them; places stay whole, to be clicked.
     """
     paint = Paint(colour)
     width = max(width, NARROWEST) if width is not None else None
     blocks = ["\n".join(_diagnostic(diagnostic, paint, width)) for diagnostic in result.diagnostics]
+    if quiet:
+        return "\n\n".join(blocks) + "\n" if blocks else ""
     end = "\n".join(wrap(summary(result, paint), width, "  "))
     left = [line for told in unread_lines(result) for line in wrap(told, width, "    ")]
     return "\n\n".join([*blocks, "\n".join([end, *left])]) + "\n"
 
 
-def render_concise(result: Result, colour: bool = False) -> str:
-    """One line a diagnostic."""
+def render_concise(result: Result, colour: bool = False, quiet: bool = False) -> str:
+    """One line a diagnostic, then, unless ``quiet``, the summary line."""
     paint = Paint(colour)
     lines = []
     for d in result.diagnostics:
         where = f"{d.spot.file.name}:{d.spot.start.line}:{d.spot.start.column}"
         lines.append(f"{where}: {paint(d.severity.value, d.severity.value)}[{d.code}] {d.told}{_held(d)}")
+    if quiet:
+        return "".join(f"{line}\n" for line in lines)
     return "\n".join([*lines, summary(result, paint), *unread_lines(result)]) + "\n"
 
 
@@ -65,7 +70,7 @@ def summary(result: Result, paint: Paint) -> str:
         text = paint("All checks passed", "green") + f" in {_files(result.files)}."
     else:
         text = "Nothing was checked."
-    return text + _suppressed(result) + _notes(result) + _assumed(result)
+    return text + _suppressed(result) + _notes(result) + _assumed(result) + _outside(result)
 
 
 def unread_lines(result: Result) -> list[str]:
@@ -111,6 +116,18 @@ def _notes(result: Result) -> str:
 def _assumed(result: Result) -> str:
     named = [f"{library} {version}" for library, version in result.assumed.items()]
     return f" No file tells the release: judged as for {_join(named)}, the newest known." if named else ""
+
+
+def _outside(result: Result) -> str:
+    """What is said where a project has a release of which nothing is known."""
+    told = ""
+    for one in result.outside:
+        name = library_name(one.library)
+        if one.older:
+            told += f" {name} {one.declared} is older than zerocfg knows ({one.known} and later): less is checked."
+        else:
+            told += f" {name} {one.declared} is newer than zerocfg knows: judged as for {one.known}."
+    return told
 
 
 def _files(count: int) -> str:

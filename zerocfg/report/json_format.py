@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from zerocfg.rules.api import Fix
@@ -21,6 +22,7 @@ def render_json(result: Result) -> str:
         "stale_in_baseline": result.stale,
         "notes": result.notes,
         "assumed": result.assumed,
+        "outside": [asdict(one) for one in result.outside],
         "unread": [
             {"file": one.file, "why": one.why, "reason": one.reason, "named": one.named} for one in result.unread
         ],

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from zerocfg.report.full import Paint
-from zerocfg.rules.effects import TRAINERS
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Origin, Run, SourceFile, Teller, Told, files_of
 from zerocfg.run.origins import place_of, said
+from zerocfg.run.releases import trained_with
 from zerocfg.run.telling import told_by
 from zerocfg.source.text import Where
 
@@ -66,11 +66,7 @@ class Held(NamedTuple):
 
 def releases_of(run: Run) -> list[Held]:
     """Of the libraries that a run trains with, and of the others whose releases its project states."""
-    engine = run.effective.value("engine")
-    used = {"deepspeed"} if run.deepspeed is not None or engine == "deepspeed" else set()
-    used |= {"accelerate"} if run.accelerate is not None or run.consumer not in (None, "deepspeed") else set()
-    used |= {"transformers"} if run.consumer in TRAINERS else set()
-    used |= {"trl"} if run.consumer == "trl" else set()
+    used = trained_with(run)
     return [
         Held(name, run.versions.get(name), run.version_places.get(name, ()))
         for name in (*VERSIONS, *sorted(run.versions.keys() - VERSIONS.keys()))

@@ -15,9 +15,10 @@ from zerocfg.resolve.resolve import resolve
 from zerocfg.run.discover import Files
 from zerocfg.run.hub import find_config
 from zerocfg.run.link import runs_from_spec
+from zerocfg.run.releases import with_versions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.spec import RunSpec
@@ -52,16 +53,17 @@ def build_plans(
     only: str | None = None,
     hardware: str | None = None,
     progress: Callable[[str], None] | None = None,
+    versions: Mapping[str, str] | None = None,
 ) -> list[Built]:
-    """Resolve the runs of a valid spec, all or those that ``only`` names. Raises ValueError with one line where the
-    command line names a run or hardware that there is not; ``progress`` is told each run before work on it begins."""
+    """Resolve the runs of a valid spec, all or those that ``only`` names, for the releases that their project admits.
+    Raises ValueError with one line where the command line names a run or hardware that there is not; ``progress`` is
+    told each run before work on it begins. ``versions``: the releases that zerocfg's settings state."""
     assert spec.spec is not None
     wanted = set(spec.selected(only))
     files = Files()
     built = []
-    for run in runs_from_spec(spec.path, files):
-        if run.name not in wanted:
-            continue
+    runs = [run for run in runs_from_spec(spec.path, files) if run.name in wanted]
+    for run in with_versions(runs, versions or {}):
         entry = spec.spec.runs[run.name]
         if progress is not None:
             progress(f"{run.name}: {_at_work(entry)}")

@@ -125,7 +125,7 @@ class Candidates:
         capacity = int(memory * GIB) if memory else None
         word, short = judge(prediction, capacity), ""
         if word == "does not fit" and capacity is not None:
-            short = f"needs at least {prediction.device.low / GIB:.1f} GiB of {device.name}'s {capacity / GIB:.1f} GiB"
+            short = f"needs at least {prediction.device.low / GIB:.1f} GiB, the card has {capacity / GIB:.1f}"
         if word == "unknown" and capacity is not None and prediction.allocated.low > capacity * FOR_STATES:
             states = f"states alone take {prediction.allocated.low / GIB:.1f} GiB a rank"
             word, short = "does not fit", f"{states}, which leaves less than a third of {device.name} to activations"

@@ -264,7 +264,7 @@ def _machinery(one: Candidate, best: Candidate) -> str:
 
 def _tight(one: Candidate) -> str:
     band = one.prediction.device
-    return f"tight: {band.low / GIB:.1f} to {band.high / GIB:.1f} GiB of a device"
+    return f"tight: needs {band.low / GIB:.1f} to {band.high / GIB:.1f} GiB"
 
 
 def considered(one: Candidate, excluded: str) -> Considered:

@@ -26,7 +26,10 @@ def recomputes(consumer: str | None, versions: Mapping[str, str]) -> bool:
     if consumer != "trl":
         return False
     among = admitted("trl", versions.get("trl"))
-    return among is None or all(True in fields.of_trl("gradient_checkpointing", one) for one in among.releases)
+    if among is None:
+        return True
+    on = [True in fields.of_trl("gradient_checkpointing", one) for one in among.releases]
+    return bool(on) and all(on)
 
 
 def loss_in_pieces(loss_type: object, smoothed: bool, versions: Mapping[str, str]) -> bool:
@@ -42,4 +45,4 @@ def loss_in_pieces(loss_type: object, smoothed: bool, versions: Mapping[str, str
             chunked = one >= _CHUNKED and (loss_type == "chunked_nll" or (one >= _CHUNKED_BY_DEFAULT and not loss_type))
         if not chunked:
             return False
-    return True
+    return bool(among.releases)

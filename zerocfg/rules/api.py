@@ -141,7 +141,8 @@ class Example:
     Names tell the role: ``accelerate.yaml``, ``ds.json``, ``recipe.yaml``, ``train.sh`` (launch line),
     ``model/config.json``, ``zerocfg.yaml``. ``consumer`` says who reads it where the files do not. ``proof`` replaces
     the rule's own where this example shows something else (another phase, another error). ``expected``: all that the
-    rule finds in a bad example, in the order of places.
+    rule finds in a bad example, in the order of places. ``told``: the files tell the consumer by themselves, as was
+    seen where the example is shown.
     """
 
     files: dict[str, str]
@@ -149,6 +150,7 @@ class Example:
     note: str = ""
     proof: Proof | None = None
     expected: tuple[Expected, ...] = ()
+    told: bool = False
 
     def finds(self, severity: Level, place: str, *figures: float | str, also: tuple[str, ...] = ()) -> Example:
         """This example with one more finding that the rule must report."""

@@ -165,7 +165,7 @@ def _status(rule: Rule) -> str:
 
 
 def _command(example: Example) -> str:
-    return f"Linted with `--consumer {example.consumer}`." if example.consumer else ""
+    return f"Linted with `--consumer {example.consumer}`." if example.consumer and not example.told else ""
 
 
 def as_text(rule: Rule, safety: Safety) -> str:

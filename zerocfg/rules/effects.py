@@ -11,7 +11,7 @@ from zerocfg.rules.api import Finding, Fix, Intent, Location, at
 from zerocfg.rules.intents import meant, written_at
 from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, Setting, SourceFile
 from zerocfg.run.neighbours import NEIGHBOURS
-from zerocfg.run.origins import said
+from zerocfg.run.origins import ASSUMED, said
 from zerocfg.run.templates import is_template, opened_by_script
 from zerocfg.source.edit import Edit, apply_edits, delete_entry, insert_entry, rename_key, replace_value
 from zerocfg.source.load import load_as
@@ -145,11 +145,15 @@ def effective(run: Run, name: str) -> Any:
 
 
 def admitted(run: Run, library: str) -> str:
-    """The versions of a library that the project admits, as a message says it: ``requirements.txt:3 admits >=0.17``."""
+    """The versions of a library that the project admits, as a message says it: ``requirements.txt:3 admits >=0.17``.
+    Where the settings or the spec say so there is no place; a build assumes the newest where nothing does."""
     text = run.versions.get(library, "")
-    places = [_stated_at(place, library) for place in run.version_places.get(library, ())]
-    if not places:
+    stated = run.version_places.get(library, ())
+    if not stated:
         return f"declared: {text}"
+    if stated == ASSUMED:
+        return f"no release is declared; {text} is the newest known"
+    places = [_stated_at(place, library) for place in stated]
     if len(places) > 2:
         places = [*places[:2], f"{len(places) - 2} more"]
     return f"{' and '.join(places)} admit{'s' * (len(places) == 1)} {text}"

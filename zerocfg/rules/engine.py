@@ -16,6 +16,7 @@ from zerocfg.rules.readers import Edits, Readers, edits_of
 from zerocfg.rules.registry import ALL, find
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile, original
+from zerocfg.run.releases import Outside, outside
 from zerocfg.run.unread import Unread, understood
 from zerocfg.source.node import Path, dotted
 from zerocfg.source.text import Place
@@ -184,6 +185,11 @@ class Result:
         return {library: VERSIONS[library] for library in sorted(named & VERSIONS.keys())}
 
     @property
+    def outside(self) -> list[Outside]:
+        """Where a project admits no release that is known."""
+        return list(dict.fromkeys(one for run in self.runs for one in outside(run)))
+
+    @property
     def suppressed(self) -> dict[str, int]:
         """How many findings are not told, by what hides them."""
         return dict(Counter(hidden.by for hidden in self.hidden))
@@ -252,7 +258,9 @@ class _Lint:
                         told.assumes |= asked.missing - UNUSED_BY.get(run.consumer or "", frozenset())
                         self.take(rule, told, run)
         result = self.result
-        result.together = [frozenset(real_name(file) for file in run.files) for run in runs]
+        names = {id(file): file for run in runs for file in run.files}
+        real = {key: real_name(file) for key, file in names.items()}  # many runs read the same few files
+        result.together = [frozenset(real[id(file)] for file in run.files) for run in runs]
         result.runs = runs
         result.failures = [_failures(run) for run in runs]
         result.ran = frozenset(rule.code for rule in rules)

@@ -16,8 +16,8 @@ from zerocfg.catalog.schema import schema_folder
 from zerocfg.catalog.versions import release
 from zerocfg.rules.engine import Diagnostic, Selection, lint_runs
 from zerocfg.rules.held import Held
-from zerocfg.rules.older_releases import OF_ARGUMENTS, OF_HISTORIES
-from zerocfg.rules.reach import library_of
+from zerocfg.rules.older_releases import OF_ARGUMENTS, keys_of
+from zerocfg.rules.reach import OF_HISTORIES, library_of
 from zerocfg.rules.registry import find
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.effective import settled
@@ -88,10 +88,12 @@ def _known_from(code: str, library: str, known: tuple[str, ...]) -> str | None:
     """The oldest release of which it is known what a rule does there: what the histories or the rule say of every
     release, else as far back as its bad examples show the claim; today's alone where they were not played."""
     rule = find(code)
-    if code in OF_HISTORIES | OF_ARGUMENTS or (rule is not None and rule.versions):
+    if rule is None:
+        return known[-1]
+    if rule.versions or code in OF_HISTORIES | OF_ARGUMENTS:
         return known[0]
     found = played()
-    since = found.since(code)
+    since = found.since(code, keys_of(rule))
     if since is None:
         return known[-1]
     at = release(found.sets[since].get(library, VERSIONS[library]))

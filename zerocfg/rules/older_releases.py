@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 
 from zerocfg.catalog.played import Outcome, played
 from zerocfg.catalog.versions import library_name
-from zerocfg.rules.api import Rule
+from zerocfg.rules.api import Example, Rule
+from zerocfg.rules.reach import OF_HISTORIES
 
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl")
-OF_HISTORIES = frozenset("ZC101 ZC102 ZC103 ZC104 ZC105 ZC106 ZC107 ZC108 ZC109 ZC110 ZC111 ZC113 ZC114 ZC115".split())
-"""The rules of keys and values, which are judged by what each release reads."""
 OF_ARGUMENTS = frozenset(("ZC801", "ZC840", "ZC841"))
 """The rules that ask the histories which release takes an argument."""
 LENGTH = 90
 """Characters of what was seen that a row shows."""
+DIGITS = 8
+"""Hexadecimal digits that tell the examples of one rule apart."""
 Row = tuple[str, ...]
+
+
+def key_of(rule: Rule, example: Example) -> str:
+    """A bad example by its content: what is run, and what it is claimed to show. What its page says beside it does not
+    count."""
+    proof = example.proof or rule.proof
+    claimed = {name: repr(values[0]) for name, values in proof.shows.items()}
+    content = [example.files, example.consumer, proof.phase, proof.ranks, proof.raises, proof.within, claimed]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:DIGITS]
+
+
+def keys_of(rule: Rule) -> list[str]:
+    """Its bad examples, as what they showed on older releases goes by."""
+    return [key_of(rule, example) for example in rule.bad]
 
 
 def said(rule: Rule) -> str:
@@ -27,7 +44,7 @@ def said(rule: Rule) -> str:
         )
     if rule.proof.status == "self":
         return "This is about zerocfg itself."
-    if rule.code not in played().rules:
+    if not _known(rule):
         return "Not tried on older releases."
     return "The bad examples were played on older releases too, installed together:"
 
@@ -35,22 +52,26 @@ def said(rule: Rule) -> str:
 def table(rule: Rule, today: Mapping[str, str]) -> tuple[Row, ...]:
     """The sets, newest first, with what the bad examples do there; the first row is the heading."""
     found = played()
-    outcomes = found.rules.get(rule.code)
-    if outcomes is None or rule.code in OF_HISTORIES:
+    keys = keys_of(rule)
+    if not _known(rule) or rule.code in OF_HISTORIES:
         return ()
     heading = (*map(library_name, LIBRARIES), "bad examples")
     rows = [heading, (*(today[library] for library in LIBRARIES), "as claimed, in every full test run")]
     for name, libraries in reversed([*found.sets.items()]):
         releases = (libraries.get(library, "") for library in LIBRARIES)
-        rows.append((*releases, _together(outcomes.get(name, ()), len(rule.bad))))
+        rows.append((*releases, _together(found.outcomes(rule.code, keys, name))))
     return tuple(rows)
 
 
-def _together(outcomes: tuple[Outcome | None, ...], count: int) -> str:
-    every = [*outcomes, *[None] * (count - len(outcomes))]
-    if len(set(every)) == 1:
-        return _one(every[0])
-    return "; ".join(f"{number}: {_one(outcome)}" for number, outcome in enumerate(every, 1))
+def _known(rule: Rule) -> bool:
+    """Whether one of its bad examples was played."""
+    return not played().rules.get(rule.code, {}).keys().isdisjoint(keys_of(rule))
+
+
+def _together(outcomes: Sequence[Outcome | None]) -> str:
+    if len(set(outcomes)) == 1:
+        return _one(outcomes[0])
+    return "; ".join(f"{number}: {_one(outcome)}" for number, outcome in enumerate(outcomes, 1))
 
 
 def _one(outcome: Outcome | None) -> str:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from zerocfg.catalog.part import Part
 from zerocfg.catalog.versions import Release, bounds
 from zerocfg.rules.api import Finding, Rule, Severity
 from zerocfg.rules.effects import admitted, admitting
+from zerocfg.run.admitted import admitted_of
 from zerocfg.run.model import Run
 
 _LIBRARY = re.compile(r"[a-z]+")
+OF_HISTORIES = frozenset("ZC101 ZC102 ZC103 ZC104 ZC105 ZC106 ZC107 ZC108 ZC109 ZC110 ZC111 ZC113 ZC114 ZC115".split())
+"""The rules of keys and values, which are judged by what each release reads."""
 
 
 def holds(rule: Rule, run: Run) -> str | None:
@@ -23,20 +27,22 @@ def holds(rule: Rule, run: Run) -> str | None:
 def among(versions: str, run: Run) -> str | None:
     """None where no admitted release is one of ``versions`` ("deepspeed>=0.18.3"), "" where all are or nothing is said
     about releases; else those that are: "from DeepSpeed 0.18.3 on"."""
-    library = _LIBRARY.match(versions)
-    if library is None:
-        return ""
-    declared = run.versions.get(library[0])
-    admits = bounds(declared) if declared else None
-    speaks = bounds(versions[library.end() :])
+    library = library_of(versions)
+    declared = run.versions.get(library) if library else None
+    return _among(library, versions, declared) if declared else ""
+
+
+@lru_cache(maxsize=4096)
+def _among(library: str, versions: str, declared: str) -> str | None:
+    admits, speaks = bounds(declared), bounds(versions.removeprefix(library))
     if admits is None or speaks is None:
         return ""
     low, high = max(admits[0], speaks[0]), min(_top(admits), _top(speaks))
     if low > high[0] or (low == high[0] and not high[1]):
         return None
     if admits[0] < speaks[0]:
-        return Part(library[0], since=speaks[0]).words
-    return Part(library[0], until=speaks[1]).words if _top(speaks) < _top(admits) else ""
+        return Part(library, since=speaks[0]).words
+    return Part(library, until=speaks[1]).words if _top(speaks) < _top(admits) else ""
 
 
 def _top(limits: tuple[Release, Release, bool]) -> tuple[Release, bool]:
@@ -73,9 +79,33 @@ def within(run: Run, rule: Rule, finding: Finding, releases: str) -> Finding | N
         if own is None:
             return None
         versions, releases = (finding.versions, own) if own else (versions, releases)
+    if rule.code not in OF_HISTORIES and "versions" not in rule.needs:
+        key = _of_key(run, finding)
+        if key is None:
+            return None
+        if key and not releases:
+            library, releases = key
+            versions = library
     if not releases or (finding.severity or rule.severity) is Severity.NOTE:
         return finding
     return limited(run, finding, library_of(versions), releases)
+
+
+def _of_key(run: Run, finding: Finding) -> tuple[str, ...] | None:
+    """None where no admitted release has the key that a finding is about: those pass over it or refuse it, which
+    other rules tell. Empty where all have it, else the library and those that do."""
+    where = finding.location
+    files = (("deepspeed", run.deepspeed), ("accelerate", run.accelerate))
+    library = next((name for name, file in files if file is where.file), None)
+    if library is None or not where.path or library not in run.versions:
+        return ()
+    from zerocfg.catalog.history import name_in  # only runs that say which releases they admit read it
+
+    states = admitted_of(run, library).states(name_in(library, tuple(map(str, where.path))))
+    having = [since for since, state in states if state is not None]
+    if len(having) == len(states):
+        return ()
+    return (library, Part(library, since=having[0]).words) if having else None
 
 
 def limited(run: Run, finding: Finding, library: str, releases: str) -> Finding:
@@ -90,5 +120,5 @@ def limited(run: Run, finding: Finding, library: str, releases: str) -> Finding:
 
 def library_of(versions: str) -> str:
     """The library whose releases a rule or a finding names."""
-    found = _LIBRARY.match(versions)
+    found = _LIBRARY.match(versions) if versions else None
     return found[0] if found else ""

@@ -102,7 +102,7 @@ def named(run: Run) -> list[str] | None:
     """The arguments that the newest admitted releases have; None where the project does not say which those are."""
     base = admitted("transformers", run.versions.get("transformers"))
     own = admitted("trl", run.versions.get("trl")) if reader(run) == "trl" else None
-    if base is None or (own is None and reader(run) == "trl"):
+    if base is None or not base.releases or (reader(run) == "trl" and (own is None or not own.releases)):
         return None
     known = histories("transformers")
     found = [name for name in known.raw if "." not in name and known.state(name, base.newest) is not None]

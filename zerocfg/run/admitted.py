@@ -1,4 +1,7 @@
-"""What a key was in the releases of one library that a run admits, as far as they are known."""
+"""What a key is in the releases of one library that a run admits: its states, and the origin of its default.
+
+Which releases these are, `catalog/admitted.py` says; where all of them are today's, nothing is read for it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from zerocfg.catalog.versions import Release, admits, bounds, release, text
-from zerocfg.run.config import VERSIONS, default_of
+from zerocfg.run.config import OLDEST, VERSIONS, default_of
 from zerocfg.run.model import Origin, Run
 
 if TYPE_CHECKING:
@@ -29,7 +32,9 @@ class AdmittedKeys:
         """The origin of a default of these releases."""
         if not self.declared:
             return default_of(self.library)
-        one = self.low is not None and self.low == self.high
+        if self.low is None:
+            return Origin("default", f"{self.library} {OLDEST[self.library]}, the oldest known")
+        one = self.low == self.high
         return Origin("default", f"{self.library} {text(self.high) if one else self.declared}")
 
     def any_from(self, edge: str) -> bool:
@@ -56,6 +61,14 @@ class AdmittedKeys:
 
         known = histories(self.library)
         return known.state(key, known.releases[-1])
+
+    def false_stays_since(self, name: str) -> str | None:
+        """From which admitted release on accelerate reads false in a key of its YAML as false: "" where all of them do,
+        None where all of them take it for a word."""
+        states = self.states(f"cluster.{name}")
+        if not any("false" in (state or {}) for _, state in states):
+            return ""
+        return next((text(since) for since, state in states if "false" not in (state or {})), None)
 
     def had(self, key: str) -> bool:
         """Whether an admitted release has a key that today's has not."""
@@ -89,7 +102,9 @@ def _of(library: str, declared: str) -> AdmittedKeys:
     limits = bounds(declared) if declared else None
     if limits is None or limits[0] >= release(VERSIONS[library]):
         return AdmittedKeys(library)
-    from zerocfg.catalog.history import histories
+    from zerocfg.catalog.admitted import admitted
 
-    within = histories(library).admitted(limits)
-    return AdmittedKeys(library, declared, within[0], within[-1]) if within else AdmittedKeys(library, declared)
+    among = admitted(library, declared)
+    if among is None or not among.releases:
+        return AdmittedKeys(library, declared)
+    return AdmittedKeys(library, declared, among.releases[0], among.newest)

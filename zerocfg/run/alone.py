@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from zerocfg.run.discover import launches
 from zerocfg.run.follow import Paths
 from zerocfg.run.model import Run, Script, SourceFile
 from zerocfg.run.script.reading import is_stated
@@ -24,10 +25,19 @@ def of_scripts(paths: Paths, known: Sequence[SourceFile], runs: Sequence[Run]) -
             script = read(paths, file.path)
             run = alone(script) if script is not None else None
             if script is not None and run is not None:
-                run = with_config_of(paths, with_code(paths, run), script, {}, paths.around(file))
+                run = with_config_of(_with_cells(paths, file), with_code(paths, run), script, {}, paths.around(file))
                 # who trains with it is not shown, so only what its keys say by themselves holds
                 found.append(replace(run, parts=run.deepspeed is not None and run.consumer is None))
     return [*found, *in_parts([*runs, *found])]
+
+
+def _with_cells(paths: Paths, file: SourceFile) -> Paths:
+    """The same where cells of a notebook write files."""
+    if not file.name.endswith(".ipynb") or not (written := launches(file).written):
+        return paths
+    from zerocfg.run.heredocs import written_before
+
+    return paths.after(written_before(file, written, None))
 
 
 def alone(script: Script) -> Run | None:

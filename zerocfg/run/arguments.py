@@ -31,6 +31,7 @@ DECISIVE = words(
 
 _KINDS = {"int": "integer", "float": "number", "bool": "boolean"}
 _TODAY = default_of("transformers")
+_TOO_OLD = Origin("default", "nothing is known of so old a release")
 TRAINER_WORDS = frozenset(DECISIVE) - {"deepspeed", "fp16", "bf16"} | {
     "output_dir",
     "per_device_eval_batch_size",
@@ -143,8 +144,10 @@ def _fields(declared: str | None) -> dict[str, tuple[str, Setting]]:
     keys = load_schema("training-arguments").root.keys
     now = {name: (keys[name].facts["cli"]["type"], Setting(keys[name].default, _TODAY)) for name in DECISIVE}
     among = admitted("transformers", declared)
-    if among is None or among.releases[0] == histories("transformers").releases[-1]:
+    if among is None or among.releases[:1] == (histories("transformers").releases[-1],):
         return now
+    if not among.releases:
+        return {name: (kind, Setting(UNKNOWN, _TOO_OLD)) for name, (kind, _) in now.items()}
     return {name: _field(name, now[name], among) for name in DECISIVE}
 
 
@@ -166,9 +169,11 @@ def _apex(run: Run, complete: bool, given: set[str]) -> tuple[Setting, Setting] 
     ones do, or something is said about it."""
     among = admitted("transformers", run.versions.get("transformers"))
     fills = [fields.fills("amp.enabled", one) for one in among.releases] if among is not None else []
-    if not any(fills):
+    known = among is None or bool(among.releases)
+    if known and not any(fills):
         return None
-    told = not complete or not given.isdisjoint(("half_precision_backend", "fp16_backend", "fp16_opt_level"))
+    told = not known or not complete
+    told = told or not given.isdisjoint(("half_precision_backend", "fp16_backend", "fp16_opt_level"))
     if told or not all(fills):
         unknown = Setting(UNKNOWN, Origin("computed", "half_precision_backend and fp16_opt_level"))
         return unknown, unknown
@@ -181,11 +186,11 @@ def _share_of_steps(run: Run, found: Arguments, written: Mapping[str, Setting], 
     among = admitted("transformers", run.versions.get("transformers"))
     if name not in {*written, *recipe} or among is None or found.get("warmup_steps") != 0:
         return
-    nothing = Setting(0.0, Origin("default", f"transformers {text(among.newest)}"))
+    nothing = Setting(0.0, Origin("default", f"transformers {text(among.newest)}") if among.releases else _TOO_OLD)
     setting = _from_recipe(found, run, name, "float", recipe[name], nothing) if name in recipe else nothing
     if name in written:
         setting = _from_command_line(found, name, "float", written[name], setting)
-    everywhere = all(fields.exists(name, one) for one in among.releases)
+    everywhere = bool(among.releases) and all(fields.exists(name, one) for one in among.releases)
     known = everywhere and isinstance(setting.value, (int, float)) and 0 <= setting.value < 1  # 1 would be one step
     found.values["warmup_steps"] = setting if known else replace(setting, value=UNKNOWN)
 
@@ -215,6 +220,8 @@ def _trl_bf16(declared: str | None) -> Setting:
     among = admitted("trl", declared)
     if among is None:
         return Setting(None, default_of("trl"))
+    if not among.releases:
+        return Setting(UNKNOWN, _TOO_OLD)
     turned_on = {bool(fields.of_trl("bf16", one)) for one in among.releases}
     if len(turned_on) > 1:
         return Setting(UNKNOWN, Origin("default", "the admitted releases of TRL differ"))

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 VERSIONS = {"accelerate": "1.15.0", "transformers": "5.23.0", "deepspeed": "0.19.8", "trl": "1.16.0"}
 """The releases whose behaviour the modules of this package predict."""
 
+OLDEST = {"accelerate": "0.23.0", "transformers": "4.36.0", "deepspeed": "0.10.0", "trl": "0.7.0"}
+"""The oldest releases of which anything is known: those with which the histories begin."""
+
 TORCH = {"torch": "2.13.0"}
 """What those ran on, in every proof. Together they are the releases of constraints.txt."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from zerocfg.source.node import Document, Problem
 from zerocfg.source.text import SourceText, Span
 
 if TYPE_CHECKING:
-    from zerocfg.source.launch import LaunchLine
+    from zerocfg.source.launch import LaunchFile, LaunchLine
 
 SCRIPT_SUFFIXES = (".py", ".ipynb")
 CONFIG_SUFFIXES = (".json", ".hjson", ".yaml", ".yml")
@@ -253,8 +253,12 @@ def _format(path: Path) -> Format:
 
 
 @lru_cache(maxsize=1024)
-def launch_lines(file: SourceFile) -> tuple[LaunchLine, ...]:
-    """The launch lines of a launch file or a notebook; read once."""
-    from zerocfg.source.shell import read_launch_lines
+def launches(file: SourceFile) -> LaunchFile:
+    """The launch lines of a launch file or a notebook, and what it writes; read once."""
+    from zerocfg.source.launch_files import read_launch_lines
 
-    return tuple(read_launch_lines(file.source).lines)
+    return read_launch_lines(file.source)
+
+
+def launch_lines(file: SourceFile) -> Sequence[LaunchLine]:
+    return launches(file).lines

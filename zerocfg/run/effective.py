@@ -176,6 +176,9 @@ class _Road:
         self._finish(Prepared(plugin.config, self.world, counted, self.run.model), trainer=not own)
 
     def _accelerate(self) -> None:
+        precision = accelerator.precision(self.run, self.environment.get("ACCELERATE_MIXED_PRECISION"))
+        if accelerator.made(self.run):
+            self.settings["mixed_precision"] = precision
         launched = self.run.accelerate is not None or self.run.launch is not None
         if not self._use_deepspeed() and (launched or self.run.deepspeed is None):
             self._engine(*self._engine_of_launcher())
@@ -190,7 +193,7 @@ class _Road:
         if accelerator.own_plugin(self.run):
             return
         plugin = build(self.environment, config, self.failures)
-        set_mixed_precision(plugin, accelerator.precision(self.run, self.environment.get("ACCELERATE_MIXED_PRECISION")))
+        set_mixed_precision(plugin, precision)
         accumulation = self.environment.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS")
         accumulation = accumulation or accelerator.accumulation(self.run)
         if accumulation.known:

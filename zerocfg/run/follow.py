@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from zerocfg.run.discover import Files
+from zerocfg.run.discover import Files, display_name
 from zerocfg.run.kinds import named_recipe
 from zerocfg.run.model import Consumer, Mistaken, Origin, Route, Run, Setting, SourceFile
 from zerocfg.run.neighbours import recognise, ships, taken
@@ -23,6 +23,13 @@ from zerocfg.source.load import load_as
 if TYPE_CHECKING:
     from zerocfg.source.launch import LaunchLine
 
+Find = Callable[[str], SourceFile | None]
+"""Gives what a path stands for."""
+
+
+def _nothing(path: str) -> SourceFile | None:
+    return None
+
 
 class Paths:
     """What paths lead to, below ``root`` and around the files that name them. Every run it gives is a new one."""
@@ -31,12 +38,14 @@ class Paths:
         self.files = files
         self.root = root
         self.rereads: dict[int, SourceFile] = {}
-        self.written: Callable[[str], SourceFile | None] | None = None
+        self.written: Find = _nothing
+        self.shown: Find = _nothing
 
-    def after(self, written: Callable[[str], SourceFile | None]) -> Paths:
-        """The same where a script has written some files by itself, whatever lies on the disk."""
+    def after(self, written: Find, shown: Find | None = None) -> Paths:
+        """The same where a script has written some files by itself, whatever lies on the disk, or a page shows some,
+        which count where none lies there."""
         paths = Paths(self.files, self.root)
-        paths.rereads, paths.written = self.rereads, written
+        paths.rereads, paths.written, paths.shown = self.rereads, written, shown or _nothing
         return paths
 
     def with_accelerate(self, run: Run, file: SourceFile, bases: list[Path]) -> Run:
@@ -92,12 +101,15 @@ class Paths:
         """The run without a file that is nowhere; noted unless it may be there when the job starts."""
         from zerocfg.run.written import made_before  # few lines name a file that is not there
 
-        return run if made_before(run, setting.value) else lacks(run, setting)
+        if made_before(run, setting.value):
+            return run
+        value: str = setting.value
+        return lacks(run, replace(setting, value=display_name(Path(value))) if value.startswith("/") else setting)
 
     def find(self, setting: Setting | None, bases: list[Path]) -> SourceFile | None:
         if setting is None or not _is_path(setting.value):
             return None
-        made = self.written(setting.value) if self.written is not None else None
+        made = self.written(setting.value)
         if made is not None:
             return made
         for base in bases:
@@ -107,7 +119,7 @@ class Paths:
                     return self.files.open(path)
             except (OSError, ValueError):
                 continue
-        return None
+        return self.shown(setting.value)
 
     def as_recipe(self, file: SourceFile, *, whole: bool = False) -> SourceFile | None:
         """The file as a recipe, where it is one or where being named in a recipe's place is enough to tell.

@@ -5,7 +5,7 @@ findings stand at their lines in the script. A value that only the running shell
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -19,17 +19,42 @@ from zerocfg.source.shell_words import UNKNOWN, Chars
 from zerocfg.source.text import SourceText, Span
 
 if TYPE_CHECKING:
+    from zerocfg.run.follow import Find
     from zerocfg.source.launch import LaunchLine, Written
 
 
-def written_before(file: SourceFile, line: LaunchLine) -> Callable[[str], SourceFile | None]:
-    """Gives what a path stands for, where the script itself has written the file by then, and in one way."""
+def written_before(file: SourceFile, written: Iterable[Written], directory: str | None) -> Find:
+    """Finds what the script itself has written by then, and in one way. ``directory``: where the path is used."""
+    files = [one for one in written if not one.shown]
 
     def find(path: str) -> SourceFile | None:
-        found = _named(line, path)
+        found = _named(files, path, directory)
         return _file(file, found[0]) if len(found) == 1 else None
 
     return find
+
+
+def shown_on(page: SourceFile, written: Iterable[Written]) -> Find:
+    """Finds what a page shows of a file that is not there: once, and as a whole config."""
+    files = [one for one in written if one.shown]
+
+    def find(path: str) -> SourceFile | None:
+        end = f"/{posixpath.normpath(path)}"
+        found = [one for one in files if end.endswith(f"/{one.name}")]
+        file = _file(page, found[0]) if len(found) == 1 else None
+        return file if file is not None and _whole(file) else None
+
+    return find
+
+
+def _whole(file: SourceFile) -> bool:
+    """Whether a block is a config and not a part of one: with the keys that no config of its kind does without."""
+    data = file.data()
+    if file.kind == "deepspeed":
+        return any(key in data for key in ("train_batch_size", "train_micro_batch_size_per_gpu")) and len(data) > 1
+    if file.kind == "accelerate":
+        return "compute_environment" in data and "distributed_type" in data
+    return file.kind == "recipe"
 
 
 def either_way(file: SourceFile, line: LaunchLine) -> Iterator[Run]:
@@ -38,21 +63,24 @@ def either_way(file: SourceFile, line: LaunchLine) -> Iterator[Run]:
     name = f"{file.name}:{file.source.place(line.span.start).line}"
     for option in (*line.options, *line.script_options):
         value = option.value.value if option.value is not None else None
-        ways = _named(line, value) if value is not None else []
+        files = [one for one in line.written if not one.shown]
+        ways = _named(files, value, line.directory) if value is not None else []
         for written in ways if len(ways) > 1 else ():
             found = _file(file, written)
             if found is not None and found.kind == "deepspeed":
                 yield Run(name, deepspeed=found, parts=True)
 
 
-def _named(line: LaunchLine, path: str) -> list[Written]:
-    names = (path, posixpath.normpath(posixpath.join(line.directory or "", path)))
-    return [one for one in line.written if one.name in names]
+def _named(written: Iterable[Written], path: str, directory: str | None) -> list[Written]:
+    names = (path, posixpath.normpath(posixpath.join(directory or "", path)))
+    return [one for one in written if one.name in names]
 
 
 @lru_cache(maxsize=256)
 def _file(script: SourceFile, written: Written) -> SourceFile | None:
     """The file as a document; None where nobody can tell what will be in it."""
+    if written.text is None:
+        return None
     form = format_of(written.name, written.text.text)
     filled = _filled(written.text, form)
     read = load_as(SourceText(script.name, filled.text), form)

@@ -30,9 +30,9 @@ def from_line(paths: Paths, file: SourceFile, line: LaunchLine) -> Run | None:
         environment=environment,
     )
     if line.written:
-        from zerocfg.run.heredocs import written_before  # few scripts write their configs by themselves
+        from zerocfg.run.heredocs import shown_on, written_before  # few scripts write their configs by themselves
 
-        paths = paths.after(written_before(file, line))
+        paths = paths.after(written_before(file, line.written, line.directory), shown_on(file, line.written))
     bases = paths.bases(file, line)
     found = started(line, bases)
     if found is not None:

@@ -157,6 +157,8 @@ class _Reader:
         if data.get("fp16") and "mixed_precision" not in data:
             data["mixed_precision"] = "fp16"
         data.pop("fp16", None)
+        if data.get("mixed_precision") is False:
+            data["mixed_precision"] = self._false("mixed_precision")
         if "dynamo_backend" in data:
             backend = data.pop("dynamo_backend")
             data["dynamo_config"] = {} if backend == "NO" else {"dynamo_backend": backend}
@@ -177,6 +179,11 @@ class _Reader:
             if data.get(name) is None:
                 data[name] = {}
         return {**TOP_LEVEL, **data}
+
+    def _false(self, name: str) -> Any:
+        """What the admitted releases make of false in a key, where they take it for a word."""
+        words = [(state or {}).get("false", False) for _, state in self.releases.states(f"cluster.{name}")]
+        return UNKNOWN if len(set(words)) > 1 else next(iter(words), False)
 
     def _processes_required(self) -> bool:
         """Whether no admitted release starts without `num_processes` in its file."""

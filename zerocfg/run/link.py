@@ -7,7 +7,7 @@ in `specified`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,13 +47,15 @@ def find_runs(
     pool = dict(asked)
     if single:
         for top in _tops(paths, root):
-            for count, path in enumerate(walk(top)):
+            for count, path in enumerate(walk(top, scripts=scripts)):
                 if count >= MOST_FILES:
                     break
                 partner = files.peek(path)
                 if partner is not None:
                     pool.setdefault(id(partner), partner)
     known = [file for file in pool.values() if skip is None or not skip(file)]
+    if single and scripts:
+        known = _near(known, asked)
     followed = Paths(files, root or Path.cwd())
     runs = _runs(followed, known, scripts)
     if scripts and (any(file.kind == "script" for file in known) or any(run.script is not None for run in runs)):
@@ -82,6 +84,25 @@ def run_of_file(path: Path, files: Files) -> Run | None:
     """The run that one config file makes with what it points at; None where it is no config."""
     run = _alone(Paths(files, Path.cwd()), files.open(path))
     return settled(run) if run is not None else None
+
+
+def _near(known: list[SourceFile], asked: Mapping[int, SourceFile]) -> list[SourceFile]:
+    """The files without scripts that can have no run with those asked about: they name neither these nor a config that
+    names them."""
+    names = {_called(file) for file in asked.values()}
+    configs = [file for file in known if file.kind not in ("script", "launch")]
+    names |= {_called(file) for file in configs if any(name in file.source.text for name in names)}
+    return [
+        file
+        for file in known
+        if file.kind != "script" or id(file) in asked or any(name in file.source.text for name in names)
+    ]
+
+
+def _called(file: SourceFile) -> str:
+    """What every text holds that names the file; a script is named as a module, too."""
+    path = Path(file.name)
+    return path.stem if file.kind == "script" else path.name
 
 
 def _tops(paths: Sequence[Path], root: Path | None) -> list[Path]:

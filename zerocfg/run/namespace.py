@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.run.config import any_unknown
@@ -33,13 +34,20 @@ class Launch:
     arguments: Namespace | None = None
 
 
+@lru_cache(maxsize=16)
+def _defaults(releases: AdmittedKeys) -> dict[str, Setting]:
+    """What the launcher starts with, the same for all runs of a repository; never changed."""
+    origin = releases.origin
+    return {name: Setting(option.default, origin) for name, option in options_at(releases).items()}
+
+
 class Namespace:
     """The launcher's one flat namespace: every value with its origin and what it replaced."""
 
     def __init__(self, releases: AdmittedKeys) -> None:
         self.releases = releases
         self.options = options_at(releases)
-        self.settings = {name: Setting(option.default, releases.origin) for name, option in self.options.items()}
+        self.settings = dict(_defaults(releases))
         self.flags: set[str] = set()
 
     def get(self, name: str) -> Any:

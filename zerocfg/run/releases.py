@@ -11,14 +11,64 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from zerocfg.catalog.versions import both, bounds
+from zerocfg.catalog.versions import both, bounds, release
 from zerocfg.run.companions import left
+from zerocfg.run.config import OLDEST, VERSIONS
 from zerocfg.run.declared import LIBRARIES, Declared, Projects, choice, installs_of, together
 from zerocfg.run.effective import admitting
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.run.neighbours import NEIGHBOURS
+from zerocfg.run.origins import ASSUMED
+
+
+def assuming_newest(run: Run) -> Run:
+    """The run with the newest known release of each library of which nothing tells any: for that it is built."""
+    missing = VERSIONS.keys() - run.versions.keys()
+    places = {**run.version_places, **dict.fromkeys(missing, ASSUMED)}
+    return replace(run, versions={**VERSIONS, **run.versions}, version_places=places)
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """A project admits no release of a library that zerocfg knows. ``known``: the nearest one that it does know;
+    ``older``: what is admitted lies before it."""
+
+    library: str
+    declared: str
+    known: str
+    older: bool
+
+
+def outside(run: Run) -> list[Outside]:
+    """The libraries that a run trains with of which nothing is known in the releases that its project admits."""
+    found = []
+    for library in trained_with(run):
+        declared = run.versions.get(library, "")
+        limits = bounds(declared)
+        if limits is None:
+            continue
+        low, high, closed = limits
+        oldest, newest = release(OLDEST[library]), release(VERSIONS[library])
+        if high < oldest or (high == oldest and not closed):
+            found.append(Outside(library, declared, OLDEST[library], True))
+        elif low > newest:
+            found.append(Outside(library, declared, VERSIONS[library], False))
+    return found
+
+
+def trained_with(run: Run) -> list[str]:
+    """The libraries whose releases make a difference to a run, in the order in which they are told."""
+    trainer = run.consumer in ("transformers", "trl") or run.consumer in NEIGHBOURS
+    uses = {
+        "accelerate": run.accelerate is not None or run.consumer not in (None, "deepspeed"),
+        "transformers": trainer,
+        "deepspeed": run.deepspeed is not None or run.effective.value("engine") == "deepspeed",
+        "trl": run.consumer == "trl",
+    }
+    return [library for library in VERSIONS if uses[library]]
 
 
 def with_versions(runs: Iterable[Run], settled: Mapping[str, str]) -> list[Run]:

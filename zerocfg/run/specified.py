@@ -73,7 +73,7 @@ def _run(paths: Paths, file: SourceFile, entry: ExpandedRun, folder: Path, sourc
     consumer = consumer_of(entry.data.get("consumer"))
     run, summary = _model(paths, run, entry.data.get("model"), setting("model"), folder)
     versions = entry.data.get("versions")
-    return replace(
+    run = replace(
         run,
         consumer=consumer or run.consumer,
         told=_told_by_spec(entry, sources) if consumer else None,
@@ -84,6 +84,11 @@ def _run(paths: Paths, file: SourceFile, entry: ExpandedRun, folder: Path, sourc
         arguments=_spec_arguments(entry, sources),
         versions={str(key): str(value) for key, value in versions.items()} if isinstance(versions, dict) else {},
     )
+    if run.started is None or run.started.suffix != ".py":
+        return run
+    from zerocfg.run.scripted import read  # with it comes all that reads Python
+
+    return replace(run, script=read(paths, run.started))  # its arguments are those that the spec names
 
 
 def _model(

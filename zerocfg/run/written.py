@@ -21,7 +21,7 @@ def made_before(run: Run, name: str) -> bool:
     line, file = run.launch, run.launch_file
     if line is None or file is None:
         return False
-    if line.directory is not None and line.directory.startswith("/"):
+    if line.directory is not None and line.directory.startswith("/") and not _around(file.path, line.directory):
         return True  # a folder of the machine that runs the job, which nobody can look into
     if file.kind == "script":
         return True  # other code may write it, fetch it, or change the folder
@@ -62,10 +62,21 @@ def _makes(text: str, base: str) -> bool:
     for found in re.finditer(rf"^[ \t]*(?:export[ \t]+)?(\w+)[ \t]*=([^\n]*{end})", text, re.MULTILINE):
         if base in found[2] or "$" in found[2]:
             named |= {f"${found[1]}", f"${{{found[1]}}}"} | ({found[1]} if "open(" in text else set())
-    if any(_MAKES.search(line) and any(one in line for one in named) for line in text.splitlines()):
+    named = {one for one in named if one in text}  # most texts name none of them, and are not looked at line by line
+    if not named:
+        return False
+    if any(any(one in line for one in named) and _MAKES.search(line) for line in text.splitlines()):
         return True
     given = "|".join(map(re.escape, sorted(named)))
     return re.search(rf"{_OUTPUT}[ \t=]+[\"']?(?:[^\s\"']*/)?(?:{given})(?![\w.])", text) is not None
+
+
+def _around(path: Path | None, directory: str) -> bool:
+    """Whether a folder is here, in the same tree as the file: a script may tell it from where it lies itself."""
+    folder = Path(directory)
+    if path is None or not any(folder.is_relative_to(above) for above in path.resolve().parents[:4] if above.name):
+        return False
+    return folder.is_dir()
 
 
 def _beside(path: Path) -> list[str]:

@@ -6,24 +6,17 @@ against the rules' proofs, and then against what no config shows. Where nothing 
 
 from __future__ import annotations
 
-import contextlib
 import re
-from dataclasses import replace
-from importlib import metadata
 from typing import TYPE_CHECKING
 
-from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import Diagnostic, lint_runs, spot
+from zerocfg.rules.engine import Diagnostic, spot
 from zerocfg.rules.registry import find as find_rule
-from zerocfg.run.discover import Files
-from zerocfg.run.effective import settled
-from zerocfg.run.link import find_runs
-from zerocfg.run.model import consumer_of
 from zerocfg.smoke import known_errors
 from zerocfg.smoke.asked import GATHER, STAGE, claims
 from zerocfg.smoke.certificate import Diagnosis
+from zerocfg.smoke.checks.arguments import ARGUMENTS, refuses
 from zerocfg.smoke.checks.asked import NAMES
-from zerocfg.smoke.handwritten import CONSUMERS
+from zerocfg.smoke.linted import findings_of, seen_by_lint
 
 if TYPE_CHECKING:
     from zerocfg.rules.api import Rule
@@ -34,7 +27,6 @@ if TYPE_CHECKING:
     from zerocfg.smoke.folder import RunFolder
     from zerocfg.smoke.process import Outcome
 
-LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
 KEYS = {name: key for key, name in NAMES.items()}
 SAVED = ("saved parameters", "loaded by from_pretrained")
 # What a rank was doing, as the proofs call it. Everything up to the engine may also fail earlier or later than there.
@@ -46,8 +38,8 @@ def diagnose(folder: RunFolder, checks: list[Check], outcome: Outcome) -> list[D
     failed = [one for one in checks if one.ok is False]
     if not failed and outcome.failure is None:
         return []
-    run = _run(folder)
-    findings = _findings(run)
+    run = seen_by_lint(folder)
+    findings = findings_of(run)
     found: list[Diagnosis] = []
     if outcome.failure is not None:
         found += _of_error(_error(outcome), _phase(outcome), findings)
@@ -58,41 +50,6 @@ def diagnose(folder: RunFolder, checks: list[Check], outcome: Outcome) -> list[D
     for diagnosis in found:
         told.setdefault((diagnosis.code or diagnosis.name, diagnosis.file, diagnosis.line, diagnosis.column), diagnosis)
     return list(told.values())
-
-
-def _run(folder: RunFolder) -> Run | None:
-    """The run as the linter sees it; None when its files do not tell."""
-    if folder.handwritten is not None:
-        return folder.handwritten.run
-    try:
-        runs, _ = find_runs([folder.path], Files(), root=folder.path.resolve())
-    except OSError:
-        return None
-    runs = [run for run in runs if run.accelerate or run.deepspeed or run.recipe]
-    if not runs:
-        return None
-    run = runs[0]
-    if run.consumer is None and folder.consumer in CONSUMERS:  # the lock tells
-        return settled(replace(run, consumer=consumer_of(folder.consumer)))
-    return run
-
-
-def _findings(run: Run | None) -> list[Diagnostic]:
-    """Errors first, then warnings; notes explain no failure."""
-    if run is None:
-        return []
-    run = replace(run, versions={**run.versions, **_installed()})  # whatever the project states, these ran
-    found = [one for one in lint_runs([run]).diagnostics if one.severity is not Severity.NOTE]
-    return sorted(found, key=lambda one: -one.severity.rank)
-
-
-def _installed() -> dict[str, str]:
-    """The releases of this environment, as clauses of PEP 440."""
-    found = {}
-    for name in LIBRARIES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = f"=={metadata.version(name).partition('+')[0]}"
-    return found
 
 
 # -- errors -----------------------------------------------------------------------------------------------------
@@ -165,6 +122,8 @@ def _of_check(
     one: Check, asked: dict[str, list[Claim]], run: Run | None, findings: list[Diagnostic]
 ) -> list[Diagnostic]:
     """The findings at the places that ask for what failed; those at the very key before those around it."""
+    if one.name == ARGUMENTS:
+        return [finding for finding in findings if refuses(finding)]
     if one.name in SAVED:
         # Whether weights are saved is decided at the stage and the key that gathers.
         saving = [finding for finding in findings if _shows(finding, "save")]

@@ -11,10 +11,15 @@ import time
 from pathlib import Path
 
 
+def folder() -> Path:
+    """Where torch compiles the operators."""
+    caches = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(os.environ.get("TORCH_EXTENSIONS_DIR") or Path(caches, "torch_extensions"))
+
+
 def find() -> list[Path]:
     """Every lock that is there."""
-    caches = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    root = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or Path(caches, "torch_extensions"))
+    root = folder()
     return [*root.glob("*/lock"), *root.glob("*/*/lock")]
 
 

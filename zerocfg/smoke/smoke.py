@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from zerocfg.smoke import certificate, certificate_file, nodes, process, sharing
 from zerocfg.smoke import command as commands
-from zerocfg.smoke.checks import check, measured
+from zerocfg.smoke.checks import arguments, check, measured
 from zerocfg.smoke.data import testimony
 from zerocfg.smoke.device import Device, choose
 from zerocfg.smoke.error import SmokeError
 from zerocfg.smoke.folder import RunFolder, read
 from zerocfg.smoke.interrupts import interrupts
 from zerocfg.smoke.launch import prepare, variables
+from zerocfg.smoke.linted import findings_of, seen_by_lint
 from zerocfg.smoke.reduce import reduce
 from zerocfg.smoke.scratch import LOCK, scratch
 from zerocfg.smoke.verdict import Verdict
@@ -102,6 +103,7 @@ def play(run: RunFolder, options: Options, progress: Callable[[str], None] | Non
                 break
             command = process.elsewhere(command)
         verdict = Verdict(run, device, reduced, outcome, check(run, reduced, outcome, options.steps))
+        verdict.checks += arguments.check(findings_of(seen_by_lint(run)))
         verdict.checks += measured.check(verdict.figures, verdict.expected, outcome)
         verdict.kept = _keep(folder, keep)
     return verdict

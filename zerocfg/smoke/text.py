@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from zerocfg.report.table import Column, folded
+from zerocfg.report.table import table as fitted
 from zerocfg.smoke.command import WRITTEN
 from zerocfg.smoke.proven import proof
 
@@ -12,13 +14,16 @@ if TYPE_CHECKING:
     from zerocfg.smoke.verdict import Verdict
 
 
-def render(verdict: Verdict) -> str:
-    """Reductions, the table of checks, what failed, where the weights are."""
+_COLUMNS = (Column("check", hangs=32), Column("planned", least=12), Column("seen", least=16), Column())
+
+
+def render(verdict: Verdict, width: int | None = None) -> str:
+    """Reductions, the table of checks, what failed, where the weights are. ``width``: columns of a terminal."""
     where = verdict.device.name if verdict.device.kind == "cuda" else "CPU"
     ranks = verdict.reduced.ranks
     lines = [f"{verdict.run.name}: {ranks} rank{'s' if ranks != 1 else ''} on {where}"]
     lines += [f"  reduced  {words}" for words in verdict.reduced.words]
-    lines += ["", *table(verdict)]
+    lines += ["", *table(verdict, width)]
     outcome = verdict.outcome
     if verdict.command is not None:
         lines += ["", f"command: {verdict.command.line}", *(f"  {one}" for one in verdict.command.notes)]
@@ -46,7 +51,7 @@ def render(verdict: Verdict) -> str:
     passed = sum(1 for one in verdict.checks if one.ok)
     verdict_line = "passed" if verdict.passed else "FAILED"
     lines.append(f"{verdict_line}: {passed} checks ok, {failed} failed, {outcome.seconds:.0f} s")
-    return "\n".join(lines) + "\n"
+    return folded("\n".join(lines) + "\n", width)
 
 
 def _diagnosis(verdict: Verdict) -> list[str]:
@@ -58,24 +63,19 @@ def _diagnosis(verdict: Verdict) -> list[str]:
     return ["", "why:", *(f"  {one}" for one in verdict.diagnosis), *more]
 
 
-def table(verdict: Verdict) -> list[str]:
+def table(verdict: Verdict, width: int | None = None) -> list[str]:
     if not verdict.checks:
         return []
-    rows = [("check", "planned", "seen", "")]
     marks = {True: "ok", False: "FAIL", None: ""}
     own = [one for one in verdict.checks if not one.further or one.ok is False]
-    rows += [(one.name, one.planned, one.seen, marks[one.ok]) for one in own]
+    rows = [(one.name, one.planned, one.seen, marks[one.ok]) for one in own]
     rows[_after_settings(own) : _after_settings(own)] = _further(verdict)
-    widths = [max(len(row[at]) for row in rows) for at in range(3)]
-    return [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True)), row[3]]).rstrip()
-        for row in rows
-    ]
+    return fitted(_COLUMNS, rows, width, "")
 
 
 def _after_settings(own: list[Check]) -> int:
-    """The row, below the heading, that follows the last one of the engine's settings."""
-    return max((at for at, one in enumerate(own, 1) if one.further or one.name == "device"), default=len(own)) + 1
+    """The row that follows the last one of the engine's settings."""
+    return max((at for at, one in enumerate(own) if one.further or one.name == "device"), default=len(own) - 1) + 1
 
 
 def _further(verdict: Verdict) -> list[tuple[str, str, str, str]]:

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from zerocfg.source.launch import Word, Written
-from zerocfg.source.shell_words import UNKNOWN, Chars, Token
+from zerocfg.source.shell_folders import from_start
+from zerocfg.source.shell_words import START, UNKNOWN, Chars, Token
 
 if TYPE_CHECKING:
     from zerocfg.source.shell_expand import Expander
@@ -23,6 +24,8 @@ _READS = frozenset(
 """Programs that leave alone the files that they are told of."""
 _QUOTES = re.compile(r"[\"'\\]")
 _TABS = re.compile(r"^\t+", re.MULTILINE)
+_START = re.compile(rf"{START}/?")
+"""What a path from the folder of the start loses where the text of a file names it: such files are looked for there."""
 
 
 class _Awaited(NamedTuple):
@@ -37,15 +40,25 @@ class _Awaited(NamedTuple):
 
 
 class Heredocs:
-    """What one shell text has written so far. By path, or as the script writes a path that only the shell knows."""
+    """What one shell text has written so far. By path, or as the script writes a path that only the shell knows.
 
-    def __init__(self) -> None:
+    The blocks of a page, and the cells of a notebook, are one text. ``choices``: its parts may be alternatives, one of
+    which a reader takes.
+    """
+
+    def __init__(self, choices: bool = False) -> None:
+        self.choices = choices
         self._files: dict[str, tuple[Written, ...]] = {}
         self._unknown: list[tuple[str, Chars]] = []
         self._awaited: list[_Awaited] = []
 
     def known(self) -> tuple[Written, ...]:
         return tuple(file for ways in self._files.values() for file in ways)
+
+    def put(self, file: Written) -> None:
+        """A file is written as a whole, by no command of the text."""
+        name = posixpath.normpath(file.name)
+        self._files[name] = () if file.text is None else (Written(name, file.text),)
 
     def command(self, chars: Chars, command: Sequence[Token], redirects: Sequence[Token], expander: Expander) -> None:
         """A command ended: note the here-documents that follow it, and forget the files that it writes otherwise."""
@@ -81,16 +94,19 @@ class Heredocs:
             return
         if awaited.tabs:
             chars = _without(chars, _TABS)
-        text = chars if awaited.quoted else self.told(expander.document(chars))
+        text = chars if awaited.quoted else _without(self.told(expander.document(chars)), _START)
         if awaited.adds:
             self._files[name] = ()
-        elif not branch or name not in self._files:
+        elif name not in self._files or not (branch or self.choices):
             self._files[name] = (Written(name, text),)
         elif self._files[name]:
             self._files[name] += (Written(name, text),)
 
     def _name(self, target: Chars, written: str, directory: str | None) -> str | None:
         if UNKNOWN not in target.text:
+            told = from_start(target.text)
+            if told is not None:
+                return told
             if directory is None and not target.text.startswith("/"):
                 return None
             return posixpath.normpath(posixpath.join(directory or "", target.text))
@@ -117,7 +133,8 @@ class Heredocs:
                     self._files[name] = ()
 
     def _forget(self, target: Chars) -> None:
-        names = {posixpath.normpath(target.text), *(name for name, known in self._unknown if _same(known, target))}
+        known = from_start(target.text) or posixpath.normpath(target.text)
+        names = {known, *(name for name, known in self._unknown if _same(known, target))}
         for name in names & self._files.keys():
             self._files[name] = ()
 

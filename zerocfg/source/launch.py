@@ -1,6 +1,6 @@
 """Launch lines: what a shell script, Makefile or Markdown page starts, and with which arguments.
 
-The data shapes only; the reader is :mod:`zerocfg.source.shell`.
+The data shapes only; the reader is :mod:`zerocfg.source.launch_files`.
 """
 
 from __future__ import annotations
@@ -41,10 +41,12 @@ class Option:
 @dataclass(slots=True, frozen=True, eq=False)
 class Written:
     """A file that the script writes out before a line. ``name``: its path from where the script starts, or, where only
-    the running shell knows it, as it is written. ``text``: what it will hold."""
+    the running shell knows it, as it is written. ``text``: what it will hold, None where nobody can tell. ``shown``: a
+    page shows what stands in it, so that one that is there counts in its place."""
 
     name: str
-    text: Chars
+    text: Chars | None
+    shown: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -73,10 +75,11 @@ class LaunchLine:
 
 @dataclass(slots=True)
 class LaunchFile:
-    """A file with launch lines in it."""
+    """A file with launch lines in it. ``written``: the files that it has written at its end."""
 
     source: SourceText
     lines: list[LaunchLine] = field(default_factory=list)
+    written: tuple[Written, ...] = ()
 
     @property
     def name(self) -> str:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from json.decoder import JSONDecoder, scanstring  # type: ignore[attr-defined]
 from typing import Any
 
+from zerocfg.source.launch import Written
 from zerocfg.source.shell_words import UNKNOWN, Chars
 from zerocfg.source.text import BOM, SourceText, Span
 
@@ -23,6 +24,8 @@ _INSERTED = re.compile(r"\{[^{}\n]*\}")
 """What IPython puts a value of the notebook in the place of."""
 _SETS = re.compile(r"\benviron(?:\.setdefault\(|\[)[ ]*[\"'](\w+)[\"']|^[ \t]*%env[ \t]+(\w+)[ \t]*=", re.MULTILINE)
 _SHELL_CELLS = frozenset({"bash", "sh", "shell", "script"})
+_WRITING_CELLS = frozenset({"writefile", "file"})
+_WRITES = re.compile(r"\bopen\(|\bdumps?\(|\bwrite")
 _PYTHON_CELLS = frozenset({"time", "timeit", "capture", "prun"})
 _PASS = "pass"
 _scan = JSONDecoder().scan_once  # type: ignore[attr-defined]
@@ -38,13 +41,29 @@ def python_of(source: SourceText) -> Chars:
 
 def shell_of(source: SourceText) -> Iterator[Chars]:
     """The commands that cells hand to a shell: `!` at the start of a line, and cells of `%%bash`."""
+    return (one for one in started_of(source) if not isinstance(one, Written))
+
+
+def started_of(source: SourceText) -> Iterator[Chars | Written]:
+    """The same with the files that cells of `%%writefile` write, in their order. Of one that is added to, or that code
+    may write again, nobody knows the text."""
+    written: set[str] = set()
     for _, cell in _cells(source):
         magic = _magic(cell)
+        start = cell.text.find("\n") + 1 or len(cell.text)
         if magic in _SHELL_CELLS:
-            yield cell.part(cell.text.find("\n") + 1 or len(cell.text), len(cell.text))
+            yield cell.part(start, len(cell.text))
+        elif magic in _WRITING_CELLS:
+            words = cell.text[:start].split()[1:]
+            if len(words) in (1, 2) and words[:-1] in ([], ["-a"]):
+                name = words[-1].strip("\"'")
+                written.add(name)
+                yield Written(name, None if len(words) == 2 else cell.part(start, len(cell.text)))
         elif not magic or magic in _PYTHON_CELLS:
-            for start, end in _commands(cell.text):
-                mark = _COMMAND.match(cell.text, start)
+            if written and _WRITES.search(cell.text):
+                yield from (Written(name, None) for name in sorted(written) if name in cell.text)
+            for begin, end in _commands(cell.text):
+                mark = _COMMAND.match(cell.text, begin)
                 if mark is not None and mark[1] == "!":
                     command = cell.part(mark.end(), end)
                     yield Chars(_INSERTED.sub(lambda found: UNKNOWN * len(found[0]), command.text), command.at)

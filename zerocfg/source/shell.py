@@ -1,6 +1,6 @@
-"""Launch lines of shell scripts, batch scripts, Makefiles and Markdown pages.
+"""Launch lines of a shell text.
 
-The script is walked once from top to bottom, with the variables that are certain at each point. What only the
+The text is walked once from top to bottom, with the variables that are certain at each point. What only the
 running shell can know stays unknown; nothing is executed.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from zerocfg.source.heredocs import Heredocs
-from zerocfg.source.launch import LaunchFile, LaunchLine, Word
+from zerocfg.source.launch import LaunchLine, Word
 from zerocfg.source.launchers import (
     OWN_PROGRAMS,
     RUNNERS,
@@ -24,12 +24,9 @@ from zerocfg.source.launchers import (
 from zerocfg.source.shell_expand import Expander, Value
 from zerocfg.source.shell_placed import Placed, joined, span_of, words_of
 from zerocfg.source.shell_scope import Scope, text_of
-from zerocfg.source.shell_words import Chars, Token, tokens
-from zerocfg.source.text import BOM, SourceText, Span
+from zerocfg.source.shell_words import START, UNKNOWN, Chars, Token, tokens
+from zerocfg.source.text import SourceText, Span
 
-_MENTIONS = re.compile(
-    r"accelerate|deepspeed|torchrun|torch\.distributed|llamafactory-cli|(?:lmf|axolotl) train|swift (?:sft|pt|rlhf)"
-)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_]\w*\Z", re.ASCII)
 _DECLARES = frozenset(("export", "declare", "typeset", "local", "readonly"))
@@ -42,42 +39,7 @@ _TELLS = frozenset(("-h", "--help", "--version"))
 _MAX_NESTING = 6
 
 
-def read_launch_lines(source: SourceText) -> LaunchFile:
-    """The launch lines of a shell script, Makefile, Markdown page, notebook or Python file, told apart by the name.
-    Never raises."""
-    found = LaunchFile(source)
-    if not _MENTIONS.search(source.text):
-        return found
-    name = source.name.replace("\\", "/").rpartition("/")[2].lower()
-    if name.endswith((".md", ".markdown", ".mdx", ".rst")):
-        from zerocfg.source.markdown import shell_blocks
-
-        for block in shell_blocks(source.text):
-            found.lines += read_shell(source, block)
-    elif name in ("makefile", "gnumakefile") or name.endswith((".mk", ".mak")) or name.startswith("makefile."):
-        from zerocfg.source.makefile import recipes
-
-        for recipe, exported in recipes(source.text):
-            found.lines += read_shell(source, recipe, exported)
-    elif name.endswith(".ipynb"):
-        from zerocfg.source.notebook import environment_of, shell_of
-
-        environment = environment_of(source)
-        for command in shell_of(source):
-            found.lines += read_shell(source, command, environment)
-    elif name.endswith(".py"):
-        from zerocfg.source.commands import commands_of
-
-        for started in commands_of(source):
-            found.lines += read_shell(source, started) if isinstance(started, Chars) else _of_words(source, started)
-    else:
-        start = 1 if source.text.startswith(BOM) else 0
-        text = source.text[start:]
-        found.lines += read_shell(source, Chars(text, range(start, start + len(text))))
-    return found
-
-
-def _of_words(source: SourceText, words: list[Word]) -> list[LaunchLine]:
+def read_words(source: SourceText, words: list[Word]) -> list[LaunchLine]:
     """The launch line that is a list of words, which no shell reads."""
     if not words:
         return []
@@ -86,9 +48,19 @@ def _of_words(source: SourceText, words: list[Word]) -> list[LaunchLine]:
     return shell.lines
 
 
-def read_shell(source: SourceText, chars: Chars, environment: dict[str, str | None] | None = None) -> list[LaunchLine]:
-    """The launch lines of one shell text, a part of the source."""
-    shell = _Shell(source, environment or {})
+def read_shell(
+    source: SourceText,
+    chars: Chars,
+    environment: dict[str, str | None] | None = None,
+    *,
+    heredocs: Heredocs | None = None,
+    script: bool = False,
+) -> list[LaunchLine]:
+    """The launch lines of one shell text, a part of the source. ``heredocs``: what other parts have written before;
+    ``script``: the text is all of it, with a name of its own."""
+    shell = _Shell(source, environment or {}, heredocs)
+    if script:
+        shell.scope.lies_at(source.name, source.text)
     shell.run(chars, Span(0, len(source.text)), 0)
     return shell.lines
 
@@ -101,12 +73,14 @@ def read_commands(source: SourceText, chars: Chars) -> list[list[Word]]:
 
 
 class _Shell:
-    def __init__(self, source: SourceText, environment: dict[str, str | None]) -> None:
+    def __init__(
+        self, source: SourceText, environment: dict[str, str | None], heredocs: Heredocs | None = None
+    ) -> None:
         self.source = source
         self.scope = Scope(environment)
-        self.expander = Expander(self.scope.variables, self.scope.assign)
+        self.expander = Expander(self.scope.variables, self.scope.assign, self.scope.folder)
         self.lines: list[LaunchLine] = []
-        self.heredocs = Heredocs()
+        self.heredocs = heredocs or Heredocs()
 
     def run(self, chars: Chars, outer: Span, nesting: int) -> None:
         command: list[Token] = []
@@ -191,7 +165,7 @@ class _Shell:
             return
         words: list[Word] = []
         for token in command[at:]:
-            words += words_of(self.source.text, chars, token, self.expander, outer, self.heredocs.told)
+            words += words_of(self.source.text, chars, token, self.expander, outer, self.heredocs.told, self.scope.told)
         if not words:
             return
         span = span_of(chars.at[command[0].start : command[-1].end], outer)
@@ -237,7 +211,8 @@ class _Shell:
     def _simple(self, words: list[Word], prefix: dict[str, Value], span: Span, nesting: int) -> None:
         name = program(words[0])
         if name == "cd" or name == "pushd":
-            self.scope.change_directory(words[1].value if len(words) > 1 else None)
+            to = [word for word in words[1:] if word.value not in ("--", "-P", "-L")]
+            self.scope.change_directory(_target(to[0]) if to else None)
         elif name == "popd":
             self.scope.change_directory(None)
         elif name == "unset":
@@ -275,6 +250,8 @@ class _Shell:
                 options, script, module, arguments = split_launcher(launcher, words[begin:])
                 script_options = read_options(arguments)
                 if launcher == "python":
+                    if self._handed_on(arguments, span, nesting):
+                        return
                     if script is None or not any(option.name in _ASKS for option in script_options):
                         return
                 elif launcher in OWN_PROGRAMS:
@@ -312,6 +289,19 @@ class _Shell:
                 left, _, right = word.value.partition("=")
                 environment[left] = right
 
+    def _handed_on(self, arguments: tuple[Word, ...], span: Span, nesting: int) -> bool:
+        """Whether a program starts the commands behind `--`, as one for a cluster's queue does."""
+        at = next((at for at, word in enumerate(arguments) if word.value == "--"), len(arguments))
+        command: list[Word] = []
+        before = len(self.lines)
+        for word in (*arguments[at + 1 :], None):
+            if word is not None and word.value not in ("&&", ";", "||"):
+                command.append(word)
+            elif command and nesting < _MAX_NESTING:
+                self._start(command, {}, span, nesting + 1)
+                command = []
+        return len(self.lines) > before
+
     def _shell(self, words: list[Word], at: int, span: Span, nesting: int) -> None:
         """``bash -c "..."``: the text is read with the variables known here."""
         for index in range(at + 1, len(words) - 1):
@@ -323,6 +313,13 @@ class _Shell:
                 if isinstance(word, Placed):
                     self._nested(word.chars, span, nesting)
                 return
+
+
+def _target(word: Word) -> str | None:
+    """The folder that `cd` is given, from the start where it is told from there."""
+    if isinstance(word, Placed) and START in word.chars.text and UNKNOWN not in word.chars.text:
+        return word.chars.text
+    return word.value
 
 
 class _Commands(_Shell):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from zerocfg.source.shell_folders import parent, substituted
 from zerocfg.source.shell_words import MAX_VALUE, UNKNOWN, Chars, dollar_end, nested_end, tokens
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ _ELEMENT = 20
 _NAME = re.compile(r"\$([A-Za-z_]\w*|[0-9@*#?$!-])", re.ASCII)
 _LITERAL = re.compile(r"[^\"'\\$`]+")
 _INSIDE = re.compile(r"[^\"\\$`]+")
-_BRACE = re.compile(r"\$\{([A-Za-z_]\w*)(\[[@*]\])?(?:(:?[-=+?])(.*))?\}\Z", re.DOTALL | re.ASCII)
+_BRACE = re.compile(
+    r"\$\{([A-Za-z_]\w*|0)(\[[@*0]\])?(?:(:?[-=+?]|%(?=/\*\})|##(?=\*/\}))(.*))?\}\Z", re.DOTALL | re.ASCII
+)
 _QUOTED = re.compile(r"\"|(?:[^\"\\]|\\[^\"]?)+")
 _BLANKS = re.compile(r"[ \t\r\n]+")
 _ARITHMETIC = re.compile(r"\s*(\d+|[A-Za-z_]\w*|\*\*|[-+*/%()])", re.ASCII)
@@ -73,11 +76,14 @@ class Builder:
 
 
 class Expander:
-    """Expands words with the variables known so far."""
+    """Expands words with the variables known so far. ``folder`` tells where commands run, None where nobody knows."""
 
-    def __init__(self, variables: dict[str, Value], assign: Callable[[str, Value], None]) -> None:
+    def __init__(
+        self, variables: dict[str, Value], assign: Callable[[str, Value], None], folder: Callable[[], str | None]
+    ) -> None:
         self.variables = variables
         self.assign = assign
+        self.folder = folder
         self._depth = 0
         self._left = MAX_EXPANDED
 
@@ -170,8 +176,9 @@ class Expander:
                     self._expand(inside, out, split=False, quoted=True)
                 at = end
             elif mark == "`":
-                out.unknown(word.at[at])
-                at = nested_end(text, at + 1, "`")
+                end = nested_end(text, at + 1, "`")
+                self._substitute(word.part(at + 1, end - 1), word.at[at], out, split)
+                at = end
             elif mark == "$":
                 at = self._dollar(word, at, out, split, quoted)
             else:
@@ -214,7 +221,7 @@ class Expander:
             out.add(Chars(plain, [place] * len(plain)))
             return end
         if text.startswith("$(", at):
-            out.unknown(place)
+            self._substitute(word.part(at + 2, end - 1), place, out, split)
             return end
         if text.startswith("${", at):
             self._brace(word.part(at, end), out, split, quoted)
@@ -226,6 +233,11 @@ class Expander:
             return at + 1
         self._put(self.variables.get(name[1]), place, out, split)
         return name.end()
+
+    def _substitute(self, inside: Chars, place: int, out: Builder, split: bool) -> None:
+        """What commands print, where they only tell a path."""
+        text = substituted(inside, self.folder(), self.fields)
+        self._put(None if text is None else Chars(text, [place] * len(text)), place, out, split)
 
     def _put(self, value: Value, place: int, out: Builder, split: bool) -> None:
         if value is None or not self.affords(value[:1] if isinstance(value, list) else value):
@@ -247,6 +259,14 @@ class Expander:
         name, every, operator, _ = found.groups()
         known = name in self.variables
         value = self.variables.get(name)
+        if every == "[0]":
+            every = None
+            value = value[0] if isinstance(value, list) and value else value
+        if operator in ("%", "##") and not every:  # `%/*` and `##*/`: the folder of a path, and the name in it
+            text = value.text if isinstance(value, Chars) and UNKNOWN not in value.text and "/" in value.text else ""
+            text = parent(text) if operator == "%" else text.rpartition("/")[2]
+            self._put(Chars(text, [place] * len(text)) if text else None, place, out, split)
+            return
         if every:
             if operator or not isinstance(value, list) or not self.affords(value):
                 out.unknown(place)

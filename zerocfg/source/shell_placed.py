@@ -19,8 +19,16 @@ class Placed(Word):
 
 
 def words_of(
-    text: str, chars: Chars, token: Token, expander: Expander, outer: Span, told: Callable[[Chars], Chars]
+    text: str,
+    chars: Chars,
+    token: Token,
+    expander: Expander,
+    outer: Span,
+    named: Callable[[Chars], Chars],
+    told: Callable[[str], str | None],
 ) -> list[Word]:
+    """The words that one written word expands to. ``named`` puts the names of files in the place of paths that only the
+    shell knows; ``told`` gives a word as the program sees it."""
     whole = span_of(chars.at[token.start : token.end], outer)
     if token.text.startswith(SUBSTITUTIONS):
         return [Word(text[whole.start : whole.end], None, whole)]
@@ -31,8 +39,8 @@ def words_of(
         if len(fields) > 1 and field.at:
             span = span_of(field.at, whole)
         if UNKNOWN in field.text:
-            field = told(field)
-        word = Placed(text[span.start : span.end], None if UNKNOWN in field.text else field.text, span)
+            field = named(field)
+        word = Placed(text[span.start : span.end], None if UNKNOWN in field.text else told(field.text), span)
         object.__setattr__(word, "chars", field)
         words.append(word)
     return words

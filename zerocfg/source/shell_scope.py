@@ -8,7 +8,8 @@ from __future__ import annotations
 import posixpath
 
 from zerocfg.source.shell_expand import Value
-from zerocfg.source.shell_words import UNKNOWN, Chars
+from zerocfg.source.shell_folders import from_start, own_path, told
+from zerocfg.source.shell_words import START, UNKNOWN, Chars
 
 
 class _Block:
@@ -38,7 +39,7 @@ class Scope:
 
     def __init__(self, inherited: dict[str, str | None]) -> None:
         self.inherited = inherited
-        self.variables: dict[str, Value] = {}
+        self.variables: dict[str, Value] = {name: Chars(START, (0,)) for name in ("PWD", "SLURM_SUBMIT_DIR")}
         self.exported: set[str] = set()
         self.export_all = False
         self.directory: str | None = None
@@ -125,9 +126,35 @@ class Scope:
         self._put(name, _UNSET)
         self.exported.discard(name)
 
+    def lies_at(self, name: str, text: str) -> None:
+        """The text is a script of its own with this name."""
+        path = own_path(name, text)
+        if path is not None:
+            own = Chars(path, [0] * len(path))
+            self.variables |= {"0": own, "BASH_SOURCE": [own]}
+
+    def folder(self) -> str | None:
+        """The path of the folder where commands run, None where nobody knows it."""
+        if not self.directory_known:
+            return None
+        directory = self.directory or ""
+        return directory if directory.startswith("/") else f"{START}/{directory}".rstrip("/")
+
+    def told(self, word: str) -> str | None:
+        """A word as a program sees that is started here; None where only the running shell knows."""
+        return told(word, self.directory, self.directory_known)
+
     def change_directory(self, target: str | None) -> None:
+        self._change_directory(target)
+        now = self.folder()
+        self.assign("PWD", None if now is None else Chars(now, [0] * len(now)))
+
+    def _change_directory(self, target: str | None) -> None:
         if target is None or target.startswith(("-", "~")):
             self.directory, self.directory_known = None, False
+        elif START in target:
+            self.directory = from_start(target)
+            self.directory_known = self.directory is not None
         elif target.startswith("/"):
             self.directory, self.directory_known = posixpath.normpath(target), True
         elif self.directory_known:
@@ -140,7 +167,7 @@ class Scope:
 
 
 def text_of(value: Value) -> str | None:
-    return value.text if isinstance(value, Chars) and UNKNOWN not in value.text else None
+    return value.text if isinstance(value, Chars) and not {UNKNOWN, START} & set(value.text) else None
 
 
 def _same(one: Value | _Unset, other: Value | _Unset) -> bool:

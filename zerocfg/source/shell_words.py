@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 UNKNOWN = "\0"
 """Stands for text that only the running shell knows."""
 
+START = "\1"
+"""Stands for the folder in which the text was started, at the beginning of a path."""
+
 SUBSTITUTIONS = ("<(", ">(")
 """How a word begins that stands for the input or output of another command."""
 

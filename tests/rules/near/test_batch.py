@@ -410,12 +410,12 @@ OVERRIDDEN = (
     ),
     near("ZC209", "nobody asks", ("max_grad_norm: 0.3\n", "")),
     near("ZC209", "none, which was the default", ("0.3", "0.0"), versions={"deepspeed": "<0.19.3"}),
-    near("ZC209", "before there was a default", versions={"deepspeed": "<0.19.3"}).finds(
-        "error", NORM, "0.3", also=("ds.json",)
-    ),
-    near("ZC209", "perhaps with a default", versions={"deepspeed": "<=0.19.3"}).finds(
-        "error", NORM, "0.3", "1.0", also=("ds.json",)
-    ),
+    near("ZC209", "before there was a default", versions={"deepspeed": "<0.19.3"})
+    .finds("error", NORM, "0.3", "0.0", "0.19.3", also=("ds.json",))
+    .says("so the engine silently clips nothing, as its default is 0.0 (declared: <0.19.3)"),
+    near("ZC209", "perhaps with a default", versions={"deepspeed": "<=0.19.3"})
+    .finds("error", NORM, "0.3", "0.0", "0.19.3", "1.0", "0.19.3", also=("ds.json",))
+    .says("clips nothing, as its default is 0.0, and from DeepSpeed 0.19.3 on clips at its default, 1.0 (declared: "),
     near("ZC210", "hardly any", ("0.0", "0.001")),
     near("ZC210", "before there was a default", versions={"deepspeed": "<0.19.3"}),
     near("ZC210", "perhaps with a default", versions={"deepspeed": "<=0.19.3"}).finds(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.rules.examples import lint_example, told
+from tests.rules.examples import lint, told, write
 from zerocfg.rules.engine import Selection
 
 from .files import of
@@ -86,8 +86,29 @@ READING = (
         "accelerate takes false for NO",
         {"accelerate.yaml": "distributed_type: NO\nnum_processes: 1\ngpu_ids: all\n"},
     ),
+    near("ZC006", "a release that takes false for no", versions={"accelerate": "==0.33.0"}),
+    near("ZC006", "a release that does not", versions={"accelerate": "==0.34.0"}).finds(
+        "error", "accelerate.yaml: no", "1.1"
+    ),
+    near("ZC006", "a release that may not", versions={"accelerate": "<=0.34.0"}).finds(
+        "warning", "accelerate.yaml: no", "1.1", "0.34.0", "0.34.0"
+    ),
+    of(
+        "ZC006",
+        "a word that no release takes false for",
+        {"accelerate.yaml": "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_state_dict_type: no\n"},
+    ),
     recipe("ZC006", "of the Trainer", "eval_strategy: no\n").finds("error", "recipe.yaml: no", "1.1"),
     recipe("ZC006", "false, which nobody takes for a word", "eval_strategy: false\n"),
+    recipe("ZC811", "false in the place of a word", "eval_strategy: false\n").finds("error", "recipe.yaml: false"),
+    recipe("ZC811", "the same by TrlParser", "packing: true\neval_strategy: false\n", TRL).finds(
+        "error", "recipe.yaml: false"
+    ),
+    recipe("ZC811", "off, which is no word of it", "eval_strategy: off\n").finds("error", "recipe.yaml: off"),
+    recipe("ZC811", "a number", "save_strategy: 500\n").finds("error", "recipe.yaml: 500", 500),
+    recipe("ZC811", "no, of which ZC006 tells", "eval_strategy: no\n"),
+    recipe("ZC811", "no in quotes", "eval_strategy: 'no'\n"),
+    recipe("ZC811", "false, and nobody knows the parser", "eval_strategy: false\n", ""),
     *(
         yaml("ZC007", f"{text} is what it seems", f"main_process_port: {text}\n")
         for text in ("24500", "'024500'", "0", "00", "0.5", "0x10", "09", "true")
@@ -128,5 +149,6 @@ MISREAD = (
 
 @pytest.mark.parametrize("row", rows((*READING, *MISREAD)))
 def test_near(row: Near, tmp_path: Path) -> None:
-    found = lint_example(row.example, tmp_path, Selection(select=(row.code,))).diagnostics
+    write(row.example, tmp_path)
+    found = lint(tmp_path, row.example.consumer, Selection(select=(row.code,)), facts=row.facts).diagnostics
     assert [told(diagnostic, row.example.files) for diagnostic in found] == list(row.example.expected)

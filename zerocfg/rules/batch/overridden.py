@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from zerocfg.catalog.values import show
-from zerocfg.catalog.versions import only_below
+from zerocfg.catalog.versions import Release, only_below, text
 from zerocfg.rules.api import Example, Finding, Location, Severity, rule
 from zerocfg.rules.effects import (
     TRAINERS,
     accelerate_section,
+    admitted,
+    admitting,
     anchor,
     deepspeed_data,
     edited,
@@ -222,25 +224,35 @@ def clipping_not_passed_on(run: Run) -> Iterator[Finding]:
     if run.effective.value("engine") != "deepspeed":
         return
     asked = arguments_of(run).setting("max_grad_norm")
-    defaults = [value for _, value in parser_of(run).defaults("gradient_clipping")]
+    defaults = parser_of(run).defaults("gradient_clipping")
     if asked.origin.kind in ("default", "computed") or not isinstance(asked.value, (int, float)):
         return
-    if asked.value in defaults:
+    if any(asked.value == value for _, value in defaults):
         return
-    clips = [f"clips at its default, {value}" if value else "does not clip" for value in defaults]
     location, related = anchor(run, [asked.origin])
+    older = not all(value for _, value in defaults)  # a release before the default was a number
+    because = f" ({admitted(run, 'deepspeed')})" if older else ""
     yield Finding(
         location,
         f"max_grad_norm {asked.value} does not reach DeepSpeed: {run.deepspeed.name} has no `gradient_clipping`, "
-        f"so the engine silently {', and in a later release '.join(clips)}",
+        f"so the engine silently {_clips(defaults)}{because}",
         f'add "gradient_clipping": "auto" to {run.deepspeed.name}',
-        [*related, Location(run.deepspeed)],
+        [*related, Location(run.deepspeed), *(admitting(run, "deepspeed") if older else ())],
         giving(
             edited(insert_entry, run.deepspeed, (), "gradient_clipping", '"auto"', why="let the Trainer pass it on"),
             "gradient_clipping",
             asked.value,
         ),
     )
+
+
+def _clips(defaults: Sequence[tuple[Release, float]]) -> str:
+    """What an engine does that is told nothing, in each of the admitted releases that differ."""
+    told = ""
+    for since, value in defaults:
+        told += f", and from DeepSpeed {text(since)} on " if told else ""
+        told += f"clips at its default, {value}" if value else f"clips nothing, as its default is {value}"
+    return told
 
 
 @rule(

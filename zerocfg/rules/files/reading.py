@@ -303,8 +303,9 @@ def word_read_as_boolean(run: Run) -> Iterator[Finding]:
     `no` is a word of accelerate's and of the Trainer's own, and the one that cannot be written without quotes.
 
     What happens: `mixed_precision: no` is `False`, and the launcher stops with `AttributeError: 'bool' object
-    has no attribute 'lower'`. `distributed_type: NO` is `False` too and loses its default of one process.
-    `eval_strategy: no` in a recipe is refused: `False is not a valid IntervalStrategy`.
+    has no attribute 'lower'`; before accelerate 0.34.0 it takes `False` for the word. `distributed_type: NO` is
+    `False` too and loses its default of one process. `eval_strategy: no` in a recipe is refused: `False is not a
+    valid IntervalStrategy`.
 
     Fix: puts the word in quotes.
     """
@@ -323,7 +324,8 @@ def word_read_as_boolean(run: Run) -> Iterator[Finding]:
             if key is None or any(_takes_bool(branch) for branch in key.scalars):
                 continue
             word = _meant(node.raw, key.scalars)
-            if word is None:
+            stays = _false_stays_since(run, path) if file is run.accelerate and node.value is False else ""
+            if word is None or stays is None:
                 continue
             yield Finding(
                 Location(file, path, "value"),
@@ -331,7 +333,14 @@ def word_read_as_boolean(run: Run) -> Iterator[Finding]:
                 f"not as the word '{node.raw}' (YAML 1.1)",
                 f"quote it: '{word}'",
                 fix=Fix("quote the word", ((file, Edit(node.span, f"'{word}'")),)),
+                versions=f"accelerate>={stays}" if stays else "",
             )
+
+
+def _false_stays_since(run: Run, path: Path) -> str | None:
+    from zerocfg.run.admitted import admitted_of  # few files have such a word
+
+    return admitted_of(run, "accelerate").false_stays_since(str(path[0])) if len(path) == 1 else ""
 
 
 def _takes_bool(branch: dict[str, object]) -> bool:

@@ -14,6 +14,8 @@ from zerocfg.rules.arguments import argument
 from zerocfg.rules.effects import (
     TRAINERS,
     accelerate_section,
+    admitted,
+    admitting,
     anchor,
     edited,
     effective,
@@ -119,9 +121,10 @@ def offload_not_pinned(run: Run) -> Iterator[Finding]:
     elif "pin_memory" not in written and admits(run.versions.get("deepspeed"), below="0.19.5"):
         yield Finding(
             Location(run.deepspeed, path[:2]),
-            f"`{part}` without `pin_memory`, which is false before DeepSpeed 0.19.5 (declared: "
-            f"{run.versions['deepspeed']}): slower copies that overlap with nothing",
+            f"`{part}` without `pin_memory`, which is false before DeepSpeed 0.19.5 ({admitted(run, 'deepspeed')}): "
+            "slower copies that overlap with nothing",
             'write "pin_memory": true',
+            admitting(run, "deepspeed"),
             fix=edited(insert_entry, run.deepspeed, path[:2], "pin_memory", "true", why="pin the memory", safe=False),
             severity=_unless_newer(run),
         )
@@ -139,13 +142,13 @@ def _never_pinned(run: Run) -> Iterator[Finding]:
         return
     if run.hardware is not None and run.hardware.memlock is not None:
         return
-    declared = run.versions.get("deepspeed")
-    if stage_of(run) in (1, 2, 3) and admits(declared, below="0.19.5"):
+    if stage_of(run) in (1, 2, 3) and admits(run.versions.get("deepspeed"), below="0.19.5"):
         yield Finding(
             Location(run.accelerate, ("deepspeed_config", "offload_optimizer_device")),
             f"`offload_optimizer_device: {where}` never pins its memory before DeepSpeed 0.19.5 "
-            f"(declared: {declared}): slower copies that overlap with nothing, and this file has no key for it",
+            f"({admitted(run, 'deepspeed')}): slower copies that overlap with nothing, and this file has no key for it",
             'write the section in a DeepSpeed JSON, with "pin_memory": true',
+            admitting(run, "deepspeed"),
             severity=_unless_newer(run),
         )
 

@@ -20,7 +20,6 @@ from zerocfg.rules.effects import (
 )
 from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import UNKNOWN, Origin, Run
-from zerocfg.run.script.accelerator import precision
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 
 _NAMES: dict[str, str] = load_schema("accelerate").root.keys["mixed_precision"].facts["setting"]
@@ -382,8 +381,6 @@ def precision_of_launcher_beaten(run: Run) -> Iterator[Finding]:
     """
     own_loop = run.consumer == "accelerate"
     used = run.effective.get("mixed_precision")
-    if own_loop:
-        used = precision(run, run.effective.environment.get("ACCELERATE_MIXED_PRECISION"))
     if used is None or str(used.value) not in _NAMES:
         return
     for beaten in used.overridden:

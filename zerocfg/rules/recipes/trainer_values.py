@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from zerocfg.catalog.admitted import admitted, where
-from zerocfg.catalog.fields import choices, ever
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
-from zerocfg.catalog.versions import Release
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Example, Finding, Severity, rule
 from zerocfg.rules.arguments import (
     RECIPE,
     drop_argument,
@@ -21,15 +17,10 @@ from zerocfg.rules.arguments import (
     set_argument,
     under_deepspeed,
     value,
-    word,
     written,
 )
-from zerocfg.rules.calls import given_in_calls
 from zerocfg.rules.proof import crashes
-from zerocfg.rules.reach import limited
-from zerocfg.rules.taken import declares
 from zerocfg.run.model import Run
-from zerocfg.run.script.arguments import is_arguments
 from zerocfg.source.edit import delete_entry, rename_key
 
 
@@ -79,141 +70,6 @@ def workers_needed(run: Run) -> Iterator[Finding]:
             related,
             drop_argument(run, name, f"remove {name}"),
         )
-
-
-_WORDS = (
-    "lr_scheduler_type",
-    "optim",
-    "eval_strategy",
-    "evaluation_strategy",
-    "save_strategy",
-    "logging_strategy",
-    "hub_strategy",
-)
-
-
-@rule(
-    "ZC811",
-    "argument-word-unknown",
-    Severity.ERROR,
-    bad=(
-        _recipe("lr_scheduler_type: cosin\n").finds("error", "recipe.yaml: cosin"),
-        Example(
-            {"recipe.yaml": RECIPE + "report_to: tensorbord\n"},
-            consumer="transformers",
-            proof=crashes("arguments", "tensorbord is not supported, only"),
-        ).finds("error", "recipe.yaml: tensorbord"),
-    ),
-    good=_recipe("lr_scheduler_type: cosine\noptim: adamw_torch\nreport_to: none\n"),
-    proof=crashes("arguments", "cosin is not a valid SchedulerType"),
-    fixable=True,
-    references=("transformers/training_args.py@5.23.0",),
-)
-def argument_word_unknown(run: Run) -> Iterator[Finding]:
-    """A word that a training argument does not have.
-
-    Names of schedules, optimizers, strategies and trackers are exact, in small letters. The job stops before anything
-    is loaded, on every process.
-
-    What happens: `ValueError: cosin is not a valid SchedulerType, please select one of ['linear', 'cosine', ...]`; a
-    tracker is refused when the Trainer is built: `tensorbord is not supported, only azure_ml, ...`.
-
-    Fix: writes the nearest known word, where one is near.
-    """
-    yield from _words_in_calls(run)
-    if reader(run) is None:
-        return
-    for name in _WORDS:
-        written_word = word(run, name)
-        if written_word is None:
-            continue
-        missed = _missed(run, name, written_word)
-        if missed is not None:
-            finding = _unknown_word(run, name, written_word, missed.known, given(run, name) is not None)
-            yield _limited(run, finding, name, written_word, missed)
-    trackers = value(run, "report_to")
-    for tracker in trackers if isinstance(trackers, list) else [trackers]:
-        if isinstance(tracker, str) and tracker not in _TRACKERS:
-            yield _unknown_word(run, "report_to", tracker, _TRACKERS, not isinstance(trackers, list))
-
-
-@dataclass(frozen=True, slots=True)
-class _Missed:
-    """A word that some admitted releases do not have: ``releases`` says which, "" where none has it. ``known``: the
-    words of the newest of them."""
-
-    releases: str
-    known: list[str]
-
-
-def _missed(run: Run, name: str, said: str) -> _Missed | None:
-    """None where every admitted release has the word. Where the project names none, today's words count, and those
-    that a release had before."""
-    if not declares(run, "transformers"):
-        key = load_schema("training-arguments").root.names[_RENAMED.get(name, name)]
-        known = [str(item) for item in key.raw.get("enum", ())]
-        return None if not known or said in known or (name == "optim" and said in ever(name)) else _Missed("", known)
-    among = admitted("transformers", run.versions.get("transformers"))
-    if among is None:
-        return None
-
-    def lacks(one: Release) -> bool:
-        words = choices(name, one)
-        return bool(words) and said not in words
-
-    releases = where(lacks, among, "transformers")
-    if releases is None or (among.below and said in ever(name)):
-        return None
-    return _Missed(releases, choices(name, next(one for one in reversed(among.releases) if lacks(one))))
-
-
-def _limited(run: Run, finding: Finding, name: str, said: str, missed: _Missed) -> Finding:
-    """The finding; a note where the newest admitted release has the word, so that only older ones stop at it."""
-    if not missed.releases:
-        return finding
-    among = admitted("transformers", run.versions.get("transformers"))
-    if among is not None and said in choices(name, among.newest):
-        finding.severity = Severity.NOTE
-    return limited(run, finding, "transformers", missed.releases)
-
-
-_RENAMED = {"evaluation_strategy": "eval_strategy"}
-"""Former names of arguments, whose words stayed the same."""
-
-
-def _words_in_calls(run: Run) -> Iterator[Finding]:
-    """The same in calls of the script, of the arguments that an enumeration of transformers reads."""
-    for one in given_in_calls(run):
-        if one.name not in _WORDS or not is_arguments(one.call.name) or not isinstance(one.value, str):
-            continue
-        missed = _missed(run, one.name, one.value)
-        if missed is None or one.origin.file is None:
-            continue
-        near = closest(one.value, missed.known)
-        finding = Finding(
-            Location(one.origin.file, span=one.origin.span),
-            f"`{one.name}` knows no `{one.value}`; {one.of} stops at it",
-            f"write {near}" if near else "write one of " + ", ".join(missed.known[:12]),
-        )
-        yield _limited(run, finding, one.name, one.value, missed)
-
-
-_TRACKERS = (
-    "none all azure_ml comet_ml mlflow neptune tensorboard trackio wandb codecarbon clearml dagshub flyte dvclive "
-    "swanlab kubeflow".split()
-)
-
-
-def _unknown_word(run: Run, name: str, wrong: str, known: list[str], single: bool) -> Finding:
-    near = closest(wrong, known)
-    location, related = written(run, name, where="value")
-    return Finding(
-        location,
-        f"`{name}` knows no `{wrong}`; the training stops at it",
-        f"write {near}" if near else "write one of " + ", ".join(known[:12]),
-        related,
-        set_argument(run, name, near, f"write {near}", safe=True) if near and single else None,
-    )
 
 
 _LOWEST: dict[str, tuple[float, str]] = {
@@ -364,7 +220,6 @@ def accelerator_config_key_unknown(run: Run) -> Iterator[Finding]:
 
 RULES = (
     workers_needed,
-    argument_word_unknown,
     argument_out_of_range,
     accelerator_config_key_unknown,
 )

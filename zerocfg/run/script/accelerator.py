@@ -34,6 +34,11 @@ def left_open(run: Run, name: str) -> bool:
     return given is not None and isinstance(given.value, FromLine) and given.value.option not in run.arguments
 
 
+def made(run: Run) -> bool:
+    """Whether the script is known to make an `Accelerator`."""
+    return run.script is not None and any(call.name == "accelerate.Accelerator" for call in run.script.calls)
+
+
 def precision(run: Run, exported: Setting | None) -> Setting:
     """What becomes of `mixed_precision`: the argument, else the launcher's variable (``exported``), else UNKNOWN."""
     calls = run.script.calls if run.script is not None else ()

@@ -8,27 +8,23 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from zerocfg.run.model import SourceFile
+from zerocfg.run.script.code import Code, code_of
 from zerocfg.source.text import BOM
 
 LIBRARIES = frozenset(
     "transformers trl accelerate deepspeed lightning pytorch_lightning lightning_fabric optimum torch peft argparse "
-    "fire click tyro jsonargparse hydra omegaconf".split()
+    "fire click tyro jsonargparse hydra omegaconf trlx sat".split()
 )
 """Packages whose names are never looked for in the repository, which may be a copy of one."""
 LARGEST = 1 << 20
 """Bytes; larger Python files are no training scripts."""
-
-_OF_DEEPSPEED = frozenset("zero_optimization zero_optimisation train_batch_size train_micro_batch_size_per_gpu".split())
-"""One of these keys is in every DeepSpeed config that a script writes out."""
-_CHANGING = frozenset({"pop", "setdefault", "__setitem__"})
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 Open = Callable[[Path], SourceFile]
@@ -45,143 +41,23 @@ class Imported(NamedTuple):
     level: int = 0
 
 
-@dataclass(slots=True)
-class Code:
-    """What stands in the code of one function, or in a module's own lines.
-
-    ``names`` and ``members`` (`package.thing`) are what it reads; ``stored``: the attributes that it sets on some
-    object, or changes by `x.attribute[key] = ...`; ``dicts``: those that hold a key of DeepSpeed; ``changed``: keys
-    that it sets or takes out of some mapping; ``aliases``: other names that it gives to things, with all that each
-    may be.
-    """
-
-    names: set[str] = field(default_factory=set)
-    members: set[tuple[str, str]] = field(default_factory=set)
-    calls: list[ast.Call] = field(default_factory=list)
-    aliases: dict[str, list[ast.expr]] = field(default_factory=dict)
-    given: list[ast.Assign] = field(default_factory=list)
-    dicts: list[ast.Dict] = field(default_factory=list)
-    changed: set[str] = field(default_factory=set)
-    stored: set[str] = field(default_factory=set)
+_BLOCKS = ("body", "orelse", "finalbody")
+_PARTS = ("handlers", "cases")
+"""Fields of a statement that hold statements, and those whose nodes do."""
 
 
-_CHANGES = frozenset(("update", "setdefault", "append", "extend"))
-"""Methods that change the object that an attribute holds."""
-
-
-_NO_NODES = frozenset(
-    "ctx op ops id attr arg name asname names module level kind type_comment is_async simple conversion rest "
-    "kwd_attrs str".split()
-)
-"""Fields that hold words and numbers, or a node that says nothing by itself: an operator, whether a name is set."""
-
-
-_LEAVES = frozenset({ast.Name, ast.Constant, ast.MatchSingleton})
-
-
-class _Inner(dict[type[ast.AST], Callable[[ast.AST], Iterable[Any]]]):
-    """By class of node: its other fields, read by one call."""
-
-    def __missing__(self, kind: type[ast.AST]) -> Callable[[ast.AST], Iterable[Any]]:
-        names = [] if kind in _LEAVES else [name for name in kind._fields if name not in _NO_NODES]
-        one = attrgetter(*names) if names else None
-        self[kind] = (lambda node: ()) if one is None else one if len(names) > 1 else (lambda node: (one(node),))
-        return self[kind]
-
-
-_inner = _Inner()
-
-
-def children(node: ast.AST) -> list[Any]:
-    """The nodes directly within a node, in the order of the text, without those that only say whether a name is read or
-    set, or which operator is meant. `ast.iter_child_nodes` takes four times as long."""
-    found: list[Any] = []
-    for value in _inner[node.__class__](node):
-        if value.__class__ is list:
-            found += [one for one in value if one is not None] if None in value else value
-        elif value is not None:
-            found.append(value)
-    return found
-
-
-def nodes(*roots: ast.AST) -> Iterator[ast.AST]:
-    """All nodes of some trees, outer ones first."""
-    found: list[Any] = list(roots)
-    for node in found:  # grows while it is gone through
-        yield node
-        if node.__class__ not in _LEAVES:
-            found += children(node)
-
-
-def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """All statements within some, those of functions and classes included."""
+def _imports(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
+    """All imports within some statements, those of functions and classes included."""
     found = list(body)
     for statement in found:  # grows while it is gone through
-        yield statement
-        for name in ("body", "orelse", "finalbody"):
-            found += getattr(statement, name, ())
-        for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
-            found += part.body
-
-
-_LOOKED_AT = frozenset({ast.Name, ast.Attribute, ast.Call, ast.Assign, ast.Subscript, ast.Dict})
-
-
-def code_of(body: Sequence[ast.stmt]) -> Code:
-    """The code of some statements, those of functions within them included."""
-    found = Code()
-    for statement in body:
-        for node in nodes(statement):
-            if node.__class__ not in _LOOKED_AT:
-                continue
-            if isinstance(node, ast.Name):
-                found.names.add(node.id)
-            elif isinstance(node, ast.Attribute):
-                if isinstance(node.ctx, ast.Store):
-                    found.stored.add(node.attr)
-                if isinstance(node.value, ast.Name):
-                    found.members.add((node.value.id, node.attr))
-            elif isinstance(node, ast.Call):
-                found.calls.append(node)
-                _note_changes(node, found)
-            elif isinstance(node, ast.Assign):
-                found.given.append(node)
-                target = node.targets[0]
-                if isinstance(target, ast.Name):
-                    found.aliases.setdefault(target.id, []).extend(_things(node.value))
-            elif isinstance(node, ast.Subscript):
-                if isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Attribute):
-                    found.stored.add(node.value.attr)
-                if not isinstance(node.ctx, ast.Load) and isinstance(node.slice, ast.Constant):
-                    found.changed.add(str(node.slice.value))
-            elif isinstance(node, ast.Dict) and any(
-                isinstance(key, ast.Constant) and key.value in _OF_DEEPSPEED for key in node.keys
-            ):
-                found.dicts.append(node)
-    return found
-
-
-def _note_changes(node: ast.Call, found: Code) -> None:
-    """What a call changes: `x.pop("key")`, `x.attribute.update(...)`, `setattr(x, "attribute", ...)`."""
-    function = node.func
-    if isinstance(function, ast.Attribute):
-        if function.attr in _CHANGING:
-            found.changed.update(str(one.value) for one in node.args[:1] if isinstance(one, ast.Constant))
-        if function.attr in _CHANGES and isinstance(function.value, ast.Attribute):
-            found.stored.add(function.value.attr)
-    elif isinstance(function, ast.Name) and function.id == "setattr" and len(node.args) > 1:
-        name = node.args[1]
-        if isinstance(name, ast.Constant) and isinstance(name.value, str):
-            found.stored.add(name.value)
-
-
-def _things(value: ast.expr) -> list[ast.expr]:
-    """The things that an expression may be, without being called: `A`, `a.B`, `A if x else B`, `{"a": A}[x]`."""
-    if isinstance(value, ast.IfExp):
-        return [*_things(value.body), *_things(value.orelse)]
-    if isinstance(value, ast.Subscript) and isinstance(value.value, ast.Dict):
-        return [one for item in value.value.values for one in _things(item)]
-    return [value] if isinstance(value, (ast.Name, ast.Attribute)) else []
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            yield statement
+        elif "body" in statement._fields or "cases" in statement._fields:  # most statements hold no others
+            for name in _BLOCKS:
+                found += getattr(statement, name, ())
+            for name in _PARTS:
+                for part in getattr(statement, name, ()):
+                    found += part.body
 
 
 @dataclass(slots=True, eq=False)
@@ -197,11 +73,18 @@ class Module:
     body: list[ast.stmt] = field(default_factory=list)
     text: str = ""
     at: Sequence[int] | None = None
-    starts: list[int] = field(default_factory=list)
-    """Offset of each line's first character in the code."""
+    known_starts: list[int] = field(default_factory=list)
     codes: dict[Definition | bool, Code] = field(default_factory=dict)
     """By definition; by whether the module is started where it is its own lines."""
-    places: dict[tuple[Imported, Path], tuple[Path, str] | None] = field(default_factory=dict)
+    places: dict[tuple[Imported, str], tuple[Path, str] | None] = field(default_factory=dict)
+    heads: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def starts(self) -> list[int]:
+        """Offset of each line's first character in the code; of most modules no place is told."""
+        if not self.known_starts:
+            self.known_starts = _starts(self.text)
+        return self.known_starts
 
     def code(self, of: Definition | None, *, started: bool = True) -> Code:
         """What stands in a function, in a class outside of its methods, or in the module's own lines (None); looked at
@@ -215,6 +98,35 @@ class Module:
             elif of is None and not started:
                 body = [one for one in body if not (isinstance(one, ast.If) and _main(one))]
             found = self.codes[key] = code_of(body)
+            self._only_telling(found)
+        return found
+
+    def _only_telling(self, code: Code) -> None:
+        """Leave out names that stand for nothing outside of the code: each script that reaches it would ask again."""
+
+        def known(name: str) -> bool:
+            return name in self.imports or name in self.definitions
+
+        def telling(function: ast.expr) -> bool:
+            while isinstance(function, ast.Attribute):
+                function = function.value
+            return isinstance(function, ast.Name) and (known(function.id) or function.id in code.aliases)
+
+        if not self.stars:
+            code.names = {name: None for name in code.names if known(name)}
+            code.members = {member: None for member in code.members if member[0] in self.imports}
+            code.calls = [call for call in code.calls if telling(call.func)]
+
+    def holding(self, head: str, root: Path) -> tuple[str, ...]:
+        """The folders that have a module or package of this name; most imports are of packages that are installed."""
+        key = (head, str(root))
+        found = self.heads.get(key)
+        if found is None:
+            found = self.heads[key] = tuple(
+                base
+                for base in _above(self.path.parent, root)
+                if os.path.isdir(f"{base}/{head}") or os.path.isfile(f"{base}/{head}.py")  # noqa: PTH112, PTH113
+            )
         return found
 
     def dotted(self, expression: ast.expr) -> str:
@@ -244,19 +156,19 @@ def parse(file: SourceFile, path: Path) -> Module | None:
         tree = ast.parse(text.removeprefix(BOM))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    module = Module(file, path, text=text, at=at, starts=_starts(text))
+    module = Module(file, path, text=text, at=at)
     for statement in _flat(tree.body):
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             module.definitions[statement.name] = statement
         else:
             module.body.append(statement)
     # Imports within functions mean the same; that another function may not see them does not matter here.
-    for node in _statements(tree.body):
+    for node in _imports(tree.body):
         if isinstance(node, ast.Import):
             for one in node.names:
                 whole = one.name if one.asname else one.name.partition(".")[0]
                 module.imports[one.asname or whole] = Imported(whole)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             for one in node.names:
                 if one.name == "*":
                     module.stars.append(Imported(node.module or "", "", node.level))
@@ -289,7 +201,7 @@ def _starts(text: str) -> list[int]:
 
 def located(module: Module, imported: Imported, root: Path) -> tuple[Path, str] | None:
     """The file of the repository that holds what is imported, and the name to look for in it; looked for once."""
-    key = (imported, root)
+    key = (imported, str(root))
     if key not in module.places:
         module.places[key] = next(_located(module, imported, root), None)
     return module.places[key]
@@ -303,24 +215,27 @@ def _above(folder: Path, root: Path) -> tuple[str, ...]:
 
 
 def _located(module: Module, imported: Imported, root: Path) -> Iterator[tuple[Path, str]]:
+    """Looked for as texts: to make a path of each takes several times as long as to look for it."""
+    head, *inner = imported.module.split(".")
     if imported.level:
         bases: tuple[str, ...] = (str(module.path.parent.joinpath(*[".."] * (imported.level - 1)).resolve()),)
-    elif imported.module.partition(".")[0] in LIBRARIES:
+    elif head in LIBRARIES:
         return
     else:
-        bases = _above(module.path.parent, root)
-    parts = [part for part in imported.module.split(".") if part]
+        bases = module.holding(head, root)
     for base in bases:
-        # Most imports are of packages that are installed; texts are looked for much faster than paths are made.
-        if parts and not os.path.isdir(f"{base}/{parts[0]}") and not os.path.isfile(f"{base}/{parts[0]}.py"):  # noqa: PTH112, PTH113
-            continue
-        here = Path(base, *parts)
+        here = os.path.join(base, *filter(None, (head, *inner)))  # noqa: PTH118
         if imported.name:
-            for path in (here / f"{imported.name}.py", here / imported.name / "__init__.py"):
-                if path.is_file():
-                    yield path, ""
-                    return
-        for path in (here.with_name(f"{here.name}.py") if parts else here / "__init__.py", here / "__init__.py"):
-            if path.is_file():
-                yield path, imported.name
+            found = _file(f"{here}/{imported.name}")
+            if found is not None:
+                yield Path(found), ""
                 return
+        found = _file(here) if imported.module else _file(f"{here}/__init__")
+        if found is not None:
+            yield Path(found), imported.name
+            return
+
+
+def _file(module: str) -> str | None:
+    """The file of a module or package of this path without its suffix."""
+    return next(filter(os.path.isfile, (f"{module}.py", f"{module}/__init__.py")), None)

@@ -17,7 +17,6 @@ _PARSERS = frozenset({"transformers.HfArgumentParser", "trl.TrlParser"})
 _OTHERS = frozenset({"fire", "click", "tyro", "jsonargparse", "hydra", "omegaconf"})
 """Parsers of the command line whose options are not read."""
 _DEEPSPEED_OPTIONS = ("deepspeed", "deepspeed_config", "deepscale", "deepscale_config")
-_GIVES = frozenset({"parse_args", "parse_known_args", "parse_args_into_dataclasses", "parse_args_and_config"})
 _LENIENT = frozenset({"parse_known_args", "parse_known_intermixed_args"})
 """Methods of a parser that do not stop at what it does not know."""
 _LETTING = frozenset({"return_remaining_strings", "allow_extra_keys"})
@@ -69,7 +68,7 @@ def parser_of(found: Reach, walk: Walk) -> Parser:
             options.update(_DEEPSPEED_OPTIONS)
         elif library in _OTHERS:
             some, whole = True, False
-    for module, node in found.methods:
+    for module, node in found.parsing:
         whole = _method(node, module, walk, parser) and whole
         parser.lenient = parser.lenient or _lets_through(node)
     parser.parsed = frozenset(parsed)
@@ -196,18 +195,9 @@ def _holders(found: Reach) -> dict[int, frozenset[str]]:
     """The names that a parser's answer is given to, by function."""
     names: dict[int, set[str]] = {}
     for owner, node in found.given:
-        if _parses(node.value):
-            for target in node.targets:
-                names.setdefault(id(owner) if owner is not None else 0, set()).update(_names(target))
+        for target in node.targets:
+            names.setdefault(id(owner) if owner is not None else 0, set()).update(_names(target))
     return {owner: frozenset(held) for owner, held in names.items()}
-
-
-def _parses(value: ast.expr) -> bool:
-    """Whether an expression is what a parser gives, by what is called: `parser.parse_args()`, `get_args()`."""
-    if not isinstance(value, ast.Call):
-        return False
-    name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
-    return name in _GIVES or name.endswith(("parse_args", "get_args", "parse_arguments"))
 
 
 def _names(target: ast.expr) -> Iterator[str]:

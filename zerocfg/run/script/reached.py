@@ -10,16 +10,21 @@ import ast
 import re
 from collections import deque
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
+from zerocfg.run.model import SourceFile
+from zerocfg.run.script.code import Code
 from zerocfg.run.script.loops import own_loop
-from zerocfg.run.script.modules import Code, Definition, Imported, Module, Open, located, parse
+from zerocfg.run.script.modules import Definition, Imported, Module, Open, located, parse
 from zerocfg.run.script.values import Names, assigned
 
 DEPTH = 2
 """How many imports deep the repository is followed."""
 MOST_MODULES = 60
-_TELLING = re.compile(r"Trainer|Accelerator|deepspeed|add_argument|Fabric|LightningCLI|TrainingArguments")
+_TELLING = re.compile(
+    r"Trainer|Accelerator|deepspeed|add_argument|Fabric|LightningCLI|TrainingArguments|trlx|training_main"
+)
 """What a module that imports no further must hold to say anything."""
 _LONGEST = 10
 """Modules that hand a name on to each other."""
@@ -40,14 +45,16 @@ class Reached:
 
 @dataclass(slots=True)
 class Reach:
-    """``calls``: of libraries; ``methods``: of any object; ``given``: what is assigned to names; ``dicts``: those that
-    hold a key of DeepSpeed; ``changed``: keys that are set or removed in some mapping; ``stored``: the attributes that
-    are set on some object; ``opened``: names that stand in the path of a file that it opens. ``shallow`` False: some
-    code is deeper than was looked. ``unread``: some module was left out, or is no Python.
+    """``calls``: of libraries; ``methods``: what is called of any object; ``parsing``: calls by which a parser is told
+    its options, or asked; ``given``: where names are given what one answers; ``dicts``: those that hold a key of
+    DeepSpeed; ``changed``: keys that are set or removed in some mapping; ``stored``: the attributes that are set on
+    some object; ``opened``: names that stand in the path of a file that it opens. ``shallow`` False: some code is
+    deeper than was looked. ``unread``: some module was left out, or is no Python.
     ``own_loop``: a class of the repository derives from a Trainer and trains by a loop of its own."""
 
     calls: list[Reached] = field(default_factory=list)
-    methods: list[tuple[Module, ast.Call]] = field(default_factory=list)
+    methods: set[str] = field(default_factory=set)
+    parsing: list[tuple[Module, ast.Call]] = field(default_factory=list)
     given: list[tuple[Owner, ast.Assign]] = field(default_factory=list)
     dicts: list[tuple[Module, Owner, ast.Dict]] = field(default_factory=list)
     changed: set[str] = field(default_factory=set)
@@ -61,22 +68,13 @@ class Reach:
     @property
     def prepares(self) -> bool:
         """Whether some object is told to prepare models, as an Accelerator is."""
-        return any(isinstance(call.func, ast.Attribute) and call.func.attr == "prepare" for _, call in self.methods)
+        return "prepare" in self.methods
 
 
-def _opened(call: ast.Call) -> set[str]:
-    """The names in the path of a file that a call opens: `open(args.config)`, `Path(config).read_text()`."""
-    function = call.func
-    if isinstance(function, ast.Name) and function.id == "open" and call.args:
-        path = call.args[0]
-    elif isinstance(function, ast.Attribute) and function.attr in ("open", "read_text"):
-        path = function.value
-    else:
-        return set()
-    nodes = list(ast.walk(path))
-    return {one.id for one in nodes if isinstance(one, ast.Name)} | {
-        one.attr for one in nodes if isinstance(one, ast.Attribute)
-    }
+@lru_cache(maxsize=4096)
+def _telling(file: SourceFile) -> bool:
+    """Whether a module may say anything by itself; looked at once for all scripts that import it."""
+    return _TELLING.search(file.source.text) is not None
 
 
 def _registered(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -129,9 +127,9 @@ class Walk:
         for call in code.calls:
             for name in self._called(module, code, call.func):
                 found.calls.append(Reached(name, call, module, owner))
-            if isinstance(call.func, ast.Attribute):
-                found.methods.append((module, call))
-            found.opened |= _opened(call)
+        found.methods |= code.methods
+        found.parsing += [(module, node) for node in code.parsing]
+        found.opened |= code.opened
         found.given += [(owner, node) for node in code.given]
         found.dicts += [(module, owner, node) for node in code.dicts]
         found.changed |= code.changed
@@ -140,8 +138,8 @@ class Walk:
     def _called(self, module: Module, code: Code, function: ast.expr) -> list[str]:
         """What a call may call of a library; several where a name is one of several classes."""
         things = code.aliases.get(function.id, []) if isinstance(function, ast.Name) else []
-        names = (module.dotted(one) or self.library_base(module, one) for one in (function, *things))
-        return list(dict.fromkeys(filter(None, names)))
+        names = [module.dotted(one) or self.library_base(module, one) for one in (function, *things)]
+        return list(dict.fromkeys(filter(None, names))) if things else [name for name in names if name]
 
     def scopes(self, module: Module, owner: Owner) -> tuple[Names, ...]:
         """The names of a function and of its module."""
@@ -228,7 +226,7 @@ class Walk:
         path, wanted = place
         if path not in self.loaded:
             file = self.open(path)
-            last = depth + 1 >= DEPTH and not _TELLING.search(file.source.text)
+            last = depth + 1 >= DEPTH and not _telling(file)
             self.loaded[path] = None if last else parse(file, path)
         inner = self.loaded[path]
         if inner is None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from zerocfg.run.model import Call, Consumer, Origin, Script, Setting, SourceFile
 from zerocfg.run.script.arguments import is_arguments
-from zerocfg.run.script.modules import Module, Open, nodes, parse
+from zerocfg.run.script.code import nodes
+from zerocfg.run.script.modules import Module, Open, parse
 from zerocfg.run.script.options import Parser, parser_of
 from zerocfg.run.script.places import span_of
 from zerocfg.run.script.reached import Reach, Reached, Walk
@@ -19,6 +20,13 @@ _FOREIGN = {
     "optimum": "optimum",  # its trainers derive from the Trainer, and have a DeepSpeed integration of their own
 }
 """Packages with loops that zerocfg says nothing of, and what it calls them."""
+_SAT = "SwissArmyTransformer"
+_LOOPS: dict[str, Consumer | str] = {
+    "accelerate.Accelerator": "accelerate",
+    "deepspeed.initialize": "deepspeed",
+    "trlx.train": "accelerate",  # whose trainers make an Accelerator, but for those of NeMo
+    "sat.training_main": _SAT,  # puts its own options into the DeepSpeed config
+}
 _OLD_PPO = frozenset("model_name ppo_epochs log_with optimize_cuda_cache early_stopping adap_kl_ctrl".split())
 """Arguments of TRL's PPOConfig before 0.12, whose PPOTrainer was no Trainer but made an Accelerator of its own."""
 _PLUGINS = frozenset(
@@ -69,7 +77,7 @@ def _read(file: SourceFile, path: Path, open_file: Open, root: Path) -> Script:
         parser.defaults,
         frozenset(found.stored),
         frozenset(found.opened),
-        frozenset(call.func.attr for _, call in found.methods if isinstance(call.func, ast.Attribute)),
+        frozenset(found.methods),
         found.shallow and not found.unread,
         tuple(one.file for one in found.modules),
         parts,
@@ -113,7 +121,7 @@ def _loop(name: str) -> Consumer | str | None:
         return library if last.endswith("Trainer") else None
     if library in _FOREIGN:
         return _FOREIGN[library] if last.endswith("Trainer") or last in ("Fabric", "LightningCLI") else None
-    return {"accelerate.Accelerator": "accelerate", "deepspeed.initialize": "deepspeed"}.get(name)
+    return _LOOPS.get(name)
 
 
 def _reader(found: Reach, parser: Parser) -> tuple[Consumer | None, str, Reached | None]:
@@ -123,14 +131,14 @@ def _reader(found: Reach, parser: Parser) -> tuple[Consumer | None, str, Reached
     shown: dict[str, Reached] = {}
     for one in found.calls:
         loop = _loop(one.name)
-        if loop is not None:
+        if loop is not None and not (one.name == "trlx.train" and "nemo" in one.module.file.source.text.lower()):
             shown.setdefault(loop, one)
     loops: list[Consumer] = ["trl", "transformers", "accelerate", "deepspeed"]
     ours = [loop for loop in loops if loop in shown]
     if any(one.name == "trl.PPOConfig" and _given(one) & _OLD_PPO for one in found.calls):
         return None, "", None
     trainers = [loop for loop in ours if loop in ("trl", "transformers")]
-    for foreign in _FOREIGN.values():
+    for foreign in (*_FOREIGN.values(), _SAT):
         if foreign in shown:
             return (None, "", None) if trainers else (None, foreign, shown[foreign])
     if ours == ["accelerate", "deepspeed"] and found.prepares:  # the engine is another model's

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from zerocfg.run.model import UNKNOWN, FromLine
-from zerocfg.run.script.modules import children
+from zerocfg.run.script.code import children
 
 _OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,

@@ -1,0 +1,141 @@
+"""Configs of DeepSpeed and accelerate at older releases: the corpus, where there is one, as people wrote it, the
+examples of rules and generated configs. Compared are refusals and, for accelerate, the exported variables."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import hjson
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.conftest import texts_of_corpus
+from tests.parity import generated
+from tests.parity.released import Comparison, Said, Versions, many, once
+from tests.parity.test_generated import (
+    ACCELERATE,
+    BY_INITIALIZE,
+    DEEPSPEED,
+    LIMITS,
+    errors,
+    launch_differs,
+    texts_of_people,
+)
+from tests.parity.verdicts import ABOUT_THE_MACHINE, Real, accelerate_run, claims, deepspeed_run, lint
+from zerocfg.run.effective import settled
+
+_BATCH = "train_micro_batch_size_per_gpu"
+WORLDS = (1, 2, 8)
+READ_OTHERWISE = ("ZC009",)
+"""Rules of texts that are read as something else than they say, at which DeepSpeed stops or trains with that."""
+Config = tuple[str, int]
+"""A text and a number of ranks."""
+
+
+def _texts(name: str, *, corpus: bool) -> Iterator[str]:
+    """The texts of people as they wrote them, as far as they are UTF-8."""
+    kind = "deepspeed" if name == "ds.json" else "accelerate"
+    for text in texts_of_corpus(kind) if corpus else texts_of_people(name):
+        with contextlib.suppress(UnicodeEncodeError):
+            text.encode()
+            yield text
+
+
+def _filled(text: str) -> Iterator[str]:
+    """A config for the Trainer as an own loop could have it: with a batch size, without what is left to be filled."""
+    with contextlib.suppress(ValueError, OverflowError):
+        tree = hjson.loads(text)
+        without = _without_autos(tree)
+        if without != tree:
+            yield generated.json_text(without)
+
+
+def _without_autos(tree: Any) -> Any:
+    if not isinstance(tree, dict):
+        return tree
+    found = {name: _without_autos(held) for name, held in tree.items() if held != "auto"}
+    return {**found, _BATCH: 1} if tree.get(_BATCH) == "auto" else found
+
+
+def _is_mapping(text: str) -> bool:
+    with contextlib.suppress(ValueError, yaml.YAMLError):
+        return isinstance(yaml.safe_load(text), dict)
+    return False
+
+
+def _deepspeed(examples: int | None) -> list[Config]:
+    texts = list(_texts("ds.json", corpus=examples is None))
+    found = [(text, 2) for text in [*texts, *(filled for text in texts for filled in _filled(text))]]
+    if examples:
+
+        @many(examples)
+        @given(tree=DEEPSPEED, world=st.sampled_from(WORLDS))
+        def collect(tree: dict[str, Any], world: int) -> None:
+            found.append((generated.json_text(tree), world))
+
+        collect()
+    return once(found)
+
+
+def _accelerate(examples: int | None) -> list[str]:
+    found = [text for text in _texts("accelerate.yaml", corpus=examples is None) if _is_mapping(text)]
+    if examples:
+
+        @many(examples)
+        @given(tree=ACCELERATE)
+        def collect(tree: dict[str, Any]) -> None:
+            found.append(generated.yaml_text(tree))
+
+        collect()
+    return once(found)
+
+
+def _deepspeed_differs(versions: Versions, config: Config, error: Said) -> Iterator[str]:
+    diagnostics = lint(settled(replace(deepspeed_run(*config), versions=versions)))
+    sure, maybe = claims(diagnostics, "read", "parse")
+    sure = [one for one in sure if one.code not in (*BY_INITIALIZE, *READ_OTHERWISE)]
+    newer = any(one.code == "ZC865" and one.severity.value == "error" for one in diagnostics)
+    if error is None:
+        yield from [f"accepted, but {sure[0].code}: {sure[0].message}"] if sure else []
+    elif not (sure or maybe or newer or ABOUT_THE_MACHINE in error):
+        yield f"refused, and no error says so: {error[:200]!r}; {errors(diagnostics)[:3]}"
+
+
+def _accelerate_differs(versions: Versions, config: str, said: Said) -> Iterator[str]:
+    real = Real(**said)
+    if not real.here:
+        run = settled(replace(accelerate_run(config), versions=versions))
+        yield from launch_differs(run, lint(run), real)
+
+
+DEEPSPEED_CONFIGS = Comparison(
+    program="tools.facts.parse_deepspeed",
+    releases=("0.10.3", "0.12.6", "0.14.5", "0.15.4", "0.16.3", "0.16.9", "0.17.6", "0.18.9", "0.19.5"),
+    cases=_deepspeed,
+    differs=_deepspeed_differs,
+    limits={
+        **LIMITS,
+        "DeepSpeed before 0.14.1 calls a type of communication bfp16, and refuses bf16": re.compile(
+            r"Invalid communication_data_type.*'bfp16'"
+        ),
+    },
+    examples=1000,
+)
+ACCELERATE_CONFIGS = Comparison(
+    program="tools.facts.parse_accelerate",
+    releases=("0.24.1", "0.27.2", "0.30.1", "0.34.2", "1.0.1", "1.3.0", "1.6.0", "1.10.1", "1.12.0"),
+    cases=_accelerate,
+    differs=_accelerate_differs,
+    limits={
+        **LIMITS,
+        "older accelerate: something else than a mapping in the place of a section that is not used": re.compile(
+            "refused, and not predicted: TypeError: (string|list) indices must be integers|object is not iterable$"
+        ),
+    },
+    examples=1000,
+)

@@ -1,0 +1,164 @@
+"""The Python of a script, or of all cells of a notebook, as a text in which edits are made.
+
+Keywords of calls and entries of dicts are found by where they stand in the file. In a notebook code stands in strings
+of JSON: what comes in is escaped, and of lines that go as a whole the strings go.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from zerocfg.run.model import SourceFile
+from zerocfg.source.edit import Edit
+from zerocfg.source.text import BOM, Span
+
+_LONG = {"u": 6}
+_PAIR = 12
+"""Characters of an escape in JSON, where they are not two: of ``\\u00e4``, and of one written as two halves."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """``text``: the code; ``at``: where each character of it stands in the ``file``, None where that is the code."""
+
+    file: str
+    text: str
+    at: Sequence[int] | None
+    starts: Sequence[int]
+    tree: ast.Module
+
+    def span(self, node: ast.expr | ast.keyword) -> Span:
+        """Where something stands in the code."""
+        start = self._offset(node.lineno, node.col_offset)
+        return Span(start, self._offset(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset))
+
+    def stands_at(self, node: ast.expr, offset: int) -> bool:
+        """Whether an expression begins there in the file."""
+        start = self.span(node).start
+        return (start if self.at is None else self.at[start]) == offset
+
+    def keyword(self, name: str, value: int) -> ast.keyword | None:
+        """The keyword of a call whose value begins there in the file."""
+        calls = (node for node in ast.walk(self.tree) if isinstance(node, ast.Call))
+        words = (word for call in calls for word in call.keywords if word.arg == name)
+        return next((word for word in words if self.stands_at(word.value, value)), None)
+
+    def entry(self, key: int) -> tuple[ast.expr, ast.expr] | None:
+        """Key and value of a dict whose key begins there in the file."""
+        pairs = ((one, value) for held in self._dicts() for one, value in zip(held.keys, held.values, strict=True))
+        return next(((one, value) for one, value in pairs if one is not None and self.stands_at(one, key)), None)
+
+    def mapping(self, start: int) -> ast.Dict | None:
+        """The dict that begins there in the file."""
+        return next((held for held in self._dicts() if self.stands_at(held, start)), None)
+
+    def _dicts(self) -> list[ast.Dict]:
+        return [node for node in ast.walk(self.tree) if isinstance(node, ast.Dict)]
+
+    def replaced(self, span: Span, text: str) -> tuple[Edit, ...]:
+        """A text in the place of a piece of the code."""
+        if self.at is None:
+            return (Edit(span, text),)
+        new = json.dumps(text, ensure_ascii=False)[1:-1]
+        if span.start == span.end:
+            end = self._end(span.start - 1)
+            return (Edit(Span(end, end), new),)
+        strings = self._strings(span)
+        return tuple(Edit(one, "" if at else new) for at, one in enumerate(strings))
+
+    def removed(self, start: int, end: int) -> tuple[Edit, ...]:
+        """Without a keyword or an entry: its comma goes too, and the lines that it has for itself."""
+        span = _with_comma(self.text, start, end)
+        if self.at is not None:
+            first, last = self.at[span.start] - 1, self.at[min(span.end, len(self.at) - 1)] - 1
+            if self.file[first] == self.file[last] == '"' and first < last:  # both begin a string
+                return (Edit(Span(first, last), ""),)
+        return self.replaced(span, "")
+
+    def _strings(self, span: Span) -> list[Span]:
+        """What a piece of the code takes up of each string of a notebook."""
+        assert self.at is not None
+        found: list[Span] = []
+        for at in range(*span):
+            here, end = self.at[at], self._end(at)
+            if found and found[-1].end == here:
+                found[-1] = Span(found[-1].start, end)
+            else:
+                found.append(Span(here, end))
+        return found
+
+    def _end(self, offset: int) -> int:
+        """Where a character of the code ends in the file, however it is escaped."""
+        assert self.at is not None
+        here = self.at[offset]
+        if self.file[here] != "\\":
+            return here + 1
+        return here + (_PAIR if ord(self.text[offset]) > 0xFFFF else _LONG.get(self.file[here + 1], 2))
+
+    def _offset(self, line: int, column: int) -> int:
+        """Python counts columns in bytes of UTF-8."""
+        start = self.starts[line - 1]
+        text = self.text[start : start + column]
+        if text.isascii():
+            return start + column
+        return start + len(self.text[start:].encode()[:column].decode("utf-8", "ignore"))
+
+
+@lru_cache(maxsize=16)
+def program_of(file: SourceFile) -> Program | None:
+    """The program of a script or a notebook; None for any other file, and where Python could not parse it."""
+    text, at = file.source.text, None
+    if file.path is None or file.path.suffix not in (".py", ".ipynb"):
+        return None
+    if file.path.suffix == ".ipynb":
+        from zerocfg.source.notebook import python_of  # few scripts are notebooks
+
+        text, at = python_of(file.source)
+    mark = len(text) - len(text.removeprefix(BOM))
+    try:
+        tree = ast.parse(text[mark:])
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    starts = [mark]
+    while (end := text.find("\n", starts[-1])) >= 0:
+        starts.append(end + 1)
+    return Program(file.source.text, text, at, starts, tree)
+
+
+def literal(value: object) -> str:
+    """A value as Python writes it, with the quotes that most formatters ask for."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{literal(name)}: {literal(held)}' for name, held in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(literal, value))}]"
+    return (
+        f'"{value}"' if isinstance(value, str) and value.isprintable() and not {'"', "\\"} & {*value} else repr(value)
+    )
+
+
+def _with_comma(text: str, start: int, end: int) -> Span:
+    """What to take out of a list of things to be rid of one of them."""
+    after = end
+    while after < len(text) and text[after] in " \t\r\n":
+        after += 1
+    comma = text[after : after + 1] == ","
+    if comma:
+        end = after + 1
+    line = text.rfind("\n", 0, start) + 1
+    stop = text.find("\n", end)
+    alone = not text[line:start].strip() and stop >= 0 and not text[end:stop].strip()
+    if alone:
+        return Span(line, stop + 1)
+    while comma and text[end : end + 1] in (" ", "\t"):
+        end += 1
+    if not comma:  # the last one: the comma before it goes too
+        before = text[:start].rstrip()
+        if before.endswith(","):
+            start = len(before) - 1
+    elif not text[end:stop].strip() or text[end : end + 1] in (")", "}"):
+        start = len(text[:start].rstrip(" \t"))  # nothing stands behind it on its line
+    return Span(start, end)
