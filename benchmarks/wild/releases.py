@@ -4,7 +4,7 @@
 
 FOLDER holds the trees that `python -m benchmarks.wild.repositories` brings. Each line that is pointed at is read by
 itself, with `packaging`: what zerocfg says must admit the same releases, or all of theirs where they are a choice.
-Where a line of another package, or of Python, holds a library back (`README.md:9#python`), it must admit fewer.
+Where a line of another package, or of Python, holds a library back (`README.md:9#Python`), it must admit fewer.
 Where it says nothing of a library, the files of the folders above the run are searched for a line that does. With
 --write also puts releases.tsv into RESULTS.
 """
@@ -26,6 +26,7 @@ from packaging.version import Version
 
 from benchmarks.wild import data
 from benchmarks.wild.repositories import commit_of
+from zerocfg.run.companions import holding
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Origin, Run
@@ -104,7 +105,8 @@ def _where(place: Origin, library: str) -> str:
     if place.file is None or place.span is None:
         return place.note.replace(" ", "-")
     line = f"{place.file.name}:{place.file.source.place(place.span.start).line}".replace(" ", "%20")
-    return line if place.note in ("", library) else f"{line}#{place.note}"
+    package = holding(place, library)
+    return f"{line}#{package}" if package else line
 
 
 def _compared(row: Row, tree: Path) -> Verdict:
@@ -127,7 +129,7 @@ def _names(where: str, tree: Path) -> bool:
     place, _, package = where.partition("#")
     name, _, number = place.rpartition(":")
     line = (tree / name).read_text(encoding="utf-8", errors="replace").splitlines()[int(number) - 1].lower()
-    return package in line.replace("_", "-")
+    return package in line.replace("_", "-") or (package == "Python" and re.search(r"\b3\.\d+", line) is not None)
 
 
 def _admitted(clauses: str) -> set[Version]:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from zerocfg.catalog.versions import admits, only_below
-from zerocfg.run.declared import Declared
+from zerocfg.run.declared import WANTED, Declared
+from zerocfg.run.model import Origin
 
 if TYPE_CHECKING:
     from zerocfg.catalog.beside import Edges
@@ -39,6 +40,14 @@ def left(
 
 
 _HELD_BACK = ("transformers", "accelerate", "trl")
+_PACKAGES = frozenset((*WANTED, PYTHON))
+
+
+def holding(place: Origin, library: str) -> str:
+    """The package that is stated at a place that bounds a library, as people write it; "" where that is the library."""
+    if place.note == library or place.note not in _PACKAGES:
+        return ""
+    return "Python" if place.note == PYTHON else place.note
 
 
 def _beyond(clauses: str, edges: Edges) -> bool:
