@@ -119,6 +119,13 @@ def test_the_finding_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "(from transformers 4.51.0 on; requirements.txt:1 and Python (README.md:3) admit" in found.message
 
 
+def test_a_check_of_the_script_is_told_by_its_place_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked = 'from transformers.utils import check_min_version\ncheck_min_version("4.46.0")\n' + SCRIPT
+    runs = runs_in(tmp_path, {"train.py": checked, "run.sh": f"{LINE} --warmup_ratio 0.1\n"}, monkeypatch)
+    (found,) = [one for one in lint_runs(runs).diagnostics if one.code == "ZC801"]
+    assert found.message.endswith("(from transformers 5.15.0 on; train.py:2 admits >=4.46.0)")
+
+
 COMMANDS = {
     "uv venv --python 3.9": ["==3.9.*"],
     "uv venv -p 3.10.4 .venv": ["==3.10.*"],
