@@ -4,6 +4,7 @@
 
 FOLDER holds the trees that `python -m benchmarks.wild.repositories` brings. Each line that is pointed at is read by
 itself, with `packaging`: what zerocfg says must admit the same releases, or all of theirs where they are a choice.
+Where a line of another package, or of Python, holds a library back (`README.md:9#Python`), it must admit fewer.
 Where it says nothing of a library, the files of the folders above the run are searched for a line that does. With
 --write also puts releases.tsv into RESULTS.
 """
@@ -25,13 +26,14 @@ from packaging.version import Version
 
 from benchmarks.wild import data
 from benchmarks.wild.repositories import commit_of
+from zerocfg.run.companions import holding
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Origin, Run
 from zerocfg.run.releases import with_versions
 
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl")
-Verdict = Literal["same", "choice", "not comparable", "wrong"]
+Verdict = Literal["same", "choice", "held back", "not comparable", "wrong"]
 _SIGNS = r"(?:===|==|~=|!=|>=|<=|>|<)"
 _FILES = re.compile(r"require|setup\.(?:py|cfg)$|pyproject|environment|dockerfile|\.lock$|conda|install.*sh$|env.*sh$")
 _LARGEST = 3 << 20
@@ -92,28 +94,42 @@ def _rows(repository: str, tree: Path) -> Iterator[tuple[Row, list[Path]]]:
     found: dict[tuple[str, str, tuple[str, ...]], list[Run]] = {}
     for run in runs:
         for library in LIBRARIES:
-            where = tuple(_where(place) for place in run.version_places.get(library, ()))
+            where = tuple(_where(place, library) for place in run.version_places.get(library, ()))
             found.setdefault((library, run.versions.get(library, ""), where), []).append(run)
     for (library, declared, where), every in sorted(found.items(), key=lambda item: item[0]):
         folders = [file.path.parent for run in every for file in run.files if file.path is not None]
         yield Row(repository, library, declared, where, len(every)), list(dict.fromkeys(folders))
 
 
-def _where(place: Origin) -> str:
+def _where(place: Origin, library: str) -> str:
     if place.file is None or place.span is None:
         return place.note.replace(" ", "-")
-    return f"{place.file.name}:{place.file.source.place(place.span.start).line}".replace(" ", "%20")
+    line = f"{place.file.name}:{place.file.source.place(place.span.start).line}".replace(" ", "%20")
+    package = holding(place, library)
+    return f"{line}#{package}" if package else line
 
 
 def _compared(row: Row, tree: Path) -> Verdict:
-    stated = [_line(row.library, where.replace("%20", " "), tree) for where in row.where]
+    own = [where.replace("%20", " ") for where in row.where if "#" not in where]
+    stated = [_line(row.library, where, tree) for where in own]
     if not stated or None in stated:
         return "not comparable"
     mine = _admitted(row.declared)
     each = [_admitted(one or "") for one in stated]
+    beside = [where.replace("%20", " ") for where in row.where if "#" in where]
+    if beside:
+        return "held back" if mine < set.union(*each) and all(_names(where, tree) for where in beside) else "wrong"
     if mine == set.intersection(*each):
         return "same"
     return "choice" if set.union(*each) <= mine else "wrong"
+
+
+def _names(where: str, tree: Path) -> bool:
+    """Whether the line that is pointed at names the package that holds a library back."""
+    place, _, package = where.partition("#")
+    name, _, number = place.rpartition(":")
+    line = (tree / name).read_text(encoding="utf-8", errors="replace").splitlines()[int(number) - 1].lower()
+    return package in line.replace("_", "-") or (package == "Python" and re.search(r"\b3\.\d+", line) is not None)
 
 
 def _admitted(clauses: str) -> set[Version]:

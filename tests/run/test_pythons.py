@@ -9,6 +9,8 @@ from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
@@ -99,13 +101,29 @@ def test_the_nearest_folder_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert [place.note for place in run.version_places["transformers"]] == ["transformers", "python"]
 
 
+def test_what_stands_above_the_requirements_sets_up_other_things(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"README.md": CREATES.format("3.7"), "a/requirements.txt": OPEN["requirements.txt"], "a/b/train.py": SCRIPT}
+    files["a/run.sh"] = LINE.replace("train.py", "b/train.py") + "\n"
+    (run,) = runs_in(tmp_path, files, monkeypatch)
+    assert run.versions["transformers"] == ">=4.31"
+
+
 def test_the_finding_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {**OPEN, "README.md": "# X\n" + CREATES.format("3.9"), "train.py": SCRIPT}
     line = f"{LINE} --warmup_ratio 0.1 --evaluation_strategy no\n"
     runs = runs_in(tmp_path, {**files, "run.sh": line}, monkeypatch)
     (found,) = [one for one in lint_runs(runs).diagnostics if one.code == "ZC801"]  # 5.15.0 removed the other argument
     assert "`evaluation_strategy`" in found.message and found.severity.value == "warning"
-    assert "(from transformers 4.51.0 on; requirements.txt:1 and python (README.md:3) admit" in found.message
+    assert "(from transformers 4.51.0 on; requirements.txt:1 and Python (README.md:3) admit" in found.message
+
+
+def test_a_check_of_the_script_is_told_by_its_place_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked = 'from transformers.utils import check_min_version\ncheck_min_version("4.46.0")\n' + SCRIPT
+    runs = runs_in(tmp_path, {"train.py": checked, "run.sh": f"{LINE} --warmup_ratio 0.1\n"}, monkeypatch)
+    (found,) = [one for one in lint_runs(runs).diagnostics if one.code == "ZC801"]
+    assert found.message.endswith("(from transformers 5.15.0 on; train.py:2 admits >=4.46.0)")
 
 
 COMMANDS = {
@@ -139,6 +157,14 @@ def test_small_files() -> None:
     assert [item.versions for item in read_version_file(named)] == ["==3.9.*", None, "==3.8.*"]
 
 
+@given(st.text(alphabet=st.sampled_from("FROMpython:=3.9$V{}\\\n#'\"&;|-r><()\t `*conda create uvenv\0é")))
+@settings(max_examples=200, deadline=None)
+def test_no_text_raises(text: str) -> None:
+    read_image(SourceText("Dockerfile", f"FROM python:{text}\nRUN conda create {text}"))
+    read_setup(SourceText("README.md", f"```\nconda create -n x python{text}\n```\nuv venv -p {text}"))
+    read_version_file(SourceText(".python-version", text))
+
+
 PAGE = "# X\n```\npip install transformers=={}\n```\n\n```\n{}\n```\n"
 
 
@@ -157,6 +183,7 @@ def test_a_page_installs_for_its_own_lines(tmp_path: Path, monkeypatch: pytest.M
         ("train.py", "transformers>=4.31", "warning"),
         ("elsewhere.py", "transformers>=4.31", None),  # nobody knows which release its parser is for
         ("elsewhere.py", "transformers>=5.15", "error"),  # no admitted release has the argument
+        ("$MORE -m train", "transformers>=4.31", "warning"),  # one of the project's, for all that is known
     ],
 )
 def test_a_range_says_nothing_of_a_script_that_is_not_there(

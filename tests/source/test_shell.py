@@ -197,6 +197,19 @@ def test_markdown_blocks() -> None:
     assert script_options(lines(text, "README.md")[0]) == {"--deepspeed": None}
 
 
+@pytest.mark.parametrize(
+    ("written", "script"),
+    [
+        ("{number of gpus} -m a.b", "a.b"),
+        ("${N} c.py", "c.py"),
+        ("<number of gpus> c.py", "c.py"),
+    ],
+)
+def test_a_placeholder_of_several_words_is_one(written: str, script: str) -> None:
+    (line,) = lines(f"```\ntorchrun --nproc_per_node {written} --bf16\n```\n", "README.md")
+    assert line.script is not None and line.script.value == script
+
+
 WORDS = st.sampled_from(
     [
         "a",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from zerocfg.migrate.plan import Plan
 from zerocfg.migrate.steps import Left, Step
 from zerocfg.rules.api import Location
+from zerocfg.run.companions import holding
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import Edit
 from zerocfg.source.requirements import normal
@@ -21,9 +22,10 @@ def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:
         for place in run.version_places.get(library, ()):
             if place.file is None or place.span is None:
                 continue
-            if place.note not in ("", library):
+            package = holding(place, library)
+            if package:
                 at = Location(place.file, span=place.span)
-                yield Left(at, f"{place.note} holds {library} back here; see that {plan.new[library]} can be installed")
+                yield Left(at, f"{package} holds {library} back here; see that {plan.new[library]} can be installed")
             else:
                 yield from _stated(place.file, place.span, library, plan)
 

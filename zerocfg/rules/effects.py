@@ -9,6 +9,7 @@ from typing import Any
 
 from zerocfg.rules.api import Finding, Fix, Intent, Location, at
 from zerocfg.rules.intents import meant, written_at
+from zerocfg.run.companions import holding
 from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, Setting, SourceFile
 from zerocfg.run.neighbours import NEIGHBOURS
 from zerocfg.run.origins import ASSUMED, said
@@ -164,7 +165,8 @@ def _stated_at(place: Origin, library: str) -> str:
     if place.file is None or place.span is None:
         return said(place)
     where = f"{place.file.name}:{place.file.source.place(place.span.start).line}"
-    return where if place.note in ("", library) else f"{place.note} ({where})"
+    package = holding(place, library)
+    return f"{package} ({where})" if package else where
 
 
 def admitting(run: Run, library: str) -> list[Location]:

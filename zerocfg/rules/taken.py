@@ -119,8 +119,10 @@ def named(run: Run) -> list[str] | None:
 
 def _sure(run: Run, held: Argument, lack: Lack | None) -> Lack | None:
     """None where only some admitted releases lack a word of a line, and only the words of that line tell who parses
-    them: the project's range was written for its own scripts, and the one that the line starts is not among them."""
+    them: the project's range was written for its own scripts, and the one that the line names is not among them."""
     if lack is None or not lack.releases or not held.on_line or run.script is not None or run.launch is None:
+        return lack
+    if run.launch.script is None or run.launch.script.value is None:
         return lack
     told = told_by(run)
     return None if told is not None and told.by == "option" else lack

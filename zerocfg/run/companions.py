@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from zerocfg.catalog.versions import admits, only_below
-from zerocfg.run.declared import Declared
+from zerocfg.run.declared import WANTED, Declared
+from zerocfg.run.model import Origin
 
 if TYPE_CHECKING:
     from zerocfg.catalog.beside import Edges
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
 PYTHON = "python"
 
 
-def left(found: Mapping[str, Declared], python: Callable[[], Declared | None]) -> Iterator[tuple[str, Declared]]:
+def left(
+    found: Mapping[str, Declared], python: Callable[[Declared], Declared | None]
+) -> Iterator[tuple[str, Declared]]:
     """By library: what the packages that one file states beside it leave of it, and the Python that the project asks
     for, which is looked for where it may matter."""
     if not any(one.clauses for name, one in found.items() if name in _HELD_BACK):
@@ -28,7 +31,7 @@ def left(found: Mapping[str, Declared], python: Callable[[], Declared | None]) -
         for package, edges in packages.items():
             if not _beyond(base.clauses, edges):
                 continue
-            stated = python() if package == PYTHON else found.get(package)
+            stated = python(base) if package == PYTHON else found.get(package)
             if stated is None or not stated.clauses or not (package == PYTHON or _files(base) <= _files(stated)):
                 continue
             newest = next((newest for below, newest in edges.items() if only_below(stated.clauses, below)), None)
@@ -37,6 +40,14 @@ def left(found: Mapping[str, Declared], python: Callable[[], Declared | None]) -
 
 
 _HELD_BACK = ("transformers", "accelerate", "trl")
+_PACKAGES = frozenset((*WANTED, PYTHON))
+
+
+def holding(place: Origin, library: str) -> str:
+    """The package that is stated at a place that bounds a library, as people write it; "" where that is the library."""
+    if place.note == library or place.note not in _PACKAGES:
+        return ""
+    return "Python" if place.note == PYTHON else place.note
 
 
 def _beyond(clauses: str, edges: Edges) -> bool:

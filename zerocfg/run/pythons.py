@@ -2,14 +2,14 @@
 
 Environment files, images, `.python-version` and the commands of READMEs and setup scripts each set one up: the newest
 of them may be used. What the package itself requires (`requires-python`) bounds it further. The nearest folder that
-says something counts, as for the libraries (`declared`).
+says something counts, as for the libraries (`declared`), up to the one that states the library.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -27,12 +27,13 @@ _LARGEST = 1 << 18
 _MAKES_ONE = re.compile(r"\b(?:conda|mamba|micromamba|uv|virtualenv|pyenv)[ \t]|python3\.\d+[ \t]+-m[ \t]+v")
 
 
-def asked_by(folder: Path, read: dict[Path, Declared | None]) -> Declared | None:
-    """What the nearest folder says, from this one upwards; None where none does. ``read``: folders that were read."""
+def asked_by(folder: Path, stated: Sequence[Path], read: dict[Path, Declared | None]) -> Declared | None:
+    """What the nearest folder says, from this one upwards to one that holds a file of ``stated``: what stands above
+    sets up other things, too. None where none does. ``read``: folders that were read."""
     for above in upwards(folder):
         if above not in read:
             read[above] = _of_folder(above)
-        if read[above] is not None:
+        if read[above] is not None or any(path.is_relative_to(above) for path in stated):
             return read[above]
     return None
 

@@ -93,7 +93,7 @@ def versions_for(folder: Path) -> dict[str, Declared]:
 
 def _of_run(run: Run, projects: Projects) -> dict[str, Declared]:
     found = _of_folders(run, projects)
-    for name, declared in left(found, lambda: _python(run, projects)):
+    for name, declared in left(found, lambda base: _python(run, base, projects)):
         found[name] = _bounded(found[name], declared, firm=False)
     found |= _installed(run)
     for name, declared in _required(run).items():
@@ -128,16 +128,17 @@ def _parent(path: Path | None) -> Path | None:
     return Path(os.path.realpath(path)).parent if path is not None else None
 
 
-def _python(run: Run, projects: Projects) -> Declared | None:
-    """The Python that the launch script or its page sets up, else the one of the script's project."""
+def _python(run: Run, base: Declared, projects: Projects) -> Declared | None:
+    """The Python that the launch script or its page sets up, else the one that is set up for what states a library
+    (``base``): in the folder of that statement, or nearer to the script."""
     from zerocfg.run.pythons import asked_by, set_up_by
 
-    here = run.launch_file if _installs(run) else None
-    own = set_up_by(here) if here is not None else None
-    folders = filter(None, (_start(run), *map(_folder, run.files)))
-    return own or next(
-        (asked for folder in dict.fromkeys(folders) if (asked := asked_by(folder, projects.pythons)) is not None), None
-    )
+    own = set_up_by(run.launch_file) if run.launch_file is not None and _installs(run) else None
+    if own is not None:
+        return own
+    stated = [Path(os.path.realpath(place.file.path)) for place in base.places if place.file and place.file.path]
+    folders = dict.fromkeys(filter(None, (_start(run), *map(_folder, run.files))))
+    return next(filter(None, (asked_by(folder, stated, projects.pythons) for folder in folders)), None)
 
 
 def _installed(run: Run) -> Mapping[str, Declared]:

@@ -78,6 +78,7 @@ def argument_removed(run: Run) -> Iterator[Finding]:
     `Unknown arguments from config file`, either of them at a word of the launch line with `Some specified arguments are
     not used by the HfArgumentParser`. An error when the project admits only releases that lack it, a warning when it
     admits others, too; a note when it states none. Which release removed an argument was seen by running each of them.
+    Of a launch line that names a script of another repository only what no admitted release has is told.
 
     Fix: writes the new name, with the value in its new form, or removes what nothing replaced. None while some admitted
     release has the argument. Unsafe where the project states no release, and on a launch line whose script cannot be
