@@ -111,9 +111,6 @@ TRL_RECIPES = Comparison(
         "values of TRL's own arguments, which are judged as today's release has them": re.compile(
             r"SystemExit.*: (argument --|invalid)"
         ),
-        "arguments of vLLM's server, whose dataclass has the name of the scripts' own in TRL 0.29": re.compile(
-            r"Unknown arguments from config file: \['--(model|dtype|host|port|revision|trust_remote_code|log_level)'"
-        ),
         "a tracker that nobody knows, which old releases look up when the Trainer is made": re.compile(
             "`report_to` knows"
         ),

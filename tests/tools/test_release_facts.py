@@ -9,7 +9,9 @@ import pytest
 
 from tools.facts.environment import releases
 from tools.facts.fold import changes, fold, written
-from zerocfg.catalog.history import Histories
+from zerocfg.catalog.changes import changes as told_changes
+from zerocfg.catalog.changes import states
+from zerocfg.catalog.history import Histories, histories
 from zerocfg.catalog.versions import release
 from zerocfg.run.config import VERSIONS
 
@@ -59,3 +61,11 @@ def test_the_histories_are_of_the_releases_that_are_listed(library: str) -> None
     assert json.loads(path.read_text(encoding="utf-8"))["releases"] == listed
     assert listed[-1] == VERSIONS[library]
     assert path.stat().st_size < 400_000
+
+
+def test_what_false_is_read_as() -> None:
+    known = histories("accelerate")
+    told = [("0.23.0", 'text; false is read as "no"'), ("0.34.0", "text")]
+    assert list(states(known, "cluster.mixed_precision")) == told
+    changed = [one.words for one in told_changes("accelerate")["0.34.0"] if one.key == "cluster.mixed_precision"]
+    assert changed == [('false is no longer read as "no"',)]

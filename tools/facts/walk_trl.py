@@ -49,6 +49,8 @@ classes = {
 for (defined_in, name), of in sorted(classes.items()):
     if not name.endswith(("Config", "Arguments")):
         continue
+    if ".experimental" not in defined_in and getattr(trl, name, of) is not of:
+        continue  # scripts have dataclasses of their own under the name of one that trl exports
     trainer = issubclass(of, transformers.TrainingArguments)
     where = ("experimental." if ".experimental" in defined_in else "") + name
     keys[where] = {"trainer": trainer}

@@ -118,7 +118,13 @@ def state_words(state: State) -> str:
         return "no such key"
     if state.get("removed"):
         return "removed"
-    parts = [_type(state), _default(state), _STRICT.get(state.get("unknown", ""), ""), _deprecated(state)]
+    parts = [
+        _type(state),
+        _default(state),
+        _false(state),
+        _STRICT.get(state.get("unknown", ""), ""),
+        _deprecated(state),
+    ]
     return "; ".join(part for part in parts if part) or "known"
 
 
@@ -143,6 +149,8 @@ def _words(before: State, now: State) -> Iterator[str]:
         yield from _listed("no longer takes", [one for one in old if one not in new])
     elif _type(before) != _type(now):
         yield f"{_type(now)}, was {_type(before)}" if _type(before) and _type(now) else f"checked: {_type(now)}"
+    if before.get("false") != now.get("false"):
+        yield _false(now) or f"false is no longer read as {_value(before['false'])}"
     if before.get("unknown") != now.get("unknown") and now.get("unknown") in _STRICT:
         yield _STRICT[now["unknown"]]
     if before.get("model") != now.get("model") and before.get("unknown") == now.get("unknown"):
@@ -185,6 +193,10 @@ def _kind(kind: object) -> str:
 
 def _default(state: dict[str, Any]) -> str:
     return f"default {_value(state['default'])}" if "default" in state and not state.get("computed") else ""
+
+
+def _false(state: dict[str, Any]) -> str:
+    return f"false is read as {_value(state['false'])}" if "false" in state else ""
 
 
 def _deprecated(state: dict[str, Any]) -> str:

@@ -233,7 +233,7 @@ VALUES = (
     ),
     trains("ZC811", "nothing near", "lr_scheduler_type: zigzag\n").finds("error", "recipe.yaml: zigzag"),
     trains("ZC811", "capitals", "eval_strategy: Steps\n").finds("error", "recipe.yaml: Steps"),
-    trains("ZC811", "no text", "lr_scheduler_type: 3\n"),
+    trains("ZC811", "no text", "lr_scheduler_type: 3\n").finds("error", "recipe.yaml: 3", 3),
     trains("ZC811", "another program's recipe", FOREIGN + "lr_scheduler_type: cosin\n"),
     *(
         trains("ZC812", f"{name}: {least}, the least", f"{name}: {least}\n", recipe="output_dir: out\nmax_steps: 2\n")
