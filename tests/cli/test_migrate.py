@@ -289,6 +289,16 @@ def test_keys_that_deepspeed_refuses_today(zerocfg: Cli, tmp_path: Path, old: st
         assert after == (text.replace(before, instead) if before else text.replace(old, ""))
 
 
+def test_what_the_new_release_refuses_is_told_whatever_the_old_one_is(zerocfg: Cli, tmp_path: Path) -> None:
+    """DeepSpeed 0.17.1 was the first to refuse unknown keys of `bf16`; every release refuses stage 7."""
+    ds = DS.replace('"enabled": true', '"enabled": true, "loss_scale": 0') % ""
+    (tmp_path / "ds.json").write_text(ds.replace('"stage": 2', '"stage": 7'))
+    found = json.loads(zerocfg("migrate", "--to", "deepspeed==0.19.8", "--output-format", "json").out)["left"]
+    assert [(one["code"], one["path"]) for one in found] == [("ZC101", "bf16.loss_scale")]
+    again = zerocfg("migrate", "--to", "deepspeed==0.16.9", "--output-format", "json")
+    assert (again.code, json.loads(again.out)["left"]) == (0, [])
+
+
 def test_without_the_old_release_no_default_is_written(zerocfg: Cli, tmp_path: Path) -> None:
     files = {"ds.json": DS % "", "train.py": LOOP, "run.sh": LINE}
     assert migrated(zerocfg, tmp_path, files) == files

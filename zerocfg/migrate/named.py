@@ -64,6 +64,16 @@ def at_releases(runs: Iterable[Run], releases: Releases) -> list[Run]:
     return [_pinned(run, pinned) for run in runs]
 
 
+def so_far(runs: Iterable[Run], new: Releases, old: Releases) -> list[Run]:
+    """The runs at the releases that their files are for. Of a library of which nothing is known but that it comes to
+    the ``new`` release that is the oldest one: what that refuses, too, does not come with a release."""
+    found = []
+    for run in runs:
+        unknown = (library for library in new if library != "torch" and not run.versions.get(library))
+        found += at_releases([run], {**{library: histories(library).names[0] for library in unknown}, **old})
+    return found
+
+
 def _pinned(run: Run, pinned: Mapping[str, str]) -> Run:
     places = {library: place for library, place in run.version_places.items() if library not in pinned}
     return settled(replace(run, versions={**run.versions, **pinned}, version_places=places))
