@@ -64,14 +64,18 @@ def at_releases(runs: Iterable[Run], releases: Releases) -> list[Run]:
     return [_pinned(run, pinned) for run in runs]
 
 
-def so_far(runs: Iterable[Run], new: Releases, old: Releases) -> list[Run]:
-    """The runs at the releases that their files are for. Of a library of which nothing is known but that it comes to
-    the ``new`` release that is the oldest one: what that refuses, too, does not come with a release."""
+def so_far(runs: Iterable[Run], old: Releases, unknown: Releases) -> list[Run]:
+    """The runs at the releases that their files are for: ``old``, else what their projects state, else ``unknown``."""
     found = []
     for run in runs:
-        unknown = (library for library in new if library != "torch" and not run.versions.get(library))
-        found += at_releases([run], {**{library: histories(library).names[0] for library in unknown}, **old})
+        assumed = {library: version for library, version in unknown.items() if not run.versions.get(library)}
+        found += at_releases([run], {**assumed, **old})
     return found
+
+
+def oldest(libraries: Iterable[str]) -> dict[str, str]:
+    """The oldest known releases."""
+    return {library: histories(library).names[0] for library in libraries if library != "torch"}
 
 
 def _pinned(run: Run, pinned: Mapping[str, str]) -> Run:
