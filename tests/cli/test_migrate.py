@@ -208,6 +208,20 @@ def test_a_default_that_changed_is_written_out_where_the_script_tells_of_no_othe
     )
 
 
+def test_a_default_is_not_given_to_a_parser_of_the_scripts_own(zerocfg: Cli, tmp_path: Path) -> None:
+    """It would stop at the option: the script states its arguments itself."""
+    script = (
+        "import argparse\nfrom transformers import Trainer, TrainingArguments\n"
+        "p = argparse.ArgumentParser()\np.add_argument('--lr', type=float)\nopt = p.parse_args()\n"
+        "args = TrainingArguments(output_dir='o', learning_rate=opt.lr, report_to='none')\n"
+        "Trainer(model, args).train()\n"
+    )
+    files = {"run.sh": "torchrun train.py --lr 1e-5\n", "train.py": script}
+    old = ("--from", "transformers==4.53.0")
+    assert migrated(zerocfg, tmp_path, files, *old) == files
+    assert [place for place, why in left(zerocfg, *old) if "`optim`" in why] == ["train.py:1"]
+
+
 def test_what_is_left_is_told_once(zerocfg: Cli, tmp_path: Path) -> None:
     """Not once more by the rule that finds it at the new releases."""
     script = (

@@ -16,8 +16,9 @@ from zerocfg.rules import line
 from zerocfg.rules.api import Location
 from zerocfg.rules.arguments import Argument, arguments, guessed, methods, own_option, reader
 from zerocfg.rules.effects import recipe_data
-from zerocfg.run.arguments import converted
+from zerocfg.run.arguments import converted, parsed
 from zerocfg.run.model import UNKNOWN, Run
+from zerocfg.run.script.arguments import is_arguments
 from zerocfg.source.edit import Edit
 from zerocfg.source.launch import Option
 
@@ -170,10 +171,12 @@ def _kept(run: Run, name: str, value: object, why: str) -> Step | Left:
         or run.launch_file is None
         or run.recipe is not None
         or guessed(run)
+        or not any(map(is_arguments, parsed(run)))
         or not _ends(run, last)
     ):
         assert run.script is not None
-        return Left(Location(run.launch_file or run.recipe or run.script.file), why)
+        made = any(is_arguments(call.name) for call in run.script.calls)
+        return Left(Location(run.script.file if made else run.launch_file or run.recipe or run.script.file), why)
     at = last.span.end
     return Step(line.at_option(run, last), why, edits=(Edit(type(last.span)(at, at), f" --{name} {value}"),))
 
