@@ -198,7 +198,7 @@ def report(rows: Sequence[Row], trees: int) -> str:
         ("settings compared at both releases", lambda row: row.both_read),
         ("... none means something else", lambda row: row.both_read and not row.differs),
         ("... what means something else is listed", lambda row: row.differs and not row.unlisted),
-        ("... one means something else that only the script may state", lambda row: row.unlisted),
+        ("... one means something else and is not listed", lambda row: row.unlisted),
     ]
     lines = [
         "# Public recipes, migrated",
@@ -220,7 +220,7 @@ def report(rows: Sequence[Row], trees: int) -> str:
             left.setdefault(name, []).append(row.judged.left[name])
     for name, reasons in sorted(left.items(), key=lambda one: -len(one[1])):
         lines.append(f"| `{name}` | {len(reasons)} | {Counter(reasons).most_common(1)[0][0]} |")
-    lines += ["", "## Defaults that are listed", "", "| argument | recipes | for example |", "|---|---|---|"]
+    lines += ["", "## Settings that are listed", "", "| argument | recipes | for example |", "|---|---|---|"]
     listed: dict[str, list[str]] = {}
     for row in rows:
         for name, (then, now) in row.differs.items():
