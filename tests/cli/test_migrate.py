@@ -208,6 +208,20 @@ def test_a_default_that_changed_is_written_out_where_the_script_tells_of_no_othe
     )
 
 
+def test_a_default_is_not_given_to_a_parser_of_the_scripts_own(zerocfg: Cli, tmp_path: Path) -> None:
+    """It would stop at the option: the script states its arguments itself."""
+    script = (
+        "import argparse\nfrom transformers import Trainer, TrainingArguments\n"
+        "p = argparse.ArgumentParser()\np.add_argument('--lr', type=float)\nopt = p.parse_args()\n"
+        "args = TrainingArguments(output_dir='o', learning_rate=opt.lr, report_to='none')\n"
+        "Trainer(model, args).train()\n"
+    )
+    files = {"run.sh": "torchrun train.py --lr 1e-5\n", "train.py": script}
+    old = ("--from", "transformers==4.53.0")
+    assert migrated(zerocfg, tmp_path, files, *old) == files
+    assert [place for place, why in left(zerocfg, *old) if "`optim`" in why] == ["train.py:1"]
+
+
 def test_what_is_left_is_told_once(zerocfg: Cli, tmp_path: Path) -> None:
     """Not once more by the rule that finds it at the new releases."""
     script = (
@@ -287,6 +301,16 @@ def test_keys_that_deepspeed_refuses_today(zerocfg: Cli, tmp_path: Path, old: st
     else:
         before, _, instead = new.partition("->")
         assert after == (text.replace(before, instead) if before else text.replace(old, ""))
+
+
+def test_what_the_new_release_refuses_is_told_whatever_the_old_one_is(zerocfg: Cli, tmp_path: Path) -> None:
+    """DeepSpeed 0.17.1 was the first to refuse unknown keys of `bf16`; every release refuses stage 7."""
+    ds = DS.replace('"enabled": true', '"enabled": true, "loss_scale": 0') % ""
+    (tmp_path / "ds.json").write_text(ds.replace('"stage": 2', '"stage": 7'))
+    found = json.loads(zerocfg("migrate", "--to", "deepspeed==0.19.8", "--output-format", "json").out)["left"]
+    assert [(one["code"], one["path"]) for one in found] == [("ZC101", "bf16.loss_scale")]
+    again = zerocfg("migrate", "--to", "deepspeed==0.16.9", "--output-format", "json")
+    assert (again.code, json.loads(again.out)["left"]) == (0, [])
 
 
 def test_without_the_old_release_no_default_is_written(zerocfg: Cli, tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ from zerocfg.rules import line
 from zerocfg.rules.api import Location
 from zerocfg.rules.arguments import Argument, arguments, guessed, methods, own_option, reader
 from zerocfg.rules.effects import recipe_data
-from zerocfg.run.arguments import converted
+from zerocfg.run.arguments import converted, parsed
 from zerocfg.run.model import UNKNOWN, Run
+from zerocfg.run.script.arguments import is_arguments
 from zerocfg.source.edit import Edit
 from zerocfg.source.launch import Option
 
@@ -156,7 +157,9 @@ def _defaults(run: Run, plan: Plan) -> Iterator[Step | Left]:
     for one in changed_arguments(run, plan.source, plan.target):
         edge = f"{library_name(one.library)} {one.since}"
         why = f"the default of `{one.name}` is {one.now!r} from {edge} on and was {one.then!r}"
-        yield _kept(run, one.name, one.then, why)
+        # A word of TRL may be gone with its place as the default, as the packing by "ffd" is.
+        known = one.library != "trl" or not isinstance(one.then, str)
+        yield _kept(run, one.name, one.then, why) if known else Left(_stands(run), why)
 
 
 def _kept(run: Run, name: str, value: object, why: str) -> Step | Left:
@@ -170,12 +173,19 @@ def _kept(run: Run, name: str, value: object, why: str) -> Step | Left:
         or run.launch_file is None
         or run.recipe is not None
         or guessed(run)
+        or not any(map(is_arguments, parsed(run)))
         or not _ends(run, last)
     ):
-        assert run.script is not None
-        return Left(Location(run.launch_file or run.recipe or run.script.file), why)
+        return Left(_stands(run), why)
     at = last.span.end
     return Step(line.at_option(run, last), why, edits=(Edit(type(last.span)(at, at), f" --{name} {value}"),))
+
+
+def _stands(run: Run) -> Location:
+    """The file that states the arguments."""
+    assert run.script is not None
+    made = any(is_arguments(call.name) for call in run.script.calls)
+    return Location(run.script.file if made else run.launch_file or run.recipe or run.script.file)
 
 
 def _ends(run: Run, option: Option) -> bool:

@@ -64,6 +64,20 @@ def at_releases(runs: Iterable[Run], releases: Releases) -> list[Run]:
     return [_pinned(run, pinned) for run in runs]
 
 
+def so_far(runs: Iterable[Run], old: Releases, unknown: Releases) -> list[Run]:
+    """The runs at the releases that their files are for: ``old``, else what their projects state, else ``unknown``."""
+    found = []
+    for run in runs:
+        assumed = {library: version for library, version in unknown.items() if not run.versions.get(library)}
+        found += at_releases([run], {**assumed, **old})
+    return found
+
+
+def oldest(libraries: Iterable[str]) -> dict[str, str]:
+    """The oldest known releases."""
+    return {library: histories(library).names[0] for library in libraries if library != "torch"}
+
+
 def _pinned(run: Run, pinned: Mapping[str, str]) -> Run:
     places = {library: place for library, place in run.version_places.items() if library not in pinned}
     return settled(replace(run, versions={**run.versions, **pinned}, version_places=places))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from zerocfg.compare.meaning import Difference, compare
 from zerocfg.compare.sides import ARGUMENTS, side_of
 from zerocfg.migrate.migration import Migration
-from zerocfg.migrate.named import at_releases
+from zerocfg.migrate.named import at_releases, oldest, so_far
 from zerocfg.rules.api import Severity
 from zerocfg.rules.engine import Diagnostic, Spot, lint_runs
 from zerocfg.rules.selection import Selection
@@ -39,8 +39,10 @@ def rest(
     migration: Migration, before: Sequence[Run], after: Sequence[Run], new: Mapping[str, str], old: Mapping[str, str]
 ) -> Rest:
     """``before`` and ``after``: the runs of the files as they are, and as the migration makes them."""
-    errors = [one for one in coming(findings(before, old), findings(after, new)) if one.severity is Severity.ERROR]
-    settings = changed_settings(at_releases(before, old), at_releases(after, new), migration.touched)
+    # What the oldest releases refuse, too, does not come with the new ones; nor is a setting of unknown ones compared.
+    found = coming(_told(so_far(before, old, oldest(new))), findings(after, new))
+    errors = [one for one in found if one.severity is Severity.ERROR]
+    settings = changed_settings(so_far(before, old, new), at_releases(after, new), migration.touched)
     return Rest(tuple(_untold(errors, migration)), tuple(settings))
 
 
@@ -63,8 +65,11 @@ def _where(spot: Spot) -> tuple[str, str]:
 
 def findings(runs: Sequence[Run], releases: Mapping[str, str], selection: Selection | None = None) -> list[Diagnostic]:
     """The errors and warnings about the runs at these releases."""
-    found = lint_runs(at_releases(runs, releases), selection).diagnostics
-    return [one for one in found if one.severity is not Severity.NOTE]
+    return _told(at_releases(runs, releases), selection)
+
+
+def _told(runs: Sequence[Run], selection: Selection | None = None) -> list[Diagnostic]:
+    return [one for one in lint_runs(runs, selection).diagnostics if one.severity is not Severity.NOTE]
 
 
 def coming(before: Iterable[Diagnostic], after: Iterable[Diagnostic]) -> list[Diagnostic]:
