@@ -72,5 +72,7 @@ def test_forms_ask_for_what_an_answer_needs() -> None:
     for path in SCHEMAS["issue-forms"]:
         fields = {field["id"]: field for field in yaml.safe_load(path.read_text(encoding="utf-8"))["body"]}
         required = {name for name, field in fields.items() if field.get("validations", {}).get("required")}
-        assert fields["version"]["attributes"]["label"] == "zerocfg --version" and "version" in required
+        version = fields.get("installation", fields.get("version"))
+        assert version is not None and version["id"] in required
+        assert version["attributes"]["label"] in ("zerocfg info", "zerocfg --version")
         assert {"config", "bad"} & required
