@@ -276,78 +276,14 @@ _YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zer
 _USED = "  # zerocfg: ignore[ZC103] our fork of accelerate reads it\n  overlap_comm: true\n"
 
 
-@rule(
-    "ZC010",
-    "unused-ignore",
-    Severity.WARNING,
-    bad=(
-        Example(
-            {"accelerate.yaml": _YAML + "  # zerocfg: ignore[ZC103] our fork reads it\n  gradient_clipping: 1.0\n"}
-        ).finds("warning", "accelerate.yaml: ZC103"),
-        Example({"accelerate.yaml": _YAML + _USED.replace("[ZC103]", "[ZC103, ZC005]")}).finds(
-            "warning", "accelerate.yaml: ZC005"
-        ),
-    ),
-    good=Example({"accelerate.yaml": _YAML + _USED}),
-    proof=itself("tests/rules/test_ignores.py"),
-    fixable=True,
-    references=("docs/ignoring.md",),
-)
+@rule("ZC010", "unused-ignore", Severity.WARNING)
 def unused_ignore(run: Run) -> Iterator[Finding]:
-    """A comment that silences a rule which finds nothing there.
-
-    The mistake that it excused is gone, or the comment slipped to another line. If the mistake comes back, nobody is
-    told.
-
-    What happens: the comment has no effect. It is reported when its rule ran and the whole repository was looked at;
-    with `--select ZC4` a comment about ZC103 is left alone, and so is one in a folder that is linted without the rest
-    of its repository.
-
-    Fix: the code is taken out of the list, or the comment with its line when no code remains.
-
-    When to ignore: the same file is also linted elsewhere, with another version of zerocfg or other settings, and needs
-    the comment there; add ZC010 to its list.
-    """
     # Told by the engine when all other rules have run: see Ignores.unused.
     return iter(())
 
 
-@rule(
-    "ZC011",
-    "unknown-code-in-ignore",
-    Severity.WARNING,
-    bad=(
-        Example({"accelerate.yaml": _YAML + _USED.replace("ZC103", "key-acelerate-ignores")}).finds(
-            "warning", "accelerate.yaml: key-acelerate-ignores"
-        ),
-        Example({"accelerate.yaml": _YAML + _USED.replace("[ZC103]", "[ZC103, ZC1033]")}).finds(
-            "warning", "accelerate.yaml: ZC1033"
-        ),
-        Example({"accelerate.yaml": _YAML + _USED.replace("ignore[", "ignroe[")}).finds(
-            "warning", "accelerate.yaml: ignroe"
-        ),
-        Example({"accelerate.yaml": _YAML + _USED.replace("[ZC103]", "[ZC103")}).finds(
-            "warning", "accelerate.yaml: # zerocfg: ignore[ZC103 our fork of accelerate reads it"
-        ),
-    ),
-    good=Example({"accelerate.yaml": _YAML + _USED}),
-    proof=itself("tests/rules/test_ignores.py"),
-    fixable=True,
-    references=("docs/ignoring.md",),
-)
+@rule("ZC011", "unknown-code-in-ignore", Severity.WARNING)
 def unknown_code_in_ignore(run: Run) -> Iterator[Finding]:
-    """A comment that names a rule which does not exist, or that cannot be read.
-
-    The finding that it was written for is still reported, or was renamed since; either way the comment misleads.
-
-    What happens: what is not understood silences nothing. `ignore[ZC103` without its closing bracket is no `ignore`
-    for every rule either.
-
-    Fix: a misspelt name becomes the rule that is nearest to it, a missing bracket is closed, and a code that no rule
-    has is removed.
-
-    When to ignore: the code belongs to a newer release of zerocfg that others use.
-    """
     # Told by the engine, which knows all rules: see `not_understood`.
     return iter(())
 

@@ -47,42 +47,8 @@ def _trained(more: str, recipe: str = "per_device_train_batch_size: 1\n") -> Exa
     return Example({"ds.json": _AUTO % more, "recipe.yaml": _RECIPE + recipe}, consumer="transformers")
 
 
-@rule(
-    "ZC206",
-    "accumulation-absent",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "recipe.yaml": _RECIPE + "per_device_train_batch_size: 1\ngradient_accumulation_steps: 4\n",
-            "ds.json": _BARE % '"train_batch_size": "auto", ',
-        },
-        consumer="transformers",
-    ).finds("error", "ds.json", 1, 4, also=("recipe.yaml: gradient_accumulation_steps: 4",)),
-    good=Example(
-        {
-            "recipe.yaml": _RECIPE + "per_device_train_batch_size: 1\ngradient_accumulation_steps: 4\n",
-            "ds.json": _BARE % '"train_batch_size": "auto", "gradient_accumulation_steps": "auto", ',
-        },
-        consumer="transformers",
-    ),
-    proof=crashes("parse", "Check batch related parameters"),
-    consumers=TRAINERS,
-    fixable=True,
-    references=("accelerate/utils/dataclasses.py@1.15.0", "transformers/integrations/deepspeed.py@5.23.0"),
-)
+@rule("ZC206", "accumulation-absent", Severity.ERROR, consumers=TRAINERS)
 def accumulation_absent(run: Run) -> Iterator[Finding]:
-    """The Trainer accumulates gradients but the DeepSpeed config does not mention it.
-
-    A key that is not there cannot be wrong, one would think; but accelerate puts one in, and the message that follows
-    names numbers that nobody wrote.
-
-    What happens: the Trainer fills train_batch_size with processes * micro batch * accumulation, while accelerate
-    adds an accumulation of 1 to a file without the key; DeepSpeed then refuses the product: `Check batch related
-    parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size 32 != 8 * 1 *
-    1`.
-
-    Fix: adds `"gradient_accumulation_steps": "auto"`, which the Trainer fills with its own number.
-    """
     if not lacks_accumulation(run) or run.deepspeed is None:
         return
     steps = _trainer_value(run, STEPS)
@@ -113,36 +79,8 @@ def _trainer_value(run: Run, name: str) -> tuple[object, Origin] | None:
     return setting.value, setting.origin
 
 
-@rule(
-    "ZC240",
-    "accumulation-null",
-    Severity.ERROR,
-    bad=(
-        _trained(_STEPS % "null").finds("error", 'ds.json: "gradient_accumulation_steps": null'),
-        Example({"accelerate.yaml": _YAML, "ds.json": _AUTO % (_STEPS % "null")}, consumer="accelerate").finds(
-            "error", 'ds.json: "gradient_accumulation_steps": null'
-        ),
-    ),
-    good=(
-        _trained(_STEPS % '"auto"'),
-        Example({"accelerate.yaml": _YAML, "ds.json": _AUTO % (_STEPS % '"auto"')}, consumer="accelerate"),
-    ),
-    proof=crashes("init", "unsupported operand type.s. for .: 'int' and 'NoneType'"),
-    consumers=set(_READERS),
-    fixable=True,
-    references=("accelerate/accelerator.py@1.15.0",),
-)
+@rule("ZC240", "accumulation-null", Severity.ERROR, consumers=set(_READERS))
 def accumulation_null(run: Run) -> Iterator[Finding]:
-    """`"gradient_accumulation_steps": null` in a DeepSpeed config that accelerate or the Trainer read.
-
-    For DeepSpeed itself null is the same as an absent key, so the file works in a loop of its own and dies here, after
-    the model was loaded.
-
-    What happens: accelerate works out the batch size before DeepSpeed sees the file: `TypeError: unsupported operand
-    type(s) for *: 'int' and 'NoneType'`.
-
-    Fix: writes "auto", which is how "not decided here" is spelt for these two.
-    """
     data = deepspeed_data(run)
     if run.deepspeed is None or data.get(STEPS, "") is not None or effective(run, "engine") != "deepspeed":
         return
@@ -163,49 +101,8 @@ _WHOLE_IN_JSON: tuple[Path, ...] = (
 _WHOLE_IN_RECIPE = (STEPS, "per_device_train_batch_size")
 
 
-@rule(
-    "ZC241",
-    "count-with-a-dot",
-    Severity.ERROR,
-    bad=(
-        _trained(_STEPS % '"auto"', "per_device_train_batch_size: 1\ngradient_accumulation_steps: 2.0\n").finds(
-            "error", "recipe.yaml: 2.0", "2.0"
-        ),
-        Example(
-            _trained(_STEPS % '"auto"', "per_device_train_batch_size: 2.0\n").files,
-            consumer="transformers",
-            proof=crashes("init", "batch_size should be a positive integer value, but got batch_size=2.0"),
-        ).finds("error", "recipe.yaml: 2.0", "2.0"),
-        Example(
-            _trained(
-                _STEPS % '"auto"' + '"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10.0}}, ',
-                "per_device_train_batch_size: 1\nwarmup_steps: 10\n",
-            ).files,
-            consumer="transformers",
-            proof=crashes("init", "warmup_num_steps must be a positive integer, got 10.0"),
-        ).finds("error", "ds.json: 10.0", "10.0"),
-    ),
-    good=_trained(
-        _STEPS % '"auto"' + '"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10}}, ',
-        "warmup_steps: 10\ngradient_accumulation_steps: 2\nper_device_train_batch_size: 2\n",
-    ),
-    proof=crashes("step", "'float' object cannot be interpreted as an integer"),
-    fixable=True,
-    references=("deepspeed/runtime/lr_schedules.py@0.19.8",),
-)
+@rule("ZC241", "count-with-a-dot", Severity.ERROR)
 def count_with_a_dot(run: Run) -> Iterator[Finding]:
-    """A number of steps or samples that is written with a dot, where a whole number is insisted on.
-
-    2.0 and 2 are the same number to a reader and to most parsers, and a config that a program wrote often holds the
-    first. Here it costs a start: model, data and engine are all there when it is noticed.
-
-    What happens: `TypeError: 'float' object cannot be interpreted as an integer` in the first step for
-    `gradient_accumulation_steps`, `batch_size should be a positive integer value, but got batch_size=2.0`,
-    `warmup_num_steps must be a positive integer, got 10.0`. deepspeed.initialize reads a 10.0 in its file as 10;
-    accelerate and the Trainer keep the dot.
-
-    Fix: writes the number without the dot.
-    """
     places: list[tuple[SourceFile | None, Path]] = []
     if run.consumer in TRAINERS:
         places += [(run.recipe, (name,)) for name in _WHOLE_IN_RECIPE]
@@ -237,33 +134,8 @@ def _unmanaged(run: Run) -> bool:
     return run.deepspeed is not None and value in (False, None) and "managed_gradient_accumulation" in data
 
 
-@rule(
-    "ZC245",
-    "unmanaged-accumulation-with-overlap",
-    Severity.ERROR,
-    bad=_own('"managed_gradient_accumulation": false, ', '1, "overlap_comm": true').finds(
-        "error", 'ds.json: "overlap_comm": true', 1, 2, also=('ds.json: "managed_gradient_accumulation": false',)
-    ),
-    good=(
-        _own('"managed_gradient_accumulation": false, ', '1, "overlap_comm": false'),
-        _own('"managed_gradient_accumulation": false, ', '2, "overlap_comm": true'),
-    ),
-    proof=crashes("init", "supports ZeRO overlap_comm only with ZeRO stage 2"),
-    consumers={"deepspeed"},
-    fixable=True,
-    versions="deepspeed>=0.19.4",
-    references=("deepspeed/runtime/engine.py@0.19.8",),
-)
+@rule("ZC245", "unmanaged-accumulation-with-overlap", Severity.ERROR, consumers={"deepspeed"}, versions="deepspeed>=0.19.4")
 def unmanaged_accumulation_with_overlap(run: Run) -> Iterator[Finding]:
-    """`managed_gradient_accumulation: false` with `overlap_comm` at ZeRO stage 0 or 1.
-
-    Below stage 2 gradients are reduced when step() is called, so there is no backward pass left to overlap with.
-
-    What happens: `AssertionError: managed_gradient_accumulation=False supports ZeRO overlap_comm only with ZeRO stage
-    2` when the engine is built (stage 3 passes too).
-
-    Fix: writes `"overlap_comm": false` (unsafe: stage 2 may be what is meant).
-    """
     stage = stage_of(run)
     if not _unmanaged(run) or run.deepspeed is None or stage not in (0, 1):
         return
@@ -279,27 +151,8 @@ def unmanaged_accumulation_with_overlap(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC248",
-    "steps-per-print-zero",
-    Severity.ERROR,
-    bad=_own('"steps_per_print": 0, ').finds("error", 'ds.json: "steps_per_print": 0', 0),
-    good=_own('"steps_per_print": 100, '),
-    proof=crashes("step", "ZeroDivisionError: integer modulo by zero"),
-    consumers={"deepspeed"},
-    fixable=True,
-    references=("deepspeed/runtime/engine.py@0.19.8",),
-)
+@rule("ZC248", "steps-per-print-zero", Severity.ERROR, consumers={"deepspeed"})
 def steps_per_print_zero(run: Run) -> Iterator[Finding]:
-    """`"steps_per_print": 0` in a config that deepspeed.initialize reads.
-
-    Meant as "never print", it ends the job at its first optimizer step. Under accelerate and the Trainer the same file
-    works, because they write their own number over it.
-
-    What happens: `ZeroDivisionError: integer modulo by zero` in engine.step().
-
-    Fix: removes the key; without it DeepSpeed prints nothing.
-    """
     value = deepspeed_data(run).get("steps_per_print")
     if run.deepspeed is None or not number(value) or value != 0:
         return
@@ -319,34 +172,8 @@ _STEPS_YAML = (
 _LOOP = "from accelerate import Accelerator\n\naccelerator = Accelerator(gradient_accumulation_steps=8)\n"
 
 
-@rule(
-    "ZC249",
-    "accelerator-steps-beaten",
-    Severity.ERROR,
-    bad=Example({"accelerate.yaml": _STEPS_YAML % 4, "train.sh": _LAUNCHED, "train.py": _LOOP}).finds(
-        "error", "train.py: 8", 8, 4, 8, 4, also=("accelerate.yaml: gradient_accumulation_steps: 4",)
-    ),
-    good=Example({"accelerate.yaml": _STEPS_YAML % 8, "train.sh": _LAUNCHED, "train.py": _LOOP}),
-    proof=cited("accelerate/accelerator.py@1.15.0"),
-    consumers={"accelerate"},
-    references=("accelerate/accelerator.py@1.15.0",),
-)
+@rule("ZC249", "accelerator-steps-beaten", Severity.ERROR, consumers={"accelerate"})
 def accelerator_steps_beaten(run: Run) -> Iterator[Finding]:
-    """`Accelerator(gradient_accumulation_steps=...)` in a script that is launched with another number.
-
-    The launcher exports the number of the config, and `Accelerator()` reads that variable before it looks at its own
-    argument. Where a DeepSpeed config file states a number, that one is taken in the end.
-
-    What happens: the job accumulates as often as the config says. No error is raised, and the batch an optimizer step
-    has, and with it the learning rate that suits it, are other ones than the script was written for.
-
-    Instead: write the number in one place only.
-
-    Nothing is said where the argument is an option of the script that the launch line leaves at its default: the
-    config is then the only place that asks for a number.
-
-    When to ignore: the argument is meant as a default.
-    """
     if accelerator.left_open(run, STEPS):
         return
     asked = accelerator.accumulation(run)

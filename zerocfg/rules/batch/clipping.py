@@ -27,38 +27,8 @@ _YAML = (
 _LAUNCH = "accelerate launch --config_file accelerate.yaml train.py --max_grad_norm 0.5\n"
 
 
-@rule(
-    "ZC237",
-    "clipping-null",
-    Severity.ERROR,
-    bad=(
-        Example({"ds.json": _DS % "null"}, consumer="deepspeed").finds(
-            "error", 'ds.json: "gradient_clipping": null', 0
-        ),
-        Example({"ds.json": _AUTO % "null", "recipe.yaml": _RECIPE}, consumer="transformers").finds(
-            "error", 'ds.json: "gradient_clipping": null'
-        ),
-    ),
-    good=(
-        Example({"ds.json": _DS % "0"}, consumer="deepspeed"),
-        Example({"ds.json": _AUTO % '"auto"', "recipe.yaml": _RECIPE}, consumer="transformers"),
-    ),
-    proof=crashes("step", "'>' not supported between instances of 'NoneType' and 'float'"),
-    fixable=True,
-    references=("deepspeed/runtime/engine.py@0.19.8",),
-)
+@rule("ZC237", "clipping-null", Severity.ERROR)
 def clipping_null(run: Run) -> Iterator[Finding]:
-    """`"gradient_clipping": null`.
-
-    Where people mean "no clipping", or "not decided here", the first optimizer step dies: after the model was loaded,
-    the engine built and the first batches computed.
-
-    What happens: `TypeError: '>' not supported between instances of 'NoneType' and 'float'` in the first step. null is
-    not the default either; the default (1.0) applies only where the key is absent.
-
-    Fix: writes "auto" under the Trainer, which passes `max_grad_norm` on, else 0, no clipping (unsafe: 1.0, the default
-    of an absent key, may be meant).
-    """
     if run.deepspeed is None or deepspeed_data(run).get(_CLIP, "") is not None:
         return
     text = '"auto"' if run.consumer in TRAINERS else "0"
@@ -72,38 +42,8 @@ def clipping_null(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC238",
-    "clipping-negative",
-    Severity.NOTE,
-    bad=(
-        Example({"ds.json": _DS % "-1"}, consumer="deepspeed").finds("note", 'ds.json: "gradient_clipping": -1', -1, 0),
-        Example(
-            {"ds.json": _AUTO % '"auto"', "recipe.yaml": _RECIPE + "max_grad_norm: -1.0\n"}, consumer="transformers"
-        ).finds("note", "recipe.yaml: max_grad_norm: -1.0", "-1.0", 0),
-    ),
-    good=(
-        Example({"ds.json": _DS % "0"}, consumer="deepspeed"),
-        Example(
-            {"ds.json": _AUTO % '"auto"', "recipe.yaml": _RECIPE + "max_grad_norm: 0.0\n"}, consumer="transformers"
-        ),
-    ),
-    proof=shows("step", {"optimizer.clip_grad": (-1, 0), "step.clipped": (False, False)}),
-    fixable=True,
-    references=("deepspeed/runtime/engine.py@0.19.8",),
-)
+@rule("ZC238", "clipping-negative", Severity.NOTE)
 def clipping_negative(run: Run) -> Iterator[Finding]:
-    """A negative number for gradient clipping.
-
-    It switches clipping off, by chance of how the comparison is written. A minus too much does the same as a word
-    written on purpose, and the next reader cannot tell which it was.
-
-    What happens: DeepSpeed clips where the number is above 0; nothing checks it, and nothing is logged.
-
-    Fix: writes 0, which means no clipping in so many words.
-
-    When to ignore: a house style that writes -1 for off.
-    """
     setting = run.effective.get(_CLIP)
     if setting is None or not number(setting.value) or not setting.value < 0 or setting.origin.file is None:
         return
@@ -119,32 +59,8 @@ def clipping_negative(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC239",
-    "clipping-of-script-without-effect",
-    Severity.WARNING,
-    bad=Example({"accelerate.yaml": _YAML, "train.sh": _LAUNCH}, consumer="accelerate").finds(
-        "warning", "train.sh: --max_grad_norm 0.5", "0.5", "1.0", "1.15.0"
-    ),
-    good=Example({"accelerate.yaml": _YAML + "  gradient_clipping: 0.5\n", "train.sh": _LAUNCH}, consumer="accelerate"),
-    proof=shows("parse", {"engine.gradient_clipping": (1.0, 0.5)}),
-    consumers={"accelerate"},
-    fixable=True,
-    references=("accelerate/accelerator.py@1.15.0", "axolotl-ai-cloud/axolotl#1381"),
-)
+@rule("ZC239", "clipping-of-script-without-effect", Severity.WARNING, consumers={"accelerate"})
 def clipping_of_script_without_effect(run: Run) -> Iterator[Finding]:
-    """The script's `--max_grad_norm` under DeepSpeed, whose config clips at another number.
-
-    The same script clips as its option says on one GPU and with DDP, and at another norm with DeepSpeed. The loss tells
-    nobody.
-
-    What happens: `accelerator.clip_grad_norm_()` does nothing under DeepSpeed; the engine clips, at the
-    `gradient_clipping` of its config. Where nobody names one accelerate fills in 1.0.
-
-    Fix: writes the option's number into the config (unsafe: the training changes).
-
-    When to ignore: the script passes its option on to the DeepSpeed plugin.
-    """
     given, setting = run.arguments.get("max_grad_norm"), run.effective.get(_CLIP)
     if given is None or setting is None or not number(setting.value) or run.effective.value("engine") != "deepspeed":
         return

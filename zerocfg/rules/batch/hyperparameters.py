@@ -25,36 +25,8 @@ def number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-@rule(
-    "ZC218",
-    "optimizer-number-out-of-range",
-    Severity.ERROR,
-    bad=(
-        own(OPTIMIZER % ("AdamW", ', "betas": [0.9, 0.999, 0.999]')).finds(
-            "error", 'ds.json: "betas": [0.9, 0.999, 0.999]', 3, "0.9", "0.999", "1e-8", 0
-        ),
-        Example(
-            {"ds.json": DS % ('"optimizer": {"type": "AdamW", "params": {"lr": -1e-2}}, ', "2")},
-            consumer="deepspeed",
-            note="a sign too much: the loss grows",
-            proof=shows("step", {"engine.loss": (at_least(8.0), at_most(7.8))}),
-        ).finds("error", 'ds.json: "lr": -1e-2', "-0.01", 0, "0.9", "0.999", "1e-8", 0),
-    ),
-    good=own(OPTIMIZER % ("AdamW", ', "betas": [0.9, 0.999]')),
-    proof=crashes("step", "too many values to unpack"),
-    references=("deepspeed/ops/adam/fused_adam.py@0.19.8",),
-)
+@rule("ZC218", "optimizer-number-out-of-range", Severity.ERROR)
 def optimizer_number_out_of_range(run: Run) -> Iterator[Finding]:
-    """A learning rate, beta, epsilon or weight decay that no optimizer can work with.
-
-    torch.optim checks these numbers when it is built; DeepSpeed's own optimizers do not. A slip of the pen then trains
-    for hours in the wrong direction or with a loss of NaN.
-
-    What happens: with a negative learning rate FusedAdam and DeepSpeedCPUAdam climb the loss instead of descending; a
-    beta of 1 divides by zero, and the loss is NaN from the second step on; three betas stop the first step with
-    `ValueError: too many values to unpack (expected 2)`. Optimizers of torch.optim stop at once: `ValueError: Invalid
-    learning rate`.
-    """
     if optimizer_type(run) is None or run.deepspeed is None:
         return
     for name, value in section(run, "optimizer", "params").items():
@@ -117,43 +89,8 @@ def _filled(run: Run, name: str) -> Fix | None:
     return edited(insert_entry, run.deepspeed, _PARAMS, name, '"auto"', why=why)
 
 
-@rule(
-    "ZC219",
-    "argument-not-passed-to-optimizer",
-    Severity.ERROR,
-    bad=(
-        trained('"optimizer": {"type": "AdamW"}, ', "learning_rate: 0.00002\n").finds(
-            "error", "recipe.yaml: learning_rate: 0.00002", "2e-05", "0.001", also=('ds.json: "optimizer"',)
-        ),
-        Example(
-            trained('"optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, ', "weight_decay: 0.1\n").files,
-            consumer="transformers",
-            proof=shows("init", {"inner.weight_decay": (0.0, 0.1)}),
-        ).finds("error", "recipe.yaml: weight_decay: 0.1", "0.1", "0.0", also=('ds.json: "params": {"lr": "auto"}',)),
-    ),
-    good=trained(
-        '"optimizer": {"type": "AdamW", "params": {"lr": "auto", "weight_decay": "auto"}}, ',
-        "learning_rate: 0.00002\nweight_decay: 0.1\n",
-    ),
-    proof=shows("init", {"inner.lr": (1e-3, 2e-5)}),
-    consumers=TRAINERS,
-    fixable=True,
-    references=("transformers/integrations/deepspeed.py@5.23.0",),
-)
+@rule("ZC219", "argument-not-passed-to-optimizer", Severity.ERROR, consumers=TRAINERS)
 def argument_not_passed_to_optimizer(run: Run) -> Iterator[Finding]:
-    """A training argument that the optimizer of the DeepSpeed config never gets.
-
-    With an `optimizer` in the DeepSpeed config the Trainer makes none of its own, and passes its numbers on only where
-    the section holds the key. A recipe with a careful learning rate then trains at DeepSpeed's default, 1e-3, which is
-    enough to ruin a pretrained model, and logs nothing unusual.
-
-    What happens: FusedAdam is built with its own defaults (lr 1e-3, weight decay 0, betas 0.9 and 0.999), whatever
-    `learning_rate`, `weight_decay`, `adam_beta2` and `adam_epsilon` say, without a message.
-
-    Fix: adds the key to `optimizer.params` as "auto", which the Trainer fills with its own value.
-
-    When to ignore: where the default of the optimizer is what you want; write it down then.
-    """
     params = section(run, "optimizer").get("params", {})
     if run.deepspeed is None or not isinstance(params, dict):
         return
@@ -185,41 +122,8 @@ def _asked_for(asked: list[Setting], name: str) -> bool:
     return name == "lr" or any(item.origin.kind in ("file", "flag", "environment") for item in asked)
 
 
-@rule(
-    "ZC220",
-    "learning-rate-missing",
-    Severity.WARNING,
-    bad=Example(
-        {
-            "accelerate.yaml": YAML,
-            "ds.json": AUTO % '"optimizer": {"type": "AdamW", "params": {"betas": [0.9, 0.95]}}, ',
-        },
-        consumer="accelerate",
-    ).finds("warning", 'ds.json: "optimizer"', "0.001"),
-    good=Example(
-        {
-            "accelerate.yaml": YAML,
-            "ds.json": AUTO % '"optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": [0.9, 0.95]}}, ',
-        },
-        consumer="accelerate",
-    ),
-    proof=shows("init", {"config.optimizer.params.lr": (ABSENT, 1e-3)}),
-    fixable=True,
-    references=("accelerate/accelerator.py@1.15.0", "deepspeed/ops/adam/fused_adam.py@0.19.8"),
-)
+@rule("ZC220", "learning-rate-missing", Severity.WARNING)
 def learning_rate_missing(run: Run) -> Iterator[Finding]:
-    """An optimizer of the DeepSpeed config without a learning rate.
-
-    Nobody chose the number that decides most about a training run. In a loop with accelerate the one of the script's
-    `DummyOptim` looks chosen and is not used.
-
-    What happens: DeepSpeed builds the optimizer with its constructor's default, 1e-3 for Adam, Lamb, Lion and SGD. The
-    `lr` of `DummyOptim` reaches only a key that is there as "auto".
-
-    Fix: adds `"lr": "auto"` where accelerate reads the file: the script's number then counts.
-
-    When to ignore: the script sets the learning rate itself after the engine was built.
-    """
     defaults = _defaults(run)
     params = section(run, "optimizer").get("params", {})
     if run.deepspeed is None or run.consumer in TRAINERS or "lr" not in defaults or not isinstance(params, dict):

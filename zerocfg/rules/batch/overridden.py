@@ -52,30 +52,8 @@ _YAML = (
 )
 
 
-@rule(
-    "ZC207",
-    "accumulation-auto-without-trainer",
-    Severity.ERROR,
-    bad=Example({"accelerate.yaml": _YAML % "auto"}, consumer="accelerate").finds(
-        "error", "accelerate.yaml: gradient_accumulation_steps: auto"
-    ),
-    good=Example({"accelerate.yaml": _YAML % 2}, consumer="accelerate"),
-    proof=crashes("arguments", "invalid literal for int.. with base 10: 'auto'"),
-    consumers={"accelerate"},
-    fixable=True,
-    references=("accelerate/accelerator.py@1.15.0",),
-)
+@rule("ZC207", "accumulation-auto-without-trainer", Severity.ERROR, consumers={"accelerate"})
 def accumulation_auto_without_trainer(run: Run) -> Iterator[Finding]:
-    """`gradient_accumulation_steps: auto` in the accelerate config of a script with its own loop.
-
-    The same line works under the Trainer, and accelerate's own guide shows it, so it is copied into the configs of
-    scripts that it stops at once.
-
-    What happens: `Accelerator()` calls int() on the exported text: `ValueError: invalid literal for int() with base
-    10: 'auto'`. Only the Trainer understands "auto" here; a DeepSpeed JSON may hold it in both cases.
-
-    Fix: removes the key: the number that the script gives to `Accelerator()` then counts.
-    """
     value = accelerate_section(run).get(_STEPS)
     auto = value == "auto"
     if isinstance(value, float):
@@ -91,53 +69,8 @@ def accumulation_auto_without_trainer(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC208",
-    "accumulation-two-numbers",
-    Severity.WARNING,
-    bad=(
-        Example({"accelerate.yaml": _YAML % 4, **_SCRIPT}, consumer="accelerate").finds(
-            "warning",
-            "accelerate.yaml: gradient_accumulation_steps: 4",
-            4,
-            2,
-            also=("train.sh: --gradient_accumulation_steps 2",),
-        ),
-        Example(
-            {"accelerate.yaml": _FILE, "ds.json": _DS_OWN % "", **_SCRIPT},
-            consumer="accelerate",
-            proof=shows("parse", {"engine.gradient_accumulation_steps": (1, 2)}),
-        ).finds("warning", "ds.json", 1, 2, also=("train.sh: --gradient_accumulation_steps 2",)),
-    ),
-    good=(
-        Example({"accelerate.yaml": _YAML % 2, **_SCRIPT}, consumer="accelerate"),
-        Example(
-            {"accelerate.yaml": _FILE, "ds.json": _DS_OWN % '"gradient_accumulation_steps": "auto", ', **_SCRIPT},
-            consumer="accelerate",
-        ),
-    ),
-    proof=shows("arguments", {"args.gradient_accumulation_steps": (4, 2)}),
-    fixable=True,
-    references=("accelerate/accelerator.py@1.15.0", "huggingface/accelerate#3369"),
-)
+@rule("ZC208", "accumulation-two-numbers", Severity.WARNING)
 def accumulation_two_numbers(run: Run) -> Iterator[Finding]:
-    """The config and the script's option name different numbers for gradient accumulation.
-
-    The batch is another one than the launch line says, and so are the number of steps and the learning rate schedule
-    that the script works out from its own option.
-
-    What happens: the number of the accelerate config beats `Accelerator(gradient_accumulation_steps=...)` without a
-    word. One of a DeepSpeed file, or the 1 that an absent key stands for, beats it with a line in the log: `Gradient
-    accumulation steps mismatch: GradientAccumulationPlugin has 2, DeepSpeed config has 1. Using DeepSpeed's value.`
-    Under the Trainer train() stops (ZC201).
-
-    Fix: leaves the number to the script: the key is removed from the accelerate config, or is "auto" in the DeepSpeed
-    file (unsafe: the other number may be the one that is meant, and the script may not pass its option on).
-
-    Where the script shows that it passes its option on to `Accelerator()`, ZC249 tells it.
-
-    When to ignore: the script does not pass its option on to `Accelerator()`.
-    """
     asked = accelerator.accumulation(run)
     if run.consumer == "accelerate" and asked.known and asked.origin.file is not None:
         return  # ZC249
@@ -186,39 +119,8 @@ def _beaten_by_file(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC209",
-    "clipping-not-passed-on",
-    Severity.ERROR,
-    bad=Example(
-        {"recipe.yaml": _RECIPE + "max_grad_norm: 0.3\ndeepspeed: ds.json\n", "ds.json": _DS % ""},
-        consumer="transformers",
-    ).finds("error", "recipe.yaml: max_grad_norm: 0.3", "0.3", "1.0", also=("ds.json",)),
-    good=Example(
-        {
-            "recipe.yaml": _RECIPE + "max_grad_norm: 0.3\ndeepspeed: ds.json\n",
-            "ds.json": _DS % ', "gradient_clipping": "auto"',
-        },
-        consumer="transformers",
-    ),
-    proof=shows("parse", {"engine.gradient_clipping": (1.0, 0.3)}),
-    consumers=TRAINERS,
-    fixable=True,
-)
+@rule("ZC209", "clipping-not-passed-on", Severity.ERROR, consumers=TRAINERS)
 def clipping_not_passed_on(run: Run) -> Iterator[Finding]:
-    """`max_grad_norm` of the training arguments does not reach DeepSpeed.
-
-    Clipping is what keeps a run from blowing up, and a recipe that was tuned with one norm trains with another. The
-    loss spikes that come of it are searched for in the data.
-
-    What happens: under DeepSpeed the engine clips, not the Trainer, and the Trainer fills `gradient_clipping` only
-    where it stands as "auto". A DeepSpeed config without the key clips at DeepSpeed's default, 1.0 since 0.19.3,
-    whatever `max_grad_norm` says.
-
-    Fix: adds `"gradient_clipping": "auto"`, which the Trainer fills with `max_grad_norm`.
-
-    When to ignore: never; remove `max_grad_norm` if DeepSpeed's default is meant.
-    """
     if run.deepspeed is None or not deepspeed_data(run) or "gradient_clipping" in deepspeed_data(run):
         return
     if run.effective.value("engine") != "deepspeed":
@@ -255,33 +157,8 @@ def _clips(defaults: Sequence[tuple[Release, float]]) -> str:
     return told
 
 
-@rule(
-    "ZC210",
-    "clipping-cannot-be-switched-off-here",
-    Severity.ERROR,
-    bad=Example({"accelerate.yaml": _YAML % 1 + "  gradient_clipping: 0.0\n"}, consumer="accelerate").finds(
-        "error", "accelerate.yaml: gradient_clipping: 0.0", "0.0", "1.0", -1, 0
-    ),
-    good=Example({"accelerate.yaml": _YAML % 1 + "  gradient_clipping: 0.5\n"}, consumer="accelerate"),
-    proof=shows("parse", {"engine.gradient_clipping": (1.0, 0.5)}),
-    fixable=True,
-    versions="deepspeed>=0.19.3",
-    references=("accelerate/utils/dataclasses.py@1.15.0", "huggingface/accelerate#2791"),
-)
+@rule("ZC210", "clipping-cannot-be-switched-off-here", Severity.ERROR, versions="deepspeed>=0.19.3")
 def clipping_cannot_be_switched_off(run: Run) -> Iterator[Finding]:
-    """`gradient_clipping: 0` in the accelerate config.
-
-    The one word that asks for no clipping is the one that is not heard: gradients are clipped all the same, and nothing
-    tells.
-
-    What happens: accelerate takes 0 for "not set" and leaves the key out; DeepSpeed 0.19.3 and later then clip at
-    their default, 1.0. Under the Trainer `max_grad_norm: 0` with no `gradient_clipping` here switches clipping off;
-    in a DeepSpeed JSON `"gradient_clipping": 0` does.
-
-    Fix: writes -1, which DeepSpeed takes for no clipping, where the script has its own loop.
-
-    When to ignore: never; write 1.0 if that is meant.
-    """
     setting = run.effective.environment.get("ACCELERATE_GRADIENT_CLIPPING")
     if setting is None or run.deepspeed is not None or "ACCELERATE_DEEPSPEED_CONFIG_FILE" in run.effective.environment:
         return
@@ -302,43 +179,8 @@ def clipping_cannot_be_switched_off(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC211",
-    "optimizer-of-json-wins",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "recipe.yaml": _RECIPE + "optim: adafactor\ndeepspeed: ds.json\n",
-            "ds.json": _DS % (_SCHEDULER % "SGD"),
-        },
-        consumer="transformers",
-    ).finds("error", "recipe.yaml: optim: adafactor", also=('ds.json: "type": "SGD"',)),
-    good=Example(
-        {
-            "recipe.yaml": _RECIPE + "optim: adafactor\ndeepspeed: ds.json\n",
-            "ds.json": _DS % ', "gradient_clipping": "auto"',
-        },
-        consumer="transformers",
-    ),
-    proof=shows("init", {"engine.optimizer": ("SGD", "Adafactor")}),
-    consumers=TRAINERS,
-    fixable=True,
-    references=("transformers/integrations/deepspeed.py@5.23.0", "modelscope/ms-swift#491"),
-)
+@rule("ZC211", "optimizer-of-json-wins", Severity.ERROR, consumers=TRAINERS)
 def optimizer_of_json_wins(run: Run) -> Iterator[Finding]:
-    """The DeepSpeed config brings an optimizer or scheduler, and the training arguments name another.
-
-    The recipe is what people read, compare and report; the section was often copied with the rest of a DeepSpeed config
-    and is forgotten. Whole sweeps over `lr_scheduler_type` have compared one schedule with itself.
-
-    What happens: the one of the DeepSpeed config is used and `optim` or `lr_scheduler_type` are ignored without a
-    word. A `WarmupLR` beside `lr_scheduler_type: cosine` never decays.
-
-    Fix: removes the section from the DeepSpeed config, so that the training argument counts (unsafe: the section may be
-    what is meant).
-
-    When to ignore: never; remove the training argument if the section is meant.
-    """
     data = deepspeed_data(run)
     if run.deepspeed is None or run.effective.value("engine") != "deepspeed":
         return

@@ -84,30 +84,8 @@ def parameters(run: Run) -> dict[str, object] | None:
     return written if isinstance(written, dict) else None
 
 
-@rule(
-    "ZC224",
-    "schedule-unknown",
-    Severity.ERROR,
-    bad=(
-        own('{"type": "warmuplr", "params": {}}').finds("error", 'ds.json: "warmuplr"'),
-        trained('{"type": "warmupLR", "params": {}}').finds("error", 'ds.json: "warmupLR"'),
-    ),
-    good=(own('{"type": "WarmupLR", "params": {}}'), trained("", "lr_scheduler_type: cosine\n")),
-    proof=crashes("init", "DeepSpeed does not recognize LR scheduler"),
-    fixable=True,
-    references=("deepspeed/runtime/engine.py@0.19.8",),
-)
+@rule("ZC224", "schedule-unknown", Severity.ERROR)
 def schedule_unknown(run: Run) -> Iterator[Finding]:
-    """`scheduler.type` is a name that neither DeepSpeed nor torch knows.
-
-    Names of other libraries (`cosine`, `linear`) look right here and are looked up only when the engine is built, after
-    every rank loaded the model.
-
-    What happens: `AssertionError: DeepSpeed does not recognize LR scheduler warmuplr`. DeepSpeed's own are LRRangeTest,
-    OneCycle, WarmupLR, WarmupDecayLR and WarmupCosineLR, in exactly this case.
-
-    Fix: writes one of DeepSpeed's names in the case that it has.
-    """
     kind = scheduler_type(run)
     if kind is None or run.deepspeed is None or kind in NEEDED or kind in _TORCH or kind == "LRScheduler":
         return
@@ -121,31 +99,8 @@ def schedule_unknown(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC225",
-    "schedule-of-torch-with-zero",
-    Severity.ERROR,
-    bad=trained('{"type": "CosineAnnealingLR", "params": {"T_max": 100}}').finds(
-        "error", 'ds.json: "CosineAnnealingLR"', 2
-    ),
-    good=(
-        trained("", "lr_scheduler_type: cosine\n"),
-        own('{"type": "StepLR", "params": {"step_size": 10}}', 0),
-    ),
-    proof=crashes("init", "TypeError: DeepSpeedZeroOptimizer is not an Optimizer"),
-    fixable=True,
-    references=("deepspeed/runtime/engine.py@0.19.8",),
-)
+@rule("ZC225", "schedule-of-torch-with-zero", Severity.ERROR)
 def schedule_of_torch_with_zero(run: Run) -> Iterator[Finding]:
-    """A schedule of torch.optim.lr_scheduler in the DeepSpeed config, with ZeRO or 16-bit training.
-
-    DeepSpeed hands its own wrapper of the optimizer to the schedule, and torch's classes accept real optimizers only.
-    The name is one that DeepSpeed accepts, so the config looks right until the engine is built.
-
-    What happens: `TypeError: DeepSpeedZeroOptimizer is not an Optimizer` (`FP16_Optimizer` at stage 0 in 16 bits).
-
-    Fix: removes the section under the Trainer, whose own `lr_scheduler_type` then counts (unsafe: another schedule).
-    """
     kind, stage = scheduler_type(run), stage_of(run)
     if kind not in _TORCH or run.deepspeed is None:
         return
@@ -172,30 +127,8 @@ _FILLED = {
 }
 
 
-@rule(
-    "ZC226",
-    "schedule-without-params",
-    Severity.ERROR,
-    bad=(
-        own('{"type": "WarmupLR"}').finds("error", 'ds.json: "scheduler"'),
-        trained('{"type": "WarmupDecayLR"}').finds("error", 'ds.json: "scheduler"'),
-    ),
-    good=(own('{"type": "WarmupLR", "params": {}}'), trained('{"type": "WarmupLR", "params": {}}')),
-    proof=crashes("init", "argument after .. must be a mapping, not NoneType"),
-    fixable=True,
-    references=("deepspeed/runtime/engine.py@0.19.8",),
-)
+@rule("ZC226", "schedule-without-params", Severity.ERROR)
 def schedule_without_params(run: Run) -> Iterator[Finding]:
-    """The `scheduler` section has a `type` and no `params`.
-
-    Every parameter of WarmupLR has a default, so leaving them all out looks like taking the defaults.
-
-    What happens: `TypeError: deepspeed.runtime.lr_schedules.WarmupLR() argument after ** must be a mapping, not
-    NoneType` when the engine is built. An `optimizer` without `params` is fine, a `scheduler` is not.
-
-    Fix: adds `"params"`, under the Trainer with its own numbers as "auto", else empty where defaults exist (unsafe:
-    DeepSpeed's defaults warm up for 1000 steps).
-    """
     kind = scheduler_type(run)
     if kind is None or run.deepspeed is None or "params" in section(run, "scheduler"):
         return
@@ -211,36 +144,8 @@ def schedule_without_params(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC227",
-    "schedule-parameter-missing",
-    Severity.ERROR,
-    bad=trained('{"type": "WarmupDecayLR", "params": {"warmup_max_lr": "auto", "warmup_num_steps": "auto"}}').finds(
-        "error", 'ds.json:1:209: "params"'
-    ),
-    good=(
-        trained(
-            '{"type": "WarmupDecayLR", "params": {"warmup_max_lr": "auto", "warmup_num_steps": "auto", '
-            '"total_num_steps": "auto"}}'
-        ),
-        own('{"type": "OneCycle", "params": {"cycle_min_lr": 1e-6, "cycle_max_lr": 1e-5}}'),
-    ),
-    proof=crashes("init", "missing 1 required positional argument: 'total_num_steps'"),
-    fixable=True,
-    references=("deepspeed/runtime/lr_schedules.py@0.19.8",),
-)
+@rule("ZC227", "schedule-parameter-missing", Severity.ERROR)
 def schedule_parameter_missing(run: Run) -> Iterator[Finding]:
-    """A schedule of DeepSpeed without a parameter that it cannot do without.
-
-    A schedule that decays has to know when training ends; DeepSpeed does not know, and does not ask before the model
-    was loaded.
-
-    What happens: `TypeError: WarmupDecayLR.__init__() missing 1 required positional argument: 'total_num_steps'`;
-    WarmupCosineLR needs it too, OneCycle needs `cycle_min_lr` and `cycle_max_lr`. The Trainer and accelerate fill an
-    "auto" but add no key.
-
-    Fix: adds `"total_num_steps": "auto"` under the Trainer, which knows the number of steps.
-    """
     kind, params = scheduler_type(run), parameters(run)
     if kind is None or params is None or run.deepspeed is None:
         return
@@ -261,43 +166,8 @@ def schedule_parameter_missing(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC228",
-    "schedule-without-type",
-    Severity.ERROR,
-    bad=(
-        trained("{}").finds("error", 'ds.json: "scheduler"'),
-        Example(
-            own('{"params": {"warmup_num_steps": 100}}').files,
-            consumer="deepspeed",
-            proof=shows("init", {"engine.scheduler": (ABSENT, "WarmupLR")}),
-        ).finds("error", 'ds.json: "scheduler"'),
-    ),
-    good=(
-        trained("", "lr_scheduler_type: cosine\n"),
-        Example(
-            own('{"type": "WarmupLR", "params": {"warmup_num_steps": 100}}').files,
-            consumer="deepspeed",
-            proof=shows("init", {"engine.scheduler": (ABSENT, "WarmupLR")}),
-        ),
-    ),
-    proof=crashes("step", "'DummyScheduler' object has no attribute"),
-    fixable=True,
-    references=("deepspeed/runtime/config.py@0.19.8", "transformers/integrations/deepspeed.py@5.23.0"),
-)
+@rule("ZC228", "schedule-without-type", Severity.ERROR)
 def schedule_without_type(run: Run) -> Iterator[Finding]:
-    """The `scheduler` section has no `type`.
-
-    DeepSpeed makes no schedule then. In a loop of one's own the learning rate stays where it is although a schedule is
-    written down; under the Trainer the job dies after its first step.
-
-    What happens: deepspeed.initialize returns None for the schedule, without a word. The Trainer and accelerate see the
-    section, leave the schedule to DeepSpeed and keep a stand-in: `AttributeError: 'DummyScheduler' object has no
-    attribute 'get_last_lr'`.
-
-    Fix: removes an empty section, so that the program's own schedule counts; adds `"type"` to one with parameters
-    (unsafe: WarmupDecayLR where `total_num_steps` is given, else WarmupLR).
-    """
     written = deepspeed_data(run).get("scheduler")
     if not isinstance(written, dict) or written.get("type") is not None or run.deepspeed is None:
         return

@@ -61,49 +61,8 @@ def disagreement(run: Run, one: Difference) -> Finding:
     )
 
 
-@rule(
-    "ZC201",
-    "accumulation-disagrees",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "accelerate.yaml": _YAML % 4,
-            "recipe.yaml": _RECIPE + "gradient_accumulation_steps: 2\n",
-            "train.sh": _LAUNCH,
-        },
-        consumer="transformers",
-    ).finds(
-        "error",
-        "accelerate.yaml: gradient_accumulation_steps: 4",
-        4,
-        2,
-        also=("recipe.yaml: gradient_accumulation_steps: 2",),
-    ),
-    good=Example(
-        {
-            "accelerate.yaml": _YAML % 2,
-            "recipe.yaml": _RECIPE + "gradient_accumulation_steps: 2\n",
-            "train.sh": _LAUNCH,
-        },
-        consumer="transformers",
-    ),
-    proof=crashes("init", "ds gradient_accumulation_steps=4 vs hf gradient_accumulation_steps=2"),
-    consumers=TRAINERS,
-    fixable=True,
-)
+@rule("ZC201", "accumulation-disagrees", Severity.ERROR, consumers=TRAINERS)
 def accumulation_disagrees(run: Run) -> Iterator[Finding]:
-    """Gradient accumulation differs between the DeepSpeed side and the training arguments.
-
-    The number stands in two files that are edited at different times, and the difference is noticed late: the queue,
-    the download and the model's load are paid for first.
-
-    What happens: neither value wins. `train()` stops with `ValueError: Please correct the following DeepSpeed config
-    values that mismatch TrainingArguments values: - ds gradient_accumulation_steps=4 vs hf
-    gradient_accumulation_steps=1`. A DeepSpeed file that lacks the key counts as 1 when the accelerate config names it.
-
-    Fix: writes "auto" on the DeepSpeed side, so that the training arguments decide (unsafe: the other number may be the
-    one that is meant). A key that is absent is added as "auto".
-    """
     for one in mismatches(run):
         if one.key != _STEPS:
             continue
@@ -121,35 +80,8 @@ def accumulation_disagrees(run: Run) -> Iterator[Finding]:
         yield finding
 
 
-@rule(
-    "ZC202",
-    "disagrees-with-trainer",
-    Severity.ERROR,
-    bad=Example(
-        {**_TRAINER, "ds.json": _DS % '"gradient_accumulation_steps": "auto", "gradient_clipping": 0.5, '},
-        consumer="transformers",
-    ).finds("error", 'ds.json: "gradient_clipping": 0.5', "0.5", "1.0", "5.23.0"),
-    good=Example(
-        {**_TRAINER, "ds.json": _DS % '"gradient_accumulation_steps": "auto", "gradient_clipping": "auto", '},
-        consumer="transformers",
-    ),
-    proof=crashes("init", "ds gradient_clipping=0.5 vs hf max_grad_norm=1.0"),
-    consumers=TRAINERS,
-    fixable=True,
-)
+@rule("ZC202", "disagrees-with-trainer", Severity.ERROR, consumers=TRAINERS)
 def disagrees_with_trainer(run: Run) -> Iterator[Finding]:
-    """A number of the DeepSpeed config differs from the training argument of the same meaning.
-
-    Two sources for one number are a trap that springs late: nothing is compared before the model was loaded and the
-    data prepared, and one of the two is often a default that nobody wrote.
-
-    What happens: the Trainer compares batch sizes, clipping, learning rate, betas, epsilon, weight decay and the
-    scheduler's steps, and stops in `train()` with `Please correct the following DeepSpeed config values that mismatch
-    TrainingArguments values`. `"gradient_clipping": 0.5` differs from `max_grad_norm`, which is 1.0 by default.
-
-    Fix: writes "auto" into the DeepSpeed config, so that the training argument decides (unsafe: the number of the
-    DeepSpeed config may be the one that is meant).
-    """
     for one in mismatches(run):
         if one.key not in _OWN_BATCH:
             yield disagreement(run, one)
@@ -167,52 +99,8 @@ def _batch_help(run: Run) -> str:
     return "leave out train_batch_size: it follows from the other two and the number of processes"
 
 
-@rule(
-    "ZC203",
-    "batch-product",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "ds.json": _SIZES % 9,
-            "train.sh": "torchrun --nproc_per_node 2 train.py --deepspeed_config ds.json\n",
-        },
-        consumer="deepspeed",
-    ).finds(
-        "error",
-        'ds.json: "train_batch_size": 9',
-        9,
-        4,
-        1,
-        2,
-        also=(
-            'ds.json: "train_micro_batch_size_per_gpu": 4',
-            'ds.json: "gradient_accumulation_steps": 1',
-        ),
-    ),
-    good=Example(
-        {
-            "ds.json": _SIZES % 8,
-            "train.sh": "torchrun --nproc_per_node 2 train.py --deepspeed_config ds.json\n",
-        },
-        consumer="deepspeed",
-    ),
-    proof=crashes("parse", "Check batch related parameters", ranks=2),
-    fixable=True,
-    references=("deepspeed/runtime/config.py@0.19.8", "deepspeedai/DeepSpeed#6914"),
-)
+@rule("ZC203", "batch-product", Severity.ERROR)
 def batch_product(run: Run) -> Iterator[Finding]:
-    """The three batch sizes do not fit the number of processes.
-
-    Three numbers that have to agree with a fourth, which stands in another place, break whenever the job moves to
-    another machine.
-
-    What happens: DeepSpeed checks train_batch_size = micro batch * accumulation * processes and stops with
-    `AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu *
-    gradient_acc_step * world_size`. Of two sizes it works out the third by whole division, and checks the same product.
-
-    Fix: removes train_batch_size where the other two are numbers: it follows from them (unsafe: it may be the one that
-    is meant).
-    """
     for failure in failures(run, "ZC203"):
         if lacks_accumulation(run):
             continue  # ZC206 knows the reason
@@ -263,29 +151,8 @@ def _never_fits(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC204",
-    "batch-zero",
-    Severity.ERROR,
-    bad=Example(
-        {"ds.json": '{"train_batch_size": 2, "train_micro_batch_size_per_gpu": 4}\n'}, consumer="deepspeed"
-    ).finds("error", 'ds.json: "train_batch_size": 2', 2, 4, 0, also=('ds.json: "train_micro_batch_size_per_gpu": 4',)),
-    good=Example({"ds.json": '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 4}\n'}, consumer="deepspeed"),
-    proof=crashes("parse", "Gradient accumulation steps: 0 has to be greater than 0"),
-    fixable=True,
-    references=("deepspeed/runtime/config.py@0.19.8",),
-)
+@rule("ZC204", "batch-zero", Severity.ERROR)
 def batch_zero(run: Run) -> Iterator[Finding]:
-    """A batch size is 0, or becomes 0 when DeepSpeed divides.
-
-    The 0 is nowhere in the file: it appears when a config for few GPUs meets many, and the message names a key that
-    nobody wrote.
-
-    What happens: DeepSpeed fills the missing one of the three sizes by whole division; a train_batch_size below
-    micro batch * processes leaves 0: `AssertionError: Gradient accumulation steps: 0 has to be greater than 0`.
-
-    Fix: removes a train_batch_size that is smaller than one micro batch (unsafe: the micro batch may be what is wrong).
-    """
     for failure in failures(run, "ZC204"):
         location, related = anchor(run, failure.places)
         yield Finding(location, f"{failure.message}; DeepSpeed stops at it", _batch_help(run), related, _smaller(run))
@@ -327,38 +194,8 @@ def _smaller(run: Run) -> Fix | None:
     return edited(delete_entry, run.deepspeed, (TRAIN,), why="let it follow from the micro batch", safe=False)
 
 
-@rule(
-    "ZC205",
-    "batch-missing",
-    Severity.ERROR,
-    bad=(
-        Example({**_TRAINER, "ds.json": _NO_BATCH % ""}, consumer="transformers").finds("error", "ds.json"),
-        Example({"accelerate.yaml": _FILE, "ds.json": _NO_BATCH % ""}, consumer="accelerate").finds("error", "ds.json"),
-    ),
-    good=(
-        Example(
-            {**_TRAINER, "ds.json": _NO_BATCH % '"train_micro_batch_size_per_gpu": "auto", '}, consumer="transformers"
-        ),
-        Example(
-            {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2}\n'},
-            consumer="deepspeed",
-        ),
-    ),
-    proof=crashes("parse", "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided"),
-    fixable=True,
-    references=("deepspeed/runtime/config.py@0.19.8",),
-)
+@rule("ZC205", "batch-missing", Severity.ERROR)
 def batch_missing(run: Run) -> Iterator[Finding]:
-    """The DeepSpeed config names neither train_batch_size nor train_micro_batch_size_per_gpu.
-
-    The batch size is in the training arguments, so the DeepSpeed config seems complete without; it is not, and the job
-    ends when the engine is built.
-
-    What happens: `AssertionError: Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided`,
-    also under the Trainer and accelerate, which fill in an "auto" but add no key.
-
-    Fix: adds `"train_micro_batch_size_per_gpu": "auto"` where the Trainer or accelerate fill it.
-    """
     if tuned(run) or changed_before(run):
         return
     if run.consumer is None and run.deepspeed is not None:

@@ -44,49 +44,14 @@ def _where(file: SourceFile, problem: Problem) -> Location:
     return Location(file, problem.path, span=problem.span)
 
 
-@rule(
-    "ZC001",
-    "unreadable-file",
-    Severity.ERROR,
-    bad=Example(
-        {"accelerate.yaml": "# 8 GPUs, caf\udce9 node\n" + _GOOD_YAML},
-        note="\\udce9 stands for the Latin-1 byte 0xe9",
-    ).finds("error", "accelerate.yaml", 1),
-    good=Example({"accelerate.yaml": "# 8 GPUs, café node\n" + _GOOD_YAML}),
-    proof=crashes("read", "can't decode byte 0xe9"),
-)
+@rule("ZC001", "unreadable-file", Severity.ERROR)
 def unreadable_file(run: Run) -> Iterator[Finding]:
-    """A config file cannot be read at all.
-
-    The file is missing, a folder, not readable, not UTF-8 text, larger or nested deeper than any config has reason to
-    be, or (YAML) holds an alias that contains itself.
-
-    What happens: whoever reads it stops there, for Latin-1 text with `UnicodeDecodeError: 'utf-8' codec can't decode
-    byte 0xe9`.
-    """
     for file, problem in _problems(run, _UNREADABLE):
         yield Finding(_where(file, problem), f"{file.name} cannot be read: {problem.message}")
 
 
-@rule(
-    "ZC002",
-    "syntax-error",
-    Severity.ERROR,
-    bad=Example({"accelerate.yaml": _GOOD_YAML.replace("  zero_stage", "\tzero_stage")}).finds(
-        "error", "accelerate.yaml:"
-    ),
-    good=Example({"accelerate.yaml": _GOOD_YAML}),
-    proof=crashes("read", "found character '.t' that cannot start any token"),
-)
+@rule("ZC002", "syntax-error", Severity.ERROR)
 def syntax_error(run: Run) -> Iterator[Finding]:
-    """The file is not valid YAML or JSON.
-
-    A tab, a lost bracket or a second document is found when the job has its accelerators, not before.
-
-    What happens: accelerate reads YAML with PyYAML's safe loader; DeepSpeed reads JSON with hjson, which forgives
-    comments and trailing commas; accelerate and transformers read the same JSON strictly. A file that its readers
-    refuse stops every rank, usually after the job has been queued and has its GPUs.
-    """
     for file in _configs(run):
         if file.document is None:
             continue
@@ -100,30 +65,8 @@ def syntax_error(run: Run) -> Iterator[Finding]:
                 )
 
 
-@rule(
-    "ZC003",
-    "duplicate-key",
-    Severity.ERROR,
-    bad=Example({"ds.json": _GOOD_DS.replace('"stage": 2', '"stage": 1, "stage": 2')}, consumer="deepspeed").finds(
-        "error", 'ds.json:1:73: "stage"', also=('ds.json: "stage"',)
-    ),
-    good=(Example({"ds.json": _GOOD_DS}, consumer="deepspeed"), Example({"accelerate.yaml": _GOOD_YAML})),
-    proof=crashes("read", "Duplicate keys in DeepSpeed config"),
-    fixable=True,
-)
+@rule("ZC003", "duplicate-key", Severity.ERROR)
 def duplicate_key(run: Run) -> Iterator[Finding]:
-    """A key is written twice in the same mapping.
-
-    Who reads the first one believes something else than what runs.
-
-    What happens: in YAML, and in JSON read by accelerate or transformers, the last one wins without a word. DeepSpeed
-    itself refuses the file: `ValueError: Duplicate keys in DeepSpeed config`.
-
-    Fix: removes the earlier one, which nobody reads. Not a safe one for a file that DeepSpeed reads itself, where
-    neither counts yet.
-
-    When to ignore: never; `<<: *anchor` is the way to overrule a part of a mapping.
-    """
     for file, problem in _problems(run, {"duplicate-key"}):
         if file is run.neighbour:
             continue  # some of the frameworks refuse it, some take the last
@@ -169,29 +112,8 @@ def _without_earlier(run: Run, file: SourceFile, problem: Problem) -> Fix | None
     return Fix("remove the earlier one", tuple((file, edit) for edit in edits), safe=judged)
 
 
-@rule(
-    "ZC004",
-    "json-not-strict",
-    Severity.ERROR,
-    bad=Example(
-        {"ds.json": '{"train_micro_batch_size_per_gpu": 1, // per GPU\n "zero_optimization": {"stage": 2}}\n'},
-        consumer="transformers",
-    ).finds("error", "ds.json: // per GPU"),
-    good=Example({"ds.json": _GOOD_DS}, consumer="transformers"),
-    proof=crashes("read", "Expecting property name"),
-    fixable=True,
-    references=("accelerate/utils/deepspeed.py@1.15.0", "DeepSpeed#653"),
-)
+@rule("ZC004", "json-not-strict", Severity.ERROR)
 def json_not_strict(run: Run) -> Iterator[Finding]:
-    """The DeepSpeed JSON holds comments, trailing commas or other things that strict JSON does not have.
-
-    The same file works in one project and stops the next one, whose library reads it in another way.
-
-    What happens: DeepSpeed reads its config with hjson and accepts them. accelerate and transformers open the same
-    file with Python's json and stop: `json.decoder.JSONDecodeError`. A file that only DeepSpeed reads is fine.
-
-    Fix: removes comments and trailing commas, and puts double quotes around keys and texts. Removed comments are lost.
-    """
     if run.consumer == "deepspeed":
         return
     severity = None if run.consumer else Severity.WARNING
@@ -214,38 +136,8 @@ _DEEPEST_READ = 2
 """`deepspeed_config.gradient_clipping`: accelerate has no sections within its sections, and reads nothing there."""
 
 
-@rule(
-    "ZC005",
-    "number-read-as-string",
-    Severity.WARNING,
-    bad=Example({"accelerate.yaml": _GOOD_YAML + "  reduce_bucket_size: 5e8\n"}).finds(
-        "warning", "accelerate.yaml: 5e8", "5e8", "5e8", "1.1", "5.0e+8"
-    ),
-    good=Example({"accelerate.yaml": _GOOD_YAML + "  gradient_clipping: 1.0\n"}),
-    proof=shows(
-        "read",
-        {"read.deepspeed_config.reduce_bucket_size": ("5e8", "<absent>")},
-        extent="the value as the reader of the file hands it on, a text.",
-    ),
-    fixable=True,
-)
+@rule("ZC005", "number-read-as-string", Severity.WARNING)
 def number_read_as_string(run: Run) -> Iterator[Finding]:
-    """A number in scientific notation without a dot and a sign is a string in YAML 1.1.
-
-    `learning_rate: 5e-5` is the most written line of all recipes, and it is a text.
-
-    What happens: PyYAML, which accelerate and transformers use, follows YAML 1.1, where a float needs a dot
-    and, if it has an exponent, a signed one: `5e8`, `1e-5` and `5.0e8` are strings, `5.0e+8` and `1.0e-5` are
-    numbers. A recipe read by HfArgumentParser keeps the string, and training stops with `TypeError: '<=' not
-    supported between instances of 'float' and 'str'`. TrlParser converts it.
-
-    Fix: writes the same number with a dot and a sign. In a recipe only where HfArgumentParser is known to read it and
-    the argument is a number: what another parser makes of the text, nobody knows.
-
-    Nothing is said of numbers in a section that accelerate ignores as a whole (ZC103).
-
-    When to ignore: your own code converts the value.
-    """
     for file in (run.accelerate, run.recipe):
         if file is None or file.document is None or file.document.format != "yaml" or file.document.root is None:
             continue
@@ -286,29 +178,8 @@ def _numeric(path: Path) -> bool:
     return key is not None and any(branch.get("type") in ("number", "integer") for branch in key.scalars)
 
 
-@rule(
-    "ZC006",
-    "word-read-as-boolean",
-    Severity.ERROR,
-    bad=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nmixed_precision: no\nnum_processes: 2\n"}).finds(
-        "error", "accelerate.yaml: no", "1.1"
-    ),
-    good=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nmixed_precision: 'no'\nnum_processes: 2\n"}),
-    proof=crashes("launch", "'bool' object has no attribute 'lower'"),
-    fixable=True,
-)
+@rule("ZC006", "word-read-as-boolean", Severity.ERROR)
 def word_read_as_boolean(run: Run) -> Iterator[Finding]:
-    """An unquoted yes, no, on or off is true or false in YAML 1.1, where a word was meant.
-
-    `no` is a word of accelerate's and of the Trainer's own, and the one that cannot be written without quotes.
-
-    What happens: `mixed_precision: no` is `False`, and the launcher stops with `AttributeError: 'bool' object
-    has no attribute 'lower'`; before accelerate 0.34.0 it takes `False` for the word. `distributed_type: NO` is
-    `False` too and loses its default of one process. `eval_strategy: no` in a recipe is refused: `False is not a
-    valid IntervalStrategy`.
-
-    Fix: puts the word in quotes.
-    """
     from zerocfg.catalog.schema import load_schema
 
     for file, name in ((run.accelerate, "accelerate"), (run.recipe, "training-arguments")):
@@ -363,28 +234,8 @@ def _meant(raw: str, branches: list[dict[str, object]]) -> str | None:
     return None
 
 
-@rule(
-    "ZC007",
-    "number-in-another-base",
-    Severity.WARNING,
-    bad=Example({"accelerate.yaml": _GOOD_YAML + "main_process_port: 024500\n"}).finds(
-        "warning", "accelerate.yaml: 024500", "024500", 10560
-    ),
-    good=Example({"accelerate.yaml": _GOOD_YAML + "main_process_port: 24500\n"}),
-    proof=shows("read", {"read.main_process_port": (10560, 24500)}),
-    fixable=True,
-)
+@rule("ZC007", "number-in-another-base", Severity.WARNING)
 def number_in_another_base(run: Run) -> Iterator[Finding]:
-    """A number with a leading zero is octal in YAML 1.1, and one with colons counts in sixties.
-
-    Another number than the written one reaches the job, and it is a good number, so that nothing stops.
-
-    What happens: `010` is 8 and `1:30` is 90.
-
-    Fix: drops the leading zeros; puts what has colons in quotes.
-
-    When to ignore: octal is what you mean; then write `0o10` in quotes, or the decimal number.
-    """
     for file in (run.accelerate, run.recipe):
         if file is None or file.document is None or file.document.format != "yaml" or file.document.root is None:
             continue
@@ -405,23 +256,8 @@ def number_in_another_base(run: Run) -> Iterator[Finding]:
                 )
 
 
-@rule(
-    "ZC008",
-    "not-a-mapping",
-    Severity.ERROR,
-    bad=Example({"accelerate.yaml": "- distributed_type: DEEPSPEED\n  num_processes: 2\n", "train.sh": _LINE}).finds(
-        "error", "accelerate.yaml", also=("train.sh: accelerate launch --config_file accelerate.yaml train.py",)
-    ),
-    good=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\n", "train.sh": _LINE}),
-    proof=crashes("launch", "AttributeError: 'list' object has no attribute 'get'"),
-)
+@rule("ZC008", "not-a-mapping", Severity.ERROR)
 def not_a_mapping(run: Run) -> Iterator[Finding]:
-    """The file is empty, or its top level is not a mapping of keys to values.
-
-    A script that writes its config with `>` and dies in between leaves such a file.
-
-    What happens: accelerate stops with a bare `AttributeError` that names neither the file nor the cause.
-    """
     for file in (run.accelerate, run.deepspeed, run.recipe):
         if file is None or file.document is None or any(problem.fatal for problem in file.document.problems):
             continue

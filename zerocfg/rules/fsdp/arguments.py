@@ -45,30 +45,8 @@ def _options(run: Run) -> tuple[list[str], Location | None]:
 _HANDED = "what the plugin holds that the live Accelerator hands to torch."
 
 
-@rule(
-    "ZC620",
-    "fsdp-with-deepspeed",
-    Severity.ERROR,
-    bad=recipe_example(
-        "fsdp: true\ndeepspeed: {train_micro_batch_size_per_gpu: auto, zero_optimization: {stage: 2}}\n"
-    ).finds("error", "recipe.yaml: fsdp: true", also=("recipe.yaml: deepspeed",)),
-    good=recipe_example("fsdp: true\n"),
-    proof=crashes("arguments", "Using --fsdp xxx together with --deepspeed is not possible"),
-    consumers=TRAINERS,
-    fixable=True,
-    references=("transformers/trainer.py@5.23.0",),
-)
+@rule("ZC620", "fsdp-with-deepspeed", Severity.ERROR, consumers=TRAINERS)
 def fsdp_with_deepspeed(run: Run) -> Iterator[Finding]:
-    """The training arguments switch on FSDP, and DeepSpeed runs as well.
-
-    Both shard the same parameters, gradients and optimizer; only one of them can.
-
-    What happens: `ValueError: Using --fsdp xxx together with --deepspeed is not possible, deactivate one of those
-    flags.`, in every process, when the Trainer is made. It does not matter whether DeepSpeed comes from the argument
-    `deepspeed` or from accelerate's launcher.
-
-    Fix: `fsdp` and `fsdp_config` are removed; that is a choice, DeepSpeed stays.
-    """
     asked = fsdp_argument(run)
     place, by_argument = argument(run, "fsdp"), argument(run, "deepspeed")
     if not asked or asked is UNKNOWN or place is None:
@@ -98,31 +76,8 @@ def _without(run: Run, *keys: str, safe: bool = False) -> Fix | None:
     return Fix(f"remove {' and '.join(keys)}", tuple((file, edit) for edit in edits), safe) if edits else None
 
 
-@rule(
-    "ZC621",
-    "fsdp-config-without-fsdp",
-    Severity.ERROR,
-    bad=recipe_example("fsdp_config:\n  state_dict_type: FULL_STATE_DICT\n").finds("error", "recipe.yaml: fsdp_config"),
-    good=recipe_example("fsdp: true\nfsdp_config:\n  state_dict_type: FULL_STATE_DICT\n"),
-    proof=shows("init", {"engine.kind": ("ddp", "fsdp")}, ranks=2),
-    consumers=TRAINERS,
-    fixable=True,
-    references=(_HERE,),
-)
+@rule("ZC621", "fsdp-config-without-fsdp", Severity.ERROR, consumers=TRAINERS)
 def fsdp_config_without_fsdp(run: Run) -> Iterator[Finding]:
-    """The training arguments hold an `fsdp_config` and no `fsdp`.
-
-    The recipe looks as if the model were sharded, and every process holds all of it.
-
-    What happens: `fsdp_config` is looked at only where `fsdp` is true; without it the Trainer trains with plain data
-    parallelism, without a word. A warning where accelerate's launcher chooses FSDP or DeepSpeed: then that one is
-    used, with its own settings.
-
-    Fix: `fsdp: true` is written; that is a choice, the section could also be left over. Under DeepSpeed the section
-    is removed.
-
-    When to ignore: the script switches FSDP on in its code.
-    """
     data = recipe_data(run)
     if run.recipe is None or not isinstance(data.get("fsdp_config"), dict) or not data["fsdp_config"]:
         return
@@ -150,45 +105,8 @@ def fsdp_config_without_fsdp(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC622",
-    "fsdp-config-key-unknown",
-    Severity.ERROR,
-    bad=(
-        recipe_example("fsdp: true\nfsdp_config:\n  offload_params: true\n").finds(
-            "error", "recipe.yaml: offload_params: true"
-        ),
-        recipe_example(
-            "fsdp: true\nfsdp_config:\n  sharding_strategy: SHARD_GRAD_OP\n",
-            proof=shows("arguments", {"plugin.reshard_after_forward": (True, False)}, extent=_HANDED),
-        ).finds("error", "recipe.yaml: sharding_strategy: SHARD_GRAD_OP"),
-    ),
-    good=(
-        recipe_example("fsdp: true\nfsdp_config:\n  cpu_offload: true\n"),
-        recipe_example(
-            "fsdp: true\nfsdp_config:\n  reshard_after_forward: false\n",
-            proof=shows("arguments", {"plugin.reshard_after_forward": (True, False)}, extent=_HANDED),
-        ),
-    ),
-    proof=shows("arguments", {"plugin.cpu_offload": (False, True)}, extent=_HANDED),
-    consumers=TRAINERS,
-    fixable=True,
-    references=(_HERE,),
-    versions=ARGUMENTS,
-)
+@rule("ZC622", "fsdp-config-key-unknown", Severity.ERROR, consumers=TRAINERS, versions=ARGUMENTS)
 def fsdp_config_key_unknown(run: Run) -> Iterator[Finding]:
-    """A key of the training argument `fsdp_config` that transformers does not know.
-
-    The names are not those of accelerate's own `fsdp_config`, so that a key copied from there is written in good
-    faith and does nothing: no offloading, say, and the job runs out of memory.
-
-    What happens: transformers looks up the names that it knows and passes over all others without a word.
-    accelerate's `offload_params` is called `cpu_offload` here, its `sharding_strategy` is `reshard_after_forward`.
-
-    Fix: the key gets the name that transformers reads, where that one is certain.
-
-    When to ignore: your script reads the key itself.
-    """
     asked, config = fsdp_argument(run), entries(run, "fsdp_config")
     if not asked or asked is UNKNOWN or config is None:
         return
@@ -222,31 +140,8 @@ def _renamed(run: Run, key: str, new: str, value: object) -> Fix | None:
     return rewritten(file, path, new, word, why=f"write {new}: {word}")
 
 
-@rule(
-    "ZC623",
-    "fsdp-option-unknown",
-    Severity.ERROR,
-    bad=(
-        recipe_example("fsdp: 'true'\n").finds("error", "recipe.yaml: 'true'"),
-        recipe_example("fsdp: full_shard,auto_wrap\n").finds("error", "recipe.yaml: full_shard,auto_wrap"),
-    ),
-    good=(recipe_example("fsdp: true\n"), recipe_example("fsdp: full_shard auto_wrap\n")),
-    proof=crashes("arguments", "Unknown `fsdp` option"),
-    consumers=TRAINERS,
-    fixable=True,
-    references=(_HERE,),
-    versions=ARGUMENTS,
-)
+@rule("ZC623", "fsdp-option-unknown", Severity.ERROR, consumers=TRAINERS, versions=ARGUMENTS)
 def fsdp_option_unknown(run: Run) -> Iterator[Finding]:
-    """The training argument `fsdp` is a text that transformers does not know.
-
-    The argument is true or false; of the texts of older releases it takes a few words with spaces between them. A
-    quoted "true" is none of them, nor is a list with commas.
-
-    What happens: `ValueError: Unknown fsdp option: true`, in every process, when the training arguments are made.
-
-    Fix: a quoted true or false loses its quotes; `full_shard,auto_wrap` becomes true, which is the same.
-    """
     words, place = _options(run)
     unknown = [word for word in words if word.lower() not in _OPTIONS]
     if not unknown or place is None:
@@ -265,32 +160,8 @@ def fsdp_option_unknown(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC624",
-    "fsdp-option-of-version-1",
-    Severity.ERROR,
-    bad=(
-        recipe_example("fsdp: FULL_SHARD\n").finds("error", "recipe.yaml: FULL_SHARD", 1, 2, 1),
-        recipe_example("fsdp: hybrid_shard auto_wrap\n").finds("error", "recipe.yaml: hybrid_shard auto_wrap", 1, 2, 1),
-    ),
-    good=recipe_example("fsdp: true\n"),
-    proof=crashes("arguments", "is only available with FSDP1"),
-    consumers=TRAINERS,
-    fixable=True,
-    references=(_HERE,),
-    versions=ARGUMENTS,
-)
+@rule("ZC624", "fsdp-option-of-version-1", Severity.ERROR, consumers=TRAINERS, versions=ARGUMENTS)
 def fsdp_option_of_version_1(run: Run) -> Iterator[Finding]:
-    """The training argument `fsdp` names a strategy that FSDP 2 does not have.
-
-    transformers now takes FSDP 2 unless `fsdp_config` says otherwise, and FSDP 2 has no such strategies. Only the
-    small letters of `full_shard` and `shard_grad_op` are still understood.
-
-    What happens: `ValueError: fsdp=hybrid_shard is only available with FSDP1. Set fsdp_config['version'] = 1 to use
-    it`, in every process, when the training arguments are made.
-
-    Fix: `fsdp: true` is written, which is FULL_SHARD; for the other strategies that is a choice.
-    """
     words, place = _options(run)
     strategies = [word for word in words if word.lower() in _OPTIONS[:5]]
     refused = [word for word in strategies if word not in ("full_shard", "shard_grad_op")]
@@ -311,37 +182,8 @@ def fsdp_option_of_version_1(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC625",
-    "fsdp-option-text",
-    Severity.NOTE,
-    bad=(
-        recipe_example("fsdp: full_shard auto_wrap\n").finds("note", "recipe.yaml: full_shard auto_wrap"),
-        recipe_example("fsdp: shard_grad_op auto_wrap offload\n").finds(
-            "note", "recipe.yaml: shard_grad_op auto_wrap offload"
-        ),
-    ),
-    good=recipe_example("fsdp: true\n"),
-    proof=shows("arguments", {"log": logged("Passing `fsdp` as a string is deprecated")}),
-    consumers=TRAINERS,
-    fixable=True,
-    references=(_HERE,),
-    versions=ARGUMENTS,
-)
+@rule("ZC625", "fsdp-option-text", Severity.NOTE, consumers=TRAINERS, versions=ARGUMENTS)
 def fsdp_option_text(run: Run) -> Iterator[Finding]:
-    """The training argument `fsdp` is a text of options.
-
-    The next releases are to refuse it, and what it says has moved: the strategy and offloading are keys of
-    `fsdp_config` now.
-
-    What happens: a warning, `Passing fsdp as a string is deprecated and will be removed in Transformers v5.20. Use
-    fsdp=True and configure everything via fsdp_config instead.` The text still works in 5.23.
-
-    Fix: `fsdp: true` is written; `shard_grad_op` becomes `reshard_after_forward: false` and `offload` becomes
-    `cpu_offload: true` in `fsdp_config`. The result is the same.
-
-    When to ignore: the recipe is also used with transformers 4.
-    """
     words, place = _options(run)
     known = {"full_shard", "shard_grad_op", "offload", "auto_wrap"}
     if not words or place is None or not set(words) <= known or argument_version(run) != "2":
@@ -376,30 +218,8 @@ def _as_keys(run: Run, words: list[str]) -> Fix | None:
     return Fix("write fsdp: true", tuple((file, edit) for edit in edits))
 
 
-@rule(
-    "ZC626",
-    "fsdp-config-wrap-policy",
-    Severity.ERROR,
-    bad=recipe_example("fsdp: true\nfsdp_config:\n  auto_wrap_policy: transformer_based_wrap\n").finds(
-        "error", "recipe.yaml: transformer_based_wrap"
-    ),
-    good=recipe_example("fsdp: true\nfsdp_config:\n  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"),
-    proof=crashes("arguments", "`auto_wrap_policy` must be one of"),
-    consumers=TRAINERS,
-    fixable=True,
-    references=(_HERE,),
-    versions=ARGUMENTS,
-)
+@rule("ZC626", "fsdp-config-wrap-policy", Severity.ERROR, consumers=TRAINERS, versions=ARGUMENTS)
 def fsdp_config_wrap_policy(run: Run) -> Iterator[Finding]:
-    """`auto_wrap_policy` in the training argument `fsdp_config` is none of the three words.
-
-    accelerate's own config takes the words in any case; here only capitals are known.
-
-    What happens: `ValueError: auto_wrap_policy must be one of ['TRANSFORMER_BASED_WRAP', 'SIZE_BASED_WRAP',
-    'NO_WRAP']`, in every process, when the training arguments are made.
-
-    Fix: the word is written in capitals, or the nearest of the three.
-    """
     found = argument_key(run, "auto_wrap_policy")
     if argument_version(run) is None or found is None or found[2] in _POLICIES:
         return

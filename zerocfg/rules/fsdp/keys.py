@@ -31,34 +31,8 @@ _ONLY_1 = (
 )
 
 
-@rule(
-    "ZC608",
-    "fsdp-version-not-written",
-    Severity.NOTE,
-    bad=Example(
-        {"accelerate.yaml": _UNVERSIONED + "  fsdp_state_dict_type: FULL_STATE_DICT\n"}, consumer="accelerate"
-    ).finds("note", "accelerate.yaml: fsdp_config", 1, 2, 1),
-    good=accelerate_example(2, "  fsdp_state_dict_type: FULL_STATE_DICT\n"),
-    proof=shows(
-        "arguments", {"plugin.fsdp_version": (1, 2)}, extent="the version in the plugin of the live Accelerator."
-    ),
-    fixable=True,
-    references=("accelerate/commands/launch.py@1.15.0", "accelerate/commands/config/cluster.py@1.15.0"),
-    versions="accelerate>=1.6",
-)
+@rule("ZC608", "fsdp-version-not-written", Severity.NOTE, versions="accelerate>=1.6")
 def fsdp_version_not_written(run: Run) -> Iterator[Finding]:
-    """An `fsdp_config` without `fsdp_version` trains with FSDP 1.
-
-    The two versions read different keys and shard in different ways, so whoever reads the file has to know which
-    one is meant. `accelerate config` proposes 2 and the training arguments default to 2, the launcher alone to 1,
-    which transformers announces to remove.
-
-    What happens: the launcher exports `FSDP_VERSION=1`, and the keys of FSDP 2 are not read.
-
-    Fix: `fsdp_version: 2` is written where the section holds no key that only FSDP 1 knows; that is a choice.
-
-    When to ignore: FSDP 1 is what you want; then write `fsdp_version: 1`.
-    """
     section = accelerate_section(run, "fsdp_config")
     if run.accelerate is None or not section or fsdp_version(run) != "1":
         return
@@ -84,51 +58,8 @@ def _nothing_lost(name: str, value: object) -> bool:
     return str(value).upper() in ("FALSE", "NO_PREFETCH", "NONE", "0", "NO")
 
 
-@rule(
-    "ZC609",
-    "fsdp1-key-under-fsdp2",
-    Severity.WARNING,
-    bad=(
-        accelerate_example(2, "  fsdp_forward_prefetch: true\n").finds(
-            "warning", "accelerate.yaml: fsdp_forward_prefetch: true", 1, 2
-        ),
-        accelerate_example(
-            2,
-            "  fsdp_backward_prefetch: BACKWARD_PRE\n",
-            proof=shows("arguments", {"log": logged("backward_prefetch is not supported in FSDP2")}),
-        ).finds("warning", "accelerate.yaml: fsdp_backward_prefetch: BACKWARD_PRE", 1, 2),
-        recipe_example(
-            "fsdp: true\nfsdp_config:\n  forward_prefetch: true\n",
-            proof=shows(
-                "arguments",
-                {"read.fsdp_config.forward_prefetch": (True, ABSENT), "plugin.forward_prefetch": (None, None)},
-                extent="that the plugin of FSDP 2 holds no prefetching whether the key is written or not.",
-            ),
-        ).finds("warning", "recipe.yaml: forward_prefetch: true", 1, 2),
-    ),
-    good=accelerate_example(2, ""),
-    proof=shows(
-        "arguments",
-        {"env.FSDP_FORWARD_PREFETCH": ("true", "false"), "plugin.forward_prefetch": (None, None)},
-        extent="that the plugin of FSDP 2 holds no prefetching whether the key is written or not.",
-    ),
-    fixable=True,
-    references=("accelerate/utils/dataclasses.py@1.15.0",),
-)
+@rule("ZC609", "fsdp1-key-under-fsdp2", Severity.WARNING)
 def fsdp1_key_under_fsdp2(run: Run) -> Iterator[Finding]:
-    """A key of FSDP 1 (prefetching, original parameters, synchronisation) under FSDP 2.
-
-    The setting was chosen for a reason, and that reason is not served: no prefetching happens, and no parameter is
-    flattened or left unsynchronised.
-
-    What happens: `fsdp_forward_prefetch`, `fsdp_use_orig_params` and `fsdp_sync_module_states` are exported and not
-    read. For `fsdp_backward_prefetch` accelerate warns: `backward_prefetch is not supported in FSDP2. Setting backward
-    prefetch to None.` A note where FSDP 2 does anyway what the key says.
-
-    Fix: the key is removed; nothing changes by that.
-
-    When to ignore: one file serves both versions.
-    """
     for name in ("forward_prefetch", "backward_prefetch", "use_orig_params", "sync_module_states", "limit_all_gathers"):
         found = fsdp_setting(run, name)
         if found is None or found[0] != "2" or found[3] is None:
@@ -148,30 +79,8 @@ def fsdp1_key_under_fsdp2(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC610",
-    "fsdp-without-sharding",
-    Severity.WARNING,
-    bad=accelerate_example(1, "  fsdp_sharding_strategy: NO_SHARD\n").finds("warning", "accelerate.yaml: NO_SHARD"),
-    good=accelerate_example(1, "  fsdp_sharding_strategy: FULL_SHARD\n"),
-    proof=shows("init", {"engine.share": (1.0, 0.5)}, ranks=2),
-    fixable=True,
-    references=("torch/distributed/fsdp/_init_utils.py@2.13.0",),
-)
+@rule("ZC610", "fsdp-without-sharding", Severity.WARNING)
 def fsdp_without_sharding(run: Run) -> Iterator[Finding]:
-    """`NO_SHARD`: FSDP that shards nothing.
-
-    Every process holds all parameters, gradients and optimizer states, as with plain data parallelism, and pays for
-    FSDP's flattening on top. torch has declared the strategy deprecated.
-
-    What happens: each of two ranks holds all elements of the model instead of half of them.
-
-    Instead: `distributed_type: MULTI_GPU` is the same training with less around it.
-
-    Fix: FULL_SHARD is written; that is a choice.
-
-    When to ignore: you compare strategies and change only this key.
-    """
     found = fsdp_key(run, "sharding_strategy")
     if fsdp_version(run) != "1" or found is None or str(found[2]).upper() not in ("NO_SHARD", "3"):
         return
@@ -183,40 +92,8 @@ def fsdp_without_sharding(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC611",
-    "fsdp-offloaded-activations",
-    Severity.ERROR,
-    bad=(
-        accelerate_example(2, "  fsdp_activation_checkpointing_offload: true\n").finds(
-            "error", "accelerate.yaml: fsdp_activation_checkpointing_offload: true"
-        ),
-        accelerate_example(
-            1,
-            "  fsdp_activation_checkpointing: true\n  fsdp_activation_checkpointing_offload: true\n",
-            proof=crashes("arguments", "requires `fsdp_version=2`"),
-        ).finds("error", "accelerate.yaml: fsdp_activation_checkpointing_offload: true", 2, 1, 2),
-    ),
-    good=accelerate_example(
-        2, "  fsdp_activation_checkpointing: true\n  fsdp_activation_checkpointing_offload: true\n"
-    ),
-    proof=crashes("arguments", "requires `activation_checkpointing=True`"),
-    fixable=True,
-    references=("accelerate/utils/dataclasses.py@1.15.0",),
-    versions="accelerate>=1.15",
-)
+@rule("ZC611", "fsdp-offloaded-activations", Severity.ERROR, versions="accelerate>=1.15")
 def fsdp_offloaded_activations(run: Run) -> Iterator[Finding]:
-    """Activations are to be offloaded without being checkpointed, or under FSDP 1.
-
-    What is offloaded are the inputs of checkpointed layers: without checkpointing there are none, and only FSDP 2
-    can do it.
-
-    What happens: the Accelerator stops with `ValueError: activation_checkpointing_offload=True requires
-    activation_checkpointing=True`, or `... requires fsdp_version=2`, in every process.
-
-    Fix: under FSDP 2 `fsdp_activation_checkpointing: true` is written, which offloading needs; that is a choice, for
-    the layers are then computed twice. Under FSDP 1 the key is removed, as it can never work there.
-    """
     version, offload = fsdp_version(run), fsdp_key(run, "activation_checkpointing_offload")
     if version is None or offload is None or not on(offload[2]):
         return
@@ -250,30 +127,8 @@ def fsdp_offloaded_activations(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC612",
-    "fsdp-ignored-modules-as-list",
-    Severity.ERROR,
-    bad=accelerate_example(2, "  fsdp_cpu_ram_efficient_loading: false\n  fsdp_ignored_modules: [lm_head]\n").finds(
-        "error", "accelerate.yaml: fsdp_ignored_modules: [lm_head]"
-    ),
-    good=accelerate_example(2, "  fsdp_cpu_ram_efficient_loading: false\n  fsdp_ignored_modules: lm_head\n"),
-    proof=shows("init", {"engine.share": (0.5, 0.56)}, ranks=2),
-    fixable=True,
-    references=("accelerate/utils/other.py@1.15.0",),
-)
+@rule("ZC612", "fsdp-ignored-modules-as-list", Severity.ERROR)
 def fsdp_ignored_modules_as_list(run: Run) -> Iterator[Finding]:
-    """`fsdp_ignored_modules` is written as a list of names.
-
-    The modules that should stay whole on every process (an output layer, adapters) are sharded like the others.
-
-    What happens: the value becomes one text, which is used as a regular expression for whole module names. A list
-    turns into a text in square brackets, a set of characters that fits no module; nothing is said about it.
-
-    Fix: the names are joined by `|`.
-
-    When to ignore: never; the list has no effect.
-    """
     found = fsdp_key(run, "ignored_modules")
     if found is None or fsdp_version(run) is None or not isinstance(found[2], list) or not found[2]:
         return
@@ -288,33 +143,8 @@ def fsdp_ignored_modules_as_list(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC613",
-    "fsdp2-ignored-modules-lost",
-    Severity.ERROR,
-    bad=accelerate_example(2, "  fsdp_ignored_modules: lm_head\n").finds(
-        "error", "accelerate.yaml: fsdp_ignored_modules: lm_head"
-    ),
-    good=accelerate_example(2, "  fsdp_cpu_ram_efficient_loading: false\n  fsdp_ignored_modules: lm_head\n"),
-    proof=shows("init", {"engine.share": (0.5, 0.56)}, ranks=2),
-    fixable=True,
-    references=("accelerate/utils/fsdp_utils.py@1.15.0",),
-    versions="accelerate>=1.15",
-)
+@rule("ZC613", "fsdp2-ignored-modules-lost", Severity.ERROR, versions="accelerate>=1.15")
 def fsdp2_ignored_modules_lost(run: Run) -> Iterator[Finding]:
-    """`fsdp_ignored_modules` together with `fsdp_cpu_ram_efficient_loading` under FSDP 2.
-
-    The modules that should stay whole on every process are sharded like the others.
-
-    What happens: accelerate collects the parameters to ignore and then moves the model to the meta device, which
-    makes new parameters; none of those is on the list. Efficient loading is on unless it is switched off, so that
-    naming the modules alone has no effect.
-
-    Fix: `fsdp_cpu_ram_efficient_loading: false` is written; that is a choice, for every process then loads the whole
-    model into host memory.
-
-    When to ignore: never; without that switch the key has no effect.
-    """
     found = fsdp_key(run, "ignored_modules")
     efficient = run.effective.environment.get("FSDP_CPU_RAM_EFFICIENT_LOADING")
     if fsdp_version(run) != "2" or found is None or not isinstance(found[2], str) or not found[2]:

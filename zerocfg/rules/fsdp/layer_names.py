@@ -43,30 +43,8 @@ def _names(value: object) -> list[str]:
     return [part.strip() for part in value.split(",")] if isinstance(value, str) else []
 
 
-@rule(
-    "ZC618",
-    "layer-of-another-model",
-    Severity.ERROR,
-    bad=_example("  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer\n").finds(
-        "error", "accelerate.yaml: LlamaDecoderLayer"
-    ),
-    good=_example("  fsdp_transformer_layer_cls_to_wrap: Qwen2DecoderLayer\n"),
-    proof=crashes("init", "Could not find the transformer layer class LlamaDecoderLayer in the model", ranks=2),
-    fixable=True,
-    references=("accelerate/utils/fsdp_utils.py@1.15.0",),
-    needs={"model"},
-)
+@rule("ZC618", "layer-of-another-model", Severity.ERROR, needs={"model"})
 def layer_of_another_model(run: Run) -> Iterator[Finding]:
-    """The layer class to wrap belongs to another architecture than the model.
-
-    A config that was copied from a run with another model stops, and only after the model was loaded on every
-    process.
-
-    What happens: `ValueError: Could not find the transformer layer class LlamaDecoderLayer in the model.` Where the
-    key is left out, FSDP takes the layers that the model names itself.
-
-    Fix: the decoder layer of the model at hand is written.
-    """
     found = fsdp_setting(run, _KEY)
     if found is None or run.model is None or run.model.layer_class is None:
         return
@@ -83,39 +61,8 @@ def layer_of_another_model(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC641",
-    "expert-layers-misspelled",
-    Severity.ERROR,
-    bad=(
-        Example(
-            {"accelerate.yaml": _MOE + "  deepspeed_moe_layer_cls_names: [LlamaMLP]\n"},
-            consumer="accelerate",
-        ).finds("error", "accelerate.yaml: deepspeed_moe_layer_cls_names: [LlamaMLP]"),
-        Example(
-            {"accelerate.yaml": _MOE + "  deepspeed_moe_layer_cls_names: LlamaMLP, LlamaAttention\n"},
-            consumer="accelerate",
-        ).finds("error", "accelerate.yaml: deepspeed_moe_layer_cls_names: LlamaMLP, LlamaAttention"),
-    ),
-    good=Example(
-        {"accelerate.yaml": _MOE + "  deepspeed_moe_layer_cls_names: LlamaMLP,LlamaAttention\n"},
-        consumer="accelerate",
-    ),
-    proof=crashes("init", "Could not find a transformer layer class called", ranks=2),
-    fixable=True,
-    references=("accelerate/utils/dataclasses.py@1.15.0",),
-)
+@rule("ZC641", "expert-layers-misspelled", Severity.ERROR)
 def expert_layers_misspelled(run: Run) -> Iterator[Finding]:
-    """`deepspeed_moe_layer_cls_names` is written as a list, or with spaces.
-
-    The classes are those of the expert blocks, which ZeRO 3 has to gather as a whole; the names are right, and the
-    job stops all the same, after the model was loaded.
-
-    What happens: the value becomes a text that is split at commas and not stripped: `Exception: Could not find a
-    transformer layer class called ' LlamaAttention' to wrap in the model.` A list becomes one name in brackets.
-
-    Fix: the names are joined by commas without spaces.
-    """
     value = accelerate_section(run).get("deepspeed_moe_layer_cls_names")
     if run.accelerate is None or not under_deepspeed_launcher(run):
         return

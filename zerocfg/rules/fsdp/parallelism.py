@@ -64,48 +64,8 @@ def impossible(sizes: dict[str, int]) -> bool:
     )
 
 
-@rule(
-    "ZC632",
-    "parallel-sizes-and-processes",
-    Severity.ERROR,
-    bad=(
-        example(WRAPPED % 2 + sizes_text(dp_shard=4)).finds(
-            "error",
-            "accelerate.yaml: parallelism_config_dp_shard_size: 4",
-            4,
-            4,
-            2,
-            also=("accelerate.yaml: num_processes: 2",),
-        ),
-        example(
-            (WRAPPED % 2).replace("num_processes: 2", "num_processes: 4") + sizes_text(dp_shard=2),
-            proof=crashes("arguments", "does not match num_processes", ranks=4),
-        ).finds(
-            "error",
-            "accelerate.yaml: parallelism_config_dp_shard_size: 2",
-            2,
-            2,
-            4,
-            also=("accelerate.yaml: num_processes: 4",),
-        ),
-    ),
-    good=example(WRAPPED % 2 + sizes_text(dp_shard=2)),
-    proof=crashes("arguments", "Mesh should not be bigger than default world size", ranks=2),
-    fixable=True,
-    references=(_HERE,),
-)
+@rule("ZC632", "parallel-sizes-and-processes", Severity.ERROR)
 def parallel_sizes_and_processes(run: Run) -> Iterator[Finding]:
-    """The sizes of `parallelism_config` do not multiply to the number of processes.
-
-    Every process has its place in a grid of these sizes, so that their product has to be the number of processes.
-    A size that is not written is 1.
-
-    What happens: with a larger product torch stops with `Mesh should not be bigger than default world size`, with a
-    smaller one accelerate with `ValueError: ParallelismConfig total_size (2) does not match num_processes (4)`, in
-    every process.
-
-    Fix: where one size alone is above 1 it becomes the number of processes; that is a choice.
-    """
     sizes, processes = sizes_of(run), effective(run, "num_processes")
     if sizes is None or not isinstance(processes, int) or isinstance(processes, bool) or impossible(sizes):
         return
@@ -138,34 +98,8 @@ def _processes(run: Run) -> list[Location]:
     return [Location(run.accelerate, ("num_processes",))]
 
 
-@rule(
-    "ZC633",
-    "context-and-sequence-parallel",
-    Severity.ERROR,
-    bad=example(WRAPPED % 2 + sizes_text(cp=2, sp=2)).finds(
-        "error",
-        "accelerate.yaml: parallelism_config_cp_size: 2",
-        2,
-        2,
-        2,
-        also=("accelerate.yaml: parallelism_config_sp_size: 2",),
-    ),
-    good=example(WRAPPED % 2 + sizes_text(cp=2)),
-    proof=crashes("arguments", "are mutually exclusive", ranks=2),
-    fixable=True,
-    references=(_HERE,),
-)
+@rule("ZC633", "context-and-sequence-parallel", Severity.ERROR)
 def context_and_sequence_parallel(run: Run) -> Iterator[Finding]:
-    """`cp_size` and `sp_size` are both above 1.
-
-    Both cut the sequence into parts, FSDP 2 with the one and DeepSpeed with the other.
-
-    What happens: `ValueError: Context Parallelism (CP) and Sequence Parallelism (SP) are mutually exclusive`, in every
-    process, when the Accelerator is made.
-
-    Fix: the one that the chosen `distributed_type` does not know is removed: `sp_size` under FSDP, `cp_size` under
-    DeepSpeed; that is a choice.
-    """
     sizes = sizes_of(run)
     place = place_of(run, "cp", "sp")
     if sizes is None or sizes["cp"] < 2 or sizes["sp"] < 2 or place is None:
@@ -182,32 +116,8 @@ def context_and_sequence_parallel(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC634",
-    "replicas-of-parts",
-    Severity.ERROR,
-    bad=example((WRAPPED % 2).replace("num_processes: 2", "num_processes: 4") + sizes_text(dp_replicate=2, tp=2)).finds(
-        "error",
-        "accelerate.yaml: parallelism_config_dp_replicate_size: 2",
-        2,
-        also=("accelerate.yaml: parallelism_config_tp_size: 2",),
-    ),
-    good=example((WRAPPED % 2).replace("num_processes: 2", "num_processes: 4") + sizes_text(dp_shard=2, tp=2)),
-    proof=crashes("arguments", "cannot be used with pure data parallelism", ranks=4),
-    fixable=True,
-    references=(_HERE,),
-)
+@rule("ZC634", "replicas-of-parts", Severity.ERROR)
 def replicas_of_parts(run: Run) -> Iterator[Finding]:
-    """Tensor or context parallelism together with replicas that are not sharded.
-
-    Replicas (`dp_replicate_size`) are plain data parallelism, which cannot hold a model that is cut into parts;
-    `dp_shard_size` can.
-
-    What happens: `ValueError: Tensor/Context parallelism (tp/cp_size > 1) cannot be used with pure data parallelism
-    (dp_replicate_size > 1 and dp_shard_size == 1)`, in every process, when the Accelerator is made.
-
-    Fix: `dp_replicate_size` becomes `dp_shard_size`; that is a choice.
-    """
     sizes = sizes_of(run)
     if sizes is None or sizes["dp_replicate"] < 2 or sizes["dp_shard"] > 1 or max(sizes["tp"], sizes["cp"]) < 2:
         return
@@ -232,30 +142,8 @@ def _sharded(run: Run) -> Fix | None:
     return edited(rename_key, run.accelerate, size_path("dp_replicate_size"), new, why=f"write {new}", safe=False)
 
 
-@rule(
-    "ZC635",
-    "nothing-to-shard-across",
-    Severity.ERROR,
-    bad=example(WRAPPED % 2 + sizes_text(dp_replicate=2)).finds(
-        "error", "accelerate.yaml: parallelism_config_dp_replicate_size: 2", 2, 1
-    ),
-    good=example(WRAPPED % 2 + sizes_text(dp_shard=2)),
-    proof=crashes("arguments", "no dimension for FSDP to shard across", ranks=2),
-    fixable=True,
-    references=(_HERE,),
-    versions="accelerate>=1.15",
-)
+@rule("ZC635", "nothing-to-shard-across", Severity.ERROR, versions="accelerate>=1.15")
 def nothing_to_shard_across(run: Run) -> Iterator[Finding]:
-    """FSDP 2 with a `parallelism_config` that leaves no process to shard across.
-
-    FSDP shards across `dp_shard_size` times `cp_size` processes. Where both are 1, all processes are taken by
-    replicas or by tensor parallelism.
-
-    What happens: `ValueError: FSDP is enabled but the parallelism config has no dimension for FSDP to shard across
-    (both dp_shard_size and cp_size are 1)`, in every process, when the Accelerator is made.
-
-    Fix: a `dp_replicate_size` that stands alone becomes `dp_shard_size`; that is a choice.
-    """
     sizes, processes = sizes_of(run), effective(run, "num_processes")
     if sizes is None or impossible(sizes) or sizes["dp_shard"] > 1 or sizes["cp"] > 1 or sizes["sp"] > 1:
         return
@@ -279,33 +167,8 @@ def runs_fsdp2(run: Run) -> bool:
     return setting is not None and str(setting.value) == "2"
 
 
-@rule(
-    "ZC636",
-    "parallelism-with-fsdp1",
-    Severity.ERROR,
-    bad=example(WRAPPED % 1 + sizes_text(dp_shard=2)).finds(
-        "error",
-        "accelerate.yaml: parallelism_config_dp_shard_size: 2",
-        2,
-        1,
-        2,
-        also=("accelerate.yaml: fsdp_version: 1",),
-    ),
-    good=example(WRAPPED % 2 + sizes_text(dp_shard=2)),
-    proof=crashes("arguments", "is only compatible DistributedType.FSDP .version 2.", ranks=2),
-    fixable=True,
-    references=(_HERE, "accelerate/state.py@1.15.0"),
-)
+@rule("ZC636", "parallelism-with-fsdp1", Severity.ERROR)
 def parallelism_with_fsdp1(run: Run) -> Iterator[Finding]:
-    """A `parallelism_config` with sizes above 1 under FSDP 1.
-
-    The grid of processes that the sizes describe is one of FSDP 2; FSDP 1 shards across all processes.
-
-    What happens: `ValueError: ParallelismConfig is only compatible DistributedType.FSDP (version 2) ...`, with
-    `cp_size` above 1 `Using cp_size>1 requires FSDP2`, in every process, when the Accelerator is made.
-
-    Fix: `fsdp_version: 2` is written; that is a choice.
-    """
     sizes, version = sizes_of(run), run.effective.environment.get("FSDP_VERSION")
     if sizes is None or impossible(sizes) or max(sizes.values()) == 1 or version is None or str(version.value) != "1":
         return
@@ -329,30 +192,8 @@ def parallelism_with_fsdp1(run: Run) -> Iterator[Finding]:
 _MEGATRON = "distributed_type: MEGATRON_LM\nnum_processes: 8\nmegatron_lm_config:\n  megatron_lm_tp_degree: 2\n"
 
 
-@rule(
-    "ZC647",
-    "megatron-context-parallel-by-default",
-    Severity.WARNING,
-    bad=example(_MEGATRON).finds("warning", "accelerate.yaml: megatron_lm_config", 2, 1),
-    good=example(_MEGATRON + "  megatron_lm_context_parallel_size: 1\n"),
-    proof=cited("accelerate/utils/dataclasses.py@1.15.0"),
-    fixable=True,
-    versions="accelerate>=1.15",
-)
+@rule("ZC647", "megatron-context-parallel-by-default", Severity.WARNING, versions="accelerate>=1.15")
 def megatron_context_parallel_by_default(run: Run) -> Iterator[Finding]:
-    """A `megatron_lm_config` without `megatron_lm_context_parallel_size`.
-
-    Half of the processes that look like data parallel ones then share sequences with the other half: a step sees half
-    the samples that the processes suggest, and a number of processes that the product of all degrees does not divide
-    stops the job.
-
-    What happens: the launcher exports the size only where it is written, and accelerate's plugin takes 2 where it is
-    not: `int(os.environ.get(prefix + "CONTEXT_PARALLEL_SIZE", 2))`. All other degrees default to 1.
-
-    Fix: 1 is written; that is a choice.
-
-    When to ignore: a context-parallel size of 2 is what you want; then write it.
-    """
     key = "megatron_lm_context_parallel_size"
     section = accelerate_section(run, "megatron_lm_config")
     exported = run.effective.environment

@@ -144,40 +144,8 @@ def _is_default(value: object) -> bool:
 _HANDED = "what the plugin holds that the live Accelerator hands to torch; the gathering itself was not measured."
 
 
-@rule(
-    "ZC601",
-    "fsdp-loading-without-sync",
-    Severity.ERROR,
-    bad=(
-        accelerate_example(1, "  fsdp_sync_module_states: false\n").finds(
-            "error", "accelerate.yaml: fsdp_sync_module_states: false"
-        ),
-        accelerate_example(2, "  fsdp_sync_module_states: false\n").finds(
-            "error", "accelerate.yaml: fsdp_sync_module_states: false"
-        ),
-    ),
-    good=(
-        accelerate_example(1, "  fsdp_sync_module_states: true\n"),
-        accelerate_example(1, "  fsdp_sync_module_states: false\n  fsdp_cpu_ram_efficient_loading: false\n"),
-    ),
-    proof=crashes("launch", "set `--fsdp_sync_module_states` to `True`"),
-    fixable=True,
-    references=("accelerate/utils/launch.py@1.15.0",),
-)
+@rule("ZC601", "fsdp-loading-without-sync", Severity.ERROR)
 def fsdp_loading_without_sync(run: Run) -> Iterator[Finding]:
-    """Only the first process loads the weights, and the others are not sent them.
-
-    The two keys contradict each other: with efficient loading all processes but the first start with empty weights,
-    and without synchronisation they would keep them. The launcher turns efficient loading on by itself, so that one
-    key is enough for the contradiction.
-
-    What happens: the launcher stops before a process is started: `ValueError: When using
-    --fsdp_cpu_ram_efficient_loading set --fsdp_sync_module_states to True`. It looks at these keys under FSDP 2 too,
-    where `fsdp_sync_module_states` means nothing.
-
-    Fix: under FSDP 2 the meaningless key is removed. Under FSDP 1 true is written; that is a choice, because
-    `fsdp_cpu_ram_efficient_loading: false` would be another way out.
-    """
     for failure in failures(run, "ZC601"):
         found = told(run, failure, "write true, or switch fsdp_cpu_ram_efficient_loading off as well")
         key = fsdp_key(run, "sync_module_states")
@@ -189,47 +157,8 @@ def fsdp_loading_without_sync(run: Run) -> Iterator[Finding]:
         yield found
 
 
-@rule(
-    "ZC602",
-    "fsdp-key-of-other-version",
-    Severity.ERROR,
-    bad=(
-        accelerate_example(1, "  fsdp_reshard_after_forward: SHARD_GRAD_OP\n").finds(
-            "error", "accelerate.yaml: fsdp_reshard_after_forward: SHARD_GRAD_OP", 1
-        ),
-        accelerate_example(
-            2,
-            "  fsdp_sharding_strategy: SHARD_GRAD_OP\n",
-            proof=shows("arguments", {"plugin.reshard_after_forward": (True, False)}, extent=_HANDED),
-        ).finds("error", "accelerate.yaml: fsdp_sharding_strategy: SHARD_GRAD_OP", 2),
-    ),
-    good=(
-        accelerate_example(1, "  fsdp_sharding_strategy: SHARD_GRAD_OP\n"),
-        accelerate_example(
-            2,
-            "  fsdp_reshard_after_forward: false\n",
-            proof=shows("arguments", {"plugin.reshard_after_forward": (True, False)}, extent=_HANDED),
-        ),
-    ),
-    proof=shows("arguments", {"plugin.sharding_strategy": ("FULL_SHARD", "SHARD_GRAD_OP")}),
-    fixable=True,
-    references=("accelerate/utils/dataclasses.py@1.15.0",),
-)
+@rule("ZC602", "fsdp-key-of-other-version", Severity.ERROR)
 def fsdp_key_of_other_version(run: Run) -> Iterator[Finding]:
-    """How FSDP shards is written under the key of the other FSDP version.
-
-    The strategy decides between memory and speed, and the one that runs is not the one that was chosen: a model that
-    was meant to keep its parameters gathered gathers them again in each backward pass.
-
-    What happens: FSDP 1 reads `fsdp_sharding_strategy` and never `fsdp_reshard_after_forward` (although `accelerate
-    config` writes the strategy there); FSDP 2 the other way round. The value is dropped without a word and everything
-    is sharded as in FULL_SHARD.
-
-    Fix: the value moves to the key that is read, in that key's words: SHARD_GRAD_OP is false for FSDP 2, FULL_SHARD
-    true. HYBRID_SHARD and NO_SHARD have no such word, they are left to you.
-
-    When to ignore: never; remove the key where FULL_SHARD is what you want.
-    """
     version = fsdp_version(run)
     dead, alive = {
         "1": ("reshard_after_forward", "sharding_strategy"),
@@ -262,38 +191,8 @@ def _moved(file: SourceFile, path: Path, key: str, value: str | None) -> Fix | N
     return None if value is None else rewritten(file, path, key, value, why=f"write {key}: {value}")
 
 
-@rule(
-    "ZC603",
-    "fsdp2-strategy-name",
-    Severity.ERROR,
-    bad=(
-        accelerate_example(2, "  fsdp_reshard_after_forward: FULL_SHARD\n").finds(
-            "error", "accelerate.yaml: FULL_SHARD", 2
-        ),
-        recipe_example("fsdp: true\nfsdp_config:\n  reshard_after_forward: full_shard\n").finds(
-            "error", "recipe.yaml: full_shard", 2
-        ),
-    ),
-    good=(
-        accelerate_example(2, "  fsdp_reshard_after_forward: true\n"),
-        recipe_example("fsdp: true\nfsdp_config:\n  reshard_after_forward: true\n"),
-    ),
-    proof=crashes("arguments", "invalid truth value full_shard"),
-    fixable=True,
-    references=("accelerate/utils/dataclasses.py@1.15.0",),
-)
+@rule("ZC603", "fsdp2-strategy-name", Severity.ERROR)
 def fsdp2_strategy_name(run: Run) -> Iterator[Finding]:
-    """`fsdp_reshard_after_forward` holds the name of a strategy under FSDP 2.
-
-    FSDP 1 has five strategies; of them FSDP 2 keeps one question, whether parameters are sharded again after the
-    forward pass. A config that was carried over from FSDP 1 still answers with a name.
-
-    What happens: `ValueError: invalid truth value full_shard`, in every process, when the Accelerator (or the training
-    arguments) are made.
-
-    Fix: FULL_SHARD becomes true and SHARD_GRAD_OP false, which is what they mean. For HYBRID_SHARD (true) and
-    NO_SHARD (false) this is a choice: FSDP 2 replicates with `parallelism_config` instead, and always shards.
-    """
     found = fsdp_setting(run, "reshard_after_forward")
     if found is None or found[0] != "2" or str(found[3]).lower() in _BOOL_WORDS:
         return
@@ -317,36 +216,8 @@ _NAMES = {
 }
 
 
-@rule(
-    "ZC604",
-    "section-of-another-engine",
-    Severity.ERROR,
-    bad=Example(
-        {"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"},
-        consumer="accelerate",
-    ).finds("error", "accelerate.yaml: deepspeed_config", also=("accelerate.yaml: distributed_type: MULTI_GPU",)),
-    good=Example(
-        {"accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"},
-        consumer="accelerate",
-    ),
-    proof=shows("launch", {"env.ACCELERATE_USE_DEEPSPEED": ("<absent>", "true")}),
-    fixable=True,
-    references=("accelerate/commands/launch.py@1.15.0",),
-)
+@rule("ZC604", "section-of-another-engine", Severity.ERROR)
 def section_of_another_engine(run: Run) -> Iterator[Finding]:
-    """`deepspeed_config`, `fsdp_config` or `megatron_lm_config` under another `distributed_type`.
-
-    The file looks as if the model were sharded, and every process holds all of it: the job runs out of memory, or
-    takes several times what was planned for.
-
-    What happens: the section is read and exported to nobody. `deepspeed_config` under MULTI_GPU trains with plain
-    data parallelism: the whole model, gradients and optimizer in every process, without a word.
-
-    Fix: where the chosen type has its own section too, the other one is removed. Where it has none,
-    `distributed_type` is changed to the section's engine; that is a choice.
-
-    When to ignore: the file is a template, and `distributed_type` comes from elsewhere.
-    """
     for item in ignored(run, "ZC604"):
         engine = effective(run, "engine")
         used = {"ddp": "plain data parallelism", "single": "one plain process"}.get(str(engine), "")
@@ -375,35 +246,8 @@ def _right_engine(run: Run, unused: str) -> Fix | None:
     return edited(replace_value, run.accelerate, ("distributed_type",), name, why=f"choose {name}", safe=False)
 
 
-@rule(
-    "ZC606",
-    "fsdp-local-state",
-    Severity.ERROR,
-    bad=(
-        accelerate_example(2, "  fsdp_state_dict_type: LOCAL_STATE_DICT\n").finds(
-            "error", "accelerate.yaml: LOCAL_STATE_DICT", 2
-        ),
-        recipe_example("fsdp: true\nfsdp_config:\n  state_dict_type: LOCAL_STATE_DICT\n").finds(
-            "error", "recipe.yaml: LOCAL_STATE_DICT", 2
-        ),
-    ),
-    good=accelerate_example(2, "  fsdp_state_dict_type: FULL_STATE_DICT\n"),
-    proof=crashes("arguments", "FSDP2 does not support LOCAL_STATE_DICT"),
-    fixable=True,
-    references=("accelerate/utils/dataclasses.py@1.15.0",),
-)
+@rule("ZC606", "fsdp-local-state", Severity.ERROR)
 def fsdp_local_state(run: Run) -> Iterator[Finding]:
-    """`LOCAL_STATE_DICT` under FSDP 2.
-
-    FSDP 1 could save each process's flat shard as it was; FSDP 2 has no flat shards, and `accelerate to-fsdp2` leaves
-    the word standing.
-
-    What happens: `ValueError: FSDP2 does not support LOCAL_STATE_DICT`, in every process, when the Accelerator is
-    made.
-
-    Fix: SHARDED_STATE_DICT is written, which also saves shards, and with the Trainer, which then saves no model,
-    FULL_STATE_DICT; that is a choice.
-    """
     found = fsdp_setting(run, "state_dict_type")
     if found is None or found[0] != "2" or str(found[3]).upper() != "LOCAL_STATE_DICT":
         return

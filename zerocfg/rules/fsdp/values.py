@@ -41,31 +41,8 @@ _FIRST_ONLY = (
 )
 
 
-@rule(
-    "ZC642",
-    "adafactor-with-fsdp2",
-    Severity.ERROR,
-    bad=(
-        launched(WRAPPED % 2 + _FULL, "optim: adafactor\n").finds("error", "recipe.yaml: optim: adafactor", 2),
-        recipe_example("fsdp: true\noptim: adafactor\n").finds("error", "recipe.yaml: optim: adafactor", 2),
-    ),
-    good=recipe_example("fsdp: true\noptim: adamw_torch\n"),
-    proof=crashes("step", "got mixed torch.Tensor and DTensor", ranks=2),
-    consumers=TRAINERS,
-    fixable=True,
-    references=("transformers/optimization.py@5.23.0",),
-    versions="transformers>=5",
-)
+@rule("ZC642", "adafactor-with-fsdp2", Severity.ERROR, consumers=TRAINERS, versions="transformers>=5")
 def adafactor_with_fsdp2(run: Run) -> Iterator[Finding]:
-    """`optim: adafactor` under FSDP 2.
-
-    The job starts, loads the model and stops in its first step, when the waiting time has been paid.
-
-    What happens: FSDP 2 hands distributed tensors to the optimizer, and Adafactor mixes them with plain ones:
-    `RuntimeError: aten.add_.Tensor got mixed torch.Tensor and DTensor`. Under FSDP 1 it runs.
-
-    Fix: `adamw_torch` is written; that is a choice, its states take two numbers a parameter.
-    """
     version = argument_version(run) or fsdp_version(run)
     asked = argument(run, "optim")
     if version != "2" or asked is None or asked.held != "adafactor":
@@ -78,31 +55,8 @@ def adafactor_with_fsdp2(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC643",
-    "fsdp-offload-as-text",
-    Severity.ERROR,
-    bad=recipe_example("fsdp: true\nfsdp_config:\n  cpu_offload: 'false'\n").finds("error", "recipe.yaml: 'false'"),
-    good=recipe_example("fsdp: true\nfsdp_config:\n  cpu_offload: false\n"),
-    proof=shows("arguments", {"plugin.cpu_offload": (True, False)}),
-    consumers=TRAINERS,
-    fixable=True,
-    references=("transformers/training_args.py@5.23.0",),
-    versions=ARGUMENTS,
-)
+@rule("ZC643", "fsdp-offload-as-text", Severity.ERROR, consumers=TRAINERS, versions=ARGUMENTS)
 def fsdp_offload_as_text(run: Run) -> Iterator[Finding]:
-    """`cpu_offload` in the training argument `fsdp_config` is a quoted false.
-
-    Every step moves parameters and gradients over the bus and updates them on the host: several times slower than
-    what was asked for.
-
-    What happens: transformers asks whether the value is empty, and a text that says false is not: offloading is
-    switched on. The other keys of the section read such words as false.
-
-    Fix: the quotes are removed.
-
-    When to ignore: never; the text does the opposite of what it says.
-    """
     found = argument_key(run, "cpu_offload")
     if argument_version(run) is None or found is None or not isinstance(found[2], str):
         return
@@ -117,33 +71,8 @@ def fsdp_offload_as_text(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC644",
-    "fsdp1-strategy-as-boolean",
-    Severity.ERROR,
-    bad=(
-        accelerate_example(1, "  fsdp_sharding_strategy: true\n").finds("error", "accelerate.yaml: true", 1),
-        recipe_example("fsdp: true\nfsdp_config:\n  version: 1\n  reshard_after_forward: true\n").finds(
-            "error", "recipe.yaml:7:26: true", 1
-        ),
-    ),
-    good=(
-        accelerate_example(1, "  fsdp_sharding_strategy: FULL_SHARD\n"),
-        recipe_example("fsdp: true\nfsdp_config:\n  version: 1\n  reshard_after_forward: full_shard\n"),
-    ),
-    proof=crashes("arguments", "KeyError: 'TRUE'"),
-    fixable=True,
-    references=("accelerate/utils/dataclasses.py@1.15.0",),
-)
+@rule("ZC644", "fsdp1-strategy-as-boolean", Severity.ERROR)
 def fsdp1_strategy_as_boolean(run: Run) -> Iterator[Finding]:
-    """FSDP 1 is given true or false for its sharding strategy.
-
-    That is how FSDP 2 is told whether to shard again after the forward pass; FSDP 1 wants the name of a strategy.
-
-    What happens: `KeyError: 'TRUE'`, in every process, when the Accelerator is made; it is looked up among the names.
-
-    Fix: true becomes FULL_SHARD and false SHARD_GRAD_OP, which is what they mean.
-    """
     if argument_version(run) == "1":
         found = argument_key(run, "reshard_after_forward")
     elif fsdp_version(run) == "1":
@@ -163,33 +92,8 @@ def fsdp1_strategy_as_boolean(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC645",
-    "fsdp-strategy-by-number",
-    Severity.NOTE,
-    bad=accelerate_example(1, "  fsdp_sharding_strategy: 2\n").finds("note", "accelerate.yaml:6:27: 2", 2),
-    good=accelerate_example(1, "  fsdp_sharding_strategy: SHARD_GRAD_OP\n"),
-    proof=shows(
-        "launch",
-        {"env.FSDP_SHARDING_STRATEGY": ("2", "SHARD_GRAD_OP")},
-        extent="the word that the launcher exports for the processes.",
-    ),
-    fixable=True,
-    references=("accelerate/commands/to_fsdp2.py@1.15.0",),
-)
+@rule("ZC645", "fsdp-strategy-by-number", Severity.NOTE)
 def fsdp_strategy_by_number(run: Run) -> Iterator[Finding]:
-    """`fsdp_sharding_strategy` is written as a number.
-
-    The numbers count from 1 and are those of torch's enumeration, not ZeRO's stages: 2 happens to mean the same, 3
-    means no sharding at all.
-
-    What happens: it works. `accelerate to-fsdp2` translates names only, so that a converted file holds
-    `fsdp_reshard_after_forward: 2`, which FSDP 2 refuses.
-
-    Fix: the name is written.
-
-    When to ignore: the file is read by another tool that wants the number.
-    """
     found = fsdp_key(run, "sharding_strategy")
     name = _NUMBERS.get(str(found[2])) if found is not None and not isinstance(found[2], bool) else None
     if fsdp_version(run) != "1" or found is None or name is None or name == "NO_SHARD":
@@ -202,31 +106,8 @@ def fsdp_strategy_by_number(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC646",
-    "fsdp1-of-the-trainer",
-    Severity.NOTE,
-    bad=recipe_example("fsdp: true\nfsdp_config:\n  version: 1\n").finds("note", "recipe.yaml: version: 1", 1, 2),
-    good=recipe_example("fsdp: true\nfsdp_config:\n  version: 2\n"),
-    proof=shows("arguments", {"log": logged("FSDP1 .*is deprecated")}),
-    consumers=TRAINERS,
-    fixable=True,
-    references=("transformers/training_args.py@5.23.0",),
-    versions=ARGUMENTS,
-)
+@rule("ZC646", "fsdp1-of-the-trainer", Severity.NOTE, consumers=TRAINERS, versions=ARGUMENTS)
 def fsdp1_of_the_trainer(run: Run) -> Iterator[Finding]:
-    """The training arguments choose FSDP 1.
-
-    The next releases of transformers are to drop it, and the keys of the two versions differ, so that the change is
-    better made while both still run.
-
-    What happens: a warning, `FSDP1 (fsdp_config['version'] = 1) is deprecated and will be removed in Transformers
-    v5.20. Please migrate to FSDP2`. It still works in 5.23.
-
-    Fix: `version: 2` is written where no key of FSDP 1 stands beside it; that is a choice.
-
-    When to ignore: the model or the optimizer needs FSDP 1.
-    """
     found = argument_key(run, "version")
     if argument_version(run) != "1" or found is None:
         return

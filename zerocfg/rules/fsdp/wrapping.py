@@ -69,41 +69,8 @@ def _choose(
     return Fix(why, tuple((file, edit) for edit in edits), safe)
 
 
-@rule(
-    "ZC605",
-    "fsdp-layer-names-as-list",
-    Severity.ERROR,
-    bad=(
-        accelerate_example(1, "  fsdp_transformer_layer_cls_to_wrap:\n  - LlamaDecoderLayer\n").finds(
-            "error", "accelerate.yaml: fsdp_transformer_layer_cls_to_wrap:\n  - LlamaDecoderLayer"
-        ),
-        accelerate_example(2, "  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer, LlamaMLP\n").finds(
-            "error", "accelerate.yaml: fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer, LlamaMLP"
-        ),
-        recipe_example(
-            "fsdp: true\nfsdp_config:\n  transformer_layer_cls_to_wrap: LlamaDecoderLayer, LlamaMLP\n"
-        ).finds("error", "recipe.yaml: transformer_layer_cls_to_wrap: LlamaDecoderLayer, LlamaMLP"),
-    ),
-    good=(
-        accelerate_example(1, "  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer\n"),
-        accelerate_example(2, "  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer,LlamaMLP\n"),
-        recipe_example("fsdp: true\nfsdp_config:\n  transformer_layer_cls_to_wrap: [LlamaDecoderLayer, LlamaMLP]\n"),
-    ),
-    proof=crashes("init", "Could not find the transformer layer class", ranks=2),
-    fixable=True,
-    references=("accelerate/utils/dataclasses.py@1.15.0",),
-)
+@rule("ZC605", "fsdp-layer-names-as-list", Severity.ERROR)
 def fsdp_layer_names_as_list(run: Run) -> Iterator[Finding]:
-    """The layer classes to wrap are written as a list, or with spaces.
-
-    The names are right and the job stops all the same, after the model was loaded.
-
-    What happens: the value becomes a text that is split at commas. A list turns into names like
-    `['LlamaDecoderLayer']`, and a space after a comma becomes part of the name: `ValueError: Could not find the
-    transformer layer class  LlamaMLP in the model`. In the training argument `fsdp_config` a list is fine.
-
-    Fix: the names are joined by commas without spaces.
-    """
     found = fsdp_setting(run, "transformer_layer_cls_to_wrap")
     if found is None:
         return
@@ -124,31 +91,8 @@ def fsdp_layer_names_as_list(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC614",
-    "fsdp-wraps-nothing",
-    Severity.WARNING,
-    bad=_bare(1, "  fsdp_sharding_strategy: FULL_SHARD\n").finds("warning", "accelerate.yaml: fsdp_config"),
-    good=accelerate_example(1, "  fsdp_sharding_strategy: FULL_SHARD\n"),
-    proof=_UNITS,
-    fixable=True,
-    references=("accelerate/utils/dataclasses.py@1.15.0", "huggingface/accelerate/docs/source/usage_guides/fsdp.md"),
-)
+@rule("ZC614", "fsdp-wraps-nothing", Severity.WARNING)
 def fsdp_wraps_nothing(run: Run) -> Iterator[Finding]:
-    """An `fsdp_config` without `fsdp_auto_wrap_policy`: the model is sharded as one piece.
-
-    Sharding pays because only the layer at work is gathered. Where the whole model is one piece, every forward and
-    backward pass gathers all of it on every process: the memory that sharding should save is needed again, and no
-    gathering overlaps with work.
-
-    What happens: the policy is NO_WRAP. FSDP 1 makes one unit of the whole model; FSDP 2 sets the embeddings and the
-    output layer apart, and keeps all decoder layers in one unit.
-
-    Fix: TRANSFORMER_BASED_WRAP is written, which takes the layers that a transformers model names itself; that is a
-    choice.
-
-    When to ignore: the script wraps the model itself, or the model is small; `fsdp_auto_wrap_policy: NO_WRAP` says so.
-    """
     if fsdp_version(run) is None or run.accelerate is None or wrap_policy(run) != "":
         return
     if any(fsdp_key(run, name) for name in ("transformer_layer_cls_to_wrap", "min_num_params", "auto_wrap_policy")):
@@ -161,40 +105,8 @@ def fsdp_wraps_nothing(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC615",
-    "fsdp-wrap-size-zero",
-    Severity.ERROR,
-    bad=(
-        _bare(1, "  fsdp_auto_wrap_policy: SIZE_BASED_WRAP\n  fsdp_min_num_params: 0\n").finds(
-            "error", "accelerate.yaml: fsdp_min_num_params: 0", 0
-        ),
-        recipe_example("fsdp: true\nfsdp_config:\n  auto_wrap_policy: SIZE_BASED_WRAP\n", proof=_UNITS_2).finds(
-            "error", "recipe.yaml: auto_wrap_policy: SIZE_BASED_WRAP", 0
-        ),
-    ),
-    good=(
-        _bare(1, "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"),
-        recipe_example("fsdp: true\nfsdp_config:\n  auto_wrap_policy: TRANSFORMER_BASED_WRAP\n", proof=_UNITS_2),
-    ),
-    proof=_UNITS,
-    fixable=True,
-    references=("accelerate/utils/dataclasses.py@1.15.0",),
-)
+@rule("ZC615", "fsdp-wrap-size-zero", Severity.ERROR)
 def fsdp_wrap_size_zero(run: Run) -> Iterator[Finding]:
-    """`SIZE_BASED_WRAP` with `min_num_params: 0`.
-
-    Read as it stands, every module would become a unit of its own. The opposite happens: the whole model is one
-    unit and is gathered whole in every pass.
-
-    What happens: accelerate's comment says it, `If zero, we silently ignore it`: no policy is used at all. Zero is
-    also what the training argument `fsdp_config` has where `min_num_params` is not written.
-
-    Fix: TRANSFORMER_BASED_WRAP is written and the size removed; that is a choice, a number such as 100000000 would be
-    another.
-
-    When to ignore: the whole model is to be one unit; `fsdp_auto_wrap_policy: NO_WRAP` says so.
-    """
     policy, size = fsdp_setting(run, "auto_wrap_policy"), fsdp_setting(run, "min_num_params")
     if policy is None or str(policy[3]).upper() != "SIZE_BASED_WRAP":
         return
@@ -213,38 +125,8 @@ def fsdp_wrap_size_zero(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC616",
-    "fsdp2-wrap-by-size",
-    Severity.ERROR,
-    bad=(
-        _bare(2, "  fsdp_auto_wrap_policy: SIZE_BASED_WRAP\n  fsdp_min_num_params: 100000\n").finds(
-            "error", "accelerate.yaml: SIZE_BASED_WRAP", 2, also=("accelerate.yaml: fsdp_min_num_params: 100000",)
-        ),
-        recipe_example(
-            "fsdp: true\nfsdp_config:\n  auto_wrap_policy: SIZE_BASED_WRAP\n  min_num_params: 100000\n"
-        ).finds("error", "recipe.yaml: SIZE_BASED_WRAP", 2, also=("recipe.yaml: min_num_params: 100000",)),
-    ),
-    good=_bare(2, "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"),
-    proof=crashes("init", "fully_shard does not support containers that do not implement forward", ranks=2),
-    fixable=True,
-    references=("accelerate/utils/fsdp_utils.py@1.15.0",),
-    versions="accelerate>=1.15",
-)
+@rule("ZC616", "fsdp2-wrap-by-size", Severity.ERROR, versions="accelerate>=1.15")
 def fsdp2_wrap_by_size(run: Run) -> Iterator[Finding]:
-    """`SIZE_BASED_WRAP` under FSDP 2.
-
-    It either stops the job or does nothing. Every module with more parameters than `fsdp_min_num_params` is to
-    become a unit, and in the models of transformers the list of all decoder layers is the first that has so many; a
-    list cannot be a unit.
-
-    What happens: `ValueError: fully_shard does not support containers that do not implement forward: ModuleList`,
-    after the model was loaded. With a number that not even the list of layers reaches, no layer becomes a unit.
-
-    Fix: TRANSFORMER_BASED_WRAP is written and the size removed; that is a choice.
-
-    When to ignore: a model of your own that keeps its layers in no ModuleList.
-    """
     policy, size = fsdp_setting(run, "auto_wrap_policy"), fsdp_setting(run, "min_num_params")
     if policy is None or policy[0] != "2" or str(policy[3]).upper() != "SIZE_BASED_WRAP":
         return
@@ -266,47 +148,8 @@ def fsdp2_wrap_by_size(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC617",
-    "fsdp-wrap-key-not-read",
-    Severity.ERROR,
-    bad=(
-        _bare(1, "  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer\n").finds(
-            "error", "accelerate.yaml: fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer"
-        ),
-        Example(
-            {"accelerate.yaml": WRAPPED % 1 + "  fsdp_min_num_params: 2000\n"},
-            consumer="accelerate",
-            proof=_SIZE_UNREAD,
-        ).finds("note", "accelerate.yaml: fsdp_min_num_params: 2000"),
-    ),
-    good=(
-        accelerate_example(1, "  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer\n"),
-        Example(
-            {"accelerate.yaml": WRAPPED % 1},
-            consumer="accelerate",
-            proof=_SIZE_UNREAD,
-        ),
-    ),
-    proof=_UNITS,
-    fixable=True,
-    references=("accelerate/utils/dataclasses.py@1.15.0",),
-)
+@rule("ZC617", "fsdp-wrap-key-not-read", Severity.ERROR)
 def fsdp_wrap_key_not_read(run: Run) -> Iterator[Finding]:
-    """Layer classes or a minimal size are named, and the wrap policy reads something else.
-
-    Naming the layer to wrap does not choose the policy that reads it. Without the policy the whole model is one
-    unit, which is gathered whole in every pass.
-
-    What happens: `fsdp_transformer_layer_cls_to_wrap` is read by TRANSFORMER_BASED_WRAP only,
-    `fsdp_min_num_params` by SIZE_BASED_WRAP only; without a policy (NO_WRAP) neither is. A note where only a size
-    stands beside the other policy.
-
-    Fix: without a policy the one that reads the layer classes is written, which is what they ask for. A key that the
-    chosen policy does not read is removed; nothing changes by that.
-
-    When to ignore: one template serves several policies.
-    """
     policy = wrap_policy(run)
     if fsdp_version(run) is None or policy is None:
         return

@@ -43,30 +43,8 @@ def _section(issue: Issue) -> str:
     return dotted(issue.path[:-1])
 
 
-@rule(
-    "ZC101",
-    "unknown-key",
-    Severity.ERROR,
-    bad=Example({"ds.json": DS % ', "allreduce_bucket_size": 500000000'}, consumer="deepspeed").finds(
-        "error", 'ds.json: "allreduce_bucket_size"'
-    ),
-    good=Example({"ds.json": DS % ', "reduce_bucket_size": 500000000'}, consumer="deepspeed"),
-    proof=crashes("parse", "Extra inputs are not permitted"),
-    fixable=True,
-)
+@rule("ZC101", "unknown-key", Severity.ERROR)
 def unknown_key(run: Run) -> Iterator[Finding]:
-    """A key that the library does not know, where unknown keys stop it.
-
-    The job dies of one word, after it waited for its accelerators and, under the Trainer, after the model was loaded.
-
-    What happens: DeepSpeed's sections for ZeRO, offload, fp16, bf16, monitors and compile refuse unknown keys,
-    also when the section is switched off: `pydantic ValidationError: Extra inputs are not permitted`.
-    accelerate refuses unknown keys at the top level of its file: `ValueError: The config file at ... had
-    unknown keys`.
-
-    Fix: writes the key that this one is most likely meant to be. A key that another program calls so (`nnodes`,
-    `max_grad_norm`) gets the name that is read here, and its value goes along. Where no key is near it is removed.
-    """
     for file, library, issue in issues(run, "unknown-crash"):
         if library == "DeepSpeed" and home(issue) is not None:
             continue  # ZC114 says where it belongs
@@ -103,32 +81,8 @@ _OF_OTHERS = ("comment", "comments", "msamp")
 """Keys that are for people, and that of MS-AMP, whose own engine reads it."""
 
 
-@rule(
-    "ZC102",
-    "ignored-key",
-    Severity.ERROR,
-    bad=Example(
-        {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimisation": {"stage": 2}}\n'},
-        consumer="deepspeed",
-    ).finds("error", 'ds.json: "zero_optimisation"'),
-    good=Example({"ds.json": DS % ""}, consumer="deepspeed"),
-    proof=shows("parse", {"engine.zero_config.stage": (0, 2)}),
-    fixable=True,
-)
+@rule("ZC102", "ignored-key", Severity.ERROR)
 def ignored_key(run: Run) -> Iterator[Finding]:
-    """A key that nobody reads: DeepSpeed looks up the keys it knows and never looks at the others.
-
-    `zero_optimisation` trains without ZeRO, and the file that says so looks right to everybody who reviews it.
-
-    What happens: nothing, and that is the trouble. The top level, optimizer, scheduler,
-    activation_checkpointing, aio, checkpoint, data_types, flops_profiler and others are read key by key, so a
-    misspelt key has no effect and no message. A warning only where no known key is close: your own code may
-    read it.
-
-    Fix: writes the key that this one is most likely meant to be.
-
-    When to ignore: your training script reads the key itself.
-    """
     for file, library, issue in issues(run, "unknown-ignored"):
         name = str(issue.path[-1])
         if library != "DeepSpeed" or name.startswith(("_", "//", "#", "$")) or name in _OF_OTHERS:
@@ -151,68 +105,8 @@ def ignored_key(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC103",
-    "key-accelerate-ignores",
-    Severity.ERROR,
-    bad=(
-        Example(
-            {"accelerate.yaml": _POINTS + "  reduce_bucket_size: 200000000\n", "ds.json": _POINTED % ""},
-            consumer="transformers",
-        ).finds("error", "accelerate.yaml: reduce_bucket_size"),
-        Example(
-            {"accelerate.yaml": YAML + "  bf16: {enabled: true}\n"},
-            consumer="accelerate",
-            proof=shows(
-                "launch", {"env.ACCELERATE_MIXED_PRECISION": ("no", "bf16")}, extent="what the launcher exports."
-            ),
-        ).finds("error", "accelerate.yaml: bf16"),
-        Example(
-            {"accelerate.yaml": YAML.replace("zero_stage", "stage")},
-            consumer="accelerate",
-            proof=shows("launch", {"env.ACCELERATE_DEEPSPEED_ZERO_STAGE": (ABSENT, "2")}),
-        ).finds("error", "accelerate.yaml: stage"),
-    ),
-    good=(
-        Example(
-            {"accelerate.yaml": _POINTS, "ds.json": _POINTED % ', "reduce_bucket_size": 200000000'},
-            consumer="transformers",
-        ),
-        Example(
-            {"accelerate.yaml": "mixed_precision: bf16\n" + YAML},
-            consumer="accelerate",
-            proof=shows(
-                "launch", {"env.ACCELERATE_MIXED_PRECISION": ("no", "bf16")}, extent="what the launcher exports."
-            ),
-        ),
-        Example(
-            {"accelerate.yaml": YAML},
-            consumer="accelerate",
-            proof=shows("launch", {"env.ACCELERATE_DEEPSPEED_ZERO_STAGE": (ABSENT, "2")}),
-        ),
-    ),
-    proof=shows("init", {"config.zero_optimization.reduce_bucket_size": (ABSENT, 200000000)}),
-    fixable=True,
-    references=("accelerate/commands/launch.py@1.15.0", "accelerate#2298", "LlamaFactory#253"),
-)
+@rule("ZC103", "key-accelerate-ignores", Severity.ERROR)
 def key_accelerate_ignores(run: Run) -> Iterator[Finding]:
-    """A key in a section of the accelerate config that accelerate never reads.
-
-    The file says what its author wants, and the job does something else: other bucket sizes, no bf16, no weights in
-    the checkpoint.
-
-    What happens: the launcher copies every key of every section into its arguments without a check and exports
-    only those it knows. DeepSpeed's own keys (`overlap_comm`, bucket sizes, `bf16`,
-    `stage3_gather_16bit_weights_on_model_save`) have no effect there, without a message; DeepSpeed's defaults
-    apply. They belong in a DeepSpeed JSON that `deepspeed_config_file` points to.
-
-    Fix: takes the value to where it counts. A key that accelerate has under another name gets that name (`bf16` becomes
-    `mixed_precision`, the Trainer's `max_grad_norm` becomes `gradient_clipping`); where `deepspeed_config_file` names a
-    JSON without the key, it moves there: both files change, or neither. The path of a JSON in the place of a key
-    becomes `deepspeed_config_file`. A key that nobody has is removed; an argument of the Trainer only as an unsafe fix.
-
-    When to ignore: your own code reads the file.
-    """
     for file, library, issue in issues(run, "unknown-ignored"):
         if library != "accelerate":
             continue
@@ -273,36 +167,8 @@ def _into_json(run: Run, file: SourceFile, issue: Issue) -> Fix | None:
     return moved(file, issue.path, to, own.path, text, f"move it to {to.name}")
 
 
-@rule(
-    "ZC110",
-    "removed-key",
-    Severity.ERROR,
-    bad=(
-        Example(
-            {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "amp": {"enabled": false}}\n'},
-            consumer="deepspeed",
-        ).finds("error", 'ds.json: "amp"'),
-        Example(
-            {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "quantize_training": {"enabled": false}}\n'},
-            consumer="deepspeed",
-            proof=crashes("parse", "Mixture-of-Quantization .MoQ. / 'quantize_training' has been removed"),
-        ).finds("error", 'ds.json: "quantize_training"'),
-    ),
-    good=Example({"ds.json": '{"train_micro_batch_size_per_gpu": 1}\n'}, consumer="deepspeed"),
-    proof=crashes("parse", "NVIDIA Apex AMP integration has been removed"),
-    fixable=True,
-)
+@rule("ZC110", "removed-key", Severity.ERROR)
 def removed_key(run: Run) -> Iterator[Finding]:
-    """A key of a feature that was removed; its presence alone is refused.
-
-    Such keys come with a file from an older release or a template, and the release that drops them stops every job
-    that used to run.
-
-    What happens: DeepSpeed 0.19.8 raises `DeepSpeedConfigError` for each of these keys, whatever its value, even
-    `{"enabled": false}`. accelerate refuses the ones it dropped as unknown keys.
-
-    Fix: removes the key, and with it what the older release did with it.
-    """
     for file, library, issue in issues(run, "removed"):
         dead = issue.path[0] == "optimizer" and _brings_optimizer(run)
         yield limited(
@@ -328,29 +194,8 @@ def _brings_optimizer(run: Run) -> bool:
     return given is not None and given.value is not None
 
 
-@rule(
-    "ZC111",
-    "deprecated-key",
-    Severity.WARNING,
-    bad=Example({"ds.json": DS % ', "cpu_offload": true'}, consumer="deepspeed").finds(
-        "warning", 'ds.json: "cpu_offload"'
-    ),
-    good=Example({"ds.json": DS % ', "offload_optimizer": {"device": "cpu"}'}, consumer="deepspeed"),
-    proof=shows("parse", {"log": logged("cpu_offload.*deprecated")}),
-    fixable=True,
-)
+@rule("ZC111", "deprecated-key", Severity.WARNING)
 def deprecated_key(run: Run) -> Iterator[Finding]:
-    """A key that still works under an old name.
-
-    It is refused one day, as the keys of ZC110 were, and until then it hides from everybody who searches for the new
-    name.
-
-    What happens: DeepSpeed maps it to the new name and prints a warning among hundreds of lines.
-
-    Fix: writes the new name, with the value in its new form.
-
-    When to ignore: the file also serves a release that does not know the new name.
-    """
     for file, library, issue in issues(run, "deprecated"):
         new = issue.suggestion
         yield limited(
@@ -376,28 +221,8 @@ def _old_offload(file: SourceFile, issue: Issue) -> Fix | None:
     return rewritten(file, issue.path, new, f'{{"device": "{device}"}}', why=f"write {new}")
 
 
-@rule(
-    "ZC112",
-    "two-spellings",
-    Severity.ERROR,
-    bad=Example(
-        {"ds.json": DS % ', "stage3_prefetch_bucket_size": 10, "prefetch_bucket_size": 10'},
-        consumer="deepspeed",
-    ).finds("error", 'ds.json: "prefetch_bucket_size"', also=('ds.json: "stage3_prefetch_bucket_size"',)),
-    good=Example({"ds.json": DS % ', "stage3_prefetch_bucket_size": 10'}, consumer="deepspeed"),
-    proof=crashes("parse", "Extra inputs are not permitted"),
-    fixable=True,
-)
+@rule("ZC112", "two-spellings", Severity.ERROR)
 def two_spellings(run: Run) -> Iterator[Finding]:
-    """One setting under both of its names.
-
-    Both names are right, and each alone works, so that the message points at a key that every example has.
-
-    What happens: DeepSpeed's ZeRO section takes `stage3_prefetch_bucket_size` and `prefetch_bucket_size`, but
-    not both: `Extra inputs are not permitted` on the plain name.
-
-    Fix: removes the second name, where both say the same it is a safe one.
-    """
     file = run.deepspeed
     if file is None or file.document is None:
         return

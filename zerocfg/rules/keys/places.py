@@ -36,45 +36,8 @@ def home(issue: Issue) -> Path | None:
     return found[0] if len(found) == 1 and found[0] != here else None
 
 
-@rule(
-    "ZC114",
-    "key-in-wrong-section",
-    Severity.ERROR,
-    bad=(
-        Example(
-            {
-                "ds.json": '{"train_micro_batch_size_per_gpu": 1, "overlap_comm": false, '
-                '"zero_optimization": {"stage": 2}}\n'
-            },
-            consumer="deepspeed",
-        ).finds("error", 'ds.json: "overlap_comm"'),
-        Example(
-            {"ds.json": DS % ', "gradient_clipping": 0.5'},
-            consumer="deepspeed",
-            proof=crashes("parse", "Extra inputs are not permitted"),
-        ).finds("error", 'ds.json: "gradient_clipping"'),
-    ),
-    good=Example({"ds.json": DS % ', "overlap_comm": false'}, consumer="deepspeed"),
-    proof=shows(
-        "parse",
-        {"config.overlap_comm": (False, "<absent>"), "config.zero_optimization.overlap_comm": ("<absent>", False)},
-    ),
-    fixable=True,
-    references=("deepspeed/runtime/config.py@0.19.8", "deepspeed/runtime/zero/config.py@0.19.8"),
-)
+@rule("ZC114", "key-in-wrong-section", Severity.ERROR)
 def key_in_wrong_section(run: Run) -> Iterator[Finding]:
-    """A key of DeepSpeed that stands in another section than the one it belongs to.
-
-    A setting that seems to be there is not: communication does not overlap, the gradient is not clipped at the value
-    that the file names.
-
-    What happens: at the top level and in the untyped sections DeepSpeed never looks at it. In the typed ones (ZeRO,
-    fp16, bf16, offload) it stops: `Extra inputs are not permitted`.
-
-    Fix: moves the key to its section, where it begins to count.
-
-    When to ignore: your own code reads the key from where it stands.
-    """
     for file, library, issue in issues(run, "unknown-crash", "unknown-ignored"):
         where = home(issue) if library == "DeepSpeed" else None
         if where is None:
@@ -113,51 +76,8 @@ def foreign(issue: Issue) -> bool:
     return issue.path[0] in _FOREIGN or own_name(issue, "deepspeed") is not None
 
 
-@rule(
-    "ZC115",
-    "key-of-another-program",
-    Severity.ERROR,
-    bad=(
-        Example(
-            {
-                "ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_stage": 2, '
-                '"offload_optimizer_device": "none"}\n',
-                "train.sh": "deepspeed --num_gpus 1 train.py --deepspeed_config ds.json\n",
-            },
-        )
-        .finds("error", 'ds.json: "zero_stage"')
-        .finds("error", 'ds.json: "offload_optimizer_device"'),
-        Example(
-            {
-                "ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}, '
-                '"max_grad_norm": 0.5}\n',
-                "train.sh": "deepspeed --num_gpus 1 train.py --deepspeed_config ds.json\n",
-            },
-            proof=shows("parse", {"engine.gradient_clipping": (1.0, 0.5)}),
-        ).finds("error", 'ds.json: "max_grad_norm"'),
-    ),
-    good=Example(
-        {
-            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n',
-            "train.sh": "deepspeed --num_gpus 1 train.py --deepspeed_config ds.json\n",
-        }
-    ),
-    proof=shows("parse", {"engine.stage": (0, 2)}),
-    fixable=True,
-    references=("deepspeed/runtime/config.py@0.19.8",),
-)
+@rule("ZC115", "key-of-another-program", Severity.ERROR)
 def key_of_another_program(run: Run) -> Iterator[Finding]:
-    """The DeepSpeed config holds a key as accelerate or the Trainer calls it.
-
-    The three files say the same things in three languages. `zero_stage: 3` in a DeepSpeed JSON trains without ZeRO,
-    and a model that needs it does not fit, or is not saved as expected.
-
-    What happens: DeepSpeed looks up the names it knows and never sees the others. There is no message.
-
-    Fix: writes the value under DeepSpeed's name, where that is free; it then begins to count.
-
-    When to ignore: your own code reads the key from the JSON.
-    """
     for file, library, issue in issues(run, "unknown-ignored"):
         if library != "DeepSpeed" or not foreign(issue):
             continue
@@ -189,30 +109,8 @@ def key_of_another_program(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC116",
-    "section-beats-top-level",
-    Severity.ERROR,
-    bad=Example({"accelerate.yaml": YAML + "  num_processes: 4\n"}).finds(
-        "error", "accelerate.yaml: num_processes: 4", 4, 2, also=("accelerate.yaml: num_processes: 2",)
-    ),
-    good=Example({"accelerate.yaml": YAML}),
-    proof=shows("launch", {"launch.nproc_per_node": ("4", "2")}),
-    fixable=True,
-    references=("accelerate/commands/launch.py@1.15.0",),
-)
+@rule("ZC116", "section-beats-top-level", Severity.ERROR)
 def section_beats_top_level(run: Run) -> Iterator[Finding]:
-    """A key of the launcher stands inside a section of the accelerate config and at its top level, with two values.
-
-    Who reads the top of the file sees the wrong number of processes, port or precision.
-
-    What happens: the launcher pours every section into one bag of options, and a top-level value counts only where
-    nothing is in the bag yet. The section wins without a word.
-
-    Fix: removes the key from the section, so that the top level counts.
-
-    When to ignore: never; keep the key in one place.
-    """
     data = accelerate_data(run)
     if run.accelerate is None:
         return

@@ -16,31 +16,8 @@ from zerocfg.source.edit import replace_value
 from zerocfg.source.node import Scalar, dotted, walk
 
 
-@rule(
-    "ZC117",
-    "boolean-for-a-number",
-    Severity.ERROR,
-    bad=Example(
-        {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": true}}\n'},
-        consumer="deepspeed",
-    ).finds("error", "ds.json: true", 1),
-    good=Example({"ds.json": DS % ""}, consumer="deepspeed"),
-    proof=shows("parse", {"read.zero_optimization.stage": (True, 2), "engine.stage": (1, 2)}),
-    fixable=True,
-    references=("deepspeed/runtime/config_utils.py@0.19.8",),
-)
+@rule("ZC117", "boolean-for-a-number", Severity.ERROR)
 def boolean_for_a_number(run: Run) -> Iterator[Finding]:
-    """true or false where DeepSpeed wants a number.
-
-    `"stage": true` seems to switch ZeRO on and chooses the stage that shards least; `"reduce_bucket_size": true` asks
-    for buckets of one element.
-
-    What happens: DeepSpeed's typed sections take true for 1 and false for 0, without a message.
-
-    Fix: writes the number that counts today, which changes nothing; put the one that you want in its place.
-
-    When to ignore: never.
-    """
     file = run.deepspeed
     root = file.document.root if file is not None and file.document is not None else None
     if file is None or root is None:
@@ -64,27 +41,8 @@ def boolean_for_a_number(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC118",
-    "quoted-false-is-true",
-    Severity.ERROR,
-    bad=Example({"accelerate.yaml": "debug: 'false'\n" + YAML}).finds("error", "accelerate.yaml: 'false'"),
-    good=Example({"accelerate.yaml": "debug: false\n" + YAML}),
-    proof=shows("launch", {"env.ACCELERATE_DEBUG_MODE": ("true", "<absent>")}),
-    fixable=True,
-    references=("accelerate/commands/launch.py@1.15.0",),
-)
+@rule("ZC118", "quoted-false-is-true", Severity.ERROR)
 def quoted_false_is_true(run: Run) -> Iterator[Finding]:
-    """A switch of the accelerate config says 'false' or 'no' in quotes, and is on.
-
-    Templates quote everything, and a quoted word is a text, not a truth value.
-
-    What happens: the launcher asks only whether there is anything; every text but the empty one counts as true.
-
-    Fix: takes the quotes off.
-
-    When to ignore: never.
-    """
     data = accelerate_data(run)
     for name in ("debug", "tpu_use_cluster", "fp16"):
         value = data.get(name)

@@ -19,32 +19,8 @@ from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Scalar, dotted
 
 
-@rule(
-    "ZC104",
-    "wrong-type",
-    Severity.ERROR,
-    bad=Example({"ds.json": DS % ', "reduce_bucket_size": "5e8"'}, consumer="deepspeed").finds(
-        "error", 'ds.json: "5e8"', "5e8"
-    ),
-    good=Example({"ds.json": DS % ', "reduce_bucket_size": 5e8'}, consumer="deepspeed"),
-    proof=crashes("parse", "unable to parse string as an integer"),
-    fixable=True,
-)
+@rule("ZC104", "wrong-type", Severity.ERROR)
 def wrong_type(run: Run) -> Iterator[Finding]:
-    """A value of a type that the library refuses.
-
-    The job stops at it when its accelerators are reserved and, under the Trainer, the model is loaded.
-
-    What happens: DeepSpeed's typed sections convert what pydantic converts ("500000000", 5e8 and true for a
-    whole number; "yes" and 1 for true) and stop at everything else with a ValidationError. accelerate turns
-    values into text for the environment and converts them back in every rank: `ValueError: invalid literal for
-    int() with base 10`. A key of accelerate that the launch at hand does not look at (`use_cpu` beside
-    `distributed_type: MULTI_GPU`) stops nothing and is a warning. `num_processes` and `num_machines` without a value
-    are a note where no launch line is known to name the file: that line may give them.
-
-    Fix: writes the number that a text spells (safe where only quotes go), the nearest whole number for a fraction,
-    "auto" in small letters, true or false for enabled or disabled.
-    """
     for file, library, issue in issues(run, "type"):
         if unfilled(file, issue) or python_word(run, file, issue.entry.value):
             continue  # ZC013 and ZC009 know why
@@ -104,25 +80,8 @@ def _left_to_line(run: Run, place: Origin) -> bool:
 _STOPPING = ("unknown-crash", "removed", "type", "range", "choice", "null", "section-type")
 
 
-@rule(
-    "ZC105",
-    "out-of-range",
-    Severity.ERROR,
-    bad=Example({"ds.json": DS % ', "reduce_bucket_size": 0'}, consumer="deepspeed").finds("error", "ds.json: 0", 0, 0),
-    good=Example({"ds.json": DS % ', "reduce_bucket_size": 1000000'}, consumer="deepspeed"),
-    proof=crashes("parse", "greater than 0"),
-    fixable=True,
-)
+@rule("ZC105", "out-of-range", Severity.ERROR)
 def out_of_range(run: Run) -> Iterator[Finding]:
-    """A number outside of what the library allows.
-
-    0 or -1 often stands for "no limit" or "choose for me" in other programs. Here it stops the job, or does something
-    else much later.
-
-    What happens: DeepSpeed's typed sections stop with a ValidationError that names the bound.
-
-    Fix: removes the key, so that the default counts.
-    """
     for file, library, issue in issues(run, "range"):
         raw = issue.key is not None and issue.key.facts.get("reads") == "raw"
         end = "nothing checks this before it is used" if raw else f"{library} stops at it"
@@ -137,28 +96,8 @@ def out_of_range(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC106",
-    "not-a-choice",
-    Severity.ERROR,
-    bad=Example({"ds.json": DS % ', "offload_optimizer": {"device": "CPU"}'}, consumer="deepspeed").finds(
-        "error", 'ds.json: "CPU"'
-    ),
-    good=Example({"ds.json": DS % ', "offload_optimizer": {"device": "none"}'}, consumer="deepspeed"),
-    proof=crashes("parse", "Input should be 'none', 'cpu' or 'nvme'"),
-    fixable=True,
-)
+@rule("ZC106", "not-a-choice", Severity.ERROR)
 def not_a_choice(run: Run) -> Iterator[Finding]:
-    """A word that is none of those allowed for the key. Most are case-sensitive.
-
-    `CPU` for `cpu` costs a place in the queue and the time to load the model.
-
-    What happens: DeepSpeed's typed sections stop with a ValidationError; accelerate stops at launch
-    (`ValueError: 'deepspeed' is not a valid DistributedType`); a script stops at its own
-    `Accelerator(mixed_precision='bfloat16')` (`ValueError: Unknown mixed_precision mode: bfloat16`).
-
-    Fix: writes the word that this one is most likely meant to be.
-    """
     for file, library, issue in issues(run, "choice"):
         if isinstance(issue.entry.value, Scalar) and issue.entry.value.raw.lower() in _SWITCHES:
             continue  # an unquoted yes or no: ZC006 says so
@@ -199,26 +138,8 @@ def _meant(file: SourceFile, issue: Issue) -> Fix | None:
     return edited(replace_value, file, issue.path, f'"{near}"', why=f"write {near}", safe=False) if near else None
 
 
-@rule(
-    "ZC107",
-    "null-value",
-    Severity.ERROR,
-    bad=Example({"ds.json": DS % ', "reduce_bucket_size": null'}, consumer="deepspeed").finds("error", "ds.json: null"),
-    good=Example({"ds.json": DS % ""}, consumer="deepspeed"),
-    proof=crashes("parse", "Input should be a valid integer"),
-    fixable=True,
-)
+@rule("ZC107", "null-value", Severity.ERROR)
 def null_value(run: Run) -> Iterator[Finding]:
-    """null where the library needs a value.
-
-    It is written to say "the default", which is what leaving the key out says.
-
-    What happens: a ValidationError; null does not mean "the default" in DeepSpeed's typed sections. accelerate exports
-    a `fsdp_version` or `fsdp_sharding_strategy` without a value as the text None: `ValueError: invalid literal for
-    int() with base 10: 'None'`, `KeyError: 'NONE'`.
-
-    Fix: removes the key, so that the default counts.
-    """
     for file, library, issue in issues(run, "null"):
         yield limited(
             run,
@@ -246,34 +167,8 @@ def null_value(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC108",
-    "section-not-a-mapping",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: ds.json\n",
-            "ds.json": '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}\n',
-        },
-        consumer="accelerate",
-    ).finds("error", "accelerate.yaml: ds.json"),
-    good=Example({"accelerate.yaml": YAML}),
-    proof=crashes("launch", "'str' object has no attribute 'keys'"),
-    fixable=True,
-)
+@rule("ZC108", "section-not-a-mapping", Severity.ERROR)
 def section_not_a_mapping(run: Run) -> Iterator[Finding]:
-    """A section that is written as a single value, a list or null.
-
-    The message of the library names neither the key nor the file.
-
-    What happens: DeepSpeed stops with `TypeError: ... argument after ** must be a mapping`, accelerate with
-    `AttributeError: 'str' object has no attribute 'keys'`. The path of a DeepSpeed config goes into
-    `deepspeed_config: {deepspeed_config_file: PATH}`. A section of accelerate that the launch at hand does not read
-    (`deepspeed_config: ds.json` beside `distributed_type: MULTI_GPU`) stops nothing and is a warning.
-
-    Fix: makes a section of it where one word says which: the path of a config, `true` for `{"enabled": true}`. null
-    is removed.
-    """
     for file, library, issue in issues(run, "section-type"):
         if unfilled(file, issue):
             continue
@@ -294,34 +189,8 @@ def section_not_a_mapping(run: Run) -> Iterator[Finding]:
     yield from _unsaid(run, "ZC108")
 
 
-@rule(
-    "ZC109",
-    "unchecked-type",
-    Severity.WARNING,
-    bad=Example(
-        {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "prescale_gradients": "false"}\n'},
-        consumer="deepspeed",
-    ).finds("warning", 'ds.json: "false"'),
-    good=Example(
-        {"ds.json": '{"train_micro_batch_size_per_gpu": 1, "prescale_gradients": false}\n'},
-        consumer="deepspeed",
-    ),
-    proof=shows("parse", {"engine.prescale_gradients": ("false", False)}),
-    fixable=True,
-)
+@rule("ZC109", "unchecked-type", Severity.WARNING)
 def unchecked_type(run: Run) -> Iterator[Finding]:
-    """A value of the wrong type in a place where nothing checks types.
-
-    A switch that says "false" and is on, or a crash far away from its cause.
-
-    What happens: DeepSpeed's top level and its untyped sections take any value. A string travels on until
-    something breaks (`TypeError: unsupported operand type(s) for //: 'str' and 'int'`), and the string "false"
-    counts as true.
-
-    Fix: takes the quotes off a number, true or false; makes a text of numbers where a text is needed (`gpu_ids`).
-
-    When to ignore: your own code is what reads the value.
-    """
     stopping = {(id(place.file), place.path) for failure in failures(run, "ZC104") for place in failure.places}
     for file, library, issue in issues(run, "raw-type"):
         if (id(file), issue.path) in stopping:
@@ -342,27 +211,8 @@ def unchecked_type(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC113",
-    "missing-key",
-    Severity.ERROR,
-    bad=Example({"zerocfg.yaml": "version: 1\nruns:\n  sft:\n    consumer: trl\n    recipe: recipe.yaml\n"}).finds(
-        "error", "zerocfg.yaml: sft"
-    ),
-    good=Example(
-        {"zerocfg.yaml": "version: 1\nruns:\n  sft:\n    consumer: trl\n    script: sft.py\n    recipe: recipe.yaml\n"}
-    ),
-    proof=itself("tests/build/test_spec.py"),
-)
+@rule("ZC113", "missing-key", Severity.ERROR)
 def missing_key(run: Run) -> Iterator[Finding]:
-    """A run of zerocfg.yaml without a key that every run needs.
-
-    Nothing can be built or launched from a run that names no script or no config.
-
-    What happens: `zerocfg build` stops with exit code 2 before it resolves anything.
-
-    When to ignore: the file is unfinished.
-    """
     for file, _, issue in issues(run, "missing"):
         yield Finding(
             Location(file, issue.path, "key", span=issue.entry.key_span),
@@ -371,34 +221,8 @@ def missing_key(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC119",
-    "unmade-run",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "zerocfg.yaml": "version: 1\nbases:\n  common: {consumer: trl, recipe: recipe.yaml}\n"
-            "runs:\n  sft: {extends: comon, script: sft.py}\n"
-        }
-    ).finds("error", "zerocfg.yaml: comon"),
-    good=Example(
-        {
-            "zerocfg.yaml": "version: 1\nbases:\n  common: {consumer: trl, recipe: recipe.yaml}\n"
-            "runs:\n  sft: {extends: common, script: sft.py}\n"
-        }
-    ),
-    proof=itself("tests/build/test_wrong_specs.py"),
-)
+@rule("ZC119", "unmade-run", Severity.ERROR)
 def unmade_run(run: Run) -> Iterator[Finding]:
-    """`extends` or `matrix` of a zerocfg.yaml makes no run.
-
-    A base that there is not, bases that extend each other, an axis without values, two runs of one name. Nothing else
-    can be said about such a run.
-
-    What happens: `zerocfg build` stops with exit code 2 before it resolves anything.
-
-    When to ignore: the file is unfinished.
-    """
     for origin, message, way_out in run.troubles:
         if origin.file is not None:
             place = Location(origin.file, origin.path, origin.note or "value")

@@ -43,33 +43,8 @@ _LINE = "accelerate launch --config_file accelerate.yaml %strain.py\n"
 _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
 
 
-@rule(
-    "ZC701",
-    "number-of-processes-missing",
-    Severity.ERROR,
-    bad=Example(
-        {"accelerate.yaml": "distributed_type: DEEPSPEED\ngpu_ids: 0,1\n" + _SECTION, "train.sh": _LINE % ""}
-    ).finds("error", "accelerate.yaml"),
-    good=Example({"accelerate.yaml": _YAML, "train.sh": _LINE % ""}),
-    proof=crashes("launch", "You need to manually pass in `--num_processes`"),
-    fixable=True,
-    references=("accelerate/commands/launch.py@1.15.0",),
-)
+@rule("ZC701", "number-of-processes-missing", Severity.ERROR)
 def number_of_processes_missing(run: Run) -> Iterator[Finding]:
-    """The accelerate config does not say how many processes to start.
-
-    Without a config accelerate counts the accelerators; with one it does not, and the job stops at once.
-
-    What happens: `ValueError: You need to manually pass in --num_processes using this config yaml.` The number
-    counts the processes of all machines together.
-
-    Fix: writes as many as `gpu_ids` names, or as the hardware of `zerocfg.yaml` has.
-
-    A note where no launch line is known to name the file: it may leave the number to the line that starts it. Where
-    zerocfg sees a line that gives the number, it says nothing.
-
-    When to ignore: every launch gives `--num_processes`.
-    """
     for failure in failures(run, "ZC701"):
         if run.accelerate is None:
             continue
@@ -99,31 +74,8 @@ def _counted(run: Run) -> Fix | None:
     return edited(insert_entry, run.accelerate, (), name, str(count), why=why, safe=False, after="distributed_type")
 
 
-@rule(
-    "ZC702",
-    "fields-beside-config-file",
-    Severity.ERROR,
-    bad=Example(
-        {"accelerate.yaml": _WITH_FILE + "mixed_precision: bf16\n", "ds.json": _DS % 2}, consumer="accelerate"
-    ).finds("error", "accelerate.yaml: mixed_precision: bf16", also=("ds.json",)),
-    good=Example({"accelerate.yaml": _WITH_FILE, "ds.json": _DS % 2}, consumer="accelerate"),
-    proof=crashes("arguments", "the following accelerate config variables will be ignored: .*mixed_precision"),
-    fixable=True,
-)
+@rule("ZC702", "fields-beside-config-file", Severity.ERROR)
 def fields_beside_config_file(run: Run) -> Iterator[Finding]:
-    """The accelerate config names a DeepSpeed file and also sets what belongs into that file.
-
-    accelerate's own template and its questionnaire lead there, and the message calls fatal what it names ignored.
-
-    Nine keys may not stand beside a DeepSpeed config, whatever their value: gradient_accumulation_steps,
-    gradient_clipping, zero_stage, both offload devices, both NVMe paths, zero3_save_16bit_model and mixed_precision
-    (even `'no'`). The same holds when the training arguments name the DeepSpeed file.
-
-    What happens: every process stops with `ValueError: When using deepspeed_config_file, the following accelerate
-    config variables will be ignored: [...]`. It says "ignored", but it is fatal.
-
-    Fix: removes the keys from the accelerate config, so that the DeepSpeed config decides.
-    """
     for failure in failures(run, "ZC702"):
         names = failure.about
         paths: list[Path] = [
@@ -146,33 +98,8 @@ def fields_beside_config_file(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC703",
-    "file-not-found",
-    Severity.WARNING,
-    bad=Example({"accelerate.yaml": _WITH_FILE, "train.sh": _LINE % ""}, consumer="accelerate").finds(
-        "warning", "accelerate.yaml: deepspeed_config_file: ds.json"
-    ),
-    good=Example({"accelerate.yaml": _WITH_FILE, "train.sh": _LINE % "", "ds.json": _DS % 2}, consumer="accelerate"),
-    proof=crashes("arguments", "Expected a string path to an existing deepspeed config"),
-)
+@rule("ZC703", "file-not-found", Severity.WARNING)
 def file_not_found(run: Run) -> Iterator[Finding]:
-    """A config file that is pointed at is nowhere to be found.
-
-    Nothing looks before the job has its accelerators, and then the message speaks of base64.
-
-    Looked for from the folder that zerocfg runs in, the `cd` of the launch line, and the folders around the
-    pointing file. Paths that are absolute, made of variables or plainly examples are not judged, and of those on a page
-    of documentation only such as lie in a folder that is there, with other files of their kind.
-
-    What happens: the launcher does not look; every process stops with `Expected a string path to an existing
-    deepspeed config, or a dictionary, or a base64 encoded string`.
-
-    A warning where a launch line leads to it; a note where a config stands alone and may be used from another
-    folder; an error where a number stands in place of a path. Nothing is said of a file that the launch script or one
-    beside it writes, nor below a `cd` to an absolute folder, nor where the script that the line starts is not here
-    either, nor any other config of the line: that line belongs to a checkout of something else.
-    """
     for origin in run.missing:
         path = origin.note
         if "model" in origin.path and is_hub_name(path):
@@ -214,46 +141,8 @@ def _looks_local(path: str) -> bool:
     )
 
 
-@rule(
-    "ZC707",
-    "two-deepspeed-files",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "accelerate.yaml": _WITH_FILE + "  zero3_init_flag: false\n",
-            "ds.json": _DS % 1,
-            "other.json": _DS % 2,
-            "recipe.yaml": _RECIPE + "deepspeed: other.json\n",
-            "train.sh": _LINE.replace("train.py", "train.py --config recipe.yaml") % "",
-        },
-        consumer="transformers",
-    ).finds("error", "accelerate.yaml: deepspeed_config_file: ds.json"),
-    good=Example(
-        {
-            "accelerate.yaml": _WITH_FILE,
-            "ds.json": _DS % 1,
-            "recipe.yaml": _RECIPE,
-            "train.sh": _LINE.replace("train.py", "train.py --config recipe.yaml") % "",
-        },
-        consumer="transformers",
-    ),
-    proof=shows(
-        "parse", {"read.deepspeed_config.deepspeed_config_file": ("ds.json", "ds.json"), "engine.stage": (2, 1)}
-    ),
-    fixable=True,
-    references=("transformers/training_args.py@5.23.0",),
-)
+@rule("ZC707", "two-deepspeed-files", Severity.ERROR)
 def two_deepspeed_files(run: Run) -> Iterator[Finding]:
-    """The accelerate config names one DeepSpeed file and the training arguments another.
-
-    The one that is edited for days may be the one that nobody reads.
-
-    What happens: the training arguments win without a word.
-
-    Fix: removes the name from the accelerate config.
-
-    When to ignore: never.
-    """
     for item in ignored(run, "ZC707"):
         named = run.effective.environment.get("ACCELERATE_DEEPSPEED_CONFIG_FILE")
         if (
@@ -274,37 +163,8 @@ def two_deepspeed_files(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC711",
-    "launch-option-refused",
-    Severity.ERROR,
-    bad=(
-        Example({"train.sh": "accelerate launch --use_deepspeed --num_processes 2.0 train.py\n"}).finds(
-            "error", "train.sh: --num_processes 2.0", "2.0"
-        ),
-        Example(
-            {"train.sh": "accelerate launch --use_deepspeed --num_processes 2 --mixed_precison bf16 train.py\n"},
-            proof=crashes("launch", "unrecognized arguments: --mixed_precison"),
-        ).finds("error", "train.sh: --mixed_precison bf16"),
-        Example(
-            {"train.sh": "accelerate launch --use_deepspeed --num_processes 2 --mixed_precision BF16 train.py\n"},
-            proof=crashes("launch", "invalid choice: 'BF16'"),
-        ).finds("error", "train.sh: --mixed_precision BF16"),
-    ),
-    good=Example({"train.sh": "accelerate launch --use_deepspeed --num_processes 2 --mixed_precision bf16 train.py\n"}),
-    proof=crashes("launch", "invalid int value: '2.0'"),
-    fixable=True,
-    references=("accelerate/commands/launch.py@1.15.0",),
-)
+@rule("ZC711", "launch-option-refused", Severity.ERROR)
 def launch_option_refused(run: Run) -> Iterator[Finding]:
-    """An option of a launch line that its launcher does not take.
-
-    The job ends in its first second, but only after it has waited in the queue.
-
-    What happens: argparse prints its usage and leaves, or the launcher stops at options that exclude each other.
-
-    Fix: writes the option, the word or the whole number that the written one is most likely meant to be.
-    """
     for failure in run.effective.failures:
         code = TOLD_BY.get(failure.kind)
         place = failure.places[0] if failure.places else None
@@ -346,25 +206,8 @@ _PLACEHOLDER = re.compile(r"\{\w+\}|<[\w -]+>|\.\.\.")
 _CATALOG = ("ZC006", "ZC008", "ZC101", "ZC104", "ZC106", "ZC108", "ZC109", "ZC110")
 
 
-@rule(
-    "ZC713",
-    "flag-beats-file",
-    Severity.NOTE,
-    bad=Example({"accelerate.yaml": _YAML, "train.sh": _LINE % "--zero_stage 1 "}).finds(
-        "note", "accelerate.yaml: zero_stage: 2", 2, 1, also=("train.sh: --zero_stage 1",)
-    ),
-    good=Example({"accelerate.yaml": _YAML, "train.sh": _LINE % ""}),
-    proof=shows("launch", {"env.ACCELERATE_DEEPSPEED_ZERO_STAGE": ("1", "2")}),
-)
+@rule("ZC713", "flag-beats-file", Severity.NOTE)
 def flag_beats_file(run: Run) -> Iterator[Finding]:
-    """An option of the launch line replaces a different value of the config file.
-
-    That is what it is for; the note helps who reads the file alone.
-
-    What happens: the launcher takes the option and never looks at the key.
-
-    When to ignore: the line is meant to differ from the file.
-    """
     for item in ignored(run, "ZC713"):
         written: object = accelerate_data(run)
         for part in item.place.path:
@@ -381,28 +224,8 @@ def flag_beats_file(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC714",
-    "distributed-type-missing",
-    Severity.ERROR,
-    bad=Example({"accelerate.yaml": "compute_environment: LOCAL_MACHINE\nnum_processes: 2\n" + _SECTION}).finds(
-        "error", "accelerate.yaml"
-    ),
-    good=Example({"accelerate.yaml": _YAML}),
-    proof=crashes("launch", "A `distributed_type` must be specified in the config file"),
-    fixable=True,
-    references=("accelerate/commands/config/config_args.py@1.15.0",),
-)
+@rule("ZC714", "distributed-type-missing", Severity.ERROR)
 def distributed_type_missing(run: Run) -> Iterator[Finding]:
-    """The accelerate config has no `distributed_type`.
-
-    It is the only key that every accelerate config needs.
-
-    What happens: `ValueError: A distributed_type must be specified in the config file.`
-
-    Fix: writes DEEPSPEED where there is a `deepspeed_config`, FSDP where there is an `fsdp_config`, and nothing where
-    there are both or none.
-    """
     for failure in failures(run, "ZC714"):
         finding = told(run, failure, "write `distributed_type: DEEPSPEED` (or FSDP, MULTI_GPU, NO)")
         kinds = {"deepspeed_config": "DEEPSPEED", "fsdp_config": "FSDP", "megatron_lm_config": "MEGATRON_LM"}

@@ -35,38 +35,8 @@ def _cluster(section: str) -> Example:
     return Example({"accelerate.yaml": _YAML + _SECTION + section, "hostfile": _HOSTS, "train.sh": _LINE % ""})
 
 
-@rule(
-    "ZC728",
-    "unknown-multinode-launcher",
-    Severity.ERROR,
-    bad=(
-        _cluster("  deepspeed_hostfile: hostfile\n  deepspeed_multinode_launcher: torchrun\n").finds(
-            "error", "accelerate.yaml: deepspeed_multinode_launcher: torchrun"
-        ),
-        Example(
-            {
-                "ds.json": _DS,
-                "hostfile": _HOSTS,
-                "train.sh": "deepspeed --hostfile hostfile --launcher ssh train.py --deepspeed_config ds.json\n",
-            },
-            consumer="deepspeed",
-        ).finds("error", "train.sh: --launcher ssh"),
-    ),
-    good=_cluster("  deepspeed_hostfile: hostfile\n  deepspeed_multinode_launcher: pdsh\n"),
-    proof=crashes("launch", "Unknown launcher"),
-    fixable=True,
-    references=("deepspeed/launcher/runner.py@0.19.8",),
-)
+@rule("ZC728", "unknown-multinode-launcher", Severity.ERROR)
 def unknown_multinode_launcher(run: Run) -> Iterator[Finding]:
-    """A launcher for several machines that DeepSpeed's runner does not have.
-
-    accelerate passes the word on without a look; only the runner, on the first machine, knows its own list.
-
-    What happens: `NotImplementedError: Unknown launcher torchrun`. With one machine the word is never read.
-
-    Fix: writes `standard` for torchrun and its other names: accelerate then starts torchrun itself, on each machine.
-    On a line of the runner the option is removed, which leaves pdsh, the default.
-    """
     if started_by(run, "deepspeed"):
         word, named = text_of(run, "launcher"), option_named(run, "launcher")
         if word is None or named is None or word.lower() in _RUNNERS or option_named(run, "no_ssh") is not None:
@@ -105,41 +75,8 @@ def _section_fix(run: Run, name: str, text: str) -> Fix | None:
     return edited(replace_value, run.accelerate, path, text, why=f"write {text}", safe=False)
 
 
-@rule(
-    "ZC729",
-    "inclusion-filter-dropped",
-    Severity.ERROR,
-    bad=_cluster(
-        "  deepspeed_hostfile: hostfile\n  deepspeed_exclusion_filter: worker-0:0\n"
-        "  deepspeed_inclusion_filter: worker-1\n"
-    ).finds(
-        "error",
-        "accelerate.yaml: deepspeed_inclusion_filter: worker-1",
-        also=("accelerate.yaml: deepspeed_exclusion_filter: worker-0:0",),
-    ),
-    good=_cluster("  deepspeed_hostfile: hostfile\n  deepspeed_inclusion_filter: worker-1\n"),
-    proof=shows(
-        "launch",
-        {
-            "read.deepspeed_config.deepspeed_inclusion_filter": ("worker-1", "worker-1"),
-            "launch.world": ({"worker-0": [*range(1, 8)], "worker-1": _EIGHT}, {"worker-1": _EIGHT}),
-        },
-    ),
-    fixable=True,
-    references=(_SOURCE,),
-)
+@rule("ZC729", "inclusion-filter-dropped", Severity.ERROR)
 def inclusion_filter_dropped(run: Run) -> Iterator[Finding]:
-    """`deepspeed_inclusion_filter` beside `deepspeed_exclusion_filter`.
-
-    The job runs on hosts that were meant to be left out.
-
-    What happens: accelerate passes the exclusion on and drops the inclusion without a word. (DeepSpeed's own command
-    line refuses the two together.)
-
-    Fix: removes the filter that has no effect; what runs stays as it is. Keep the other one if that is what you meant.
-
-    When to ignore: the exclusion already leaves exactly the hosts that the inclusion names.
-    """
     section = accelerate_section(run)
     include, exclude = section.get("deepspeed_inclusion_filter"), section.get("deepspeed_exclusion_filter")
     if run.accelerate is None or include is None or exclude is None or not under_deepspeed_launcher(run):
@@ -156,42 +93,8 @@ def inclusion_filter_dropped(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC730",
-    "host-list-on-one-machine",
-    Severity.WARNING,
-    bad=Example(
-        {
-            "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\n"
-            + _SECTION
-            + "  deepspeed_exclusion_filter: localhost:0\n"
-        }
-    ).finds("warning", "accelerate.yaml: deepspeed_exclusion_filter: localhost:0", 0),
-    good=Example({"accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\ngpu_ids: 1,2\n" + _SECTION}),
-    proof=shows(
-        "launch",
-        {
-            "read.deepspeed_config.deepspeed_exclusion_filter": ("localhost:0", "<absent>"),
-            "env.CUDA_VISIBLE_DEVICES": ("", "1,2"),
-            "launch.kind": ("ranks", "ranks"),
-        },
-        extent="that torchrun is started, not DeepSpeed's runner, and that no device is taken from the processes.",
-    ),
-    fixable=True,
-    references=(_SOURCE,),
-)
+@rule("ZC730", "host-list-on-one-machine", Severity.WARNING)
 def host_list_on_one_machine(run: Run) -> Iterator[Finding]:
-    """A hostfile or a filter of hosts for DeepSpeed, in a config for one machine.
-
-    A filter that should keep a device free does not, and a hostfile does not make the job run on its hosts.
-
-    What happens: accelerate starts DeepSpeed's runner, which reads them, only for more than one machine; with one it
-    starts torchrun and drops them without a word.
-
-    Fix: removes the key. Write `gpu_ids` to choose devices, `num_machines` for more machines.
-
-    When to ignore: `--num_machines` is given when the job is started.
-    """
     if run.accelerate is None or not under_deepspeed_launcher(run):
         return
     machines = option(run, "num_machines")
@@ -210,34 +113,8 @@ def host_list_on_one_machine(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC731",
-    "more-devices-than-processes",
-    Severity.WARNING,
-    bad=Example({"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\ngpu_ids: 0,1,2,3\n"}).finds(
-        "warning", "accelerate.yaml: gpu_ids: 0,1,2,3", 4, "0,1,2,3", 2, 2, also=("accelerate.yaml: num_processes: 2",)
-    ),
-    good=Example({"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 4\ngpu_ids: 0,1,2,3\n"}),
-    proof=shows(
-        "launch",
-        {"env.CUDA_VISIBLE_DEVICES": ("0,1,2,3", "0,1,2,3"), "launch.nproc_per_node": ("2", "4")},
-        extent="how many processes the launcher starts, and the devices that it lets them see.",
-    ),
-    fixable=True,
-    references=(_SOURCE,),
-)
+@rule("ZC731", "more-devices-than-processes", Severity.WARNING)
 def more_devices_than_processes(run: Run) -> Iterator[Finding]:
-    """`gpu_ids` reserves more devices than processes are started.
-
-    The devices beyond the number of processes are listed, paid for and idle.
-
-    What happens: the launcher exports the whole list as CUDA_VISIBLE_DEVICES and starts `num_processes` processes,
-    one device each.
-
-    Fix: raises `num_processes` to the devices that are named.
-
-    When to ignore: every process uses several devices by itself (`device_map`), or the rest serves something else.
-    """
     ids, processes = option(run, "gpu_ids"), as_count(option(run, "num_processes"))
     machines = option(run, "num_machines")
     machines = 1 if machines is None else as_count(machines)

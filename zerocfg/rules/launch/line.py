@@ -55,39 +55,8 @@ _OWN = {
 }
 
 
-@rule(
-    "ZC717",
-    "launcher-option-behind-script",
-    Severity.ERROR,
-    consumers=TRAINERS,
-    bad=Example(
-        {"accelerate.yaml": _YAML % 1, "train.sh": _LINE % ("", _TRAIN + " --main_process_port 29501")},
-        consumer="transformers",
-    ).finds("error", "train.sh: --main_process_port 29501"),
-    good=Example(
-        {"accelerate.yaml": _YAML % 1, "train.sh": _LINE % ("--main_process_port 29501 ", _TRAIN)},
-        consumer="transformers",
-    ),
-    proof=crashes(
-        "arguments",
-        r"Some specified arguments are not used by the HfArgumentParser: \['--main_process_port'",
-    ),
-    fixable=True,
-    references=("transformers/hf_argparser.py@5.23.0",),
-)
+@rule("ZC717", "launcher-option-behind-script", Severity.ERROR, consumers=TRAINERS)
 def launcher_option_behind_script(run: Run) -> Iterator[Finding]:
-    """An option of the launcher stands behind the training script.
-
-    Everything behind the script belongs to the script. The launcher never sees the option, and a script of the
-    Trainer's kind refuses words that it does not know, after every process has imported its libraries.
-
-    What happens: `ValueError: Some specified arguments are not used by the HfArgumentParser`, or argparse's
-    `unrecognized arguments`.
-
-    Fix: moves the option in front of the script.
-
-    When to ignore: the script declares an argument of this name itself.
-    """
     line = run.launch
     if line is None or line.launcher not in _OWN:
         return
@@ -108,38 +77,8 @@ def launcher_option_behind_script(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC718",
-    "option-given-twice",
-    Severity.WARNING,
-    bad=Example({"accelerate.yaml": _YAML % 2, "train.sh": _LINE % ("--num_processes 4 --num_processes 8 ", "")}).finds(
-        "warning", "train.sh: --num_processes 4", 4, 8, also=("train.sh: --num_processes 8",)
-    ),
-    good=Example({"accelerate.yaml": _YAML % 2, "train.sh": _LINE % ("--num_processes 4 ", "")}),
-    proof=shows(
-        "launch",
-        {
-            "launch.nproc_per_node": ("8", "4"),
-            "launch.line": (
-                "accelerate launch --config_file accelerate.yaml --num_processes 4 --num_processes 8 train.py",
-                "accelerate launch --config_file accelerate.yaml --num_processes 4 train.py",
-            ),
-        },
-    ),
-    fixable=True,
-    references=(_SOURCE,),
-)
+@rule("ZC718", "option-given-twice", Severity.WARNING)
 def option_given_twice(run: Run) -> Iterator[Finding]:
-    """An option of the launcher stands on the line twice, with two values.
-
-    The reader believes the first one that he sees; the job follows the last.
-
-    What happens: argparse takes the last without a word.
-
-    Fix: removes the earlier one, which changes nothing in what runs.
-
-    When to ignore: the line ends in `"$@"` or the like on purpose, so that later words may overrule earlier ones.
-    """
     line = run.launch
     if line is None or line.launcher == "python":
         return
@@ -175,47 +114,8 @@ _ENGINES = {
 }
 
 
-@rule(
-    "ZC719",
-    "engine-options-without-engine",
-    Severity.ERROR,
-    bad=(
-        Example(
-            {"train.sh": "accelerate launch --num_processes 2 --mixed_precision bf16 --zero_stage 2 train.py\n"},
-            consumer="accelerate",
-        ).finds("warning", "train.sh: --zero_stage 2"),
-        Example(
-            {
-                "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\nmixed_precision: bf16\n",
-                "train.sh": "accelerate launch --config_file accelerate.yaml --zero_stage 2 train.py\n",
-            },
-            consumer="accelerate",
-        ).finds("error", "train.sh: --zero_stage 2"),
-    ),
-    good=Example(
-        {
-            "train.sh": "accelerate launch --use_deepspeed --num_processes 2 --mixed_precision bf16 --zero_stage 2 "
-            "train.py\n"
-        },
-        consumer="accelerate",
-    ),
-    proof=shows("launch", {"env.ACCELERATE_DEEPSPEED_ZERO_STAGE": (ABSENT, "2")}),
-    fixable=True,
-    references=(_SOURCE,),
-)
+@rule("ZC719", "engine-options-without-engine", Severity.ERROR)
 def engine_options_without_engine(run: Run) -> Iterator[Finding]:
-    """Options of DeepSpeed or FSDP for `accelerate launch`, which is not told to use that engine.
-
-    A model that was to be sharded is copied whole to every device: the job runs out of memory, or trains with far
-    smaller batches than it could.
-
-    What happens: `--zero_stage 3` without `--use_deepspeed` is accepted and has no effect; the job trains under
-    DistributedDataParallel, or in one process.
-
-    Fix: adds the switch in front of the script.
-
-    When to ignore: the default config of accelerate on that machine (`default_config.yaml`) chooses the engine.
-    """
     if not started_by(run, "accelerate") or not all_options_seen(run):
         return
     if run.accelerate is None and option_named(run, "config_file") is not None:
@@ -252,42 +152,8 @@ _IN_FILE = (
 """Options that a DeepSpeed file beats."""
 
 
-@rule(
-    "ZC720",
-    "option-beaten-by-deepspeed-file",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "ds.json": _AUTO_DS,
-            "train.sh": "accelerate launch --use_deepspeed --num_processes 1 --zero_stage 1 "
-            "--deepspeed_config_file ds.json train.py\n",
-        },
-        consumer="accelerate",
-    ).finds("error", "train.sh: --zero_stage 1", 1, 2, also=('ds.json: "stage": 2',)),
-    good=Example(
-        {
-            "ds.json": _AUTO_DS.replace('"stage": 2', '"stage": "auto"'),
-            "train.sh": "accelerate launch --use_deepspeed --num_processes 1 --zero_stage 1 "
-            "--deepspeed_config_file ds.json train.py\n",
-        },
-        consumer="accelerate",
-    ),
-    proof=shows("parse", {"engine.stage": (2, 1)}),
-    fixable=True,
-    references=("accelerate/utils/dataclasses.py@1.15.0",),
-)
+@rule("ZC720", "option-beaten-by-deepspeed-file", Severity.ERROR)
 def option_beaten_by_deepspeed_file(run: Run) -> Iterator[Finding]:
-    """An option of the launch line and the DeepSpeed config that it names say different things.
-
-    The same pair in the accelerate config stops every process. On the line it passes, and the option is lost.
-
-    What happens: accelerate fills only what the file leaves to "auto"; every value that stands there replaces the
-    option, without a message.
-
-    Fix: writes "auto" into the file, so that the option counts.
-
-    When to ignore: never; take the option off the line where the file is right.
-    """
     if not started_by(run, "accelerate") or run.deepspeed is None or run.deepspeed_route != "accelerate":
         return
     if run.consumer == "deepspeed":
@@ -327,30 +193,8 @@ def _same(text: str, value: object) -> bool:
         return False
 
 
-@rule(
-    "ZC721",
-    "cpu-flag-switches-engine-off",
-    Severity.ERROR,
-    bad=Example({"accelerate.yaml": _YAML % 2, "train.sh": _LINE % ("--cpu ", "")}).finds(
-        "error", "train.sh: --cpu", also=("accelerate.yaml: distributed_type: DEEPSPEED",)
-    ),
-    good=Example({"accelerate.yaml": _YAML % 2, "train.sh": _LINE % ("", "")}),
-    proof=shows("launch", {"launch.kind": ("process", "ranks"), "env.ACCELERATE_USE_DEEPSPEED": (ABSENT, "true")}),
-    fixable=True,
-    references=(_SOURCE,),
-)
+@rule("ZC721", "cpu-flag-switches-engine-off", Severity.ERROR)
 def cpu_flag_switches_engine_off(run: Run) -> Iterator[Finding]:
-    """`--cpu` for `accelerate launch` with a config that chooses DeepSpeed, FSDP or several devices.
-
-    A cluster's accelerators stay idle while one process trains on the CPU.
-
-    What happens: `--cpu` takes precedence over everything that the config says about engines: one plain process is
-    started, `num_processes` and the engine are dropped, without a message.
-
-    Fix: removes the flag.
-
-    When to ignore: a dry run on the CPU is what you want.
-    """
     given = option_named(run, "cpu")
     kind = accelerate_data(run).get("distributed_type")
     if not started_by(run, "accelerate") or given is None or run.accelerate is None or not isinstance(kind, str):
@@ -366,32 +210,8 @@ def cpu_flag_switches_engine_off(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC722",
-    "processes-not-started",
-    Severity.ERROR,
-    bad=(
-        Example({"accelerate.yaml": "distributed_type: 'NO'\nnum_processes: 4\n"}).finds(
-            "error", "accelerate.yaml: num_processes: 4", 4, 4, also=("accelerate.yaml: distributed_type: 'NO'",)
-        ),
-        Example({"accelerate.yaml": "distributed_type: MULTI_CPU\nnum_processes: 4\nuse_cpu: true\n"}).finds(
-            "warning", "accelerate.yaml: num_processes: 4", 4, 4, also=("accelerate.yaml: distributed_type: MULTI_CPU",)
-        ),
-    ),
-    good=Example({"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 4\n"}),
-    proof=shows("launch", {"launch.kind": ("process", "ranks")}),
-    references=(_SOURCE, "accelerate/utils/launch.py@1.15.0"),
-)
+@rule("ZC722", "processes-not-started", Severity.ERROR)
 def processes_not_started(run: Run) -> Iterator[Finding]:
-    """`num_processes` above 1 with a distributed type for which accelerate starts one process.
-
-    The job takes as many times longer as there are accelerators that it leaves idle.
-
-    What happens: with `'NO'` and MULTI_CPU the script is started once; the number has no effect. MULTI_CPU starts
-    more processes only through an `mpirun_hostfile`.
-
-    When to ignore: mpirun starts `accelerate launch` itself, once for each process.
-    """
     kind, processes = accelerate_data(run).get("distributed_type"), as_count(option(run, "num_processes"))
     if run.accelerate is None or kind not in ("NO", "MULTI_CPU") or processes is None or processes < 2:
         return

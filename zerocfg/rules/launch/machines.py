@@ -29,40 +29,8 @@ _RANKS = frozenset(("MULTI_GPU", "DEEPSPEED", "FSDP", "MEGATRON_LM"))
 """Kinds of job (``distributed_type``) that torchrun starts."""
 
 
-@rule(
-    "ZC704",
-    "processes-not-divisible",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 7\nnum_machines: 2\n"
-            "main_process_ip: 10.0.0.1\nmain_process_port: 29500\n"
-        }
-    ).finds("error", "accelerate.yaml: num_processes: 7", 7, 2, 3, 6),
-    good=Example(
-        {
-            "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_machines: 2\n"
-            "main_process_ip: 10.0.0.1\nmain_process_port: 29500\n"
-        }
-    ),
-    proof=shows("launch", {"launch.nproc_per_node": ("3", "4")}),
-    fixable=True,
-    references=("accelerate/utils/launch.py@1.15.0", "accelerate#2818"),
-)
+@rule("ZC704", "processes-not-divisible", Severity.ERROR)
 def processes_not_divisible(run: Run) -> Iterator[Finding]:
-    """num_processes is no multiple of num_machines.
-
-    The number counts the processes of all machines together. Who takes it for the number on each machine trains with
-    half of his accelerators, or with none; who miscounts leaves some idle and trains with another batch size.
-
-    What happens: every machine starts `num_processes // num_machines` processes, and the rest is dropped without a
-    word: 7 on 2 machines starts 6, and 1 on 2 machines starts none.
-
-    Fix: takes the number as meant for each machine where it is smaller than `num_machines`; else rounds it up to the
-    next multiple.
-
-    When to ignore: the numbers are replaced on each machine by options of the launch line.
-    """
     processes, machines = option(run, "num_processes"), option(run, "num_machines")
     if not is_count(processes, 1) or not is_count(machines, 2) or processes % machines == 0:
         return
@@ -132,34 +100,8 @@ def under_runner(run: Run) -> bool:
     return under_deepspeed_launcher(run) and starter != "standard"
 
 
-@rule(
-    "ZC705",
-    "address-missing",
-    Severity.ERROR,
-    bad=Example(
-        {"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_machines: 2\n", "train.sh": _LINE % ""}
-    ).finds("error", "accelerate.yaml: num_machines: 2", 2, 0),
-    good=Example(
-        {
-            "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_machines: 2\n"
-            "machine_rank: 0\nmain_process_ip: 10.0.0.1\nmain_process_port: 29500\n",
-            "train.sh": _LINE % "",
-        }
-    ),
-    proof=shows("launch", {"launch.rdzv_endpoint": ("None:29500", "10.0.0.1:29500")}),
-    references=("accelerate/utils/launch.py@1.15.0", "accelerate#1795", "accelerate#953"),
-)
+@rule("ZC705", "address-missing", Severity.ERROR)
 def address_missing(run: Run) -> Iterator[Finding]:
-    """Several machines without the address of the first.
-
-    The accelerators of all machines are reserved while each machine waits for the others.
-
-    What happens: the missing address becomes the text `None`, and the machines look for each other at `None:29500`:
-    the job hangs, or stops because no host is called None. Only the launcher of plain CPU jobs checks it: `When using
-    multiple machines, you need to specify the main process IP.`
-
-    When to ignore: each machine's launch line gives `--main_process_ip`.
-    """
     failed = list(failures(run, "ZC705"))
     machines = option(run, "num_machines")
     seen = run.accelerate or (started_by(run, "accelerate") and all_options_seen(run))
@@ -179,42 +121,8 @@ def address_missing(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC709",
-    "hostfile-missing",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "accelerate.yaml": _YAML + "num_machines: 2\nmachine_rank: 0\nmain_process_ip: 10.0.0.1\n",
-            "train.sh": _LINE % "",
-        }
-    ).finds("error", "accelerate.yaml: num_machines: 2", 2),
-    good=Example(
-        {
-            "accelerate.yaml": _YAML + "  deepspeed_multinode_launcher: standard\nnum_machines: 2\n"
-            "machine_rank: 0\nmain_process_ip: 10.0.0.1\nmain_process_port: 29500\n",
-            "train.sh": _LINE % "",
-        }
-    ),
-    proof=shows("launch", {"launch.kind": ("command", "ranks"), "log": logged("Unable to find hostfile")}),
-    fixable=True,
-    references=("accelerate/utils/launch.py@1.15.0", "deepspeed/launcher/runner.py@0.19.8", "accelerate#2601"),
-)
+@rule("ZC709", "hostfile-missing", Severity.ERROR)
 def hostfile_missing(run: Run) -> Iterator[Finding]:
-    """Several machines with DeepSpeed's own runner and no hostfile.
-
-    The job runs, and looks healthy, on one machine; the others were paid for nothing, and the batch is smaller than
-    it was planned.
-
-    What happens: without `deepspeed_multinode_launcher: standard` accelerate starts `deepspeed --hostfile None`. The
-    runner logs `Unable to find hostfile, will proceed with training with local resources only.` and trains on this
-    machine alone.
-
-    Fix: writes `deepspeed_multinode_launcher: standard`, with which accelerate starts torchrun; the job must then be
-    started on every machine. Name a `deepspeed_hostfile` instead to start it from one machine over ssh.
-
-    When to ignore: the launch line gives `--deepspeed_hostfile`.
-    """
     machines = option(run, "num_machines")
     if not is_count(machines, 2) or run.accelerate is None or not under_runner(run):
         return
@@ -246,45 +154,8 @@ def _standard(run: Run) -> Fix | None:
     return edited(insert_entry, run.accelerate, path[:1], path[1], "standard", why=why, safe=False)
 
 
-@rule(
-    "ZC710",
-    "fewer-devices-than-processes",
-    Severity.ERROR,
-    bad=(
-        Example({"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 4\ngpu_ids: 0,1\n"}).finds(
-            "error", "accelerate.yaml: gpu_ids: 0,1", 2, "0,1", 4, 4, also=("accelerate.yaml: num_processes: 4",)
-        ),
-        Example({"accelerate.yaml": _MACHINES + "num_processes: 8\ngpu_ids: 0,1\n"}).finds(
-            "error", "accelerate.yaml: gpu_ids: 0,1", 2, "0,1", 4, 4, also=("accelerate.yaml: num_processes: 8",)
-        ),
-    ),
-    good=(
-        Example({"accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 2\ngpu_ids: 0,1\n"}),
-        Example({"accelerate.yaml": _MACHINES + "num_processes: 4\ngpu_ids: 0,1\n"}),
-    ),
-    proof=shows(
-        "launch",
-        {"env.CUDA_VISIBLE_DEVICES": ("0,1", "0,1"), "launch.nproc_per_node": ("4", "2")},
-        extent="that the launcher starts four processes which see two devices. No cards were used: how they "
-        "share them was read in the source.",
-    ),
-    fixable=True,
-    references=("accelerate/utils/launch.py@1.15.0", "accelerate/state.py@1.15.0"),
-)
+@rule("ZC710", "fewer-devices-than-processes", Severity.ERROR)
 def fewer_devices_than_processes(run: Run) -> Iterator[Finding]:
-    """`gpu_ids` names fewer devices than there are processes.
-
-    The list was shortened to share a machine with somebody, and the number of processes forgotten, or the other way
-    round. It shows only after the model was loaded, twice onto the same card.
-
-    What happens: the launcher does not compare them; processes share a device, and NCCL stops with a duplicate GPU
-    error or the memory runs out. MULTI_GPU with one id stops at once: `ValueError: Less than two GPU ids were
-    configured`.
-
-    Fix: lowers `num_processes` to the devices that are named.
-
-    When to ignore: the launch line gives another `--num_processes`.
-    """
     for failure in failures(run, "ZC710"):
         yield told(run, failure)
         return
@@ -308,47 +179,8 @@ def fewer_devices_than_processes(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC715",
-    "machine-rank-out-of-range",
-    Severity.ERROR,
-    bad=(
-        Example(
-            {
-                "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_machines: 2\n"
-                "machine_rank: 2\nmain_process_ip: 10.0.0.1\nmain_process_port: 29500\n"
-            }
-        ).finds("error", "accelerate.yaml: machine_rank: 2", 2, 2, 0, 0, 1),
-        Example(
-            {
-                "ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n',
-                "train.sh": "torchrun --nnodes 2 --node_rank 2 --nproc_per_node 2 --master_addr 10.0.0.1 train.py "
-                "--deepspeed_config ds.json\n",
-            },
-            consumer="deepspeed",
-        ).finds("error", "train.sh: --node_rank 2", 2, 2, 0, 0, 1),
-    ),
-    good=Example(
-        {
-            "accelerate.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_machines: 2\nmachine_rank: 1\n"
-            "main_process_ip: 10.0.0.1\nmain_process_port: 29500\n"
-        }
-    ),
-    proof=shows(
-        "launch",
-        {"launch.node_rank": (2, 1)},
-        extent="that the launcher takes 2 for the rank of one of two machines. The waiting was not played.",
-    ),
-)
+@rule("ZC715", "machine-rank-out-of-range", Severity.ERROR)
 def machine_rank_out_of_range(run: Run) -> Iterator[Finding]:
-    """`machine_rank` is not below `num_machines`; ranks count from 0.
-
-    Who counts from 1 never starts rank 0, the machine that the others look for.
-
-    What happens: nothing checks it; the machines wait for each other until the timeout.
-
-    When to ignore: the launch line gives another `--machine_rank` or `--num_machines`.
-    """
     if started_by(run, "torchrun"):
         rank, machines, named = number_of(run, "node_rank"), number_of(run, "nnodes"), option_named(run, "node_rank")
         if rank is not None and machines is not None and machines > 1 and rank >= machines and named is not None:
@@ -370,30 +202,8 @@ def machine_rank_out_of_range(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC716",
-    "sagemaker-cannot-launch",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "accelerate.yaml": "compute_environment: AMAZON_SAGEMAKER\ndistributed_type: 'NO'\n"
-            "ec2_instance_type: ml.p3.2xlarge\niam_role_name: trainer\n"
-        }
-    ).finds("error", "accelerate.yaml: compute_environment: AMAZON_SAGEMAKER", "1.15.0"),
-    good=Example({"accelerate.yaml": "compute_environment: LOCAL_MACHINE\n" + _YAML}),
-    proof=crashes("launch", "The config file at .* had unknown keys"),
-)
+@rule("ZC716", "sagemaker-cannot-launch", Severity.ERROR)
 def sagemaker_cannot_launch(run: Run) -> Iterator[Finding]:
-    """A compute environment other than LOCAL_MACHINE.
-
-    Such a file came from `accelerate config` of an older release, or holds a word like AWS that was meant as a note.
-    It cannot start a job any more, and the message does not say so.
-
-    What happens: accelerate takes any other word for SageMaker and reads the file as a SageMakerConfig. Its launcher
-    1.15.0 cannot start one: it stops with `unknown keys (['num_processes'])`, a key it adds itself, or with
-    `AttributeError: 'SageMakerConfig' object has no attribute 'parallelism_config'`. Of a file with another word than
-    AMAZON_SAGEMAKER no key is judged: it is the word that is wrong.
-    """
     for failure in failures(run, "ZC716"):
         data = run.accelerate.data() if run.accelerate is not None else None
         environment = show(data.get("compute_environment") if isinstance(data, dict) else None)

@@ -42,28 +42,8 @@ def _meet(run: Run) -> bool:
     return is_count(option(run, "num_machines"), 2) and not under_runner(run)
 
 
-@rule(
-    "ZC725",
-    "port-picked-on-each-machine",
-    Severity.ERROR,
-    bad=_machines("10.0.0.1", "0").finds("error", "accelerate.yaml: main_process_port: 0", 0, 2, 0, 29500),
-    good=_machines("10.0.0.1"),
-    proof=shows("launch", {"launch.free_port": (True, "<absent>"), "launch.nnodes": ("2", "2")}),
-    fixable=True,
-    references=(_SOURCE,),
-)
+@rule("ZC725", "port-picked-on-each-machine", Severity.ERROR)
 def port_picked_on_each_machine(run: Run) -> Iterator[Finding]:
-    """`main_process_port: 0` with several machines.
-
-    0 asks for any free port, which is handy on one computer. Of several machines each picks another one, and they
-    wait for each other in different places until the timeout.
-
-    What happens: the launcher replaces 0 by a port of its own before it writes the address to meet at.
-
-    Fix: writes 29500, the launcher's default.
-
-    When to ignore: never with several machines.
-    """
     port = option(run, "main_process_port")
     if _meet(run) and as_count(port) == 0:
         location, related = place_of(run, "main_process_port")
@@ -76,37 +56,8 @@ def port_picked_on_each_machine(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC726",
-    "address-of-this-machine",
-    Severity.ERROR,
-    bad=(
-        _machines("127.0.0.1").finds("error", "accelerate.yaml: main_process_ip: 127.0.0.1", 2, "127.0.0.1", 0),
-        Example(
-            {
-                "ds.json": _DS,
-                "train.sh": "torchrun --nnodes 2 --nproc_per_node 2 --node_rank 1 --master_addr localhost train.py "
-                "--deepspeed_config ds.json\n",
-            },
-            consumer="deepspeed",
-            proof=shows("launch", {"launch.rdzv_endpoint": ("localhost:29500", "10.0.0.1:29500")}),
-        ).finds("error", "train.sh: --master_addr localhost", 2),
-    ),
-    good=_machines("10.0.0.1"),
-    proof=shows("launch", {"launch.rdzv_endpoint": ("127.0.0.1:29500", "10.0.0.1:29500")}),
-    references=(_SOURCE,),
-)
+@rule("ZC726", "address-of-this-machine", Severity.ERROR)
 def address_of_this_machine(run: Run) -> Iterator[Finding]:
-    """Several machines are told to meet at localhost.
-
-    On every machine that name means itself. The first one opens the port, the others look for it at home and wait
-    until the timeout, with their accelerators reserved.
-
-    What happens: the address is passed on as it is; nothing compares it with the number of machines.
-
-    When to ignore: the "machines" are several launchers on one computer, or this is the file of the first machine and
-    the others have their own.
-    """
     if started_by(run, "torchrun"):
         if number_of(run, "node_rank") == 0:
             return  # the first machine may call itself what it likes
@@ -137,51 +88,8 @@ def address_of_this_machine(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC727",
-    "every-machine-has-rank-0",
-    Severity.WARNING,
-    bad=(
-        _machines("10.0.0.1", rank="").finds(
-            "warning", "train.sh: train.py", 2, 0, also=("accelerate.yaml: num_machines: 2",)
-        ),
-        Example(
-            {
-                "ds.json": _DS,
-                "train.sh": "torchrun --nnodes 2 --nproc_per_node 2 --master_addr 10.0.0.1 train.py "
-                "--deepspeed_config ds.json\n",
-            },
-            consumer="deepspeed",
-        ).finds("warning", "train.sh: --nnodes 2", 2, 0),
-    ),
-    good=(
-        _machines("10.0.0.1"),
-        Example(
-            {
-                "ds.json": _DS,
-                "train.sh": "torchrun --nnodes 2 --nproc_per_node 2 --node_rank 1 --master_addr 10.0.0.1 train.py "
-                "--deepspeed_config ds.json\n",
-            },
-            consumer="deepspeed",
-        ),
-    ),
-    proof=shows(
-        "launch",
-        {"launch.node_rank": (0, 1)},
-        extent="the rank that the launcher gives this machine. The waiting was not played.",
-    ),
-    references=(_SOURCE, "torch/distributed/run.py@2.13.0"),
-)
+@rule("ZC727", "every-machine-has-rank-0", Severity.WARNING)
 def every_machine_has_rank_0(run: Run) -> Iterator[Finding]:
-    """Several machines, and neither the launch line nor the config says which one this is.
-
-    The rank defaults to 0. Started in this form on each machine, all of them take themselves for the first, and the
-    job waits for a second one.
-
-    What happens: the static rendezvous takes `node_rank` 0 from every machine; nothing is printed until the timeout.
-
-    When to ignore: this line is the first machine's own, and the others have one each.
-    """
     if started_by(run, "torchrun"):
         machines, named = number_of(run, "nnodes"), option_named(run, "nnodes")
         static = flag(run, "rdzv_backend") is None or text_of(run, "rdzv_backend") == "static"

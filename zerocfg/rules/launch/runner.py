@@ -38,30 +38,8 @@ def _example(options: str, hosts: bool = False, start: str = "deepspeed") -> Exa
     return Example({**files, "hostfile": _HOSTS} if hosts else files, consumer="deepspeed")
 
 
-@rule(
-    "ZC732",
-    "launcher-knows-no-such-option",
-    Severity.ERROR,
-    bad=(
-        _example("--num_processes 2").finds("error", "train.sh: --num_processes 2"),
-        _example("--num_gpus 2", start="torchrun").finds("error", "train.sh: --num_gpus 2"),
-    ),
-    good=(_example("--num_gpus 2"), _example("--nproc_per_node 2", start="torchrun")),
-    proof=crashes("launch", "unrecognized arguments", source=_SOURCE),
-    references=(_SOURCE, "torch/distributed/run.py@2.13.0"),
-)
+@rule("ZC732", "launcher-knows-no-such-option", Severity.ERROR)
 def launcher_knows_no_such_option(run: Run) -> Iterator[Finding]:
-    """An option that torchrun or the `deepspeed` runner does not have.
-
-    The three launchers name the same things differently: accelerate says `--num_processes`, torchrun
-    `--nproc_per_node`, DeepSpeed's runner `--num_gpus`. A line that was changed from one to another keeps such words,
-    and the job ends in the queue's first second.
-
-    What happens: argparse prints the launcher's usage and `error: unrecognized arguments`.
-
-    When to ignore: your torch or DeepSpeed is so much newer or older than torch 2.13 and DeepSpeed 0.19.8 that it has
-    the option.
-    """
     if run.launch is None or not started_by(run, "torchrun", "deepspeed"):
         return
     launcher = run.launch.launcher
@@ -90,36 +68,8 @@ def _meant(launcher: Launcher, name: str) -> str:
     return f"{own} (for each machine)" if own and names[own] and not names[name] else own or ""
 
 
-@rule(
-    "ZC733",
-    "device-options-exclude-each-other",
-    Severity.ERROR,
-    bad=(
-        _example("--include localhost:0,1 --num_gpus 2").finds(
-            "error", "train.sh: --include localhost:0,1", also=("train.sh: --num_gpus 2",)
-        ),
-        Example(
-            _example("--include localhost:0,1 --exclude localhost:2").files,
-            consumer="deepspeed",
-            proof=crashes("launch", "include_str and exclude_str are mutually exclusive"),
-        ).finds("error", "train.sh: --include localhost:0,1", also=("train.sh: --exclude localhost:2",)),
-    ),
-    good=_example("--include localhost:0,1"),
-    proof=crashes("launch", "Cannot specify num_nodes/gpus with include/exclude"),
-    fixable=True,
-    references=(_SOURCE,),
-)
+@rule("ZC733", "device-options-exclude-each-other", Severity.ERROR)
 def device_options_exclude_each_other(run: Run) -> Iterator[Finding]:
-    """`--include`, `--exclude` and `--num_gpus`/`--num_nodes` on one line of the `deepspeed` runner.
-
-    Each of them chooses the devices by itself, and the runner refuses to combine them, although a list of devices and
-    their number would agree.
-
-    What happens: `ValueError: Cannot specify num_nodes/gpus with include/exclude`, or for the two lists
-    `include_str and exclude_str are mutually exclusive.`
-
-    Fix: where `--include` names the devices, the numbers (or `--exclude`) are taken off the line.
-    """
     if not started_by(run, "deepspeed"):
         return
     include, exclude = option_named(run, "include", "i"), option_named(run, "exclude", "e")
@@ -141,26 +91,8 @@ def device_options_exclude_each_other(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC734",
-    "include-without-host",
-    Severity.ERROR,
-    bad=_example("--include 0,1").finds("error", "train.sh: --include 0,1", "0,1", "0,1", "0,1"),
-    good=_example("--include localhost:0,1"),
-    proof=crashes("launch", "Hostname '0,1' not found in hostfile"),
-    fixable=True,
-    references=(_SOURCE,),
-)
+@rule("ZC734", "include-without-host", Severity.ERROR)
 def include_without_host(run: Run) -> Iterator[Finding]:
-    """`--include` or `--exclude` of the `deepspeed` runner lists devices without the host they belong to.
-
-    The runner's lists read `HOST:DEVICE,DEVICE`; on one machine the host is called localhost. Bare numbers look like
-    CUDA_VISIBLE_DEVICES but are taken for the name of a host.
-
-    What happens: `ValueError: Hostname '0,1' not found in hostfile`.
-
-    Fix: writes `localhost:` before the numbers, which holds for a job on one machine.
-    """
     if not started_by(run, "deepspeed") or flag(run, "hostfile", "H") is not None:
         return
     for name in (("include", "i"), ("exclude", "e")):
@@ -185,28 +117,8 @@ def include_without_host(run: Run) -> Iterator[Finding]:
 _DEFAULT_LIST = "/job/hostfile"
 
 
-@rule(
-    "ZC735",
-    "machines-without-hostfile",
-    Severity.WARNING,
-    bad=_example("--num_nodes 2 --num_gpus 8").finds("warning", "train.sh: --num_nodes 2", 2),
-    good=_example("--hostfile hostfile --num_nodes 2 --num_gpus 8", hosts=True),
-    proof=crashes("launch", "Num nodes is >1 but no extra nodes available via hostfile"),
-    references=(_SOURCE,),
-)
+@rule("ZC735", "machines-without-hostfile", Severity.WARNING)
 def machines_without_hostfile(run: Run) -> Iterator[Finding]:
-    """`--num_nodes` above 1 for the `deepspeed` runner without a hostfile.
-
-    The number only takes the first hosts of a list, and without the list there is this machine alone. `--no_ssh`
-    does not change that.
-
-    What happens: `ValueError: Num nodes is >1 but no extra nodes available via hostfile`.
-
-    A warning, because the machines may have a list at `/job/hostfile`, where the runner looks by default. A note on a
-    page of documentation, and nothing in a file that speaks of that list.
-
-    When to ignore: the machines have that list.
-    """
     machines = number_of(run, "num_nodes")
     option = option_named(run, "num_nodes")
     if not started_by(run, "deepspeed") or machines is None or machines < 2 or option is None:
@@ -223,23 +135,8 @@ def machines_without_hostfile(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC736",
-    "node-rank-without-ssh-missing",
-    Severity.ERROR,
-    bad=_example("--hostfile hostfile --no_ssh", hosts=True).finds("error", "train.sh: --no_ssh", 0),
-    good=_example("--hostfile hostfile --no_ssh --node_rank 1 --master_addr 10.0.0.1", hosts=True),
-    proof=crashes("launch", "Launching training without ssh, but --node_rank is not set correctly"),
-    references=(_SOURCE,),
-)
+@rule("ZC736", "node-rank-without-ssh-missing", Severity.ERROR)
 def node_rank_without_ssh_missing(run: Run) -> Iterator[Finding]:
-    """`--no_ssh` for the `deepspeed` runner without `--node_rank`.
-
-    Without ssh the line is started on every machine by something else, and the runner cannot know on which of them
-    it is.
-
-    What happens: `AssertionError: Launching training without ssh, but --node_rank is not set correctly.`
-    """
     option = option_named(run, "no_ssh")
     if not started_by(run, "deepspeed") or option is None or not all_options_seen(run):
         return
@@ -251,31 +148,8 @@ def node_rank_without_ssh_missing(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC742",
-    "visible-devices-dropped-by-runner",
-    Severity.ERROR,
-    bad=_example("--num_gpus 2", start="CUDA_VISIBLE_DEVICES=2,3 deepspeed").finds(
-        "error", "train.sh: --num_gpus 2", "2,3", 0, 1, "2,3"
-    ),
-    good=_example("--include localhost:2,3"),
-    proof=shows("launch", {"launch.world": ({"localhost": [0, 1]}, {"localhost": [2, 3]})}),
-    fixable=True,
-    references=(_SOURCE,),
-)
+@rule("ZC742", "visible-devices-dropped-by-runner", Severity.ERROR)
 def visible_devices_dropped_by_runner(run: Run) -> Iterator[Finding]:
-    """CUDA_VISIBLE_DEVICES before a `deepspeed` line that chooses devices by its own options.
-
-    The job then trains on devices that somebody else may be using, while the ones that were set aside for it idle.
-
-    What happens: the runner removes the variable and prints `Detected VISIBLE_DEVICES=2,3 but ignoring it because one
-    or several of --include/--exclude/--num_gpus/--num_nodes cl args were used`; `--num_gpus 2` means devices 0 and 1.
-
-    Fix: takes `--num_gpus` off the line where it repeats how many devices the variable names; the runner then takes
-    those devices.
-
-    When to ignore: the runner's own choice of devices is the right one; then unset the variable.
-    """
     if not started_by(run, "deepspeed") or flag(run, "hostfile", "H") is not None:
         return
     visible = run.environment.get("CUDA_VISIBLE_DEVICES")

@@ -46,33 +46,8 @@ def _machines(run: Run) -> int | None:
     return None if any(name.startswith("PET_") for name in run.environment) else machines
 
 
-@rule(
-    "ZC737",
-    "torchrun-without-address",
-    Severity.ERROR,
-    bad=(
-        _example("--nnodes 2 --node_rank 1 --nproc_per_node 2").finds("error", "train.sh: --nnodes 2", 2),
-        Example(
-            _example("--nnodes 2 --nproc_per_node 2 --rdzv_backend c10d").files,
-            consumer="deepspeed",
-            proof=shows("launch", {"launch.rdzv_endpoint": ("", "10.0.0.1:29500")}),
-        ).finds("error", "train.sh: --nnodes 2", 2),
-    ),
-    good=_example("--nnodes 2 --node_rank 1 --nproc_per_node 2 --master_addr 10.0.0.1"),
-    proof=shows("launch", {"launch.rdzv_endpoint": ("127.0.0.1:29500", "10.0.0.1:29500")}),
-    references=(_SOURCE,),
-)
+@rule("ZC737", "torchrun-without-address", Severity.ERROR)
 def torchrun_without_address(run: Run) -> Iterator[Finding]:
-    """torchrun on several machines without the address at which they meet.
-
-    Every machine waits for the others until the timeout, with its accelerators reserved, and no message says that
-    they look in different places.
-
-    What happens: the address defaults to 127.0.0.1, so that each machine meets only itself; with
-    `--rdzv_backend c10d` the endpoint is empty, which means localhost too.
-
-    When to ignore: the variables PET_MASTER_ADDR or PET_RDZV_ENDPOINT are set on the machines.
-    """
     machines, option = _machines(run), option_named(run, "nnodes")
     if machines is None or option is None or flag(run, "rdzv_endpoint", "standalone") is not None:
         return
@@ -88,32 +63,8 @@ def torchrun_without_address(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC738",
-    "standalone-with-machines",
-    Severity.ERROR,
-    bad=_example("--standalone --nnodes 2 --nproc_per_node 2").finds(
-        "error", "train.sh: --standalone", 2, 1, also=("train.sh: --nnodes 2",)
-    ),
-    good=_example("--nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --rdzv_endpoint 10.0.0.1:29500"),
-    proof=shows(
-        "launch",
-        {"launch.rdzv_endpoint": ("localhost:0", "10.0.0.1:29500")},
-        extent="where torchrun looks for the other machines. The waiting was not played.",
-    ),
-    references=(_SOURCE,),
-)
+@rule("ZC738", "standalone-with-machines", Severity.ERROR)
 def standalone_with_machines(run: Run) -> Iterator[Finding]:
-    """`--standalone` together with several machines.
-
-    Standalone means: meet at a free port of this computer. The other machines can never come, and the job waits for
-    them.
-
-    What happens: torchrun replaces the rendezvous by `localhost:0` with a random id, whatever address the line
-    gives, and still waits for `--nnodes` machines.
-
-    When to ignore: `--nnodes 1:N` machines may join and one is enough; then write that range.
-    """
     machines = _machines(run)
     option = option_named(run, "standalone")
     nodes = option_named(run, "nnodes")
@@ -127,35 +78,8 @@ def standalone_with_machines(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC739",
-    "master-address-not-read",
-    Severity.ERROR,
-    bad=_example("--nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --master_addr 10.0.0.1 --master_port 29500").finds(
-        "error", "train.sh: --master_addr 10.0.0.1", 2
-    ),
-    good=_example("--nnodes 2 --nproc_per_node 2 --rdzv_backend c10d --rdzv_endpoint 10.0.0.1:29500"),
-    proof=shows(
-        "launch",
-        {"launch.rdzv_endpoint": ("", "10.0.0.1:29500")},
-        extent="where torchrun looks for the other machines. The waiting was not played.",
-    ),
-    fixable=True,
-    references=(_SOURCE,),
-)
+@rule("ZC739", "master-address-not-read", Severity.ERROR)
 def master_address_not_read(run: Run) -> Iterator[Finding]:
-    """`--master_addr` for torchrun with a rendezvous that does not look at it.
-
-    Only the static rendezvous reads `--master_addr` and `--master_port`. With c10d the machines look for each other
-    at localhost and wait until the timeout.
-
-    What happens: torchrun logs `master_addr is only used for static rdzv_backend and when rdzv_endpoint is not
-    specified.` among its other lines and goes on with an empty endpoint.
-
-    Fix: writes the address and the port as `--rdzv_endpoint`.
-
-    When to ignore: PET_RDZV_ENDPOINT is set on the machines.
-    """
     machines, option = _machines(run), option_named(run, "master_addr")
     backend = text_of(run, "rdzv_backend")
     if machines is None or option is None or backend in (None, "static"):
@@ -177,31 +101,8 @@ def master_address_not_read(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC740",
-    "old-torch-launcher",
-    Severity.WARNING,
-    bad=_example("--nproc_per_node 2", start="python -m torch.distributed.launch").finds(
-        "warning", "train.sh: python -m torch.distributed.launch"
-    ),
-    good=_example("--nproc_per_node 2"),
-    proof=shows("launch", {"log": logged("torch.distributed.launch is deprecated")}),
-    fixable=True,
-    references=("torch/distributed/launch.py@2.13.0",),
-)
+@rule("ZC740", "old-torch-launcher", Severity.WARNING)
 def old_torch_launcher(run: Run) -> Iterator[Finding]:
-    """`python -m torch.distributed.launch`, the deprecated predecessor of torchrun.
-
-    It will go away, and until then it appends `--local-rank=N` to the script's words, which a script that does not
-    know the option refuses.
-
-    What happens: `FutureWarning: The module torch.distributed.launch is deprecated and will be removed in future.
-    Use torchrun.`
-
-    Fix: writes `torchrun` for it. The script then no longer gets `--local-rank`, only the variable LOCAL_RANK.
-
-    When to ignore: your script takes its rank from `--local-rank`.
-    """
     if not started_by(run, "torchrun") or run.launch is None or run.launch_file is None:
         return
     start, end = run.launch.span
@@ -215,50 +116,8 @@ def old_torch_launcher(run: Run) -> Iterator[Finding]:
     yield Finding(location, "torch.distributed.launch is deprecated; torchrun takes the same options", "", fix=fix)
 
 
-@rule(
-    "ZC741",
-    "deepspeed-without-launcher",
-    Severity.ERROR,
-    bad=(
-        _example("", start="python").finds("error", "train.sh: train.py"),
-        Example(
-            {
-                "ds.json": '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
-                '"zero_optimization": {"stage": 2}}\n',
-                "train.sh": "python train.py --deepspeed ds.json --output_dir out --per_device_train_batch_size 1\n",
-            },
-            consumer="transformers",
-        ).finds("error", "train.sh: train.py"),
-    ),
-    good=(
-        _example("--nproc_per_node 1"),
-        Example(
-            {
-                "ds.json": '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
-                '"gradient_clipping": "auto", "zero_optimization": {"stage": 2}}\n',
-                "train.sh": "torchrun --nproc_per_node 1 train.py --deepspeed ds.json --output_dir out "
-                "--per_device_train_batch_size 1 --max_steps 2\n",
-            },
-            consumer="transformers",
-        ),
-    ),
-    proof=crashes("parse", "No module named 'mpi4py'"),
-    fixable=True,
-    references=("deepspeed/comm/comm.py@0.19.8",),
-)
+@rule("ZC741", "deepspeed-without-launcher", Severity.ERROR)
 def deepspeed_without_launcher(run: Run) -> Iterator[Finding]:
-    """A DeepSpeed config for a script that plain `python` starts.
-
-    DeepSpeed wants to know its rank, and only a launcher tells it, even for one process. Without one it asks MPI.
-
-    What happens: `ModuleNotFoundError: No module named 'mpi4py'` as soon as DeepSpeed starts. Where mpi4py is
-    installed the job runs, in one process and on one accelerator.
-
-    Fix: starts the line with `torchrun --nproc_per_node 1`; give more processes for more accelerators.
-
-    When to ignore: the script sets RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT itself, or starts its
-    own processes.
-    """
     if run.launch is None or run.launch_file is None or run.deepspeed is None or not started_by(run, "python"):
         return
     if run.deepspeed_route not in ("trainer", "engine") or "RANK" in run.environment or run.launch.script is None:

@@ -38,39 +38,8 @@ def replaced(setting: Setting | None, text: str, why: str) -> Fix | None:
     return edited(replace_value, setting.origin.file, setting.origin.path, text, why=why, safe=False)
 
 
-@rule(
-    "ZC901",
-    "whole-gradients-in-fp32",
-    Severity.WARNING,
-    bad=Example({"ds.json": _DS % (_BF16 + _FP32_SUMS, 1)}, consumer="deepspeed").finds(
-        "warning", 'ds.json: "grad_accum_dtype": "fp32"', 1, 4, 2, also=('ds.json: "stage": 1',)
-    ),
-    good=Example({"ds.json": _DS % (_BF16 + _FP32_SUMS, 2)}, consumer="deepspeed"),
-    proof=shows(
-        "step",
-        {
-            "engine.wrapper": ("BF16_Optimizer", "DeepSpeedZeroOptimizer"),
-            "memory.step.bytes_per_parameter": (12.0, 8.0),
-        },
-        ranks=2,
-    ),
-    fixable=True,
-    references=("deepspeed/runtime/bf16_optimizer.py@0.19.8",),
-)
+@rule("ZC901", "whole-gradients-in-fp32", Severity.WARNING)
 def whole_gradients_in_fp32(run: Run) -> Iterator[Finding]:
-    """ZeRO stage 1 in bf16 that sums gradients in fp32: every rank keeps all of them for good.
-
-    4 bytes a parameter that no number of ranks makes smaller: 26 GiB for a model of 7 billion parameters. Stage 2 sums
-    in fp32 as well, for the rank's own share alone.
-
-    What happens: with `grad_accum_dtype` fp32 DeepSpeed takes its BF16_Optimizer, which holds a flat fp32 buffer of
-    all gradients, also between two steps. `reduce_bucket_size` and `overlap_comm` have no say there.
-
-    Fix: stage 2.
-
-    When to ignore: the gradients fit, and one reduction a step is worth more than the memory (stage 2 reduces after
-    every micro batch).
-    """
     word = section(run, "data_types").get("grad_accum_dtype")
     if run.deepspeed is None or not keeps_whole_gradients(run):
         return
@@ -111,74 +80,8 @@ _SCRIPT = "import deepspeed\n"
 _HALF = '"fp16": {"enabled": true}, '
 
 
-@rule(
-    "ZC902",
-    "reduce-buckets-of-many-gib",
-    Severity.WARNING,
-    bad=(
-        Example({"ds.json": _DS % (_BF16, '2, "overlap_comm": true, "reduce_bucket_size": 1000000000')}).finds(
-            "warning",
-            'ds.json: "reduce_bucket_size": 1000000000',
-            1000000000,
-            2,
-            "3.7",
-            200000000,
-            also=('ds.json: "overlap_comm": true',),
-        ),
-        Example(
-            {
-                "ds.json": _DS
-                % (_BF16, '3, "stage3_gather_16bit_weights_on_model_save": true, "reduce_bucket_size": 2000000000')
-            },
-            consumer="deepspeed",
-            proof=shows("init", {"memory.init": (at_least(4_000_000_000), at_most(1_000_000_000))}),
-        ).finds("warning", 'ds.json: "reduce_bucket_size": 2000000000', 2000000000, 2, "3.7", 200000000),
-        Example(
-            {
-                "zerocfg.yaml": _SPEC,
-                "train.py": _SCRIPT,
-                "ds.json": _DS % (_HALF, '2, "overlap_comm": true, "reduce_bucket_size": 500000000'),
-            },
-            proof=shows("step", {"memory.backward": (at_least(2_000_000_000), at_most(1_000_000_000))}),
-        ).finds(
-            "warning",
-            'ds.json: "reduce_bucket_size": 500000000',
-            500000000,
-            2,
-            "1.9",
-            "10.8",
-            200000000,
-            also=('ds.json: "overlap_comm": true',),
-        ),
-    ),
-    good=(
-        Example({"ds.json": _DS % (_BF16, '2, "overlap_comm": true, "reduce_bucket_size": 200000000')}),
-        Example(
-            {
-                "zerocfg.yaml": _SPEC,
-                "train.py": _SCRIPT,
-                "ds.json": _DS % (_HALF, '2, "overlap_comm": true, "reduce_bucket_size": 200000000'),
-            },
-        ),
-    ),
-    proof=shows("step", {"memory.backward": (at_least(4_000_000_000), at_most(1_000_000_000))}),
-    fixable=True,
-    references=("deepspeed/runtime/zero/stage_1_and_2.py@0.19.8", "deepspeed/runtime/zero/stage3.py@0.19.8"),
-)
+@rule("ZC902", "reduce-buckets-of-many-gib", Severity.WARNING)
 def reduce_buckets_of_many_gib(run: Run) -> Iterator[Finding]:
-    """The buffers that gradients are sent through take more than 3 GiB of each accelerator, or a tenth of a small one.
-
-    That memory is missing for activations, and a bucket of 200 million elements keeps a network as busy as one of a
-    billion. Whoever switches `overlap_comm` on doubles it without having asked for memory.
-
-    What happens: `reduce_bucket_size` counts elements. Stages 1 and 2 allocate it in full at each backward pass,
-    twice with `overlap_comm`; stage 3 once and for good. Nobody looks at the size of the model. On an accelerator whose
-    memory is known (a run of a spec), a tenth of it is told, also where the size is the default of 500 million.
-
-    Fix: 200 million elements, or half of what is written.
-
-    When to ignore: there is memory to spare.
-    """
     setting, stage = run.effective.get("zero_optimization.reduce_bucket_size"), stage_of(run)
     bucket = number_of(setting.value) if setting else None
     room = run.hardware.memory_gib if run.hardware else None
@@ -223,34 +126,8 @@ def _written(section_data: dict[str, object], names: tuple[str, ...]) -> tuple[s
     return next(((name, section_data[name]) for name in names if name in section_data), (names[0], None))
 
 
-@rule(
-    "ZC903",
-    "parameters-never-sharded",
-    Severity.WARNING,
-    bad=Example(
-        {"ds.json": _DS % (_BF16, _SAVED + ', "stage3_param_persistence_threshold": 1000000000')},
-        consumer="deepspeed",
-    ).finds("warning", 'ds.json: "stage3_param_persistence_threshold": 1000000000', 1000000000, 100000),
-    good=Example(
-        {"ds.json": _DS % (_BF16, _SAVED + ', "stage3_param_persistence_threshold": 100000')}, consumer="deepspeed"
-    ),
-    proof=shows("step", {"memory.step.bytes_per_parameter": (11.9, 9.9)}, ranks=2),
-    fixable=True,
-    references=("deepspeed/runtime/zero/parameter_offload.py@0.19.8",),
-)
+@rule("ZC903", "parameters-never-sharded", Severity.WARNING)
 def parameters_never_sharded(run: Run) -> Iterator[Finding]:
-    """A persistence threshold so high that ZeRO-3 keeps every parameter whole on every rank.
-
-    Stage 3 without what stage 3 is for: 2 bytes a parameter that no number of ranks makes smaller, with more messages
-    than stage 2 needs.
-
-    What happens: a parameter of no more elements than `stage3_param_persistence_threshold` stays gathered, from the
-    first step on. The default is 100,000: norms and biases.
-
-    Fix: removes the key, for its default.
-
-    When to ignore: `stage3_model_persistence_threshold` bounds their sum in another layer of this config.
-    """
     zero = section(run, "zero_optimization")
     name, value = _written(zero, _THRESHOLD)
     threshold, limit = number_of(value), _written(zero, _LIMIT)[1]
@@ -271,29 +148,8 @@ def parameters_never_sharded(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC904",
-    "sharding-over-one-process",
-    Severity.NOTE,
-    bad=Example({"accelerate.yaml": _YAML % (1, "bf16", 3)}, consumer="accelerate").finds(
-        "note", "accelerate.yaml: zero_stage: 3", 3, 0, 0, also=("accelerate.yaml: num_processes: 1",)
-    ),
-    good=Example({"accelerate.yaml": _SMALL % (1, "bf16", 0)}, consumer="accelerate"),
-    proof=shows("step", {"memory.step.bytes_per_parameter": (at_least(17.0), 14.0)}),
-    fixable=True,
-)
+@rule("ZC904", "sharding-over-one-process", Severity.NOTE)
 def sharding_over_one_process(run: Run) -> Iterator[Finding]:
-    """ZeRO stage 3 for a single process, with nothing offloaded.
-
-    There is nobody to share with: parameters, gradients and states are all kept, and copied to and fro besides.
-
-    What happens: more memory than without ZeRO. At stage 3 a process holds 16 bytes a parameter and its buckets
-    between two steps, at stage 0 it holds 14.
-
-    Fix: stage 0.
-
-    When to ignore: the number of processes is raised on the launch line, or the file is shared with a larger job.
-    """
     count = run.effective.get("num_processes")
     if stage_of(run) != 3 or count is None or count.value != 1 or count.origin.kind not in ("file", "flag"):
         return
@@ -325,31 +181,8 @@ def _without_zero(run: Run, setting: Setting | None) -> Fix | None:
     return fix
 
 
-@rule(
-    "ZC905",
-    "fp32-at-stage-3",
-    Severity.NOTE,
-    bad=Example({"accelerate.yaml": _YAML % (2, "'no'", 3)}, consumer="accelerate").finds(
-        "note", "accelerate.yaml: mixed_precision: 'no'", 3, 20, 16
-    ),
-    good=Example({"accelerate.yaml": _YAML % (2, "bf16", 3)}, consumer="accelerate"),
-    proof=shows("init", {"memory.init": (at_least(2_000_000_000), at_most(1_100_000_000))}, ranks=2),
-    fixable=True,
-    references=("deepspeed/runtime/zero/stage3.py@0.19.8",),
-)
+@rule("ZC905", "fp32-at-stage-3", Severity.NOTE)
 def fp32_at_stage_3(run: Run) -> Iterator[Finding]:
-    """ZeRO stage 3 with mixed precision written as off.
-
-    Stage 3 is chosen for memory, and fp32 takes a quarter more of it than bf16, twice as much for activations and
-    buckets, sends twice the bytes and leaves the fast units of the accelerator idle.
-
-    What happens: a rank holds a share of 20 bytes a parameter, where bf16 takes 16: fp32 parameters, a second fp32
-    copy of them as master weights, gradients and moments.
-
-    Fix: bf16.
-
-    When to ignore: the model needs fp32.
-    """
     if stage_of(run) != 3 or half(run) is not False or effective(run, "engine") != "deepspeed":
         return
     if run.accelerate is None or run.deepspeed is not None:

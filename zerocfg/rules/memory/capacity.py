@@ -61,45 +61,8 @@ def _stage_place(run: Run) -> tuple[Location, list[Location]]:
     return anchor(run, [setting.origin] if setting else [])
 
 
-@rule(
-    "ZC920",
-    "processes-and-accelerators",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    consumer: accelerate\n    script: train.py\n"
-            "    accelerate: accelerate.yaml\n    hardware: 4xA100-80GB\n",
-            "train.py": "import accelerate\n",
-            "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n  zero_stage: 2\n",
-        }
-    ).finds("error", "accelerate.yaml: num_processes: 8", 8, 4, 4),
-    good=Example(
-        {
-            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    consumer: accelerate\n    script: train.py\n"
-            "    accelerate: accelerate.yaml\n    hardware: 4xA100-80GB\n",
-            "train.py": "import accelerate\n",
-            "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 4\ndeepspeed_config:\n  zero_stage: 2\n",
-        }
-    ),
-    proof=cited("accelerate/state.py@1.15.0"),
-    fixable=True,
-    needs={"hardware"},
-    references=("accelerate/state.py@1.15.0", "huggingface/accelerate#2818", "hiyouga/LLaMA-Factory#4315"),
-)
+@rule("ZC920", "processes-and-accelerators", Severity.ERROR, needs={"hardware"})
 def processes_and_accelerators(run: Run) -> Iterator[Finding]:
-    """`num_processes` or `num_machines` of the accelerate config is not what the named hardware has.
-
-    A config that was copied from another machine costs a place in the queue, or leaves devices idle. `num_processes`
-    counts the processes of all machines together.
-
-    What happens: with more processes than devices, the ones left over stop with `CUDA error: invalid device ordinal`,
-    or share a device with another process. With fewer, devices stay idle. (`zerocfg build` writes the number of the
-    hardware.)
-
-    Fix: writes the number that the hardware has.
-
-    When to ignore: some of the devices are meant to stay free.
-    """
     if run.hardware is None or run.accelerate is None:
         return
     has = {"num_processes": run.hardware.accelerators, "num_machines": run.hardware.nodes}
@@ -118,31 +81,8 @@ def processes_and_accelerators(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC921",
-    "bf16-not-in-hardware",
-    Severity.ERROR,
-    bad=Example(_files("7000000000", "8xV100-SXM2-32GB", _DS % (3, _GATHER))).finds(
-        "error", 'ds.json: "enabled": true'
-    ),
-    good=Example(
-        _files("7000000000", "8xA100-80GB", _DS % (3, _GATHER)),
-    ),
-    proof=cited("deepspeed/runtime/engine.py@0.19.8"),
-    needs={"hardware"},
-    references=("deepspeed/runtime/engine.py@0.19.8", "accelerate/accelerator.py@1.15.0"),
-)
+@rule("ZC921", "bf16-not-in-hardware", Severity.ERROR, needs={"hardware"})
 def bf16_not_in_hardware(run: Run) -> Iterator[Finding]:
-    """bf16 training on an accelerator that does not compute in bfloat16.
-
-    The job ends when it starts, or runs many times slower where the library emulates the format.
-
-    What happens: `Type bf16 is not supported on your device.` from DeepSpeed, `bf16 mixed precision requires PyTorch
-    >= 1.10 and a supported device.` from accelerate; newer releases of torch emulate bfloat16 on cards from before
-    Ampere, and the checks pass.
-
-    When to ignore: an emulated run is what you want to try.
-    """
     if run.hardware is None or run.hardware.bf16 is not False:
         return
     for name in ("bf16.enabled", "mixed_precision"):
@@ -159,40 +99,8 @@ def bf16_not_in_hardware(run: Run) -> Iterator[Finding]:
         return
 
 
-@rule(
-    "ZC922",
-    "states-do-not-fit",
-    Severity.ERROR,
-    bad=Example(_files("7000000000", "8xA100-80GB", _DS % (0, ""))).finds(
-        "error", 'ds.json: "stage": 0', "91.3", 0, "79.2", 1
-    ),
-    good=Example(_files("7000000000", "8xA100-80GB", _DS % (2, ""))),
-    proof=shows(
-        "step",
-        {"memory.step.bytes_per_parameter": (14.0, 8.0)},
-        ranks=2,
-        extent="the bytes that a process holds for each parameter between two steps, measured in a model of a "
-        "million parameters. That so many parameters of so many bytes are more than the memory is "
-        "arithmetic; no job was run until it ended.",
-    ),
-    fixable=True,
-    needs={"hardware", "model"},
-    references=("deepspeed/runtime/zero/stage_1_and_2.py@0.19.8", "deepspeed/runtime/zero/stage3.py@0.19.8"),
-)
+@rule("ZC922", "states-do-not-fit", Severity.ERROR, needs={"hardware", "model"})
 def states_do_not_fit(run: Run) -> Iterator[Finding]:
-    """The model states alone are larger than the memory of the accelerator.
-
-    The job waits in the queue, loads the model, and runs out of memory at the latest in the first optimizer step.
-
-    What happens: `torch.OutOfMemoryError: CUDA out of memory.` The count is that of parameters, master weights and
-    Adam's moments between two steps, when all parameters are trained; gradients, activations and buffers come on top.
-    In 16-bit training stage 0 holds 14 bytes a parameter on every accelerator, stages 1 and 2 hold 2 and a share of
-    12, stage 3 a share of 16.
-
-    Fix: the lowest stage whose states, with gradients and buffers, fit.
-
-    When to ignore: only some of the parameters are trained, and the spec does not say so (`trainable_parameters`).
-    """
     hardware, memory, stage = run.hardware, run.memory, stage_of(run)
     if hardware is None or run.model is None or hardware.memory_gib is None:
         return
@@ -230,36 +138,8 @@ def to_stage(run: Run, stage: int | None) -> Fix | None:
     return edited(replace_value, origin.file, origin.path, str(stage), why=f"stage {stage}", safe=False)
 
 
-@rule(
-    "ZC923",
-    "host-memory-exceeded",
-    Severity.ERROR,
-    bad=Example(_files("13000000000", "node.json", _DS % (2, _CPU % ""), _NODE % (128, '"unlimited"'))).finds(
-        "error", 'ds.json: "device": "cpu"', 257, 39, 128, 3
-    ),
-    good=Example(_files("13000000000", "8xH200-141GB", _DS % (2, ""))),
-    proof=shows(
-        "step",
-        {"memory.step.bytes_per_parameter": (20.5, 14.0)},
-        extent="the bytes that host and accelerator hold together for each parameter between two steps, measured"
-        " in a model of a million parameters. That so many parameters of so many bytes are more than the "
-        "memory is arithmetic; no job was run until it ended.",
-    ),
-    needs={"hardware", "model"},
-    references=("deepspeedai/DeepSpeed#4239", "deepspeedai/DeepSpeed#4571", "hiyouga/LLaMA-Factory#9116"),
-)
+@rule("ZC923", "host-memory-exceeded", Severity.ERROR, needs={"hardware", "model"})
 def host_memory_exceeded(run: Run) -> Iterator[Finding]:
-    """What is offloaded to the host is larger than its memory.
-
-    The system ends the job without a traceback, mostly after the model was loaded.
-
-    What happens: `exits with return code = -9`. Offloading an Adam in 16-bit training holds 18 bytes a parameter in
-    host memory over all ranks of a node (4 master weights, 8 moments, 4 gradients, 2 for the way), and more with
-    gradient accumulation. What is pinned of it (10 bytes) torch rounds up, block by block, to the next power of two;
-    where only that is too much, it is a warning. Loading the model may take more for a while.
-
-    When to ignore: only some of the parameters are trained, and the spec does not say so (`trainable_parameters`).
-    """
     hardware, memory = run.hardware, run.memory
     if hardware is None or run.model is None or hardware.host_gib is None:
         return
@@ -284,32 +164,8 @@ def host_memory_exceeded(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC924",
-    "locked-memory-exceeded",
-    Severity.NOTE,
-    bad=Example(_files("7000000000", "node.json", _DS % (2, _CPU % ""), _NODE % (512, 67108864))).finds(
-        "note", 'ds.json: "offload_optimizer"', "32.6", "0.06"
-    ),
-    good=Example(_files("7000000000", "node.json", _DS % (2, _CPU % ', "pin_memory": false'), _NODE % (512, 67108864))),
-    proof=shows("init", {"memory.pinned": (at_least(10_000_000), 0)}),
-    fixable=True,
-    needs={"hardware", "model"},
-    references=("deepspeed/runtime/zero/offload_config.py@0.19.8",),
-)
+@rule("ZC924", "locked-memory-exceeded", Severity.NOTE, needs={"hardware", "model"})
 def locked_memory_exceeded(run: Run) -> Iterator[Finding]:
-    """More memory is to be page-locked than a process of this host may lock.
-
-    Where the limit counts, the job ends as soon as the engine is built.
-
-    What happens: with `pin_memory`, true by default, DeepSpeed page-locks what it offloads: 10 bytes a parameter of a
-    rank's share in 16-bit training. It advises to switch it off "on hosts with tight memlock limits (ulimit -l)".
-    Memory that CUDA pins is mostly not counted against the limit; that of DeepSpeed's native backend is.
-
-    Fix: `"pin_memory": false`, which makes copies slower. The other way out is a higher limit.
-
-    When to ignore: CUDA does the pinning (the default), or the job starts with another limit than the probed one.
-    """
     hardware, model = run.hardware, run.model
     if hardware is None or model is None or not model.parameters or hardware.memlock is None:
         return
@@ -335,36 +191,8 @@ def locked_memory_exceeded(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC925",
-    "offload-not-needed",
-    Severity.NOTE,
-    bad=Example(_files("350000000", "8xA100-80GB", _DS % (2, _CPU % ""))).finds(
-        "note", 'ds.json: "device": "cpu"', 2, "2.1", 79
-    ),
-    good=Example(_files("350000000", "8xA100-80GB", _DS % (2, ""))),
-    proof=shows(
-        "init",
-        {"engine.optimizer": ("DeepSpeedCPUAdam", "AdamW"), "memory.pinned": (at_least(10_000_000), 0)},
-    ),
-    fixable=True,
-    needs={"hardware", "model"},
-    references=("deepspeed/runtime/zero/stage_1_and_2.py@0.19.8", "deepspeed/runtime/zero/stage3.py@0.19.8"),
-)
+@rule("ZC925", "offload-not-needed", Severity.NOTE, needs={"hardware", "model"})
 def offload_not_needed(run: Run) -> Iterator[Finding]:
-    """States are offloaded that would take less than half of the accelerator's memory, in a run that fits without it.
-
-    Each step sends gradients to the host and parameters back, and waits for the processors to update them; with small
-    batches a step can take twice as long.
-
-    What happens: DeepSpeed moves master weights and moments to the host, and replaces the optimizer by
-    DeepSpeedCPUAdam, however much memory is free.
-
-    Fix: offloads nothing.
-
-    When to ignore: long sequences or large batches need the memory for activations, and the spec does not say how long
-    they are (`sequence_length`).
-    """
     hardware, stage = run.hardware, stage_of(run)
     parts = [part for part in PARTS if on_host(run, part)]
     if hardware is None or run.model is None or not hardware.memory_gib or stage is None or not parts:
@@ -387,29 +215,8 @@ def offload_not_needed(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC926",
-    "super-offload-without-nvidia",
-    Severity.ERROR,
-    bad=Example(_files("70000000000", "8xMI300X", _DS % (3, _GATHER + _CPU % ', "super_offload": true'))).finds(
-        "error", 'ds.json: "super_offload": true'
-    ),
-    good=Example(_files("70000000000", "8xMI300X", _DS % (3, _GATHER + _CPU % ""))),
-    proof=crashes("init", "SuperOffload only supports NVIDIA CUDA GPUs"),
-    fixable=True,
-    needs={"hardware"},
-    references=("deepspeed/runtime/superoffload/superoffload_stage3.py@0.19.8",),
-)
+@rule("ZC926", "super-offload-without-nvidia", Severity.ERROR, needs={"hardware"})
 def super_offload_without_nvidia(run: Run) -> Iterator[Finding]:
-    """`super_offload` on accelerators that are not NVIDIA's.
-
-    The job ends after the model was loaded. SuperOffload is made for a processor and an accelerator on one fast link.
-
-    What happens: `AssertionError: SuperOffload only supports NVIDIA CUDA GPUs, but found accelerator ...` when the
-    engine is built.
-
-    Fix: removes it, so that the optimizer is offloaded as usual.
-    """
     part = ("zero_optimization", "offload_optimizer")
     written = section(run, *part)
     if run.hardware is None or run.hardware.vendor in (None, "nvidia") or written.get("super_offload") is not True:

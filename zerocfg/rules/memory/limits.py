@@ -53,55 +53,8 @@ def _states_fit(memory: MemorySummary, room: float) -> bool:
     return memory.resting_gib is not None and memory.resting_gib <= room
 
 
-@rule(
-    "ZC927",
-    "optimizer-step-does-not-fit",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "zerocfg.yaml": _SPEC % ("config.json", "node.json", ""),
-            "train.py": "import deepspeed\n",
-            "config.json": _TOY,
-            "node.json": _NODE,
-            "ds.json": _DS % (1, "3" + _SAVED),
-        },
-        note="A model of a million parameters, so that the proof can be run.",
-    ).finds("error", 'ds.json: "stage": 3', "0.0239", 3, "0.006", "0.0225", 200000),
-    good=Example(
-        {
-            "zerocfg.yaml": _SPEC % ("config.json", "node.json", ""),
-            "train.py": "import deepspeed\n",
-            "config.json": _TOY,
-            "node.json": _NODE,
-            "ds.json": _DS % (1, "3" + _SAVED + ', "sub_group_size": 100000'),
-        }
-    ),
-    proof=shows(
-        "step",
-        {"memory.second_update.bytes_per_parameter": (at_least(21.5), at_most(19.5))},
-        extent="the bytes that are held for each parameter when the second optimizer step begins, measured in a "
-        "model of a million parameters. That so many parameters of so many bytes are more than the memory"
-        " is arithmetic; no job was run until it ended.",
-    ),
-    fixable=True,
-    needs={"hardware", "model"},
-    references=("deepspeed/runtime/zero/stage3.py@0.19.8", "deepspeed/runtime/zero/stage_1_and_2.py@0.19.8"),
-)
+@rule("ZC927", "optimizer-step-does-not-fit", Severity.ERROR, needs={"hardware", "model"})
 def optimizer_step_does_not_fit(run: Run) -> Iterator[Finding]:
-    """The model states fit between two steps, but not with what the optimizer step needs for a moment.
-
-    Forward and backward pass go well, and the first optimizer step runs out of memory.
-
-    What happens: `torch.OutOfMemoryError: CUDA out of memory.` For the step DeepSpeed makes the gradients of the rank's
-    share flat and converts them to fp32: 6 bytes for each of its parameters in 16-bit training. Stages 1 and 2 do so
-    for the whole share, stage 3 for one sub group after the other, which by default has a billion parameters.
-
-    Fix: at stage 3 a `sub_group_size` that fits with a tenth of the memory to spare; below it a higher stage, where one
-    fits.
-
-    When to ignore: only some of the parameters are trained, and the spec does not say so (`trainable_parameters`), or
-    the optimizer keeps less than Adam.
-    """
     hardware, memory, stage = run.hardware, run.memory, stage_of(run)
     if hardware is None or hardware.memory_gib is None or memory is None or run.model is None or stage is None:
         return
@@ -150,59 +103,8 @@ def _smaller_group(run: Run, hardware: HardwareSummary, memory: MemorySummary) -
     return int(str(wanted)[0]) * int(10**digits)
 
 
-@rule(
-    "ZC928",
-    "run-does-not-fit",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "zerocfg.yaml": _SPEC
-            % (
-                "config.json",
-                "8xA100-40GB",
-                "    sequence_length: 4096\n    gradient_checkpointing: false\n    fused_loss: false\n",
-            ),
-            "train.py": "import deepspeed\n",
-            "config.json": _LLAMA_3,
-            "ds.json": _DS % (4, "2"),
-        }
-    ).finds(
-        "error",
-        'ds.json: "stage": 2',
-        4,
-        4096,
-        141,
-        203,
-        2,
-        "39.4",
-        also=('ds.json: "train_micro_batch_size_per_gpu": 4',),
-    ),
-    good=Example(
-        {
-            "zerocfg.yaml": _SPEC
-            % ("config.json", "8xA100-80GB", "    sequence_length: 4096\n    gradient_checkpointing: true\n"),
-            "train.py": "import deepspeed\n",
-            "config.json": _LLAMA_3,
-            "ds.json": _DS % (1, "3" + _SAVED),
-        }
-    ),
-    proof=needs_gpu("benchmarks/memory"),
-    needs={"hardware", "model"},
-)
+@rule("ZC928", "run-does-not-fit", Severity.ERROR, needs={"hardware", "model"})
 def run_does_not_fit(run: Run) -> Iterator[Finding]:
-    """The memory predicted for the run, at the least, is more than the accelerator has.
-
-    The job waits in the queue, loads the model, and runs out of memory in its first steps.
-
-    What happens: `torch.OutOfMemoryError: CUDA out of memory.` Predicted are model states, buffers, activations of a
-    micro batch of full length, and what lies outside of tensors: the CUDA context, NCCL, the allocator's reserve. The
-    message gives the least and the most; what lies between them depends on kernels, fragmentation and libraries. Only
-    where even the least exceeds the memory is it told: a run that may or may not fit is no finding, `zerocfg plan`
-    shows its numbers and what would save memory.
-
-    When to ignore: samples are shorter than `sequence_length` of the spec, or the script trains only some of the
-    parameters, recomputes activations or computes the loss in pieces without the spec saying so.
-    """
     hardware, memory, stage = run.hardware, run.memory, stage_of(run)
     if hardware is None or hardware.memory_gib is None or memory is None or memory.peak_gib is None:
         return
@@ -235,47 +137,8 @@ def _remedy(run: Run, room: float, memory: MemorySummary) -> str:
     return "`zerocfg plan` lists what would make it fit"
 
 
-@rule(
-    "ZC929",
-    "nvme-drive-too-small",
-    Severity.WARNING,
-    bad=Example(
-        {
-            "zerocfg.yaml": _SPEC % ("{parameters: 70000000000, largest_parameter: 262144000}", "node.json", ""),
-            "train.py": "import deepspeed\n",
-            "node.json": _DRIVE % 500,
-            "ds.json": _DS
-            % (1, "3" + _SAVED + ', "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme/swap"}'),
-        }
-    ).finds("warning", 'ds.json: "nvme_path": "/local_nvme/swap"', 782, 500),
-    good=Example(
-        {
-            "zerocfg.yaml": _SPEC % ("{parameters: 70000000000, largest_parameter: 262144000}", "node.json", ""),
-            "train.py": "import deepspeed\n",
-            "node.json": _DRIVE % 3500,
-            "ds.json": _DS
-            % (1, "3" + _SAVED + ', "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme/swap"}'),
-        }
-    ),
-    proof=cited("deepspeed/runtime/swap_tensor/optimizer_utils.py@0.19.8"),
-    needs={"hardware", "model"},
-    references=(
-        "deepspeed/runtime/swap_tensor/optimizer_utils.py@0.19.8",
-        "deepspeed/runtime/swap_tensor/partitioned_param_swapper.py@0.19.8",
-    ),
-)
+@rule("ZC929", "nvme-drive-too-small", Severity.WARNING, needs={"hardware", "model"})
 def nvme_drive_too_small(run: Run) -> Iterator[Finding]:
-    """What is offloaded to NVMe is larger than what was free on the drive when the machine was probed.
-
-    The job ends while the states are written, or later, when something else needs the drive.
-
-    What happens: all ranks of a node write their shares below `nvme_path`: master weights and moments of an Adam (12
-    bytes a parameter over all ranks), and 2 bytes a parameter for parameters in 16-bit training. So much is counted;
-    fp32 gradients (4 bytes) are written besides. A write to a full drive fails.
-
-    When to ignore: the drive has been cleared since the profile was written (`zerocfg probe`), or only some of the
-    parameters are trained and the spec does not say so.
-    """
     hardware, memory = run.hardware, run.memory
     if hardware is None or memory is None or run.model is None or not memory.nvme_gib or not whole_model_trained(run):
         return

@@ -41,32 +41,8 @@ def _accumulating(micro: int, steps: int) -> Example:
     )
 
 
-@rule(
-    "ZC906",
-    "parameters-gathered-for-small-batches",
-    Severity.NOTE,
-    bad=_accumulating(1, 8).finds("note", 'ds.json: "gradient_accumulation_steps": 8', 8, 3, 16, 2, 30, 43, 79, 2, 4),
-    good=_accumulating(4, 2),
-    proof=shows("step", {"engine.gathered": (at_least(16 * 1073472), at_most(6 * 1073472))}, ranks=2),
-    needs={"model", "hardware"},
-    references=("deepspeed/runtime/zero/partitioned_param_coordinator.py@0.19.8",),
-)
+@rule("ZC906", "parameters-gathered-for-small-batches", Severity.NOTE, needs={"model", "hardware"})
 def parameters_gathered_for_small_batches(run: Run) -> Iterator[Finding]:
-    """ZeRO stage 3 with many accumulation steps, where a larger micro batch fits.
-
-    The time of a step goes into messages. Without stage 3 accumulation is free of them: stages 0 and 1 send gradients
-    once a step, however many micro batches it has.
-
-    What happens: stage 3 gathers all parameters for the forward pass of each micro batch, again for its backward pass
-    where the model is larger than `stage3_max_reuse_distance` (a billion by default), and reduces the gradients after
-    it. In two steps of a small model 8 micro batches of one sample gather its parameters 16 times, and 2 of four
-    samples 5 times.
-
-    Instead: twice the micro batch with half the accumulation steps, the same batch for the optimizer. It is told where
-    the most that is predicted for it fits, and where not even stage 2 would do, from four accumulation steps on.
-
-    When to ignore: samples are longer than `sequence_length` of the spec says.
-    """
     hardware, memory = run.hardware, run.memory
     steps = run.effective.get("gradient_accumulation_steps")
     if hardware is None or hardware.memory_gib is None or memory is None or memory.doubled_peak_gib is None:
@@ -99,35 +75,8 @@ def _with_logits(option: str) -> Example:
     )
 
 
-@rule(
-    "ZC907",
-    "all-logits-at-once",
-    Severity.NOTE,
-    bad=_with_logits("").finds("note", "recipe.yaml: per_device_train_batch_size: 8", 8, 2048, 128256, 23, 79),
-    good=_with_logits("use_liger_kernel: true\n"),
-    proof=cited("transformers/loss/loss_utils.py@5.23.0"),
-    needs={"model"},
-    fixable=True,
-    references=("transformers/loss/loss_utils.py@5.23.0", "transformers/integrations/liger.py@5.23.0"),
-)
+@rule("ZC907", "all-logits-at-once", Severity.NOTE, needs={"model"})
 def all_logits_at_once(run: Run) -> Iterator[Finding]:
-    """The logits of a micro batch over a large vocabulary take a large part of the accelerator.
-
-    They are held for a moment between forward and backward pass, and often decide how many samples fit, while the
-    layers, with gradient checkpointing, take a tenth of them.
-
-    What happens: transformers computes the loss of a causal language model from the logits of all tokens in fp32
-    (`logits.float()`), and the cross entropy makes another tensor of that size, its backward pass a third: when the
-    backward pass begins, 12 bytes are held for each token and each word of the vocabulary. It is told from a fifth of
-    the accelerator on, or from 8 GiB where the hardware is not known, for samples that are as long as `sequence_length`
-    of the spec. TRL's SFTTrainer computes the loss in pieces by itself.
-
-    Instead: Liger's kernels or cut cross entropy, which compute the loss in pieces and never hold all logits.
-
-    Fix: `use_liger_kernel: true` in the recipe, which needs the package liger-kernel and a model that it knows.
-
-    When to ignore: the script computes the loss itself, in pieces (say `fused_loss: true` in the spec).
-    """
     memory, model = run.memory, run.model
     if memory is None or model is None or not memory.logits_gib or run.consumer == "trl":
         return

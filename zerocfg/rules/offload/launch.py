@@ -43,32 +43,8 @@ _DS = (
 _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\n"
 
 
-@rule(
-    "ZC523",
-    "old-offload-key-with-accelerate",
-    Severity.ERROR,
-    bad=Example({"ds.json": _DS % '"cpu_offload": true', "recipe.yaml": _RECIPE}, consumer="transformers").finds(
-        "error", 'ds.json: "cpu_offload": true'
-    ),
-    good=Example(
-        {"ds.json": _DS % '"offload_optimizer": {"device": "cpu"}', "recipe.yaml": _RECIPE}, consumer="transformers"
-    ),
-    proof=crashes("init", "You are using ZeRO-Offload with a client provided optimizer"),
-    consumers={"accelerate", *TRAINERS},
-    fixable=True,
-    references=("accelerate/accelerator.py@1.15.0", "deepspeed/runtime/engine.py@0.19.8"),
-)
+@rule("ZC523", "old-offload-key-with-accelerate", Severity.ERROR, consumers={"accelerate", *TRAINERS})
 def old_offload_key_with_accelerate(run: Run) -> Iterator[Finding]:
-    """`cpu_offload: true` in a DeepSpeed config that accelerate or the Trainer reads.
-
-    The job ends after the model was loaded, with advice that does not fit: the optimizer is not the author's choice.
-
-    What happens: DeepSpeed still takes the old key for `offload_optimizer`, but accelerate looks for the new one
-    before it replaces the optimizer by DeepSpeedCPUAdam. DeepSpeed gets torch's AdamW and refuses it: `You are using
-    ZeRO-Offload with a client provided optimizer (...) which in most cases will yield poor performance.`
-
-    Fix: `"offload_optimizer": {"device": "cpu"}`, which means the same.
-    """
     path = ("zero_optimization", "cpu_offload")
     zero, data = section(run, path[0]), deepspeed_data(run)
     if run.deepspeed is None or zero.get("cpu_offload") is not True or zero.get("offload_optimizer") is not None:
@@ -107,42 +83,8 @@ def _set_threads(run: Run, count: str) -> list[Edit] | None:
     return [Edit(Span(start, start), f"OMP_NUM_THREADS={count} ")]
 
 
-@rule(
-    "ZC524",
-    "threads-option-not-passed-on",
-    Severity.WARNING,
-    bad=Example(
-        {
-            "accelerate.yaml": _YAML,
-            "train.sh": _LINE % ("", " --num_cpu_threads_per_process 8"),
-            "train.py": "import accelerate\n",
-        }
-    ).finds("warning", "train.sh: --num_cpu_threads_per_process 8", 8),
-    good=Example(
-        {
-            "accelerate.yaml": _YAML,
-            "train.sh": _LINE % ("OMP_NUM_THREADS=8 ", ""),
-            "train.py": "import accelerate\n",
-        }
-    ),
-    proof=shows("launch", {"env.OMP_NUM_THREADS": ("1", "8"), "threads": (1, 8)}),
-    fixable=True,
-    needs={"launch"},
-    references=("accelerate/utils/launch.py@1.15.0", "torch/distributed/run.py@2.13.0"),
-)
+@rule("ZC524", "threads-option-not-passed-on", Severity.WARNING, needs={"launch"})
 def threads_option_not_passed_on(run: Run) -> Iterator[Finding]:
-    """`--num_cpu_threads_per_process` of accelerate launch, with DeepSpeed.
-
-    Tokenizing, loading and above all an optimizer step on the host run on one thread of each process.
-
-    What happens: accelerate exports the number as OMP_NUM_THREADS for its other launchers, but not for DeepSpeed.
-    torchrun then sets 1 where there are several processes on a machine: `Setting OMP_NUM_THREADS environment variable
-    for each process to be 1 in default`.
-
-    Fix: sets OMP_NUM_THREADS before the command, to the number that was asked for.
-
-    When to ignore: never; the option does nothing here.
-    """
     option = option_named(run, "num_cpu_threads_per_process")
     if option is None or option.value is None or not started_by(run, "accelerate") or run.launch_file is None:
         return
@@ -160,39 +102,8 @@ def threads_option_not_passed_on(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC525",
-    "host-step-on-one-thread",
-    Severity.NOTE,
-    bad=Example(
-        {"accelerate.yaml": _YAML, "train.sh": _LINE % ("", ""), "train.py": "import accelerate\n"},
-    ).finds("note", "train.sh: train.py", also=("accelerate.yaml: offload_optimizer_device: cpu",)),
-    good=Example(
-        {
-            "accelerate.yaml": _YAML,
-            "train.sh": _LINE % ("OMP_NUM_THREADS=8 ", ""),
-            "train.py": "import accelerate\n",
-        }
-    ),
-    proof=shows("launch", {"env.OMP_NUM_THREADS": ("1", "8"), "threads": (1, 8)}),
-    fixable=True,
-    needs={"launch"},
-    references=("torch/distributed/run.py@2.13.0",),
-)
+@rule("ZC525", "host-step-on-one-thread", Severity.NOTE, needs={"launch"})
 def host_step_on_one_thread(run: Run) -> Iterator[Finding]:
-    """An offloaded optimizer, and a launch line that leaves each process one thread.
-
-    DeepSpeedCPUAdam is made to use all processors of the host; with one thread a process the step takes many times as
-    long, while most of them idle.
-
-    What happens: torchrun, also under accelerate, sets OMP_NUM_THREADS to 1 where it is not set and a machine runs
-    several processes: `Setting OMP_NUM_THREADS environment variable for each process to be 1 in default, to avoid
-    your system being overloaded`.
-
-    Fix: 8 threads a process. The number to aim at is the processors of the host divided by its processes.
-
-    When to ignore: the variable is set where zerocfg cannot see it (an image, a scheduler).
-    """
     if run.launch_file is None or not started_by(run, "accelerate", "torchrun") or not _steps_on_host(run):
         return
     if "OMP_NUM_THREADS" in run.environment or mentions(run, "OMP_NUM_THREADS") or not all_options_seen(run):

@@ -28,39 +28,8 @@ _YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zer
 
 
 # /proc takes no files: an example that trains with a path below it has written nothing there.
-@rule(
-    "ZC504",
-    "nvme-below-stage-3",
-    Severity.ERROR,
-    bad=Example(
-        {"ds.json": _DS % '2, "offload_optimizer": {"device": "nvme", "nvme_path": "/proc/nvme"}'},
-        consumer="deepspeed",
-    ).finds("error", 'ds.json: "device": "nvme"', 2, 3),
-    good=Example({"ds.json": _DS % '2, "offload_optimizer": {"device": "cpu"}'}, consumer="deepspeed"),
-    proof=shows(
-        "step",
-        {
-            "engine.zero_config.offload_optimizer.device": ("nvme", "cpu"),
-            "uses.zero_config.offload_optimizer.nvme_path": (0, 0),
-            "memory.pinned": (at_least(10_000_000), at_least(10_000_000)),
-        },
-    ),
-    fixable=True,
-    references=("deepspeed/runtime/zero/stage_1_and_2.py@0.19.8",),
-)
+@rule("ZC504", "nvme-below-stage-3", Severity.ERROR)
 def nvme_below_stage_3(run: Run) -> Iterator[Finding]:
-    """The optimizer is offloaded to NVMe at stage 1 or 2.
-
-    The host fills up, and the system kills the job (`exits with return code = -9`), where the drive was meant to
-    take the states.
-
-    What happens: stages 1 and 2 know only host memory; the states silently go there (16 bytes and more a parameter
-    over all processes), and nothing is ever written to `nvme_path`.
-
-    Fix: writes down what happens, `"device": "cpu"`, and removes the path. To use the drive, use stage 3.
-
-    When to ignore: never; where host memory is enough, say so by writing cpu.
-    """
     stage = stage_of(run)
     if stage in (1, 2) and device(run, "offload_optimizer") == "nvme":
         location, related = place(run, "offload_optimizer")
@@ -87,27 +56,8 @@ def to_host(run: Run, part: str, why: str) -> Fix | None:
     return together(why, fix, edited(delete_entry, file, path, why=why), safe=False)
 
 
-@rule(
-    "ZC505",
-    "nvme-without-path",
-    Severity.ERROR,
-    bad=Example({"ds.json": _DS % '3, "offload_optimizer": {"device": "nvme"}'}, consumer="deepspeed").finds(
-        "error", 'ds.json: "offload_optimizer": {"device": "nvme"}'
-    ),
-    good=Example({"ds.json": _DS % '3, "offload_optimizer": {"device": "none"}'}, consumer="deepspeed"),
-    proof=crashes("init", "expected str, bytes or os.PathLike object, not NoneType"),
-    fixable=True,
-)
+@rule("ZC505", "nvme-without-path", Severity.ERROR)
 def nvme_without_path(run: Run) -> Iterator[Finding]:
-    """Offloading to NVMe without saying where.
-
-    The job ends after the model was loaded, with words that name no key.
-
-    What happens: `TypeError: expected str, bytes or os.PathLike object, not NoneType` for the optimizer, a bare
-    AssertionError for the parameters.
-
-    Fix: offloads to host memory instead, since only you know where a drive is.
-    """
     for part in PARTS:
         written = section(run, "zero_optimization", part)
         if run.deepspeed is None or written.get("device") != "nvme" or stage_of(run) != 3:
@@ -121,44 +71,8 @@ def nvme_without_path(run: Run) -> Iterator[Finding]:
             )
 
 
-@rule(
-    "ZC506",
-    "nvme-path-in-accelerate-config",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "accelerate.yaml": _YAML % 3 + "  zero3_save_16bit_model: true\n  offload_optimizer_device: nvme\n"
-            "  offload_optimizer_nvme_path: /local_nvme\n"
-        },
-        consumer="accelerate",
-    ).finds("error", "accelerate.yaml: offload_optimizer_nvme_path: /local_nvme"),
-    good=Example(
-        {
-            "accelerate.yaml": "distributed_type: DEEPSPEED\nnum_processes: 1\n"
-            "deepspeed_config:\n  deepspeed_config_file: ds.json\n",
-            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3, '
-            '"stage3_gather_16bit_weights_on_model_save": true, '
-            '"offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}}}\n',
-        },
-        consumer="accelerate",
-    ),
-    proof=shows("parse", {"config.zero_optimization.offload_optimizer.nvme_path": ("none", "/local_nvme")}),
-    fixable=True,
-    references=("accelerate/commands/launch.py@1.15.0",),
-)
+@rule("ZC506", "nvme-path-in-accelerate-config", Severity.ERROR)
 def nvme_path_in_accelerate_config(run: Run) -> Iterator[Finding]:
-    """An NVMe path in the accelerate config.
-
-    The states are swapped to a network drive or a full disk, or the job ends there.
-
-    What happens: the launcher exports no variable for it, so DeepSpeed gets the path "none": a folder of that name
-    in the current directory, on whatever drive that is. NVMe offload needs a DeepSpeed JSON. Offloading to the CPU
-    needs no path.
-
-    Fix: removes a path that nobody would use; where NVMe was asked for, it offloads to host memory instead.
-
-    When to ignore: the current directory of every rank is on a local drive, and a folder called none is welcome there.
-    """
     if not under_deepspeed_launcher(run):
         return
     told = set()
@@ -197,36 +111,8 @@ def nvme_path_in_accelerate_config(run: Run) -> Iterator[Finding]:
             )
 
 
-@rule(
-    "ZC507",
-    "nvme-path-unused",
-    Severity.NOTE,
-    bad=Example(
-        {"ds.json": _DS % '2, "offload_optimizer": {"device": "cpu", "nvme_path": "/proc/nvme"}'},
-        consumer="deepspeed",
-    ).finds("note", 'ds.json: "nvme_path": "/proc/nvme"'),
-    good=Example({"ds.json": _DS % '2, "offload_optimizer": {"device": "cpu"}'}, consumer="deepspeed"),
-    proof=shows(
-        "step",
-        {
-            "engine.zero_config.offload_optimizer.nvme_path": ("PosixPath('/proc/nvme')", None),
-            "engine.optimizer": ("DeepSpeedCPUAdam", "DeepSpeedCPUAdam"),
-        },
-    ),
-    fixable=True,
-)
+@rule("ZC507", "nvme-path-unused", Severity.NOTE)
 def nvme_path_unused(run: Run) -> Iterator[Finding]:
-    """An `nvme_path` beside a device that is not NVMe.
-
-    A reader believes that a drive is needed, or that it is used.
-
-    What happens: nothing. Offloading to the CPU uses host memory only; it needs no NVMe drive and never looks at the
-    path.
-
-    Fix: removes the path.
-
-    When to ignore: the device is switched to nvme from time to time.
-    """
     for part in PARTS:
         written = section(run, "zero_optimization", part)
         path = ("zero_optimization", part, "nvme_path")
@@ -241,43 +127,8 @@ def nvme_path_unused(run: Run) -> Iterator[Finding]:
             )
 
 
-@rule(
-    "ZC508",
-    "fast-init-without-nvme",
-    Severity.NOTE,
-    bad=Example(
-        {
-            "ds.json": _DS
-            % '3, "reduce_bucket_size": 1000000, "offload_optimizer": {"device": "cpu", "fast_init": true}'
-        },
-        consumer="deepspeed",
-    ).finds("note", 'ds.json: "fast_init": true'),
-    good=Example(
-        {"ds.json": _DS % '3, "reduce_bucket_size": 1000000, "offload_optimizer": {"device": "cpu"}'},
-        consumer="deepspeed",
-    ),
-    proof=shows(
-        "step",
-        {
-            "engine.zero_config.offload_optimizer.fast_init": (True, False),
-            "uses.optimizer.offload_optimizer_fast_init": (0, 0),
-        },
-    ),
-    fixable=True,
-    references=("deepspeed/runtime/zero/stage3.py@0.19.8",),
-)
+@rule("ZC508", "fast-init-without-nvme", Severity.NOTE)
 def fast_init_without_nvme(run: Run) -> Iterator[Finding]:
-    """`fast_init` where not both optimizer states and parameters are on NVMe.
-
-    Nothing becomes faster, and a reader looks for the reason of a slow start elsewhere.
-
-    What happens: nothing; the optimizer keeps the value and asks for it only where it copies parameters from one swap
-    file to another.
-
-    Fix: removes the key.
-
-    When to ignore: parameters go to NVMe in another variant of this file.
-    """
     path = ("zero_optimization", "offload_optimizer", "fast_init")
     written = section(run, *path[:2])
     if run.deepspeed is None or written.get("fast_init") is not True:

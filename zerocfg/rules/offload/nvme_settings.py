@@ -25,28 +25,8 @@ _NVME = (
 )
 
 
-@rule(
-    "ZC526",
-    "aio-without-nvme",
-    Severity.NOTE,
-    bad=Example({"ds.json": _DS % (_AIO, _CPU)}, consumer="deepspeed").finds("note", 'ds.json: "aio"'),
-    good=Example({"ds.json": _DS % ("", _CPU)}, consumer="deepspeed"),
-    proof=shows("step", {"engine.aio_config.block_size": (262144, 1048576), "uses.aio_config": (0, 0)}),
-    fixable=True,
-    references=("deepspeed/runtime/zero/stage3.py@0.19.8",),
-)
+@rule("ZC526", "aio-without-nvme", Severity.NOTE)
 def aio_without_nvme(run: Run) -> Iterator[Finding]:
-    """An `aio` section where nothing goes to NVMe.
-
-    A reader believes that the section makes offloading faster, and tunes it.
-
-    What happens: nothing. Block size, queue depth and threads are those of reads and writes on a drive; offloading to
-    the CPU is a copy in memory.
-
-    Fix: removes the section.
-
-    When to ignore: the device is switched to nvme from time to time.
-    """
     data = deepspeed_data(run)
     written = data.get("aio")
     if run.deepspeed is None or not isinstance(written, dict) or not written:
@@ -63,39 +43,8 @@ def aio_without_nvme(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC527",
-    "nvme-buffer-smaller-than-a-parameter",
-    Severity.ERROR,
-    bad=Example({"zerocfg.yaml": _SPEC, "train.py": "import deepspeed\n", "ds.json": _DS % ("", _NVME % "")}).finds(
-        "error", 'ds.json: "offload_param"', "100,000,000", "131,334,144", 132000000
-    ),
-    good=Example(
-        {
-            "zerocfg.yaml": _SPEC,
-            "train.py": "import deepspeed\n",
-            "ds.json": _DS % ("", _NVME % ', "buffer_size": 140000000'),
-        }
-    ),
-    proof=cited("deepspeed/runtime/swap_tensor/partitioned_param_swapper.py@0.19.8"),
-    fixable=True,
-    needs={"model"},
-    references=("deepspeedai/DeepSpeed#1627", "deepspeedai/DeepSpeed#3062"),
-)
+@rule("ZC527", "nvme-buffer-smaller-than-a-parameter", Severity.ERROR, needs={"model"})
 def nvme_buffer_smaller_than_a_parameter(run: Run) -> Iterator[Finding]:
-    """The buffers for parameters on NVMe are smaller than a rank's part of the largest parameter.
-
-    The job ends while the model is loaded: embeddings and output heads of today's vocabularies are larger than the
-    default of 100 million elements.
-
-    What happens: `AssertionError: More elements 131334144 than buffer size 100000000`. `buffer_size` counts elements;
-    a parameter is divided by the number of processes before it goes through a buffer.
-
-    Fix: a `buffer_size` that the largest part fits into. Every buffer takes two bytes an element of locked host memory,
-    and there are `buffer_count` (5) of them.
-
-    When to ignore: `largest_parameter` of the spec is a guess.
-    """
     path = ("zero_optimization", "offload_param", "buffer_size")
     written = section(run, *path[:2])
     largest = run.model.largest_parameter if run.model else None

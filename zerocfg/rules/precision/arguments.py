@@ -27,43 +27,8 @@ _SPEC = (
 )
 
 
-@rule(
-    "ZC329",
-    "evaluation-precision-trains",
-    Severity.WARNING,
-    bad=Example(
-        {"recipe.yaml": _RECIPE + "bf16_full_eval: true\n", "ds.json": _DS % ', "bf16": {"enabled": "auto"}'},
-        consumer="transformers",
-    ).finds("warning", "recipe.yaml: bf16_full_eval: true", also=('ds.json: "enabled": "auto"',)),
-    good=Example(
-        {
-            "recipe.yaml": _RECIPE + "bf16: true\nbf16_full_eval: true\n",
-            "ds.json": _DS % ', "bf16": {"enabled": "auto"}',
-        },
-        consumer="transformers",
-    ),
-    proof=shows(
-        "parse",
-        {"args.bf16": (False, True), "engine.dtype": ("bfloat16", "bfloat16")},
-        extent="that DeepSpeed is told to train in bf16 by training arguments whose `bf16` is false.",
-    ),
-    consumers=TRAINERS,
-    fixable=True,
-    references=("transformers/integrations/deepspeed.py@5.23.0",),
-)
+@rule("ZC329", "evaluation-precision-trains", Severity.WARNING, consumers=TRAINERS)
 def evaluation_precision_trains(run: Run) -> Iterator[Finding]:
-    """An argument for evaluation alone decides in which precision the model is trained.
-
-    `bf16_full_eval` and `fp16_full_eval` are meant for evaluation, and training without `bf16` or `fp16` is in fp32.
-    With DeepSpeed there is one engine for both, whose "auto" is filled from either argument.
-
-    What happens: no message. `bf16.enabled: "auto"` becomes true and the weights are trained in 16 bits, which the
-    training arguments do not ask for; without DeepSpeed the same arguments train in fp32.
-
-    Fix: writes `bf16: true` (or fp16) as well, which says what happens already.
-
-    When to ignore: you know it and want it.
-    """
     for kind in ("bf16", "fp16"):
         asked, plain = given(run, f"{kind}_full_eval"), given(run, kind)
         if asked is None or asked.value is not True or (plain is not None and plain.value is not False):
@@ -85,51 +50,8 @@ def evaluation_precision_trains(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC330",
-    "fp16-of-bf16-model",
-    Severity.WARNING,
-    bad=Example(
-        {
-            "zerocfg.yaml": _SPEC,
-            "recipe.yaml": _RECIPE + "fp16: true\n",
-            "ds.json": _DS % "",
-            "model/config.json": _MODEL % "bfloat16",
-        },
-        consumer="transformers",
-    ).finds("warning", "recipe.yaml: fp16: true"),
-    good=Example(
-        {
-            "zerocfg.yaml": _SPEC,
-            "recipe.yaml": _RECIPE + "bf16: true\n",
-            "ds.json": _DS % "",
-            "model/config.json": _MODEL % "bfloat16",
-        },
-        consumer="transformers",
-    ),
-    proof=shows(
-        "init",
-        {"engine.parameters": ("float16", "bfloat16")},
-        extent="that the engine holds the weights of a bf16 model in fp16. Whether its values overflow depends "
-        "on the model; none was trained until it did.",
-    ),
-    fixable=True,
-    references=("huggingface/transformers#10956",),
-    needs={"model"},
-)
+@rule("ZC330", "fp16-of-bf16-model", Severity.WARNING, needs={"model"})
 def fp16_of_bf16_model(run: Run) -> Iterator[Finding]:
-    """A model that was trained in bf16 is trained on in fp16.
-
-    fp16 ends at 65504. A model that grew up in bf16 never had to stay below that, and inner values of large ones do
-    not: they become infinite in fp16, and the loss NaN.
-
-    What happens: the weights are converted without a message. Then steps are skipped for overflow, the loss scale falls
-    to its minimum, or the loss is NaN from the start.
-
-    Fix: asks for bf16 in the recipe, where fp16 stands there.
-
-    When to ignore: the devices have no bf16 and this model is known to work in fp16.
-    """
     if run.model is None or run.model.dtype not in ("bfloat16", "bf16") or precision_of(run) != "fp16":
         return
     setting = run.effective.get("fp16.enabled")

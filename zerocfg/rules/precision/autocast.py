@@ -23,47 +23,8 @@ def _autocast(run: Run) -> dict[str, object]:
     return written if written.get("enabled") is True else {}
 
 
-@rule(
-    "ZC322",
-    "autocast-of-16-bit-model",
-    Severity.ERROR,
-    bad=(
-        Example(
-            {"ds.json": _DS % (2, ', "bf16": {"enabled": true}' + _CAST % ', "dtype": "bf16"')}, consumer="deepspeed"
-        ).finds("warning", 'ds.json: "torch_autocast": {"enabled": true, "dtype": "bf16"}'),
-        Example(
-            {"ds.json": _DS % (0, ', "bf16": {"enabled": true}' + _CAST % ', "dtype": "fp16"')},
-            consumer="deepspeed",
-            proof=crashes("step", "No inf checks were recorded for this optimizer"),
-        ).finds("error", 'ds.json: "torch_autocast": {"enabled": true, "dtype": "fp16"}'),
-    ),
-    good=Example({"ds.json": _DS % (2, _CAST % ', "dtype": "bf16"')}, consumer="deepspeed"),
-    proof=shows(
-        "init",
-        {"engine.parameters": ("bfloat16", "float32"), "engine.torch_autocast_enabled": (True, True)},
-        extent="the dtype of the weights in the engine, 16-bit beside an autocast that is on.",
-    ),
-    fixable=True,
-    references=("deepspeed/runtime/torch_autocast.py@0.19.8",),
-    versions="deepspeed>=0.17.2",
-)
+@rule("ZC322", "autocast-of-16-bit-model", Severity.ERROR, versions="deepspeed>=0.17.2")
 def autocast_of_16_bit_model(run: Run) -> Iterator[Finding]:
-    """`torch_autocast` beside a bf16 or fp16 section: two ways of mixed precision at once.
-
-    torch_autocast keeps the weights in fp32 and computes the large products in 16 bits. The sections bf16 and fp16
-    turn the weights themselves into 16 bits. With both, autocast has nothing left to keep, and its list of operations
-    that need fp32 works on weights that were already rounded.
-
-    What happens: no message, and 16-bit weights. Autocast to fp16 of a bf16 model without ZeRO stops at the first step:
-    `AssertionError: No inf checks were recorded for this optimizer.` Under ZeRO its gradients are fp16 without a scale.
-
-    Nothing is said where the master weights are 16-bit too and both name the same dtype: there autocast computes in
-    fp32 what would lose most.
-
-    Fix: removes `torch_autocast`.
-
-    When to ignore: both name the same dtype, and the operations that autocast runs in fp32 are what you want it for.
-    """
     mode, written = precision_of(run), _autocast(run)
     if not written or mode not in ("bf16", "fp16"):
         return
@@ -82,32 +43,8 @@ def autocast_of_16_bit_model(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC323",
-    "autocast-fp16-without-scale",
-    Severity.WARNING,
-    bad=Example({"ds.json": _DS % (2, _CAST % ', "dtype": "fp16"')}, consumer="deepspeed").finds(
-        "warning", 'ds.json: "dtype": "fp16"', 2, 0
-    ),
-    good=Example({"ds.json": _DS % (2, _CAST % ', "dtype": "bf16"')}, consumer="deepspeed"),
-    proof=shows("step", {"engine.loss": (at_least(7.08), at_most(7.03))}),
-    fixable=True,
-    references=("deepspeed/runtime/engine.py@0.19.8",),
-    versions="deepspeed>=0.19.3",
-)
+@rule("ZC323", "autocast-fp16-without-scale", Severity.WARNING, versions="deepspeed>=0.19.3")
 def autocast_fp16_without_scale(run: Run) -> Iterator[Finding]:
-    """Autocast to fp16 under ZeRO, where nobody scales the loss.
-
-    Gradients below 6e-8 are 0 in fp16, which is why fp16 training scales its loss. DeepSpeed makes the scaler for
-    autocast without ZeRO only.
-
-    What happens: no message. Gradients are computed and sent in fp16 at a scale of 1, small ones are lost, and the
-    model learns more slowly than in bf16.
-
-    Fix: writes bf16.
-
-    When to ignore: the devices have no bf16; use the `fp16` section then, which scales.
-    """
     if dtype_of(_autocast(run).get("dtype")) != "fp16" or stage_of(run) not in (1, 2, 3):
         return
     if precision_of(run) in ("bf16", "fp16"):
@@ -122,31 +59,8 @@ def autocast_fp16_without_scale(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC324",
-    "autocast-without-dtype",
-    Severity.WARNING,
-    bad=Example({"ds.json": _DS % (2, _CAST % "")}, consumer="deepspeed").finds(
-        "warning", 'ds.json: "torch_autocast": {"enabled": true}'
-    ),
-    good=Example({"ds.json": _DS % (2, _CAST % ', "dtype": "bf16"')}, consumer="deepspeed"),
-    proof=shows("step", {"engine.autocast": ("float16", "bfloat16"), "step.loss_scale": (1.0, 1.0)}),
-    fixable=True,
-    versions="deepspeed>=0.17.2",
-)
+@rule("ZC324", "autocast-without-dtype", Severity.WARNING, versions="deepspeed>=0.17.2")
 def autocast_without_dtype(run: Run) -> Iterator[Finding]:
-    """`torch_autocast` does not say which dtype to cast to.
-
-    torch then takes its default for the device: fp16 on NVIDIA and AMD cards, bf16 on a processor. What was tried on
-    one machine is not what runs on the other.
-
-    What happens: no message. On a card the forward pass runs in fp16, and DeepSpeed makes no loss scaler, since it does
-    not know of the fp16.
-
-    Fix: writes `"dtype": "bf16"`.
-
-    When to ignore: the run is for one kind of device and its default is the one that you want.
-    """
     written = _autocast(run)
     if not written or "dtype" in written:
         return
@@ -159,32 +73,8 @@ def autocast_without_dtype(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC325",
-    "autocast-module-without-package",
-    Severity.ERROR,
-    bad=Example(
-        {"ds.json": _DS % (2, _CAST % ', "dtype": "bf16", "lower_precision_safe_modules": ["Linear"]')},
-        consumer="deepspeed",
-    ).finds("error", 'ds.json: "Linear"'),
-    good=Example(
-        {"ds.json": _DS % (2, _CAST % ', "dtype": "bf16", "lower_precision_safe_modules": ["torch.nn.Linear"]')},
-        consumer="deepspeed",
-    ),
-    proof=crashes("init", "Failed to import lower precision safe module"),
-    fixable=True,
-    versions="deepspeed>=0.17.2",
-)
+@rule("ZC325", "autocast-module-without-package", Severity.ERROR, versions="deepspeed>=0.17.2")
 def autocast_module_without_package(run: Run) -> Iterator[Finding]:
-    """A class in `lower_precision_safe_modules` without the package that holds it.
-
-    DeepSpeed imports each of them by its full dotted name, `torch.nn.Linear`.
-
-    What happens: the engine is not built: `ValueError: Failed to import lower precision safe module Linear: not enough
-    values to unpack (expected 2, got 1)`.
-
-    Fix: puts `torch.nn.` before the usual classes of torch.
-    """
     names = _autocast(run).get("lower_precision_safe_modules")
     for index, name in enumerate(names if isinstance(names, list) else []):
         if not isinstance(name, str) or "." in name:

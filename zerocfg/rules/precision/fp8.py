@@ -38,38 +38,8 @@ def _exported(run: Run) -> bool:
     return "ACCELERATE_FP8_FORMAT" in run.effective.environment
 
 
-@rule(
-    "ZC340",
-    "fp8-names-of-the-questionnaire",
-    Severity.ERROR,
-    bad=_example(_FP8 + "  backend: TE\n  amax_history_length: 16\n  amax_compute_algorithm: max\n")
-    .finds("error", "accelerate.yaml: amax_history_length: 16", 16)
-    .finds("error", "accelerate.yaml: amax_compute_algorithm: max"),
-    good=_example(_FP8 + "  backend: TE\n  amax_history_len: 16\n  amax_compute_algo: max\n"),
-    proof=shows(
-        "launch",
-        {
-            "env.ACCELERATE_FP8_AMAX_HISTORY_LEN": ("1024", "16"),
-            "env.ACCELERATE_FP8_AMAX_COMPUTE_ALGO": ("most_recent", "max"),
-        },
-    ),
-    fixable=True,
-    references=("accelerate/commands/config/cluster.py@1.15.0", "accelerate/utils/dataclasses.py@1.15.0"),
-)
+@rule("ZC340", "fp8-names-of-the-questionnaire", Severity.ERROR)
 def fp8_names_of_the_questionnaire(run: Run) -> Iterator[Finding]:
-    """A key of `fp8_config` under the name that `accelerate config` writes and nobody reads.
-
-    Whoever answers the questions of `accelerate config` gets `amax_history_length`, `amax_compute_algorithm` and
-    `optimization_level` in the file, and trains with the defaults all the same: the scaling of fp8 is not the one
-    that was chosen.
-
-    What happens: the launcher exports `ACCELERATE_FP8_AMAX_HISTORY_LENGTH` and its like; the recipes read
-    `ACCELERATE_FP8_AMAX_HISTORY_LEN`, `..._AMAX_COMPUTE_ALGO` and `..._OPT_LEVEL`, which hold the defaults.
-
-    Fix: the key gets the name that is read.
-
-    When to ignore: the value is the default.
-    """
     section = accelerate_section(run, "fp8_config")
     if run.accelerate is None or not _exported(run):
         return
@@ -90,29 +60,8 @@ def fp8_names_of_the_questionnaire(run: Run) -> Iterator[Finding]:
             )
 
 
-@rule(
-    "ZC341",
-    "fp8-torchao-and-efficient-loading",
-    Severity.ERROR,
-    bad=_example(_FSDP_FP8 + "fp8_config:\n  backend: AO\n").finds("error", "accelerate.yaml: backend: AO"),
-    good=_example(_FSDP_FP8 + "  fsdp_cpu_ram_efficient_loading: false\nfp8_config:\n  backend: AO\n"),
-    proof=cited("accelerate/accelerator.py@1.15.0"),
-    fixable=True,
-)
+@rule("ZC341", "fp8-torchao-and-efficient-loading", Severity.ERROR)
 def fp8_torchao_and_efficient_loading(run: Run) -> Iterator[Finding]:
-    """fp8 by torchao together with `fsdp_cpu_ram_efficient_loading`.
-
-    Efficient loading is on unless it is switched off, so that naming the backend is enough to stop the job.
-
-    What happens: `ValueError: torchao with FSDP2 and cpu_ram_efficient_loading is not supported, setting
-    cpu_ram_efficient_loading to False will fix the issue`, in every process, when the Accelerator is made. The check
-    does not look at the version of FSDP.
-
-    Fix: `fsdp_cpu_ram_efficient_loading: false` is written, as accelerate advises; that is a choice, for every process
-    then loads the whole model into host memory.
-
-    When to ignore: never; the job does not start.
-    """
     efficient = run.effective.environment.get("FSDP_CPU_RAM_EFFICIENT_LOADING")
     if _backend(run) != "AO" or efficient is None or not on(efficient.value) or run.accelerate is None:
         return
@@ -133,34 +82,8 @@ def fp8_torchao_and_efficient_loading(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC342",
-    "fp8-backend-not-chosen",
-    Severity.NOTE,
-    bad=_example(_FP8 + "  amax_history_len: 16\n").finds("note", "accelerate.yaml: fp8_config"),
-    good=_example(_FP8 + "  backend: TE\n  amax_history_len: 16\n"),
-    proof=shows(
-        "launch",
-        {"env.ACCELERATE_FP8_BACKEND": ("<absent>", "TE")},
-        extent="that the launcher exports no backend; which library is then taken was read in the source.",
-    ),
-    fixable=True,
-    references=("accelerate/accelerator.py@1.15.0",),
-)
+@rule("ZC342", "fp8-backend-not-chosen", Severity.NOTE)
 def fp8_backend_not_chosen(run: Run) -> Iterator[Finding]:
-    """`fp8_config` without a backend.
-
-    Three libraries can do fp8, each with settings that the others do not read. Without a backend the machine decides
-    which one runs, so that the same file trains differently on two machines.
-
-    What happens: no `ACCELERATE_FP8_BACKEND` is exported; accelerate takes torchao where it is installed, else
-    Transformer Engine, else MS-AMP.
-
-    Fix: `backend: TE` is written where the section holds settings that only Transformer Engine reads; that is a
-    choice.
-
-    When to ignore: all machines have the same library.
-    """
     section = accelerate_section(run, "fp8_config")
     if run.accelerate is None or not section or not _exported(run):
         return
@@ -179,38 +102,8 @@ def fp8_backend_not_chosen(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC658",
-    "compile-options-without-backend",
-    Severity.WARNING,
-    bad=_example("distributed_type: MULTI_GPU\nnum_processes: 2\ndynamo_config:\n  dynamo_mode: max-autotune\n").finds(
-        "warning", "accelerate.yaml: dynamo_mode: max-autotune"
-    ),
-    good=_example(
-        "distributed_type: MULTI_GPU\nnum_processes: 2\ndynamo_config:\n  dynamo_backend: INDUCTOR\n"
-        "  dynamo_mode: max-autotune\n"
-    ),
-    proof=shows(
-        "launch",
-        {"env.ACCELERATE_DYNAMO_BACKEND": ("NO", "INDUCTOR")},
-        extent="the backend that the launcher exports; that accelerate then looks at no other option was read in"
-        " the source.",
-    ),
-    fixable=True,
-    references=("accelerate/commands/launch.py@1.15.0",),
-)
+@rule("ZC658", "compile-options-without-backend", Severity.WARNING)
 def compile_options_without_backend(run: Run) -> Iterator[Finding]:
-    """`dynamo_config` with options and without a backend.
-
-    Somebody asked for a way of compiling, and nothing is compiled: the training runs at its plain speed.
-
-    What happens: the launcher exports `ACCELERATE_DYNAMO_BACKEND=NO`, and with that accelerate looks at none of the
-    other options.
-
-    Fix: `dynamo_backend: INDUCTOR` is written, torch's own compiler; that is a choice.
-
-    When to ignore: the backend comes from the launch line or from the training arguments at other times.
-    """
     section = accelerate_section(run, "dynamo_config")
     backend = run.effective.environment.get("ACCELERATE_DYNAMO_BACKEND")
     if run.accelerate is None or backend is None or backend.value != "NO":

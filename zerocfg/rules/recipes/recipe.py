@@ -40,52 +40,8 @@ from zerocfg.source.node import Scalar
 _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
 
 
-@rule(
-    "ZC801",
-    "argument-removed",
-    Severity.NOTE,
-    bad=(
-        Example({"recipe.yaml": _RECIPE + "evaluation_strategy: 'no'\n"}, consumer="transformers").finds(
-            "note", "recipe.yaml: evaluation_strategy", "5.23.0"
-        ),
-        Example(
-            {"recipe.yaml": _RECIPE + "warmup_ratio: 0.1\n"},
-            consumer="transformers",
-            proof=crashes("arguments", "Some keys are not used by the HfArgumentParser: .*'warmup_ratio'"),
-        ).finds("note", "recipe.yaml: warmup_ratio", "5.23.0", 1),
-        Example(
-            {"recipe.yaml": _RECIPE + "group_by_length: true\n"},
-            consumer="transformers",
-            proof=crashes("arguments", "Some keys are not used by the HfArgumentParser: .*'group_by_length'"),
-        ).finds("note", "recipe.yaml: group_by_length", "5.23.0"),
-        Example(
-            {"recipe.yaml": _RECIPE + "overwrite_output_dir: true\n"},
-            consumer="transformers",
-            proof=crashes("arguments", "Some keys are not used by the HfArgumentParser: .*'overwrite_output_dir'"),
-        ).finds("note", "recipe.yaml: overwrite_output_dir", "5.23.0"),
-    ),
-    good=Example({"recipe.yaml": _RECIPE + "eval_strategy: 'no'\n"}, consumer="transformers"),
-    proof=crashes("arguments", "Some keys are not used by the HfArgumentParser: .*'evaluation_strategy'"),
-    fixable=True,
-)
+@rule("ZC801", "argument-removed", Severity.NOTE)
 def argument_removed(run: Run) -> Iterator[Finding]:
-    """A training argument that transformers no longer has.
-
-    transformers 5 dropped some thirty arguments of release 4. The parsers accept no name that they do not know, so a
-    recipe that ran last year stops before anything is loaded.
-
-    What happens: HfArgumentParser stops with `Some keys are not used by the HfArgumentParser`, TrlParser with
-    `Unknown arguments from config file`, either of them at a word of the launch line with `Some specified arguments are
-    not used by the HfArgumentParser`. An error when the project admits only releases that lack it, a warning when it
-    admits others, too; a note when it states none. Which release removed an argument was seen by running each of them.
-    Of a launch line that names a script of another repository only what no admitted release has is told.
-
-    Fix: writes the new name, with the value in its new form, or removes what nothing replaced. None while some admitted
-    release has the argument. Unsafe where the project states no release, and on a launch line whose script cannot be
-    read.
-
-    When to ignore: the project stays on a release that has it. (Where its requirements say so, nothing is told.)
-    """
     names = load_schema("training-arguments").root.names
     for held in arguments(run):
         if own_option(run, held.name) or (held.on_line and (reader(run) is None or lets_through(run, held))):
@@ -165,35 +121,8 @@ def _run(text: str) -> Example:
     return Example({"recipe.yaml": _RECIPE + text, "train.sh": line}, consumer="transformers")
 
 
-@rule(
-    "ZC802",
-    "argument-type",
-    Severity.ERROR,
-    bad=(
-        _run("learning_rate: [1.0e-5]\n").finds("error", "recipe.yaml: [1.0e-5]"),
-        _run("learning_rate: '1.0e-5'\n").finds("error", "recipe.yaml: '1.0e-5'", "1.0e-5"),
-        Example(
-            _run("warmup_steps: '1'\n").files,
-            consumer="transformers",
-            proof=crashes("arguments", "TypeError: '<' not supported between instances of 'str' and 'int'"),
-        ).finds("error", "recipe.yaml: '1'", 1),
-    ),
-    good=_run("learning_rate: 1.0e-5\nwarmup_steps: 1\n"),
-    proof=crashes("init", "TypeError: '<=' not supported between instances of 'float' and '(str|list)'"),
-    fixable=True,
-    references=("transformers/hf_argparser.py@5.23.0",),
-)
+@rule("ZC802", "argument-type", Severity.ERROR)
 def argument_type(run: Run) -> Iterator[Finding]:
-    """A training argument whose value its reader does not convert.
-
-    The value looks like a number and is a text or a list. It travels unharmed through the parser, and the training
-    stops where it is used, often after the model was loaded.
-
-    What happens: HfArgumentParser hands the values of a file over as they are: `TypeError: '<=' not supported between
-    instances of 'float' and 'str'`. On a command line and in TrlParser a text that is no number stops the parser.
-
-    Fix: takes away the quotes or the brackets.
-    """
     yield from _texts_in_calls(run)
     if run.consumer not in TRAINERS:
         return
@@ -301,36 +230,8 @@ def _plain_number(run: Run, location: Location) -> Fix | None:
     return edited(replace_value, run.recipe, location.path, text, why=f"write {text}")
 
 
-@rule(
-    "ZC825",
-    "false-as-text",
-    Severity.ERROR,
-    bad=(
-        _run("load_best_model_at_end: 'false'\n").finds("error", "recipe.yaml: 'false'"),
-        Example(
-            _run("gradient_checkpointing: 'no'\n").files,
-            consumer="transformers",
-            proof=shows("step", {"model.checkpointing": (True, False)}),
-        ).finds("error", "recipe.yaml: 'no'"),
-    ),
-    good=_run("load_best_model_at_end: false\ngradient_checkpointing: false\n"),
-    proof=crashes("arguments", "--load_best_model_at_end requires the save and eval strategy to match"),
-    consumers={"transformers"},
-    fixable=True,
-    references=("transformers/hf_argparser.py@5.23.0",),
-)
+@rule("ZC825", "false-as-text", Severity.ERROR, consumers={"transformers"})
 def false_as_text(run: Run) -> Iterator[Finding]:
-    """A switch is turned off with a word in quotes, which counts as on.
-
-    `'false'` is a text, and a text that is not empty is true. What the recipe switches off is on.
-
-    What happens: HfArgumentParser hands the values of a file over as they are, and every `if args.name` takes the text
-    for true. (On a command line, and in TrlParser, the word is converted.)
-
-    Fix: writes `false` without quotes.
-
-    When to ignore: your own code converts the words of the recipe.
-    """
     if run.recipe_reader != "hf" or run.recipe is None:
         return
     names = load_schema("training-arguments").root.names
@@ -350,50 +251,8 @@ def false_as_text(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC803",
-    "clipping-default-changed",
-    Severity.NOTE,
-    bad=Example(
-        {
-            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    script: train.py\n    deepspeed: ds.json\n"
-            "    consumer: deepspeed\n"
-            "    versions: {deepspeed: '>=0.18'}\n",
-            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n',
-        }
-    ).finds("note", "ds.json", "1.0", "0.19.3", "0.18"),
-    good=Example(
-        {
-            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    script: train.py\n    deepspeed: ds.json\n"
-            "    consumer: deepspeed\n"
-            "    versions: {deepspeed: '>=0.18'}\n",
-            "ds.json": '{"train_micro_batch_size_per_gpu": 1, "gradient_clipping": 1.0, '
-            '"zero_optimization": {"stage": 2}}\n',
-        }
-    ),
-    proof=shows(
-        "parse",
-        {"config.gradient_clipping": ("<absent>", 1.0), "engine.gradient_clipping": (1.0, 1.0)},
-        extent="today's default, seen where nothing is written. The older releases were not run for this.",
-    ),
-    fixable=True,
-    references=("deepspeed/runtime/constants.py@0.19.8", "deepspeedai/DeepSpeed#8068"),
-    needs={"versions"},
-    versions="deepspeed>=0.19.3",
-)
+@rule("ZC803", "clipping-default-changed", Severity.NOTE, needs={"versions"}, versions="deepspeed>=0.19.3")
 def clipping_default_changed(run: Run) -> Iterator[Finding]:
-    """The config leaves clipping to DeepSpeed, whose default changed within the declared versions.
-
-    Two machines with the same repository train differently: one clips gradients and the other does not, depending on
-    when DeepSpeed was installed. A loss curve cannot be compared across that line.
-
-    What happens: before DeepSpeed 0.19.3 a config without `gradient_clipping` did not clip; from 0.19.3 on it clips at
-    1.0. Neither says so.
-
-    Fix: writes today's default, 1.0; with an older DeepSpeed that changes the training, so it is unsafe.
-
-    When to ignore: the norm of the gradients stays below 1.
-    """
     declared = run.versions.get("deepspeed")
     if run.deepspeed is None or "gradient_clipping" in deepspeed_data(run) or not deepspeed_data(run):
         return

@@ -41,37 +41,8 @@ _ALSO_OWN = frozenset(("activation_checkpointing", "parallelism_config", "projec
 repositories two or more for each."""
 
 
-@rule(
-    "ZC865",
-    "key-newer-than-project",
-    Severity.ERROR,
-    bad=(
-        _spec(
-            "deepspeed", "deepspeed: '>=0.16,<0.17'", "ds.json", _DS % (', "bf16_master_weights_and_grads": false', "")
-        ).finds("error", 'ds.json: "bf16_master_weights_and_grads"', "0.18.3", "0.16", "0.17", "0.18.3"),
-        _spec("transformers", "transformers: 4.40.2", "recipe.yaml", RECIPE + "eval_strategy: epoch\n").finds(
-            "error", "recipe.yaml: eval_strategy", "4.41.0", "4.40.2", "4.41.0"
-        ),
-    ),
-    good=_spec("deepspeed", "deepspeed: '>=0.18.3'", "ds.json", _DS % (', "bf16_master_weights_and_grads": false', "")),
-    proof=cited("deepspeed/runtime/precision_config.py@0.18.3, transformers/training_args.py@4.41.0"),
-    references=("Roblox/FAI-RL#70", "OpenRLHF/OpenRLHF#63"),
-    needs={"versions"},
-)
+@rule("ZC865", "key-newer-than-project", Severity.ERROR, needs={"versions"})
 def key_newer_than_project(run: Run) -> Iterator[Finding]:
-    """A key that the releases which the project admits do not all know.
-
-    The config was written with a newer library than the one that the requirements install. On such a machine the job
-    stops, or a key at the top level of the DeepSpeed config is passed over in silence.
-
-    What happens: a key inside a section is refused (`Extra inputs are not permitted`), a training argument stops the
-    parser (`Some keys are not used by the HfArgumentParser`). An error when no admitted release knows the key, a note
-    when only some do not.
-
-    Instead: raise the lowest release in the requirements.
-
-    When to ignore: the environment is known to hold a newer release than the requirements ask for.
-    """
     for library, file in (("deepspeed", run.deepspeed), ("accelerate", run.accelerate)):
         declared = run.versions.get(library)
         if file is None or not declared or only_from(declared, VERSIONS[library]):
@@ -132,40 +103,8 @@ def _too_new(run: Run, location: Location, name: str, library: str, since: str, 
     )
 
 
-@rule(
-    "ZC866",
-    "overflow-check-default-changed",
-    Severity.NOTE,
-    bad=_spec("deepspeed", "deepspeed: '>=0.18'", "ds.json", _DS % ("", "")).finds(
-        "note", 'ds.json: "bf16"', "0.19.3", "0.18"
-    ),
-    good=_spec("deepspeed", "deepspeed: '>=0.18'", "ds.json", _DS % (', "check_grad_overflow": true', "")),
-    proof=shows(
-        "parse",
-        {
-            "config.bf16.check_grad_overflow": ("<absent>", True),
-            "engine.bfloat16_config.check_grad_overflow": (True, True),
-        },
-        extent="today's default, seen where nothing is written. The older releases were not run for this.",
-    ),
-    fixable=True,
-    references=("deepspeed/runtime/precision_config.py@0.19.8", "deepspeedai/DeepSpeed#8035"),
-    needs={"versions"},
-    versions="deepspeed>=0.19.3",
-)
+@rule("ZC866", "overflow-check-default-changed", Severity.NOTE, needs={"versions"}, versions="deepspeed>=0.19.3")
 def overflow_check_default_changed(run: Run) -> Iterator[Finding]:
-    """bf16 leaves the check of overflowed gradients to DeepSpeed, whose default changed within the admitted releases.
-
-    One release skips a step whose gradients hold infinities, the other applies it and the weights become NaN. The same
-    repository survives a bad batch on one machine and not on the next.
-
-    What happens: from DeepSpeed 0.19.3 on `bf16.check_grad_overflow` is true where nobody writes it; before, it was
-    false. Neither says so.
-
-    Fix: writes today's default, true; an older DeepSpeed then skips steps that it used to apply, so it is unsafe.
-
-    When to ignore: every machine has the same DeepSpeed.
-    """
     bf16 = section(run, "bf16")
     if run.deepspeed is None or not truth(bf16.get("enabled")) or bf16.get("enabled") == "auto":
         return
@@ -189,36 +128,8 @@ def overflow_check_default_changed(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC867",
-    "trackers-default-changed",
-    Severity.NOTE,
-    bad=_spec("transformers", "transformers: '>=4.50'", "recipe.yaml", RECIPE).finds(
-        "note", "recipe.yaml", 5, 5, "4.50"
-    ),
-    good=_spec("transformers", "transformers: '>=4.50'", "recipe.yaml", RECIPE + "report_to: none\n"),
-    proof=shows(
-        "arguments",
-        {"read.report_to": ("<absent>", "none"), "args.report_to": ([], [])},
-        extent="today's default, seen where nothing is written. The older releases were not run for this.",
-    ),
-    fixable=True,
-    references=("transformers/training_args.py@5.23.0",),
-    needs={"versions"},
-    versions="transformers>=5",
-)
+@rule("ZC867", "trackers-default-changed", Severity.NOTE, needs={"versions"}, versions="transformers>=5")
 def trackers_default_changed(run: Run) -> Iterator[Finding]:
-    """The recipe names no tracker, and the default changed within the admitted releases of transformers.
-
-    transformers 4 reports to every tracker that is installed; from 5 on it reports to none. After an upgrade the curves
-    of a run that took days are simply not there; before it, a run may talk to a server that nobody asked for.
-
-    What happens: `report_to` is "none" in transformers 5 and was "all" in 4. Neither says so where one looks.
-
-    Fix: writes `report_to: none`, today's default; with transformers 4 that turns trackers off, so it is unsafe.
-
-    When to ignore: the script names its tracker itself.
-    """
     if reader(run) is None or run.recipe is None or "report_to" in recipe_data(run) or "report_to" in run.arguments:
         return
     if not admits(run.versions.get("transformers"), below="5", at_least="5"):
@@ -233,32 +144,8 @@ def trackers_default_changed(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC868",
-    "argument-deprecated",
-    Severity.NOTE,
-    bad=_spec("transformers", "transformers: 5.23.0", "recipe.yaml", RECIPE + "gradient_checkpointing: true\n").finds(
-        "note", "recipe.yaml: gradient_checkpointing", 6, "5.23.0"
-    ),
-    good=_spec("transformers", "transformers: 5.23.0", "recipe.yaml", RECIPE + "activation_checkpointing: true\n"),
-    proof=shows("arguments", {"log": logged("`gradient_checkpointing` is deprecated")}),
-    fixable=True,
-    references=("transformers/training_args.py@5.23.0",),
-    needs={"versions"},
-)
+@rule("ZC868", "argument-deprecated", Severity.NOTE, needs={"versions"})
 def argument_deprecated(run: Run) -> Iterator[Finding]:
-    """A training argument that works, but not for long.
-
-    The next major release drops it, and the parsers stop at names that they do not know.
-
-    What happens: `FutureWarning: gradient_checkpointing is deprecated and will be removed in v6. Use
-    activation_checkpointing instead.`, once for each process, among hundreds of lines.
-
-    Fix: writes the new name.
-
-    When to ignore: the recipe also serves a release that does not know the new name. (It is told only where the
-    project's versions leave no such release.)
-    """
     found = list(arguments(run))
     if not found or reader(run) is None:
         return

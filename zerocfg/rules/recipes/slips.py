@@ -32,47 +32,8 @@ from zerocfg.run.script.arguments import is_arguments
 from zerocfg.source.node import dotted
 
 
-@rule(
-    "ZC841",
-    "argument-misspelled",
-    Severity.WARNING,
-    bad=(
-        trl_example("grpo", "num_generations: 2\nsteps_per_generation: 2\nlearning_rtae: 1.0e-5\n").finds(
-            "warning", "recipe.yaml: learning_rtae"
-        ),
-        trl_example("sft", "packing: true\nlearning-rate: 1.0e-5\n").finds("warning", "recipe.yaml: learning-rate"),
-        Example(
-            {"recipe.yaml": RECIPE + "gradient_acumulation_steps: 4\n"},
-            consumer="transformers",
-            proof=crashes("arguments", "Some keys are not used by the HfArgumentParser"),
-        ).finds("warning", "recipe.yaml: gradient_acumulation_steps"),
-    ),
-    good=trl_example("grpo", "num_generations: 2\nsteps_per_generation: 2\nlearning_rate: 1.0e-5\n"),
-    proof=crashes("arguments", "Unknown arguments from config file"),
-    fixable=True,
-    references=("trl/scripts/utils.py@1.16.0", "transformers/hf_argparser.py@5.23.0"),
-)
+@rule("ZC841", "argument-misspelled", Severity.WARNING)
 def argument_misspelled(run: Run) -> Iterator[Finding]:
-    """A key of a recipe that is one or two letters away from an argument, or another program's name of one.
-
-    Dashes count as such letters: they belong to the command line. The parsers do not guess, and the job stops on every
-    process. A script whose own parser is lenient would train with the default instead, as TrlParser did from TRL 0.13
-    to 0.18. An option of a launch line is told only where the script is there and shows which options it takes; where
-    it does, short names and a missing or added plural of a recipe are told, too. In a script, calls of
-    `TrainingArguments`, of TRL's configs, of `Accelerator` and of accelerate's plugins are looked at.
-
-    What happens: `ValueError: Unknown arguments from config file: ['--learning_rtae', ...]` (TrlParser), `ValueError:
-    Some keys are not used by the HfArgumentParser: [...]`; a call in Python stops with `TypeError: ... got an
-    unexpected keyword argument`.
-
-    `gradient_clipping` and `train_micro_batch_size_per_gpu` are DeepSpeed's names, `mixed_precision` is accelerate's;
-    the Trainer has `max_grad_norm`, `per_device_train_batch_size` and `bf16` or `fp16`. Keys of accelerate's
-    `fsdp_config` belong into the recipe's own `fsdp_config`.
-
-    Fix: writes the argument's name, and the value in its form.
-
-    When to ignore: the script declares an argument of this name; it is easily taken for the other.
-    """
     yield from _slips_in_calls(run)
     found = list(arguments(run))
     if not found or reader(run) is None:

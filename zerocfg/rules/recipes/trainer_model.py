@@ -25,31 +25,8 @@ def _recipe(text: str, consumer: str = "transformers") -> Example:
     return Example({"recipe.yaml": RECIPE + text}, consumer=consumer)
 
 
-@rule(
-    "ZC814",
-    "compiled-all-the-same",
-    Severity.ERROR,
-    bad=_recipe("torch_compile: false\ntorch_compile_backend: inductor\n").finds(
-        "error", "recipe.yaml: torch_compile: false", also=("recipe.yaml: torch_compile_backend: inductor",)
-    ),
-    good=_recipe("torch_compile: false\n"),
-    proof=shows("arguments", {"args.torch_compile": (True, False)}),
-    fixable=True,
-    references=("transformers/training_args.py@5.23.0",),
-)
+@rule("ZC814", "compiled-all-the-same", Severity.ERROR)
 def compiled_all_the_same(run: Run) -> Iterator[Finding]:
-    """`torch_compile: false` beside a mode or backend, which switches compilation on again.
-
-    Somebody turned compilation off, to find a bug or because it does not work with his engine, and left the backend
-    in place. The model is compiled all the same.
-
-    What happens: TrainingArguments set `torch_compile` to true when `torch_compile_backend` or `torch_compile_mode` is
-    written. Nothing is said.
-
-    Fix: removes mode and backend, so that false holds.
-
-    When to ignore: the model is meant to be compiled; then write `torch_compile: true`.
-    """
     if reader(run) is None or value(run, "torch_compile") is not False:
         return
     names = [name for name in ("torch_compile_backend", "torch_compile_mode") if word(run, name)]
@@ -66,30 +43,8 @@ def compiled_all_the_same(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC815",
-    "checkpointing-two-names",
-    Severity.ERROR,
-    bad=_recipe("gradient_checkpointing: true\nactivation_checkpointing: false\n").finds(
-        "error", "recipe.yaml: gradient_checkpointing: true", also=("recipe.yaml: activation_checkpointing: false",)
-    ),
-    good=_recipe("activation_checkpointing: true\n"),
-    proof=shows("step", {"model.checkpointing": (False, True)}),
-    fixable=True,
-    references=("transformers/training_args.py@5.23.0",),
-)
+@rule("ZC815", "checkpointing-two-names", Severity.ERROR)
 def checkpointing_two_names(run: Run) -> Iterator[Finding]:
-    """Activation checkpointing switched on under one of its names and off under the other.
-
-    `gradient_checkpointing` is the old name of `activation_checkpointing`. When both are written the new one counts
-    and the old one is dropped, so memory is not what the old line promises.
-
-    What happens: `gradient_checkpointing` takes the value of `activation_checkpointing`; nothing is said.
-
-    Fix: keeps the new name alone and switches it on, which needs less memory and more time; a choice, so it is unsafe.
-
-    When to ignore: never for long; the old name goes away in transformers 6.
-    """
     old, new = value(run, "gradient_checkpointing"), value(run, "activation_checkpointing")
     if reader(run) is None or not isinstance(old, bool) or not isinstance(new, bool) or old is new:
         return
@@ -110,31 +65,8 @@ def _yaml(value: object) -> str:
     return str(value).lower()
 
 
-@rule(
-    "ZC816",
-    "checkpointing-options-unused",
-    Severity.WARNING,
-    bad=_recipe("gradient_checkpointing_kwargs: {use_reentrant: false}\n").finds(
-        "warning", "recipe.yaml: gradient_checkpointing_kwargs: {use_reentrant: false}"
-    ),
-    good=_recipe("gradient_checkpointing: true\ngradient_checkpointing_kwargs: {use_reentrant: false}\n"),
-    proof=shows("step", {"model.checkpointing": (False, True)}),
-    consumers={"transformers"},
-    fixable=True,
-    references=("transformers/training_args.py@5.23.0",),
-)
+@rule("ZC816", "checkpointing-options-unused", Severity.WARNING, consumers={"transformers"})
 def checkpointing_options_unused(run: Run) -> Iterator[Finding]:
-    """Options of activation checkpointing without the switch that turns it on.
-
-    The options look as if checkpointing were on. It is off by default in TrainingArguments, so every activation is
-    kept and the first long batch may not fit. (TRL's trainers switch it on by themselves.)
-
-    What happens: `gradient_checkpointing` stays false and the options are not used; nothing is said.
-
-    Fix: writes `gradient_checkpointing: true`. It trades time for memory, so it is unsafe.
-
-    When to ignore: the script calls `model.gradient_checkpointing_enable()` itself.
-    """
     if reader(run) != "transformers":
         return
     names = [name for name in ("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs") if value(run, name)]
@@ -157,32 +89,8 @@ _ZERO3 = (
 )
 
 
-@rule(
-    "ZC826",
-    "device-map-with-stage-3",
-    Severity.ERROR,
-    bad=Example({"recipe.yaml": RECIPE + "deepspeed: ds.json\ndevice_map: auto\n", "ds.json": _ZERO3}).finds(
-        "error", "recipe.yaml: device_map: auto", 3
-    ),
-    good=Example({"recipe.yaml": RECIPE + "deepspeed: ds.json\n", "ds.json": _ZERO3}),
-    proof=crashes("arguments", "DeepSpeed Zero-3 is not compatible with passing a `device_map`"),
-    consumers={"transformers"},
-    fixable=True,
-    references=("transformers/modeling_utils.py@5.23.0",),
-)
+@rule("ZC826", "device-map-with-stage-3", Severity.ERROR, consumers={"transformers"})
 def device_map_with_stage_3(run: Run) -> Iterator[Finding]:
-    """A `device_map` for a model that ZeRO stage 3 shards while it loads.
-
-    A device map places whole layers on devices; stage 3 cuts every parameter into pieces for all of them. The line
-    comes from a recipe for one accelerator.
-
-    What happens: `ValueError: DeepSpeed Zero-3 is not compatible with passing a device_map`, when the script hands it
-    to from_pretrained.
-
-    Fix: removes it.
-
-    When to ignore: the script does not use this key with DeepSpeed.
-    """
     held = value(run, "device_map")
     if reader(run) != "transformers" or stage_of(run) != 3 or not under_deepspeed(run):
         return

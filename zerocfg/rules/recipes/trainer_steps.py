@@ -49,34 +49,8 @@ def _recipe(text: str) -> Example:
     return Example({"recipe.yaml": RECIPE + text}, consumer="transformers")
 
 
-@rule(
-    "ZC817",
-    "optim-args-not-text",
-    Severity.ERROR,
-    bad=(
-        _recipe("optim_args: {weight_lr_power: 2.0}\n").finds("error", "recipe.yaml: {weight_lr_power: 2.0}", "2.0"),
-        Example(
-            {"recipe.yaml": RECIPE + "optim_args: 'rank:64'\n"},
-            consumer="transformers",
-            proof=crashes("init", "not enough values to unpack"),
-        ).finds("error", "recipe.yaml: 'rank:64'", 64),
-    ),
-    good=_recipe("optim_args: weight_lr_power=2.0\n"),
-    proof=crashes("init", "'dict' object has no attribute 'replace'"),
-    fixable=True,
-    references=("transformers/trainer_optimizer.py@5.23.0",),
-)
+@rule("ZC817", "optim-args-not-text", Severity.ERROR)
 def optim_args_not_text(run: Run) -> Iterator[Finding]:
-    """`optim_args` is not written as `name=value, name=value`.
-
-    Every other dictionary of the arguments may be a mapping; this one is a text that the Trainer splits at commas and
-    equals signs. It is looked at only when the optimizer is built, after the model was loaded.
-
-    What happens: `AttributeError: 'dict' object has no attribute 'replace'` for a mapping, `ValueError: not enough
-    values to unpack (expected 2, got 1)` for a text without equals signs.
-
-    Fix: writes the pairs of a mapping as text; colons become equals signs.
-    """
     found = argument(run, "optim_args")
     held = found.held if found is not None else None
     if reader(run) is None or found is None or not held:
@@ -111,36 +85,8 @@ def _schedule(run: Run) -> str | None:
     return word(run, "lr_scheduler_type", "linear")
 
 
-@rule(
-    "ZC819",
-    "schedule-argument-unknown",
-    Severity.ERROR,
-    bad=(
-        _recipe("lr_scheduler_type: cosine\nlr_scheduler_kwargs: {min_lr: 1.0e-6}\n").finds(
-            "error", "recipe.yaml: min_lr"
-        ),
-        Example(
-            {"recipe.yaml": RECIPE + "lr_scheduler_type: polynomial\nlr_scheduler_kwargs: {lr_ends: 1.0e-6}\n"},
-            consumer="transformers",
-            proof=crashes("init", "got an unexpected keyword argument 'lr_ends'"),
-        ).finds("error", "recipe.yaml: lr_ends"),
-    ),
-    good=_recipe("lr_scheduler_type: cosine_with_min_lr\nlr_scheduler_kwargs: {min_lr: 1.0e-6}\n"),
-    proof=crashes("init", "got an unexpected keyword argument 'min_lr'"),
-    fixable=True,
-    references=("transformers/optimization.py@5.23.0",),
-)
+@rule("ZC819", "schedule-argument-unknown", Severity.ERROR)
 def schedule_argument_unknown(run: Run) -> Iterator[Finding]:
-    """An entry of `lr_scheduler_kwargs` that the schedule does not take.
-
-    Each schedule is a function with its own arguments; a cosine has no lowest rate, for example, that is another
-    schedule. It is built when training starts, after the model was loaded.
-
-    What happens: `TypeError: get_cosine_schedule_with_warmup() got an unexpected keyword argument 'min_lr'`.
-
-    Fix: takes the schedule that has a lowest rate, renames a misspelled entry, or removes an entry. The first and the
-    last choose for you, so it is unsafe.
-    """
     schedule = _schedule(run)
     section = entries(run, "lr_scheduler_kwargs")
     accepted = SCHEDULE_ARGUMENTS.get(schedule or "")
@@ -168,34 +114,8 @@ def schedule_argument_unknown(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC820",
-    "warmup-longer-than-training",
-    Severity.WARNING,
-    bad=Example(
-        {"recipe.yaml": "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 4\nwarmup_steps: 100\n"},
-        consumer="transformers",
-    ).finds("warning", "recipe.yaml: warmup_steps: 100", 100, 4, 1, also=("recipe.yaml: max_steps: 4",)),
-    good=Example(
-        {"recipe.yaml": "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 4\nwarmup_steps: 2\n"},
-        consumer="transformers",
-    ),
-    proof=shows("step", {"engine.learning_rate": (1e-06, 5e-05)}),
-    fixable=True,
-    references=("transformers/optimization.py@5.23.0",),
-)
+@rule("ZC820", "warmup-longer-than-training", Severity.WARNING)
 def warmup_longer_than_training(run: Run) -> Iterator[Finding]:
-    """The training ends before the warmup does.
-
-    The learning rate climbs from 0 and never gets to the value that is written: the model is trained with a fraction
-    of it, and the loss goes down too slowly for no visible reason. Often `max_steps` was lowered for a trial.
-
-    What happens: nothing is said; the rate after `max_steps` is `learning_rate * max_steps / warmup_steps`.
-
-    Fix: warms up for a tenth of `max_steps`; a choice, so it is unsafe.
-
-    When to ignore: a trial run that is not meant to learn.
-    """
     schedule = word(run, "lr_scheduler_type", "linear")
     if reader(run) is None or "scheduler" in deepspeed_data(run) or schedule in (None, "constant"):
         return
@@ -214,30 +134,8 @@ def warmup_longer_than_training(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC821",
-    "warmup-with-constant",
-    Severity.ERROR,
-    bad=_longer("lr_scheduler_type: constant\nwarmup_steps: 4\n").finds(
-        "error", "recipe.yaml: warmup_steps: 4", 4, also=("recipe.yaml: lr_scheduler_type: constant",)
-    ),
-    good=_longer("lr_scheduler_type: constant_with_warmup\nwarmup_steps: 4\n"),
-    proof=shows("step", {"engine.learning_rate": (5e-05, 2.5e-05)}),
-    fixable=True,
-    references=("transformers/optimization.py@5.23.0",),
-)
+@rule("ZC821", "warmup-with-constant", Severity.ERROR)
 def warmup_with_constant(run: Run) -> Iterator[Finding]:
-    """A warmup is written, and the schedule `constant` has none.
-
-    The first steps run at the full learning rate, which is what a warmup is there to prevent: a fine-tuned model can
-    lose in them what it knew.
-
-    What happens: the schedule is built without the warmup; nothing is said.
-
-    Fix: takes `constant_with_warmup`. The run changes, so it is unsafe.
-
-    When to ignore: the number of warmup steps is a leftover; then remove it.
-    """
     if _schedule(run) != "constant" or not (number(run, "warmup_steps") or 0) > 0:
         return
     location, related = written(run, "warmup_steps", "lr_scheduler_type")
@@ -251,35 +149,8 @@ def warmup_with_constant(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC822",
-    "epochs-not-used",
-    Severity.NOTE,
-    bad=Example(
-        {"recipe.yaml": "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 1\nnum_train_epochs: 3\n"},
-        consumer="transformers",
-    ).finds("note", "recipe.yaml: num_train_epochs: 3", 3, 1, also=("recipe.yaml: max_steps: 1",)),
-    good=Example(
-        {"recipe.yaml": "output_dir: out\nper_device_train_batch_size: 1\nnum_train_epochs: 3\n"},
-        consumer="transformers",
-    ),
-    proof=shows("step", {"engine.global_step": (1, 2)}),
-    fixable=True,
-    references=("transformers/trainer.py@5.23.0",),
-)
+@rule("ZC822", "epochs-not-used", Severity.NOTE)
 def epochs_not_used(run: Run) -> Iterator[Finding]:
-    """Both `max_steps` and `num_train_epochs` are written; only `max_steps` counts.
-
-    Who reads the recipe expects the epochs; the training ends after the steps, which may be a small part of one epoch
-    (or many epochs: the data is repeated until the steps are done).
-
-    What happens: `max_steps is given, it will override any value given in num_train_epochs`, in a log line that the
-    default level hides.
-
-    Fix: removes `max_steps`, so that the epochs count; that makes the run longer or shorter, so it is unsafe.
-
-    When to ignore: the epochs are there for a run without `max_steps`.
-    """
     steps, epochs = number(run, "max_steps"), number(run, "num_train_epochs")
     if reader(run) is None or steps is None or epochs is None or steps < 1 or epochs <= 0:
         return
@@ -303,44 +174,8 @@ _DS = (
 _NUM_STEPS = "accelerator_config: {gradient_accumulation_kwargs: {num_steps: 4}}\n"
 
 
-@rule(
-    "ZC823",
-    "accumulation-in-accelerator-config",
-    Severity.ERROR,
-    bad=(
-        _recipe("gradient_accumulation_steps: 2\n" + _NUM_STEPS).finds("error", "recipe.yaml: num_steps: 4", 4, 2),
-        Example(
-            {"recipe.yaml": RECIPE + "deepspeed: ds.json\n" + _NUM_STEPS, "ds.json": _DS},
-            consumer="transformers",
-            note="The Trainer counts four micro batches as one step; the engine steps after each of them.",
-            proof=shows(
-                "step",
-                {"engine.gradient_accumulation_steps": (1, 4)},
-                extent="after how many micro batches the engine makes a step.",
-            ),
-        ).finds("error", "recipe.yaml: num_steps: 4", 4),
-    ),
-    good=Example(
-        {"recipe.yaml": RECIPE + "deepspeed: ds.json\ngradient_accumulation_steps: 4\n", "ds.json": _DS},
-        consumer="transformers",
-    ),
-    proof=crashes("arguments", "`num_steps` is set but `gradient_accumulation_steps` is greater than 1"),
-    fixable=True,
-    references=("transformers/trainer.py@5.23.0",),
-)
+@rule("ZC823", "accumulation-in-accelerator-config", Severity.ERROR)
 def accumulation_in_accelerator_config(run: Run) -> Iterator[Finding]:
-    """Gradient accumulation is written as `num_steps` in `accelerator_config`.
-
-    There it counts only for a Trainer without DeepSpeed that is told nothing else. DeepSpeed's config was filled
-    before, so the engine makes an optimizer step after every micro batch: the effective batch is smaller than both
-    the config and the log say.
-
-    What happens: beside `gradient_accumulation_steps` above 1 `ValueError: The AcceleratorConfig's num_steps is set
-    but gradient_accumulation_steps is greater than 1`; with DeepSpeed nothing is said.
-
-    Fix: moves the number to `gradient_accumulation_steps`, or removes it where that is written; unsafe when the two
-    numbers differ.
-    """
     section = entries(run, "accelerator_config")
     held = section.held.get("gradient_accumulation_kwargs") if section is not None else None
     steps = held.get("num_steps") if isinstance(held, dict) else None
@@ -364,54 +199,8 @@ def accumulation_in_accelerator_config(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC824",
-    "split-batches",
-    Severity.ERROR,
-    bad=(
-        Example(
-            {
-                "recipe.yaml": RECIPE.replace("size: 1", "size: 4") + "accelerator_config: {split_batches: true}\n",
-                "train.sh": "torchrun --nproc_per_node 2 train.py recipe.yaml\n",
-            },
-            consumer="transformers",
-        ).finds("warning", "recipe.yaml: split_batches: true", 4, 2, 2),
-        Example(
-            {
-                "recipe.yaml": RECIPE + "accelerator_config: {split_batches: true}\n",
-                "train.sh": "torchrun --nproc_per_node 2 train.py recipe.yaml\n",
-            },
-            consumer="transformers",
-            note="One sample cannot be split between two processes.",
-            proof=crashes("init", "needs to be a round multiple of the number of processes", ranks=2),
-        ).finds("error", "recipe.yaml: split_batches: true", 1, 2),
-    ),
-    good=Example(
-        {
-            "recipe.yaml": RECIPE.replace("size: 1", "size: 4") + "accelerator_config: {split_batches: false}\n",
-            "train.sh": "torchrun --nproc_per_node 2 train.py recipe.yaml\n",
-        },
-        consumer="transformers",
-    ),
-    proof=shows("step", {"engine.rows": (2, 4)}, ranks=2),
-    fixable=True,
-    references=("transformers/training_args.py@5.23.0",),
-)
+@rule("ZC824", "split-batches", Severity.ERROR)
 def split_batches(run: Run) -> Iterator[Finding]:
-    """`split_batches` turns the batch of each device into the batch of all devices.
-
-    `per_device_train_batch_size` is then divided between the processes, so the accelerators work on smaller batches
-    than the name promises, and the effective batch does not grow with their number. The Trainer's log goes on
-    counting the undivided batch.
-
-    What happens: `Using split_batches=True in accelerator_config will override the per_device_train_batch_size`, at a
-    level that is not shown; a batch that cannot be divided stops the job: `needs to be a round multiple of the number
-    of processes`.
-
-    Fix: writes `split_batches: false`. The effective batch grows, so it is unsafe.
-
-    When to ignore: the batch is meant for all devices together.
-    """
     section = entries(run, "accelerator_config")
     world, size = processes(run), number(run, "per_device_train_batch_size", 8)
     if reader(run) is None or section is None or section.held.get("split_batches") is not True:

@@ -36,35 +36,8 @@ _WORDS = (
 )
 
 
-@rule(
-    "ZC811",
-    "argument-word-unknown",
-    Severity.ERROR,
-    bad=(
-        _recipe("lr_scheduler_type: cosin\n").finds("error", "recipe.yaml: cosin"),
-        Example(
-            {"recipe.yaml": RECIPE + "report_to: tensorbord\n"},
-            consumer="transformers",
-            proof=crashes("arguments", "tensorbord is not supported, only"),
-        ).finds("error", "recipe.yaml: tensorbord"),
-    ),
-    good=_recipe("lr_scheduler_type: cosine\noptim: adamw_torch\nreport_to: none\n"),
-    proof=crashes("arguments", "cosin is not a valid SchedulerType"),
-    fixable=True,
-    references=("transformers/training_args.py@5.23.0",),
-)
+@rule("ZC811", "argument-word-unknown", Severity.ERROR)
 def argument_word_unknown(run: Run) -> Iterator[Finding]:
-    """A word that a training argument does not have.
-
-    Names of schedules, optimizers, strategies and trackers are exact, in small letters. The job stops before anything
-    is loaded, on every process.
-
-    What happens: `ValueError: cosin is not a valid SchedulerType, please select one of ['linear', 'cosine', ...]`; a
-    tracker is refused when the Trainer is built: `tensorbord is not supported, only azure_ml, ...`. So is what is no
-    text: `False is not a valid IntervalStrategy`, where HfArgumentParser or TrlParser reads the recipe.
-
-    Fix: writes the nearest known word, where one is near.
-    """
     yield from _words_in_calls(run)
     if reader(run) is None:
         return

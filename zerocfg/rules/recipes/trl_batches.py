@@ -33,58 +33,8 @@ def _whole(run: Run, name: str, default: int) -> int | None:
     return int(found) if found is not None and found % 1 == 0 and found >= 1 else None
 
 
-@rule(
-    "ZC855",
-    "generation-batch-not-whole",
-    Severity.ERROR,
-    bad=(
-        trl_example("grpo", "gradient_accumulation_steps: 4\nnum_generations: 8\n").finds(
-            "error",
-            "recipe.yaml: num_generations: 8",
-            1,
-            1,
-            4,
-            4,
-            8,
-            8,
-            also=(
-                "recipe.yaml: per_device_train_batch_size: 1",
-                "recipe.yaml: gradient_accumulation_steps: 4",
-            ),
-        ),
-        trl_example("rloo", "num_generations: 4\nsteps_per_generation: 6\n").finds(
-            "error",
-            "recipe.yaml: num_generations: 4",
-            1,
-            1,
-            6,
-            6,
-            4,
-            12,
-            also=(
-                "recipe.yaml: per_device_train_batch_size: 1",
-                "recipe.yaml: steps_per_generation: 6",
-            ),
-        ),
-    ),
-    good=trl_example("grpo", "gradient_accumulation_steps: 4\nnum_generations: 4\n"),
-    proof=crashes("arguments", r"generation_batch_size \(\d\) must be divisible by num_generations \(\d\)"),
-    fixable=True,
-    references=_SOURCES,
-    versions="trl>=0.18",
-)
+@rule("ZC855", "generation-batch-not-whole", Severity.ERROR, versions="trl>=0.18")
 def generation_batch_not_whole(run: Run) -> Iterator[Finding]:
-    """A generation batch that is no multiple of `num_generations`.
-
-    GRPO and RLOO compare the completions of one prompt with each other, so a batch must hold whole groups. The batch is
-    `per_device_train_batch_size * processes * gradient_accumulation_steps` (or `steps_per_generation`); a recipe that
-    runs on 8 accelerators may stop on 4.
-
-    What happens: `ValueError: generation_batch_size (4) must be divisible by num_generations (8).`
-
-    Fix: raises `steps_per_generation` until the batch holds whole groups: completions are generated for more steps at
-    once, and the training batch stays. A choice, so it is unsafe.
-    """
     world, size = processes(run), _whole(run, "per_device_train_batch_size", 8)
     if not _online(run) or world is None or size is None or given(run, "generation_batch_size") is not None:
         return
@@ -107,30 +57,8 @@ def generation_batch_not_whole(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC856",
-    "generation-batch-twice",
-    Severity.ERROR,
-    bad=trl_example("grpo", "num_generations: 2\ngeneration_batch_size: 4\nsteps_per_generation: 4\n").finds(
-        "error", "recipe.yaml: generation_batch_size: 4", also=("recipe.yaml: steps_per_generation: 4",)
-    ),
-    good=trl_example("grpo", "num_generations: 2\nsteps_per_generation: 4\n"),
-    proof=crashes("arguments", "'generation_batch_size' and 'steps_per_generation' can not be both configured"),
-    fixable=True,
-    references=_SOURCES,
-    versions="trl>=0.18",
-)
+@rule("ZC856", "generation-batch-twice", Severity.ERROR, versions="trl>=0.18")
 def generation_batch_twice(run: Run) -> Iterator[Finding]:
-    """Both `generation_batch_size` and `steps_per_generation`.
-
-    Each follows from the other and the training batch; TRL does not look whether they agree.
-
-    What happens: `ValueError: 'generation_batch_size' and 'steps_per_generation' can not be both configured at the same
-    time`.
-
-    Fix: keeps `steps_per_generation`, which does not depend on the number of processes; unsafe, because the two may
-    have differed.
-    """
     names = ("generation_batch_size", "steps_per_generation")
     if not _online(run) or any(number(run, name) is None for name in names):
         return
@@ -144,41 +72,8 @@ def generation_batch_twice(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC857",
-    "generation-batch-not-of-steps",
-    Severity.ERROR,
-    bad=trl_example("grpo", "num_generations: 3\ngeneration_batch_size: 9\n", processes=2).finds(
-        "error",
-        "recipe.yaml: generation_batch_size: 9",
-        9,
-        1,
-        2,
-        3,
-        12,
-        also=(
-            "recipe.yaml: per_device_train_batch_size: 1",
-            "recipe.yaml: num_generations: 3",
-        ),
-    ),
-    good=trl_example("grpo", "num_generations: 3\ngeneration_batch_size: 12\n", processes=2),
-    proof=crashes(
-        "arguments", r"generation_batch_size \(9\) must be divisible by the global batch size \(2\)", ranks=2
-    ),
-    fixable=True,
-    references=_SOURCES,
-    versions="trl>=0.19.1",
-)
+@rule("ZC857", "generation-batch-not-of-steps", Severity.ERROR, versions="trl>=0.19.1")
 def generation_batch_not_of_steps(run: Run) -> Iterator[Finding]:
-    """`generation_batch_size` is no multiple of the batch of all processes, or of the group of completions.
-
-    A round of generation serves a whole number of micro batches on every process and holds whole groups. The number is
-    absolute, so it fits one number of accelerators and not another.
-
-    What happens: `ValueError: generation_batch_size (9) must be divisible by the global batch size (2).`
-
-    Fix: raises it to the next number that both divide; more completions are generated at once, so it is unsafe.
-    """
     world, size = processes(run), _whole(run, "per_device_train_batch_size", 8)
     total = number(run, "generation_batch_size")
     if not _online(run) or world is None or size is None or given(run, "steps_per_generation") is not None:
@@ -199,46 +94,8 @@ def generation_batch_not_of_steps(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC858",
-    "evaluation-batch-not-whole",
-    Severity.ERROR,
-    bad=trl_example(
-        "grpo",
-        "gradient_accumulation_steps: 6\nnum_generations: 6\neval_strategy: steps\nper_device_eval_batch_size: 8\n",
-    ).finds(
-        "error",
-        "recipe.yaml: per_device_eval_batch_size: 8",
-        8,
-        1,
-        6,
-        12,
-        also=(
-            "recipe.yaml: num_generations: 6",
-            "recipe.yaml: eval_strategy: steps",
-        ),
-    ),
-    good=trl_example(
-        "grpo",
-        "gradient_accumulation_steps: 6\nnum_generations: 6\neval_strategy: steps\nper_device_eval_batch_size: 12\n",
-    ),
-    proof=crashes("arguments", "must be divisible by the number of generations used for evaluation"),
-    fixable=True,
-    references=_SOURCES,
-    versions="trl>=0.18",
-)
+@rule("ZC858", "evaluation-batch-not-whole", Severity.ERROR, versions="trl>=0.18")
 def evaluation_batch_not_whole(run: Run) -> Iterator[Finding]:
-    """An evaluation batch that does not hold whole groups of completions.
-
-    The evaluation compares completions of one prompt as the training does. `per_device_eval_batch_size` is 8 where
-    nobody writes it, which suits few group sizes.
-
-    What happens: `ValueError: The global eval batch size (8 * 1) must be divisible by the number of generations used
-    for evaluation (6).`
-
-    Fix: writes the smallest evaluation batch from the written one on that holds whole groups; it needs more memory, so
-    it is unsafe.
-    """
     world, size = processes(run), _whole(run, "per_device_eval_batch_size", 8)
     if not _online(run) or world is None or size is None or evaluates_by(run) in (None, "no"):
         return
@@ -260,28 +117,8 @@ def evaluation_batch_not_whole(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC859",
-    "single-generation",
-    Severity.ERROR,
-    bad=trl_example("grpo", "gradient_accumulation_steps: 2\nnum_generations: 1\n").finds(
-        "error", "recipe.yaml:5:18: 1", 1, 2, 2
-    ),
-    good=trl_example("grpo", "gradient_accumulation_steps: 2\nnum_generations: 2\n"),
-    proof=crashes("arguments", "GRPO requires at least 2 generations per prompt"),
-    fixable=True,
-    references=_SOURCES,
-    versions="trl>=0.18",
-)
+@rule("ZC859", "single-generation", Severity.ERROR, versions="trl>=0.18")
 def single_generation(run: Run) -> Iterator[Finding]:
-    """GRPO or RLOO with one completion of each prompt.
-
-    The advantage of a completion is its distance to the others of its group; alone it has none.
-
-    What happens: `ValueError: GRPO requires at least 2 generations per prompt to calculate the advantages.`
-
-    Fix: writes 2, the least that works; generation takes longer, so it is unsafe.
-    """
     count = number(run, "num_generations")
     if not _online(run) or count is None or count >= 2:
         return
@@ -295,29 +132,8 @@ def single_generation(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC860",
-    "batch-finder-with-groups",
-    Severity.ERROR,
-    bad=trl_example("grpo", "gradient_accumulation_steps: 2\nnum_generations: 2\nauto_find_batch_size: true\n").finds(
-        "error", "recipe.yaml: auto_find_batch_size: true"
-    ),
-    good=trl_example("grpo", "gradient_accumulation_steps: 2\nnum_generations: 2\nauto_find_batch_size: false\n"),
-    proof=crashes("arguments", "auto_find_batch_size is not supported by GRPO"),
-    fixable=True,
-    references=_SOURCES,
-    versions="trl>=1.9",
-)
+@rule("ZC860", "batch-finder-with-groups", Severity.ERROR, versions="trl>=1.9")
 def batch_finder_with_groups(run: Run) -> Iterator[Finding]:
-    """`auto_find_batch_size` with GRPO or RLOO.
-
-    Halving the batch after it did not fit would tear groups of completions apart, so TRL refuses it from the start.
-
-    What happens: `ValueError: auto_find_batch_size is not supported by GRPO, because the generation batch must contain
-    full prompt groups`.
-
-    Fix: switches it off; the batch must then fit as it is written, so it is unsafe.
-    """
     if not _online(run) or value(run, "auto_find_batch_size") is not True:
         return
     location, related = written(run, "auto_find_batch_size")
@@ -330,32 +146,8 @@ def batch_finder_with_groups(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC861",
-    "completions-not-logged",
-    Severity.ERROR,
-    bad=trl_example(
-        "grpo", "gradient_accumulation_steps: 2\nnum_generations: 2\nlog_completions_hub_repo: me/completions\n"
-    ).finds("error", "recipe.yaml: log_completions_hub_repo: me/completions"),
-    good=trl_example(
-        "grpo",
-        "gradient_accumulation_steps: 2\nnum_generations: 2\nlog_completions: true\n"
-        "log_completions_hub_repo: me/completions\n",
-    ),
-    proof=crashes("arguments", "log_completions_hub_repo is set, but log_completions is False"),
-    fixable=True,
-    references=("trl/trainer/grpo_config.py@1.16.0",),
-    versions="trl>=0.28",
-)
+@rule("ZC861", "completions-not-logged", Severity.ERROR, versions="trl>=0.28")
 def completions_not_logged(run: Run) -> Iterator[Finding]:
-    """A place to upload completions to, and completions are not logged.
-
-    The repository alone does not switch the logging on, and GRPOConfig refuses the half of it.
-
-    What happens: `ValueError: log_completions_hub_repo is set, but log_completions is False.`
-
-    Fix: switches the logging on, which the repository asks for.
-    """
     if methods(run) != {"GRPOConfig"} or not word(run, "log_completions_hub_repo"):
         return
     if value(run, "log_completions", False) is not False:
@@ -371,28 +163,8 @@ def completions_not_logged(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC869",
-    "vllm-groups-not-whole",
-    Severity.ERROR,
-    bad=trl_example("grpo", "num_generations: 8\nuse_vllm: true\nvllm_tensor_parallel_size: 4\n", 6).finds(
-        "error", "recipe.yaml: vllm_tensor_parallel_size: 4", 4, 6, 4
-    ),
-    good=trl_example("grpo", "num_generations: 8\nuse_vllm: true\nvllm_tensor_parallel_size: 4\n", 8),
-    proof=cited("trl/generation/vllm_generation.py@1.16.0"),
-    references=("trl/generation/vllm_generation.py@1.16.0",),
-)
+@rule("ZC869", "vllm-groups-not-whole", Severity.ERROR)
 def vllm_groups_not_whole(run: Run) -> Iterator[Finding]:
-    """Colocated vLLM whose tensor parallel size does not divide the number of processes.
-
-    The processes that train also generate, in groups of `vllm_tensor_parallel_size`; no process may be left over.
-
-    What happens: `ValueError: tensor_parallel_size (4) must divide world size (6) evenly.`, in every process, when the
-    trainer is made and the model is loaded. A server (`vllm_mode: server`, which was the default before TRL 1.0) has
-    processes of its own.
-
-    When to ignore: never.
-    """
     if not _online(run) or value(run, "use_vllm") is not True:
         return
     older = admits(run.versions.get("trl"), below="1.0")

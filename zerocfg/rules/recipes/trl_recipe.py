@@ -36,37 +36,8 @@ def trl_example(method: str, text: str, processes: int = 1) -> Example:
     return Example({"recipe.yaml": RECIPE + text, "train.sh": line}, consumer="trl")
 
 
-@rule(
-    "ZC840",
-    "trl-argument-removed",
-    Severity.NOTE,
-    bad=(
-        trl_example("sft", "max_seq_length: 512\n").finds("note", "recipe.yaml: max_seq_length", "1.16.0"),
-        trl_example("dpo", "beta: 0.1\nmax_prompt_length: 256\n").finds(
-            "note", "recipe.yaml: max_prompt_length", "1.16.0"
-        ),
-    ),
-    good=trl_example("sft", "max_length: 512\n"),
-    proof=crashes("arguments", "Unknown arguments from config file"),
-    fixable=True,
-    references=("trl/scripts/utils.py@1.16.0",),
-)
+@rule("ZC840", "trl-argument-removed", Severity.NOTE)
 def trl_argument_removed(run: Run) -> Iterator[Finding]:
-    """An argument of a TRL recipe that TRL no longer has.
-
-    TRL 1 renamed and removed many arguments of the 0.x releases. Its parser stops at the first of them, so a recipe
-    of last year does not start.
-
-    What happens: `ValueError: Unknown arguments from config file: ['--max_seq_length', '512']. Please remove them`.
-    An error when the project admits only releases that lack it, a warning when it admits others, too; a note when it
-    states none. Which release took an argument out of which config was seen by running each of them. TRL 0.13 to 0.18
-    drop what they do not know without a word.
-
-    Fix: writes the new name, or removes the line where nothing replaced it. None while some admitted release has the
-    argument; unsafe where the project states no release.
-
-    When to ignore: the project stays on the TRL that has it, or its script declares the argument itself.
-    """
     if reader(run) != "trl":
         return
     inherited = load_schema("training-arguments").root.names
@@ -114,32 +85,8 @@ def _modernized(run: Run, held: Argument, instead: str, present: Collection[str]
     return None
 
 
-@rule(
-    "ZC842",
-    "config-with-equals-sign",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "recipe.yaml": RECIPE + "max_length: 512\npacking: true\n",
-            "train.sh": "torchrun --nproc_per_node 1 sft.py --config=recipe.yaml\n",
-        },
-        consumer="trl",
-    ).finds("error", "train.sh: --config=recipe.yaml"),
-    good=trl_example("sft", "max_length: 512\npacking: true\n"),
-    proof=crashes("arguments", r"Some specified arguments are not used by the HfArgumentParser: \['--config=recipe"),
-    fixable=True,
-    references=("trl/scripts/utils.py@1.16.0",),
-)
+@rule("ZC842", "config-with-equals-sign", Severity.ERROR)
 def config_with_equals_sign(run: Run) -> Iterator[Finding]:
-    """`--config=recipe.yaml`: TrlParser knows the option only with a space.
-
-    It looks for the word `--config` by itself. Written with an equals sign the recipe is not read, and what is left
-    over stops the job.
-
-    What happens: `ValueError: Some specified arguments are not used by the HfArgumentParser: ['--config=recipe.yaml']`.
-
-    Fix: writes a space.
-    """
     option = run.arguments.get("config")
     file = run.launch_file
     if option is None or file is None or option.origin.span is None or option.origin.file is not file:
@@ -171,33 +118,8 @@ _FORMER = {"ffd": "bfd"}
 """Words of older releases, and what they are called today."""
 
 
-@rule(
-    "ZC843",
-    "trl-word-unknown",
-    Severity.ERROR,
-    bad=(
-        trl_example("sft", "loss_type: df\npacking: true\n").finds("error", "recipe.yaml: df"),
-        Example(
-            trl_example("dpo", "loss_type: [sigmoid, apo_zro]\n").files,
-            consumer="trl",
-            proof=crashes("step", "Unknown loss type: apo_zro"),
-        ).finds("error", "recipe.yaml: [sigmoid, apo_zro]"),
-    ),
-    good=trl_example("sft", "loss_type: dft\npacking: true\n"),
-    proof=crashes("arguments", "Invalid `loss_type` df passed"),
-    fixable=True,
-    references=("trl/trainer/sft_trainer.py@1.16.0", "trl/trainer/dpo_trainer.py@1.16.0"),
-)
+@rule("ZC843", "trl-word-unknown", Severity.ERROR)
 def trl_word_unknown(run: Run) -> Iterator[Finding]:
-    """A loss or a way of packing that the trainer does not have.
-
-    SFT looks at the word when the trainer is built, after the data set was tokenized; DPO only at the first step.
-
-    What happens: `ValueError: Invalid loss_type df passed. Supported values are 'nll' and 'dft'.`, or `ValueError:
-    Unknown loss type: apo_zro. Should be one of ['sigmoid', 'hinge', ...]`.
-
-    Fix: writes the nearest word; which one was meant is a guess, so it is unsafe.
-    """
     certain = only_from(run.versions.get("trl"), VERSIONS["trl"])
     for name, known in _only(run, _TRL_WORDS).items():
         held = value(run, name)
@@ -225,27 +147,8 @@ def _only(run: Run, table: dict[str, dict[str, tuple[str, ...]]]) -> dict[str, t
     return table.get(next(iter(found)), {}) if len(found) == 1 else {}
 
 
-@rule(
-    "ZC847",
-    "two-quantizations",
-    Severity.ERROR,
-    bad=trl_example("sft", "packing: true\nload_in_4bit: true\nload_in_8bit: true\n").finds(
-        "error", "recipe.yaml: load_in_8bit: true", also=("recipe.yaml: load_in_4bit: true",)
-    ),
-    good=trl_example("sft", "packing: true\nload_in_4bit: false\nload_in_8bit: false\n"),
-    proof=crashes("arguments", "You can't use 8 bit and 4 bit precision at the same time"),
-    fixable=True,
-    references=("trl/trainer/model_config.py@1.16.0",),
-)
+@rule("ZC847", "two-quantizations", Severity.ERROR)
 def two_quantizations(run: Run) -> Iterator[Finding]:
-    """Both `load_in_4bit` and `load_in_8bit`.
-
-    The weights can be loaded in one of the two only; the job stops while it reads its arguments.
-
-    What happens: `ValueError: You can't use 8 bit and 4 bit precision at the same time`.
-
-    Fix: switches 8 bit off, because 4 bit is what fits where both were tried; a choice, so it is unsafe.
-    """
     if reader(run) != "trl" or value(run, "load_in_4bit") is not True or value(run, "load_in_8bit") is not True:
         return
     location, related = written(run, "load_in_8bit", "load_in_4bit")

@@ -62,35 +62,8 @@ def _autos(run: Run) -> Iterator[Path]:
                 yield path
 
 
-@rule(
-    "ZC406",
-    "auto-that-nobody-fills",
-    Severity.ERROR,
-    bad=Example(
-        {"ds.json": _AUTO_DS % '2, "overlap_comm": "auto"', "recipe.yaml": _RECIPE % ""}, consumer="transformers"
-    ).finds("error", 'ds.json: "overlap_comm": "auto"'),
-    good=Example(
-        {"ds.json": _AUTO_DS % '2, "overlap_comm": true', "recipe.yaml": _RECIPE % ""}, consumer="transformers"
-    ),
-    proof=crashes("init", "`zero_optimization.overlap_comm` not found in kwargs"),
-    consumers={"accelerate", *TRAINERS},
-    fixable=True,
-)
+@rule("ZC406", "auto-that-nobody-fills", Severity.ERROR, consumers={"accelerate", *TRAINERS})
 def auto_that_nobody_fills(run: Run) -> Iterator[Finding]:
-    """A literal "auto" that neither the Trainer nor accelerate fills.
-
-    "auto" works for some twenty keys, so it looks as if it worked for all. The job stops after it waited for its
-    machines and loaded the model.
-
-    What happens: each of them fills its own list of keys; accelerate stops at any other "auto": `ValueError:
-    overlap_comm not found in kwargs. Please specify overlap_comm without auto (set to correct value)`, after the
-    model was loaded.
-
-    Nothing is said where the project admits only releases of transformers before 4.30: that Trainer started the engine
-    without accelerate, and DeepSpeed took the text as it stood.
-
-    Fix: the key is removed, so that DeepSpeed's default applies.
-    """
     if run.consumer in TRAINERS and only_below(run.versions.get("transformers"), "4.30"):
         return
     for failure in failures(run, "ZC406"):
@@ -109,46 +82,8 @@ def auto_that_nobody_fills(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC407",
-    "hidden-size-missing",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "zerocfg.yaml": _SPEC,
-            "accelerate.yaml": _YAML_FILE,
-            "ds.json": _AUTO_DS % '2, "reduce_bucket_size": "auto"',
-            "model/config.json": _NESTED,
-        },
-        consumer="accelerate",
-    ).finds("error", 'ds.json: "reduce_bucket_size": "auto"'),
-    good=Example(
-        {
-            "zerocfg.yaml": _SPEC,
-            "accelerate.yaml": _YAML_FILE,
-            "ds.json": _AUTO_DS % '2, "reduce_bucket_size": 5000000',
-            "model/config.json": _NESTED,
-        },
-        consumer="accelerate",
-    ),
-    proof=crashes("init", "Can find neither `model.config.hidden_size` nor `model.config.hidden_sizes`"),
-    references=("transformers/integrations/deepspeed.py@5.23.0", "accelerate/accelerator.py@1.15.0"),
-    needs={"model"},
-    fixable=True,
-)
+@rule("ZC407", "hidden-size-missing", Severity.ERROR, needs={"model"})
 def hidden_size_missing(run: Run) -> Iterator[Finding]:
-    """Bucket sizes are "auto", and the model's config has no hidden size to work them out from.
-
-    Models of several modalities keep the size in a part of their config. A file that served text models for months
-    stops the first such model, after it was loaded.
-
-    What happens: `ValueError: Can find neither model.config.hidden_size nor model.config.hidden_sizes, therefore it's
-    not possible to automatically fill out the following auto entries` (the Trainer: `The model's config file has
-    neither hidden_size nor hidden_sizes entry`). The Trainer also looks into text_config, accelerate does not; and
-    below stage 3 the Trainer leaves the stage-3 sizes to accelerate.
-
-    Fix: the keys are removed, so that DeepSpeed's defaults apply.
-    """
     for failure in failures(run, "ZC407"):
         finding = told(run, failure, "write numbers of elements, or leave the keys out")
         places = [place for place in failure.places if place.kind == "file"]
@@ -158,37 +93,8 @@ def hidden_size_missing(run: Run) -> Iterator[Finding]:
         yield finding
 
 
-@rule(
-    "ZC415",
-    "auto-without-filler",
-    Severity.ERROR,
-    bad=(
-        Example({"ds.json": _AUTO_DS % "2"}, consumer="deepspeed").finds(
-            "error",
-            'ds.json: "train_micro_batch_size_per_gpu": "auto"',
-            1,
-            also=('ds.json: "gradient_accumulation_steps": "auto"',),
-        ),
-        Example(
-            {"ds.json": (_DS % "2").replace("{", '{"gradient_clipping": "auto", ', 1)},
-            consumer="deepspeed",
-            proof=crashes("step", "'>' not supported between instances of 'str' and 'float'"),
-        ).finds("error", 'ds.json: "gradient_clipping": "auto"'),
-    ),
-    good=Example({"ds.json": _DS % "2"}, consumer="deepspeed"),
-    proof=crashes("parse", "non-int of type 'str'"),
-    consumers={"deepspeed"},
-)
+@rule("ZC415", "auto-without-filler", Severity.ERROR, consumers={"deepspeed"})
 def auto_without_filler(run: Run) -> Iterator[Finding]:
-    """A literal "auto" in a config that deepspeed.initialize reads itself.
-
-    The file was written for the Trainer or accelerate, which fill it. Without them half of it stops the job, and the
-    other half is replaced by defaults that nobody chose.
-
-    What happens: DeepSpeed fills none. At its top level, and in the parameters of optimizer and scheduler, it stops
-    at the text (`TypeError: '>' not supported between instances of 'str' and 'int'`; for gradient_clipping only at
-    the first step); in its typed sections it silently takes the default.
-    """
     if run.deepspeed is None or changed_before(run):
         return
     stopping: list[Path] = []

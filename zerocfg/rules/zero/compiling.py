@@ -42,37 +42,8 @@ def _compiles(run: Run) -> bool | None:
     return any(may_be_on(run, name) for name in names)
 
 
-@rule(
-    "ZC440",
-    "deepcompile-never-compiled",
-    Severity.ERROR,
-    bad=Example(
-        {"ds.json": _AUTO_DS % (_LOUD + '"compile": {"deepcompile": true}, '), "recipe.yaml": _RECIPE},
-        consumer="transformers",
-    ).finds("error", 'ds.json: "deepcompile": true'),
-    good=Example({"ds.json": _AUTO_DS % _LOUD, "recipe.yaml": _RECIPE}, consumer="transformers"),
-    proof=shows(
-        "step",
-        {"log": logged(r"DeepCompile is enabled but engine.compile\(\) has not been called")},
-    ),
-    consumers=TRAINERS,
-    fixable=True,
-)
+@rule("ZC440", "deepcompile-never-compiled", Severity.ERROR, consumers=TRAINERS)
 def deepcompile_never_compiled(run: Run) -> Iterator[Finding]:
-    """`"deepcompile": true` under a Trainer that is not told to compile.
-
-    DeepCompile is a backend of `engine.compile()`, which the Trainer calls only with `torch_compile: true`. Without it
-    the job runs eagerly, as fast and with as much memory as before.
-
-    What happens: `DeepCompile is enabled but engine.compile() has not been called; executing without DeepCompile`, at
-    log level info only.
-
-    Fix: the key is removed, which changes nothing in what runs.
-
-    Instead: write `torch_compile: true` in the training arguments.
-
-    When to ignore: the script calls `engine.compile()` itself.
-    """
     value = section(run, "compile").get("deepcompile")
     if run.deepspeed is not None and truth(value) and _compiles(run) is False:
         yield Finding(
@@ -83,37 +54,8 @@ def deepcompile_never_compiled(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC441",
-    "deepcompile-backend",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "ds.json": _AUTO_DS % '"compile": {"deepcompile": true}, ',
-            "recipe.yaml": _RECIPE + "torch_compile: true\ntorch_compile_backend: aot_eager\n",
-        },
-        consumer="transformers",
-    ).finds("error", "recipe.yaml: torch_compile_backend: aot_eager", also=('ds.json: "deepcompile": true',)),
-    good=Example(
-        {
-            "ds.json": _AUTO_DS % "",
-            "recipe.yaml": _RECIPE + "torch_compile: true\ntorch_compile_backend: aot_eager\n",
-        },
-        consumer="transformers",
-    ),
-    proof=crashes("step", "Backend aot_eager is not supported for DeepCompile"),
-    consumers=TRAINERS,
-    fixable=True,
-)
+@rule("ZC441", "deepcompile-backend", Severity.ERROR, consumers=TRAINERS)
 def deepcompile_backend(run: Run) -> Iterator[Finding]:
-    """DeepCompile with a `torch_compile_backend` other than inductor and eager.
-
-    DeepCompile rewrites what one of these two compiles. The job stops after model and engine were built.
-
-    What happens: `AssertionError: Backend aot_eager is not supported for DeepCompile.`
-
-    Fix: `deepcompile` is removed and the backend kept; the other way out is `torch_compile_backend: inductor`.
-    """
     asked = argument(run, "torch_compile_backend")
     if run.deepspeed is None or asked is None or not truth(section(run, "compile").get("deepcompile")):
         return
@@ -128,34 +70,8 @@ def deepcompile_backend(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC443",
-    "tensor-parallel-size-does-not-divide",
-    Severity.ERROR,
-    bad=(
-        Example({"ds.json": _DS % '"tensor_parallel": {"autotp_size": 2}, ', "train.sh": _LAUNCH % 1}).finds(
-            "error", 'ds.json: "autotp_size": 2', 2, 1
-        ),
-        Example(
-            {"ds.json": _DS % '"tensor_parallel": {"autotp_size": 2}, ', "train.sh": _LAUNCH % 3},
-            proof=crashes("init", "IndexError: list index out of range", ranks=3),
-        ).finds("error", 'ds.json: "autotp_size": 2', 2, 3),
-    ),
-    good=Example({"ds.json": _DS % '"tensor_parallel": {"autotp_size": 1}, ', "train.sh": _LAUNCH % 1}),
-    proof=crashes("init", "AssertionError", within="init_device_mesh"),
-    needs={"launch"},
-    fixable=True,
-)
+@rule("ZC443", "tensor-parallel-size-does-not-divide", Severity.ERROR, needs={"launch"})
 def tensor_parallel_size_does_not_divide(run: Run) -> Iterator[Finding]:
-    """`autotp_size` does not divide the number of ranks.
-
-    The ranks are laid out as data-parallel times tensor-parallel groups. The errors name neither number.
-
-    What happens: `AssertionError` without a text where there are too few ranks, else `IndexError: list index out of
-    range`, both when the engine is built.
-
-    Fix: the largest size below that divides the ranks.
-    """
     path = ("tensor_parallel", "autotp_size")
     size, ranks = number(section(run, path[0]).get(path[1])), effective(run, "num_processes")
     if run.deepspeed is None or not isinstance(size, int) or size <= 1 or isinstance(ranks, bool):
@@ -171,44 +87,8 @@ def tensor_parallel_size_does_not_divide(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC444",
-    "tensor-parallel-ranks-counted-in-batch",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "ds.json": '{"train_batch_size": 2, "tensor_parallel": {"autotp_size": 2}, '
-            '"zero_optimization": {"stage": 2}}\n'
-        },
-        consumer="deepspeed",
-    ).finds("error", 'ds.json: "train_batch_size": 2', 2, 1, 2, also=('ds.json: "autotp_size": 2',)),
-    good=Example({"ds.json": '{"train_batch_size": 2, "zero_optimization": {"stage": 2}}\n'}, consumer="deepspeed"),
-    proof=shows(
-        "init",
-        {
-            "engine.batch": (2, 2),
-            "engine.micro_batch": (1, 1),
-            "engine.gradient_accumulation_steps": (1, 1),
-            "engine.world_size": (1, 2),
-        },
-        ranks=2,
-    ),
-    consumers={"deepspeed"},
-)
+@rule("ZC444", "tensor-parallel-ranks-counted-in-batch", Severity.ERROR, consumers={"deepspeed"})
 def tensor_parallel_ranks_counted_in_batch(run: Run) -> Iterator[Finding]:
-    """`train_batch_size` with `autotp_size`: the batch is smaller by that factor than written.
-
-    The ranks of one tensor-parallel group work on the same samples, but DeepSpeed divides `train_batch_size` among all
-    ranks. The learning rate then belongs to a batch that is never seen.
-
-    What happens: with 2 ranks, `autotp_size` 2 and `train_batch_size` 2 the engine reports a batch of 2 and takes
-    micro batches of 1 in one data-parallel group: 1 sample an optimizer step.
-
-    Instead: leave `train_batch_size` out and write micro batch and accumulation; samples an optimizer step are then
-    micro batch x accumulation x ranks / `autotp_size`.
-
-    When to ignore: the number was chosen with that in mind.
-    """
     size, batch = (
         number(section(run, "tensor_parallel").get("autotp_size")),
         deepspeed_data(run).get("train_batch_size"),

@@ -21,40 +21,8 @@ _AUTO_DS = (
 _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\n"
 
 
-@rule(
-    "ZC447",
-    "timers-left-on",
-    Severity.NOTE,
-    bad=(
-        Example({"ds.json": _DS % '"wall_clock_breakdown": true, '}, consumer="deepspeed").finds(
-            "note", 'ds.json: "wall_clock_breakdown": true'
-        ),
-        Example({"ds.json": _DS % '"flops_profiler": {"enabled": true}, '}, consumer="deepspeed").finds(
-            "note", 'ds.json: "enabled": true'
-        ),
-    ),
-    good=Example({"ds.json": _DS % '"flops_profiler": {"enabled": false}, '}, consumer="deepspeed"),
-    proof=shows(
-        "step",
-        {
-            "engine.wall_clock_breakdown": (True, False),
-            "log": logged(r"time \(ms\) \| fwd_microstep"),
-        },
-    ),
-    fixable=True,
-)
+@rule("ZC447", "timers-left-on", Severity.NOTE)
 def timers_left_on(run: Run) -> Iterator[Finding]:
-    """`wall_clock_breakdown` or the flops profiler is on for a whole run.
-
-    After every micro batch the host waits until the accelerator has finished, to read the timers, and prints a line.
-    The profiler reports one step, yet turns the timers on from the first step to the last.
-
-    What happens: `time (ms) | fwd_microstep: ... | bwd_microstep: ...` after each micro batch.
-
-    Fix: the switch is set to false.
-
-    When to ignore: the run is there to be measured.
-    """
     data = deepspeed_data(run)
     paths: list[Path] = [("wall_clock_breakdown",)] if data.get("wall_clock_breakdown") is True else []
     if section(run, "flops_profiler").get("enabled") is True:
@@ -72,32 +40,8 @@ def timers_left_on(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC448",
-    "memory-report-left-on",
-    Severity.WARNING,
-    bad=Example({"ds.json": _DS % '"memory_breakdown": true, '}, consumer="deepspeed").finds(
-        "warning", 'ds.json: "memory_breakdown": true'
-    ),
-    good=Example({"ds.json": _DS % '"memory_breakdown": false, '}, consumer="deepspeed"),
-    proof=shows(
-        "step",
-        {"log": logged(r"Engine before forward\s+MA [\d.]+ GB")},
-    ),
-    fixable=True,
-)
+@rule("ZC448", "memory-report-left-on", Severity.WARNING)
 def memory_report_left_on(run: Run) -> Iterator[Finding]:
-    """`memory_breakdown` is on for a whole run.
-
-    Each of the reports runs Python's garbage collector over all objects on the first rank while the others wait, and
-    sets the peak counters back to zero, so that other tools report too low a peak.
-
-    What happens: `Engine before forward`, `Engine after forward` and four more reports in every micro batch.
-
-    Fix: the switch is set to false.
-
-    When to ignore: you are looking for a leak.
-    """
     path: Path = ("memory_breakdown",)
     if run.deepspeed is not None and deepspeed_data(run).get("memory_breakdown") is True:
         yield Finding(
@@ -108,29 +52,8 @@ def memory_report_left_on(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC449",
-    "communication-logger-left-on",
-    Severity.NOTE,
-    bad=Example({"ds.json": _DS % '"comms_logger": {"enabled": true}, '}, consumer="deepspeed").finds(
-        "note", 'ds.json: "enabled": true'
-    ),
-    good=Example({"ds.json": _DS % ""}, consumer="deepspeed"),
-    proof=shows("step", {"engine.waits": (at_least(1), 0)}),
-    fixable=True,
-)
+@rule("ZC449", "communication-logger-left-on", Severity.NOTE)
 def communication_logger_left_on(run: Run) -> Iterator[Finding]:
-    """`comms_logger` is on for a whole run.
-
-    To time a collective, DeepSpeed waits for the device after it. Nothing overlaps with communication any more: what
-    `overlap_comm` and the prefetching of stage 3 gain is lost, and the times that it logs are those of a slower run.
-
-    What happens: the host waits for the device after every collective, also for those that are not logged.
-
-    Fix: the section is removed; `"enabled": false` would not switch the logger off.
-
-    When to ignore: the run is there to be measured.
-    """
     logger, path = section(run, "comms_logger"), ("comms_logger", "enabled")
     if run.deepspeed is not None and truth(logger.get("enabled")):
         yield Finding(
@@ -141,30 +64,8 @@ def communication_logger_left_on(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC452",
-    "communication-logger-not-off",
-    Severity.ERROR,
-    bad=Example({"ds.json": _DS % '"comms_logger": {"enabled": false}, '}, consumer="deepspeed").finds(
-        "error", 'ds.json: "comms_logger"'
-    ),
-    good=Example({"ds.json": _DS % ""}, consumer="deepspeed"),
-    proof=shows("step", {"engine.waits": (at_least(1), 0)}),
-    references=("deepspeed/comm/config.py@0.19.8", "deepspeed/utils/comms_logging.py@0.19.8"),
-    fixable=True,
-)
+@rule("ZC452", "communication-logger-not-off", Severity.ERROR)
 def communication_logger_not_off(run: Run) -> Iterator[Finding]:
-    """A `comms_logger` section with `"enabled": false`, which does not switch the logger off.
-
-    The logger waits for the device after every collective, so that no communication overlaps with computation. A job
-    that was measured once stays slow after the logger was "switched off".
-
-    What happens: DeepSpeed asks only whether the section is there. It parses `enabled` and never looks at it.
-
-    Fix: the section is removed.
-
-    When to ignore: the script switches the logger off itself (`deepspeed.comm.configure(enabled=False)`).
-    """
     logger, path = section(run, "comms_logger"), ("comms_logger",)
     if run.deepspeed is None or "comms_logger" not in deepspeed_data(run) or logger.get("enabled") == "auto":
         return
@@ -183,38 +84,8 @@ def communication_logger_not_off(run: Run) -> Iterator[Finding]:
 _LOUD = '"log_level": "info", '
 
 
-@rule(
-    "ZC450",
-    "communication-logger-logs-nothing",
-    Severity.WARNING,
-    bad=Example(
-        {"ds.json": _DS % (_LOUD + '"comms_logger": {"enabled": true, "verbose": true, "prof_all": false}, ')},
-        consumer="deepspeed",
-    ).finds("warning", 'ds.json: "prof_all": false'),
-    good=Example(
-        {"ds.json": _DS % (_LOUD + '"comms_logger": {"enabled": true, "verbose": true, "prof_ops": ["all_reduce"]}, ')},
-        consumer="deepspeed",
-    ),
-    proof=shows(
-        "step",
-        {
-            "engine.waits": (at_least(1), at_least(1)),
-            "log": (unprinted("comm op: all_reduce"), printed("comm op: all_reduce")),
-        },
-    ),
-    fixable=True,
-)
+@rule("ZC450", "communication-logger-logs-nothing", Severity.WARNING)
 def communication_logger_logs_nothing(run: Run) -> Iterator[Finding]:
-    """`comms_logger` is on, but nothing is chosen to be logged.
-
-    The run pays for the logger, which waits for the device after each collective, and gets no line.
-
-    What happens: with `prof_all: false` only the operations in `prof_ops` are logged; by default there are none.
-
-    Fix: `"prof_all": true`.
-
-    When to ignore: the script calls `deepspeed.comm.configure` itself.
-    """
     logger = section(run, "comms_logger")
     everything = logger.get("prof_all", True)
     if run.deepspeed is None or not truth(logger.get("enabled")) or everything is None or everything == "auto":
@@ -229,33 +100,8 @@ def communication_logger_logs_nothing(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC451",
-    "profile-step-never-reached",
-    Severity.WARNING,
-    bad=Example(
-        {"ds.json": _AUTO_DS % '"flops_profiler": {"enabled": true, "profile_step": 5}, ', "recipe.yaml": _RECIPE},
-        consumer="transformers",
-    ).finds("warning", 'ds.json: "profile_step": 5', 5, 2, 0, 2),
-    good=Example(
-        {"ds.json": _AUTO_DS % '"flops_profiler": {"enabled": true, "profile_step": 1}, ', "recipe.yaml": _RECIPE},
-        consumer="transformers",
-    ),
-    proof=shows("step", {"log": (unprinted("Profile Summary at step 2"), printed("Profile Summary at step 2"))}),
-    consumers=TRAINERS,
-    fixable=True,
-)
+@rule("ZC451", "profile-step-never-reached", Severity.WARNING, consumers=TRAINERS)
 def profile_step_never_reached(run: Run) -> Iterator[Finding]:
-    """The flops profiler is to report a step that the run does not have.
-
-    The run pays for the timers from the first step on and ends without the report that it was started for.
-
-    What happens: steps count from 0, so of a run with `max_steps: 5` the last is 4; no `Flops Profiler` report appears.
-
-    Fix: `profile_step` 1, the default: the second step. In a run of one step 0, the first.
-
-    When to ignore: the same config is also used for longer runs.
-    """
     profiler, steps = section(run, "flops_profiler"), number(run, "max_steps")
     if run.consumer not in TRAINERS or run.deepspeed is None or profiler.get("enabled") is not True:
         return
@@ -274,33 +120,8 @@ def profile_step_never_reached(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC453",
-    "autotuning-left-on",
-    Severity.ERROR,
-    bad=Example(
-        {"ds.json": _DS % '"autotuning": {"enabled": true, "start_profile_step": 1, "end_profile_step": 1}, '},
-        consumer="deepspeed",
-    ).finds("error", 'ds.json: "enabled": true', 1),
-    good=Example(
-        {"ds.json": _DS % '"autotuning": {"enabled": false, "start_profile_step": 1, "end_profile_step": 1}, '},
-        consumer="deepspeed",
-    ),
-    proof=crashes("step", "SystemExit", within="_autotuning_exit"),
-    fixable=True,
-)
+@rule("ZC453", "autotuning-left-on", Severity.ERROR)
 def autotuning_left_on(run: Run) -> Iterator[Finding]:
-    """`"autotuning": {"enabled": true}` in a config that is trained with.
-
-    The engine takes the run for an experiment of the autotuner. It ends the process after a few steps with exit code
-    0: the job counts as successful, and there are no weights.
-
-    What happens: `exit()` after step `end_profile_step` (5), without an error.
-
-    Fix: it is switched off.
-
-    When to ignore: the file is the one that `deepspeed --autotuning` is started with.
-    """
     tuning, path = section(run, "autotuning"), ("autotuning", "enabled")
     if run.deepspeed is None or tuning.get("enabled") is not True or "autotuning" in run.flags:
         return

@@ -57,65 +57,8 @@ def misplaced_gather(run: Run) -> tuple[str, ...] | None:
     return ("deepspeed_config", name) if name and "zero3_save_16bit_model" not in written else None
 
 
-@rule(
-    "ZC401",
-    "weights-not-saved",
-    Severity.ERROR,
-    bad=(
-        Example(
-            {
-                "recipe.yaml": _RECIPE,
-                "ds.json": _DS % '3, "stage3_gather_16bit_weights_on_model_save": "auto"',
-            },
-            consumer="transformers",
-        ).finds(
-            "error", 'ds.json: "stage3_gather_16bit_weights_on_model_save": "auto"', 3, also=('ds.json: "stage": 3',)
-        ),
-        Example(
-            {**_TRAINER, "accelerate.yaml": _YAML + "  stage3_gather_16bit_weights_on_model_save: true\n"},
-            consumer="transformers",
-        ).finds(
-            "error",
-            "accelerate.yaml: stage3_gather_16bit_weights_on_model_save: true",
-            3,
-            also=("accelerate.yaml: zero_stage: 3",),
-        ),
-    ),
-    good=(
-        Example(
-            {"recipe.yaml": _RECIPE, "ds.json": _DS % '3, "stage3_gather_16bit_weights_on_model_save": true'},
-            consumer="transformers",
-        ),
-        Example(
-            {**_TRAINER, "accelerate.yaml": _YAML + "  zero3_save_16bit_model: true\n"},
-            consumer="transformers",
-        ),
-    ),
-    proof=shows("save", {"weights": ("missing", "complete")}, ranks=2),
-    fixable=True,
-)
+@rule("ZC401", "weights-not-saved", Severity.ERROR)
 def weights_not_saved(run: Run) -> Iterator[Finding]:
-    """ZeRO stage 3 leaves no model weights in the checkpoint.
-
-    At stage 3 every process holds a slice of every parameter. Saving a model means gathering them, which DeepSpeed
-    does only when told to. The default is not to, "auto" becomes false, and in an accelerate config only
-    `zero3_save_16bit_model: true` counts (not DeepSpeed's own name, not "yes").
-
-    What happens: the Trainer logs one line, `stage3_gather_16bit_weights_on_model_save=false. Saving the full
-    checkpoint instead, use zero_to_fp32.py to recover weights`, and writes slices of the optimizer and parameters
-    but no `model.safetensors`, at the end as well. `accelerator.get_state_dict()` and `save_model()` raise
-    `ValueError: Cannot get 16bit model weights`; `engine.save_16bit_model()` returns False and writes nothing.
-    `save_only_model` does not help: the slices are written all the same.
-
-    Fix: sets the key to true where it stands, adds it where it is missing, or gives it the name that is read. Saving
-    then gathers 2 bytes a parameter in the memory of the first process. Where nobody knows who reads the config, only a
-    wrong name is put right.
-
-    Nothing is said of a script that neither trains nor saves or has another framework do it, nor of a config without a
-    known reader that is a template or is for inference by its name.
-
-    When to ignore: your pipeline runs `zero_to_fp32.py`, or the script gathers by itself.
-    """
     stage, gather = effective(run, "zero_optimization.stage"), effective(run, GATHER)
     if quoted_stage(run) or stage is UNKNOWN or stage != 3 or gather is UNKNOWN or truth(gather):
         return
@@ -218,34 +161,8 @@ def _remedy(run: Run) -> str:
     return f'write "{_NAMES[0]}": true in zero_optimization'
 
 
-@rule(
-    "ZC402",
-    "quoted-stage",
-    Severity.ERROR,
-    bad=Example(
-        {"recipe.yaml": _RECIPE, "ds.json": _DS % '"3", "stage3_gather_16bit_weights_on_model_save": true'},
-        consumer="transformers",
-    ).finds("error", 'ds.json: "3"', 3, 3),
-    good=Example(
-        {"recipe.yaml": _RECIPE, "ds.json": _DS % '3, "stage3_gather_16bit_weights_on_model_save": true'},
-        consumer="transformers",
-    ),
-    proof=shows("save", {"weights": ("empty", "complete")}, ranks=2),
-    fixable=True,
-)
+@rule("ZC402", "quoted-stage", Severity.ERROR)
 def stage_in_quotes(run: Run) -> Iterator[Finding]:
-    """The ZeRO stage is written as a text: `"stage": "3"`.
-
-    DeepSpeed converts the text and divides the parameters, but transformers and accelerate compare it with the number
-    3, which a text is not. One half of the job runs at stage 3 and the other believes that it does not.
-
-    What happens: the model is loaded whole in every process, and saving takes the road of stage 2: it writes a
-    `model.safetensors` whose tensors have no elements, with exit code 0.
-
-    Fix: writes the number.
-
-    When to ignore: DeepSpeed alone reads the file.
-    """
     stage = quoted_stage(run)
     if stage is None or run.deepspeed is None or run.consumer == "deepspeed":
         return
@@ -262,37 +179,8 @@ def stage_in_quotes(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC466",
-    "gather-key-without-stage-3",
-    Severity.NOTE,
-    bad=Example(
-        {"accelerate.yaml": _YAML.replace("stage: 3", "stage: 2") + "  zero3_save_16bit_model: true\n"},
-        consumer="accelerate",
-    ).finds("note", "accelerate.yaml: zero3_save_16bit_model: true", 2),
-    good=Example({"accelerate.yaml": _YAML.replace("stage: 3", "stage: 2")}, consumer="accelerate"),
-    proof=shows(
-        "save",
-        {
-            "config.zero_optimization.stage3_gather_16bit_weights_on_model_save": (True, False),
-            "uses.zero_config.gather_16bit_weights_on_model_save": (0, 0),
-            "weights": ("complete", "complete"),
-        },
-        ranks=2,
-    ),
-    fixable=True,
-)
+@rule("ZC466", "gather-key-without-stage-3", Severity.NOTE)
 def gather_key_without_stage_3(run: Run) -> Iterator[Finding]:
-    """`zero3_save_16bit_model: true` at a stage where the weights are not divided.
-
-    Below stage 3 every process holds all weights, and nothing needs to be gathered when the model is saved.
-
-    What happens: nothing; the key is passed on to DeepSpeed, which looks at it at stage 3 only.
-
-    Fix: removes the key.
-
-    When to ignore: you switch between the stages and want the key to be there at stage 3.
-    """
     path = ("deepspeed_config", "zero3_save_16bit_model")
     written = accelerate_section(run).get(path[1])
     stage = stage_of(run)

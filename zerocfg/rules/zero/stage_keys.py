@@ -77,40 +77,8 @@ def _unread(file: SourceFile, paths: list[Path], why: str, help_text: str) -> Fi
     )
 
 
-@rule(
-    "ZC416",
-    "stage-3-settings-below-stage-3",
-    Severity.NOTE,
-    bad=Example(
-        {"ds.json": _DS % '"stage": 2, "sub_group_size": 100000000, "stage3_max_live_parameters": 3e8'},
-        consumer="deepspeed",
-    ).finds("note", 'ds.json: "sub_group_size"', 3, 2, 3, also=('ds.json: "stage3_max_live_parameters"',)),
-    good=Example(
-        {"ds.json": _DS % '"stage": 3, "sub_group_size": 100000000, "stage3_max_live_parameters": 3e8'},
-        consumer="deepspeed",
-    ),
-    proof=shows(
-        "init",
-        {
-            "engine.zero_config.sub_group_size": (100000000, 100000000),
-            "optimizer.sub_group_size": (ABSENT, 100000000),
-        },
-    ),
-    fixable=True,
-)
+@rule("ZC416", "stage-3-settings-below-stage-3", Severity.NOTE)
 def stage_3_settings_below_stage_3(run: Run) -> Iterator[Finding]:
-    """Stage 1 or 2 with numbers that only stage 3 reads.
-
-    They look as if memory had been limited or tuned, and somebody will tune them again. Parameters are whole on every
-    rank below stage 3: there is nothing to prefetch, to keep or to release. Only values other than the defaults are
-    told, and never "auto".
-
-    What happens: nothing. The optimizer of stages 1 and 2 is not given them.
-
-    Fix: the keys are removed.
-
-    When to ignore: the file is a template in which only the stage is changed.
-    """
     stage, paths = stage_of(run), _chosen(run, _STAGE_3)
     if run.deepspeed is not None and stage in (1, 2) and paths:
         yield _unread(
@@ -118,41 +86,8 @@ def stage_3_settings_below_stage_3(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC417",
-    "settings-stage-3-does-not-read",
-    Severity.NOTE,
-    bad=Example(
-        {"ds.json": _DS % '"stage": 3, "round_robin_gradients": true, "allgather_bucket_size": 200000000'},
-        consumer="deepspeed",
-    ).finds("note", 'ds.json: "round_robin_gradients"', 1, 2, 3, also=('ds.json: "allgather_bucket_size"',)),
-    good=Example(
-        {"ds.json": _DS % '"stage": 2, "round_robin_gradients": true, "allgather_bucket_size": 200000000'},
-        consumer="deepspeed",
-    ),
-    proof=shows(
-        "init",
-        {
-            "engine.zero_config.round_robin_gradients": (True, True),
-            "optimizer.round_robin_gradients": (ABSENT, True),
-            "optimizer.allgather_bucket_size": (ABSENT, 200000000),
-        },
-    ),
-    fixable=True,
-)
+@rule("ZC417", "settings-stage-3-does-not-read", Severity.NOTE)
 def settings_stage_3_does_not_read(run: Run) -> Iterator[Finding]:
-    """Stage 3 with settings that only stages 1 and 2 read.
-
-    Stage 3 has an implementation of its own, with other buffers. What it gathers at a time is limited by
-    `stage3_prefetch_bucket_size` and `stage3_max_live_parameters`, so a smaller `allgather_bucket_size` saves no
-    memory there. Only values other than the defaults are told.
-
-    What happens: nothing. The optimizer of stage 3 is not given them.
-
-    Fix: the keys are removed.
-
-    When to ignore: the file is a template in which only the stage is changed.
-    """
     paths = _chosen(run, _STAGE_1_2)
     if run.deepspeed is not None and stage_of(run) == 3 and paths:
         yield _unread(
@@ -163,39 +98,8 @@ def settings_stage_3_does_not_read(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC418",
-    "zero-settings-at-stage-0",
-    Severity.NOTE,
-    bad=Example(
-        {"ds.json": _DS % '"stage": 0, "overlap_comm": true, "reduce_bucket_size": 200000000'}, consumer="deepspeed"
-    ).finds("note", 'ds.json: "overlap_comm"', 0, 1, 3, also=('ds.json: "reduce_bucket_size"',)),
-    good=Example(
-        {"ds.json": _DS % '"stage": 1, "overlap_comm": true, "reduce_bucket_size": 200000000'}, consumer="deepspeed"
-    ),
-    proof=shows(
-        "init",
-        {
-            "engine.zero_config.overlap_comm": (True, True),
-            "optimizer.overlap_comm": (ABSENT, True),
-            "optimizer.reduce_bucket_size": (ABSENT, 200000000),
-        },
-    ),
-    fixable=True,
-)
+@rule("ZC418", "zero-settings-at-stage-0", Severity.NOTE)
 def zero_settings_at_stage_0(run: Run) -> Iterator[Finding]:
-    """ZeRO is switched off by `"stage": 0`, and the section still sets it up.
-
-    Every rank then holds all states, about 16 bytes a parameter with Adam. Whoever reads `overlap_comm` and bucket
-    sizes takes it for a sharded run. Only values other than the defaults are told.
-
-    What happens: nothing. At stage 0 the engine makes no ZeRO optimizer; gradients are averaged in buckets of a fixed
-    size.
-
-    Fix: the keys are removed; the stage stays 0.
-
-    When to ignore: the file is one of a family that differ in the stage only.
-    """
     paths = _chosen(run, _ANY_STAGE)
     if run.deepspeed is not None and section(run, ZERO).get("stage") == 0 and stage_of(run) == 0 and paths:
         yield _unread(
@@ -203,47 +107,8 @@ def zero_settings_at_stage_0(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC419",
-    "stage-missing",
-    Severity.ERROR,
-    bad=(
-        Example({"ds.json": _DS % '"overlap_comm": true, "reduce_bucket_size": 200000000'}, consumer="deepspeed").finds(
-            "error", 'ds.json: "zero_optimization"', 0, 1, 2, 3
-        ),
-        Example(
-            {"ds.json": _AUTO_DS % '"overlap_comm": true', "recipe.yaml": _RECIPE},
-            consumer="transformers",
-            proof=crashes("step", "KeyError: 'stage'", within="get_state_dict"),
-        ).finds("error", 'ds.json: "zero_optimization"', 1, 2, 3),
-    ),
-    good=(
-        Example(
-            {"ds.json": _DS % '"stage": 2, "overlap_comm": true, "reduce_bucket_size": 200000000'},
-            consumer="deepspeed",
-        ),
-        Example(
-            {"ds.json": _AUTO_DS % '"stage": 2, "overlap_comm": true', "recipe.yaml": _RECIPE},
-            consumer="transformers",
-            proof=crashes("step", "KeyError: 'stage'", within="get_state_dict"),
-        ),
-    ),
-    proof=shows("init", {"engine.stage": (0, 2), "optimizer.overlap_comm": (ABSENT, True)}),
-    fixable=True,
-)
+@rule("ZC419", "stage-missing", Severity.ERROR)
 def stage_missing(run: Run) -> Iterator[Finding]:
-    """A `zero_optimization` section that sets ZeRO up but names no stage.
-
-    The stage is what switches ZeRO on. Without it every rank holds all states, and the first sign is an
-    out-of-memory error on a model that should have fitted.
-
-    What happens: DeepSpeed takes stage 0 without a word. Under the Trainer the engine is built so, and then
-    `KeyError: 'stage'`.
-
-    Fix: `"stage": 2` is written, which is also what accelerate takes by default; which stage was meant is a guess.
-
-    When to ignore: the script writes the stage into the config before it hands it over.
-    """
     zero = section(run, ZERO)
     if run.deepspeed is None or not zero or "stage" in zero:
         return
@@ -259,28 +124,8 @@ def stage_missing(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC420",
-    "allgather-bucket-odd",
-    Severity.ERROR,
-    bad=Example({"ds.json": _DS % '"stage": 2, "allgather_bucket_size": 499999999'}, consumer="deepspeed").finds(
-        "error", "ds.json: 499999999", "499,999,999", 2, 500000000
-    ),
-    good=Example({"ds.json": _DS % '"stage": 2, "allgather_bucket_size": 499999998'}, consumer="deepspeed"),
-    proof=crashes("init", "allgather_bucket_size must be a multiple of nccl_start_alignment_factor, 2"),
-    fixable=True,
-)
+@rule("ZC420", "allgather-bucket-odd", Severity.ERROR)
 def allgather_bucket_odd(run: Run) -> Iterator[Finding]:
-    """An odd `allgather_bucket_size` at stage 1 or 2.
-
-    It happens where the number is worked out from a model's size. The engine is built after the model was loaded, so
-    a large job waits long for the error.
-
-    What happens: `AssertionError: allgather_bucket_size must be a multiple of nccl_start_alignment_factor, 2` when the
-    engine is built. Stage 3 does not read the key.
-
-    Fix: one element more.
-    """
     path = (ZERO, "allgather_bucket_size")
     size, stage = number(section(run, ZERO).get(path[-1])), stage_of(run)
     if run.deepspeed is None or stage not in (1, 2) or not isinstance(size, int) or size < 0 or size % 2 == 0:
@@ -294,37 +139,8 @@ def allgather_bucket_odd(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC422",
-    "sequential-gather-without-prefetch",
-    Severity.NOTE,
-    bad=Example(
-        {"ds.json": _DS % '"stage": 3, "stage3_allgather_sequential": true, "stage3_prefetch_bucket_size": 200000000'},
-        consumer="deepspeed",
-    ).finds("note", 'ds.json: "stage3_prefetch_bucket_size": 200000000', "200,000,000", 1),
-    good=Example({"ds.json": _DS % '"stage": 3, "stage3_prefetch_bucket_size": 200000000'}, consumer="deepspeed"),
-    proof=shows(
-        "init",
-        {
-            "engine.zero_config.prefetch_bucket_size": (200000000, 200000000),
-            "optimizer.prefetch_elements": (1, 200000000),
-        },
-    ),
-    fixable=True,
-)
+@rule("ZC422", "sequential-gather-without-prefetch", Severity.NOTE)
 def sequential_gather_without_prefetch(run: Run) -> Iterator[Finding]:
-    """A prefetch bucket beside `stage3_allgather_sequential: true`.
-
-    Prefetching hides the time of the gathers behind computation. Gathering one parameter after the other switches it
-    off, so that stage 3 gets slower although a large prefetch bucket stands in the file.
-
-    What happens: DeepSpeed sets the bucket to 1: `If zero_allgather_sequential is True, set prefetch_bucket_size to 1`
-    (seen at log level info only).
-
-    Fix: the prefetch size is removed; what runs stays the same.
-
-    When to ignore: sequential gathering is being compared with the usual one.
-    """
     zero = section(run, ZERO)
     sequential = zero.get("stage3_allgather_sequential", zero.get("allgather_sequential"))
     if run.deepspeed is None or stage_of(run) != 3 or sequential == "auto" or not truth(sequential):

@@ -41,28 +41,8 @@ _RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepsp
 _YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: %s\n"
 
 
-@rule(
-    "ZC403",
-    "stage-auto",
-    Severity.ERROR,
-    bad=Example({"ds.json": _DS % '"auto"'}, consumer="deepspeed").finds("error", 'ds.json: "auto"', 0),
-    good=Example({"ds.json": _DS % "2"}, consumer="deepspeed"),
-    proof=shows("parse", {"engine.stage": (0, 2)}),
-    fixable=True,
-)
+@rule("ZC403", "stage-auto", Severity.ERROR)
 def stage_auto(run: Run) -> Iterator[Finding]:
-    """`"stage": "auto"` in the DeepSpeed config.
-
-    The stage decides what is sharded, and whether the model fits. Who starts the job changes it: the same file trains
-    with ZeRO 2 under the Trainer and without ZeRO in a loop of one's own.
-
-    What happens: DeepSpeed drops it and takes 0: no ZeRO at all, without a word. accelerate and the Trainer replace
-    it by the stage that the launcher was told, or by 2.
-
-    Fix: stage 2 is written, which accelerate and the Trainer take; which stage was meant is a guess.
-
-    When to ignore: the file is always launched by accelerate with `--zero_stage`.
-    """
     if section(run, "zero_optimization").get("stage") != "auto" or run.deepspeed is None:
         return
     if run.consumer == "deepspeed":
@@ -85,30 +65,8 @@ def stage_auto(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC404",
-    "init-flag-without-stage-3",
-    Severity.NOTE,
-    bad=Example({"accelerate.yaml": _YAML % 2 + "  zero3_init_flag: true\n"}, consumer="accelerate").finds(
-        "note", "accelerate.yaml: zero3_init_flag: true", 2
-    ),
-    good=Example({"accelerate.yaml": _YAML % 2 + "  zero3_init_flag: false\n"}, consumer="accelerate"),
-    proof=shows("arguments", {"log": logged("Init flag is only applicable")}),
-    fixable=True,
-)
+@rule("ZC404", "init-flag-without-stage-3", Severity.NOTE)
 def init_flag_without_stage_3(run: Run) -> Iterator[Finding]:
-    """`zero3_init_flag: true` with another stage than 3.
-
-    It asks for a model that is sharded while it is built, so that it never has to fit on one machine. Below stage 3
-    every rank builds the whole model, and needs the memory for it.
-
-    What happens: `DeepSpeed Zero3 Init flag is only applicable for ZeRO Stage 3. Setting it to False.` At stage 3 it is
-    true by default, and `from_pretrained` shards on load whatever it says.
-
-    Fix: the key is removed.
-
-    When to ignore: the file is a template in which only the stage is changed.
-    """
     if accelerate_section(run).get("zero3_init_flag") is not True or run.accelerate is None:
         return
     stage = stage_of(run)
@@ -123,49 +81,8 @@ def init_flag_without_stage_3(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC405",
-    "more-sharding-than-needed",
-    Severity.NOTE,
-    bad=Example(
-        {
-            "zerocfg.yaml": "version: 1\nruns:\n  sft:\n    consumer: deepspeed\n    script: train.py\n"
-            "    deepspeed: ds.json\n    model: {parameters: 350000000, hidden_size: 1024}\n"
-            "    hardware: 8xA100-80GB\n",
-            "train.py": "import deepspeed\n",
-            "ds.json": _LOGGED % 3,
-        }
-    ).finds("note", 'ds.json: "stage": 3', 3, 2, "3.7", 79, 2),
-    good=Example({"ds.json": _LOGGED % 2}, consumer="deepspeed"),
-    proof=shows(
-        "step",
-        {
-            "log": (
-                printed("comm op: all_gather_into_tensor", times=40),
-                unprinted("comm op: all_gather_into_tensor", times=4),
-            )
-        },
-        ranks=2,
-    ),
-    needs={"model", "hardware"},
-    fixable=True,
-)
+@rule("ZC405", "more-sharding-than-needed", Severity.NOTE, needs={"model", "hardware"})
 def more_sharding_than_needed(run: Run) -> Iterator[Finding]:
-    """ZeRO stage 3 where the states fit at stage 2.
-
-    Stage 3 gathers every parameter in every micro batch, and of a model larger than `stage3_max_reuse_distance` (a
-    billion by default) once more for the backward pass: half as many bytes on the wire again as stage 2, and with many
-    accumulation steps up to three times as many. When the states of stage 2 take less than half of the accelerator's
-    memory, and the whole run fits there as far as it can be predicted, that buys nothing but memory that is free. Of a
-    small model stage 3 even holds more: its bucket stays allocated, and all parameters are gathered at a time.
-
-    What happens: in two steps of a small model stage 2 gathers twice, once after each step, and stage 3 ninety times.
-
-    Fix: stage 2.
-
-    When to ignore: long sequences or large batches need the memory for activations, and the spec does not say how long
-    they are (`sequence_length`).
-    """
     hardware, memory = run.hardware, run.memory
     if hardware is None or memory is None or run.model is None or stage_of(run) != 3 or not fits_at(run, 2):
         return
@@ -198,27 +115,8 @@ def _gain(run: Run) -> str:
     return f"stage 2 sends {fewer:.0%} fewer bytes{with_steps}"
 
 
-@rule(
-    "ZC410",
-    "legacy-stage-1",
-    Severity.ERROR,
-    bad=Example({"ds.json": _DS % '1, "legacy_stage1": true'}, consumer="deepspeed").finds(
-        "error", 'ds.json: "legacy_stage1": true', "0.5.9"
-    ),
-    good=Example({"ds.json": _DS % "1"}, consumer="deepspeed"),
-    proof=crashes("init", "deprecated version of ZeRO Stage 1 is not supported"),
-    fixable=True,
-)
+@rule("ZC410", "legacy-stage-1", Severity.ERROR)
 def legacy_stage_1(run: Run) -> Iterator[Finding]:
-    """`"legacy_stage1": true`.
-
-    The old stage 1 is gone since 2021; the key still stands in copied files. The job stops after the model was loaded.
-
-    What happens: `Exception: The deprecated version of ZeRO Stage 1 is not supported in deepspeed >= 0.5.9` when the
-    engine is built.
-
-    Fix: the key is removed.
-    """
     path: Path = ("zero_optimization", "legacy_stage1")
     stage = stage_of(run)
     if (
@@ -235,32 +133,8 @@ def legacy_stage_1(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC411",
-    "zero-section-missing",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "ds.json": '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"}\n',
-            "recipe.yaml": _RECIPE % "",
-        },
-        consumer="transformers",
-    ).finds("error", "ds.json", 0),
-    good=Example({"ds.json": _AUTO_DS % "0", "recipe.yaml": _RECIPE % ""}, consumer="transformers"),
-    proof=crashes("arguments", "Please specify the ZeRO optimization config in the DeepSpeed config"),
-    fixable=True,
-)
+@rule("ZC411", "zero-section-missing", Severity.ERROR)
 def zero_section_missing(run: Run) -> Iterator[Finding]:
-    """A DeepSpeed config without `zero_optimization`, read by accelerate or the Trainer.
-
-    The same file works where the script calls deepspeed.initialize itself, so it looks sound.
-
-    What happens: `ValueError: Please specify the ZeRO optimization config in the DeepSpeed config.` DeepSpeed
-    itself would take stage 0.
-
-    Fix: `"zero_optimization": {"stage": 0}` is added, which is what DeepSpeed would have taken. Whoever needs ZeRO
-    writes another stage.
-    """
     for failure in () if tuned(run) or changed_before(run) else failures(run, "ZC411"):
         location, related = anchor(run, failure.places)
         if run.deepspeed is not None:
@@ -282,35 +156,8 @@ def zero_section_missing(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC412",
-    "refused-with-deepspeed",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "ds.json": _AUTO_DS % '3, "stage3_gather_16bit_weights_on_model_save": true',
-            "recipe.yaml": _RECIPE % "auto_find_batch_size: true\n",
-        },
-        consumer="transformers",
-    ).finds("error", "recipe.yaml: auto_find_batch_size: true"),
-    good=Example(
-        {"ds.json": _AUTO_DS % "2", "recipe.yaml": _RECIPE % "auto_find_batch_size: false\n"},
-        consumer="transformers",
-    ),
-    proof=crashes("arguments", "isn't supported yet with DeepSpeed Zero-3"),
-    fixable=True,
-)
+@rule("ZC412", "refused-with-deepspeed", Severity.ERROR)
 def refused_with_deepspeed(run: Run) -> Iterator[Finding]:
-    """Training arguments that the Trainer refuses together with DeepSpeed.
-
-    Both work without DeepSpeed, so a recipe stops when a DeepSpeed config is added to it. To load the best checkpoint
-    its optimizer states are needed, and another batch size would need the stage 3 engine to be built again.
-
-    What happens: `ValueError: DeepSpeed can't be used with save_only_model along with load_best_model_at_end.` and
-    `auto_find_batch_size isn't supported yet with DeepSpeed Zero-3.`
-
-    Fix: `save_only_model`, or `auto_find_batch_size`, becomes false.
-    """
     for failure in failures(run, "ZC412"):
         finding = told(run, failure, "write false")
         if failure.places:

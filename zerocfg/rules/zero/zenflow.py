@@ -37,25 +37,8 @@ def _set(run: Run, key: str, text: str, why: str) -> Fix | None:
     return put(run.deepspeed, (*_ZENFLOW, key), text, why=why)
 
 
-@rule(
-    "ZC431",
-    "zenflow-without-offload",
-    Severity.ERROR,
-    bad=Example({"ds.json": _DS % (_ADAM, "2, " + _STEPS)}, consumer="deepspeed").finds("error", 'ds.json: "zenflow"'),
-    good=Example({"ds.json": _DS % (_ADAM, "2, " + _CPU + _STEPS)}, consumer="deepspeed"),
-    proof=crashes("init", "Zenflow must be used with cpu offload"),
-    fixable=True,
-)
+@rule("ZC431", "zenflow-without-offload", Severity.ERROR)
 def zenflow_without_offload(run: Run) -> Iterator[Finding]:
-    """ZenFlow at stage 1 or 2 without `offload_optimizer`.
-
-    ZenFlow hides the cost of an offloaded optimizer; without the offload there is nothing to hide. The error comes
-    after the model was loaded.
-
-    What happens: `ValueError: Zenflow must be used with cpu offload` when the engine is built.
-
-    Fix: `"offload_optimizer": {"device": "cpu"}` is added; the other way out is to remove `zenflow`.
-    """
     if _zenflow(run) is None or stage_of(run) not in (1, 2) or run.deepspeed is None:
         return
     where = device(run, "offload_optimizer")
@@ -76,35 +59,8 @@ def zenflow_without_offload(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC432",
-    "zenflow-interval-and-strategy",
-    Severity.ERROR,
-    bad=(
-        Example(
-            {"ds.json": _DS % (_ADAM, "2, " + _CPU + '"zenflow": {"select_interval": 4}')}, consumer="deepspeed"
-        ).finds("error", 'ds.json: "select_interval": 4', 4),
-        Example(
-            {"ds.json": _DS % (_ADAM, "2, " + _CPU + '"zenflow": {"select_strategy": "step", "update_interval": 2}')},
-            consumer="deepspeed",
-            proof=crashes("init", "select_interval must be a number"),
-        ).finds("error", 'ds.json: "select_strategy": "step"'),
-    ),
-    good=Example({"ds.json": _DS % (_ADAM, "2, " + _CPU + _STEPS)}, consumer="deepspeed"),
-    proof=crashes("init", "select_interval would be overwritten"),
-    fixable=True,
-)
+@rule("ZC432", "zenflow-interval-and-strategy", Severity.ERROR)
 def zenflow_interval_and_strategy(run: Run) -> Iterator[Finding]:
-    """ZenFlow's `select_interval` is a number under the strategy "auto", or "auto" under another one.
-
-    Both keys are "auto" by default and have to be changed together. One alone stops the job after the model was
-    loaded.
-
-    What happens: DeepSpeed raises its warning: `If use auto select strategy, select_interval will be set to 1`, or
-    `ValueError: If don't use auto select strategy, select_interval must be a number.`
-
-    Fix: a number gets the strategy "step"; a missing number makes the strategy "auto", which chooses once an epoch.
-    """
     zenflow = _zenflow(run)
     if zenflow is None or run.deepspeed is None:
         return
@@ -125,34 +81,8 @@ def zenflow_interval_and_strategy(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC433",
-    "zenflow-selects-too-often",
-    Severity.ERROR,
-    bad=Example(
-        {
-            "ds.json": _DS
-            % (
-                _ADAM,
-                "2, " + _CPU + '"zenflow": {"select_strategy": "step", "select_interval": 2, "update_interval": 4}',
-            )
-        },
-        consumer="deepspeed",
-    ).finds("error", 'ds.json: "select_interval": 2', 2, 4, 4, also=('ds.json: "update_interval": 4',)),
-    good=Example({"ds.json": _DS % (_ADAM, "2, " + _CPU + _STEPS)}, consumer="deepspeed"),
-    proof=crashes("init", "Select interval must be greater or equal to update interval"),
-    fixable=True,
-)
+@rule("ZC433", "zenflow-selects-too-often", Severity.ERROR)
 def zenflow_selects_too_often(run: Run) -> Iterator[Finding]:
-    """ZenFlow's `select_interval` is shorter than its `update_interval`.
-
-    The important columns cannot be chosen anew before the other gradients were used once. The error comes after the
-    model was loaded.
-
-    What happens: `ValueError: Select interval must be greater or equal to update interval` when the engine is built.
-
-    Fix: `select_interval` becomes as long as `update_interval`.
-    """
     zenflow = _zenflow(run)
     if zenflow is None or run.deepspeed is None or zenflow.get("select_strategy") != "step":
         return
@@ -168,47 +98,8 @@ def zenflow_selects_too_often(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC434",
-    "zenflow-replaces-accumulation",
-    Severity.ERROR,
-    bad=(
-        Example(
-            {
-                "ds.json": _DS
-                % (
-                    '"gradient_accumulation_steps": 4, ' + _ADAM,
-                    "2, " + _CPU + '"zenflow": {"select_strategy": "step", "select_interval": 8, "update_interval": 2}',
-                )
-            },
-            consumer="deepspeed",
-        ).finds("error", 'ds.json: "update_interval": 2', 4, 2, 4, also=('ds.json: "gradient_accumulation_steps": 4',)),
-        Example(
-            {"ds.json": _DS % ('"gradient_accumulation_steps": 4, ' + _ADAM, "2, " + _CPU + '"zenflow": {}')},
-            consumer="deepspeed",
-            proof=shows("init", {"engine.gradient_accumulation_steps": (0, 4)}),
-        ).finds("error", 'ds.json: "zenflow": {}', 4, 0, 4, also=('ds.json: "gradient_accumulation_steps": 4',)),
-    ),
-    good=Example(
-        {"ds.json": _DS % ('"gradient_accumulation_steps": 4, ' + _ADAM, "2, " + _CPU + _STEPS)},
-        consumer="deepspeed",
-    ),
-    proof=shows("init", {"engine.gradient_accumulation_steps": (2, 4)}),
-    fixable=True,
-)
+@rule("ZC434", "zenflow-replaces-accumulation", Severity.ERROR)
 def zenflow_replaces_accumulation(run: Run) -> Iterator[Finding]:
-    """ZenFlow's `update_interval` takes the place of `gradient_accumulation_steps`.
-
-    The batch of an optimizer step is another one than the files say, and the learning rate no longer fits it. Logged
-    batch sizes still show the old number.
-
-    What happens: DeepSpeed overwrites the setting while the engine is built, without a message. `"auto"`, the default
-    of `update_interval`, makes it 0: a loop over `engine.gradient_accumulation_steps()` runs no step at all.
-
-    Fix: `update_interval` is given the number of accumulation steps.
-
-    When to ignore: the training script does not accumulate and leaves that to ZenFlow.
-    """
     zenflow, steps = _zenflow(run), effective(run, "gradient_accumulation_steps")
     if zenflow is None or run.deepspeed is None or stage_of(run) not in (1, 2, 3):
         return
@@ -230,35 +121,8 @@ def zenflow_replaces_accumulation(run: Run) -> Iterator[Finding]:
     )
 
 
-@rule(
-    "ZC435",
-    "zenflow-without-optimizer",
-    Severity.ERROR,
-    bad=Example(
-        {"ds.json": _AUTO_DS % ('"zero_optimization": {"stage": 2, ' + _CPU + _STEPS + "}"), "recipe.yaml": _RECIPE},
-        consumer="transformers",
-    ).finds("error", 'ds.json: "zenflow"'),
-    good=Example(
-        {
-            "ds.json": _AUTO_DS % (_ADAM + '"zero_optimization": {"stage": 2, ' + _CPU + _STEPS + "}"),
-            "recipe.yaml": _RECIPE,
-        },
-        consumer="transformers",
-    ),
-    proof=crashes("init", r"ZenFlowSelectiveAdamW\(\) argument after \*\* must be a mapping, not NoneType"),
-    fixable=True,
-)
+@rule("ZC435", "zenflow-without-optimizer", Severity.ERROR)
 def zenflow_without_optimizer(run: Run) -> Iterator[Finding]:
-    """ZenFlow without an `optimizer` section in the DeepSpeed config.
-
-    ZenFlow builds its own selective AdamW out of the parameters of that section. An optimizer that the script or the
-    Trainer brings is not enough, and the error does not say so.
-
-    What happens: `TypeError: ...ZenFlowSelectiveAdamW() argument after ** must be a mapping, not NoneType` when the
-    engine is built.
-
-    Fix: under the Trainer an AdamW is added whose learning rate, betas, eps and weight decay the Trainer fills.
-    """
     optimizer = deepspeed_data(run).get("optimizer")
     if _zenflow(run) is None or run.deepspeed is None or stage_of(run) not in (1, 2):
         return
@@ -278,24 +142,8 @@ def zenflow_without_optimizer(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC436",
-    "zenflow-at-stage-0",
-    Severity.ERROR,
-    bad=Example({"ds.json": _DS % (_ADAM, "0, " + _STEPS)}, consumer="deepspeed").finds(
-        "error", 'ds.json: "zenflow"', 0, 1, 2
-    ),
-    good=Example({"ds.json": _DS % (_ADAM, "2, " + _CPU + _STEPS)}, consumer="deepspeed"),
-    proof=crashes("step", "has no attribute 'reduce_gradients'"),
-)
+@rule("ZC436", "zenflow-at-stage-0", Severity.ERROR)
 def zenflow_at_stage_0(run: Run) -> Iterator[Finding]:
-    """ZenFlow while ZeRO is off.
-
-    ZenFlow is a part of ZeRO's optimizer. At stage 0 there is none, and the job dies only after the first backward
-    pass.
-
-    What happens: `AttributeError: ... object has no attribute 'reduce_gradients'` in the first step.
-    """
     if _zenflow(run) is not None and stage_of(run) == 0 and run.deepspeed is not None:
         yield Finding(
             Location(run.deepspeed, _ZENFLOW, "key"),
@@ -304,30 +152,8 @@ def zenflow_at_stage_0(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule(
-    "ZC437",
-    "zenflow-offload-without-overlap",
-    Severity.ERROR,
-    bad=Example(
-        {"ds.json": _DS % (_ADAM, "2, " + _CPU + _STEPS.replace("4}", '4, "offload": true}'))}, consumer="deepspeed"
-    ).finds("error", 'ds.json: "offload": true'),
-    good=Example(
-        {"ds.json": _DS % (_ADAM, '2, "overlap_comm": true, ' + _CPU + _STEPS.replace("4}", '4, "offload": true}'))},
-        consumer="deepspeed",
-    ),
-    proof=crashes("init", "offload selective optimizer should be used with overlap_comm"),
-    fixable=True,
-)
+@rule("ZC437", "zenflow-offload-without-overlap", Severity.ERROR)
 def zenflow_offload_without_overlap(run: Run) -> Iterator[Finding]:
-    """ZenFlow's `offload: true` without `overlap_comm`.
-
-    `overlap_comm` is off by default at stage 1 and 2, so the key alone stops the job, after the model was loaded.
-
-    What happens: `AssertionError: offload selective optimizer should be used with overlap_comm` when the engine is
-    built.
-
-    Fix: `"overlap_comm": true` is written, which doubles the reduce bucket in memory.
-    """
     zenflow, stage = _zenflow(run), stage_of(run)
     if zenflow is None or run.deepspeed is None or stage not in (1, 2) or not truth(zenflow.get("offload")):
         return
