@@ -114,7 +114,6 @@ schemas: setup
 	$(BIN)/python -m zerocfg schema --write schemas
 
 docs: setup
-	$(BIN)/python -m zerocfg rules --write docs/rules
 	$(BIN)/mkdocs build --strict
 
 # Builds every example again; a change of any built value shows in review

@@ -55,7 +55,7 @@ STAGES = (
     Stage(
         "proofs",
         (*PYTEST, "tests/proofs"),
-        "zerocfg/rules: the rule whose code the test names, its claim or its versions; then make docs and make test",
+        "zerocfg/rules: the rule whose code the test names, its page or its versions; then make test",
         tests=True,
     ),
 )

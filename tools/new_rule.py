@@ -1,7 +1,7 @@
 """``python -m tools.new_rule ZC249 steps-never-end --module batch/accumulation --severity error``: a rule to fill in.
 
-Writes the function with bad and good example, proof and page at the end of the module, lists it there and in
-tests/rules/codes.txt. Every place to fill says FILL; the tests fail until none is left.
+Writes its page, and its function at the end of the module; lists it there and in tests/rules/codes.txt. Every place to
+fill says FILL; the tests fail until none is left.
 """
 
 from __future__ import annotations
@@ -12,40 +12,65 @@ import re
 import subprocess
 from pathlib import Path
 
+from zerocfg.rules.pages import page_folder
+
 ROOT = Path(__file__).resolve().parent.parent
 CODES = ROOT / "tests" / "rules" / "codes.txt"
 NEEDED = {
     "collections.abc": ("Iterator",),
-    "zerocfg.rules.api": ("Example", "Finding", "Location", "Severity", "rule"),
+    "zerocfg.rules.api": ("Finding", "Location", "Severity", "rule"),
     "zerocfg.rules.effects": ("section",),
-    "zerocfg.rules.proof": ("crashes",),
     "zerocfg.run.model": ("Run",),
 }
-RULE = '''@rule(
-    "{code}",
-    "{name}",
-    Severity.{upper},
-    bad=Example(
-        {{"ds.json": '{{"train_micro_batch_size_per_gpu": 1, "FILL": true}}\\n'}}, consumer="deepspeed"
-    ).finds("{severity}", 'ds.json: "FILL": true'),
-    good=Example({{"ds.json": '{{"train_micro_batch_size_per_gpu": 1}}\\n'}}, consumer="deepspeed"),
-    proof=crashes("init", "FILL: the error, or shows(...) for what is seen"),
-)
+RULE = """@rule("{code}", "{name}", Severity.{upper})
 def {function}(run: Run) -> Iterator[Finding]:
-    """FILL: what is written, in a sentence.
-
-    FILL: why it is bad.
-
-    What happens: FILL, in the words that the library prints.
-
-    When to ignore: FILL; not needed where it crashes.
-    """
     if run.deepspeed is None or section(run).get("FILL") is not True:
         return
     yield Finding(Location(run.deepspeed, ("FILL",)), "FILL: what is set, and the consequence", "FILL: what to do")
 
 
-'''
+"""
+PAGE = """# {code} {name}
+
+FILL: what is written, in a sentence.
+
+FILL: why it is bad.
+
+## What happens
+
+FILL: in the words that the library prints.
+
+## Example
+
+Read by `deepspeed`.
+
+```json ds.json
+{{"train_micro_batch_size_per_gpu": 1, "FILL": true}}
+```
+
+```yaml finds
+- {severity}: 'ds.json: "FILL": true'
+```
+
+## Use instead
+
+Read by `deepspeed`.
+
+```json ds.json
+{{"train_micro_batch_size_per_gpu": 1}}
+```
+
+## When to ignore
+
+FILL: when; the heading goes where the run stops.
+
+## Proof
+
+```yaml proof
+phase: init
+raises: 'FILL: the error, or shows: what is seen'
+```
+"""
 
 
 def with_rule(text: str, code: str, name: str, severity: str) -> str:
@@ -90,13 +115,16 @@ def main() -> None:
     path.write_text(
         with_rule(path.read_text(encoding="utf-8"), words.code, words.name, words.severity), encoding="utf-8"
     )
+    page = page_folder() / f"{words.code}.md"
+    page.write_text(PAGE.format(code=words.code, name=words.name, severity=words.severity), encoding="utf-8")
     CODES.write_text("\n".join(sorted([*given, f"{words.code} {words.name}"])) + "\n", encoding="utf-8")
     subprocess.run(["ruff", "check", "-q", "--fix", "--select", "I", str(path)], check=True)
     subprocess.run(["ruff", "format", "-q", str(path)], check=True)
     line = next(
         n for n, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1) if f'"{words.code}"' in text
     )
-    print(f"{path.relative_to(ROOT)}:{line}: fill in what says FILL, then: make docs, make rule CODE={words.code}")
+    print(f"{page.relative_to(ROOT)}\n{path.relative_to(ROOT)}:{line}")
+    print(f"Fill in what says FILL in both, then: make rule CODE={words.code}")
 
 
 if __name__ == "__main__":

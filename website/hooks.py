@@ -96,7 +96,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     markdown = _FOR_TESTS.sub("", markdown)
     rule = re.fullmatch(r"rules/(ZC(\d)\d\d)\.md", source)
     if rule:
-        return _rule(markdown, rule[1], _state["families"][rule[2]])
+        return _rule(_shown(rule[1]), rule[1], _state["families"][rule[2]])
+    if source == "rules/index.md":
+        return markdown.replace("<!-- rules by family -->", _by_family())
     if source == "commands.md":
         markdown += listed()
     if "/" in source:
@@ -107,6 +109,25 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         if not (ROOT / target.partition("#")[0]).exists():
             _log.warning("%s links to %s, which is not in the repository", source, target)
     return _OUTSIDE.sub(rf"]({config.extra['repository']}/blob/main/\1)", markdown)
+
+
+def _shown(code: str) -> str:
+    """A rule's page with what follows from it: severity, safety of the fix, releases."""
+    from zerocfg.cli.examples import as_shown, fix_safety
+    from zerocfg.rules.docs import as_markdown
+    from zerocfg.rules.registry import find
+
+    rule = find(code)
+    assert rule is not None, code
+    return as_markdown(rule, as_shown(rule.page), fix_safety(rule))
+
+
+def _by_family() -> str:
+    from zerocfg.cli.examples import fix_safety
+    from zerocfg.rules.docs import index
+    from zerocfg.rules.registry import ALL
+
+    return index(ALL, {rule.code: fix_safety(rule) for rule in ALL})
 
 
 def _rule(markdown: str, code: str, family: str) -> str:

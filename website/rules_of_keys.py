@@ -45,7 +45,7 @@ def _lint_examples() -> list[tuple[str, str, list[str]]]:
     for rule in ALL:
         if rule.code[2] in GENERAL:
             continue
-        for example in rule.bad:
+        for example in rule.page.bad:
             for diagnostic in lint_example(example).diagnostics:
                 if diagnostic.code != rule.code:
                     continue

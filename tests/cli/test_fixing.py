@@ -90,7 +90,7 @@ def test_a_fix_of_two_files_is_written_to_both_or_to_neither(
 ) -> None:
     rule = find("ZC456")
     assert rule is not None
-    before = rule.bad[0].files
+    before = rule.page.bad[0].files
     for name, text in before.items():
         (tmp_path / name).write_text(text)
     replace, calls = Path.replace, iter(range(99))

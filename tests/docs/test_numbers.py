@@ -15,7 +15,7 @@ from zerocfg.rules.registry import ALL
 def test_the_table_of_proofs() -> None:
     text = (ROOT / "docs" / "proofs.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| (executed|cited|self|needs GPU) \|.*\| (\d+) \|$", text, re.M))
-    counted = Counter(rule.proof.status.replace("needs_gpu", "needs GPU") for rule in ALL)
+    counted = Counter(rule.page.proof.status.replace("needs_gpu", "needs GPU") for rule in ALL)
     assert {status: int(number) for status, number in rows.items()} == counted
 
 

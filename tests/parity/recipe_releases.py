@@ -63,7 +63,7 @@ def _recipes(examples: int | None) -> list[Recipe]:
 
 def texts_of_people(*, corpus: bool) -> list[str]:
     """The recipes of the corpus, where there is one, and else those of the rules' examples, too."""
-    texts = [example.files.get("recipe.yaml", "") for rule in ALL for example in (*rule.bad, *rule.good)]
+    texts = [example.files.get("recipe.yaml", "") for rule in ALL for example in (*rule.page.bad, *rule.page.good)]
     return [*([] if corpus else texts), *texts_of_corpus("trainer-recipe", "other")]
 
 

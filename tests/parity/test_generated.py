@@ -100,7 +100,9 @@ def texts_of_people(name: str) -> list[str]:
     Those of ZC014 are left out: they are files of another kind than their names say.
     """
     rules = [rule for rule in ALL if rule.code != "ZC014"]
-    texts = [example.files[name] for rule in rules for example in (*rule.bad, *rule.good) if name in example.files]
+    texts = [
+        example.files[name] for rule in rules for example in (*rule.page.bad, *rule.page.good) if name in example.files
+    ]
     return [*texts, *texts_of_corpus("deepspeed" if name == "ds.json" else "accelerate")]
 
 

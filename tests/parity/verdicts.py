@@ -47,7 +47,7 @@ class Real:
 
 def phases(rule: Rule) -> set[Phase]:
     """In which phases the rule's examples stop, by its executed proofs; empty when they show something else."""
-    proofs = [rule.proof, *(example.proof for example in rule.bad if example.proof is not None)]
+    proofs = [rule.page.proof, *(example.proof for example in rule.page.bad if example.proof is not None)]
     return {proof.phase for proof in proofs if proof.raises is not None and proof.status == "executed"}
 
 

@@ -28,12 +28,12 @@ pytestmark = [pytest.mark.libs, pytest.mark.proof]
 PLAYED = f"{COUNT}proofs executed on the real libraries"
 JUDGED = f"{COUNT}proofs judged by what {FILE} has of them"
 RULES = {rule.code: rule for rule in ALL}
-EXECUTED = sorted(code for code, rule in RULES.items() if rule.proof.status == "executed")
+EXECUTED = sorted(code for code, rule in RULES.items() if rule.page.proof.status == "executed")
 
 
 def ids(kind: Literal["bad", "good"], *, fixable: bool = False) -> list[str]:
     """ "ZC103-1" for each example of a kind of the rules with an executed proof."""
-    codes = [code for code in EXECUTED if RULES[code].fixable or not fixable]
+    codes = [code for code in EXECUTED if RULES[code].page.fixable or not fixable]
     return [f"{code}-{at}" for code in codes for at in range(1, len(getattr(RULES[code], kind)) + 1)]
 
 
@@ -41,20 +41,22 @@ def alone(example: str) -> bool:
     """Whether a bad example shows something of its own, of which no good example says that it is not shown."""
     code, _, number = example.partition("-")
     rule = RULES[code]
-    own = rule.bad[int(number) - 1].proof
-    return own is not None and own.raises is None and own not in [good.proof or rule.proof for good in rule.good]
+    own = rule.page.bad[int(number) - 1].proof
+    return (
+        own is not None and own.raises is None and own not in [good.proof or rule.page.proof for good in rule.page.good]
+    )
 
 
 def claim_of(example: str, side: Literal["bad", "good", "fixed", "answer"], folder: Path) -> Claim:
     """What the rule says of its example; ``folder`` is for the fix."""
     code, _, number = example.partition("-")
     rule = RULES[code]
-    one = (rule.good if side == "good" else rule.bad)[int(number) - 1]
-    proof = one.proof or rule.proof
-    if side == "answer" and not rule.fixable:
-        one = rule.good[0]
+    one = (rule.page.good if side == "good" else rule.page.bad)[int(number) - 1]
+    proof = one.proof or rule.page.proof
+    if side == "answer" and not rule.page.fixable:
+        one = rule.page.good[0]
     files = one.files
-    if side == "fixed" or (side == "answer" and rule.fixable):
+    if side == "fixed" or (side == "answer" and rule.page.fixable):
         files = fixed(one, code, folder)
         assert files != one.files, "the fix changed nothing"
     return Claim(f"{example} {side}", "good" if side == "answer" else side, proof, files, one.consumer)

@@ -54,7 +54,7 @@ def proofs(code: str) -> list[Proof]:
     """What a rule claims, by itself and in each of its bad examples, where it is executed."""
     rule = find(code)
     assert rule is not None
-    claimed = [rule.proof, *(example.proof for example in rule.bad if example.proof is not None)]
+    claimed = [rule.page.proof, *(example.proof for example in rule.page.bad if example.proof is not None)]
     return [proof for proof in claimed if proof.status == "executed"]
 
 

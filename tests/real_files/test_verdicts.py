@@ -47,8 +47,8 @@ LEFT_TO_THE_LINE = ("ZC104", "ZC701")
 def _claims_rejection(diagnostic: Diagnostic) -> bool:
     rule = find(diagnostic.code)
     assert rule is not None
-    early = rule.proof.phase in ("read", "launch", "parse")
-    return diagnostic.severity is Severity.ERROR and rule.proof.raises is not None and early
+    early = rule.page.proof.phase in ("read", "launch", "parse")
+    return diagnostic.severity is Severity.ERROR and rule.page.proof.raises is not None and early
 
 
 def _names_the_reason(diagnostics: list[Diagnostic], error: str) -> bool:

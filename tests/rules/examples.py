@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from zerocfg.cli.linting import assume_consumer
 from zerocfg.resolve.facts import with_facts
-from zerocfg.rules.api import Expected
 from zerocfg.rules.engine import Result, lint_runs
+from zerocfg.rules.example import Expected
 from zerocfg.rules.fixing import fix_all
 from zerocfg.rules.selection import Selection
 from zerocfg.run.discover import Files
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from zerocfg.rules.api import Example
     from zerocfg.rules.engine import Diagnostic, Spot
+    from zerocfg.rules.example import Example
 
 
 def write(example: Example, folder: Path) -> None:

@@ -21,7 +21,8 @@ from zerocfg.rules.proof import Between, Printed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from zerocfg.rules.api import Example, Rule
+    from zerocfg.rules.example import Example
+    from zerocfg.rules.pages import Page
     from zerocfg.rules.proof import Proof
 
 Kind = Literal["indistinct", "empty pattern", "bare error", "echo", "rate", "needless extent"]
@@ -65,49 +66,49 @@ class Weakness:
     text: str
 
 
-def weaknesses(rule: Rule) -> Iterator[Weakness]:
+def weaknesses(page: Page, severity: Severity) -> Iterator[Weakness]:
     """Of the rule's own proof and those of its examples."""
     excused: dict[str, bool] = {}  # extent: whether a weakness needs it
-    for proof, bad, good in cases(rule):
-        for weakness in _weak(rule, proof, bad, good):
+    for proof, bad, good in cases(page):
+        for weakness in _weak(page, severity, proof, bad, good):
             if proof.extent and weakness.kind in ("echo", "rate"):
                 excused[proof.extent] = True
             else:
                 yield weakness
         if proof.extent:
             excused.setdefault(proof.extent, False)
-    yield from (Weakness(rule.code, "needless extent", extent) for extent, needed in excused.items() if not needed)
+    yield from (Weakness(page.code, "needless extent", extent) for extent, needed in excused.items() if not needed)
 
 
-def cases(rule: Rule) -> Iterator[tuple[Proof, Example, Example]]:
+def cases(page: Page) -> Iterator[tuple[Proof, Example, Example]]:
     """Each executed proof with a bad example and a good one that it speaks of, its own where there is one."""
-    for bad in rule.bad:
-        proof = bad.proof or rule.proof
+    for bad in page.bad:
+        proof = bad.proof or page.proof
         if proof.status == "executed":
-            own = [good for good in rule.good if (good.proof or rule.proof) == proof]
-            yield proof, bad, (own or rule.good)[0]
+            own = [good for good in page.good if (good.proof or page.proof) == proof]
+            yield proof, bad, (own or page.good)[0]
 
 
-def _weak(rule: Rule, proof: Proof, bad: Example, good: Example) -> Iterator[Weakness]:
+def _weak(page: Page, severity: Severity, proof: Proof, bad: Example, good: Example) -> Iterator[Weakness]:
     for name, values in proof.shows.items():
         for value in values:
             if isinstance(value, Printed) and re.search(value.pattern, ""):
-                yield Weakness(rule.code, "empty pattern", f"{value.pattern!r} is found in every log")
+                yield Weakness(page.code, "empty pattern", f"{value.pattern!r} is found in every log")
             elif name == "log" and not isinstance(value, Printed):
-                yield Weakness(rule.code, "empty pattern", f"{value!r} says nothing about the whole log")
+                yield Weakness(page.code, "empty pattern", f"{value!r} says nothing about the whole log")
     if not distinguishes(proof):
-        yield Weakness(rule.code, "indistinct", f"both examples may show {proof.shows}")
+        yield Weakness(page.code, "indistinct", f"both examples may show {proof.shows}")
     elif proof.raises is not None:
         known = " ".join(bad.files.values())
         for words in alternatives(proof.raises):
             if not proof.within and not own_words(words, known):
-                yield Weakness(rule.code, "bare error", f"{words!r} has no word of the library's message")
+                yield Weakness(page.code, "bare error", f"{words!r} has no word of the library's message")
     else:
         telling = {name for name, values in proof.shows.items() if _tells(name, values, bad, good)}
         if not telling:
-            yield Weakness(rule.code, "echo", f"{proof.shows} is what the files say")
-        elif rule.severity is Severity.ERROR and all(name.endswith(".bytes_per_parameter") for name in telling):
-            yield Weakness(rule.code, "rate", f"{proof.shows} does not end a job")
+            yield Weakness(page.code, "echo", f"{proof.shows} is what the files say")
+        elif severity is Severity.ERROR and all(name.endswith(".bytes_per_parameter") for name in telling):
+            yield Weakness(page.code, "rate", f"{proof.shows} does not end a job")
 
 
 # --- telling good from bad ------------------------------------------------------------------------------------

@@ -10,7 +10,9 @@ import pytest
 
 from tests.proofs.claims import contradictions
 from tests.proofs.harness import Failed, Observation
-from zerocfg.rules.api import Example, Rule, Severity
+from zerocfg.rules.api import Rule, Severity
+from zerocfg.rules.example import Example
+from zerocfg.rules.pages import Page
 from zerocfg.rules.proof import (
     ABSENT,
     Between,
@@ -35,7 +37,7 @@ from .strength import Kind, alternatives, distinguishes, own_words, weaknesses
 def test_claims_are_strong(code: str) -> None:
     rule = find(code)
     assert rule is not None
-    assert list(weaknesses(rule)) == []
+    assert list(weaknesses(rule.page, rule.severity)) == []
 
 
 def proofs() -> list[Any]:
@@ -45,7 +47,7 @@ def proofs() -> list[Any]:
         of_examples = {
             f"{kind}-{at + 1}": example.proof for kind in ("bad", "good") for at, example in examples(rule, kind)
         }
-        for name, proof in {"": rule.proof, **of_examples}.items():
+        for name, proof in {"": rule.page.proof, **of_examples}.items():
             if proof is not None and proof.status == "executed":
                 test = f"{rule.code}-{name}".rstrip("-")
                 found[test] = pytest.param(rule.code, proof, id=test)
@@ -53,7 +55,7 @@ def proofs() -> list[Any]:
 
 
 def examples(rule: Rule, kind: str) -> list[tuple[int, Example]]:
-    return list(enumerate(getattr(rule, kind)))
+    return list(enumerate(getattr(rule.page, kind)))
 
 
 @pytest.mark.parametrize(("code", "proof"), proofs())
@@ -117,22 +119,13 @@ def value_of(expected: Any) -> Any:
 # --- weak claims and their repaired forms ---------------------------------------------------------------------
 
 
-def rule_with(proof: Proof, bad: str, good: str, severity: Severity = Severity.WARNING, name: str = "ds.json") -> Rule:
-    return Rule(
-        "ZC999",
-        "example",
-        severity,
-        lambda run: iter(()),
-        summary="",
-        explanation="",
-        bad=(Example({name: bad}),),
-        good=(Example({name: good}),),
-        proof=proof,
-    )
+def page_with(proof: Proof, bad: str, good: str, name: str = "ds.json") -> Page:
+    examples = (Example({name: bad}),), (Example({name: good}),)
+    return Page("ZC999", "example", "", "", "", "", "", "", *examples, proof, ())
 
 
-def kinds(rule: Rule) -> list[Kind]:
-    return [weakness.kind for weakness in weaknesses(rule)]
+def kinds(page: Page, severity: Severity = Severity.WARNING) -> list[Kind]:
+    return [weakness.kind for weakness in weaknesses(page, severity)]
 
 
 NEGATIVE = "^(?!.*is deprecated)"
@@ -226,37 +219,37 @@ def test_weak_claims_are_refused(weak: Proof, kind: Kind, strong: Proof) -> None
         '{"gradient_clipping": -1.0, "bf16": {"enabled": false}, "fp16": {"enabled": true}}',
         '{"bf16": {"enabled": true}}',
     )
-    assert kinds(rule_with(weak, *files))[0] == kind
-    assert kinds(rule_with(strong, *files)) == []
+    assert kinds(page_with(weak, *files))[0] == kind
+    assert kinds(page_with(strong, *files)) == []
 
 
 def test_a_rate_ends_no_job() -> None:
     rate = shows("step", {"memory.step.bytes_per_parameter": (14.0, 8.0)})
     files = ('{"stage": 0}', '{"stage": 2}')
-    assert kinds(rule_with(rate, *files, Severity.ERROR)) == ["rate"]
-    assert kinds(rule_with(rate, *files, Severity.WARNING)) == []
-    assert kinds(rule_with(replace(rate, extent="bytes of a parameter."), *files, Severity.ERROR)) == []
+    assert kinds(page_with(rate, *files), Severity.ERROR) == ["rate"]
+    assert kinds(page_with(rate, *files), Severity.WARNING) == []
+    assert kinds(page_with(replace(rate, extent="bytes of a parameter."), *files), Severity.ERROR) == []
     whole = shows("step", {"memory.step.bytes_per_parameter": (14.0, 8.0), "memory.step": (at_least(100), at_most(99))})
-    assert kinds(rule_with(whole, *files, Severity.ERROR)) == []
+    assert kinds(page_with(whole, *files), Severity.ERROR) == []
 
 
 def test_what_is_asked_for_in_vain_is_no_echo() -> None:
     """The recipe asks for one learning rate and the optimizer has another: of the config's section, or a default."""
     proof = shows("init", {"inner.lr": (0.001, 2e-05)})
-    assert kinds(rule_with(proof, "learning_rate: 2.0e-5\nlr: 0.001\n", "lr: 2.0e-5\n", name="recipe.yaml")) == []
-    assert kinds(rule_with(proof, "lr: 0.001\n", "lr: 2.0e-5\n", name="recipe.yaml")) == ["echo"]
-    assert kinds(rule_with(proof, "other: 1\n", "lr: 2.0e-5\n", name="recipe.yaml")) == ["echo"]
+    assert kinds(page_with(proof, "learning_rate: 2.0e-5\nlr: 0.001\n", "lr: 2.0e-5\n", name="recipe.yaml")) == []
+    assert kinds(page_with(proof, "lr: 0.001\n", "lr: 2.0e-5\n", name="recipe.yaml")) == ["echo"]
+    assert kinds(page_with(proof, "other: 1\n", "lr: 2.0e-5\n", name="recipe.yaml")) == ["echo"]
 
 
 def test_a_variable_of_the_launch_line_is_an_echo() -> None:
     line = "%storchrun --nproc_per_node %s train.py\n"
     lines = (line % ("OMP_NUM_THREADS=4 ", 2), line % ("", 2))
     proof = shows("launch", {"env.OMP_NUM_THREADS": ("4", "1")})
-    assert kinds(rule_with(proof, *lines, name="train.sh")) == ["echo"]
-    assert kinds(rule_with(replace(proof, shows={"threads": (4, 1)}), *lines, name="train.sh")) == []
+    assert kinds(page_with(proof, *lines, name="train.sh")) == ["echo"]
+    assert kinds(page_with(replace(proof, shows={"threads": (4, 1)}), *lines, name="train.sh")) == []
     ranks = shows("launch", {"launch.nproc_per_node": ("8", "2")})
-    assert kinds(rule_with(ranks, line % ("", 8), line % ("", 2), name="train.sh")) == ["echo"]
-    assert kinds(rule_with(ranks, line % ("", "auto"), line % ("", "gpu"), name="train.sh")) == []
+    assert kinds(page_with(ranks, line % ("", 8), line % ("", 2), name="train.sh")) == ["echo"]
+    assert kinds(page_with(ranks, line % ("", "auto"), line % ("", "gpu"), name="train.sh")) == []
 
 
 def test_words_of_errors() -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from zerocfg.rules.api import Severity
 from zerocfg.rules.codes import REMOVED
-from zerocfg.rules.docs import parts
 from zerocfg.rules.fixing import fix_all
 from zerocfg.rules.registry import ALL
 
@@ -29,33 +28,33 @@ def cases(kind: str, only: set[str] | None = None) -> list[Any]:
     return [
         pytest.param(code, at, id=f"{code}-{at + 1}")
         for code, rule in RULES.items()
-        for at in range(len(getattr(rule, kind)))
+        for at in range(len(getattr(rule.page, kind)))
         if only is None or code in only
     ]
 
 
 @pytest.mark.parametrize(("code", "at"), cases("bad"))
 def test_bad_example_is_found(code: str, at: int, tmp_path: Path) -> None:
-    result = lint_example(RULES[code].bad[at], tmp_path)
+    result = lint_example(RULES[code].page.bad[at], tmp_path)
     found = [diagnostic for diagnostic in result.diagnostics if diagnostic.code == code]
     assert found, [(d.code, d.message) for d in result.diagnostics]
-    if RULES[code].fixable:
+    if RULES[code].page.fixable:
         assert any(diagnostic.fix is not None for diagnostic in found)
     else:
         assert all(diagnostic.fix is None for diagnostic in found), "has a fix but is not declared fixable"
-    example = RULES[code].bad[at]
+    example = RULES[code].page.bad[at]
     assert [told(diagnostic, example.files) for diagnostic in found] == list(example.expected)
 
 
 @pytest.mark.parametrize("code", RULES)
 def test_declared_severity_is_the_gravest_that_is_shown(code: str) -> None:
-    shown = {expected.severity for example in RULES[code].bad for expected in example.expected}
+    shown = {expected.severity for example in RULES[code].page.bad for expected in example.expected}
     assert RULES[code].severity.value == next(level for level in ("error", "warning", "note") if level in shown)
 
 
 @pytest.mark.parametrize(("code", "at"), cases("good"))
 def test_good_example_is_clean(code: str, at: int, tmp_path: Path) -> None:
-    result = lint_example(RULES[code].good[at], tmp_path)
+    result = lint_example(RULES[code].page.good[at], tmp_path)
     assert [(d.code, d.message) for d in result.diagnostics if d.severity is not Severity.NOTE] == []
     assert code not in [d.code for d in result.diagnostics]
 
@@ -71,16 +70,16 @@ TWO_CAUSES = {
 
 @pytest.mark.parametrize(("code", "at"), cases("bad"))
 def test_a_cause_is_told_by_one_rule(code: str, at: int, tmp_path: Path) -> None:
-    found = lint_example(RULES[code].bad[at], tmp_path).diagnostics
+    found = lint_example(RULES[code].page.bad[at], tmp_path).diagnostics
     places = {(d.spot.file.name, d.spot.start) for d in found if d.code == code}
     others = {d.code for d in found if d.code != code and (d.spot.file.name, d.spot.start) in places}
     pairs = {(min(code, other), max(code, other)) for other in others}
     assert pairs <= set(TWO_CAUSES), "say it once, or name the two causes in TWO_CAUSES"
 
 
-@pytest.mark.parametrize(("code", "at"), cases("bad", {code for code, rule in RULES.items() if rule.fixable}))
+@pytest.mark.parametrize(("code", "at"), cases("bad", {code for code, rule in RULES.items() if rule.page.fixable}))
 def test_fix_removes_the_finding(code: str, at: int, tmp_path: Path) -> None:
-    example = RULES[code].bad[at]
+    example = RULES[code].page.bad[at]
     write(example, tmp_path)
     before = lint(tmp_path, example.consumer)
 
@@ -114,21 +113,18 @@ def test_rule_is_declared(code: str) -> None:
     rule = RULES[code]
     assert re.fullmatch(r"ZC[0-9]\d\d", code)
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule.name)
-    assert rule.summary.endswith(".") and len(rule.summary) <= 120
-    assert rule.bad and rule.good
+    assert rule.page.summary.endswith(".") and len(rule.page.summary) <= 120
+    assert rule.page.bad and rule.page.good
     assert (rule.status == "deprecated") or not rule.replaced_by
 
 
 def undocumented(code: str) -> list[str]:
-    """What the docstring of a rule leaves open."""
-    rule = RULES[code]
-    said = parts(rule)
-    missing = [] if said[""] else ["why it is bad"]
-    missing += ["What happens:"] * ("What happens" not in said)
-    missing += ["Fix:"] * (rule.fixable and "Fix" not in said)
-    missing += ["When to ignore:"] * (rule.proof.raises is None and "When to ignore" not in said)
-    missing += [f"{label}: says nothing" for label, text in said.items() if label and not text]
-    return missing
+    """What the page of a rule leaves open."""
+    page = RULES[code].page
+    wanted = {"why it is bad": page.why, "What happens": page.happens}
+    if page.proof.raises is None:
+        wanted["When to ignore"] = page.ignore
+    return [heading for heading, text in wanted.items() if not text]
 
 
 @pytest.mark.parametrize("code", RULES)
@@ -137,4 +133,4 @@ def test_rule_is_documented(code: str) -> None:
 
 
 UNDOCUMENTED: set[str] = set()
-"""Rules whose docstring still leaves something open."""
+"""Rules whose page still leaves something open."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.rules.examples import lint, write
-from zerocfg.rules.api import Example, Intent
+from zerocfg.rules.api import Intent
 from zerocfg.rules.effects import edited
+from zerocfg.rules.example import Example
 from zerocfg.rules.fixing import fix_all
 from zerocfg.run.discover import Files
 from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from zerocfg.rules.api import Example
 from zerocfg.rules.engine import Result
+from zerocfg.rules.example import Example
 from zerocfg.rules.fixing import fix_all
 from zerocfg.rules.registry import ALL, find
 from zerocfg.rules.selection import Selection
@@ -27,7 +27,7 @@ from zerocfg.source.text import BOM, SourceText
 from .examples import lint, write
 
 KEPT = "kept by every fix"
-FIXABLE = [(rule.code, at) for rule in ALL if rule.fixable for at in range(len(rule.bad))]
+FIXABLE = [(rule.code, at) for rule in ALL if rule.page.fixable for at in range(len(rule.page.bad))]
 
 
 def parsed(name: str, text: str) -> Document | None:
@@ -148,7 +148,7 @@ def check_kept(name: str, before: str, after: str) -> None:
 def test_fixes_keep_the_rest(which: tuple[str, int], ways: frozenset[str], unsafe: bool) -> None:
     rule = find(which[0])
     assert rule is not None
-    bad = rule.bad[which[1]]
+    bad = rule.page.bad[which[1]]
     files = replace(bad, files={name: mutated(name, text, ways) for name, text in bad.files.items()})
     with written(files) as folder:
         texts, _, count = fixed(files, folder, unsafe)
@@ -168,7 +168,9 @@ def test_a_fix_holds_in_every_writing(code: str, at: int, tmp_path: Path) -> Non
     rule = find(code)
     assert rule is not None
     ways = frozenset(("comments", "indent", "CRLF"))
-    files = replace(rule.bad[at], files={name: mutated(name, text, ways) for name, text in rule.bad[at].files.items()})
+    files = replace(
+        rule.page.bad[at], files={name: mutated(name, text, ways) for name, text in rule.page.bad[at].files.items()}
+    )
     write(files, tmp_path)
     before = lint(tmp_path, files.consumer)
     assert code in {d.code for d in before.diagnostics if d.fix is not None}, "not found when it is written like this"

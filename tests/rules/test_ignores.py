@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from zerocfg.rules.adding import ignores_for
-from zerocfg.rules.api import Example
 from zerocfg.rules.codes import REMOVED, Removed
 from zerocfg.rules.engine import Result
+from zerocfg.rules.example import Example
 from zerocfg.rules.fixing import fix_all
 from zerocfg.rules.selection import Selection
 

@@ -52,7 +52,7 @@ def outcomes(*kinds: str) -> list[tuple[str, str, int, Outcome]]:
 
 
 def severities(code: str, name: str, number: int, folder: Path) -> list[str]:
-    example = the(code).bad[number]
+    example = the(code).page.bad[number]
     folder.mkdir(exist_ok=True)
     write(example, folder)
     pinned = {library: f"=={release}" for library, release in played().sets[name].items()}
@@ -89,7 +89,7 @@ def test_the_data_speaks_of_rules_and_examples_that_exist() -> None:
     stale = []
     for code, of in played().rules.items():
         rule = find(code)
-        if rule is None or rule.proof.status != "executed" or not of.keys() <= {*keys_of(rule)}:
+        if rule is None or rule.page.proof.status != "executed" or not of.keys() <= {*keys_of(rule)}:
             stale.append(code)
         assert all(set(on) <= set(played().sets) for on in of.values()), code
     assert not stale, f"examples changed since: python -m tools.facts.play --rules {','.join(stale)}"
@@ -97,9 +97,9 @@ def test_the_data_speaks_of_rules_and_examples_that_exist() -> None:
 
 def test_an_example_goes_by_what_is_run_and_claimed() -> None:
     rule = the("ZC201")
-    one = rule.bad[0]
+    one = rule.page.bad[0]
     key = key_of(rule, one)
-    proof = one.proof or rule.proof
+    proof = one.proof or rule.page.proof
     assert key_of(rule, dataclasses.replace(one, note="other words", expected=())) == key
     assert key_of(rule, dataclasses.replace(one, proof=dataclasses.replace(proof, extent="less"))) == key
     for other in (
@@ -110,7 +110,7 @@ def test_an_example_goes_by_what_is_run_and_claimed() -> None:
         dataclasses.replace(one, proof=dataclasses.replace(proof, shows={"log": (printed("no"), unprinted("no"))})),
     ):
         assert key_of(rule, other) != key
-    assert len({*keys_of(rule)}) == len(rule.bad)
+    assert len({*keys_of(rule)}) == len(rule.page.bad)
 
 
 def test_each_exception_is_one() -> None:

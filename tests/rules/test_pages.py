@@ -1,4 +1,4 @@
-"""The pages in docs/rules are what the rules say, and their examples do what the pages say."""
+"""The pages in docs/rules: one for each rule, in their form; and their examples, as shown, do what the pages say."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from tests.cli.conftest import Outcome
 from tests.cli.conftest import zerocfg as zerocfg  # the command line, as a fixture
 from tests.conftest import ROOT
 from zerocfg.cli.examples import as_shown, fix_safety
-from zerocfg.cli.rules import pages
-from zerocfg.rules.docs import FAMILIES, LABELS, RELEASES, as_markdown, as_text, parts
+from zerocfg.rules.api import Rule
+from zerocfg.rules.docs import FAMILIES, RELEASES, as_markdown, as_text
 from zerocfg.rules.engine import DOCS
+from zerocfg.rules.example import Expected
+from zerocfg.rules.pages import COMMON, PageError, read_page
+from zerocfg.rules.proof import at_least, at_most, crashes, printed, shows, unprinted
 from zerocfg.rules.registry import ALL, find
 
 FOLDER = ROOT / "docs" / "rules"
@@ -40,18 +43,24 @@ def page(code: str) -> str:
     """The page of one rule; all of them take seconds."""
     rule = find(code)
     assert rule is not None
-    return as_markdown(as_shown(rule), fix_safety(rule))
+    return as_markdown(rule, as_shown(rule.page), fix_safety(rule))
 
 
-def test_what_is_written_is_there_and_nothing_else() -> None:
-    there = {path.name: path.read_bytes().decode("utf-8") for path in FOLDER.iterdir()}
-    assert there == pages(), "stale; run: zerocfg rules --write docs/rules"
+def test_every_rule_has_its_page_and_there_is_no_other() -> None:
+    there = {path.name for path in FOLDER.iterdir()}
+    assert there == {"README.md", COMMON, *(f"{rule.code}.md" for rule in ALL)}
 
 
-@pytest.mark.parametrize("code", [rule.code for rule in ALL])
-def test_the_page_is_fresh(code: str) -> None:
-    found = (FOLDER / f"{code}.md").read_bytes().decode("utf-8")
-    assert found == page(code), "stale; run: zerocfg rules --write docs/rules"
+@pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.code)
+def test_page_and_rule_have_one_code_and_name(rule: Rule) -> None:
+    assert (rule.page.code, rule.page.name) == (rule.code, rule.name)
+
+
+def test_a_shared_file_is_one_that_several_examples_use() -> None:
+    pages = "".join((FOLDER / f"{rule.code}.md").read_text(encoding="utf-8") for rule in ALL)
+    shared = re.findall(r"^## (.*)$", (FOLDER / COMMON).read_text(encoding="utf-8"), re.M)
+    used = {title: pages.count(f"[{title}](common.md#{re.sub(r'[^a-z0-9]+', '-', title.lower())})") for title in shared}
+    assert {title: count for title, count in used.items() if count < 3} == {}
 
 
 @pytest.mark.parametrize("code", [rule.code for rule in ALL])
@@ -60,7 +69,7 @@ def test_the_headings_are_fixed(code: str) -> None:
     rule = find(code)
     assert rule is not None
     assert code[2] in FAMILIES
-    assert [line for line in as_text(rule, "none").splitlines() if line in HEADINGS] == list(HEADINGS)
+    assert [line for line in as_text(rule, rule.page, "none").splitlines() if line in HEADINGS] == list(HEADINGS)
 
 
 def test_every_diagnostic_leads_to_its_page(zerocfg: Cli, tmp_path: Path) -> None:
@@ -75,12 +84,117 @@ def test_the_releases_are_those_of_the_proofs() -> None:
     assert {name.lower(): release for name, release in RELEASES.items()} == pinned
 
 
-def test_a_docstring_is_read_by_its_labels() -> None:
-    rule = find("ZC010")
-    assert rule is not None
-    said = parts(rule)
-    assert said[""].startswith("The mistake that it excused") and said["What happens"].startswith("The comment has")
-    assert set(said) - {""} <= set(LABELS)
+# The form of a page
+
+PAGE = """# ZC999 some-name
+
+What is wrong.
+
+Why it is bad, with \\<angles> and `\\<code>`.
+
+## What happens
+
+It stops.
+
+## Example
+
+### 1
+
+A note.
+
+Read by `deepspeed`.
+
+```json ds.json
+{"a": 1}
+```
+
+- `train.py`: [Script that imports DeepSpeed](common.md#script-that-imports-deepspeed)
+
+```yaml finds
+- error: 'ds.json: "a": 1'
+  figures: 1 2.50
+  also:
+    - train.py
+```
+
+```yaml proof
+phase: step
+shows:
+  weights: [empty, complete]
+  memory.pinned: [{at_least: 10}, {at_most: 9}]
+  log: {logged: is deprecated}
+```
+
+## Use instead
+
+Write b.
+
+````yaml a.yaml
+```
+````
+
+## Proof
+
+```yaml proof
+phase: init
+raises: KeyError
+ranks: 2
+```
+
+## References
+
+- deepspeed/runtime/engine.py@0.19.8
+"""
+
+
+def test_what_a_page_says() -> None:
+    found = read_page(PAGE, "ZC999.md")
+    assert (found.code, found.name, found.summary) == ("ZC999", "some-name", "What is wrong.")
+    assert found.why == "Why it is bad, with <angles> and `\\<code>`."
+    assert (found.happens, found.instead, found.fix, found.ignore) == ("It stops.", "Write b.", "", "")
+    (bad,) = found.bad
+    assert bad.files == {"ds.json": '{"a": 1}\n', "train.py": "import deepspeed\n"}
+    assert (bad.consumer, bad.note) == ("deepspeed", "A note.")
+    assert bad.expected == (Expected("error", 'ds.json: "a": 1', ("1", "2.50"), ("train.py",)),)
+    assert bad.proof == shows(
+        "step",
+        {
+            "weights": ("empty", "complete"),
+            "memory.pinned": (at_least(10), at_most(9)),
+            "log": (printed("is deprecated"), unprinted("is deprecated")),
+        },
+    )
+    (good,) = found.good
+    assert good.files == {"a.yaml": "```\n"} and good.consumer is None
+    assert found.proof == crashes("init", "KeyError", ranks=2)
+    assert found.references == ("deepspeed/runtime/engine.py@0.19.8",)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("# ZC999 some-name", "# some-name", "ZC999.md:1: a page begins with"),
+        ("## What happens", "## What happened", "'## What happened' is none of"),
+        ("## Use instead", "## What happens", "or stands there twice"),
+        ("```\n\n## References", "## References", "a fenced block that is not closed"),
+        ("common.md#script-that-imports-deepspeed", "common.md#nothing", "common.md has no 'nothing'"),
+        ("phase: init", "phase: [", "ZC999.md:50: not a proof"),
+        ("phase: init", "fase: init", "ZC999.md:50: not a proof"),
+        ("  weights: [empty, complete]", "  weights: [empty]", "not a proof"),
+        ("## Proof", "## Fix", "no proof"),
+    ],
+)
+def test_a_page_that_is_not_in_its_form(old: str, new: str, said: str) -> None:
+    assert old in PAGE
+    with pytest.raises(PageError) as error:
+        read_page(PAGE.replace(old, new, 1), "ZC999.md")
+    assert said in str(error.value)
+
+
+def test_headings_stand_in_their_order() -> None:
+    happens, example = "## What happens\n\nIt stops.\n\n", "## Example\n"
+    with pytest.raises(PageError, match="in the order"):
+        read_page(PAGE.replace(happens + example, example).replace("## Use", f"{happens}## Use"), "ZC999.md")
 
 
 # The examples, taken from the pages themselves
@@ -103,28 +217,16 @@ def found(zerocfg: Cli, folder: Path, files: dict[str, str], consumer: str | Non
         body = re.sub(r"\\udc([89a-f][0-9a-f])", lambda byte: chr(0xDC00 + int(byte[1], 16)), body)
         path.write_bytes(body.encode("utf-8", "surrogateescape"))
     words = ["--consumer", consumer] if consumer else []
-    outcome = zerocfg("lint", "--preview", "--notes", "--output-format", "json", *words)
+    outcome = zerocfg("lint", str(folder), "--preview", "--notes", "--output-format", "json", *words)
     return [diagnostic["code"] for diagnostic in json.loads(outcome.out)["diagnostics"]]
 
 
-def numbered(title: str) -> list[Any]:
-    cases = []
-    for path in sorted(FOLDER.glob("ZC*.md")):
-        here = list(examples(path.read_text(encoding="utf-8"), title))
-        assert here, f"{path.name} has no example below '{title}'"
-        cases += [pytest.param(path.stem, *one, id=f"{path.stem}-{at}") for at, one in enumerate(here, 1)]
-    return cases
-
-
-@pytest.mark.parametrize(("code", "files", "consumer"), numbered("Example"))
-def test_the_example_is_found(
-    code: str, files: dict[str, str], consumer: str | None, zerocfg: Cli, tmp_path: Path
-) -> None:
-    assert code in found(zerocfg, tmp_path, files, consumer)
-
-
-@pytest.mark.parametrize(("code", "files", "consumer"), numbered("Use instead"))
-def test_what_to_use_instead_is_not(
-    code: str, files: dict[str, str], consumer: str | None, zerocfg: Cli, tmp_path: Path
-) -> None:
-    assert code not in found(zerocfg, tmp_path, files, consumer)
+@pytest.mark.parametrize("code", [rule.code for rule in ALL])
+def test_the_example_is_found_and_what_to_use_instead_is_not(code: str, zerocfg: Cli, tmp_path: Path) -> None:
+    shown = page(code)
+    for title in ("Example", "Use instead"):
+        here = list(examples(shown, title))
+        assert here, f"{code} shows no example below '{title}'"
+        for number, (files, consumer) in enumerate(here):
+            folder = tmp_path / title[:3] / str(number)
+            assert (code in found(zerocfg, folder, files, consumer)) is (title == "Example"), (title, number + 1)

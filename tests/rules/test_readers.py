@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.rules.examples import inside, lint, write
-from zerocfg.rules.api import Example
+from zerocfg.rules.example import Example
 from zerocfg.rules.fixing import edited
 from zerocfg.rules.readers import possible
 from zerocfg.rules.registry import ALL
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
     from zerocfg.run.model import Run
 
-EXAMPLES = [(rule.code, at) for rule in ALL if rule.fixable for at, one in enumerate(rule.bad) if one.consumer is None]
-BAD = {rule.code: rule.bad for rule in ALL}
+EXAMPLES = [
+    (rule.code, at) for rule in ALL if rule.page.fixable for at, one in enumerate(rule.page.bad) if one.consumer is None
+]
+BAD = {rule.code: rule.page.bad for rule in ALL}
 DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n'
 POINTS = "deepspeed_config: {deepspeed_config_file: ds.json}\n"
 YAML = "distributed_type: %s\nnum_processes: 2\n"

@@ -23,4 +23,4 @@ CODES = ("ZC102", "ZC201", "ZC206", "ZC303", "ZC401", "ZC402", "ZC506", "ZC604",
 def test_full_text(code: str, tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     rule = find(code)
     assert rule is not None
-    assert render_full(lint_example(rule.bad[-1], tmp_path)) == snapshot
+    assert render_full(lint_example(rule.page.bad[-1], tmp_path)) == snapshot

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tests.proofs.harness import observe
-from zerocfg.rules.api import Example
+from zerocfg.rules.example import Example
 from zerocfg.rules.proof import Proof
 from zerocfg.rules.registry import ALL
 
@@ -28,10 +28,10 @@ PATHS = re.compile(r"/[\w.-]+/[^\s'\",;:)\]]*")
 def crashes() -> Iterator[tuple[str, Example, Proof]]:
     """Name, example and proof of every bad example that stops with an error."""
     for rule in ALL:
-        if rule.proof.status != "executed":
+        if rule.page.proof.status != "executed":
             continue
-        for at, example in enumerate(rule.bad):
-            proof = example.proof or rule.proof
+        for at, example in enumerate(rule.page.bad):
+            proof = example.proof or rule.page.proof
             if proof.raises is not None:
                 yield f"{rule.code}-{at}", example, proof
 

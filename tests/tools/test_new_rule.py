@@ -11,9 +11,11 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.rules.examples import lint_example, told
-from tools.new_rule import with_rule
+from tools.new_rule import PAGE, with_rule
 from zerocfg.rules import engine, registry
 from zerocfg.rules.api import Rule, Severity
+from zerocfg.rules.example import Example
+from zerocfg.rules.pages import page_folder, read_page
 
 INSTRUMENTS = ROOT / "zerocfg" / "rules" / "zero" / "instruments.py"
 MODULES = sorted(path for path in (ROOT / "zerocfg" / "rules").glob("*/*.py") if path.name != "__init__.py")
@@ -35,31 +37,33 @@ def rules_of(text: str, folder: Path) -> tuple[Rule, ...]:
     return found
 
 
-def codes(rule: Rule, kind: str, folder: Path) -> list[str]:
+def codes(rule: Rule, examples: tuple[Example, ...], folder: Path) -> list[str]:
+    """What is found in the examples; of the rule itself all that they expect."""
     found = []
-    for at, example in enumerate(getattr(rule, kind)):
-        (folder / f"{kind}{at}").mkdir()
-        result = lint_example(example, folder / f"{kind}{at}")
-        if kind == "bad":
-            said = [told(one, example.files) for one in result.diagnostics if one.code == rule.code]
-            assert said == list(example.expected)
+    for at, example in enumerate(examples):
+        (folder / str(at)).mkdir(parents=True)
+        result = lint_example(example, folder / str(at))
+        said = [told(one, example.files) for one in result.diagnostics if one.code == rule.code]
+        assert said == list(example.expected)
         found += [one.code for one in result.diagnostics]
     return found
 
 
 def test_a_rule_to_fill_in_fails_and_a_filled_one_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = with_rule(INSTRUMENTS.read_text(encoding="utf-8"), "ZC499", "state-dumped", "warning")
-    rule = rules_of(text, tmp_path)[-1]
-    assert (rule.code, rule.name, rule.severity) == ("ZC499", "state-dumped", Severity.WARNING)
+    written = PAGE.format(code="ZC499", name="state-dumped", severity="warning")
+    rule, page = rules_of(text, tmp_path)[-1], read_page(written, "ZC499.md")
+    assert (rule.code, rule.name, rule.severity) == (page.code, page.name, Severity.WARNING)
     monkeypatch.setattr(engine, "ALL", (*registry.ALL, rule))
-    assert {"ZC499", "ZC102"} <= set(codes(rule, "bad", tmp_path)), "the key FILL is none that DeepSpeed knows"
-    assert rule.proof.raises is not None and rule.proof.raises.startswith("FILL")
+    found = codes(rule, page.bad, tmp_path / "bad")
+    assert {"ZC499", "ZC102"} <= set(found), "the key FILL is none that DeepSpeed knows"
+    assert page.proof.raises is not None and page.proof.raises.startswith("FILL")
 
-    (tmp_path / "filled").mkdir()
     rule = rules_of(text.replace('"FILL"', '"dump_state"'), tmp_path)[-1]
+    page = read_page(written.replace('"FILL"', '"dump_state"'), "ZC499.md")
     monkeypatch.setattr(engine, "ALL", (*registry.ALL, rule))
-    assert codes(rule, "bad", tmp_path / "filled") == ["ZC499"]
-    assert codes(rule, "good", tmp_path / "filled") == []
+    assert codes(rule, page.bad, tmp_path / "filled") == ["ZC499"]
+    assert codes(rule, page.good, tmp_path / "good") == []
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -70,5 +74,5 @@ def test_every_module_of_rules_can_be_added_to(path: Path, tmp_path: Path) -> No
 
 
 def test_no_rule_is_left_to_fill_in() -> None:
-    for path in MODULES:
+    for path in (*MODULES, *page_folder().glob("ZC*.md")):
         assert not re.search(r"\bFILL\b", path.read_text(encoding="utf-8")), path

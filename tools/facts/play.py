@@ -118,15 +118,15 @@ class Set:
         return found
 
     def outcome(self, rule: Rule, number: int) -> Outcome:
-        example = rule.bad[number]
+        example = rule.page.bad[number]
         claim = _claim(rule, number, "bad")
         seen = self.play(claim)
         if isinstance(seen, str):
             return Outcome("unplayable", seen)
         if not claim.objections(seen):
             return judged(claim, seen, None)
-        proof = example.proof or rule.proof
-        near = [at for at, one in enumerate(rule.good) if (one.proof or rule.proof) == proof] or [0]
+        proof = example.proof or rule.page.proof
+        near = [at for at, one in enumerate(rule.page.good) if (one.proof or rule.page.proof) == proof] or [0]
         good = self.play(_claim(rule, near[0], "good", like=claim))
         return Outcome("unplayable", good) if isinstance(good, str) else judged(claim, seen, good)
 
@@ -142,18 +142,18 @@ def _failed(kept: dict[str, object]) -> Failed:
 
 
 def _claim(rule: Rule, number: int, side: str, like: Claim | None = None) -> Claim:
-    example = (rule.good if side == "good" else rule.bad)[number]
-    proof = like.proof if like is not None else example.proof or rule.proof
+    example = (rule.page.good if side == "good" else rule.page.bad)[number]
+    proof = like.proof if like is not None else example.proof or rule.page.proof
     name = f"{rule.code}-{number + 1} {side}"
     return Claim(name, "good" if side == "good" else "bad", proof, example.files, example.consumer)
 
 
 def playable(rule: Rule) -> bool:
-    return rule.proof.status == "executed" and rule.code not in OF_HISTORIES and "versions" not in rule.needs
+    return rule.page.proof.status == "executed" and rule.code not in OF_HISTORIES and "versions" not in rule.needs
 
 
 def effort(rule: Rule, number: int) -> tuple[int, int]:
-    proof = rule.bad[number].proof or rule.proof
+    proof = rule.page.bad[number].proof or rule.page.proof
     return PHASES.index(proof.phase), proof.ranks
 
 
@@ -181,7 +181,7 @@ def main() -> int:
             (effort(rule, number), rule, number)
             for rule in ALL
             if playable(rule) and (not codes or rule.code in codes)
-            for number in range(len(rule.bad))
+            for number in range(len(rule.page.bad))
             if PHASES.index(options.until) >= effort(rule, number)[0]
         ]
         left = 0
@@ -191,7 +191,9 @@ def main() -> int:
             except NotPlayedError:
                 left += 1
                 continue
-            found.setdefault(rule.code, {}).setdefault(key_of(rule, rule.bad[number]), {})[wanted.deepspeed] = outcome
+            found.setdefault(rule.code, {}).setdefault(key_of(rule, rule.page.bad[number]), {})[wanted.deepspeed] = (
+                outcome
+            )
             if outcome.kind != "same":
                 print(f"{wanted.deepspeed} {rule.code}-{number + 1} {outcome.kind}: {outcome.seen}", flush=True)
         on.close()

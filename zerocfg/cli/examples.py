@@ -17,17 +17,19 @@ from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 
 if TYPE_CHECKING:
-    from zerocfg.rules.api import Example, Rule
+    from zerocfg.rules.api import Rule
     from zerocfg.rules.docs import Safety
+    from zerocfg.rules.example import Example
+    from zerocfg.rules.pages import Page
 
 
 def fix_safety(rule: Rule) -> Safety:
     """Whether the fixes for a rule's bad examples are safe."""
-    if not rule.fixable:
+    if not rule.page.fixable:
         return "none"
     fixes = [
         diagnostic.fix
-        for example in rule.bad
+        for example in rule.page.bad
         for diagnostic in lint_example(example).diagnostics
         if diagnostic.code == rule.code
     ]
@@ -43,9 +45,9 @@ def lint_example(example: Example) -> Result:
         return Job([folder], Settings(consumer=example.consumer), Selection(preview=True), root=folder).lint()
 
 
-def as_shown(rule: Rule) -> Rule:
-    """The rule with examples that know whether their files tell their consumer."""
-    return replace(rule, bad=tuple(map(_told, rule.bad)), good=tuple(map(_told, rule.good)))
+def as_shown(page: Page) -> Page:
+    """The page with examples that know whether their files tell their consumer."""
+    return replace(page, bad=tuple(map(_told, page.bad)), good=tuple(map(_told, page.good)))
 
 
 def _told(example: Example) -> Example:

@@ -138,7 +138,7 @@ def explain_rule(what: str) -> str:
     from zerocfg.cli.examples import as_shown, fix_safety
     from zerocfg.rules.docs import as_text
 
-    return reflowed(as_text(as_shown(rule), fix_safety(rule)), columns(sys.stdout))
+    return reflowed(as_text(rule, as_shown(rule.page), fix_safety(rule)), columns(sys.stdout))
 
 
 def explain_run(run: Run) -> str:

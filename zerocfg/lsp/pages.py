@@ -39,7 +39,7 @@ def page(code: str) -> str | None:
     try:
         if not file.is_file():
             where.mkdir(parents=True, exist_ok=True)
-            write_atomic(file, as_markdown(as_shown(rule), fix_safety(rule)).encode("utf-8"))
+            write_atomic(file, as_markdown(rule, as_shown(rule.page), fix_safety(rule)).encode("utf-8"))
     except OSError:
         return None
     return file_uri(file.resolve())

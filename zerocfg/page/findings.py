@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zerocfg.page.words import cut
-from zerocfg.rules.docs import parts
 from zerocfg.rules.registry import find
 
 if TYPE_CHECKING:
@@ -81,8 +80,13 @@ def _frame(spot: Spot) -> Frame:
 
 
 def _rule(rule: Rule) -> RulePage:
-    said = parts(rule)
-    titles = {"": "Why it is bad", "What happens": "What happens", "Instead": "Use instead", "Fix": "Fix"}
-    titles["When to ignore"] = "When to ignore"
-    sections = ((title, tuple(said[label].split("\n\n"))) for label, title in titles.items() if said.get(label))
-    return RulePage(rule.code, rule.name, rule.summary, tuple(sections))
+    page = rule.page
+    texts = {
+        "Why it is bad": page.why,
+        "What happens": page.happens,
+        "Use instead": page.instead,
+        "Fix": page.fix,
+        "When to ignore": page.ignore,
+    }
+    sections = ((title, tuple(text.split("\n\n"))) for title, text in texts.items() if text)
+    return RulePage(rule.code, rule.name, page.summary, tuple(sections))

@@ -15,7 +15,6 @@ from urllib.parse import quote
 from zerocfg.report.checkout import GITHUB, in_checkout
 from zerocfg.report.fingerprints import fingerprints
 from zerocfg.rules.api import Fix, Rule
-from zerocfg.rules.docs import parts
 from zerocfg.rules.engine import Diagnostic, Hidden, Result, Spot
 from zerocfg.rules.registry import find
 from zerocfg.run.model import SourceFile
@@ -60,16 +59,17 @@ def _invocation(result: Result) -> dict[str, object]:
 
 
 def _rule(rule: Rule) -> dict[str, object]:
-    said = parts(rule)
-    page = [rule.summary, said[""], *(f"{label}: {text}" for label, text in said.items() if label)]
+    page = rule.page
+    labelled = {"What happens": page.happens, "Instead": page.instead, "Fix": page.fix, "When to ignore": page.ignore}
+    texts = [page.summary, page.why, *(f"{label}: {text}" for label, text in labelled.items() if text)]
     return {
         "id": rule.code,
         "name": rule.name,
-        "shortDescription": {"text": rule.summary},
-        "fullDescription": {"text": said[""] or rule.summary},
+        "shortDescription": {"text": page.summary},
+        "fullDescription": {"text": page.why or page.summary},
         "help": {
-            "text": "\n\n".join(filter(None, page)),
-            "markdown": "\n\n".join(filter(None, [*page, f"`zerocfg explain {rule.code}` shows examples."])),
+            "text": "\n\n".join(filter(None, texts)),
+            "markdown": "\n\n".join(filter(None, [*texts, f"`zerocfg explain {rule.code}` shows examples."])),
         },
         "defaultConfiguration": {"level": rule.severity.value},
         "properties": {"tags": sorted({"configuration", *rule.consumers})},

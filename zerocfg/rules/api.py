@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from zerocfg.rules.proof import Proof
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.source.edit import Edit
 from zerocfg.source.node import Path
 from zerocfg.source.text import Span
+
+if TYPE_CHECKING:
+    from zerocfg.rules.pages import Page
 
 
 class Severity(str, Enum):
@@ -116,67 +118,32 @@ Status = Literal["preview", "stable", "deprecated"]
 (``replaced_by``). A rule that is removed leaves its code in `zerocfg.rules.codes` for ever."""
 
 
-Level = Literal["error", "warning", "note"]
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """What a rule must say about its bad example, to the letter.
-
-    ``place``: the file and what is underlined there: ``ds.json: "stage": 3``; the file alone where something is
-    missing in it as a whole. ``figures``: every number in message and help, in their order. ``also``: the related
-    places.
-    """
-
-    severity: Level
-    place: str
-    figures: tuple[str, ...] = ()
-    also: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Example:
-    """A complete small run: named files with their text.
-
-    Names tell the role: ``accelerate.yaml``, ``ds.json``, ``recipe.yaml``, ``train.sh`` (launch line),
-    ``model/config.json``, ``zerocfg.yaml``. ``consumer`` says who reads it where the files do not. ``proof`` replaces
-    the rule's own where this example shows something else (another phase, another error). ``expected``: all that the
-    rule finds in a bad example, in the order of places. ``told``: the files tell the consumer by themselves, as was
-    seen where the example is shown.
-    """
-
-    files: dict[str, str]
-    consumer: str | None = None
-    note: str = ""
-    proof: Proof | None = None
-    expected: tuple[Expected, ...] = ()
-    told: bool = False
-
-    def finds(self, severity: Level, place: str, *figures: float | str, also: tuple[str, ...] = ()) -> Example:
-        """This example with one more finding that the rule must report."""
-        one = Expected(severity, place, tuple(map(str, figures)), also)
-        return Example(self.files, self.consumer, self.note, self.proof, (*self.expected, one))
-
-
 @dataclass(frozen=True)
 class Rule:
+    """``check`` and what linting must know of it; everything that is said about the rule stands on its ``page``.
+
+    ``consumers`` empty: holds whoever reads the file. ``needs``: what must be known for the rule to speak: "model",
+    "hardware", "versions", "launch". ``versions``: the releases for which it holds, where not for all
+    ("deepspeed>=0.19.3").
+    """
+
     code: str
     name: str
     severity: Severity
     check: Check
-    summary: str
-    explanation: str
-    bad: tuple[Example, ...]
-    good: tuple[Example, ...]
-    proof: Proof
     consumers: frozenset[str] = frozenset()
     since: str = "0.1"
     status: Status = "stable"
-    fixable: bool = False
-    references: tuple[str, ...] = ()
     needs: frozenset[str] = frozenset()
     versions: str = ""
     replaced_by: str = ""
+
+    @property
+    def page(self) -> Page:
+        """Read when it is asked for: linting asks for none."""
+        from zerocfg.rules.pages import page_of
+
+        return page_of(self.code)
 
 
 def rule(
@@ -184,50 +151,18 @@ def rule(
     name: str,
     severity: Severity,
     *,
-    bad: Example | tuple[Example, ...],
-    good: Example | tuple[Example, ...],
-    proof: Proof,
     consumers: frozenset[str] | set[str] = frozenset(),
     since: str = "0.1",
     status: Status = "stable",
-    fixable: bool = False,
-    references: tuple[str, ...] = (),
     needs: frozenset[str] | set[str] = frozenset(),
     versions: str = "",
     replaced_by: str = "",
 ) -> Callable[[Check], Rule]:
-    """Declare a rule. The docstring is its documentation.
-
-    First line: the summary ("What it does"). Paragraphs up to the first label: why it is bad. Then labelled paragraphs:
-    ``What happens:`` with the library's own words, ``Instead:``, ``Fix:`` (what a fix changes and what it assumes),
-    ``When to ignore:``.
-
-    ``consumers`` empty: holds whoever reads the file. ``needs``: what must be known for the rule to speak: "model",
-    "hardware", "versions", "launch". ``versions``: the releases for which it holds, where not for all
-    ("deepspeed>=0.19.3"). ``references``: source files at their release, threads as owner/name#number.
-    """
+    """Declare the rule whose page is ``docs/rules/CODE.md``."""
 
     def declare(check: Check) -> Rule:
-        doc = (check.__doc__ or "").strip()
-        summary, _, explanation = doc.partition("\n")
         return Rule(
-            code=code,
-            name=name,
-            severity=severity,
-            check=check,
-            summary=summary.strip(),
-            explanation="\n".join(line.strip() for line in explanation.strip().splitlines()),
-            bad=bad if isinstance(bad, tuple) else (bad,),
-            good=good if isinstance(good, tuple) else (good,),
-            proof=proof,
-            consumers=frozenset(consumers),
-            since=since,
-            status=status,
-            fixable=fixable,
-            references=references,
-            needs=frozenset(needs),
-            versions=versions,
-            replaced_by=replaced_by,
+            code, name, severity, check, frozenset(consumers), since, status, frozenset(needs), versions, replaced_by
         )
 
     return declare

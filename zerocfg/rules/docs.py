@@ -1,4 +1,4 @@
-"""A rule as a page: fixed headings, filled from its docstring, its examples and its proof; as text or as Markdown."""
+"""A rule's page as people are shown it, with what its examples and other releases tell; as text or as Markdown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from textwrap import wrap
 from typing import Literal
 
 from zerocfg.rules import older_releases
-from zerocfg.rules.api import Example, Rule
+from zerocfg.rules.api import Rule
+from zerocfg.rules.example import Example
+from zerocfg.rules.pages import Page
 from zerocfg.run.config import TORCH, VERSIONS
 
 Safety = Literal["none", "safe", "unsafe", "both"]
@@ -34,7 +36,6 @@ FAMILIES = {
     "9": "Memory and performance",
 }
 
-LABELS = ("What happens", "Instead", "Fix", "When to ignore")
 _PHASES = {
     "read": "when the file is read",
     "launch": "when the launcher starts",
@@ -57,34 +58,17 @@ class Section:
     table: tuple[tuple[str, ...], ...] = ()
 
 
-def parts(rule: Rule) -> dict[str, str]:
-    """The paragraphs of the docstring by label; "" holds those before the first: why it is bad."""
-    found: dict[str, list[str]] = {"": []}
-    label = ""
-    for paragraph in rule.explanation.split("\n\n"):
-        head, _, rest = paragraph.partition(":")
-        if head in LABELS:
-            label, paragraph = head, _capital(rest.strip())
-        found.setdefault(label, []).append(paragraph)
-    return {label: "\n\n".join(paragraphs).strip() for label, paragraphs in found.items()}
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def sections(rule: Rule, safety: Safety) -> tuple[Section, ...]:
+def sections(rule: Rule, page: Page, safety: Safety) -> tuple[Section, ...]:
     """A rule's page. What its author left out is said as far as it is known."""
-    said = parts(rule)
     return (
-        Section("What it does", rule.summary),
-        Section("Why it is bad", said[""] or _consequence(rule)),
-        Section("What happens", _paragraphs(said.get("What happens", ""), _holds(rule), _proof(rule))),
+        Section("What it does", page.summary),
+        Section("Why it is bad", page.why or _consequence(rule)),
+        Section("What happens", _paragraphs(page.happens, _holds(rule), _proof(rule))),
         Section("Releases", older_releases.said(rule), (), older_releases.table(rule, _TODAY)),
-        Section("Example", "", rule.bad),
-        Section("Use instead", said.get("Instead", ""), rule.good),
-        Section("Fix safety", _paragraphs(_safety(safety), said.get("Fix", ""))),
-        Section("When to ignore", said.get("When to ignore") or _never(rule)),
+        Section("Example", "", page.bad),
+        Section("Use instead", page.instead, page.good),
+        Section("Fix safety", _paragraphs(_safety(safety), page.fix)),
+        Section("When to ignore", page.ignore or _never(rule)),
         Section("References", "\n".join(f"- {reference}" for reference in _references(rule)) or "None."),
     )
 
@@ -94,13 +78,13 @@ def _paragraphs(*texts: str) -> str:
 
 
 def _consequence(rule: Rule) -> str:
-    if rule.proof.raises is not None:
-        return f"The run stops {_PHASES[rule.proof.phase]}."
+    if rule.page.proof.raises is not None:
+        return f"The run stops {_PHASES[rule.page.proof.phase]}."
     return "Not written down yet."
 
 
 def _never(rule: Rule) -> str:
-    return "Never: the run stops." if rule.proof.raises is not None else "Not written down yet."
+    return "Never: the run stops." if rule.page.proof.raises is not None else "Not written down yet."
 
 
 def _safety(safety: Safety) -> str:
@@ -125,10 +109,10 @@ def _holds(rule: Rule) -> str:
 
 
 def _proof(rule: Rule) -> str:
-    proof = rule.proof
+    proof = rule.page.proof
     if proof.status == "executed":
         libraries = _and([f"{name} {release}" for name, release in RELEASES.items()], ordered=True)
-        proofs = [example.proof or proof for example in rule.bad]
+        proofs = [example.proof or proof for example in rule.page.bad]
         seen = dict.fromkeys(_PHASES[one.phase] for one in proofs)
         ranks = max(one.ranks for one in proofs)
         where = _and(seen, "or", ordered=True) + (f", with {ranks} processes" if ranks > 1 else "")
@@ -143,9 +127,9 @@ def _proof(rule: Rule) -> str:
 
 
 def _references(rule: Rule) -> Iterable[str]:
-    yield from rule.references
-    if rule.proof.source and rule.proof.status == "executed":
-        yield rule.proof.source
+    yield from rule.page.references
+    if rule.page.proof.source and rule.page.proof.status == "executed":
+        yield rule.page.proof.source
 
 
 def _and(words: Iterable[str], last: str = "and", *, ordered: bool = False) -> str:
@@ -168,10 +152,10 @@ def _command(example: Example) -> str:
     return f"Linted with `--consumer {example.consumer}`." if example.consumer and not example.told else ""
 
 
-def as_text(rule: Rule, safety: Safety) -> str:
+def as_text(rule: Rule, page: Page, safety: Safety) -> str:
     """The page for a terminal."""
     lines = [f"{rule.code} {rule.name} ({rule.severity.value}, {_status(rule)})", ""]
-    for section in sections(rule, safety):
+    for section in sections(rule, page, safety):
         lines.append(section.title)
         lines += [f"  {line}".rstrip() for line in _wrapped(section.text)]
         lines += [f"    {line}" for line in _columns(section.table)]
@@ -203,10 +187,10 @@ def _text_example(example: Example, number: int) -> list[str]:
     return lines
 
 
-def as_markdown(rule: Rule, safety: Safety) -> str:
-    """The page for docs/rules."""
+def as_markdown(rule: Rule, page: Page, safety: Safety) -> str:
+    """The page for the site and for editors."""
     lines = [f"# {rule.code} {rule.name}", "", f"Severity: {rule.severity.value}, {_status(rule)}.", ""]
-    for section in sections(rule, safety):
+    for section in sections(rule, page, safety):
         lines += [f"## {section.title}", ""]
         if section.text:
             text = _linked(section.text) if section.title == "References" else _escaped(section.text)
@@ -259,12 +243,10 @@ def _linked(text: str) -> str:
 
 
 def index(rules: Sequence[Rule], safeties: dict[str, Safety]) -> str:
-    """The page that lists all rules, by family."""
-    run = sum(rule.proof.status == "executed" for rule in rules)
+    """All rules by family, as Markdown."""
+    run = sum(rule.page.proof.status == "executed" for rule in rules)
     fixable = sum(safeties[rule.code] != "none" for rule in rules)
     lines = [
-        "# Rules",
-        "",
         f"{len(rules)} rules. The tests execute the examples of {run} on the real libraries; {fixable} offer a fix.",
         "",
     ]
@@ -285,9 +267,9 @@ def index(rules: Sequence[Rule], safeties: dict[str, Safety]) -> str:
                 rule.name,
                 rule.severity.value,
                 fix,
-                rule.proof.status.replace("_", " "),
+                rule.page.proof.status.replace("_", " "),
             )
-            summary = _escaped(rule.summary).replace("|", "\\|")
+            summary = _escaped(rule.page.summary).replace("|", "\\|")
             lines.append(f"| {' | '.join(cells)} | {summary} |")
         lines.append("")
     return "\n".join(lines).rstrip("\n") + "\n"

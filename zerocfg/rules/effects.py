@@ -10,7 +10,7 @@ from typing import Any
 from zerocfg.rules.api import Finding, Fix, Intent, Location, at
 from zerocfg.rules.intents import meant, written_at
 from zerocfg.run.companions import holding
-from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, Setting, SourceFile
+from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, SourceFile
 from zerocfg.run.neighbours import NEIGHBOURS
 from zerocfg.run.origins import ASSUMED, said
 from zerocfg.run.templates import is_template, opened_by_script
@@ -180,10 +180,6 @@ def under_deepspeed_launcher(run: Run) -> bool:
     return "ACCELERATE_USE_DEEPSPEED" in run.effective.environment
 
 
-def known(setting: Setting | None) -> bool:
-    return setting is not None and setting.value is not UNKNOWN
-
-
 def stage_of(run: Run) -> int | None:
     """The ZeRO stage as the engine reads it, None when it is not known.
 
@@ -346,10 +342,6 @@ def replace_at(origin: Origin, text: str, why: str, *, safe: bool = True) -> Fix
 
 def present(file: SourceFile | None, path: Path) -> bool:
     return file is not None and file.document is not None and file.document.get(path) is not None
-
-
-def at_key(file: SourceFile, *path: str, label: str = "") -> Location:
-    return Location(file, path, label=label)
 
 
 def told(run: Run, failure: Failure, help_text: str = "", where: str = "entry") -> Finding:

@@ -71,7 +71,7 @@ def _with(one: Diagnostic, holds: Mapping[tuple[object, ...], list[str]]) -> Dia
 def _library(one: Diagnostic) -> str | None:
     """The library whose releases decide; None where the rule is about zerocfg, or compares releases by itself."""
     rule = find(one.code)
-    if rule is None or rule.proof.status == "self" or "versions" in rule.needs:
+    if rule is None or rule.page.proof.status == "self" or "versions" in rule.needs:
         return None
     library = library_of(rule.versions) or _READERS.get(one.spot.file.kind, "")
     return library if _releases(library) else None

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from zerocfg.catalog.suggest import closest
-from zerocfg.rules.api import Example, Finding, Fix, Location, Rule, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity, rule
 from zerocfg.rules.codes import REMOVED
-from zerocfg.rules.proof import itself
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import Edit
 from zerocfg.source.node import Scalar, walk
@@ -270,10 +269,6 @@ def removal(source: SourceText, directive: Directive) -> Edit:
 
 def _and(words: list[str]) -> str:
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
-
-
-_YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
-_USED = "  # zerocfg: ignore[ZC103] our fork of accelerate reads it\n  overlap_comm: true\n"
 
 
 @rule("ZC010", "unused-ignore", Severity.WARNING)

@@ -20,10 +20,6 @@ from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.templates import blank
 from zerocfg.source.node import Mapping, Path, Scalar
 
-DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2%s}}\n'
-YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
-"""Sound files that the examples of these rules start from."""
-
 
 def documents(run: Run) -> Iterator[tuple[SourceFile, str]]:
     """The files of a run that a compiled schema describes, with its name."""

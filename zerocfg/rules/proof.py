@@ -141,18 +141,3 @@ def shows(
 ) -> Proof:
     """Both examples reach ``phase``; the named values are seen as (bad, good)."""
     return Proof("executed", phase, shows=values, extent=extent, ranks=ranks, source=source)
-
-
-def cited(source: str) -> Proof:
-    """Read in the library's source, not run; ``source`` is file@release."""
-    return Proof("cited", source=source)
-
-
-def needs_gpu(source: str = "") -> Proof:
-    """Can be shown on an accelerator only."""
-    return Proof("needs_gpu", source=source)
-
-
-def itself(source: str) -> Proof:
-    """What the rule says is about zerocfg and not about a training library; ``source`` is the test that shows it."""
-    return Proof("self", source=source)

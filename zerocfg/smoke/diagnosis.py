@@ -85,7 +85,7 @@ def _of_error(error: str, phase: str, findings: list[Diagnostic]) -> list[Diagno
         return [_told(one, "error") for one in named]
     rule = known_errors.rule_of(first)
     if rule is not None:
-        return [Diagnosis(rule.code, rule.name, None, None, None, rule.summary, _instead(rule), "error")]
+        return [Diagnosis(rule.code, rule.name, None, None, None, rule.page.summary, _instead(rule), "error")]
     cause = known_errors.circumstance_of(error)
     if cause is not None:
         return [Diagnosis("", cause.name, None, None, None, cause.message, cause.fix, "error")]
@@ -105,14 +105,13 @@ def _in(place: Spot, error: str) -> bool:
 
 
 def _crashes(rule: Rule, phases: tuple[str, ...] | None = None) -> bool:
-    proofs = [rule.proof, *(example.proof for example in rule.bad if example.proof is not None)]
+    proofs = [rule.page.proof, *(example.proof for example in rule.page.bad if example.proof is not None)]
     return any(proof.raises is not None and (phases is None or proof.phase in phases) for proof in proofs)
 
 
 def _instead(rule: Rule) -> str:
     """What the documentation of a rule advises, in one line."""
-    match = re.search(r"^Instead: (.+?)(?:\n\s*\n|\Z)", rule.explanation, re.MULTILINE | re.DOTALL)
-    return " ".join(match[1].split()) if match is not None else ""
+    return " ".join(rule.page.instead.partition("\n\n")[0].split())
 
 
 # -- checks -----------------------------------------------------------------------------------------------------
@@ -140,7 +139,7 @@ def _of_check(
 
 def _shows(finding: Diagnostic, phase: str) -> bool:
     rule = find_rule(finding.code)
-    return rule is not None and rule.proof.phase == phase
+    return rule is not None and rule.page.proof.phase == phase
 
 
 def _places(asked: list[Claim]) -> list[Spot]:

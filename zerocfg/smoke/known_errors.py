@@ -48,7 +48,7 @@ def patterns() -> tuple[Pattern, ...]:
     """Of every proof that plays a crash, the rule's own and its examples'."""
     found = []
     for rule in ALL:
-        proofs = [rule.proof, *(example.proof for example in rule.bad if example.proof is not None)]
+        proofs = [rule.page.proof, *(example.proof for example in rule.page.bad if example.proof is not None)]
         for proof in proofs:
             for words in _alternatives(proof.raises) if proof.raises is not None else ():
                 found.append(Pattern(rule, proof.phase, re.compile(_general(words)), _weight(words)))

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from zerocfg.rules.api import Example, Fix, Level
+    from zerocfg.rules.api import Fix
+    from zerocfg.rules.example import Example, Level
 
 RULES = {rule.code: rule for rule in ALL}
 _SAME: Any = object()
@@ -67,7 +68,7 @@ def near(
 
     ``files`` adds a file, replaces it, or takes it away (None).
     """
-    base = RULES[code].good[good - 1] if good else RULES[code].bad[bad - 1]
+    base = RULES[code].page.good[good - 1] if good else RULES[code].page.bad[bad - 1]
     texts = dict(base.files)
     for old, new in swaps:
         (name,) = [name for name, text in texts.items() if text.count(old) == 1]

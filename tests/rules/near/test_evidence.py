@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.rules.examples import lint, write
-from zerocfg.rules.api import Example
+from zerocfg.rules.example import Example
 from zerocfg.rules.selection import Selection
 
 from .files import of

@@ -18,7 +18,7 @@ from .table import Near, near
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from zerocfg.rules.api import Example
+    from zerocfg.rules.example import Example
 
 _SAFE = {
     "s": (
@@ -49,10 +49,10 @@ def marks(code: str, example: Example, folder: Path) -> str:
     return "".join("-" if one.fix is None else "s" if one.fix.safe else "u" for one in found)
 
 
-@pytest.mark.parametrize("code", [rule.code for rule in ALL if rule.fixable])
+@pytest.mark.parametrize("code", [rule.code for rule in ALL if rule.page.fixable])
 def test_only_what_changes_no_meaning_is_safe(code: str, tmp_path: Path) -> None:
     (rule,) = [rule for rule in ALL if rule.code == code]
-    found = " ".join(marks(code, example, tmp_path / str(at)) for at, example in enumerate(rule.bad))
+    found = " ".join(marks(code, example, tmp_path / str(at)) for at, example in enumerate(rule.page.bad))
     if code in SAFE:
         assert found == SAFE[code]
     else:

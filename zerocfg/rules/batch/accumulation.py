@@ -7,7 +7,7 @@ from math import isfinite
 
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import only_below
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.batch.hyperparameters import number
 from zerocfg.rules.batch.sizes import lacks_accumulation
 from zerocfg.rules.effects import (
@@ -22,7 +22,6 @@ from zerocfg.rules.effects import (
     stage_of,
     words,
 )
-from zerocfg.rules.proof import cited, crashes
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.batches import STEPS, TRAIN
 from zerocfg.run.model import Origin, Run, SourceFile
@@ -31,20 +30,6 @@ from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path, Scalar
 
 _READERS = (*TRAINERS, "accelerate")
-_DS = '{"train_micro_batch_size_per_gpu": 1, %s"zero_optimization": {"stage": %s}}\n'
-_AUTO = '{"train_micro_batch_size_per_gpu": "auto", %s"gradient_clipping": "auto", "zero_optimization": {"stage": 2}}\n'
-_BARE = '{"train_micro_batch_size_per_gpu": "auto", %s"zero_optimization": {"stage": 2}}\n'
-_STEPS = '"gradient_accumulation_steps": %s, '
-_RECIPE = "output_dir: out\nmax_steps: 4\ndeepspeed: ds.json\n"
-_YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
-
-
-def _own(more: str, stage: str = "2") -> Example:
-    return Example({"ds.json": _DS % (more, stage)}, consumer="deepspeed")
-
-
-def _trained(more: str, recipe: str = "per_device_train_batch_size: 1\n") -> Example:
-    return Example({"ds.json": _AUTO % more, "recipe.yaml": _RECIPE + recipe}, consumer="transformers")
 
 
 @rule("ZC206", "accumulation-absent", Severity.ERROR, consumers=TRAINERS)
@@ -134,7 +119,13 @@ def _unmanaged(run: Run) -> bool:
     return run.deepspeed is not None and value in (False, None) and "managed_gradient_accumulation" in data
 
 
-@rule("ZC245", "unmanaged-accumulation-with-overlap", Severity.ERROR, consumers={"deepspeed"}, versions="deepspeed>=0.19.4")
+@rule(
+    "ZC245",
+    "unmanaged-accumulation-with-overlap",
+    Severity.ERROR,
+    consumers={"deepspeed"},
+    versions="deepspeed>=0.19.4",
+)
 def unmanaged_accumulation_with_overlap(run: Run) -> Iterator[Finding]:
     stage = stage_of(run)
     if not _unmanaged(run) or run.deepspeed is None or stage not in (0, 1):
@@ -162,14 +153,6 @@ def steps_per_print_zero(run: Run) -> Iterator[Finding]:
         "leave it out: then nothing is printed",
         fix=edited(delete_entry, run.deepspeed, ("steps_per_print",), why="remove the key"),
     )
-
-
-_LAUNCHED = "accelerate launch --config_file accelerate.yaml train.py\n"
-_STEPS_YAML = (
-    "distributed_type: DEEPSPEED\nnum_processes: 1\n"
-    "deepspeed_config:\n  zero_stage: 2\n  gradient_accumulation_steps: %s\n"
-)
-_LOOP = "from accelerate import Accelerator\n\naccelerator = Accelerator(gradient_accumulation_steps=8)\n"
 
 
 @rule("ZC249", "accelerator-steps-beaten", Severity.ERROR, consumers={"accelerate"})

@@ -5,26 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.batch.hyperparameters import number
 from zerocfg.rules.effects import TRAINERS, accelerate_section, anchor, deepspeed_data, edited, replace_at, words
-from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry, replace_value
 from zerocfg.source.node import Path
 
 _CLIP = "gradient_clipping"
-_DS = '{"train_micro_batch_size_per_gpu": 1, "gradient_clipping": %s, "zero_optimization": {"stage": 2}}\n'
-_AUTO = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": %s, '
-    '"zero_optimization": {"stage": 2}}\n'
-)
-_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\n"
-_YAML = (
-    "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: 2\n"
-    "  gradient_accumulation_steps: 1\n"
-)
-_LAUNCH = "accelerate launch --config_file accelerate.yaml train.py --max_grad_norm 0.5\n"
 
 
 @rule("ZC237", "clipping-null", Severity.ERROR)

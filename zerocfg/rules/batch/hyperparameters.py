@@ -8,10 +8,9 @@ from functools import cache
 from zerocfg.catalog.counterparts import paths
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
-from zerocfg.rules.batch.optimizer import AUTO, DS, OPTIMIZER, YAML, optimizer_type, own, trained
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.rules.batch.optimizer import optimizer_type
 from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, giving, section, words
-from zerocfg.rules.proof import ABSENT, at_least, at_most, crashes, shows
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import UNKNOWN, Run, Setting
 from zerocfg.source.edit import insert_entry

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import only_below
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, effective, present, section, stage_of
-from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
@@ -40,23 +39,6 @@ _TORCH = (
 _ONE_BIT = ("onebitadam", "zerooneadam", "onebitlamb")
 TYPE: Path = ("optimizer", "type")
 _ALLOW = "zero_allow_untested_optimizer"
-
-DS = '{"train_micro_batch_size_per_gpu": 1, %s"zero_optimization": {"stage": %s}}\n'
-OPTIMIZER = '"optimizer": {"type": "%s", "params": {"lr": 1e-5%s}}, '
-RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\n"
-AUTO = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": "auto", '
-    '%s"zero_optimization": {"stage": 2}}\n'
-)
-YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
-
-
-def own(optimizer: str, stage: str = "2") -> Example:
-    return Example({"ds.json": DS % (optimizer, stage)}, consumer="deepspeed")
-
-
-def trained(optimizer: str, more: str = "") -> Example:
-    return Example({"ds.json": AUTO % optimizer, "recipe.yaml": RECIPE + more}, consumer="transformers")
 
 
 def optimizer_type(run: Run) -> str | None:

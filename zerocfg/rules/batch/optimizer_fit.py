@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
-from zerocfg.rules.batch.optimizer import DS, OPTIMIZER, TYPE, adam_params, optimizer_type, own, trained
+from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.batch.optimizer import TYPE, adam_params, optimizer_type
 from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, effective, present, section, stage_of
-from zerocfg.rules.proof import crashes
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value

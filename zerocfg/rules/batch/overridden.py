@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import Release, only_below, text
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import (
     TRAINERS,
     accelerate_section,
@@ -20,7 +20,6 @@ from zerocfg.rules.effects import (
     replace_at,
     words,
 )
-from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import Run
 from zerocfg.run.parser import parser_of
@@ -31,25 +30,8 @@ from zerocfg.source.node import Path
 _CLIPS_SINCE = "0.19.3"
 """The release of DeepSpeed from which an absent `gradient_clipping` is 1.0; before, it was no clipping."""
 
-_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
-_DS = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
-    '"zero_optimization": {"stage": 2}%s}\n'
-)
-_SCHEDULER = (
-    ', "gradient_clipping": "auto", "optimizer": {"type": "%s", "params": {"lr": "auto"}}, '
-    '"zero_allow_untested_optimizer": true'
-)
-_FILE = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
-_DS_OWN = '{"train_micro_batch_size_per_gpu": "auto", %s"zero_optimization": {"stage": 2}}\n'
-_OWN_LOOP = "accelerate launch --config_file accelerate.yaml train.py --gradient_accumulation_steps 2\n"
-_SCRIPT = {"train.sh": _OWN_LOOP, "recipe.yaml": "gradient_accumulation_steps: 2\n"}
 _STEPS = "gradient_accumulation_steps"
 _IN_YAML: Path = ("deepspeed_config", _STEPS)
-_YAML = (
-    "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: 2\n"
-    "  gradient_accumulation_steps: %s\n"
-)
 
 
 @rule("ZC207", "accumulation-auto-without-trainer", Severity.ERROR, consumers={"accelerate"})

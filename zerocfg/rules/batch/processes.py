@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, accelerate_data, deepspeed_data, edited, effective, section
-from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.batches import MICRO, STEPS, TRAIN
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
 
 _READERS = (*TRAINERS, "accelerate")
-_DS = '{"train_micro_batch_size_per_gpu": 1, %s"zero_optimization": {"stage": 2}}\n'
-_TORCHRUN = "torchrun --nproc_per_node 2 train.py --deepspeed_config ds.json\n"
-
-
-def _two(more: str) -> Example:
-    return Example({"ds.json": _DS % more, "train.sh": _TORCHRUN}, consumer="deepspeed")
 
 
 def _shares(run: Run) -> int | None:

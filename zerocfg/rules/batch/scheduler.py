@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, effective, section, stage_of
-from zerocfg.rules.proof import ABSENT, crashes, shows
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
@@ -48,26 +47,6 @@ _TORCH = frozenset(
 
 PARAMS: Path = ("scheduler", "params")
 _TYPE: Path = ("scheduler", "type")
-
-_DS = (
-    '{"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, '
-    '"scheduler": %s, "zero_optimization": {"stage": %s}}\n'
-)
-AUTO = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": "auto", '
-    '%s"zero_optimization": {"stage": 2}}\n'
-)
-_OPTIMIZER = '"optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, '
-RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 4\ndeepspeed: ds.json\n"
-
-
-def own(scheduler: str, stage: int = 2) -> Example:
-    return Example({"ds.json": _DS % (scheduler, stage)}, consumer="deepspeed")
-
-
-def trained(scheduler: str, more: str = "") -> Example:
-    text = _OPTIMIZER + (f'"scheduler": {scheduler}, ' if scheduler else "")
-    return Example({"ds.json": AUTO % text, "recipe.yaml": RECIPE + more}, consumer="transformers")
 
 
 def scheduler_type(run: Run) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import (
     TRAINERS,
     anchor,
@@ -19,7 +19,6 @@ from zerocfg.rules.effects import (
     tuned,
     words,
 )
-from zerocfg.rules.proof import crashes
 from zerocfg.run.batches import MICRO, TRAIN
 from zerocfg.run.model import Difference, Run
 from zerocfg.source.edit import delete_entry, insert_entry
@@ -27,18 +26,6 @@ from zerocfg.source.edit import delete_entry, insert_entry
 _STEPS = "gradient_accumulation_steps"
 _PRECISION = ("fp16.enabled", "bf16.enabled")
 _OWN_BATCH = (*_PRECISION, _STEPS)
-
-_LAUNCH = "accelerate launch --config_file accelerate.yaml train.py --config recipe.yaml\n"
-_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
-_YAML = (
-    "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: 2\n"
-    "  gradient_accumulation_steps: %s\n"
-)
-_SIZES = '{"train_batch_size": %s, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1}\n'
-_DS = '{"train_micro_batch_size_per_gpu": "auto", %s"zero_optimization": {"stage": 2}}\n'
-_NO_BATCH = '{%s"gradient_accumulation_steps": "auto", "zero_optimization": {"stage": 2}}\n'
-_FILE = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
-_TRAINER = {"recipe.yaml": _RECIPE + "deepspeed: ds.json\n"}
 
 
 def mismatches(run: Run) -> Iterator[Difference]:

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.batch.hyperparameters import number
-from zerocfg.rules.batch.scheduler import PARAMS, own, parameters, scheduler_type, trained
+from zerocfg.rules.batch.scheduler import PARAMS, parameters, scheduler_type
 from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, section, words
-from zerocfg.rules.proof import logged, shows
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry, replace_value

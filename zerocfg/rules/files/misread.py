@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import anchor
 from zerocfg.rules.issues import PYTHON_WORDS, issues, python_word
-from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import Run
 from zerocfg.run.templates import blank, is_template, placeholder, to_be_filled
 from zerocfg.source.edit import Edit
 from zerocfg.source.node import Path, Scalar, dotted, walk
 from zerocfg.source.text import Span
-
-_LINE = "accelerate launch --config_file accelerate.yaml train.py\n"
 
 
 @rule("ZC009", "python-word-in-json", Severity.ERROR)
@@ -85,7 +82,6 @@ def _home_folder(path: Path, value: str) -> str | None:
     return "~/" if value.startswith("~/") and key.endswith(("_path", "_file", "_hostfile", "_folder")) else None
 
 
-_YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: 2\n"
 _KINDS = {
     "accelerate": "a config of accelerate",
     "deepspeed": "a DeepSpeed config",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS
-from zerocfg.rules.proof import crashes, shows
 from zerocfg.rules.repairs import strict_json
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.templates import stops_at_blank, to_be_filled
@@ -18,13 +17,6 @@ _UNREADABLE = frozenset(("unreadable", "encoding", "too-large", "too-deep", "ali
 _TOLD_ELSEWHERE = frozenset(("duplicate-key", "hjson-only", "readers-differ", "non-string-key", "empty"))
 _SCIENTIFIC = re.compile(r"[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+")
 _WORDS = frozenset(("no", "off", "yes", "on"))
-
-_LINE = "accelerate launch --config_file accelerate.yaml train.py\n"
-_GOOD_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n'
-_GOOD_YAML = (
-    "distributed_type: DEEPSPEED\nnum_processes: 2\n"
-    "deepspeed_config:\n  zero_stage: 2\n  gradient_accumulation_steps: 4\n"
-)
 
 
 def _configs(run: Run) -> list[SourceFile]:

@@ -9,13 +9,10 @@ from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import argument, entries
 from zerocfg.rules.effects import TRAINERS, edited, effective, recipe_data, rewritten
-from zerocfg.rules.fsdp.plugin import ARGUMENTS, argument_key, argument_version, fsdp_argument, recipe_example
-from zerocfg.rules.proof import crashes, logged, shows
+from zerocfg.rules.fsdp.plugin import ARGUMENTS, argument_key, argument_version, fsdp_argument
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value
 
-_DEEPSPEED = "deepspeed: {train_micro_batch_size_per_gpu: auto, zero_optimization: {stage: 2}}\n"
-_HERE = "transformers/training_args.py@5.23.0"
 _BOTH = (
     "version min_num_params transformer_layer_cls_to_wrap xla xla_fsdp_v2 xla_fsdp_settings xla_fsdp_grad_ckpt "
     "cpu_offload auto_wrap_policy cpu_ram_efficient_loading state_dict_type activation_checkpointing "
@@ -40,9 +37,6 @@ def _options(run: Run) -> tuple[list[str], Location | None]:
         return [], None
     found = argument(run, "fsdp")
     return value.split(), found.at("value") if found is not None else None
-
-
-_HANDED = "what the plugin holds that the live Accelerator hands to torch."
 
 
 @rule("ZC620", "fsdp-with-deepspeed", Severity.ERROR, consumers=TRAINERS)

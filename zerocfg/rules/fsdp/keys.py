@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import accelerate_section, edited
 from zerocfg.rules.fsdp.plugin import (
-    WRAPPED,
-    accelerate_example,
     fsdp_key,
     fsdp_setting,
     fsdp_version,
     on,
-    recipe_example,
     releases,
 )
-from zerocfg.rules.proof import ABSENT, crashes, logged, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 
-_UNVERSIONED = WRAPPED.replace("  fsdp_version: %s\n", "")
 _ONLY_1 = (
     "sharding_strategy",
     "forward_prefetch",

@@ -5,36 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import accelerate_section, edited, under_deepspeed_launcher
-from zerocfg.rules.fsdp.plugin import WRAPPED, fsdp_setting
-from zerocfg.rules.proof import crashes
+from zerocfg.rules.fsdp.plugin import fsdp_setting
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import replace_value
 from zerocfg.source.node import Path
 
-_SPEC = (
-    "version: 1\nruns:\n  sft:\n    consumer: accelerate\n    script: train.py\n    accelerate: accelerate.yaml\n"
-    "    model: model/config.json\n"
-)
-_QWEN = (
-    '{"model_type": "qwen2", "hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 2, '
-    '"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 2048}\n'
-)
-_MOE = (
-    "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 3\n"
-    "  zero3_save_16bit_model: true\n"
-)
 _KEY = "transformer_layer_cls_to_wrap"
-
-
-def _example(key: str) -> Example:
-    files = {
-        "zerocfg.yaml": _SPEC,
-        "accelerate.yaml": WRAPPED % 2 + key,
-        "model/config.json": _QWEN,
-    }
-    return Example(files, consumer="accelerate")
 
 
 def _names(value: object) -> list[str]:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import accelerate_data, accelerate_section, edited, effective
-from zerocfg.rules.fsdp.plugin import WRAPPED
-from zerocfg.rules.proof import cited, crashes
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value
 from zerocfg.source.node import Path
@@ -16,15 +13,6 @@ from zerocfg.source.node import Path
 SECTION = "parallelism_config"
 PREFIX = "parallelism_config_"
 SIZES = ("dp_replicate", "dp_shard", "tp", "cp", "sp")
-_HERE = "accelerate/parallelism_config.py@1.15.0"
-
-
-def sizes_text(**sizes: int) -> str:
-    return "parallelism_config:\n" + "".join(f"  {PREFIX}{name}_size: {size}\n" for name, size in sizes.items())
-
-
-def example(text: str, **more: Any) -> Example:
-    return Example({"accelerate.yaml": text}, consumer="accelerate", **more)
 
 
 def size_path(name: str) -> Path:
@@ -187,9 +175,6 @@ def parallelism_with_fsdp1(run: Run) -> Iterator[Finding]:
         if spelling
         else None,
     )
-
-
-_MEGATRON = "distributed_type: MEGATRON_LM\nnum_processes: 8\nmegatron_lm_config:\n  megatron_lm_tp_degree: 2\n"
 
 
 @rule("ZC647", "megatron-context-parallel-by-default", Severity.WARNING, versions="accelerate>=1.15")

@@ -8,7 +8,7 @@ from typing import Any
 
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import only_below
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import argument
 from zerocfg.rules.effects import (
     TRAINERS,
@@ -23,7 +23,6 @@ from zerocfg.rules.effects import (
     rewritten,
     told,
 )
-from zerocfg.rules.proof import crashes, shows
 from zerocfg.rules.reach import among
 from zerocfg.run.model import UNKNOWN, Run, SourceFile
 from zerocfg.source.edit import delete_entry, replace_value
@@ -32,32 +31,6 @@ from zerocfg.source.node import Path
 KEEPS = ("SHARD_GRAD_OP", "HYBRID_SHARD_ZERO2", "2", "5")
 """Strategies that keep the parameters gathered after the forward pass."""
 _BOOL_WORDS = ("y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off", "0")
-WRAPPED = (
-    "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_version: %s\n"
-    "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
-)
-"""A sound accelerate config of FSDP; other keys of `fsdp_config` may follow."""
-
-
-RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
-_LINE = "accelerate launch --config_file accelerate.yaml train.py --config recipe.yaml\n"
-
-
-def recipe_example(keys: str, **more: Any) -> Example:
-    """A recipe with these keys, trained by two ranks of torchrun."""
-    files = {"recipe.yaml": RECIPE + keys, "train.sh": "torchrun --nproc_per_node 2 train.py --config recipe.yaml\n"}
-    return Example(files, consumer="transformers", **more)
-
-
-def launched(yaml: str, keys: str = "", **more: Any) -> Example:
-    """An accelerate config and a recipe with these keys."""
-    files = {"accelerate.yaml": yaml, "recipe.yaml": RECIPE + keys, "train.sh": _LINE}
-    return Example(files, consumer="transformers", **more)
-
-
-def accelerate_example(version: int, keys: str, **more: Any) -> Example:
-    """A run of an own accelerate loop with these keys in `fsdp_config`, which wraps decoder layers."""
-    return Example({"accelerate.yaml": WRAPPED % version + keys}, consumer="accelerate", **more)
 
 
 def fsdp_key(run: Run, name: str) -> tuple[SourceFile, Path, Any] | None:
@@ -139,9 +112,6 @@ def on(value: object) -> bool:
 def _is_default(value: object) -> bool:
     """FULL_SHARD in one of its spellings: what applies anyway."""
     return value in (True, 1) or str(value).upper() in ("FULL_SHARD", "1", "TRUE")
-
-
-_HANDED = "what the plugin holds that the live Accelerator hands to torch; the gathering itself was not measured."
 
 
 @rule("ZC601", "fsdp-loading-without-sync", Severity.ERROR)

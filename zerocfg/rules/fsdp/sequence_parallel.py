@@ -4,30 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import accelerate_section, edited, effective
 from zerocfg.rules.fsdp.parallelism import (
     PREFIX,
     SECTION,
-    example,
     impossible,
     place_of,
     runs_fsdp2,
     size_path,
     sizes_of,
-    sizes_text,
     written_sizes,
 )
-from zerocfg.rules.fsdp.plugin import WRAPPED
-from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value
-
-_DEEPSPEED = (
-    "distributed_type: DEEPSPEED\nnum_processes: %s\ndeepspeed_config:\n  zero_stage: 2\n"
-    "  gradient_accumulation_steps: 1\nparallelism_config:\n"
-)
-_BATCH = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
 
 
 @rule("ZC637", "sequence-parallel-attention", Severity.ERROR)

@@ -6,25 +6,20 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import only_below
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import argument, dropped, given, set_argument, value, written
 from zerocfg.rules.effects import TRAINERS, edited, recipe_data
 from zerocfg.rules.fsdp.plugin import (
     ARGUMENTS,
-    RECIPE,
-    WRAPPED,
     argument_key,
     argument_version,
     fsdp_key,
     fsdp_setting,
     fsdp_version,
-    launched,
     on,
-    recipe_example,
     releases,
 )
 from zerocfg.rules.line import is_page
-from zerocfg.rules.proof import crashes, logged, shows
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import insert_entry, replace_value
 from zerocfg.source.node import Path
@@ -129,7 +124,6 @@ def fsdp_shards_without_states(run: Run) -> Iterator[Finding]:
 
 
 _CHECKPOINTING = ("gradient_checkpointing", "activation_checkpointing")
-_BEST = "eval_strategy: steps\nsave_strategy: steps\nload_best_model_at_end: true\nsave_only_model: true\n"
 
 
 @rule("ZC628", "fsdp-best-of-models-only", Severity.ERROR, consumers=TRAINERS)

@@ -10,17 +10,12 @@ from zerocfg.rules.arguments import argument, set_argument
 from zerocfg.rules.effects import TRAINERS, edited
 from zerocfg.rules.fsdp.plugin import (
     ARGUMENTS,
-    WRAPPED,
-    accelerate_example,
     argument_key,
     argument_version,
     fsdp_key,
     fsdp_version,
-    launched,
-    recipe_example,
     releases,
 )
-from zerocfg.rules.proof import crashes, logged, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import replace_value
 
@@ -31,7 +26,6 @@ _NUMBERS = {
     "4": "HYBRID_SHARD",
     "5": "HYBRID_SHARD_ZERO2",
 }
-_FULL = "  fsdp_state_dict_type: FULL_STATE_DICT\n"
 _FIRST_ONLY = (
     "forward_prefetch",
     "backward_prefetch",

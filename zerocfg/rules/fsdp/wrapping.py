@@ -5,34 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import edited
-from zerocfg.rules.fsdp.plugin import WRAPPED, accelerate_example, fsdp_key, fsdp_setting, fsdp_version, recipe_example
-from zerocfg.rules.proof import crashes, shows
+from zerocfg.rules.fsdp.plugin import fsdp_key, fsdp_setting, fsdp_version
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
 
-_BARE = "distributed_type: FSDP\nnum_processes: 2\nfsdp_config:\n  fsdp_version: %s\n"
-_WHOLE = ["LlamaForCausalLM"]
-_LAYERS = ["LlamaDecoderLayer", "LlamaDecoderLayer", "LlamaForCausalLM"]
 _TRANSFORMER = "TRANSFORMER_BASED_WRAP"
-_UNITS = shows("init", {"engine.units": (_WHOLE, _LAYERS)}, ranks=2)
-_APART = ["Embedding", "Linear"]
-_UNITS_2 = shows(
-    "init",
-    {"engine.units": ([*_APART, *_WHOLE, "LlamaRMSNorm"], [*_APART, *_LAYERS, "LlamaRMSNorm"])},
-    ranks=2,
-)
-_SIZE_UNREAD = shows(
-    "arguments",
-    {"env.FSDP_MIN_NUM_PARAMS": ("2000", "100000000"), "plugin.min_num_params": (None, None)},
-    extent="that the plugin of the live Accelerator holds no size although one is exported.",
-)
-
-
-def _bare(version: int, keys: str) -> Example:
-    return Example({"accelerate.yaml": _BARE % version + keys}, consumer="accelerate")
 
 
 def wrap_policy(run: Run) -> str | None:

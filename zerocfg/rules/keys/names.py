@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from zerocfg.catalog.check import Issue
 from zerocfg.catalog.counterparts import Counterpart
 from zerocfg.catalog.schema import load_schema
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import deepspeed_data, edited, rewritten
-from zerocfg.rules.issues import DS, YAML, at_key, issues, limited
+from zerocfg.rules.issues import at_key, issues, limited
 from zerocfg.rules.keys.places import foreign, home
 from zerocfg.rules.moving import as_json, moved
-from zerocfg.rules.proof import ABSENT, crashes, logged, shows
 from zerocfg.rules.renaming import instead, nowhere, own_name, said_in
 from zerocfg.rules.zero.saving import misplaced_gather
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.script.arguments import call_of
 from zerocfg.source.edit import Edit, delete_entry
 from zerocfg.source.node import Mapping, dotted, plain
-
-SCIENTIFIC = re.compile(r"[-+]?\d+(?:\.\d*)?[eE][-+]?\d+")
-_POINTS = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
-_POINTED = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
-    '"gradient_clipping": "auto", "zero_optimization": {"stage": 2%s}}\n'
-)
 
 
 def _rename(file: SourceFile, issue: Issue, new: str) -> Fix | None:

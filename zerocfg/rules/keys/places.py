@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from zerocfg.catalog.check import Issue
 from zerocfg.catalog.counterparts import homes
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import accelerate_data, accelerate_section, deepspeed_data, edited
-from zerocfg.rules.issues import DS, YAML, at_key, issues, limited
+from zerocfg.rules.issues import at_key, issues, limited
 from zerocfg.rules.moving import moved, text_at
-from zerocfg.rules.proof import crashes, shows
 from zerocfg.rules.renaming import instead, own_name
 from zerocfg.run.model import Run
 from zerocfg.run.namespace import spelled

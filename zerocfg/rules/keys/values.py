@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from zerocfg.catalog.check import Issue
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.calls import given_in_calls
 from zerocfg.rules.effects import edited, effective, failures, told
-from zerocfg.rules.issues import DS, YAML, at_value, issues, limited, python_word, unfilled
-from zerocfg.rules.proof import crashes, itself, shows
+from zerocfg.rules.issues import at_value, issues, limited, python_word, unfilled
 from zerocfg.rules.repairs import as_section, repaired
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.run.options import PRECISIONS

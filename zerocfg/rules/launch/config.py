@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, at, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, at, rule
 from zerocfg.rules.effects import (
     TOLD_BY,
     accelerate_data,
@@ -24,23 +24,12 @@ from zerocfg.rules.effects import (
     words,
 )
 from zerocfg.rules.line import is_page, line_fix, plain, says, written
-from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.hub import is_hub_name
 from zerocfg.run.model import Failure, Origin, Run, SourceFile
 from zerocfg.run.options import OPTIONS
 from zerocfg.run.written import among_others, of_elsewhere
 from zerocfg.source.edit import Edit, delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path, Scalar
-
-_SECTION = "deepspeed_config:\n  zero_stage: 2\n"
-_YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\n" + _SECTION
-_WITH_FILE = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
-_DS = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
-    '"zero_optimization": {"stage": %s}}\n'
-)
-_LINE = "accelerate launch --config_file accelerate.yaml %strain.py\n"
-_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
 
 
 @rule("ZC701", "number-of-processes-missing", Severity.ERROR)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, anchor, under_deepspeed_launcher
 from zerocfg.rules.launch.machines import option, place_of
 from zerocfg.rules.line import (
@@ -21,23 +21,9 @@ from zerocfg.rules.line import (
     says,
     started_by,
 )
-from zerocfg.rules.proof import shows
 from zerocfg.run.model import UNKNOWN, Run, Setting
 
-_YAML = "distributed_type: DEEPSPEED\nnum_processes: %s\ndeepspeed_config:\n  zero_stage: 2\n"
-_LINE = "accelerate launch --config_file accelerate.yaml %strain.py\n"
-_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n'
-_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
-_SOURCE = "accelerate/utils/launch.py@1.15.0"
 _TRUE = ("y", "yes", "t", "true", "on", "1")
-
-
-def _accelerate(line: str, processes: int = 2, more: str = "") -> Example:
-    return Example({"accelerate.yaml": _YAML % processes + more, "train.sh": line}, consumer="accelerate")
-
-
-def _engine(line: str) -> Example:
-    return Example({"ds.json": _DS, "train.sh": line + " train.py --deepspeed_config ds.json\n"}, consumer="deepspeed")
 
 
 @rule("ZC743", "visible-devices-too-few", Severity.ERROR)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import accelerate_data, accelerate_section, edited, under_deepspeed_launcher
 from zerocfg.rules.launch.machines import by_torchrun, is_count, number_fix, option, place_of, under_runner
 from zerocfg.rules.line import (
@@ -17,22 +17,10 @@ from zerocfg.rules.line import (
     text_of,
     without,
 )
-from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import delete_entry, replace_value
 
-_YAML = "distributed_type: DEEPSPEED\nnum_processes: 16\nnum_machines: 2\nmachine_rank: 0\nmain_process_ip: 10.0.0.1\n"
-_SECTION = "deepspeed_config:\n  zero_stage: 2\n"
-_LINE = "accelerate launch --config_file accelerate.yaml %strain.py\n"
-_HOSTS = "worker-0 slots=8\nworker-1 slots=8\n"
-_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n'
-_SOURCE = "accelerate/utils/launch.py@1.15.0"
-_EIGHT = [*range(8)]
 _RUNNERS = ("pdsh", "openmpi", "mvapich", "mpich", "impi", "slurm")
-
-
-def _cluster(section: str) -> Example:
-    return Example({"accelerate.yaml": _YAML + _SECTION + section, "hostfile": _HOSTS, "train.sh": _LINE % ""})
 
 
 @rule("ZC728", "unknown-multinode-launcher", Severity.ERROR)

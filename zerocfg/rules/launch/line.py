@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.catalog.counterparts import settings
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, accelerate_data, anchor, edited, effective
 from zerocfg.rules.launch.machines import option, place_of
 from zerocfg.rules.line import (
@@ -23,7 +23,6 @@ from zerocfg.rules.line import (
     without,
     written,
 )
-from zerocfg.rules.proof import ABSENT, crashes, shows
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.run.options import OPTIONS
 from zerocfg.source.edit import replace_value
@@ -31,14 +30,6 @@ from zerocfg.source.edit import replace_value
 if TYPE_CHECKING:
     from zerocfg.source.launch import Option
 
-_YAML = "distributed_type: DEEPSPEED\nnum_processes: %s\ndeepspeed_config:\n  zero_stage: 2\n"
-_LINE = "accelerate launch --config_file accelerate.yaml %strain.py%s\n"
-_AUTO_DS = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": 1.0, '
-    '"zero_optimization": {"stage": 2}}\n'
-)
-_TRAIN = " --output_dir out --per_device_train_batch_size 1 --num_train_epochs 1"
-_SOURCE = "accelerate/commands/launch.py@1.15.0"
 
 _LAUNCHER_WORDS = frozenset(
     "num_processes num_machines machine_rank main_process_ip main_process_port config_file use_deepspeed use_fsdp "

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import (
     accelerate_data,
     accelerate_section,
@@ -18,13 +18,9 @@ from zerocfg.rules.effects import (
     under_deepspeed_launcher,
 )
 from zerocfg.rules.line import all_options_seen, at_option, line_fix, number_of, option_named, says, started_by, written
-from zerocfg.rules.proof import crashes, logged, shows
 from zerocfg.run.model import UNKNOWN, Origin, Run
 from zerocfg.source.edit import Edit, insert_entry, replace_value
 
-_YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
-_MACHINES = "distributed_type: MULTI_GPU\nnum_machines: 2\nmain_process_ip: 10.0.0.1\nmain_process_port: 29500\n"
-_LINE = "accelerate launch --config_file accelerate.yaml %strain.py\n"
 _RANKS = frozenset(("MULTI_GPU", "DEEPSPEED", "FSDP", "MEGATRON_LM"))
 """Kinds of job (``distributed_type``) that torchrun starts."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Severity, rule
+from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.launch.machines import by_torchrun, is_count, number_fix, option, place_of, under_runner
 from zerocfg.rules.line import (
     LOCAL,
@@ -18,19 +18,7 @@ from zerocfg.rules.line import (
     started_by,
     text_of,
 )
-from zerocfg.rules.proof import shows
 from zerocfg.run.model import Run
-
-_MACHINES = (
-    "distributed_type: MULTI_GPU\nnum_processes: 8\nnum_machines: 2\nmain_process_ip: %s\nmain_process_port: %s\n"
-)
-_LINE = "accelerate launch --config_file accelerate.yaml %strain.py\n"
-_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n'
-_SOURCE = "accelerate/utils/launch.py@1.15.0"
-
-
-def _machines(address: str, port: str = "29500", rank: str = "--machine_rank 1 ") -> Example:
-    return Example({"accelerate.yaml": _MACHINES % (address, port), "train.sh": _LINE % rank})
 
 
 def _meet(run: Run) -> bool:

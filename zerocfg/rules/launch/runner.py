@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from zerocfg.catalog.counterparts import called
-from zerocfg.rules.api import Example, Finding, Fix, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.line import (
     all_options_seen,
     at_option,
@@ -20,22 +20,12 @@ from zerocfg.rules.line import (
     without,
     written,
 )
-from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import Edit
 from zerocfg.source.text import Span
 
 if TYPE_CHECKING:
     from zerocfg.source.launchers import Launcher
-
-_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n'
-_HOSTS = "worker-0 slots=8\nworker-1 slots=8\n"
-_SOURCE = "deepspeed/launcher/runner.py@0.19.8"
-
-
-def _example(options: str, hosts: bool = False, start: str = "deepspeed") -> Example:
-    files = {"ds.json": _DS, "train.sh": f"{start} {options} train.py --deepspeed_config ds.json\n"}
-    return Example({**files, "hostfile": _HOSTS} if hosts else files, consumer="deepspeed")
 
 
 @rule("ZC732", "launcher-knows-no-such-option", Severity.ERROR)

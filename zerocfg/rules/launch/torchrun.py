@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.line import (
     all_options_seen,
     at_line,
@@ -20,22 +20,14 @@ from zerocfg.rules.line import (
     without,
     written,
 )
-from zerocfg.rules.proof import crashes, logged, shows
 from zerocfg.run.model import Run
 from zerocfg.run.started import handed_on
 from zerocfg.source.edit import Edit
 from zerocfg.source.text import Span
 
-_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}\n'
-_SOURCE = "torch/distributed/run.py@2.13.0"
 _LAUNCH = re.compile(r"python(?:3(?:\.\d+)?)?[ \t]+-m[ \t]+torch\.distributed\.launch(?=\s)")
 _TRAINING = frozenset(("output_dir", "per_device_train_batch_size", "num_train_epochs", "max_steps", "do_train"))
 _RANK_STARTERS = re.compile(r"\b(?:mpirun|mpiexec|srun|jsrun|orterun|horovodrun)\b")
-
-
-def _example(options: str, start: str = "torchrun") -> Example:
-    line = f"{start} {options} train.py --deepspeed_config ds.json\n".replace("  ", " ")
-    return Example({"ds.json": _DS, "train.sh": line}, consumer="deepspeed")
 
 
 def _machines(run: Run) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import (
     TRAINERS,
     accelerate_data,
@@ -17,16 +17,8 @@ from zerocfg.rules.effects import (
     under_deepspeed_launcher,
 )
 from zerocfg.rules.line import at_option, line_fix, option_named, started_by, without
-from zerocfg.rules.proof import ABSENT, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry
-
-_YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
-_STAGE_3 = (
-    "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: %s\n"
-    "  zero3_save_16bit_model: true\n"
-)
-_LINE = "accelerate launch --config_file accelerate.yaml %strain.py\n"
 
 
 @rule("ZC706", "cpu-not-used", Severity.ERROR)

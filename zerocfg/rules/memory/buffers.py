@@ -5,22 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import accelerate_data, anchor, edited, effective, present, put, section, stage_of, together
 from zerocfg.rules.offload.devices import number_of, on_host
-from zerocfg.rules.proof import at_least, at_most, shows
 from zerocfg.run.model import Run, Setting
 from zerocfg.source.edit import delete_entry, replace_value
-
-_DS = '{"train_micro_batch_size_per_gpu": 1, %s"zero_optimization": {"stage": %s}}\n'
-_BF16 = '"bf16": {"enabled": true}, '
-_FP32_SUMS = '"data_types": {"grad_accum_dtype": "fp32"}, '
-_SAVED = '3, "stage3_gather_16bit_weights_on_model_save": true, "reduce_bucket_size": 1000000'
-_YAML = (
-    "distributed_type: DEEPSPEED\nnum_processes: %s\nmixed_precision: %s\n"
-    "deepspeed_config:\n  zero_stage: %s\n  zero3_save_16bit_model: true\n"
-)
-_SMALL = "distributed_type: DEEPSPEED\nnum_processes: %s\nmixed_precision: %s\ndeepspeed_config:\n  zero_stage: %s\n"
 
 
 def half(run: Run) -> bool | None:
@@ -72,12 +61,6 @@ def without_buckets(run: Run) -> bool:
 
 
 _ROOM = 3 * 2**30
-_SPEC = (
-    "version: 1\nruns:\n  sft:\n    consumer: deepspeed\n    script: train.py\n    deepspeed: ds.json\n"
-    "    model: {parameters: 1300000000, hidden_size: 2048}\n    hardware: 8xRTX2080Ti\n"
-)
-_SCRIPT = "import deepspeed\n"
-_HALF = '"fp16": {"enabled": true}, '
 
 
 @rule("ZC902", "reduce-buckets-of-many-gib", Severity.WARNING)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import may_be_on
 from zerocfg.rules.effects import (
     accelerate_data,
@@ -22,30 +22,8 @@ from zerocfg.rules.effects import (
     without,
 )
 from zerocfg.rules.offload.devices import PARTS, on_host, place
-from zerocfg.rules.proof import at_least, cited, crashes, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry, replace_value
-
-_SPEC = (
-    "version: 1\nruns:\n  sft:\n    consumer: deepspeed\n    script: train.py\n    deepspeed: ds.json\n"
-    "    model: {parameters: %s, largest_parameter: 131072000, hidden_size: 4096}\n    hardware: %s\n"
-)
-_DS = (
-    '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": %s, '
-    '"reduce_bucket_size": 1000000%s}}\n'
-)
-_GATHER = ', "stage3_gather_16bit_weights_on_model_save": true'
-_SCRIPT = "import deepspeed\n"
-_CPU = ', "offload_optimizer": {"device": "cpu"%s}'
-_NODE = (
-    '{"version": 1, "name": "node", "accelerators_per_node": 2, "accelerator": {"name": "A100-80GB", "vendor": '
-    '"nvidia", "memory_gib": 80}, "host": {"ram_gib": %s, "memlock": %s}}\n'
-)
-
-
-def _files(parameters: str, hardware: str, ds: str, node: str = "") -> dict[str, str]:
-    files = {"zerocfg.yaml": _SPEC % (parameters, hardware), "train.py": _SCRIPT, "ds.json": ds}
-    return {**files, "node.json": node} if node else files
 
 
 def whole_model_trained(run: Run) -> bool:

@@ -10,38 +10,14 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import anchor, effective, present, put, section, stage_of
 from zerocfg.rules.memory.capacity import enough_stage, to_stage, whole_model_trained
 from zerocfg.rules.offload.devices import PARTS, device, on_host
-from zerocfg.rules.proof import at_least, at_most, cited, needs_gpu, shows
 from zerocfg.run.model import Run
 
 if TYPE_CHECKING:
     from zerocfg.run.facts import HardwareSummary, MemorySummary
-
-_SPEC = (
-    "version: 1\nruns:\n  sft:\n    consumer: deepspeed\n    script: train.py\n    deepspeed: ds.json\n"
-    "    model: %s\n    hardware: %s\n%s"
-)
-_DS = '{"train_micro_batch_size_per_gpu": %s, "bf16": {"enabled": true}, "zero_optimization": {"stage": %s}}\n'
-_SAVED = ', "stage3_gather_16bit_weights_on_model_save": true, "reduce_bucket_size": 1000000'
-_TOY = (
-    '{"model_type": "llama", "hidden_size": 64, "intermediate_size": 2048, "num_hidden_layers": 2, '
-    '"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 2048, "tie_word_embeddings": false}\n'
-)
-_NODE = (
-    '{"version": 1, "name": "toy", "accelerators_per_node": 1, "accelerator": {"name": "toy", "vendor": "nvidia", '
-    '"usable_gib": 0.0225}}\n'
-)
-_LLAMA_3 = (
-    '{"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, '
-    '"num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "dtype": "bfloat16"}\n'
-)
-_DRIVE = (
-    '{"version": 1, "name": "node", "accelerators_per_node": 8, "accelerator": {"name": "A100-80GB", "vendor": '
-    '"nvidia", "memory_gib": 80}, "host": {"ram_gib": 1000, "nvme": [{"path": "/local_nvme", "free_gib": %s}]}}\n'
-)
 
 
 def _sized(gib: float) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import OFF_WORDS
 from zerocfg.catalog.versions import admits, only_below
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import argument
 from zerocfg.rules.effects import (
     TRAINERS,
@@ -26,19 +26,11 @@ from zerocfg.rules.effects import (
     told,
     under_deepspeed_launcher,
 )
-from zerocfg.rules.proof import at_least, crashes, shows
 from zerocfg.run.engine import number
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 
 PARTS = ("offload_optimizer", "offload_param")
-_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": %s}}\n'
-_AUTO_DS = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
-    '"zero_optimization": {"stage": 2%s}}\n'
-)
-_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\noptim: %s\n"
-_YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: %s\n"
 
 
 def device(run: Run, part: str) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import OFF_WORDS
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import may_be_on
 from zerocfg.rules.effects import (
     anchor,
@@ -16,24 +16,11 @@ from zerocfg.rules.effects import (
     without,
 )
 from zerocfg.rules.offload.devices import PARTS, device
-from zerocfg.rules.proof import Between, at_least, crashes, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
 
 _ZERO = ("zero_optimization",)
-_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": %s}}\n'
-_ADAM = (
-    '{"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4%s}}, '
-    '"zero_optimization": {"stage": %s}}\n'
-)
-_TRAINER = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", %s'
-    '"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}\n'
-)
-_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\noptim: adamw_torch\n"
-_CPU = '"offload_optimizer": {"device": "cpu"%s}'
-_SAVED = '3, "stage3_gather_16bit_weights_on_model_save": true, "reduce_bucket_size": 1000000, '
 
 
 @rule("ZC516", "super-offload-below-stage-3", Severity.ERROR)

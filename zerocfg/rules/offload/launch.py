@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import (
     TRAINERS,
     deepspeed_data,
@@ -26,21 +26,9 @@ from zerocfg.rules.line import (
     written,
 )
 from zerocfg.rules.offload.devices import number_of, on_host, place
-from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import Edit
 from zerocfg.source.text import Span
-
-_YAML = (
-    "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  zero_stage: 2\n"
-    "  offload_optimizer_device: cpu\n"
-)
-_LINE = "%saccelerate launch --config_file accelerate.yaml%s train.py\n"
-_DS = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
-    '"zero_optimization": {"stage": 2, %s}}\n'
-)
-_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\n"
 
 
 @rule("ZC523", "old-offload-key-with-accelerate", Severity.ERROR, consumers={"accelerate", *TRAINERS})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import (
     accelerate_section,
     anchor,
@@ -18,13 +18,9 @@ from zerocfg.rules.effects import (
     under_deepspeed_launcher,
 )
 from zerocfg.rules.offload.devices import PARTS, device, place
-from zerocfg.rules.proof import at_least, crashes, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Path
-
-_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": %s}}\n'
-_YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: %s\n"
 
 
 # /proc takes no files: an example that trains with a path below it has written nothing there.

@@ -4,25 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import deepspeed_data, edited, effective, present, section, stage_of
 from zerocfg.rules.offload.devices import PARTS, device, number_of
-from zerocfg.rules.proof import cited, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
-
-_AIO = '"aio": {"block_size": 262144, "queue_depth": 32}, '
-_DS = '{"train_micro_batch_size_per_gpu": 1, %s"zero_optimization": {"stage": %s}}\n'
-_CPU = '2, "offload_optimizer": {"device": "cpu"}'
-_SPEC = (
-    "version: 1\nruns:\n  sft:\n    consumer: deepspeed\n    script: train.py\n    deepspeed: ds.json\n"
-    "    model: {parameters: 8030261248, largest_parameter: 525336576, hidden_size: 4096}\n    hardware: 4xA100-80GB\n"
-)
-_NVME = (
-    '3, "stage3_gather_16bit_weights_on_model_save": true, '
-    '"offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}, '
-    '"offload_param": {"device": "nvme", "nvme_path": "/local_nvme"%s}'
-)
 
 
 @rule("ZC526", "aio-without-nvme", Severity.NOTE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import argument
 from zerocfg.rules.effects import (
     TRAINERS,
@@ -17,23 +17,10 @@ from zerocfg.rules.effects import (
     stage_of,
 )
 from zerocfg.rules.offload.devices import number_of, on_host, place
-from zerocfg.rules.proof import Between, crashes, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 
 _ZERO = ("zero_optimization",)
-_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": %s}}\n'
-_ADAM = (
-    '{"train_micro_batch_size_per_gpu": 1, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4%s}}, '
-    '"zero_optimization": {"stage": %s}}\n'
-)
-_TRAINER = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", %s'
-    '"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}\n'
-)
-_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\noptim: adamw_torch\n"
-_CPU = '"offload_optimizer": {"device": "cpu"%s}'
-_SAVED = '3, "stage3_gather_16bit_weights_on_model_save": true, "reduce_bucket_size": 1000000, '
 
 
 def optimizer_type(run: Run) -> str | None:
@@ -100,12 +87,6 @@ def ratio_with_another_optimizer(run: Run) -> Iterator[Finding]:
             [Location(run.deepspeed, ("optimizer", "type"))],
             fix=edited(delete_entry, run.deepspeed, path, why="offload all of it", safe=False),
         )
-
-
-_SMALL_MODEL = (
-    "version: 1\nruns:\n  sft:\n    consumer: deepspeed\n    script: train.py\n    deepspeed: ds.json\n"
-    "    model: {parameters: 1073472, hidden_size: 64}\n"
-)
 
 
 @rule("ZC515", "ratio-of-too-few-groups", Severity.ERROR, needs={"model"})

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import given
 from zerocfg.rules.effects import TRAINERS, accelerate_data, anchor, edited, recipe_data, section
 from zerocfg.rules.precision.dtypes import precision_of
-from zerocfg.rules.proof import shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry, rename_key
-
-_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\n"
-_DS = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": "auto", '
-    '"zero_optimization": {"stage": 2}%s}\n'
-)
-_MODEL = (
-    '{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, '
-    '"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 2048, "dtype": "%s"}\n'
-)
-_SPEC = (
-    "version: 1\nruns:\n  sft:\n    consumer: transformers\n    script: train.py\n    recipe: recipe.yaml\n"
-    "    deepspeed: ds.json\n    model: model/config.json\n"
-)
 
 
 @rule("ZC329", "evaluation-precision-trains", Severity.WARNING, consumers=TRAINERS)

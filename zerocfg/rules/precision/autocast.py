@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Severity, rule
+from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.effects import edited, section, stage_of
 from zerocfg.rules.precision.dtypes import about, dtype_of, precision_of, without
-from zerocfg.rules.proof import at_least, at_most, crashes, shows
 from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry, replace_value
 
-_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": %s}%s}\n'
-_CAST = ', "torch_autocast": {"enabled": true%s}'
 _MODULES = frozenset(("Linear", "Conv1d", "Conv2d", "Conv3d", "Embedding", "LayerNorm", "Bilinear"))
 
 

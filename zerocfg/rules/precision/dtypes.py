@@ -6,15 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from zerocfg.catalog.versions import only_below
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import edited, effective, section, stage_of
-from zerocfg.rules.proof import at_least, at_most, crashes, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Path
 
-_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": %s}%s}\n'
-_BF16 = ', "bf16": {"enabled": true}'
 _NAMES = {
     "fp32": ("fp32", "float32", "float", "torch.float32"),
     "fp16": ("fp16", "float16", "half", "torch.float16"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.batch.sizes import disagreement, mismatches
 from zerocfg.rules.effects import (
     TRAINERS,
@@ -18,22 +18,11 @@ from zerocfg.rules.effects import (
     told,
     words,
 )
-from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import UNKNOWN, Origin, Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 
 _NAMES: dict[str, str] = load_schema("accelerate").root.keys["mixed_precision"].facts["setting"]
 """The word of a precision, and the setting that it turns on."""
-_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}%s}\n'
-_AUTO_DS = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
-    '"zero_optimization": {"stage": 2}%s}\n'
-)
-_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\n"
-_WITH_FILE = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
-_INLINE = "distributed_type: DEEPSPEED\nnum_processes: 1\n%sdeepspeed_config:\n  zero_stage: 2\n"
-_OWN_LINE = "accelerate launch --config_file accelerate.yaml train.py\n"
-_TRAINER_LINE = "accelerate launch --config_file accelerate.yaml train.py --config recipe.yaml\n"
 
 
 @rule("ZC301", "fp16-and-bf16", Severity.ERROR)

@@ -5,27 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import accelerate_section, edited
 from zerocfg.rules.fsdp.plugin import fsdp_key, on
-from zerocfg.rules.proof import cited, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry, rename_key, replace_value
 
-_FP8 = "distributed_type: MULTI_GPU\nnum_processes: 2\nmixed_precision: fp8\nfp8_config:\n"
-_FSDP_FP8 = (
-    "distributed_type: FSDP\nnum_processes: 2\nmixed_precision: fp8\nfsdp_config:\n  fsdp_version: 2\n"
-    "  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n"
-)
 _DEAD = {
     "amax_history_length": "amax_history_len",
     "amax_compute_algorithm": "amax_compute_algo",
     "optimization_level": "opt_level",
 }
-
-
-def _example(text: str) -> Example:
-    return Example({"accelerate.yaml": text}, consumer="accelerate")
 
 
 def _backend(run: Run) -> str | None:

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Severity, rule
+from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.effects import TRAINERS, edited, effective, failures, section, stage_of, together, told
 from zerocfg.rules.precision.dtypes import about, accumulation, precision_of, without
-from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, rename_key, replace_value
 
-_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": %s}%s}\n'
-_BF16 = ', "bf16": {"enabled": true}'
-_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\nbf16: true\ndeepspeed: ds.json\n"
-_TWO_ON_HOST = '2, "offload_optimizer": {"device": "cpu"}'
-_AUTO = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": "auto", '
-    '"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}, "bf16": {"enabled": "auto", %s}%s}\n'
-)
-_MASTER_STATES = '"bf16_master_weights_and_grads": true, "bf16_optimizer_states": true'
 _MASTERS = {"bf16": "bf16_master_weights_and_grads", "fp16": "fp16_master_weights_and_grads"}
 
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Severity, rule
+from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.effects import edited, section, stage_of
 from zerocfg.rules.precision.dtypes import about, precision_of, without
-from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, replace_value
 
-_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": %s}%s}\n'
-_FP16 = ', "fp16": {"enabled": true%s}'
 _DEFAULT_POWER = 16
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import FALSE_WORDS, RefusedError
 from zerocfg.catalog.versions import admits
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import (
     Argument,
     arguments,
@@ -29,15 +29,12 @@ from zerocfg.rules.effects import (
     recipe_data,
     rewritten,
 )
-from zerocfg.rules.proof import crashes, shows
 from zerocfg.rules.taken import declares, in_call, lets_through, removed, said_for, what_happens
 from zerocfg.run.arguments import converted, is_template, parsed
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry, replace_value
 from zerocfg.source.node import Scalar
-
-_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
 
 
 @rule("ZC801", "argument-removed", Severity.NOTE)
@@ -114,11 +111,6 @@ def _fraction(text: object) -> float | None:
         return float(text) if isinstance(text, str) else None
     except ValueError:
         return None
-
-
-def _run(text: str) -> Example:
-    line = "torchrun --nproc_per_node 1 train.py recipe.yaml\n"
-    return Example({"recipe.yaml": _RECIPE + text, "train.sh": line}, consumer="transformers")
 
 
 @rule("ZC802", "argument-type", Severity.ERROR)

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from zerocfg.catalog.history import histories, name_in
 from zerocfg.catalog.schema import Section, load_schema
 from zerocfg.catalog.versions import admits, library_name, only_below, only_from, release
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
-from zerocfg.rules.arguments import RECIPE, arguments, key_of, own_option, reader, renamed, set_argument
+from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.arguments import arguments, key_of, own_option, reader, renamed, set_argument
 from zerocfg.rules.effects import admitted, admitting, edited, recipe_data, section
-from zerocfg.rules.proof import cited, logged, shows
 from zerocfg.rules.taken import dropped_silently, lets_through, newer
 from zerocfg.run.admitted import AdmittedKeys, admitted_of
 from zerocfg.run.arguments import parsed
@@ -19,22 +18,6 @@ from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry
 from zerocfg.source.node import Path, dotted
-
-
-def _spec(consumer: str, versions: str, file: str, text: str) -> Example:
-    """A run that states which releases it is for."""
-    key = "recipe" if file == "recipe.yaml" else "deepspeed"
-    spec = (
-        f"version: 1\nruns:\n  sft:\n    script: train.py\n    {key}: {file}\n    consumer: {consumer}\n"
-        f"    versions: {{{versions}}}\n"
-    )
-    return Example({"zerocfg.yaml": spec, file: text}, consumer=consumer)
-
-
-_DS = (
-    '{"train_micro_batch_size_per_gpu": 1, "gradient_clipping": 1.0, "bf16": {"enabled": true%s}, '
-    '"zero_optimization": {"stage": 2%s}}\n'
-)
 
 _ALSO_OWN = frozenset(("activation_checkpointing", "parallelism_config", "project", "tp_size", "use_cache"))
 """Arguments that scripts had as options of their own before the Trainer had them, and still have: of 142 public

@@ -9,9 +9,8 @@ from zerocfg.catalog.check import refusal
 from zerocfg.catalog.counterparts import Counterpart, translated
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import (
-    RECIPE,
     Argument,
     arguments,
     methods,
@@ -23,8 +22,6 @@ from zerocfg.rules.arguments import (
 from zerocfg.rules.calls import ever_taken, given_in_calls, taken_by
 from zerocfg.rules.effects import admitted
 from zerocfg.rules.moving import as_json, moved, text_at
-from zerocfg.rules.proof import crashes
-from zerocfg.rules.recipes.trl_recipe import trl_example
 from zerocfg.rules.taken import OF_TRL_PARSER, dropped_silently, former, lets_through, named
 from zerocfg.run.arguments import parsed
 from zerocfg.run.model import Run, SourceFile

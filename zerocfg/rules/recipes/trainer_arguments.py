@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Severity, rule
+from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import (
-    RECIPE,
     given,
     guessed,
     number,
@@ -17,21 +16,13 @@ from zerocfg.rules.arguments import (
     written,
 )
 from zerocfg.rules.effects import recipe_data
-from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import Run
-
-
-def _recipe(text: str, consumer: str = "transformers") -> Example:
-    return Example({"recipe.yaml": RECIPE + text}, consumer=consumer)
 
 
 def evaluates_by(run: Run) -> str | None:
     """When it is evaluated, also by the name that the argument had before 4.41; None where nobody knows."""
     name = "eval_strategy" if given(run, "eval_strategy") is not None else "evaluation_strategy"
     return word(run, name, "no")
-
-
-_BEST = "load_best_model_at_end: true\n"
 
 
 @rule("ZC804", "best-model-strategies-differ", Severity.ERROR)

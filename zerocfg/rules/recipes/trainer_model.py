@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Severity, rule
+from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import (
-    RECIPE,
     drop_argument,
     given,
     reader,
@@ -17,12 +16,7 @@ from zerocfg.rules.arguments import (
     written,
 )
 from zerocfg.rules.effects import stage_of, together
-from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import Run
-
-
-def _recipe(text: str, consumer: str = "transformers") -> Example:
-    return Example({"recipe.yaml": RECIPE + text}, consumer=consumer)
 
 
 @rule("ZC814", "compiled-all-the-same", Severity.ERROR)
@@ -81,12 +75,6 @@ def checkpointing_options_unused(run: Run) -> Iterator[Finding]:
         related,
         set_argument(run, names[0].removesuffix("_kwargs"), "true", "switch checkpointing on", after=names[0]),
     )
-
-
-_ZERO3 = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": "auto", '
-    '"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}\n'
-)
 
 
 @rule("ZC826", "device-map-with-stage-3", Severity.ERROR, consumers={"transformers"})

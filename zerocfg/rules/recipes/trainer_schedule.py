@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import argument, passed
-from zerocfg.rules.batch.scheduler import AUTO, RECIPE
 from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, effective, stage_of
-from zerocfg.rules.proof import crashes
 from zerocfg.run.arguments import arguments_of, mapping_of, parsed
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import replace_value
-
-
-def _recipe(more: str) -> Example:
-    return Example({"ds.json": AUTO % "", "recipe.yaml": RECIPE + more}, consumer="transformers")
-
 
 _RATE_OF_OPTIMIZER = {"polynomial": (), "cosine_with_min_lr": ("min_lr",), "cosine_warmup_with_min_lr": ("min_lr",)}
 """Schedules of transformers that ask the optimizer for its defaults, and with which argument they do."""

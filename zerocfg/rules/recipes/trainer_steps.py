@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.suggest import closest
-from zerocfg.rules.api import Example, Finding, Severity, rule
+from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import (
-    RECIPE,
     argument,
     drop_argument,
     entries,
@@ -21,7 +20,6 @@ from zerocfg.rules.arguments import (
     written,
 )
 from zerocfg.rules.effects import deepspeed_data, edited, together
-from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, rename_key, replace_value
 
@@ -43,10 +41,6 @@ SCHEDULE_ARGUMENTS: dict[str, tuple[str, ...]] = {
     ),
 }
 """What `lr_scheduler_kwargs` may hold for each schedule; all of them also take last_epoch."""
-
-
-def _recipe(text: str) -> Example:
-    return Example({"recipe.yaml": RECIPE + text}, consumer="transformers")
 
 
 @rule("ZC817", "optim-args-not-text", Severity.ERROR)
@@ -71,11 +65,6 @@ def optim_args_not_text(run: Run) -> Iterator[Finding]:
         if known and found.origin.path
         else None,
     )
-
-
-def _longer(text: str) -> Example:
-    recipe = RECIPE.replace("max_steps: 2", "max_steps: 10")
-    return Example({"recipe.yaml": recipe + text}, consumer="transformers")
 
 
 def _schedule(run: Run) -> str | None:
@@ -165,13 +154,6 @@ def epochs_not_used(run: Run) -> Iterator[Finding]:
         related,
         drop_argument(run, "max_steps", "let the epochs count"),
     )
-
-
-_DS = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
-    '"gradient_clipping": "auto", "zero_optimization": {"stage": 2}}\n'
-)
-_NUM_STEPS = "accelerator_config: {gradient_accumulation_kwargs: {num_steps: 4}}\n"
 
 
 @rule("ZC823", "accumulation-in-accelerator-config", Severity.ERROR)

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
-from zerocfg.rules.api import Example, Finding, Severity, rule
+from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import (
-    RECIPE,
     drop_argument,
     entries,
     given,
@@ -19,13 +18,8 @@ from zerocfg.rules.arguments import (
     value,
     written,
 )
-from zerocfg.rules.proof import crashes
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, rename_key
-
-
-def _recipe(text: str, consumer: str = "transformers") -> Example:
-    return Example({"recipe.yaml": RECIPE + text}, consumer=consumer)
 
 
 @rule("ZC810", "workers-needed", Severity.ERROR)

@@ -11,19 +11,13 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import Release
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
-from zerocfg.rules.arguments import RECIPE, given, reader, set_argument, value, word, written
+from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.arguments import given, reader, set_argument, value, word, written
 from zerocfg.rules.calls import given_in_calls
-from zerocfg.rules.proof import crashes
 from zerocfg.rules.reach import limited
 from zerocfg.rules.taken import declares
 from zerocfg.run.model import Run
 from zerocfg.run.script.arguments import is_arguments
-
-
-def _recipe(text: str) -> Example:
-    return Example({"recipe.yaml": RECIPE + text}, consumer="transformers")
-
 
 _WORDS = (
     "lr_scheduler_type",

@@ -8,13 +8,10 @@ from math import gcd, lcm
 from zerocfg.catalog.versions import admits
 from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.arguments import drop_argument, given, methods, number, processes, set_argument, value, word, written
-from zerocfg.rules.proof import cited, crashes
 from zerocfg.rules.recipes.trainer_arguments import evaluates_by
-from zerocfg.rules.recipes.trl_recipe import trl_example
 from zerocfg.run.model import Run
 
 _ONLINE = {"GRPOConfig", "RLOOConfig"}
-_SOURCES = ("trl/trainer/grpo_config.py@1.16.0", "trl/trainer/rloo_config.py@1.16.0")
 
 
 def _online(run: Run) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from zerocfg.catalog.versions import only_from
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import (
     drop_argument,
     given,
@@ -19,8 +19,7 @@ from zerocfg.rules.arguments import (
     written,
 )
 from zerocfg.rules.effects import edited, recipe_data
-from zerocfg.rules.proof import crashes, logged, shows
-from zerocfg.rules.recipes.trl_recipe import DPO_LOSSES, trl_example
+from zerocfg.rules.recipes.trl_recipe import DPO_LOSSES
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
 from zerocfg.source.edit import replace_value

@@ -8,9 +8,8 @@ from dataclasses import replace
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.versions import only_from
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import (
-    RECIPE,
     Argument,
     arguments,
     dropped,
@@ -23,17 +22,10 @@ from zerocfg.rules.arguments import (
     value,
     written,
 )
-from zerocfg.rules.proof import crashes
 from zerocfg.rules.taken import declares, lets_through, newer, removed, said_for, what_happens
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
 from zerocfg.source.edit import Edit
-
-
-def trl_example(method: str, text: str, processes: int = 1) -> Example:
-    """A run of one of TRL's scripts."""
-    line = f"torchrun --nproc_per_node {processes} {method}.py --config recipe.yaml\n"
-    return Example({"recipe.yaml": RECIPE + text, "train.sh": line}, consumer="trl")
 
 
 @rule("ZC840", "trl-argument-removed", Severity.NOTE)

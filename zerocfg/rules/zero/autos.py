@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import only_below
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import (
     TRAINERS,
     anchor,
@@ -17,31 +17,10 @@ from zerocfg.rules.effects import (
     told,
     without,
 )
-from zerocfg.rules.proof import crashes
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.run.parser import parser_of
 from zerocfg.source.edit import delete_entry
 from zerocfg.source.node import Path, Scalar, dotted, walk
-
-_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": %s}}\n'
-_AUTO_DS = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
-    '"zero_optimization": {"stage": %s}}\n'
-)
-_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\n%s"
-_SPEC = (
-    "version: 1\nruns:\n  sft:\n    consumer: accelerate\n    script: train.py\n    accelerate: accelerate.yaml\n"
-    "    deepspeed: ds.json\n    model: model/config.json\n"
-)
-_YAML_FILE = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
-_NESTED = (
-    '{"model_type": "gemma3", "mm_tokens_per_image": 4, "text_config": {"model_type": "gemma3_text", '
-    '"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 32, '
-    '"intermediate_size": 128, "vocab_size": 2048}, "vision_config": {"model_type": "siglip_vision_model", '
-    '"hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 64, "num_attention_heads": 2, '
-    '"image_size": 28, "patch_size": 14}}\n'
-)
-
 
 _BREAKS_LATER = (
     "gradient_clipping",

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Location, Severity, at, rule
+from zerocfg.rules.api import Finding, Location, Severity, at, rule
 from zerocfg.rules.arguments import given
 from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, section, stage_of
 from zerocfg.rules.precision.dtypes import about, precision_of, without
-from zerocfg.rules.proof import crashes, logged, shows
 from zerocfg.run.engine import truth
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import delete_entry, replace_value
-
-_DS = '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": %s}%s}\n'
-_AUTO = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": "auto", '
-    '"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": %s}%s}\n'
-)
-_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\nbf16: true\ndeepspeed: ds.json\n"
-_ADAMW = ', "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}'
-_WITH_FILE = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n"
 
 
 @rule("ZC460", "universal-checkpoint-expected", Severity.WARNING)

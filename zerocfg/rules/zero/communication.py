@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import (
     anchor,
     deepspeed_data,
@@ -18,25 +18,14 @@ from zerocfg.rules.effects import (
     told,
 )
 from zerocfg.rules.memory.buffers import half, without_buckets
-from zerocfg.rules.proof import at_least, at_most, crashes, shows
 from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
 from zerocfg.source.edit import replace_value
 from zerocfg.source.text import Span
 
-_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": %s}}\n'
 _CLAIM = (
     r"""bucket_size["']?\s*[:=]?\s*(?P<number>\d[\d.e+]*)?.*?"""
     r"(?:#|//)(?P<note>.*?(?P<claim>\d+(?:\.\d+)?)\s*(?P<unit>[MG])i?B\b)"
-)
-_SUM = '{"train_micro_batch_size_per_gpu": 1, "gradient_allreduce_op": "sum", %s}\n'
-_BUCKET = (
-    '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2,\n'
-    '  "reduce_bucket_size": %s\n}}\n'
-)
-_SPEC = (
-    "version: 1\nruns:\n  sft:\n    consumer: deepspeed\n    script: train.py\n    deepspeed: ds.json\n"
-    "    model: {parameters: 1073472, hidden_size: 64}\n"
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd
 
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import argument, may_be_on
 from zerocfg.rules.effects import (
     TRAINERS,
@@ -14,22 +14,13 @@ from zerocfg.rules.effects import (
     effective,
     section,
 )
-from zerocfg.rules.proof import crashes, logged, shows
 from zerocfg.run.arguments import parsed
 from zerocfg.run.engine import number, truth
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Path
 
-_DS = '{"train_micro_batch_size_per_gpu": 1, %s"zero_optimization": {"stage": 2}}\n'
-_AUTO_DS = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", %s'
-    '"zero_optimization": {"stage": 2}}\n'
-)
-_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\n"
-_LAUNCH = "deepspeed --num_gpus %s train.py --deepspeed_config ds.json\n"
 _DEEPCOMPILE: Path = ("compile", "deepcompile")
-_LOUD = '"log_level": "info", '
 
 
 def _compiles(run: Run) -> bool | None:

@@ -4,25 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import passed
 from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, present, recipe_data, section, together, without
 from zerocfg.rules.issues import issues
-from zerocfg.rules.proof import ABSENT, crashes, printed, shows
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path, dotted
-
-_DS = '{"train_micro_batch_size_per_gpu": 1, %s"zero_optimization": {"stage": 2}}\n'
-_AUTO_DS = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", %s'
-    '"zero_optimization": {"stage": 2}}\n'
-)
-_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\n"
-_LAUNCH = "deepspeed --num_gpus %s train.py --deepspeed_config ds.json\n"
-_DEEPCOMPILE: Path = ("compile", "deepcompile")
-_LOUD = '"log_level": "info", '
-
 
 _DATA = "data_efficiency"
 _NEEDED: tuple[tuple[tuple[str, ...], str], ...] = (
@@ -112,10 +100,6 @@ def activation_checkpointing_not_configured(run: Run) -> Iterator[Finding]:
         "remove it" if other else f"write `{name}: true` in the training arguments instead",
         fix=fix,
     )
-
-
-_LOGGED = '"log_level": "info", "comms_logger": {"enabled": true, "verbose": true}, '
-_GATHER = printed("comm op: all_gather_into_tensor")
 
 
 @rule("ZC457", "key-without-effect", Severity.WARNING)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import edited, effective, section, stage_of
 from zerocfg.rules.memory.buffers import keeps_whole_gradients
 from zerocfg.rules.offload.devices import device
-from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry
 from zerocfg.source.node import Path
 
 ZERO = "zero_optimization"
-_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {%s}}\n'
 
 
 @rule("ZC421", "contiguous-gradients-forced", Severity.NOTE)

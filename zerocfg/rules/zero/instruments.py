@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import number
 from zerocfg.rules.effects import TRAINERS, changed_before, deepspeed_data, edited, present, put, section
-from zerocfg.rules.proof import at_least, crashes, logged, printed, shows, unprinted
 from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Path
-
-_DS = '{"train_micro_batch_size_per_gpu": 1, %s"zero_optimization": {"stage": 2}}\n'
-_AUTO_DS = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", %s'
-    '"zero_optimization": {"stage": 2}}\n'
-)
-_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\n"
 
 
 @rule("ZC447", "timers-left-on", Severity.NOTE)
@@ -79,9 +71,6 @@ def communication_logger_not_off(run: Run) -> Iterator[Finding]:
             "remove the section",
             fix=edited(delete_entry, run.deepspeed, path, why="remove the section"),
         )
-
-
-_LOUD = '"log_level": "info", '
 
 
 @rule("ZC450", "communication-logger-logs-nothing", Severity.WARNING)

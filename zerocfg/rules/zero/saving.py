@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, at, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, at, rule
 from zerocfg.rules.effects import (
     TRAINERS,
     accelerate_section,
@@ -16,7 +16,6 @@ from zerocfg.rules.effects import (
     section,
     stage_of,
 )
-from zerocfg.rules.proof import shows
 from zerocfg.run.engine import truth
 from zerocfg.run.model import UNKNOWN, Run, SourceFile
 from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value
@@ -28,16 +27,6 @@ _NAMES = (
     "gather_16bit_weights_on_model_save",
     "stage3_gather_fp16_weights_on_model_save",
 )
-_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\nbf16: true\ndeepspeed: ds.json\n"
-_DS = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
-    '"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": %s}}\n'
-)
-_YAML = "distributed_type: DEEPSPEED\nnum_processes: 2\nmixed_precision: bf16\ndeepspeed_config:\n  zero_stage: 3\n"
-_TRAINER = {
-    "recipe.yaml": _RECIPE.replace("deepspeed: ds.json\n", ""),
-    "train.sh": "accelerate launch --config_file accelerate.yaml train.py --config recipe.yaml\n",
-}
 
 
 _TRAINING = frozenset("train fit step backward train_batch training_step learn push_to_hub".split())

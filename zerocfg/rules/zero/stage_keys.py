@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, edited, section, stage_of, without
-from zerocfg.rules.proof import ABSENT, crashes, shows
 from zerocfg.run.engine import number, truth
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
 
 ZERO = "zero_optimization"
-_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {%s}}\n'
-_AUTO_DS = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "zero_optimization": {%s}}\n'
-)
-_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\n"
 
 _STAGE_3 = frozenset(
     "sub_group_size prefetch_bucket_size param_persistence_threshold model_persistence_threshold max_live_parameters "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import (
     accelerate_section,
     anchor,
@@ -21,24 +21,12 @@ from zerocfg.rules.effects import (
     tuned,
     under_deepspeed_launcher,
 )
-from zerocfg.rules.proof import crashes, logged, printed, shows, unprinted
 from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
 
 _STAGE: Path = ("zero_optimization", "stage")
-_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": %s}}\n'
-_AUTO_DS = (
-    '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", '
-    '"zero_optimization": {"stage": %s}}\n'
-)
-_LOGGED = (
-    '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "log_level": "info", '
-    '"comms_logger": {"enabled": true, "verbose": true}, "zero_optimization": {"stage": %s}}\n'
-)
-_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\ndeepspeed: ds.json\n%s"
-_YAML = "distributed_type: DEEPSPEED\nnum_processes: 1\ndeepspeed_config:\n  zero_stage: %s\n"
 
 
 @rule("ZC403", "stage-auto", Severity.ERROR)

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Example, Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, effective, put, section, stage_of
 from zerocfg.rules.offload.devices import device
-from zerocfg.rules.proof import crashes, shows
 from zerocfg.run.engine import number, truth
 from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry, replace_value
 from zerocfg.source.node import Path
 
 _ZENFLOW: Path = ("zero_optimization", "zenflow")
-_CPU = '"offload_optimizer": {"device": "cpu"}, '
-_ADAM = '"optimizer": {"type": "AdamW", "params": {"lr": 0.001}}, '
-_DS = '{"train_micro_batch_size_per_gpu": 1, %s"zero_optimization": {"stage": %s}}\n'
-_STEPS = '"zenflow": {"select_strategy": "step", "select_interval": 8, "update_interval": 4}'
-_RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\nlearning_rate: 0.001\ndeepspeed: ds.json\n"
-_AUTO_DS = '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", %s}\n'
 
 
 def _zenflow(run: Run) -> dict[str, object] | None:

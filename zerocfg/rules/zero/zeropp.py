@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.versions import admits
-from zerocfg.rules.api import Example, Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import edited, effective, put, section, stage_of, without
-from zerocfg.rules.proof import ABSENT, at_least, at_most, cited, crashes, shows
 from zerocfg.run.engine import number, truth
 from zerocfg.run.model import Run
 from zerocfg.source.edit import replace_value
@@ -16,8 +15,6 @@ from zerocfg.source.node import Path
 _ZERO = "zero_optimization"
 _HPZ: Path = (_ZERO, "zero_hpz_partition_size")
 _QUANTISED = ("zero_quantized_weights", "zero_quantized_nontrainable_weights", "zero_quantized_gradients")
-_DS = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": %s}}\n'
-_LAUNCH = "deepspeed --num_gpus %s train.py --deepspeed_config ds.json\n"
 
 
 def _secondary(run: Run) -> int:
