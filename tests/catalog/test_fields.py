@@ -107,6 +107,10 @@ def test_admitted(declared: str, first: str, last: str, below: bool) -> None:
     assert (found.releases[0], found.newest) == (release(first), release(last))
 
 
-@pytest.mark.parametrize("declared", [None, "", "newest", "==4.20.1", ">=2,<1"])
+@pytest.mark.parametrize("declared", [None, "", "newest", ">=2,<1"])
 def test_nothing_is_known(declared: str | None) -> None:
     assert admitted("transformers", declared) is None
+
+
+def test_of_a_release_before_the_first_known_one_nothing_is_known() -> None:
+    assert admitted("transformers", "==4.20.1") == Admitted((), below=True)

@@ -42,7 +42,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def hooks(tmp_path_factory: pytest.TempPathFactory, env: dict[str, str]) -> tuple[Path, str]:
     """The project's files as a repository of their own, and the revision to name in the config."""
     repo = tmp_path_factory.mktemp("zerocfg")
-    for name in ("zerocfg", "schemas"):
+    for name in ("zerocfg", "schemas", "docs/rules"):
         shutil.copytree(ROOT / name, repo / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE", ".pre-commit-hooks.yaml"):
         shutil.copy(ROOT / name, repo / name)

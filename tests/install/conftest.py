@@ -25,7 +25,16 @@ _UNREACHABLE = (
     "ConnectTimeout",
     "Max retries exceeded",
 )
-SHIPPED = ("zerocfg", "schemas", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", ".pre-commit-hooks.yaml")
+SHIPPED = (
+    "zerocfg",
+    "schemas",
+    "docs/rules",
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+    "CHANGELOG.md",
+    ".pre-commit-hooks.yaml",
+)
 """What a build needs of the repository, and its hooks."""
 
 

@@ -25,7 +25,8 @@ def _files(folder: str) -> set[str]:
 def test_the_wheel_holds_every_file(dist: Distributions) -> None:
     names = set(zipfile.ZipFile(dist.wheel).namelist())
     schemas = {f"zerocfg/{name}" for name in _files("schemas")}
-    missing = (_files("zerocfg") | schemas) - names
+    pages = {f"zerocfg/rules/pages/{name.rpartition('/')[2]}" for name in _files("docs/rules")}
+    missing = (_files("zerocfg") | schemas | pages) - names
     assert not missing
     assert {"zerocfg/py.typed", "zerocfg/run/widths.json", "zerocfg/page/templates/page.html"} <= names
     assert "zerocfg/schemas/deepspeed.json" in names
@@ -38,7 +39,7 @@ def test_the_wheel_holds_every_file(dist: Distributions) -> None:
 def test_the_sdist_holds_what_a_build_needs(dist: Distributions) -> None:
     with tarfile.open(dist.sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert not (_files("zerocfg") | _files("schemas")) - names
+    assert not (_files("zerocfg") | _files("schemas") | _files("docs/rules")) - names
     assert {name for name in SHIPPED if (ROOT / name).is_file() and not name.startswith(".")} <= names
 
 

@@ -34,7 +34,7 @@ EXECUTED = sorted(code for code, rule in RULES.items() if rule.page.proof.status
 def ids(kind: Literal["bad", "good"], *, fixable: bool = False) -> list[str]:
     """ "ZC103-1" for each example of a kind of the rules with an executed proof."""
     codes = [code for code in EXECUTED if RULES[code].page.fixable or not fixable]
-    return [f"{code}-{at}" for code in codes for at in range(1, len(getattr(RULES[code], kind)) + 1)]
+    return [f"{code}-{at}" for code in codes for at in range(1, len(getattr(RULES[code].page, kind)) + 1)]
 
 
 def alone(example: str) -> bool:

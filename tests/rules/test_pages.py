@@ -48,7 +48,7 @@ def page(code: str) -> str:
 
 def test_every_rule_has_its_page_and_there_is_no_other() -> None:
     there = {path.name for path in FOLDER.iterdir()}
-    assert there == {"README.md", COMMON, *(f"{rule.code}.md" for rule in ALL)}
+    assert there == {"index.md", COMMON, *(f"{rule.code}.md" for rule in ALL)}
 
 
 @pytest.mark.parametrize("rule", ALL, ids=lambda rule: rule.code)

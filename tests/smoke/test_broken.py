@@ -33,7 +33,7 @@ def test_fails_with_the_rule_that_knows_why(name: str, tmp_path: Path) -> None:
     assert list(told) == [broken.code], (failed, verdict["failure"])
     diagnosis = told[broken.code]
     if broken.check is None:
-        assert not failed
+        assert failed.keys() <= {"training arguments"}, "what the parser refuses stops this loop, too"
         assert verdict["failure"]["rank"] == 0, "the rank's own error, not the launcher's"
         assert broken.says in verdict["failure"]["message"]
         assert diagnosis["why"] == "error"

@@ -49,8 +49,9 @@ classes = {
 for (defined_in, name), of in sorted(classes.items()):
     if not name.endswith(("Config", "Arguments")):
         continue
-    if ".experimental" not in defined_in and getattr(trl, name, of) is not of:
-        continue  # scripts have dataclasses of their own under the name of one that trl exports
+    exported = getattr(trl, name, None)
+    if ".experimental" not in defined_in and exported is not of and (exported or defined_in.startswith("trl.scripts")):
+        continue  # of a script alone: only some releases import those, and a user's script does not parse them
     trainer = issubclass(of, transformers.TrainingArguments)
     where = ("experimental." if ".experimental" in defined_in else "") + name
     keys[where] = {"trainer": trainer}
