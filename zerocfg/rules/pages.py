@@ -1,4 +1,4 @@
-"""A rule's page: Markdown that people read, tests execute and commands show. ``docs/rules/README.md`` tells its form.
+"""A rule's page: Markdown that people read, tests execute and commands show. ``docs/rules/index.md`` tells its form.
 
 Pages are read when somebody asks for them; linting asks for none.
 """
