@@ -23,7 +23,6 @@ from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Path
 
 
-# /proc takes no files: an example that trains with a path below it has written nothing there.
 @rule("ZC504", "nvme-below-stage-3", Severity.ERROR)
 def nvme_below_stage_3(run: Run) -> Iterator[Finding]:
     stage = stage_of(run)
