@@ -132,6 +132,10 @@ DOCKERFILES = {
     "RUN if [ x ]; then pip install trl==0.9; else pip install trl==0.10; fi": {"trl": "==0.9|==0.10"},
     "RUN bash -c 'pip install trl==0.9'": {"trl": "==0.9"},
     "RUN conda install -y -c conda-forge deepspeed=0.16 accelerate": {"deepspeed": "==0.16.*", "accelerate": ""},
+    "RUN /opt/bin/micromamba run -n train pip install deepspeed==0.14.5": {"deepspeed": "==0.14.5"},
+    "RUN conda run --no-capture-output -p /env python -m pip install trl==0.9": {"trl": "==0.9"},
+    "RUN poetry run pip install accelerate==1.2": {"accelerate": "==1.2"},
+    "RUN conda run -n pip install trl==0.9": {},  # pip is the name of the environment
     "RUN pip install accelerate>=0.15.0": {"accelerate": ""},  # the shell writes into a file called =0.15.0
     "# RUN pip install trl==1\nCOPY pip install trl==1\nRUN pip uninstall trl==1 && echo pip install trl==1": {},
     'LABEL x="pip install trl==1"\nRUN pip download trl==1': {},

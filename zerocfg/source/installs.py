@@ -19,6 +19,9 @@ from zerocfg.source.text import SourceText, Span
 _PIP = re.compile(r"pip(?:[23](?:\.\d+)?)?\Z")
 _PYTHON = re.compile(r"python(?:[23](?:\.\d+)?)?\Z")
 _CONDA = frozenset(("conda", "mamba", "micromamba"))
+_PREFIXES = frozenset(("sudo", "time", "env", "uv"))
+_ENVIRONMENTS = _CONDA | {"poetry", "pipenv", "pdm"}
+_RUN_WITH_VALUES = frozenset(("-n", "--name", "-p", "--prefix", "--cwd", "--root-prefix", "-r", "-e", "--env", "-a"))
 _FILES = frozenset(("-r", "--requirement", "--requirements", "-c", "--constraint", "--constraints"))
 _UPGRADES = frozenset(("-U", "--upgrade", "--pre"))
 _WITH_VALUES = frozenset(
@@ -114,11 +117,26 @@ def _unquoted(text: str, requirement: Requirement) -> Requirement:
     return requirement._replace(span=Span(start + 1, end - 1)) if quoted else requirement
 
 
+def _command_at(words: list[Word]) -> int:
+    """Where the command itself begins, after assignments, `sudo` and the tools that run a command in an environment:
+    ``micromamba run -n train pip install ...``."""
+    at = 0
+    while at < len(words):
+        name = program(words[at])
+        if name in _ENVIRONMENTS and at + 1 < len(words) and words[at + 1].value == "run":
+            at += 2
+            while at < len(words) and (words[at].value or "").startswith("-"):
+                at += 2 if words[at].value in _RUN_WITH_VALUES else 1
+        elif name in _PREFIXES or "=" in (words[at].value or ""):
+            at += 1
+        else:
+            break
+    return at
+
+
 def _given(words: list[Word]) -> tuple[bool, list[Word]] | None:
     """What an installing command is given, and whether conda installs it; None of any other command."""
-    at = 0
-    while at < len(words) and (program(words[at]) in ("sudo", "time", "env", "uv") or "=" in (words[at].value or "")):
-        at += 1
+    at = _command_at(words)
     names = [program(word) for word in words[at : at + 3]]
     if len(names) == 3 and _PYTHON.match(names[0]) and names[1:] == ["-m", "pip"]:
         at += 2
