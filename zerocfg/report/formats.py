@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zerocfg.rules.engine import Result
+from zerocfg.lint.engine import Result
 
 FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 
