@@ -337,6 +337,3 @@ def _unknown(file: SourceFile, directive: Directive, entry: Code, known: Sequenc
     else:
         edit, why = removal(file.source, directive), "remove the comment"
     return Finding(Location(file, span=entry.span), message, why, fix=Fix(why, ((file, edit),)))
-
-
-RULES = (unused_ignore, unknown_code_in_ignore)
