@@ -23,7 +23,7 @@ MODULES = sorted(path for path in (ROOT / "zerocfg" / "rules").glob("*/*.py") if
 
 
 def rules_of(text: str, folder: Path) -> tuple[Rule, ...]:
-    """RULES of a module with this text."""
+    """The rules of a module with this text."""
     path = folder / "written.py"
     path.write_text(text, encoding="utf-8")
     spec = importlib.util.spec_from_file_location("written", path)
@@ -34,8 +34,7 @@ def rules_of(text: str, folder: Path) -> tuple[Rule, ...]:
         spec.loader.exec_module(module)
     finally:
         del sys.modules["written"]
-    found: tuple[Rule, ...] = module.RULES
-    return found
+    return tuple(one for one in vars(module).values() if isinstance(one, Rule))
 
 
 def codes(rule: Rule, examples: tuple[Example, ...], folder: Path) -> list[str]:

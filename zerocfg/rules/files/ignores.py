@@ -18,6 +18,3 @@ def unused_ignore(run: Run) -> Iterator[Finding]:
 def unknown_code_in_ignore(run: Run) -> Iterator[Finding]:
     # Takes the list of all rules: see `zerocfg.lint.ignores.not_understood`.
     return iter(())
-
-
-RULES = (unused_ignore, unknown_code_in_ignore)

@@ -220,12 +220,3 @@ def fsdp_local_state(run: Run) -> Iterator[Finding]:
         fix=edited(replace_value, file, path, word, why=f"write {word}", safe=False),
         versions=releases(run),
     )
-
-
-RULES = (
-    fsdp_loading_without_sync,
-    fsdp_key_of_other_version,
-    fsdp2_strategy_name,
-    section_of_another_engine,
-    fsdp_local_state,
-)

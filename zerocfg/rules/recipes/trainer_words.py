@@ -153,6 +153,3 @@ def _unknown_word(run: Run, name: str, wrong: str, known: list[str], single: boo
         related,
         set_argument(run, name, near, f"write {near}", safe=True) if near and single else None,
     )
-
-
-RULES = (argument_word_unknown,)
