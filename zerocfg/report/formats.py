@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zerocfg.rules.engine import Result
+from zerocfg.source.foreign import harmless
 
 FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 
@@ -12,6 +13,11 @@ def render(
 ) -> str:
     """The result as text; for the formats that people read ``colour``, ``width`` in columns, and ``quiet`` for findings
     without a summary."""
+    people = output_format in ("full", "concise")
+    return harmless(_rendered(result, output_format, colour, width, quiet), commands=people)
+
+
+def _rendered(result: Result, output_format: str, colour: bool, width: int | None, quiet: bool) -> str:
     if output_format == "json":
         from zerocfg.report.json_format import render_json
 
