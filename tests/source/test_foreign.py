@@ -40,6 +40,7 @@ HOSTILE = {
         ("\x9b31m", r"\u009b31m"),
         ("\u202eabc", r"\u202eabc"),
         ("\ud800", r"\ud800"),
+        ("\U000e0041 tag", r"\udb40\udc41 tag"),
         ("no\u00a0break", "no\u00a0break"),
     ],
 )

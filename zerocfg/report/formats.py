@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zerocfg.rules.engine import Result
 from zerocfg.source.foreign import harmless
+from zerocfg.source.secrets import masked
 
 FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 
@@ -14,7 +15,8 @@ def render(
     """The result as text; for the formats that people read ``colour``, ``width`` in columns, and ``quiet`` for findings
     without a summary."""
     people = output_format in ("full", "concise")
-    return harmless(_rendered(result, output_format, colour, width, quiet), commands=people)
+    text = masked(_rendered(result, output_format, colour, width, quiet))
+    return harmless(text, commands=people)
 
 
 def _rendered(result: Result, output_format: str, colour: bool, width: int | None, quiet: bool) -> str:

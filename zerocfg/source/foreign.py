@@ -6,7 +6,6 @@ format characters, line ends, lone surrogates.
 
 from __future__ import annotations
 
-import json
 import re
 
 _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -15,6 +14,7 @@ _OWN = re.compile(r"\A\r\x1b\[K|\A\x1b\[2J\x1b\[1;1H|\x1b\[[0-9;]*m")
 """What zerocfg itself writes to a terminal: colours; a line of progress drawn anew, a screen cleared for a new look."""
 _BYTES = ("\udc80", "\udcff")
 """First and last of what stands for the odd bytes of a file's name, which are written as they are."""
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 _COMMANDS = ("##[", "##vso[")
 """Where a workflow command of GitHub's older runners and of Azure Pipelines begins, anywhere in a line. Those of
 GitHub's runner begin a line: ``::error::``."""
@@ -59,4 +59,5 @@ def _seen(char: str) -> str:
 
 
 def _escape(char: str) -> str:
-    return json.dumps(char)[1:-1] if not char.isprintable() else f"\\u{ord(char):04x}"
+    units = char.encode("utf-16-be", "surrogatepass")
+    return _SHORT.get(char) or "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
