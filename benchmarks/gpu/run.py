@@ -126,13 +126,13 @@ def against_prediction(measured: dict[str, Any]) -> dict[str, Any]:
 
 
 def sharing_ways() -> dict[str, Any]:
-    """Which ways for two ranks to share this card work, each tried on its own (`zerocfg.smoke.sharing`).
+    """Which ways for two ranks to share this card work, each tried on its own (`zerocfg.smoke.launch.sharing`).
 
     Passed: at least one does.
     """
     sys.path.insert(0, str(ROOT))
-    from zerocfg.smoke import sharing
-    from zerocfg.smoke.error import SmokeError
+    from zerocfg.smoke.launch import sharing
+    from zerocfg.smoke.model.error import SmokeError
     from zerocfg.smoke.worker.sharing import WAYS
 
     found = {}
@@ -149,7 +149,7 @@ def sharing_ways() -> dict[str, Any]:
         found[way] = {"works": works, "why": why, "seconds": round(time.monotonic() - start, 1), "seen": seen}
     return {
         "passed": any(one["works"] for one in found.values()),
-        "commands": ["zerocfg.smoke.sharing.find"],
+        "commands": ["zerocfg.smoke.launch.sharing.find"],
         "ways": found,
     }
 

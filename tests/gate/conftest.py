@@ -14,7 +14,8 @@ from click.testing import CliRunner, Result
 from tests.conftest import ROOT
 from zerocfg.cli.main import cli
 from zerocfg.emit import lock as lockfile
-from zerocfg.smoke import certificate, certificate_file
+from zerocfg.smoke.certify import certificate_file
+from zerocfg.smoke.model import certificate
 
 PYPROJECT = """\
 [project]

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from zerocfg.smoke import certificate, certificate_file
+from zerocfg.smoke.certify import certificate_file
+from zerocfg.smoke.model import certificate
 
 from .conftest import VERDICT, Repository, run
 
@@ -447,8 +448,8 @@ class Blocked:
 sys.meta_path.insert(0, Blocked())
 from zerocfg.cli.main import run
 code = run()
-own = {name.split(".")[2] for name in sys.modules if name.startswith("zerocfg.smoke.")}
-assert own == {"certificate", "certificate_file"}, own
+own = {name.removeprefix("zerocfg.smoke.") for name in sys.modules if name.startswith("zerocfg.smoke.")}
+assert own == {"model", "model.certificate", "certify", "certify.certificate_file"}, own
 heavy = {"requests", "matplotlib", "hypothesis"} & {name.split(".")[0] for name in sys.modules}
 assert not heavy, heavy
 sys.exit(code)

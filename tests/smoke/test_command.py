@@ -18,12 +18,12 @@ from click.testing import CliRunner
 
 from tests.conftest import ROOT
 from zerocfg.cli.smoke import command as cli
-from zerocfg.smoke import certificate_file as certificates
-from zerocfg.smoke import command as commands
-from zerocfg.smoke import process
-from zerocfg.smoke.data import data
+from zerocfg.smoke.certify import certificate_file as certificates
+from zerocfg.smoke.certify.result import data
+from zerocfg.smoke.judge import command as commands
+from zerocfg.smoke.judge.verdict import Verdict
+from zerocfg.smoke.launch import process
 from zerocfg.smoke.smoke import Options, smoke
-from zerocfg.smoke.verdict import Verdict
 from zerocfg.smoke.worker import elsewhere, hook, hook_trainer, session
 from zerocfg.smoke.worker.job import Job
 

@@ -6,7 +6,7 @@ import re
 
 from tests.conftest import ROOT
 from zerocfg.cli.smoke import command
-from zerocfg.smoke.reduction import Kind
+from zerocfg.smoke.model.reduction import Kind
 from zerocfg.smoke.worker.ways import WAYS
 
 PAGE = (ROOT / "docs" / "smoke.md").read_text(encoding="utf-8")

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from zerocfg.smoke.checks import Check
-from zerocfg.smoke.data import data
-from zerocfg.smoke.device import Device
-from zerocfg.smoke.folder import read
-from zerocfg.smoke.process import Outcome
-from zerocfg.smoke.proven import Proof, proof
-from zerocfg.smoke.reduce import reduce
-from zerocfg.smoke.reduction import Kind, Reduction
-from zerocfg.smoke.size import GIB
+from zerocfg.smoke.certify.evidence import Proof, proof
+from zerocfg.smoke.certify.result import data
+from zerocfg.smoke.judge.verdict import Verdict
+from zerocfg.smoke.launch.process import Outcome
+from zerocfg.smoke.model.certificate import Check
+from zerocfg.smoke.model.reduction import Kind, Reduction
+from zerocfg.smoke.model.size import GIB
+from zerocfg.smoke.prepare.device import Device
+from zerocfg.smoke.prepare.folder import read
+from zerocfg.smoke.prepare.reduce import reduce
 from zerocfg.smoke.text import render
-from zerocfg.smoke.verdict import Verdict
 
 if TYPE_CHECKING:
     from pathlib import Path

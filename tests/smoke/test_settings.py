@@ -15,17 +15,17 @@ import pytest
 
 from zerocfg.emit import lock as lockfile
 from zerocfg.resolve.plan import Decision
-from zerocfg.smoke.checks.check import Check
-from zerocfg.smoke.checks.expected import expected, optimizer_class
-from zerocfg.smoke.checks.settings import check, same
-from zerocfg.smoke.device import Device
-from zerocfg.smoke.folder import RunFolder
-from zerocfg.smoke.process import Outcome
-from zerocfg.smoke.reduce import reduce
-from zerocfg.smoke.reduced import Reduced
+from zerocfg.smoke.judge.expected_settings import expected, optimizer_class
+from zerocfg.smoke.judge.settings import check, same
+from zerocfg.smoke.judge.verdict import Verdict
+from zerocfg.smoke.launch.process import Outcome
+from zerocfg.smoke.model.certificate import Check
+from zerocfg.smoke.model.reduced import Reduced
+from zerocfg.smoke.prepare.device import Device
+from zerocfg.smoke.prepare.folder import RunFolder
+from zerocfg.smoke.prepare.reduce import reduce
 from zerocfg.smoke.smoke import Options, smoke
 from zerocfg.smoke.text import table
-from zerocfg.smoke.verdict import Verdict
 from zerocfg.smoke.worker import readback_deepspeed, readback_optimizer, readback_parallel
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def test_reduced_values_are_expected() -> None:
 
 
 def test_a_real_reduction_is_no_difference(make_run: MakeRun, tmp_path: Path) -> None:
-    from zerocfg.smoke.folder import read
+    from zerocfg.smoke.prepare.folder import read
 
     settings = {f"{ZERO}.reduce_bucket_size": {"value": 500_000_000}, f"{ZERO}.zero_hpz_partition_size": {"value": 8}}
     folder = make_run(3, settings=settings | {f"{ZERO}.offload_optimizer.nvme_path": {"value": "/none"}})

@@ -10,15 +10,15 @@ import pytest
 from click.testing import CliRunner
 
 from zerocfg.cli.smoke import command
-from zerocfg.smoke import process, sharing
 from zerocfg.smoke import smoke as smoking
-from zerocfg.smoke.device import Device
-from zerocfg.smoke.error import SmokeError
-from zerocfg.smoke.folder import read
-from zerocfg.smoke.launch import prepare, variables
-from zerocfg.smoke.process import Outcome
-from zerocfg.smoke.reduce import reduce
-from zerocfg.smoke.size import GIB
+from zerocfg.smoke.launch import process, sharing
+from zerocfg.smoke.launch.job_folder import prepare, variables
+from zerocfg.smoke.launch.process import Outcome
+from zerocfg.smoke.model.error import SmokeError
+from zerocfg.smoke.model.size import GIB
+from zerocfg.smoke.prepare.device import Device
+from zerocfg.smoke.prepare.folder import read
+from zerocfg.smoke.prepare.reduce import reduce
 from zerocfg.smoke.worker import sharing as ranks_part
 from zerocfg.smoke.worker.job import Job
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from zerocfg.emit.lock import Lock
-from zerocfg.smoke import launch
-from zerocfg.smoke.checks import training, weights
+from zerocfg.smoke.judge import training, weights
+from zerocfg.smoke.launch import job_folder
 from zerocfg.smoke.smoke import Options, smoke
 from zerocfg.smoke.worker import midway, parts, reference
 
@@ -265,12 +265,12 @@ class TestParts:
 
     def test_a_run_that_saves_the_model_alone_cannot_resume(self) -> None:
         run: Any = types.SimpleNamespace(lock=Lock("a", recipe={"save_only_model": True}))
-        why = launch._no_resume(run)
+        why = job_folder._no_resume(run)
         assert why is not None and "save_only_model" in why
         job: Any = types.SimpleNamespace(no_resume=why, steps=3)
         assert midway.obstacle(job, None) == why
         run.lock.recipe["save_only_model"] = False
-        assert launch._no_resume(run) is None
+        assert job_folder._no_resume(run) is None
 
     def test_one_step_leaves_none_to_do_again(self) -> None:
         job: Any = types.SimpleNamespace(no_resume=None, steps=1)

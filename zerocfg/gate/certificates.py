@@ -10,8 +10,8 @@ from zerocfg.emit import lock as lockfile
 from zerocfg.gate.model import Reason, Target
 from zerocfg.hardware.catalogue import find_accelerator
 from zerocfg.run.discover import display_name
-from zerocfg.smoke.certificate import NAME, Certificate, Testimony
-from zerocfg.smoke.certificate_file import CertificateError, read, values_hash
+from zerocfg.smoke.certify.certificate_file import CertificateError, read, values_hash
+from zerocfg.smoke.model.certificate import NAME, Certificate, Testimony
 from zerocfg.source.load import read_bytes
 from zerocfg.source.node import Problem
 

@@ -10,7 +10,7 @@ from zerocfg.gate.builds import fresh
 from zerocfg.gate.certificates import proven
 from zerocfg.gate.model import CHECKS, GateError, Outcome, Target
 from zerocfg.run.discover import display_name
-from zerocfg.smoke import certificate
+from zerocfg.smoke.model import certificate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

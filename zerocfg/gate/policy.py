@@ -30,7 +30,7 @@ class Policy:
     ``require``: which runs need a certificate; "changed": those whose files differ from where the branch left
     ``base``. ``max_age_days`` None: a certificate does not grow old. ``hardware``: how alike the tested and the
     planned accelerator must be. ``versions``: the libraries whose release must be the one that is planned for.
-    ``allow_reduced``: kinds of reductions (`zerocfg.smoke.reduction.Kind`) that a smoke-run may have; None: all.
+    ``allow_reduced``: kinds of reductions (`zerocfg.smoke.model.reduction.Kind`) that a smoke-run may have; None: all.
     ``policies``: JSON Schema files.
     """
 

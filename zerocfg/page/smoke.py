@@ -8,8 +8,9 @@ from pathlib import Path
 from zerocfg.emit import lock
 from zerocfg.emit.loose import number
 from zerocfg.page.words import GIB, Unit, size, unit_for
-from zerocfg.smoke import certificate, certificate_file
-from zerocfg.smoke.certificate import Check, Diagnosis, Measured
+from zerocfg.smoke.certify import certificate_file
+from zerocfg.smoke.model import certificate
+from zerocfg.smoke.model.certificate import Check, Diagnosis, Measured
 from zerocfg.source.load import read_bytes
 from zerocfg.source.node import Problem
 

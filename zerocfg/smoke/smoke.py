@@ -9,19 +9,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zerocfg.smoke import certificate, certificate_file, nodes, process, sharing
-from zerocfg.smoke import command as commands
-from zerocfg.smoke.checks import arguments, check, measured
-from zerocfg.smoke.data import testimony
-from zerocfg.smoke.device import Device, choose
-from zerocfg.smoke.error import SmokeError
-from zerocfg.smoke.folder import RunFolder, read
-from zerocfg.smoke.interrupts import interrupts
-from zerocfg.smoke.launch import prepare, variables
-from zerocfg.smoke.linted import findings_of, seen_by_lint
-from zerocfg.smoke.reduce import reduce
-from zerocfg.smoke.scratch import LOCK, scratch
-from zerocfg.smoke.verdict import Verdict
+from zerocfg.smoke.certify import certificate_file
+from zerocfg.smoke.certify.result import testimony
+from zerocfg.smoke.judge import arguments, measured
+from zerocfg.smoke.judge import command as commands
+from zerocfg.smoke.judge.checks import check
+from zerocfg.smoke.judge.lint_findings import findings_of, seen_by_lint
+from zerocfg.smoke.judge.verdict import Verdict
+from zerocfg.smoke.launch import process, sharing
+from zerocfg.smoke.launch.interrupts import interrupts
+from zerocfg.smoke.launch.job_folder import prepare, variables
+from zerocfg.smoke.launch.scratch import LOCK, scratch
+from zerocfg.smoke.model import certificate
+from zerocfg.smoke.model.error import SmokeError
+from zerocfg.smoke.prepare import nodes
+from zerocfg.smoke.prepare.device import Device, choose
+from zerocfg.smoke.prepare.folder import RunFolder, read
+from zerocfg.smoke.prepare.reduce import reduce
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from zerocfg.report.table import Column, folded
 from zerocfg.report.table import table as fitted
-from zerocfg.smoke.command import WRITTEN
-from zerocfg.smoke.proven import proof
+from zerocfg.smoke.certify.evidence import proof
+from zerocfg.smoke.launch.command import WRITTEN
 
 if TYPE_CHECKING:
-    from zerocfg.smoke.checks import Check
-    from zerocfg.smoke.verdict import Verdict
+    from zerocfg.smoke.judge.verdict import Verdict
+    from zerocfg.smoke.model.certificate import Check
 
 
 _COLUMNS = (Column("check", hangs=32), Column("planned", least=12), Column("seen", least=16), Column())

@@ -1,7 +1,7 @@
 """What a rank tells the parent in ``rank<N>.json``, field by field. An absent one is not known yet, or not here.
 
 Written by `report.Report` and those that fill it; read by the parent, which holds the text against these types
-(`zerocfg.smoke.rank_reports`). All sizes are bytes unless they are called elements.
+(`zerocfg.smoke.launch.rank_reports`). All sizes are bytes unless they are called elements.
 """
 
 from __future__ import annotations
