@@ -133,14 +133,14 @@ def sharing_ways() -> dict[str, Any]:
     sys.path.insert(0, str(ROOT))
     from zerocfg.smoke.launch import sharing
     from zerocfg.smoke.model.error import SmokeError
-    from zerocfg.smoke.worker.sharing import WAYS
+    from zerocfg.smoke.worker.sharing import MODES
 
     found = {}
-    for way in WAYS:
+    for way in MODES:
         start = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="zerocfg-gpu-") as scratch:
             try:
-                sharing.find(2, Path(scratch), ways=(way,))
+                sharing.find(2, Path(scratch), modes=(way,))
                 works, why = True, ""
             except SmokeError as error:
                 works, why = False, str(error)

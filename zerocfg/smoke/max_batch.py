@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from zerocfg.smoke.judge.verdict import Verdict
     from zerocfg.smoke.launch.process import Outcome
     from zerocfg.smoke.smoke import Options
-    from zerocfg.smoke.worker.told import Counter
+    from zerocfg.smoke.worker.report_schema import Counter
 
     Play = Callable[[RunFolder, Options], Verdict]
 

@@ -95,12 +95,13 @@ def play(run: RunFolder, options: Options, progress: Callable[[str], None] | Non
     keep = _kept_in(options.keep)
     with interrupts(), scratch() as folder:
         reduced = reduce(run, device, ranks, folder, options.limit, spread)
-        own, way, memory = variables(folder, run.handwritten), None, options.memory_limit
+        own, mode, memory = variables(folder, run.handwritten), None, options.memory_limit
         if device.shared and ranks > 1:
             shared = sharing.known(ranks) or sharing.find(ranks, folder, progress=progress)
-            own, way, memory = own | sharing.first_card(), shared.way, memory or sharing.memory_of_a_rank(device, ranks)
+            own, mode = own | sharing.first_card(), shared.mode
+            memory = memory or sharing.memory_of_a_rank(device, ranks)
             reduced.changes.append(shared.reduction(ranks, device.name))
-        command = prepare(run, reduced, device, options.steps, folder, memory, options.parts, way, spread)
+        command = prepare(run, reduced, device, options.steps, folder, memory, options.parts, mode, spread)
         for _ in range(PORTS):
             outcome = process.run(command, folder, ranks, device.kind, options.limit, progress, own, nodes=spread)
             if outcome.kind != "port" or spread is not None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from zerocfg.smoke.launch.command import Launched
     from zerocfg.smoke.launch.process import Outcome
     from zerocfg.smoke.prepare.device import Device
-    from zerocfg.smoke.worker.told import RankReport
+    from zerocfg.smoke.worker.report_schema import RankReport
 
 LOOPS = {
     "Trainer": "the Trainer",

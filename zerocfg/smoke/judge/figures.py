@@ -7,13 +7,13 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from zerocfg.smoke.model.certificate import Measured
-from zerocfg.smoke.worker.told import COUNTERS
+from zerocfg.smoke.worker.report_schema import COUNTERS
 
 if TYPE_CHECKING:
     from zerocfg.smoke.judge.prediction import Expected
     from zerocfg.smoke.model.reduced import Reduced
     from zerocfg.smoke.prepare.device import Device
-    from zerocfg.smoke.worker.told import Counter, Phase, RankReport
+    from zerocfg.smoke.worker.report_schema import Counter, Phase, RankReport
 
 PHASES = ("init", "forward", "backward", "step", "save")
 TRAINING = ("forward", "backward", "step")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from zerocfg.smoke.judge.figures import Figures
     from zerocfg.smoke.judge.prediction import Expected
     from zerocfg.smoke.launch.process import Outcome
-    from zerocfg.smoke.worker.told import Counter
+    from zerocfg.smoke.worker.report_schema import Counter
 
 MIB = 1 << 20
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from zerocfg.smoke.model.reduced import Reduced
     from zerocfg.smoke.prepare.requested_settings import Claim
-    from zerocfg.smoke.worker.told import RankReport, Seen
+    from zerocfg.smoke.worker.report_schema import RankReport, Seen
 
 # By the name that the ranks report.
 NAMES = {

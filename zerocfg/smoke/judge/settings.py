@@ -12,7 +12,7 @@ from zerocfg.smoke.model.certificate import Check
 if TYPE_CHECKING:
     from zerocfg.smoke.model.reduced import Reduced
     from zerocfg.smoke.prepare.folder import RunFolder
-    from zerocfg.smoke.worker.told import RankReport
+    from zerocfg.smoke.worker.report_schema import RankReport
 
 # Settings that have a row of their own, by their names.
 SHOWN = {

@@ -11,7 +11,7 @@ from zerocfg.smoke.model.certificate import Check
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from zerocfg.smoke.worker.told import Part, RankReport
+    from zerocfg.smoke.worker.report_schema import Part, RankReport
 
 RESOLUTION = {"fp32": 2**-23, "fp16": 2**-10, "bf16": 2**-7}
 """Relative distance of neighbouring numbers of a dtype, at most."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from zerocfg.smoke.model.certificate import Check
 
 if TYPE_CHECKING:
-    from zerocfg.smoke.worker.told import RankReport, Weights
+    from zerocfg.smoke.worker.report_schema import RankReport, Weights
 
 
 def check(reports: list[RankReport]) -> list[Check]:

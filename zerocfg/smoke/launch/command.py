@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from zerocfg.smoke.launch import process
 from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.prepare.folder import ACCELERATE, DEEPSPEED, RunFolder
-from zerocfg.smoke.worker import audit, hook
+from zerocfg.smoke.worker.hooks import audit, import_hook
 from zerocfg.smoke.worker.job import Job
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def launch(
         raise SmokeError(f"a command needs {SHELL}, which is not installed here")
     files = _configs(run)
     environment = _prepare(scratch, device, steps, files)
-    watch = _Unwatched(environment[hook.JOB], scratch / "reports")
+    watch = _Unwatched(environment[import_hook.JOB], scratch / "reports")
     with watch:
         outcome = process.run(
             [shell, "-c", line], scratch, None, device.kind, limit, progress, environment, place=Path.cwd()
@@ -71,7 +71,7 @@ def _prepare(scratch: Path, device: Device, steps: int, files: list[Path]) -> di
     (scratch / WRITTEN).mkdir()
     (scratch / "reports").mkdir()
     program = process.program(scratch)
-    shutil.copy2(program / process.PROGRAM / "sitecustomize.py", program)
+    shutil.copy2(program / process.PROGRAM / "hooks" / "sitecustomize.py", program)
     job = Job(
         reports=str(scratch / "reports"),
         saved=str(scratch / WRITTEN),
@@ -89,8 +89,8 @@ def _prepare(scratch: Path, device: Device, steps: int, files: list[Path]) -> di
     paths = [str(program), *filter(None, [os.environ.get("PYTHONPATH")])]
     return QUIET | {
         "PYTHONPATH": os.pathsep.join(paths),
-        hook.JOB: str(scratch / "job.json"),
-        hook.REPORTS: str(scratch / "reports"),
+        import_hook.JOB: str(scratch / "job.json"),
+        import_hook.REPORTS: str(scratch / "reports"),
         audit.FILES: os.pathsep.join(str(file.resolve()) for file in files),
     }
 
@@ -108,7 +108,7 @@ class _Unwatched:
 
     def __init__(self, job: str, reports: Path) -> None:
         self.found: str | None = None
-        self._job = f"{hook.JOB}={job}".encode()
+        self._job = f"{import_hook.JOB}={job}".encode()
         self._program = os.fsencode(reports.parent / "program")
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)

@@ -14,7 +14,7 @@ from zerocfg.smoke.launch.leftovers import SHARED
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from zerocfg.smoke.worker.told import Failure, RankReport
+    from zerocfg.smoke.worker.report_schema import Failure, RankReport
 
 # torchrun's table of failures, in its log.
 FAILED_RANK = re.compile(r"rank\s*:\s*(\d+) \(local_rank: \d+\)\s+exitcode\s*:\s*(-?\d+)")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from zerocfg.smoke.prepare.nodes import Nodes
-    from zerocfg.smoke.worker.told import RankReport
+    from zerocfg.smoke.worker.report_schema import RankReport
 
 WORKER = Path(__file__).parents[1] / "worker"
 PROGRAM = "zerocfg_worker"

@@ -1,4 +1,4 @@
-"""The ranks' reports as the parent reads them: text that is held against `zerocfg.smoke.worker.told` once, here."""
+"""Reads the ranks' reports, and validates them against `zerocfg.smoke.worker.report_schema`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import types
 from functools import cache
 from typing import TYPE_CHECKING, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-from zerocfg.smoke.worker.told import RankReport
+from zerocfg.smoke.worker.report_schema import RankReport
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""More than one rank on one card: which of the ways to do it works here, found out by a trial before it is used."""
+"""More than one rank on one card: which mode works here is tried before it is used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from zerocfg.smoke.launch import process
 from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.model.reduction import Kind, Reduction
-from zerocfg.smoke.worker.ways import WAYS
+from zerocfg.smoke.worker.sharing import MODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 TRIAL = "zerocfg_worker.sharing"
 PATIENCE = 60.0
-"""Seconds for the trial of one way: importing torch, a dozen small collectives, and a hang that has to be told."""
+"""Seconds for the trial of one mode: importing torch, a dozen small collectives, and a hang that has to be told."""
 CONTEXT = 1 << 30
 """Bytes of the card that each rank takes beside tensors: the CUDA context, and what libraries take on their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """``way`` of `zerocfg.smoke.worker.ways.WAYS` that works, ``refused``: why the ones before it do not."""
+    """``mode`` of `zerocfg.smoke.worker.sharing.MODES` that works, ``refused``: why the ones before it do not."""
 
-    way: str
+    mode: str
     refused: dict[str, str]
 
     def reduction(self, ranks: int, card: str) -> Reduction:
-        return Reduction(Kind.SHARED_CARD, run={"ranks": ranks, "card": card, "collectives": self.way})
+        return Reduction(Kind.SHARED_CARD, run={"ranks": ranks, "card": card, "collectives": self.mode})
 
 
 _FOUND: dict[tuple[int, str], Sharing] = {}
@@ -68,28 +68,30 @@ def find(
     ranks: int,
     scratch: Path,
     device: str = "cuda",
-    ways: Iterable[str] = tuple(WAYS),
+    modes: Iterable[str] = tuple(MODES),
     progress: Callable[[str], None] | None = None,
     patience: float = PATIENCE,
 ) -> Sharing:
-    """The first of ``ways`` in which ``ranks`` processes do all collectives and get the right results.
+    """The first of ``modes`` in which ``ranks`` processes do all collectives and get the right results.
 
-    Raises SmokeError with every way's own error where none does.
+    Raises SmokeError with every mode's own error where none does.
     """
     refused: dict[str, str] = {}
-    for way in ways:
+    for mode in modes:
         folder = scratch / f"sharing-{len(refused)}"
         folder.mkdir()
-        (folder / "job.json").write_text(json.dumps({"reports": str(folder / "reports"), "way": way, "device": device}))
+        (folder / "job.json").write_text(
+            json.dumps({"reports": str(folder / "reports"), "mode": mode, "device": device})
+        )
         if progress is not None:
-            progress(f"trying whether {ranks} ranks can share a card: {way}")
+            progress(f"trying whether {ranks} ranks can share a card: {mode}")
         outcome = process.run(trial(ranks, folder), folder, ranks, device, patience, None, environment(folder, device))
         if outcome.interrupted:  # what is launched next ends at once
-            return Sharing(way, refused)
+            return Sharing(mode, refused)
         if outcome.failure is None:
-            return _FOUND.setdefault((ranks, device), Sharing(way, refused))
-        refused[way] = outcome.failure[:300]
-    told = "; ".join(f"{way}: {why}" for way, why in refused.items())
+            return _FOUND.setdefault((ranks, device), Sharing(mode, refused))
+        refused[mode] = outcome.failure[:300]
+    told = "; ".join(f"{mode}: {why}" for mode, why in refused.items())
     raise SmokeError(
         f"{ranks} ranks cannot share a card here. {told}. Without --share-gpu one rank can be tried (--ranks 1)"
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from zerocfg.smoke.worker.told import RankReport
+    from zerocfg.smoke.worker.report_schema import RankReport
 
 FRAME = re.compile(r'File "([^"]+)", line (\d+) in (\S+)')
 PATIENCE = 1.0  # seconds; a rank answers at once, also from inside a collective operation, unless it is stopped

@@ -20,8 +20,8 @@ class Job:
     config.json. ``arguments``: those of TrainingArguments that shape the engine. ``sequence``: tokens of a sample.
     ``deepspeed_config``: path of the config, None without DeepSpeed. ``memory_limit``: bytes that a rank may have.
     ``parts``: of "train", "resume" and "reference", what is done; training always is. ``no_resume``: why no checkpoint
-    of this run can be resumed from, None when one should. ``share``: the way in which all ranks use one card
-    (`ways.WAYS`), None where each has its own. ``nodes``: machines whose ranks train together.
+    of this run can be resumed from, None when one should. ``share``: the mode in which all ranks use one card
+    (`sharing.MODES`), None where each has its own. ``nodes``: machines whose ranks train together.
     """
 
     reports: str

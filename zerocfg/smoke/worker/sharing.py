@@ -1,6 +1,6 @@
 """Several ranks on one card: what the libraries need for it, and a trial of the collectives that ZeRO calls.
 
-``python -m zerocfg_worker.sharing job.json`` is the trial; the job is {"reports": folder, "way": name, "device": kind}.
+``python -m zerocfg_worker.sharing job.json`` is the trial; its job: {"reports": folder, "mode": name, "device": kind}.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .report import Report
-from .ways import WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,9 +20,23 @@ if TYPE_CHECKING:
     import torch
 
 ELEMENTS = 4096
+# Nothing but this machine's loopback is used, and few blocks of the card, so that the kernels of all ranks find room.
+_SMALL = {"NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "2"}
+_LOOPBACK = {"NCCL_IB_DISABLE": "1", "NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo"}
+MODES: dict[str, dict[str, str]] = {
+    "nccl": {"NCCL_MULTI_RANK_GPU_ENABLE": "1", **_SMALL},
+    "gloo": {},
+    "nccl as hosts": {"NCCL_HOSTID": "rank{rank}", **_SMALL, **_LOOPBACK},
+}
+"""Modes in which ranks can share a card, the best one first, each with its environment variables.
+
+"nccl": NCCL from 2.30 on takes several ranks of a card when it is told so, and refuses them before ("Duplicate GPU
+detected"). "gloo" copies through the host's memory. "nccl as hosts": each rank calls itself another host, so that NCCL
+does not compare their cards, and they talk through sockets.
+"""
 
 
-def join(way: str, device: str = "cuda") -> None:
+def join(mode: str, device: str = "cuda") -> None:
     """Make this rank the first of its card; to be called before a library looks at the environment.
 
     With gloo the process group stands afterwards, and accelerate and DeepSpeed take it; else they make their own.
@@ -31,13 +44,13 @@ def join(way: str, device: str = "cuda") -> None:
     rank = os.environ.get("RANK", "0")
     # Libraries choose the card by LOCAL_RANK.
     os.environ["LOCAL_RANK"] = "0"
-    for name, value in WAYS[way].items():
+    for name, value in MODES[mode].items():
         os.environ[name] = value.format(rank=rank)
     if device == "cuda":
         import torch
 
         torch.cuda.set_device(0)
-    if way == "gloo":
+    if mode == "gloo":
         import torch
 
         torch.distributed.init_process_group("gloo")
@@ -103,10 +116,10 @@ def main() -> None:
     with report.telling():
         import torch
 
-        join(job["way"], job["device"])
+        join(job["mode"], job["device"])
         if not torch.distributed.is_initialized():
             torch.distributed.init_process_group("nccl")
-        nccl = torch.cuda.nccl.version() if job["device"] == "cuda" and job["way"] != "gloo" else ()
+        nccl = torch.cuda.nccl.version() if job["device"] == "cuda" and job["mode"] != "gloo" else ()
         report.see({"nccl": ".".join(map(str, nccl)), "worked": []})
         for name, call in collectives(job["device"]):
             report.phase(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from . import elsewhere
+from . import redirect
 from .session import current
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def patch_deepspeed(module: ModuleType) -> None:
 
 
 def patch_engine(module: ModuleType) -> None:
-    elsewhere.patch(module)
+    redirect.patch(module)
     kind = module.DeepSpeedEngine
     kind.backward = _backward(kind.backward)
     kind.step = _step(kind.step)

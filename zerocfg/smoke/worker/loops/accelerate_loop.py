@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .model import initial, join_deepspeed, make_model, repeat_chance, tokens
-from .readback import DTYPES
-from .values import real, whole
+from ..model import initial, join_deepspeed, make_model, repeat_chance, tokens
+from ..readback.collect import DTYPES
+from ..values import real, whole
 
 if TYPE_CHECKING:
     import accelerate
     import torch
 
-    from .job import Job
-    from .record import Record
-    from .trial import Trial
-    from .watch import Watch
+    from ..job import Job
+    from ..record import Record
+    from ..trial import Trial
+    from ..watch import Watch
 
 
 def train(job: Job, watch: Watch | Record, trial: Trial) -> torch.nn.Module:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .model import initial, join_deepspeed, make_model, repeat_chance, tokens
-from .trainer import prepared
-from .trial import Trial
+from ..model import initial, join_deepspeed, make_model, repeat_chance, tokens
+from ..trainer import prepared
+from ..trial import Trial
 
 if TYPE_CHECKING:
     import torch
     import transformers
 
-    from .job import Job
-    from .record import Record
-    from .watch import Watch
+    from ..job import Job
+    from ..record import Record
+    from ..watch import Watch
 
 
 def train(job: Job, watch: Watch | Record, trial: Trial) -> torch.nn.Module:

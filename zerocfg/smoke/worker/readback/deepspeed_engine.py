@@ -10,12 +10,12 @@ import contextlib
 import math
 from typing import TYPE_CHECKING
 
-from .values import flat, mapping, plain
+from ..values import flat, mapping, plain
 
 if TYPE_CHECKING:
     import deepspeed
 
-    from .told import Held, Master
+    from ..report_schema import Held, Master
 
 ZERO = "zero_optimization."
 # Setting -> attribute of the object that DeepSpeed makes at this stage (runtime/zero/stage_1_and_2.py).

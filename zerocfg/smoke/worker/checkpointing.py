@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from . import sums
+from . import checksums
 from .trial import checkpoints
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ def obstacle(job: Job, engine: torch.nn.Module) -> str | None:
         return job.no_resume
     if not last_before(job.steps):
         return "not tried: it takes 2 steps"
-    parameters = sums.elements(engine)
+    parameters = checksums.elements(engine)
     if parameters > LARGEST:
         return f"not tried: {parameters:,} parameters; a checkpoint is tried up to {LARGEST:,}"
     needed = parameters * BYTES
-    free = sums.least(float(shutil.disk_usage(checkpoints(job).parent).free))
+    free = checksums.least(float(shutil.disk_usage(checkpoints(job).parent).free))
     if free < needed:
         return f"not tried: {needed / 2**30:.1f} GiB needed in {checkpoints(job).parent}, {free / 2**30:.1f} GiB free"
     return None

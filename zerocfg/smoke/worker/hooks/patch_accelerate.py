@@ -10,10 +10,10 @@ import functools
 import os
 from typing import TYPE_CHECKING
 
-from . import elsewhere
-from .hook_torch import model_of
-from .model import join_deepspeed
-from .readback import DTYPES
+from ..model import join_deepspeed
+from ..readback.collect import DTYPES
+from . import redirect
+from .patch_torch import model_of
 from .session import current
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import accelerate
     import torch
 
-    from . import told
+    from .. import report_schema
 
     Call = Callable[..., object]
 
@@ -40,7 +40,7 @@ class Seen:
 
 
 def patch_accelerator(module: ModuleType) -> None:
-    elsewhere.patch(module)
+    redirect.patch(module)
     kind = module.Accelerator
     wraps = {"__init__": _init, "prepare": _prepare, "backward": _backward, "clip_grad_norm_": _clip}
     for name, wrap in wraps.items():
@@ -125,7 +125,7 @@ def _ready() -> None:
         current().watch.prepared(engine, optimizer or engine.optimizer)
         return
     assert optimizer is not None, "no loop comes here without one"
-    settings: told.Seen = {} if Seen.micro_batch is None else {"micro_batch": Seen.micro_batch}
+    settings: report_schema.Seen = {} if Seen.micro_batch is None else {"micro_batch": Seen.micro_batch}
     settings["gradient_accumulation_steps"] = optimizer.gradient_state.num_steps
     settings["dtype"] = DTYPES[optimizer.accelerator_state.mixed_precision]
     current().watch.prepared(engine if engine is not None else model_of(optimizer), optimizer, settings)

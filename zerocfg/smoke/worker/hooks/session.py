@@ -10,16 +10,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import audit, failure
-from .job import Job
-from .report import Report
-from .watch import Watch
+from .. import failure
+from ..job import Job
+from ..report import Report
+from ..watch import Watch
+from . import audit
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Literal
 
-    from .told import Command
+    from ..report_schema import Command
 
 AGAIN = 16
 """How often a command may train one after the other."""
@@ -130,10 +131,10 @@ class Session:
         self.see_machine()
 
     def see_machine(self) -> None:
-        from . import readback
+        from ..readback import collect
 
         if self.report is not None and "engine" in self.report.content["seen"]:
-            readback.see_machine(self.report, self.job.device)
+            collect.see_machine(self.report, self.job.device)
             self.report.write()
 
     def saved(self, folder: str, model: object) -> None:
@@ -143,7 +144,7 @@ class Session:
         import transformers
         from transformers.integrations import deepspeed as integration
 
-        from . import weights
+        from .. import weights
 
         if not isinstance(model, transformers.PreTrainedModel):
             names = sorted(file.name for file in Path(folder).glob("*") if file.suffix in (".safetensors", ".bin"))

@@ -7,16 +7,16 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .model import make_model, repeat_chance, tokens
-from .values import mapping, real
+from ..model import make_model, repeat_chance, tokens
+from ..values import mapping, real
 
 if TYPE_CHECKING:
     import torch
 
-    from .job import Job
-    from .record import Record
-    from .trial import Trial
-    from .watch import Watch
+    from ..job import Job
+    from ..record import Record
+    from ..trial import Trial
+    from ..watch import Watch
 
 
 def train(job: Job, watch: Watch | Record, trial: Trial) -> torch.nn.Module:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .values import plain
+from ..values import plain
 
 if TYPE_CHECKING:
     import torch
 
-    from .told import States
+    from ..report_schema import States
 
 # What transformers.get_scheduler puts into torch's LambdaLR, by name of the function, as TrainingArguments call it.
 SCHEDULES = {

@@ -1,6 +1,6 @@
-"""What a rank tells the parent in ``rank<N>.json``, field by field. An absent one is not known yet, or not here.
+"""Schema of a rank's report, ``rank<N>.json``. An absent field is not known yet, or not here.
 
-Written by `report.Report` and those that fill it; read by the parent, which holds the text against these types
+Written by `report.Report` and the modules that fill it; read by the parent, which validates it against these types
 (`zerocfg.smoke.launch.rank_reports`). All sizes are bytes unless they are called elements.
 """
 

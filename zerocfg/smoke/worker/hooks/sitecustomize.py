@@ -24,7 +24,7 @@ def hand_on(here: str) -> None:
 
 if __name__ == "sitecustomize":  # any other name: somebody reads it as a part of zerocfg
     if os.environ.get("ZEROCFG_SMOKE_JOB"):
-        from zerocfg_worker import hook  # type: ignore[import-not-found]  # lies beside this file then
+        from zerocfg_worker.hooks import import_hook  # type: ignore[import-not-found]  # lies beside this file then
 
-        hook.install()
+        import_hook.install()
     hand_on(os.path.dirname(os.path.realpath(__file__)))  # noqa: PTH120 - this runs in every Python process

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import readback_deepspeed, readback_optimizer, readback_parallel
-from .values import plain
+from ..values import plain
+from . import deepspeed_engine, optimizers, torch_engines
 
 if TYPE_CHECKING:
     import torch
 
-    from .report import Report
-    from .told import Seen
+    from ..report import Report
+    from ..report_schema import Seen
 
 DTYPES = {"no": "fp32", "bf16": "bf16", "fp16": "fp16", "fp8": "fp8"}
 
@@ -36,46 +36,46 @@ def see(
     parsed: dict[str, object] = {}
     parameters = list(model.parameters())
     if hasattr(model, "zero_optimization_stage"):
-        acting = readback_deepspeed.acting(model)
-        parsed = readback_deepspeed.parsed(model)
+        acting = deepspeed_engine.acting(model)
+        parsed = deepspeed_engine.parsed(model)
         scheduler = getattr(model, "lr_scheduler", None) or scheduler
         report.see(
             {
                 "engine": "deepspeed",
-                "stage": readback_deepspeed.stage(model),
+                "stage": deepspeed_engine.stage(model),
                 "micro_batch": model.train_micro_batch_size_per_gpu(),
                 "gradient_accumulation_steps": model.gradient_accumulation_steps(),
                 "gradient_clipping": acting["gradient_clipping"],
                 "dtype": _dtype(model, parameters),
-                "offload_optimizer": readback_deepspeed.offload_of_optimizer(model),
-                "offload_param": readback_deepspeed.offload_of_parameters(model),
-                "held": readback_deepspeed.facts(model),
+                "offload_optimizer": deepspeed_engine.offload_of_optimizer(model),
+                "offload_param": deepspeed_engine.offload_of_parameters(model),
+                "held": deepspeed_engine.facts(model),
             }
         )
     else:
-        engine = readback_parallel.kind(model)
+        engine = torch_engines.kind(model)
         report.see({"engine": engine})
         report.see(settings)
         if engine == "ddp":
-            acting = readback_parallel.ddp(model)
+            acting = torch_engines.ddp(model)
         elif engine == "fsdp":
             from accelerate import PartialState
             from accelerate.state import AcceleratorState
 
             known = PartialState._shared_state and AcceleratorState._shared_state
             plugin = getattr(AcceleratorState(), "fsdp_plugin", None) if known else None
-            acting, parsed = readback_parallel.fsdp(model, plugin)
+            acting, parsed = torch_engines.fsdp(model, plugin)
         if "micro_batch" in settings and "gradient_accumulation_steps" in settings:
             acting["train_batch_size"] = settings["micro_batch"] * settings["gradient_accumulation_steps"] * ranks
     bare = model.module if hasattr(model, "module") else model
     if isinstance(getattr(bare, "is_gradient_checkpointing", None), bool):  # of transformers' models
         acting["gradient_checkpointing"] = bare.is_gradient_checkpointing
-    acting.update(readback_optimizer.optimizer(optimizer, scheduler))
-    acting.update(readback_optimizer.schedule(scheduler))
+    acting.update(optimizers.optimizer(optimizer, scheduler))
+    acting.update(optimizers.schedule(scheduler))
     empty = sum(1 for parameter in parameters if hasattr(parameter, "ds_id") and parameter.numel() == 0)
     report.see(
         {
-            "optimizer": type(readback_optimizer.innermost(optimizer)).__name__,
+            "optimizer": type(optimizers.innermost(optimizer)).__name__,
             "partitioned": empty,
             "device": str(parameters[0].device) if parameters else "",
             "settings": acting,
@@ -86,7 +86,7 @@ def see(
 
 def see_states(report: Report, optimizer: torch.optim.Optimizer | None) -> None:
     """Read back where the optimizer keeps its states, which exist from its first step on."""
-    states = readback_optimizer.states(optimizer)
+    states = optimizers.states(optimizer)
     if states:
         report.see({"states": states})
 

@@ -10,8 +10,8 @@ import functools
 import itertools
 from typing import TYPE_CHECKING
 
+from ..trainer import prepared
 from .session import current
-from .trainer import prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

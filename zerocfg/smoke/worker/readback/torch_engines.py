@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .values import plain
+from ..values import plain
 
 if TYPE_CHECKING:
     import torch
