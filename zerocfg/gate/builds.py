@@ -10,7 +10,7 @@ from zerocfg.emit.files import emit
 from zerocfg.emit.problems import problems as emit_problems
 from zerocfg.gate.model import Reason, Target
 from zerocfg.gate.outputs import unreadable
-from zerocfg.gate.places import dotted_position
+from zerocfg.gate.positions import dotted_position
 from zerocfg.resolve.build import build_plans
 from zerocfg.resolve.places import placed
 from zerocfg.resolve.spec_file import read_spec

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from zerocfg.compare.values import shown
 from zerocfg.emit import lock as lockfile
 from zerocfg.gate.model import GateError, Reason, Target
-from zerocfg.gate.places import position
+from zerocfg.gate.positions import position
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import UNKNOWN
 from zerocfg.source.load import load

@@ -1,4 +1,4 @@
-"""The ways out: commands that make of a checkpoint what the run can read."""
+"""Remediations: commands that convert a checkpoint into what the run can read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def quoted(path: object) -> str:
 
 
 def universal(checkpoint: Checkpoint, deepspeed: DeepSpeed) -> str:
-    """Convert for any number of ranks; stages 1 and 2 cannot read what stage 3 saved, and the other way round."""
+    """Converts for any number of ranks; stages 1 and 2 cannot read what stage 3 saved, nor the reverse."""
     folder = checkpoint.path / deepspeed.tag
     return (
         "python -m deepspeed.checkpoint.ds_to_universal --inject_missing_state "
@@ -47,7 +47,7 @@ def start_from(folder: object) -> str:
 
 
 def weights_alone(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """How to go on with the weights alone."""
+    """How to continue from the weights alone."""
     if checkpoint.weights is not None and checkpoint.weights.whole:
         return (f"start a new run from the weights in {quoted(checkpoint.path)}",)
     if checkpoint.fsdp is not None and checkpoint.fsdp.model == SHARDED:
