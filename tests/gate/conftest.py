@@ -85,7 +85,7 @@ class Repository:
         hashes = {name: lockfile.sha256((self.built / name).read_bytes()) for name in names}
         written = certificate_file.write(
             self.built,
-            certificate_file.testimony(VERDICT | verdict),
+            certificate_file.smoke_result(VERDICT | verdict),
             steps=3,
             versions=VERSIONS,
             files=hashes,

@@ -1,4 +1,4 @@
-"""Where a key stands in a file, for messages."""
+"""Line and column of a key in a file."""
 
 from __future__ import annotations
 

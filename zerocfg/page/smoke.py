@@ -83,7 +83,7 @@ def smoke(folder: Path) -> Smoke | str | None:
         return None
     except (certificate_file.CertificateError, OSError) as error:
         return " ".join(str(error).split())
-    seen = found.seen
+    seen = found.result
     shown = [one for one in seen.checks if not one.further or one.ok is False]
     return Smoke(
         passed=seen.passed and not seen.failed and seen.failure is None,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.smoke.certify import certificate_file
-from zerocfg.smoke.certify.result import testimony
+from zerocfg.smoke.certify.result import smoke_result
 from zerocfg.smoke.judge import arguments, measured
 from zerocfg.smoke.judge import command as commands
 from zerocfg.smoke.judge.checks import check
@@ -157,7 +157,7 @@ def certify(verdict: Verdict, steps: int) -> Path | None:
     versions = first.get("versions", {})
     try:
         return certificate_file.write(
-            run.path, testimony(verdict), steps=steps, versions=versions, files=run.hashes, lock=run.lock
+            run.path, smoke_result(verdict), steps=steps, versions=versions, files=run.hashes, lock=run.lock
         )
     except OSError as error:
         verdict.uncertified = f"{run.path / certificate.NAME}: {error.strerror or error}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.report.table import Column, folded
 from zerocfg.report.table import table as fitted
-from zerocfg.smoke.certify.evidence import proof
+from zerocfg.smoke.certify.evidence import evidence
 from zerocfg.smoke.launch.command import WRITTEN
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def render(verdict: Verdict, width: int | None = None) -> str:
         lines += ["", f"The run failed{who}: {outcome.failure}"]
         lines += [f"  {line}" for line in outcome.detail]
     lines += _diagnosis(verdict)
-    shown = proof(verdict)
+    shown = evidence(verdict)
     for title, statements in (("proven", shown.proven), ("not proven", shown.not_proven)):
         if statements:
             lines += ["", f"{title}:", *(f"  {words}" for words in statements)]

@@ -21,9 +21,9 @@ from zerocfg.smoke.model.certificate import (
     Diagnosis,
     Failure,
     Measured,
+    RecordedReduction,
     Sizes,
-    Smaller,
-    Testimony,
+    SmokeResult,
 )
 from zerocfg.source.load import read_bytes
 from zerocfg.source.node import Problem
@@ -49,7 +49,7 @@ class CertificateError(ValueError):
 
 
 def write(
-    folder: Path, seen: Testimony, *, steps: int, versions: dict[str, str], files: dict[str, str], lock: Lock
+    folder: Path, seen: SmokeResult, *, steps: int, versions: dict[str, str], files: dict[str, str], lock: Lock
 ) -> Path:
     """Write the certificate of the run in ``folder``. Raises OSError when it cannot be written there.
 
@@ -107,7 +107,7 @@ def read(path: Path) -> Certificate:
 
 def _certificate(content: dict[str, object]) -> Certificate:
     return Certificate(
-        testimony(content),
+        smoke_result(content),
         _date(_needed_text(content, "date")),
         integer(content.get("steps")),
         _needed_texts(content, "versions"),
@@ -116,7 +116,7 @@ def _certificate(content: dict[str, object]) -> Certificate:
     )
 
 
-def testimony(content: dict[str, object]) -> Testimony:
+def smoke_result(content: dict[str, object]) -> SmokeResult:
     """The verdict that a mapping holds: what the gate goes by must be there, the rest is read as far as it fits.
 
     Raises CertificateError.
@@ -124,7 +124,7 @@ def testimony(content: dict[str, object]) -> Testimony:
     device, passed = _needed_mapping(content, "device"), content.get("passed")
     if not isinstance(passed, bool):
         raise _wrong(content, "passed", "true or false")
-    return Testimony(
+    return SmokeResult(
         run=_needed_text(content, "run"),
         passed=passed,
         device_kind=_needed_text(device, "kind", "device."),
@@ -141,13 +141,13 @@ def testimony(content: dict[str, object]) -> Testimony:
     )
 
 
-def _reductions(content: dict[str, object]) -> tuple[Smaller, ...]:
+def _reductions(content: dict[str, object]) -> tuple[RecordedReduction, ...]:
     words = [str(one) for one in _needed_list(content, "reductions")]
     told = mappings(content.get("reduced"))
     if len(told) != len(words):
         # Written before kinds were recorded: the words of a reduction then began with its kind and a colon.
-        return tuple(Smaller(one.partition(":")[0].strip(), one) for one in words)
-    return tuple(Smaller(str(one.get("kind")), said, one) for one, said in zip(told, words, strict=True))
+        return tuple(RecordedReduction(one.partition(":")[0].strip(), one) for one in words)
+    return tuple(RecordedReduction(str(one.get("kind")), said, one) for one, said in zip(told, words, strict=True))
 
 
 def _failure(one: dict[str, object]) -> Failure | None:

@@ -28,18 +28,18 @@ ENGINES = {"ddp": "DDP", "fsdp": "FSDP", "single": "one process"}
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class Evidence:
     """``proven``: what was seen. ``not_proven``: what the planned run does besides, and what was tried instead."""
 
     proven: tuple[str, ...]
     not_proven: tuple[str, ...]
 
 
-def proof(verdict: Verdict) -> Proof:
+def evidence(verdict: Verdict) -> Evidence:
     """Of a run that failed nothing is proven, and nothing is left to say of the rest."""
     if verdict.outcome.failure is not None or not verdict.outcome.reports:
-        return Proof((), ())
-    return Proof(tuple(_proven(verdict)), tuple(_not_proven(verdict)))
+        return Evidence((), ())
+    return Evidence(tuple(_proven(verdict)), tuple(_not_proven(verdict)))
 
 
 def _proven(verdict: Verdict) -> list[str]:

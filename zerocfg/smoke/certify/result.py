@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from zerocfg.smoke.certify.evidence import proof
-from zerocfg.smoke.model.certificate import Failure, Measured, Smaller, Testimony
+from zerocfg.smoke.certify.evidence import evidence
+from zerocfg.smoke.model.certificate import Failure, Measured, RecordedReduction, SmokeResult
 
 if TYPE_CHECKING:
     from zerocfg.smoke.judge.verdict import Verdict
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
 def data(verdict: Verdict) -> dict[str, object]:
     """The verdict as JSON data."""
-    return testimony(verdict).data()
+    return smoke_result(verdict).data()
 
 
-def testimony(verdict: Verdict) -> Testimony:
+def smoke_result(verdict: Verdict) -> SmokeResult:
     """What a certificate says of the run."""
-    outcome, reports, shown = verdict.outcome, verdict.outcome.reports, proof(verdict)
+    outcome, reports, shown = verdict.outcome, verdict.outcome.reports, evidence(verdict)
     first = reports[0] if reports else {}
     failure = None
     if outcome.failure is not None:
         failure = Failure(outcome.failure, outcome.rank, tuple(outcome.detail))
-    return Testimony(
+    return SmokeResult(
         run=verdict.run.name,
         passed=verdict.passed,
         device_kind=verdict.device.kind,
         device_name=first.get("seen", {}).get("device_name") or verdict.device.name,
         ranks=verdict.reduced.ranks,
-        reductions=tuple(Smaller(one.kind.value, str(one), one.data()) for one in verdict.reduced.changes),
+        reductions=tuple(RecordedReduction(one.kind.value, str(one), one.data()) for one in verdict.reduced.changes),
         checks=tuple(verdict.checks),
         proven=shown.proven,
         not_proven=shown.not_proven,

@@ -13,15 +13,15 @@ VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Smaller:
+class RecordedReduction:
     """What was not as planned: the value of a `zerocfg.smoke.model.reduction.Kind`, and the words for people.
 
-    ``told``: the reduction as data; empty in a certificate from before it was recorded.
+    ``data``: the reduction as data; empty in a certificate from before it was recorded.
     """
 
     kind: str
     words: str
-    told: dict[str, object] = field(default_factory=dict)
+    data: dict[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +147,8 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Testimony:
-    """What a smoke-run saw.
+class SmokeResult:
+    """The result of a smoke-run, as its certificate states it.
 
     ``device_kind`` is "cpu" or "cuda", ``device_name`` as the driver calls it. ``reductions``: what was smaller than
     planned. ``failure`` None when the run ended.
@@ -159,7 +159,7 @@ class Testimony:
     device_kind: str
     device_name: str
     ranks: int
-    reductions: tuple[Smaller, ...]
+    reductions: tuple[RecordedReduction, ...]
     checks: tuple[Check, ...]
     proven: tuple[str, ...]
     not_proven: tuple[str, ...]
@@ -182,7 +182,7 @@ class Testimony:
             "device": {"kind": self.device_kind, "name": self.device_name},
             "ranks": self.ranks,
             "reductions": [one.words for one in self.reductions],
-            "reduced": [{"kind": one.kind, **one.told} for one in self.reductions],
+            "reduced": [{"kind": one.kind, **one.data} for one in self.reductions],
             "checks": [one.data() for one in self.checks],
             "proven": list(self.proven),
             "not_proven": list(self.not_proven),
@@ -195,14 +195,14 @@ class Testimony:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What a smoke-run ``seen`` proved, of which files.
+    """What a smoke-run proved by its ``result``, of which files.
 
     ``date`` is in UTC; ``steps``: optimizer steps. ``versions`` are the releases that ran, ``files`` the SHA-256 of the
     files that were tested, by name; ``values`` that of what the lock said (`values_hash`), None where it was not
     recorded.
     """
 
-    seen: Testimony
+    result: SmokeResult
     date: datetime.datetime
     steps: int | None
     versions: dict[str, str]
@@ -211,7 +211,7 @@ class Certificate:
 
     def data(self) -> dict[str, object]:
         """As JSON."""
-        return self.seen.data() | {
+        return self.result.data() | {
             "date": self.date.isoformat(),
             "steps": self.steps,
             "versions": self.versions,

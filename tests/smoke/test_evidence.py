@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from zerocfg.smoke.certify.evidence import Proof, proof
+from zerocfg.smoke.certify.evidence import Evidence, evidence
 from zerocfg.smoke.certify.result import data
 from zerocfg.smoke.judge.verdict import Verdict
 from zerocfg.smoke.launch.process import Outcome
@@ -51,12 +51,12 @@ def verdict_of(folder: Path, tmp_path: Path, device: Device, ranks: int = 2, **m
     return Verdict(run, device, reduced, Outcome(reports, more.pop("failure", None)), more.pop("checks", DONE))
 
 
-def told(found: Proof) -> str:
+def told(found: Evidence) -> str:
     return "\n".join(found.not_proven)
 
 
 def test_what_was_seen_is_proven(make_run: MakeRun, tmp_path: Path) -> None:
-    found = proof(verdict_of(make_run(3), tmp_path, CPU))
+    found = evidence(verdict_of(make_run(3), tmp_path, CPU))
     assert found.proven == (
         "ZeRO-3 trains 3 optimizer steps in bf16 on 2 ranks of a processor, and the loss falls",
         "each of 2 ranks keeps its part of the parameters and optimizer states",
@@ -73,15 +73,15 @@ def test_what_was_seen_is_proven(make_run: MakeRun, tmp_path: Path) -> None:
 def test_nothing_else_is(lost: str, make_run: MakeRun, tmp_path: Path) -> None:
     """Every statement hangs on its check: with that one failed it is not made, or says less."""
     verdict = verdict_of(make_run(3), tmp_path, CPU)
-    whole = proof(verdict)
+    whole = evidence(verdict)
     checks = [Check(one.name, one.planned, one.seen, False, one.further) if one.name == lost else one for one in DONE]
-    less = proof(Verdict(verdict.run, verdict.device, verdict.reduced, verdict.outcome, checks))
+    less = evidence(Verdict(verdict.run, verdict.device, verdict.reduced, verdict.outcome, checks))
     assert less.proven != whole.proven
     assert sum(map(len, less.proven)) < sum(map(len, whole.proven))
 
 
 def test_a_run_that_failed_proves_nothing(make_run: MakeRun, tmp_path: Path) -> None:
-    assert proof(verdict_of(make_run(3), tmp_path, CPU, failure="rank 1 was killed")) == Proof((), ())
+    assert evidence(verdict_of(make_run(3), tmp_path, CPU, failure="rank 1 was killed")) == Evidence((), ())
 
 
 def test_what_was_smaller_is_not_proven(make_run: MakeRun, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_what_was_smaller_is_not_proven(make_run: MakeRun, tmp_path: Path) -> No
     verdict.run.plan.update({"num_processes": 16, "num_machines": 2, "fp16.enabled": True})
     verdict.run.plan["zero_optimization.offload_optimizer.device"] = "nvme"
     verdict.reduced.plan["zero_optimization.offload_optimizer.device"] = "cpu"
-    text = told(proof(verdict))
+    text = told(evidence(verdict))
     for said in (
         "that 16 ranks on 2 nodes talk to each other: 2 on one machine did, over gloo",
         "memory, kernels and speed of A100-SXM-80GB: a processor ran",
@@ -122,7 +122,7 @@ def test_as_planned_on_its_card(make_run: MakeRun, tmp_path: Path) -> None:
         recipe={"max_length": 64},
     )
     verdict = verdict_of(folder, tmp_path, Device("cuda", "NVIDIA H200", 4, 140 * GIB), ranks=4)
-    assert told(proof(verdict)).splitlines() == [
+    assert told(evidence(verdict)).splitlines() == [
         "a setting that the engine does not show: b",
         "your script and its data: zerocfg trained random weights on one batch in the Trainer's own loop",
     ]
@@ -132,7 +132,7 @@ def test_a_shared_card_says_nothing_of_times(make_run: MakeRun, tmp_path: Path) 
     verdict = verdict_of(make_run(3, hardware=A100), tmp_path, Device("cuda", "NVIDIA H200", 1, 140 * GIB, 0, True))
     run = {"ranks": 2, "card": "NVIDIA H200", "collectives": "gloo"}
     verdict.reduced.changes.append(Reduction(Kind.SHARED_CARD, run=run))
-    text = told(proof(verdict))
+    text = told(evidence(verdict))
     assert "times, and ranks with a card of their own: they shared one" in text
     assert "that 4 ranks talk to each other: 2 on one machine did, over gloo" in text
     assert "memory and speed of A100-SXM-80GB: NVIDIA H200 ran" in text
@@ -141,6 +141,6 @@ def test_a_shared_card_says_nothing_of_times(make_run: MakeRun, tmp_path: Path) 
 def test_told_in_text_and_json(make_run: MakeRun, tmp_path: Path) -> None:
     verdict = verdict_of(make_run(3), tmp_path, CPU)
     text, content = render(verdict), data(verdict)
-    shown = proof(verdict)
+    shown = evidence(verdict)
     assert content["proven"] == list(shown.proven) and content["not_proven"] == list(shown.not_proven)
     assert "\nproven:\n  ZeRO-3 trains 3" in text and "\nnot proven:\n  that 4 ranks talk" in text

@@ -1,4 +1,4 @@
-"""An organisation's policies: JSON Schemas that the effective settings of every run have to meet.
+"""Policies of an organisation: JSON Schemas for the effective settings of every run.
 
 The instance is one object with every setting twice: under its dotted name (``"zero_optimization.stage"``) and nested as
 in DeepSpeed's JSON (``{"zero_optimization": {"stage": ...}}``).
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
     from zerocfg.source.node import Document
 
 LONGEST = 200
-"""Characters of a validator's own message that are shown; it may quote all settings."""
+"""Longest part of a validator's message that is shown; it may quote all settings."""
 
-_MISSING = "is not set, and is required"
-_UNWANTED = "is set, and must not be"
+_MISSING = "is required and not set"
+_UNWANTED = "is set and must not be"
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """One policy: its file, as read, and what validates."""
+class PolicySchema:
+    """One policy: its file as read, and its validator."""
 
     name: str
     document: Document
     validator: Validator
 
 
-def read_rules(path: Path) -> Rules:
-    """A policy file. Raises GateError, with the place, for what is no JSON Schema."""
+def read_schema(path: Path) -> PolicySchema:
+    """Read a policy file. Raises GateError, with the position, for what is not a JSON Schema."""
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import Draft202012Validator, validator_for
     from referencing import Registry
@@ -55,24 +55,26 @@ def read_rules(path: Path) -> Rules:
         problem = next(iter(document.problems), None)
         place = document.source.place(problem.span.start) if problem else None
         where = f"{name}:{place.line}:{place.column}" if place and document.source.text else name
-        raise GateError(f"{where}: the policy is no JSON: {problem.message if problem else 'it is empty'}")
+        raise GateError(f"{where}: the policy is not JSON: {problem.message if problem else 'it is empty'}")
     schema = document.data()
     if not isinstance(schema, dict):
-        raise GateError(f"{name}:1:1: the policy must be a JSON Schema, an object with `properties`, say")
+        raise GateError(f"{name}:1:1: the policy must be a JSON Schema, for example an object with `properties`")
     kind = validator_for(schema, default=Draft202012Validator)
     draft = str(kind.META_SCHEMA.get("$id", kind.META_SCHEMA.get("id", "")))
     if "$schema" in schema and str(schema["$schema"]).rstrip("#") != draft.rstrip("#"):
         line, column = position(document, ["$schema"])
-        raise GateError(f"{name}:{line}:{column}: $schema {shown(schema['$schema'])} is no known draft of JSON Schema")
+        raise GateError(
+            f"{name}:{line}:{column}: $schema {shown(schema['$schema'])} is not a known draft of JSON Schema"
+        )
     try:
         kind.check_schema(schema)
     except SchemaError as error:
         line, column = position(document, error.absolute_path)
         where = f"{name}:{line}:{column}" if line else f"{name}:1:1"
         key = ".".join(map(str, error.absolute_path))
-        raise GateError(f"{where}: the policy is no JSON Schema: {key}: {error.message[:LONGEST]}") from None
+        raise GateError(f"{where}: the policy is not a JSON Schema: {key}: {error.message[:LONGEST]}") from None
     # An empty registry: jsonschema's own would fetch what a $ref names from the network.
-    return Rules(name, document, kind(_spelled_out(schema), registry=Registry()))
+    return PolicySchema(name, document, kind(_spelled_out(schema), registry=Registry()))
 
 
 def _spelled_out(schema: Any) -> Any:
@@ -89,7 +91,7 @@ def _spelled_out(schema: Any) -> Any:
     }
 
 
-def meets(target: Target, policy: Rules) -> list[Reason]:
+def violations(target: Target, policy: PolicySchema) -> list[Reason]:
     """Where a run does not meet a policy. Raises GateError for a policy that cannot be applied."""
     from referencing.exceptions import Unresolvable
 
@@ -98,10 +100,10 @@ def meets(target: Target, policy: Rules) -> list[Reason]:
         found = list(policy.validator.iter_errors(instance(plan)))
     except Unresolvable as error:
         raise GateError(
-            f"{policy.name}: $ref {error.ref!r} leads nowhere; a policy is one file, and nothing is fetched"
+            f"{policy.name}: $ref {error.ref!r} cannot be resolved; a policy is one file, and nothing is fetched"
         ) from None
     except RecursionError:
-        raise GateError(f"{policy.name}: it refers to itself without end") from None
+        raise GateError(f"{policy.name}: it refers to itself endlessly") from None
     reasons: dict[tuple[str, str], Reason] = {}
     for one in found:
         for name, message in _said(one):
@@ -112,7 +114,7 @@ def meets(target: Target, policy: Rules) -> list[Reason]:
 
 
 def instance(plan: Plan) -> dict[str, Any]:
-    """What a policy judges: the settings by dotted name, and nested; what nobody knows is left out."""
+    """What a policy is applied to: the settings by dotted name, and nested; unknown ones are left out."""
     flat = {
         name: lockfile.without_secrets({name.rpartition(".")[2]: decision.value})[name.rpartition(".")[2]]
         for name, decision in plan.settings.items()
