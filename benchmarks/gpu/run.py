@@ -133,7 +133,7 @@ def sharing_ways() -> dict[str, Any]:
     sys.path.insert(0, str(ROOT))
     from zerocfg.smoke.launch import sharing
     from zerocfg.smoke.model.error import SmokeError
-    from zerocfg.smoke.worker.sharing import MODES
+    from zerocfg.smoke.worker.job import MODES
 
     found = {}
     for way in MODES:

@@ -121,8 +121,8 @@ EDITS = {
     "the planned hardware": (
         ("zerocfg.yaml", "hardware: 2xCPU", "hardware: 2xH100"),
         f'{LOCK}: build-outdated: run quickstart does not match its sources: hardware "2xCPU" -> "2xH100"; {AGAIN}\n'
-        f'{PROOF}: certificate-hardware: it was tested on cpu, but 2xH100 is planned (hardware = "architecture" requires '
-        f"for the same architecture); {SMOKE} on such a machine",
+        f'{PROOF}: certificate-hardware: it was tested on cpu, but 2xH100 is planned (hardware = "architecture" '
+        f"requires the same architecture); {SMOKE} on such a machine",
         None,
     ),
     "the certificate's run": (
@@ -379,8 +379,8 @@ WRONG: dict[str, tuple[tuple[str, str, str], str]] = {
     ),
     "policy elsewhere": (
         ("policy.schema.json", '"maximum": 1', '"$ref": "https://example.org/x.json"'),
-        "policy.schema.json: $ref 'https://example.org/x.json' cannot be resolved; a policy is one file, and nothing is "
-        "fetched",
+        "policy.schema.json: $ref 'https://example.org/x.json' cannot be resolved; a policy is one file, and "
+        "nothing is fetched",
     ),
     "policy without end": (
         ("policy.schema.json", '"required": [', '"$ref": "#", "required": ['),

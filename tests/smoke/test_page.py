@@ -7,7 +7,7 @@ import re
 from tests.conftest import ROOT
 from zerocfg.cli.smoke import command
 from zerocfg.smoke.model.reduction import Kind
-from zerocfg.smoke.worker.sharing import MODES
+from zerocfg.smoke.worker.job import MODES
 
 PAGE = (ROOT / "docs" / "smoke.md").read_text(encoding="utf-8")
 

@@ -20,7 +20,7 @@ from zerocfg.smoke.prepare.device import Device
 from zerocfg.smoke.prepare.folder import read
 from zerocfg.smoke.prepare.reduce import reduce
 from zerocfg.smoke.worker import sharing as ranks_part
-from zerocfg.smoke.worker.job import Job
+from zerocfg.smoke.worker.job import MODES, Job
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,12 +66,12 @@ def test_the_first_way_that_works_is_taken(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_where_no_way_works_every_reason_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers(monkeypatch, {mode: f"{mode} says no" for mode in ranks_part.MODES})
+    answers(monkeypatch, {mode: f"{mode} says no" for mode in MODES})
     with pytest.raises(SmokeError) as refusal:
         sharing.find(3, tmp_path)
     said = str(refusal.value)
     assert said.startswith("3 ranks cannot share a card here. ") and "--ranks 1" in said
-    assert all(f"{mode}: {mode} says no" in said for mode in ranks_part.MODES)
+    assert all(f"{mode}: {mode} says no" in said for mode in MODES)
 
 
 def test_a_processor_is_no_card(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_a_command_starts_its_own_ranks() -> None:
 
 
 def test_a_rank_becomes_the_first_of_its_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = {name for mode in ranks_part.MODES.values() for name in mode}
+    names = {name for mode in MODES.values() for name in mode}
     for name in (*names, "LOCAL_RANK"):
         monkeypatch.setenv(name, "before")
     monkeypatch.setenv("RANK", "1")

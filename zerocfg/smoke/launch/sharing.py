@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from zerocfg.smoke.launch import process
 from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.model.reduction import Kind, Reduction
-from zerocfg.smoke.worker.sharing import MODES
+from zerocfg.smoke.worker.job import MODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ CONTEXT = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """``mode`` of `zerocfg.smoke.worker.sharing.MODES` that works, ``refused``: why the ones before it do not."""
+    """``mode`` of `zerocfg.smoke.worker.job.MODES` that works, ``refused``: why the ones before it do not."""
 
     mode: str
     refused: dict[str, str]
