@@ -15,7 +15,7 @@ from zerocfg.emit.lock import Lock
 from zerocfg.smoke.judge import training, weights
 from zerocfg.smoke.launch import job_folder
 from zerocfg.smoke.smoke import Options, smoke
-from zerocfg.smoke.worker import checkpointing, parts, reference
+from zerocfg.smoke.worker import parts, reference, resume_point
 
 from .conftest import MODEL
 
@@ -268,16 +268,16 @@ class TestParts:
         why = job_folder._no_resume(run)
         assert why is not None and "save_only_model" in why
         job: Any = types.SimpleNamespace(no_resume=why, steps=3)
-        assert checkpointing.obstacle(job, None) == why
+        assert resume_point.obstacle(job, None) == why
         run.lock.recipe["save_only_model"] = False
         assert job_folder._no_resume(run) is None
 
     def test_one_step_leaves_none_to_do_again(self) -> None:
         job: Any = types.SimpleNamespace(no_resume=None, steps=1)
-        assert "2 steps" in (checkpointing.obstacle(job, None) or "")
+        assert "2 steps" in (resume_point.obstacle(job, None) or "")
 
     def test_when_the_checkpoint_is_written(self) -> None:
-        assert [checkpointing.last_before(steps) for steps in (1, 2, 3, 10)] == [0, 1, 1, 8]
+        assert [resume_point.last_before(steps) for steps in (1, 2, 3, 10)] == [0, 1, 1, 8]
 
 
 @pytest.mark.libs

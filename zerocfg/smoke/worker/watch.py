@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import checkpointing, checksums, memory, record, weights
+from . import checksums, memory, record, resume_point, weights
 from .readback import collect
 
 if TYPE_CHECKING:
@@ -124,10 +124,10 @@ class Watch:
 
     def checkpoint_due(self) -> bool:
         """Whether a checkpoint is to be written now. All ranks get the same answer."""
-        last = checkpointing.last_before(self.job.steps) or self.job.steps
+        last = resume_point.last_before(self.job.steps) or self.job.steps
         if "resume" not in self.job.parts or self.steps != last:
             return False
-        self.no_checkpoint = checkpointing.obstacle(self.job, self._engine)
+        self.no_checkpoint = resume_point.obstacle(self.job, self._engine)
         if self.no_checkpoint is not None:
             return False
         self.memory.enter("own")
