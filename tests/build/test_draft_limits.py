@@ -10,12 +10,12 @@ import pytest
 
 from tests.build.test_road_limits import inputs_of, run_of
 from zerocfg.hardware.catalogue import parse_hardware
-from zerocfg.resolve import init_scripts
-from zerocfg.resolve.accelerate import accelerate_keys
-from zerocfg.resolve.init import Draft, _json_files, _short, draft_runs
-from zerocfg.resolve.init_text import spec_text
+from zerocfg.resolve.engine.accelerate import accelerate_keys
+from zerocfg.resolve.engine.engine_selection import launch_of_ranks, select_engine
+from zerocfg.resolve.init import scripts as training_scripts
+from zerocfg.resolve.init.draft import Draft, _json_files, _short, draft_runs
+from zerocfg.resolve.init.text import spec_text
 from zerocfg.resolve.plan import Decision
-from zerocfg.resolve.road import choose_road, started_by
 from zerocfg.run.model import SourceFile
 from zerocfg.source.text import SourceText, Span
 
@@ -382,21 +382,21 @@ class TestScripts:
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-        assert dict(init_scripts.scripts(tmp_path)) == ({path.resolve(): "transformers"} if found else {})
+        assert dict(training_scripts.scripts(tmp_path)) == ({path.resolve(): "transformers"} if found else {})
 
     @pytest.mark.parametrize(("size", "calls"), [(1024 * 1024, "transformers"), (1024 * 1024 + 1, None)])
     def test_larger_than_a_mebibyte_is_none(self, tmp_path: Path, size: int, calls: str | None) -> None:
         path = tmp_path / "train.py"
         path.write_bytes(TRAINER.encode().ljust(size))
-        assert init_scripts.calls_of(path) == calls
+        assert training_scripts.calls_of(path) == calls
 
     def test_after_two_thousand_files_none_is_looked_at(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         train = tmp_path / "train.py"
         train.write_text(TRAINER)
         for before, count in ((1999, 1), (2000, 0)):
             files = [tmp_path / "gone.py"] * before + [train]
-            monkeypatch.setattr(init_scripts, "walk", lambda folder, suffix, files=files: iter(files))
-            assert len(list(init_scripts.scripts(tmp_path))) == count
+            monkeypatch.setattr(training_scripts, "walk", lambda folder, suffix, files=files: iter(files))
+            assert len(list(training_scripts.scripts(tmp_path))) == count
 
 
 def test_comments_stand_below_each_other_up_to_a_width() -> None:
@@ -435,7 +435,7 @@ def test_one_rank_on_the_host_is_told_so() -> None:
 
 def test_a_launch_that_no_file_writes() -> None:
     """It is no place in a text, and switches DeepSpeed on where no accelerate config does."""
-    line, _ = started_by("torchrun", 1, 8)
+    line, _ = launch_of_ranks("torchrun", 1, 8)
     assert line.span == Span(0, 0)
-    found = choose_road(inputs_of(run_of("transformers")))
+    found = select_engine(inputs_of(run_of("transformers")))
     assert found.run.flags["use_deepspeed"].value is True

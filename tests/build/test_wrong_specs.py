@@ -10,9 +10,9 @@ import pytest
 
 from tests.build.conftest import Workplace, job, spec
 from zerocfg.models.spec import JobSet, RunSpec
-from zerocfg.resolve import spec_file
 from zerocfg.resolve.plan import Problem
-from zerocfg.resolve.spec_file import (
+from zerocfg.resolve.spec import spec_file
+from zerocfg.resolve.spec.spec_file import (
     SpecFile,
     _help,
     _known,

@@ -20,9 +20,9 @@ from zerocfg.emit import lock as lockfile
 from zerocfg.emit.compiled import compiled
 from zerocfg.emit.files import emit
 from zerocfg.page.subject import Subject
-from zerocfg.resolve.alternatives import alternatives
+from zerocfg.resolve.explain.alternatives import alternatives
+from zerocfg.resolve.explain.forecast import Forecast, forecast
 from zerocfg.resolve.facts import with_facts
-from zerocfg.resolve.forecast import Forecast, forecast
 from zerocfg.rules.engine import Result, lint_runs
 from zerocfg.rules.selection import Selection
 from zerocfg.run.discover import SPEC_NAMES, Files, display_name
@@ -31,9 +31,9 @@ from zerocfg.run.releases import with_versions
 
 if TYPE_CHECKING:
     from zerocfg.emit.files import Emitted
-    from zerocfg.resolve.alternatives import Alternative
     from zerocfg.resolve.build import Built
-    from zerocfg.resolve.spec_file import SpecFile
+    from zerocfg.resolve.explain.alternatives import Alternative
+    from zerocfg.resolve.spec.spec_file import SpecFile
     from zerocfg.run.model import Run
 
 

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
     from zerocfg.compare.check import Checked
     from zerocfg.emit.lock import Lock
-    from zerocfg.resolve.alternatives import Alternative
     from zerocfg.resolve.build import Built
-    from zerocfg.resolve.forecast import Forecast
+    from zerocfg.resolve.explain.alternatives import Alternative
+    from zerocfg.resolve.explain.forecast import Forecast
     from zerocfg.rules.engine import Result
     from zerocfg.run.model import Run
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from zerocfg.hardware.catalogue import CPU, LARGEST_COUNT
 from zerocfg.models.spec import RUN_NAME
-from zerocfg.resolve.init_scripts import SEEN, calls_of, scripts, walk
+from zerocfg.resolve.init.scripts import SEEN, calls_of, scripts, walk
 from zerocfg.run.discover import Files
 from zerocfg.run.hub import CONFIG, find_config, is_hub_name
 from zerocfg.run.kinds import sniff
