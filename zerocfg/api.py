@@ -148,12 +148,12 @@ def build(
     Nothing is written unless every run resolves and lints clean. ``force`` replaces files that zerocfg did not write or
     that were changed since. Raises ConfigError for errors that lint finds, Error for all else that prevents it.
     """
-    from zerocfg.emit.compiled import compiled
+    from zerocfg.emit.compile_runs import compile_runs
     from zerocfg.emit.lock import LockError
     from zerocfg.emit.write import RefusedError, check, write
 
     read, built = _resolved(spec, run, hardware)
-    found = compiled(read, built, Path(out))
+    found = compile_runs(read, built, Path(out))
     if found.errors is not None:
         raise ConfigError(_text(found.errors), found.errors)
     _stop_on_problems(built)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zerocfg.compare.check import Checked, FileState, check_run, differences, gone_runs
+from zerocfg.compare.check_outputs import Checked, FileState, check_run, differences, gone_runs
 from zerocfg.emit import lock as lockfile
 from zerocfg.emit.files import emit
 from zerocfg.emit.problems import problems as emit_problems

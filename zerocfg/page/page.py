@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from zerocfg.compare.table import changed_sources
+from zerocfg.compare.lock_table import changed_sources
 from zerocfg.page.changes import Changes, changes
 from zerocfg.page.findings import Finding, RulePage, findings, rule_pages
 from zerocfg.page.memory import NO_TIME, Memory, memory

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from zerocfg.emit import lock
-from zerocfg.emit.loose import number
+from zerocfg.emit.lenient_json import number
 from zerocfg.page.words import GIB, Unit, size, unit_for
 from zerocfg.smoke import certificate, certificate_file
 from zerocfg.smoke.certificate import Check, Diagnosis, Measured

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from zerocfg.compare.check import Checked
+    from zerocfg.compare.check_outputs import Checked
     from zerocfg.emit.lock import Lock
     from zerocfg.resolve.build import Built
     from zerocfg.resolve.explain.alternatives import Alternative

@@ -38,7 +38,7 @@ class Compiled:
         return any(one.problems for one in self.built)
 
 
-def compiled(read: SpecFile, built: list[Built], out: Path) -> Compiled:
+def compile_runs(read: SpecFile, built: list[Built], out: Path) -> Compiled:
     """The files of the runs below ``out``; nothing is written.
 
     Raises RuntimeError where the files would not mean what was planned: a bug of zerocfg.
