@@ -22,8 +22,9 @@ from zerocfg.models.model_facts import ModelFacts, from_config
 from zerocfg.models.spec import RunSpec
 from zerocfg.resolve.explain import forecast as forecasts
 from zerocfg.resolve.explain.forecast import _counted, _time, forecast
-from zerocfg.resolve.init import draft
-from zerocfg.resolve.init.draft import Draft, _asked, _closest_to, _different, _named, _plain_name
+from zerocfg.resolve.init.draft import Draft, run_name, with_unique_names, without_duplicates
+from zerocfg.resolve.init.infer_runs import _requested_count, _short_name
+from zerocfg.resolve.init.repository import model_configs, nearest
 from zerocfg.resolve.inputs import Inputs
 from zerocfg.resolve.model import activations
 from zerocfg.resolve.model import memory_summary as memory_summaries
@@ -448,7 +449,7 @@ class TestDrafts:
         flags = {} if flag is None else {"num_processes": Setting(flag, Origin("flag"))}
         settings = {} if setting is None else {"num_processes": Setting(setting, Origin("file"))}
         run = Run("a", flags=flags, effective=Effective(settings=settings))
-        assert _asked(run, "num_processes") == count and _asked(None, "num_processes") is None
+        assert _requested_count(run, "num_processes") == count and _requested_count(None, "num_processes") is None
 
     @pytest.mark.parametrize(
         ("stem", "path", "name"),
@@ -464,24 +465,24 @@ class TestDrafts:
         ],
     )
     def test_a_name_that_says_something(self, stem: str, path: str | None, name: str) -> None:
-        assert _plain_name(stem, Path(path) if path else None, Path("/repo")) == name
-        assert _plain_name("train", Path("/train/train.py"), Path("/train")) == "train", "where nothing does"
+        assert run_name(stem, Path(path) if path else None, Path("/repo")) == name
+        assert run_name("train", Path("/train/train.py"), Path("/train")) == "train", "where nothing does"
 
     def test_names_are_different(self) -> None:
-        drafts = _named([Draft(name) for name in ("a", "a", "b", "a", "a-2", "a")])
+        drafts = with_unique_names([Draft(name) for name in ("a", "a", "b", "a", "a-2", "a")])
         assert [draft.name for draft in drafts] == ["a", "a-3", "b", "a-4", "a-2", "a-5"]
 
     def test_what_says_the_same_is_one(self) -> None:
         drafts = [Draft("a"), Draft("b"), Draft("c")]
         for one, script in zip(drafts, ("x.py", "x.py", "y.py"), strict=True):
             one.add("script", script, "found", one.name)
-        assert _different(drafts) == [drafts[0], drafts[2]]
+        assert without_duplicates(drafts) == [drafts[0], drafts[2]]
 
     def test_the_files_that_are_fewest_steps_away(self) -> None:
         paths = [Path("/r/a/x"), Path("/r/a/b/y"), Path("/r/z"), Path("/r/c/w")]
-        assert _closest_to(Path("/r/a"), paths) == [paths[0]]
-        assert _closest_to(Path("/r"), paths) == [paths[2]]
-        assert _closest_to(Path("/r/d"), paths[1:]) == [paths[2]] and _closest_to(Path("/r"), []) == []
+        assert nearest(Path("/r/a"), paths) == [paths[0]]
+        assert nearest(Path("/r"), paths) == [paths[2]]
+        assert nearest(Path("/r/d"), paths[1:]) == [paths[2]] and nearest(Path("/r"), []) == []
 
     def test_the_first_who_knows_a_key_is_right(self) -> None:
         draft = Draft("a")
@@ -491,14 +492,14 @@ class TestDrafts:
 
     def test_a_file_by_its_place_in_the_repository(self, tmp_path: Path) -> None:
         file = SourceFile("shown.sh", "launch", SourceText("shown.sh", ""), path=tmp_path / "jobs" / "a.sh")
-        assert draft._short(file, tmp_path.resolve()) == "jobs/a.sh"
-        assert draft._short(file, tmp_path.resolve() / "jobs" / "deep") == "shown.sh", "outside"
+        assert _short_name(file, tmp_path.resolve()) == "jobs/a.sh"
+        assert _short_name(file, tmp_path.resolve() / "jobs" / "deep") == "shown.sh", "outside"
         file.path = None
-        assert draft._short(file, tmp_path.resolve()) == "shown.sh"
+        assert _short_name(file, tmp_path.resolve()) == "shown.sh"
 
     def test_large_files_are_no_models(self, tmp_path: Path) -> None:
         for name, size in (("a", (1 << 20) - 1), ("b", 1 << 20)):
             (tmp_path / name).mkdir()
             (tmp_path / name / "config.json").write_text(" " * size)
         (tmp_path / "my_config.json").write_text("{}")
-        assert draft._json_files(tmp_path) == [tmp_path / "a" / "config.json"]
+        assert model_configs(tmp_path) == [tmp_path / "a" / "config.json"]

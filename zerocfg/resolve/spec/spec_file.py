@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, get_args
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
 from zerocfg.catalog.suggest import closest
-from zerocfg.models.spec import Base, Matrix, RunSpec, Spec, WrittenRun, WrittenSpec
+from zerocfg.models.spec import RunSpec, Spec
 from zerocfg.resolve.plan import Problem
+from zerocfg.resolve.spec.validation_errors import (
+    SpecError,
+    help_for,
+    merge_errors,
+    position_of,
+    problem_at,
+    problem_of_error,
+    shown_value,
+)
 from zerocfg.run.discover import display_name
 from zerocfg.run.expand import ExpandedRun, Trouble, Written, expand
 from zerocfg.source import node as source
 from zerocfg.source.load import load
-from zerocfg.source.node import Document, Mapping, Node, Sequence, dotted, plain
-from zerocfg.source.node import Path as KeyPath
+from zerocfg.source.node import Document, Mapping, Sequence, plain
 from zerocfg.source.text import Where
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
     from pydantic_core import ErrorDetails
-
-_MULTIPLE = re.compile(r"Input should be (.*)")
 
 
 @dataclass(slots=True)
@@ -50,7 +54,7 @@ class SpecFile:
         path = tuple(key.split(".")) if key else ()
         expanded = self.runs[run]
         written = expanded.where(path)
-        return _position(written, at_key=written == expanded.origin)
+        return position_of(written, at_key=written == expanded.origin)
 
     def selected(self, only: str | None) -> list[str]:
         """The runs that ``--run`` asks for: all, one, or all of a matrix by its name in the file.
@@ -141,7 +145,7 @@ def _check(found: SpecFile, root: Mapping) -> None:
         data["runs"] = written | {name: run.data for name, run in runs.items()}
     if not (expanded.troubles and not data.get("runs")):
         spec, errors = _validated(Spec, data)
-        problems += [_explained(_Error.of_spec(found.document, runs, error)) for error in _merged(errors)]
+        problems += [problem_of_error(SpecError.of_spec(found.document, runs, error)) for error in merge_errors(errors)]
         found.spec = spec
     problems += _check_bases(found.document, bases)
     unique = dict.fromkeys(problems)
@@ -154,19 +158,21 @@ def _check(found: SpecFile, root: Mapping) -> None:
 
 def _check_bases(document: Document, bases: Any) -> list[Problem]:
     if bases is not None and not isinstance(bases, dict):
-        message = f"`bases` is {_shown(bases)}, not a mapping of bases by name"
-        return [_problem(Written(document, ("bases",)), message, _help(("bases",)))]
+        message = f"`bases` is {shown_value(bases)}, not a mapping of bases by name"
+        return [problem_at(Written(document, ("bases",)), message, help_for(("bases",)))]
     problems = []
     for name, base in (bases or {}).items():
         where = Written(document, ("bases", name))
         if not isinstance(base, dict):
-            message = f"`bases.{name}` is {_shown(base)}, not a mapping of keys of a run"
-            problems.append(_problem(where, message, _help(where.path)))
+            message = f"`bases.{name}` is {shown_value(base)}, not a mapping of keys of a run"
+            problems.append(problem_at(where, message, help_for(where.path)))
             continue
         keys = {key: value for key, value in base.items() if key not in ("extends", "matrix") and value is not None}
-        for error in _merged(_validated(RunSpec, keys)[1]):
+        for error in merge_errors(_validated(RunSpec, keys)[1]):
             if error["type"] != "missing" or len(error["loc"]) > 1:
-                problems.append(_explained(_Error(error, Written(document, ("bases", name, *error["loc"])), where)))
+                problems.append(
+                    problem_of_error(SpecError(error, Written(document, ("bases", name, *error["loc"])), where))
+                )
     return problems
 
 
@@ -175,128 +181,6 @@ def _validated(model: type[BaseModel], data: Any) -> tuple[Any, list[ErrorDetail
         return model.model_validate(data), []
     except ValidationError as error:
         return None, error.errors(include_url=False)
-
-
-def _merged(errors: Iterable[ErrorDetails]) -> list[ErrorDetails]:
-    """One error for one value: pydantic tells of each kind that a value might have been by itself."""
-    found: dict[tuple[Any, ...], ErrorDetails] = {}
-    for error in errors:
-        loc = error["loc"]
-        if loc and loc[-1] in ("str", "int", "float", "bool"):
-            loc = loc[:-1]
-        earlier = found.get(loc)
-        if earlier is None:
-            found[loc] = {**error, "loc": loc}
-            continue
-        words = [_MULTIPLE.match(one["msg"]) for one in (earlier, error)]
-        if all(words) and error["msg"] != earlier["msg"]:
-            earlier["msg"] = " or ".join([earlier["msg"].partition(",")[0], words[1][1].partition(",")[0]])  # type: ignore[index]
-    return list(found.values())
-
-
-@dataclass(frozen=True, slots=True)
-class _Error:
-    """An error of pydantic, where its value is written, and where the run or section around it is."""
-
-    details: ErrorDetails
-    where: Written
-    owner: Written
-    bases: tuple[str, ...] = ()
-
-    @classmethod
-    def of_spec(cls, document: Document, runs: dict[str, ExpandedRun], details: ErrorDetails) -> _Error:
-        loc = details["loc"]
-        run = runs.get(str(loc[1])) if len(loc) > 1 and loc[0] == "runs" else None
-        if run is None:
-            return cls(details, Written(document, loc), Written(document, loc[:2]))
-        return cls(details, run.where(loc[2:]), run.origin, run.bases)
-
-
-def _explained(error: _Error) -> Problem:
-    kind, text, loc = error.details["type"], error.details["msg"], error.details["loc"]
-    if kind == "missing":
-        return _missing(error)
-    document = error.where.document
-    path = _known(document.root, error.where.path)
-    text = text.removeprefix("Value error, ")
-    if loc[-1:] == ("[key]",):
-        return _problem(error.owner, f"'{loc[1]}' cannot name a run: {text}", "A run's name becomes a folder.", True)
-    # Facts of a model are checked as a whole; the text names the key.
-    inner = re.match(r"(\w+): (.*)", text)
-    if inner is not None and document.get((*path, inner[1])) is not None:
-        path, text = (*path, inner[1]), inner[2]
-        kind = "extra_forbidden" if text == "Extra inputs are not permitted" else kind
-    if kind == "extra_forbidden":
-        while path and path[-1] not in (loc[-1], inner[1] if inner else None):
-            path = path[:-1]
-        keys = _keys(_model_of(path[:-1]))
-        close = closest(str(path[-1]), keys) if path else None
-        help = f"There are: {', '.join(sorted(keys))}." if keys else ""
-        section = f" in `{dotted(path[:-1])}`" if path[:-1] else ""
-        known = f"; did you mean `{close}`?" if close else ""
-        unknown = _problem(Written(document, path), f"unknown key `{path[-1]}`{section}{known}", help, True)
-        return replace(unknown, meant=close or "")
-    name, node = dotted(path), document.get(path)
-    given = f" is {_shown(plain(node))}" if node is not None else ""
-    return _problem(Written(document, path), f"`{name}`{given}: {_plain_words(text)}" if name else text, _help(path))
-
-
-_WORDS = (
-    (r"Input should be a valid dictionary or instance of RunSpec", "a run is a mapping"),
-    (r"Input should be a valid dictionary or instance of \w+", "it must be a mapping"),
-    (r"Input should be", "it must be"),
-    (r"valid dictionary", "mapping"),
-    (r"valid list", "list"),
-    (r"valid string", "text"),
-    (r"(?<=be )a text", "text"),
-    (r"valid integer, got a number with a fractional part", "whole number"),
-    (r"valid integer, unable to parse string as an integer", "whole number"),
-    (r"valid integer", "whole number"),
-    (r"valid number, unable to parse string as a number", "number"),
-    (r"valid number", "number"),
-    (r"a valid boolean(, unable to interpret input)?", "true or false"),
-    (r"text or a whole number or a number", "text or a number"),
-)
-
-
-def _plain_words(text: str) -> str:
-    """Pydantic's words in those of a config file."""
-    for old, new in _WORDS:
-        text = re.sub(old, new, text)
-    return text
-
-
-def _help(path: KeyPath) -> str:
-    """What the key at a path is for; where it has no description of its own, the nearest around it."""
-    names = [part for part in path if isinstance(part, str)]
-    if len(names) > 3 and names[2] == "matrix":
-        names = names[:2] + names[3:4] + names[5:]
-    while names:
-        model = _model_of(tuple(names[:-1]))
-        described = model.model_fields.get(names[-1]) if model is not None else None
-        if described is not None and described.description:
-            return f"`{names[-1]}`: {described.description}"
-        names.pop()
-    return ""
-
-
-def _missing(error: _Error) -> Problem:
-    """A key that is required and not there, told at the section that lacks it."""
-    loc, document = error.details["loc"], error.where.document
-    key = str(loc[-1])
-    owner = Written(document, ())
-    if len(loc) > 1:
-        around = Written(document, _known(document.root, error.where.path[:-1]))
-        inside = document.get(around.path) is not None and len(around.path) >= len(error.owner.path)
-        owner = around if inside and error.where != error.owner else error.owner
-    name = dotted(owner.path)
-    message = f"`{key}` is missing" + (f" in `{name}`" if name else "")
-    if error.bases and owner == error.owner:
-        message += f" and in what it extends ({', '.join(error.bases)})"
-    model = _model_of(owner.path)
-    described = model.model_fields.get(key) if model is not None else None
-    help = f"Add `{key}:`. {(described.description if described else None) or ''}".strip()
-    return replace(_problem(owner, message, help, True), missing=key)
 
 
 def _line(problem: Problem) -> Where:
@@ -310,73 +194,4 @@ def _without_consequences(problems: list[Problem]) -> list[Problem]:
 
 
 def _told(trouble: Trouble) -> Problem:
-    return _problem(trouble.where, trouble.message, trouble.help, trouble.at_key)
-
-
-def _problem(where: Written, message: str, help: str = "", at_key: bool = False) -> Problem:
-    return Problem(dotted(where.path), message, help, _position(where, at_key=at_key))
-
-
-def _position(where: Written, *, at_key: bool) -> Where:
-    """The place of something written: its value, or its key; the nearest part of its path that exists."""
-    document, path = where.document, _known(where.document.root, where.path)
-    start = 0
-    while path:
-        entry = document.entry(path) if at_key else None
-        node = document.get(path)
-        if entry is not None or (node is not None and not at_key):
-            start = entry.key_span.start if entry is not None else node.span.start  # type: ignore[union-attr]
-            break
-        path = path[:-1]
-    return Where(document.name, *document.source.place(start))
-
-
-def _known(node: Node | None, loc: tuple[str | int, ...]) -> KeyPath:
-    """The part of a pydantic location that is in the file: pydantic adds names of union branches to it."""
-    path: list[str | int] = []
-    for part in loc:
-        if isinstance(node, Mapping) and (entry := node.entry(str(part))) is not None:
-            path.append(str(part))
-            node = entry.value
-        elif isinstance(node, Sequence) and isinstance(part, int) and part < len(node.items):
-            path.append(part)
-            node = node.items[part]
-        else:
-            break
-    return tuple(path)
-
-
-def _model_of(path: KeyPath) -> type[BaseModel] | None:
-    """The model of the section at a key path of a spec; None where there is none."""
-    if not path:
-        return WrittenSpec
-    if len(path) == 2 and path[0] in ("runs", "bases"):
-        return WrittenRun if path[0] == "runs" else Base
-    if len(path) < 3:
-        return None
-    model: type[BaseModel] | None = WrittenRun
-    parts = list(path[2:])
-    if parts[0] == "matrix":
-        if len(parts) == 1:
-            return Matrix
-        if len(parts) == 2:
-            return None
-        parts = [parts[1], *parts[3:]]
-    for part in parts:
-        annotation: Any = model.model_fields[str(part)].annotation if model and part in model.model_fields else None
-        kinds = [annotation, *get_args(annotation)]
-        model = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
-    return model
-
-
-def _keys(model: type[BaseModel] | None) -> list[str]:
-    return list(model.model_fields) if model is not None else []
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "empty"
-    if isinstance(value, (dict, list)):
-        return f"a {'mapping' if isinstance(value, dict) else 'list'}" + ("" if value else " without entries")
-    text = repr(value) if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return problem_at(trouble.where, trouble.message, trouble.help, trouble.at_key)
