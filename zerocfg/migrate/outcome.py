@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from zerocfg.compare.meaning import Difference, compare
+from zerocfg.compare.effective_diff import Difference, compare
 from zerocfg.compare.sides import ARGUMENTS, side_of
 from zerocfg.lint.engine import Diagnostic, Spot, lint_runs
 from zerocfg.lint.selection import Selection

@@ -46,8 +46,8 @@ def sequence_parallel_size_alone(run: Run) -> Iterator[Finding]:
         )
     yield Finding(
         Location(run.deepspeed, ("sequence_parallel_size",)),
-        f"`sequence_parallel_size: {share}` without `data_parallel_size` splits no sequence: it only makes the engine "
-        f"count the samples of {share} processes as one",
+        f"`sequence_parallel_size: {share}` without `data_parallel_size` splits no sequence: DeepSpeed makes groups "
+        "for it only where both are given",
         f"add `data_parallel_size`: the number of processes divided by {share}"
         + (" (with accelerate: use parallelism_config)" if run.consumer in _READERS else ""),
         fix=fix,
