@@ -24,9 +24,9 @@ from zerocfg.rules.api import Severity
 from zerocfg.rules.arguments import reader
 from zerocfg.rules.engine import Diagnostic, lint_runs
 from zerocfg.run.discover import display_name
-from zerocfg.run.effective import settled
 from zerocfg.run.kinds import guess_unread, sniff
 from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.resolve_settings import settled
 from zerocfg.source.load import load_as, load_bytes, read_bytes
 from zerocfg.source.node import Document, Mapping, Node, Problem, Scalar, Sequence, dotted
 from zerocfg.source.node import Path as KeyPath

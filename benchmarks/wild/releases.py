@@ -26,11 +26,11 @@ from packaging.version import Version
 
 from benchmarks.wild import data
 from benchmarks.wild.repositories import commit_of
-from zerocfg.run.companions import holding
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Origin, Run
 from zerocfg.run.releases import with_versions
+from zerocfg.run.requirements.companions import holding
 
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl")
 Verdict = Literal["same", "choice", "held back", "not comparable", "wrong"]

@@ -27,7 +27,7 @@ from tests.parity.test_generated import (
     texts_of_people,
 )
 from tests.parity.verdicts import ABOUT_THE_MACHINE, Real, accelerate_run, claims, deepspeed_run, lint
-from zerocfg.run.effective import settled
+from zerocfg.run.resolve_settings import settled
 
 _BATCH = "train_micro_batch_size_per_gpu"
 WORLDS = (1, 2, 8)

@@ -19,8 +19,8 @@ from tests.parity.verdicts import claims, lint
 from zerocfg.catalog import fields
 from zerocfg.catalog.history import histories
 from zerocfg.rules.registry import ALL
-from zerocfg.run.effective import settled
 from zerocfg.run.model import Run, Script, SourceFile
+from zerocfg.run.resolve_settings import settled
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText
 

@@ -18,11 +18,11 @@ import pytest
 
 from tests import warm
 from tests.parity.cases import Case, cases
-from zerocfg.run import engine
-from zerocfg.run.effective import compute
 from zerocfg.run.facts import ModelSummary
 from zerocfg.run.model import UNKNOWN, Effective, Failure, Origin, Run, Setting, SourceFile, Told
-from zerocfg.source.launch import LaunchLine
+from zerocfg.run.resolve_settings import compute
+from zerocfg.run.stages import engine
+from zerocfg.source.launch.line import LaunchLine
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span
 

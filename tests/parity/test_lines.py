@@ -11,9 +11,9 @@ from unittest import mock
 import pytest
 
 from tests.parity.worker import EXPORTED, launched
-from zerocfg.run.effective import settled
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
-from zerocfg.source.launch import LaunchLine
+from zerocfg.run.resolve_settings import settled
+from zerocfg.source.launch.line import LaunchLine
 from zerocfg.source.text import Span
 
 pytestmark = pytest.mark.libs

@@ -14,8 +14,8 @@ from tests.parity.released import Comparison, Said, Versions, once
 from tests.parity.verdicts import claims, lint
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.versions import admits, release
-from zerocfg.run.effective import settled
 from zerocfg.run.model import Run, Script, SourceFile
+from zerocfg.run.resolve_settings import settled
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText
 

@@ -16,9 +16,9 @@ from zerocfg.catalog.schema import Section, load_schema
 from zerocfg.rules.api import Rule, Severity
 from zerocfg.rules.engine import Diagnostic, lint_runs
 from zerocfg.rules.registry import find
-from zerocfg.run.effective import settled
 from zerocfg.run.model import Origin, Phase, Run, Setting, SourceFile
-from zerocfg.source.launch import LaunchLine
+from zerocfg.run.resolve_settings import settled
+from zerocfg.source.launch.line import LaunchLine
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span
 

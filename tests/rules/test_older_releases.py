@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.rules.examples import write
-from zerocfg.catalog.played import Outcome, Played, played
+from zerocfg.catalog.rule_outcomes import Outcome, Played, played
 from zerocfg.cli.linting import Job
 from zerocfg.cli.settings import Settings
 from zerocfg.rules.api import Rule

@@ -19,8 +19,8 @@ from zerocfg.resolve.facts import with_facts
 from zerocfg.rules.engine import lint_runs
 from zerocfg.rules.registry import ALL
 from zerocfg.run.discover import Files
-from zerocfg.run.effective import settled
 from zerocfg.run.link import find_runs
+from zerocfg.run.resolve_settings import settled
 
 from .examples import inside, write
 

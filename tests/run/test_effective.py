@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from zerocfg.run.effective import compute
 from zerocfg.run.facts import ModelSummary
 from zerocfg.run.model import UNKNOWN, Effective, Origin, Run, Setting, SourceFile
-from zerocfg.source.launch import LaunchLine
+from zerocfg.run.resolve_settings import compute
+from zerocfg.source.launch.line import LaunchLine
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span
 

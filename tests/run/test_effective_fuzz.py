@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.run.test_effective import file
-from zerocfg.run.arguments import DECISIVE
-from zerocfg.run.effective import compute
-from zerocfg.run.engine import ABSENT, REMOVED
 from zerocfg.run.facts import ModelSummary
 from zerocfg.run.model import UNKNOWN, Effective, Origin, Run, Setting
-from zerocfg.run.options import DISTRIBUTED_TYPES, OPTIONS, TOP_LEVEL
+from zerocfg.run.resolve_settings import compute
+from zerocfg.run.stages.arguments import DECISIVE
+from zerocfg.run.stages.engine import ABSENT, REMOVED
+from zerocfg.run.stages.options import DISTRIBUTED_TYPES, OPTIONS, TOP_LEVEL
 
 scalars = st.one_of(
     st.none(),

@@ -11,8 +11,8 @@ from zerocfg.cli.linting import Job
 from zerocfg.cli.settings import Settings
 from zerocfg.rules.selection import Selection
 from zerocfg.run.discover import Files
+from zerocfg.run.frameworks import NEIGHBOURS, recognise, ships
 from zerocfg.run.link import find_runs
-from zerocfg.run.neighbours import NEIGHBOURS, recognise, ships
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from zerocfg.catalog.beside import beside
 from zerocfg.catalog.history import histories
+from zerocfg.catalog.install_limits import beside
 from zerocfg.catalog.versions import release
 from zerocfg.rules.engine import lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Run
 from zerocfg.run.releases import with_versions
-from zerocfg.source.pythons import read_image, read_setup, read_version_file
+from zerocfg.source.requirements.python import read_image, read_setup, read_version_file
 from zerocfg.source.text import SourceText
 
 SCRIPT = (

@@ -15,15 +15,15 @@ from packaging.markers import Marker
 from packaging.specifiers import SpecifierSet
 
 from zerocfg.catalog.versions import both, bounds, either, release
-from zerocfg.run.ceilings import ALLOWED, allowed
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Run
 from zerocfg.run.releases import versions_for, with_versions
-from zerocfg.source.installs import read_dockerfile, read_installs
-from zerocfg.source.manifests import read_lock, read_pipfile, read_pyproject, read_setup_cfg
-from zerocfg.source.markers import PLACES, holds_in
-from zerocfg.source.setup_script import read_setup_script
+from zerocfg.run.requirements.ceilings import ALLOWED, allowed
+from zerocfg.source.requirements.installs import read_dockerfile, read_installs
+from zerocfg.source.requirements.manifests import read_lock, read_pipfile, read_pyproject, read_setup_cfg
+from zerocfg.source.requirements.markers import PLACES, holds_in
+from zerocfg.source.requirements.setup_script import read_setup_script
 from zerocfg.source.text import SourceText
 
 LISTED = """

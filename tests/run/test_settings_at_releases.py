@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from zerocfg.run.admitted import guessed
-from zerocfg.run.effective import admitting, compute
 from zerocfg.run.model import UNKNOWN, Effective, Run, SourceFile
-from zerocfg.run.parser import parser_of
-from zerocfg.source.launch import LaunchLine
+from zerocfg.run.resolve_settings import admitting, compute
+from zerocfg.run.stages.admitted import guessed
+from zerocfg.run.stages.parser import parser_of
+from zerocfg.source.launch.line import LaunchLine
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from zerocfg.cli.linting import assume_consumer
 from zerocfg.report.runs import render_runs, why
-from zerocfg.run.effective import read_by
 from zerocfg.run.model import Origin, Run, Script, Setting, SourceFile, Told
+from zerocfg.run.resolve_settings import read_by
 from zerocfg.run.telling import told_by
 from zerocfg.source.text import SourceText, Span
 

@@ -15,8 +15,8 @@ from tools.facts.outcome import judged, lacks_an_operator
 from tools.facts.played import together, written
 from tools.facts.set_zygote import NOT_COMPILED
 from tools.facts.sets import SETS, versions
-from zerocfg.catalog import played as reader
-from zerocfg.catalog.played import Outcome, Played
+from zerocfg.catalog import rule_outcomes as reader
+from zerocfg.catalog.rule_outcomes import Outcome, Played
 from zerocfg.rules.proof import Proof, crashes, printed, shows, unprinted
 
 STOPS = crashes("parse", "must be positive")

@@ -30,7 +30,7 @@ from tools.facts.outcome import judged, lacks_an_operator
 from tools.facts.played import FILE, together, written
 from tools.facts.set_zygote import COMPILE, OPERATORS
 from tools.facts.sets import SETS, ReleaseSet, alone, installed, versions
-from zerocfg.catalog.played import Outcome, played
+from zerocfg.catalog.rule_outcomes import Outcome, played
 from zerocfg.rules.api import Rule
 from zerocfg.rules.older_releases import key_of, keys_of
 from zerocfg.rules.reach import OF_HISTORIES

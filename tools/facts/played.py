@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 
 from tools.facts.environment import ROOT
-from zerocfg.catalog.played import Outcome, Played
+from zerocfg.catalog.rule_outcomes import Outcome, Played
 
 FILE = ROOT / "schemas" / "releases" / "rules.json"
 Sets = Mapping[str, Mapping[str, str]]

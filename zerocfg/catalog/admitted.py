@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from zerocfg.catalog.history import histories
-from zerocfg.catalog.part import part_of
+from zerocfg.catalog.release_range import part_of
 from zerocfg.catalog.versions import Release, bounds
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from zerocfg.catalog.part import Part
+from zerocfg.catalog.release_range import Part
 from zerocfg.catalog.schema import Key, Schema, Section
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import RefusedError, as_int, convert, kind_of, show, yaml_number

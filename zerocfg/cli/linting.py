@@ -12,11 +12,11 @@ from zerocfg.cli.settings import Settings
 from zerocfg.rules.engine import Diagnostic, Result, lint_runs, wanted_note, without_notes
 from zerocfg.rules.selection import Selection, called, fits, names
 from zerocfg.run.discover import Files, display_name
-from zerocfg.run.effective import read_by
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Run, SourceFile, Told, files_of
 from zerocfg.run.releases import with_versions
-from zerocfg.run.unread import Unread, unread, without_unknown
+from zerocfg.run.resolve_settings import read_by
+from zerocfg.run.unchecked import Unread, unread, without_unknown
 from zerocfg.source.text import Where
 
 if TYPE_CHECKING:

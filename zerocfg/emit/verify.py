@@ -10,8 +10,8 @@ from zerocfg.emit.files import ACCELERATE, DEEPSPEED, LAUNCH, Emitted
 from zerocfg.resolve.gather import node_flags
 from zerocfg.resolve.plan import Problem
 from zerocfg.resolve.road import started_by
-from zerocfg.run.effective import settled
 from zerocfg.run.model import UNKNOWN, Kind, Run, SourceFile
+from zerocfg.run.resolve_settings import settled
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText
 

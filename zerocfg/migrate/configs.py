@@ -14,8 +14,8 @@ from zerocfg.migrate.program import program_of
 from zerocfg.migrate.steps import Drop, Left, Operation, Put, Rename, Step, editable
 from zerocfg.rules.api import Location
 from zerocfg.rules.effects import changed_before
+from zerocfg.run.frameworks import NEIGHBOURS
 from zerocfg.run.model import Run, SourceFile, original
-from zerocfg.run.neighbours import NEIGHBOURS
 from zerocfg.source.node import dotted
 
 Names = tuple[str, ...]

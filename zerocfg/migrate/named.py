@@ -8,9 +8,9 @@ from dataclasses import replace
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.versions import bounds, release, text
-from zerocfg.run.declared import LIBRARIES
-from zerocfg.run.effective import settled
 from zerocfg.run.model import Run
+from zerocfg.run.requirements.declared import LIBRARIES
+from zerocfg.run.resolve_settings import settled
 
 Releases = Mapping[str, str]
 """By library: one release, "0.19.8"."""

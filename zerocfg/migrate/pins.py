@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from zerocfg.migrate.plan import Plan
 from zerocfg.migrate.steps import Left, Step
 from zerocfg.rules.api import Location
-from zerocfg.run.companions import holding
 from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.requirements.companions import holding
 from zerocfg.source.edit import Edit
-from zerocfg.source.requirements import normal
+from zerocfg.source.requirements.pip import normal
 from zerocfg.source.text import Span
 
 _REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+(?:\[[^\]]*\])?)(?P<gap>\s*\(?)(?P<clauses>[=<>!~][^;#\"')\n]*)")

@@ -17,10 +17,10 @@ from zerocfg.resolve.plan import Decision, Problem
 from zerocfg.resolve.put import argument_of, into_engine, into_recipe
 from zerocfg.resolve.search import ContradictionError, Open, Prefer, Ranked, choices, considered, evaluate, ranked
 from zerocfg.run.config import VERSIONS
-from zerocfg.run.effective import compute
 from zerocfg.run.model import Effective, Origin, Run, Setting
 from zerocfg.run.origins import said
-from zerocfg.run.parser import parser_of
+from zerocfg.run.resolve_settings import compute
+from zerocfg.run.stages.parser import parser_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,9 +15,9 @@ from zerocfg.resolve.choose import gather_weights, with_open_values
 from zerocfg.resolve.gather import gather, with_memory
 from zerocfg.resolve.spec_file import check_spec
 from zerocfg.run.discover import Files
-from zerocfg.run.effective import compute
 from zerocfg.run.model import Origin, Setting
-from zerocfg.run.plugin import STAGE
+from zerocfg.run.resolve_settings import compute
+from zerocfg.run.stages.plugin import STAGE
 
 if TYPE_CHECKING:
     from zerocfg.models.spec import RunSpec

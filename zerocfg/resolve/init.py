@@ -16,11 +16,11 @@ from zerocfg.hardware.catalogue import CPU, LARGEST_COUNT
 from zerocfg.models.spec import RUN_NAME
 from zerocfg.resolve.init_scripts import SEEN, calls_of, scripts, walk
 from zerocfg.run.discover import Files
+from zerocfg.run.frameworks import NEIGHBOURS
 from zerocfg.run.hub import CONFIG, find_config, is_hub_name
 from zerocfg.run.kinds import sniff
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Run, SourceFile
-from zerocfg.run.neighbours import NEIGHBOURS
 from zerocfg.run.reader import TRL_KEYS
 from zerocfg.source.paths import relative
 

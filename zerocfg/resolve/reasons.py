@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.resolve.plan import Decision
-from zerocfg.run.arguments import arguments_of
 from zerocfg.run.config import AUTO
 from zerocfg.run.model import UNKNOWN
 from zerocfg.run.origins import place_of, said
-from zerocfg.run.trainer import PERSISTENCE, PREFETCH_BUCKET, REDUCE_BUCKET, hidden_size
+from zerocfg.run.stages.arguments import arguments_of
+from zerocfg.run.stages.trainer import PERSISTENCE, PREFETCH_BUCKET, REDUCE_BUCKET, hidden_size
 from zerocfg.source.node import dotted
 from zerocfg.source.paths import relative
 

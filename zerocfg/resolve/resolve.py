@@ -12,14 +12,14 @@ from zerocfg.resolve.accelerate import accelerate_keys
 from zerocfg.resolve.gather import with_memory
 from zerocfg.resolve.plan import Decision, Plan, Problem
 from zerocfg.resolve.reasons import Words
-from zerocfg.run.admitted import guessed
-from zerocfg.run.arguments import arguments_of
 from zerocfg.run.config import AUTO, VERSIONS
-from zerocfg.run.effective import settled
-from zerocfg.run.engine import current_name
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
-from zerocfg.run.parser import parser_of
 from zerocfg.run.releases import trained_with
+from zerocfg.run.resolve_settings import settled
+from zerocfg.run.stages.admitted import guessed
+from zerocfg.run.stages.arguments import arguments_of
+from zerocfg.run.stages.engine import current_name
+from zerocfg.run.stages.parser import parser_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,15 +16,15 @@ from zerocfg.catalog.values import FALSE_WORDS, RefusedError
 from zerocfg.rules import line
 from zerocfg.rules.api import Fix, Intent, Location, at
 from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, recipe_data
-from zerocfg.run.arguments import converted, mapping_of, parsed, recipe_untold
+from zerocfg.run.frameworks import NEIGHBOURS, has_defaults
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
-from zerocfg.run.neighbours import NEIGHBOURS, has_defaults
+from zerocfg.run.stages.arguments import converted, mapping_of, parsed, recipe_untold
 from zerocfg.source.edit import Edit, delete_entry, insert_entry, rename_key, replace_value
 from zerocfg.source.node import Path
 from zerocfg.source.text import Span
 
 if TYPE_CHECKING:
-    from zerocfg.source.launch import Option
+    from zerocfg.source.launch.line import Option
 
 _LARGEST = 10**15
 RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"

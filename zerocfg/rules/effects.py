@@ -9,10 +9,10 @@ from typing import Any
 
 from zerocfg.rules.api import Finding, Fix, Intent, Location, at
 from zerocfg.rules.intents import meant, written_at
-from zerocfg.run.companions import holding
+from zerocfg.run.frameworks import NEIGHBOURS
 from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, SourceFile
-from zerocfg.run.neighbours import NEIGHBOURS
 from zerocfg.run.origins import ASSUMED, said
+from zerocfg.run.requirements.companions import holding
 from zerocfg.run.templates import is_template, opened_by_script
 from zerocfg.source.edit import Edit, apply_edits, delete_entry, insert_entry, rename_key, replace_value
 from zerocfg.source.load import load_as

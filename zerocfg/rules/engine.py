@@ -16,7 +16,7 @@ from zerocfg.rules.selection import Selection
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile, original
 from zerocfg.run.releases import Outside, outside
-from zerocfg.run.unread import Unread, understood
+from zerocfg.run.unchecked import Unread, understood
 from zerocfg.source.foreign import one_line
 from zerocfg.source.node import Path, dotted
 from zerocfg.source.text import Place

@@ -1,7 +1,7 @@
 """In which releases of its library each finding holds: `zerocfg lint --all-releases`.
 
 The run of a finding is linted again with every known release of the library that reads the finding's file. What a rule
-says without asking for releases counts as far back as its bad examples showed it (`catalog/played.py`).
+says without asking for releases counts as far back as its bad examples showed it (`catalog/rule_outcomes.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 
 from zerocfg.catalog.history import histories
-from zerocfg.catalog.played import played
+from zerocfg.catalog.rule_outcomes import played
 from zerocfg.catalog.schema import schema_folder
 from zerocfg.catalog.versions import release
 from zerocfg.rules.engine import Diagnostic, lint_runs
@@ -21,8 +21,8 @@ from zerocfg.rules.reach import OF_HISTORIES, library_of
 from zerocfg.rules.registry import find
 from zerocfg.rules.selection import Selection
 from zerocfg.run.config import VERSIONS
-from zerocfg.run.effective import settled
 from zerocfg.run.model import Run
+from zerocfg.run.resolve_settings import settled
 
 _READERS = {"deepspeed": "deepspeed", "accelerate": "accelerate", "recipe": "transformers"}
 """Kind of file -> the library that reads it."""

@@ -10,7 +10,7 @@ from functools import lru_cache
 from zerocfg.catalog.check import Issue, check
 from zerocfg.catalog.history import histories, name_in
 from zerocfg.catalog.older import WALKED, differing, schema_at
-from zerocfg.catalog.part import part_of
+from zerocfg.catalog.release_range import part_of
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import LIBRARY_NAMES, Bounds, Release, bounds, release
 from zerocfg.rules import reach

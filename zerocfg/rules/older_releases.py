@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 
-from zerocfg.catalog.played import Outcome, played
+from zerocfg.catalog.rule_outcomes import Outcome, played
 from zerocfg.catalog.versions import library_name
 from zerocfg.rules.api import Rule
 from zerocfg.rules.example import Example

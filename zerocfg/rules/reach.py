@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from zerocfg.catalog.part import Part
+from zerocfg.catalog.release_range import Part
 from zerocfg.catalog.versions import Release, bounds
 from zerocfg.rules.api import Finding, Rule, Severity
 from zerocfg.rules.effects import admitted, admitting
-from zerocfg.run.admitted import admitted_of
 from zerocfg.run.model import Run
+from zerocfg.run.stages.admitted import admitted_of
 
 _LIBRARY = re.compile(r"[a-z]+")
 OF_HISTORIES = frozenset("ZC101 ZC102 ZC103 ZC104 ZC105 ZC106 ZC107 ZC108 ZC109 ZC110 ZC111 ZC113 ZC114 ZC115".split())

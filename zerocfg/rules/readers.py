@@ -13,8 +13,8 @@ from zerocfg.rules.api import Fix, Rule, Severity
 from zerocfg.rules.effects import under_deepspeed_launcher
 from zerocfg.rules.ignores import OWN
 from zerocfg.rules.reach import holds, within
-from zerocfg.run.effective import read_by
 from zerocfg.run.model import Consumer, Run, SourceFile, original
+from zerocfg.run.resolve_settings import read_by
 
 if TYPE_CHECKING:
     from zerocfg.source.edit import Edit

@@ -15,9 +15,9 @@ from zerocfg.rules.arguments import Argument, methods, reader
 from zerocfg.rules.effects import admitted as said_of
 from zerocfg.rules.effects import admitting
 from zerocfg.rules.reach import limited
-from zerocfg.run.arguments import parsed
 from zerocfg.run.model import Call, Run
 from zerocfg.run.script.arguments import is_arguments
+from zerocfg.run.stages.arguments import parsed
 from zerocfg.run.telling import told_by
 
 _BESIDE = frozenset({"ScriptArguments", "ModelConfig", "DatasetMixtureConfig"})

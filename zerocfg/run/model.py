@@ -1,7 +1,7 @@
 """The words of a run: source file, setting, origin, failure, run.
 
-A run is the set of source files used together for one training job, with its settings, which `zerocfg.run.effective`
-computes: what the training process finally gets, each value with where it came from.
+A run is the set of source files used together for one training job, with its effective settings, which
+`zerocfg.run.resolve_settings` computes: what the training process finally gets, each value with its provenance.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
         MemorySummary,
         ModelSummary,
     )
-    from zerocfg.source.launch import LaunchLine  # its classes take time to make, and few configs have launch lines
+    from zerocfg.source.launch.line import (
+        LaunchLine,  # its classes take time to make, and few configs have launch lines
+    )
 
 Consumer = Literal["deepspeed", "accelerate", "transformers", "trl", "llamafactory", "axolotl", "swift"]
 Kind = Literal[
@@ -276,7 +278,7 @@ class Run:
     the script), "engine" (the script's --deepspeed_config, read by deepspeed.initialize), or None (the file
     stands alone). ``recipe_reader`` tells who parses the recipe: TrlParser ("trl", converts strings),
     HfArgumentParser ("hf", does not). ``neighbour`` is the recipe of a framework around the Trainer, which has keys of
-    its own (`zerocfg.run.neighbours`). ``arguments`` are the training script's own options by name without
+    its own (`zerocfg.run.frameworks`). ``arguments`` are the training script's own options by name without
     dashes, UNKNOWN where the value is not known; ``flags`` the launcher's. ``script`` is what the training script's
     code says; literal arguments of its TrainingArguments stand among ``arguments``, with their place in the code.
     ``arguments_whole``: whether training arguments that are not among these have their library's default; None where

@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from zerocfg.catalog.versions import OLDEST, both, bounds, release
-from zerocfg.run.companions import left
 from zerocfg.run.config import VERSIONS
-from zerocfg.run.declared import LIBRARIES, Declared, Projects, choice, installs_of, together
-from zerocfg.run.effective import admitting
+from zerocfg.run.frameworks import NEIGHBOURS
 from zerocfg.run.model import Origin, Run, SourceFile
-from zerocfg.run.neighbours import NEIGHBOURS
 from zerocfg.run.origins import ASSUMED
+from zerocfg.run.requirements.companions import left
+from zerocfg.run.requirements.declared import LIBRARIES, Declared, Projects, choice, installs_of, together
+from zerocfg.run.resolve_settings import admitting
 
 
 def assuming_newest(run: Run) -> Run:
@@ -131,7 +131,7 @@ def _parent(path: Path | None) -> Path | None:
 def _python(run: Run, base: Declared, projects: Projects) -> Declared | None:
     """The Python that the launch script or its page sets up, else the one that is set up for what states a library
     (``base``): in the folder of that statement, or nearer to the script."""
-    from zerocfg.run.pythons import asked_by, set_up_by
+    from zerocfg.run.requirements.python import asked_by, set_up_by
 
     own = set_up_by(run.launch_file) if run.launch_file is not None and _installs(run) else None
     if own is not None:
@@ -157,7 +157,7 @@ def _required(run: Run) -> dict[str, Declared]:
     required = run.script.required if run.script is not None else ()
     if not required:
         return {}
-    from zerocfg.source.requirements import one
+    from zerocfg.source.requirements.pip import one
 
     stated: dict[str, list[Declared]] = {}
     for text, origin in required:
@@ -171,7 +171,7 @@ def _framework(run: Run, found: Mapping[str, Declared]) -> dict[str, Declared]:
     """What the framework that starts the training allows, at the release of it that the project states."""
     if run.consumer not in NEIGHBOURS:
         return {}
-    from zerocfg.run.ceilings import PACKAGES, allowed
+    from zerocfg.run.requirements.ceilings import PACKAGES, allowed
 
     package = PACKAGES[run.consumer]
     stated = found.get(package)

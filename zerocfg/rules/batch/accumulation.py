@@ -22,10 +22,10 @@ from zerocfg.rules.effects import (
     stage_of,
     words,
 )
-from zerocfg.run.arguments import arguments_of
-from zerocfg.run.batches import STEPS, TRAIN
 from zerocfg.run.model import Origin, Run, SourceFile
 from zerocfg.run.script import accelerator
+from zerocfg.run.stages.arguments import arguments_of
+from zerocfg.run.stages.batches import STEPS, TRAIN
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path, Scalar
 

@@ -11,8 +11,8 @@ from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.batch.optimizer import optimizer_type
 from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, giving, section, words
-from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import UNKNOWN, Run, Setting
+from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.source.edit import insert_entry
 
 _PARAMS = ("optimizer", "params")

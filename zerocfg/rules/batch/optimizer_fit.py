@@ -8,8 +8,8 @@ from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.batch.optimizer import TYPE, adam_params, optimizer_type
 from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, effective, present, section, stage_of
-from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import Run
+from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
 

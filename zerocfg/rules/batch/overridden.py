@@ -20,10 +20,10 @@ from zerocfg.rules.effects import (
     replace_at,
     words,
 )
-from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import Run
-from zerocfg.run.parser import parser_of
 from zerocfg.run.script import accelerator
+from zerocfg.run.stages.arguments import arguments_of
+from zerocfg.run.stages.parser import parser_of
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
 

@@ -19,8 +19,8 @@ from zerocfg.rules.effects import (
     tuned,
     words,
 )
-from zerocfg.run.batches import MICRO, TRAIN
 from zerocfg.run.model import Difference, Run
+from zerocfg.run.stages.batches import MICRO, TRAIN
 from zerocfg.source.edit import delete_entry, insert_entry
 
 _STEPS = "gradient_accumulation_steps"

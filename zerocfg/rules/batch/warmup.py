@@ -9,8 +9,8 @@ from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.batch.hyperparameters import number
 from zerocfg.rules.batch.scheduler import PARAMS, parameters, scheduler_type
 from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, section, words
-from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import Run
+from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.source.edit import insert_entry, replace_value
 from zerocfg.source.node import Path
 

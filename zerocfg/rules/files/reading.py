@@ -201,7 +201,7 @@ def word_read_as_boolean(run: Run) -> Iterator[Finding]:
 
 
 def _false_stays_since(run: Run, path: Path) -> str | None:
-    from zerocfg.run.admitted import admitted_of  # few files have such a word
+    from zerocfg.run.stages.admitted import admitted_of  # few files have such a word
 
     return admitted_of(run, "accelerate").false_stays_since(str(path[0])) if len(path) == 1 else ""
 

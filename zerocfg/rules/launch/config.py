@@ -25,9 +25,9 @@ from zerocfg.rules.effects import (
 )
 from zerocfg.rules.line import is_page, line_fix, plain, says, written
 from zerocfg.run.hub import is_hub_name
+from zerocfg.run.linking.missing_files import among_others, of_elsewhere
 from zerocfg.run.model import Failure, Origin, Run, SourceFile
-from zerocfg.run.options import OPTIONS
-from zerocfg.run.written import among_others, of_elsewhere
+from zerocfg.run.stages.options import OPTIONS
 from zerocfg.source.edit import Edit, delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path, Scalar
 

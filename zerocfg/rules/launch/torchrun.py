@@ -20,8 +20,8 @@ from zerocfg.rules.line import (
     without,
     written,
 )
+from zerocfg.run.linking.entry_point import handed_on
 from zerocfg.run.model import Run
-from zerocfg.run.started import handed_on
 from zerocfg.source.edit import Edit
 from zerocfg.source.text import Span
 

@@ -26,8 +26,8 @@ from zerocfg.rules.effects import (
     told,
     under_deepspeed_launcher,
 )
-from zerocfg.run.engine import number
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import number
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 
 PARTS = ("offload_optimizer", "offload_param")

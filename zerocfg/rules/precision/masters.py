@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.effects import TRAINERS, edited, effective, failures, section, stage_of, together, told
 from zerocfg.rules.precision.dtypes import about, accumulation, precision_of, without
-from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import truth
 from zerocfg.source.edit import delete_entry, rename_key, replace_value
 
 _MASTERS = {"bf16": "bf16_master_weights_and_grads", "fp16": "fp16_master_weights_and_grads"}

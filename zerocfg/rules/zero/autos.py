@@ -18,7 +18,7 @@ from zerocfg.rules.effects import (
     without,
 )
 from zerocfg.run.model import UNKNOWN, Run
-from zerocfg.run.parser import parser_of
+from zerocfg.run.stages.parser import parser_of
 from zerocfg.source.edit import delete_entry
 from zerocfg.source.node import Path, Scalar, dotted, walk
 

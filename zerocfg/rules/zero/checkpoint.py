@@ -8,8 +8,8 @@ from zerocfg.rules.api import Finding, Location, Severity, at, rule
 from zerocfg.rules.arguments import given
 from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, section, stage_of
 from zerocfg.rules.precision.dtypes import about, precision_of, without
-from zerocfg.run.engine import truth
 from zerocfg.run.model import UNKNOWN, Run
+from zerocfg.run.stages.engine import truth
 from zerocfg.source.edit import delete_entry, replace_value
 
 

@@ -18,8 +18,8 @@ from zerocfg.rules.effects import (
     told,
 )
 from zerocfg.rules.memory.buffers import half, without_buckets
-from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import truth
 from zerocfg.source.edit import replace_value
 from zerocfg.source.text import Span
 

@@ -14,9 +14,9 @@ from zerocfg.rules.effects import (
     effective,
     section,
 )
-from zerocfg.run.arguments import parsed
-from zerocfg.run.engine import number, truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.arguments import parsed
+from zerocfg.run.stages.engine import number, truth
 from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Path
 

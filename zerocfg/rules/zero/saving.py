@@ -16,8 +16,8 @@ from zerocfg.rules.effects import (
     section,
     stage_of,
 )
-from zerocfg.run.engine import truth
 from zerocfg.run.model import UNKNOWN, Run, SourceFile
+from zerocfg.run.stages.engine import truth
 from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value
 from zerocfg.source.node import Path, Scalar
 

@@ -21,8 +21,8 @@ from zerocfg.rules.effects import (
     tuned,
     under_deepspeed_launcher,
 )
-from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import truth
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
 

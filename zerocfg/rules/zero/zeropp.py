@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from zerocfg.catalog.versions import admits
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import edited, effective, put, section, stage_of, without
-from zerocfg.run.engine import number, truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import number, truth
 from zerocfg.source.edit import replace_value
 from zerocfg.source.node import Path
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from zerocfg.rules.api import Severity
 from zerocfg.rules.engine import Diagnostic, lint_runs
 from zerocfg.run.discover import Files
-from zerocfg.run.effective import settled
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import consumer_of
+from zerocfg.run.resolve_settings import settled
 from zerocfg.smoke.prepare.handwritten import CONSUMERS
 
 if TYPE_CHECKING:

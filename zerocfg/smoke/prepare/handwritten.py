@@ -18,20 +18,20 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.emit.lock import Lock
 from zerocfg.models.model_facts import from_config
 from zerocfg.resolve.plan import Decision
-from zerocfg.run.arguments import arguments_of
 from zerocfg.run.discover import Files
-from zerocfg.run.effective import read_by
+from zerocfg.run.frameworks import NEIGHBOURS
 from zerocfg.run.hub import find_config
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Run
-from zerocfg.run.neighbours import NEIGHBOURS
+from zerocfg.run.resolve_settings import read_by
+from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.smoke.model.reduction import Kind, Reduction
 from zerocfg.smoke.prepare.requested_settings import DTYPE, Claim, claims
 
 if TYPE_CHECKING:
     from zerocfg.smoke.model.reduced import Reduced
     from zerocfg.smoke.prepare.device import Device
-    from zerocfg.source.launch import LaunchLine
+    from zerocfg.source.launch.line import LaunchLine
 
 # Options of `accelerate launch` that speak of machines, processes, ports and files; a smoke-run has its own.
 MACHINE_OPTIONS = frozenset(
