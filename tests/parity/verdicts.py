@@ -17,7 +17,7 @@ from zerocfg.rules.api import Rule, Severity
 from zerocfg.rules.engine import Diagnostic, lint_runs
 from zerocfg.rules.registry import find
 from zerocfg.run.model import Origin, Phase, Run, Setting, SourceFile
-from zerocfg.run.resolve_settings import settled
+from zerocfg.run.resolve_settings import with_settings
 from zerocfg.source.launch.line import LaunchLine
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span
@@ -97,7 +97,7 @@ def deepspeed_run(text: str, world: int) -> Run:
         launch=LaunchLine("deepspeed", (), None, (), (), {}, Span(0, 0)),
         flags={"num_gpus": Setting(str(world), Origin("flag", "--num_gpus"))},
     )
-    return settled(run)
+    return with_settings(run)
 
 
 def lint(run: Run) -> list[Diagnostic]:
@@ -224,7 +224,9 @@ def accelerate_run(text: str) -> Run:
     """The run of `accelerate launch --config_file acc.yaml train.py`, of whose script nothing is known."""
     read = SourceText("acc.yaml", text)
     file = SourceFile("acc.yaml", "accelerate", read, load_as(read, "yaml"))
-    return settled(Run("case", launch=LaunchLine("accelerate", (), None, (), (), {}, Span(0, 0)), accelerate=file))
+    return with_settings(
+        Run("case", launch=LaunchLine("accelerate", (), None, (), (), {}, Span(0, 0)), accelerate=file)
+    )
 
 
 def real_accelerate(text: str) -> Real:

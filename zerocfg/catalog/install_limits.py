@@ -16,7 +16,7 @@ Edges = Mapping[str, str]
 
 
 @lru_cache(maxsize=1)
-def beside() -> Mapping[str, Mapping[str, Edges]]:
+def install_limits() -> Mapping[str, Mapping[str, Edges]]:
     """By library, perhaps with an extra (``transformers[torch]``), and package; ``python`` is one, too."""
     found: dict[str, dict[str, dict[str, str]]] = json.loads(
         (schema_folder() / "releases" / "beside.json").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ from zerocfg.catalog.versions import Release, library_name, text
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ReleaseRange:
     """Those from one release on, or those before one; neither where they lie scattered."""
 
     library: str
@@ -25,11 +25,11 @@ class Part:
         return f"with some releases of {name}" if self.until is None else f"before {name} {text(self.until)}"
 
 
-def part_of(library: str, among: Sequence[Release], holds: Sequence[bool]) -> Part | None:
+def range_where(library: str, among: Sequence[Release], holds: Sequence[bool]) -> ReleaseRange | None:
     """Which of some releases, oldest first, something holds for; None where it holds for all. It holds for one."""
     if all(holds):
         return None
     first, last = holds.index(True), len(holds) - 1 - holds[::-1].index(True)
     if all(holds[first:]):
-        return Part(library, since=among[first])
-    return Part(library, until=among[last + 1]) if all(holds[: last + 1]) else Part(library)
+        return ReleaseRange(library, since=among[first])
+    return ReleaseRange(library, until=among[last + 1]) if all(holds[: last + 1]) else ReleaseRange(library)

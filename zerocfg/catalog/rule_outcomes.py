@@ -24,7 +24,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class RuleOutcomes:
     """``sets``: the libraries of each set with their releases, oldest first. ``rules``: by code, bad example and set
     what was seen; what is missing was not played. An example goes by a digest of its content
     (`rules/older_releases.py`), so that one that was changed has no outcomes."""
@@ -50,13 +50,13 @@ class Played:
 
 
 @cache
-def played() -> Played:
+def rule_outcomes() -> RuleOutcomes:
     raw = json.loads((schema_folder() / "releases" / "rules.json").read_text(encoding="utf-8"))
     rules = {
         code: {example: {name: _outcome(held) for name, held in on.items()} for example, on in of.items()}
         for code, of in raw["rules"].items()
     }
-    return Played(raw["sets"], rules)
+    return RuleOutcomes(raw["sets"], rules)
 
 
 def _outcome(held: Any) -> Outcome:

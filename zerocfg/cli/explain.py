@@ -24,7 +24,7 @@ from zerocfg.rules.selection import Selection
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
-from zerocfg.run.origins import place_of, said
+from zerocfg.run.origins import describe_origin, place_of
 from zerocfg.run.releases import with_versions
 from zerocfg.source.secrets import masked
 
@@ -189,4 +189,4 @@ def _value(value: object) -> str:
 
 def _origin(origin: Origin) -> str:
     where = place_of(origin)
-    return f"{where} ({said(origin)})" if where and origin.note else str(where or said(origin))
+    return f"{where} ({describe_origin(origin)})" if where and origin.note else str(where or describe_origin(origin))

@@ -11,7 +11,7 @@ from zerocfg.resolve.gather import node_flags
 from zerocfg.resolve.plan import Problem
 from zerocfg.resolve.road import started_by
 from zerocfg.run.model import UNKNOWN, Kind, Run, SourceFile
-from zerocfg.run.resolve_settings import settled
+from zerocfg.run.resolve_settings import with_settings
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText
 
@@ -40,7 +40,7 @@ def emitted_run(emitted: Emitted, built: Run) -> Run:
         run = replace(run, recipe=_file(emitted, emitted.recipe, "recipe"), arguments=arguments)
     if DEEPSPEED in emitted.files:
         run = replace(run, deepspeed=_file(emitted, DEEPSPEED, "deepspeed"))
-    return settled(run)
+    return with_settings(run)
 
 
 def _file(emitted: Emitted, name: str, kind: Kind) -> SourceFile:

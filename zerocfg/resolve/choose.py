@@ -18,8 +18,8 @@ from zerocfg.resolve.put import argument_of, into_engine, into_recipe
 from zerocfg.resolve.search import ContradictionError, Open, Prefer, Ranked, choices, considered, evaluate, ranked
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Effective, Origin, Run, Setting
-from zerocfg.run.origins import said
-from zerocfg.run.resolve_settings import compute
+from zerocfg.run.origins import describe_origin
+from zerocfg.run.resolve_settings import resolve_settings
 from zerocfg.run.stages.parser import parser_of
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def with_open_values(inputs: Inputs) -> Inputs:
     goals = inputs.spec.goals
     if goals is not None:
         inputs = _with_precision(inputs)
-    before = compute(inputs.run)
+    before = resolve_settings(inputs.run)
     what = opened(inputs, before)
     if what is None:
         return inputs
@@ -241,7 +241,7 @@ def _with_precision(inputs: Inputs) -> Inputs:
     profile, run = inputs.profile, inputs.run
     if profile is None or profile.accelerator.vendor == "cpu" or profile.accelerator.bf16 is None:
         return inputs
-    before = compute(run)
+    before = resolve_settings(run)
     recipe = run.recipe.data() if run.recipe else None
     said = {**(recipe if isinstance(recipe, dict) else {}), **run.arguments}
     names = ("mixed_precision", "bf16.enabled", "fp16.enabled")
@@ -325,7 +325,7 @@ def pinned_memory(
             pinned = False
         elif not is_set(effective.get(name)):
             default = parser_of(run).newest(name)
-            reason = f"{said(default.origin)}, stated because it changed in 0.19.5"
+            reason = f"{describe_origin(default.origin)}, stated because it changed in 0.19.5"
             found[name] = Decision(default.value, reason, "default", inputs={"deepspeed": release})
             pinned = default.value
         else:

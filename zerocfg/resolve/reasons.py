@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from zerocfg.resolve.plan import Decision
 from zerocfg.run.config import AUTO
 from zerocfg.run.model import UNKNOWN
-from zerocfg.run.origins import place_of, said
+from zerocfg.run.origins import describe_origin, place_of
 from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.run.stages.trainer import PERSISTENCE, PREFETCH_BUCKET, REDUCE_BUCKET, hidden_size
 from zerocfg.source.node import dotted
@@ -59,8 +59,10 @@ class Words:
             key = dotted(origin.path)
             return f"{self.file(origin)}: {key}" if key else self.file(origin)
         if origin.kind == "default":
-            return f"nobody sets it; {said(origin)}"
-        return f"the variable {origin.note}" if origin.kind == "environment" and origin.note else said(origin)
+            return f"nobody sets it; {describe_origin(origin)}"
+        return (
+            f"the variable {origin.note}" if origin.kind == "environment" and origin.note else describe_origin(origin)
+        )
 
     def file(self, origin: Origin) -> str:
         file = origin.file

@@ -15,7 +15,7 @@ from zerocfg.resolve.reasons import Words
 from zerocfg.run.config import AUTO, VERSIONS
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
 from zerocfg.run.releases import trained_with
-from zerocfg.run.resolve_settings import settled
+from zerocfg.run.resolve_settings import with_settings
 from zerocfg.run.stages.admitted import guessed
 from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.run.stages.engine import current_name
@@ -60,7 +60,7 @@ def resolve(inputs: Inputs) -> tuple[Inputs, Plan | None]:
     if inputs.problems:
         return inputs, None
     inputs = choose.with_open_values(inputs)
-    inputs = replace(inputs, run=settled(inputs.run))
+    inputs = replace(inputs, run=with_settings(inputs.run))
     if inputs.problems:
         return inputs, None  # lint judges the run nevertheless, and has to know its hardware
     inputs = with_memory(inputs)

@@ -16,7 +16,7 @@ from zerocfg.catalog.values import FALSE_WORDS, RefusedError
 from zerocfg.rules import line
 from zerocfg.rules.api import Fix, Intent, Location, at
 from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, recipe_data
-from zerocfg.run.frameworks import NEIGHBOURS, has_defaults
+from zerocfg.run.frameworks import FRAMEWORKS, has_defaults
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.stages.arguments import converted, mapping_of, parsed, recipe_untold
 from zerocfg.source.edit import Edit, delete_entry, insert_entry, rename_key, replace_value
@@ -99,7 +99,7 @@ def passed(run: Run) -> Mapping[str, Setting]:
     None without a Trainer, none where a framework around it judges what is written, and none of the line where the
     script is known and has a parser of its own.
     """
-    if run.consumer not in TRAINERS or run.consumer in NEIGHBOURS:
+    if run.consumer not in TRAINERS or run.consumer in FRAMEWORKS:
         return {}
     if run.script is None or run.script.reader is None or parsed(run):
         return run.arguments
@@ -109,7 +109,7 @@ def passed(run: Run) -> Mapping[str, Setting]:
 def guessed(run: Run) -> bool:
     """Whether nothing but the options of a launch line tells that a Trainer reads the arguments."""
     seen = run.script is not None and run.script.reader is not None
-    return run.launch is not None and run.recipe is None and run.told is None and not seen
+    return run.launch is not None and run.recipe is None and run.reader_evidence is None and not seen
 
 
 def own_option(run: Run, name: str) -> bool:

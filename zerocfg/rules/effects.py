@@ -9,17 +9,17 @@ from typing import Any
 
 from zerocfg.rules.api import Finding, Fix, Intent, Location, at
 from zerocfg.rules.intents import meant, written_at
-from zerocfg.run.frameworks import NEIGHBOURS
+from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, SourceFile
-from zerocfg.run.origins import ASSUMED, said
-from zerocfg.run.requirements.companions import holding
+from zerocfg.run.origins import ASSUMED, describe_origin
+from zerocfg.run.requirements.companions import limiting_package
 from zerocfg.run.templates import is_template, opened_by_script
 from zerocfg.source.edit import Edit, apply_edits, delete_entry, insert_entry, rename_key, replace_value
 from zerocfg.source.load import load_as
 from zerocfg.source.node import Path
 from zerocfg.source.text import SourceText, Span
 
-TRAINERS = frozenset(("transformers", "trl", *NEIGHBOURS))
+TRAINERS = frozenset(("transformers", "trl", *FRAMEWORKS))
 """Those under whom the Trainer reads the DeepSpeed config."""
 
 TOLD_BY: dict[str, str] = {
@@ -136,8 +136,8 @@ def words(origin: Origin) -> str:
         where = f" in {origin.file.name}" if origin.file is not None else ""
         return f"by `{origin.note}`{where}" if origin.note else f"on the launch line{where}"
     if origin.kind == "default":
-        return f"the {said(origin)}" if origin.note[-1:].isdigit() else f"by default: {origin.note}"
-    return said(origin)
+        return f"the {describe_origin(origin)}" if origin.note[-1:].isdigit() else f"by default: {origin.note}"
+    return describe_origin(origin)
 
 
 def effective(run: Run, name: str) -> Any:
@@ -163,9 +163,9 @@ def admitted(run: Run, library: str) -> str:
 def _stated_at(place: Origin, library: str) -> str:
     """Where it stands; with the name of another package that holds the library back, or of Python."""
     if place.file is None or place.span is None:
-        return said(place)
+        return describe_origin(place)
     where = f"{place.file.name}:{place.file.source.place(place.span.start).line}"
-    package = holding(place, library)
+    package = limiting_package(place, library)
     return f"{package} ({where})" if package else where
 
 

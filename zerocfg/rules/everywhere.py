@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 
 from zerocfg.catalog.history import histories
-from zerocfg.catalog.rule_outcomes import played
+from zerocfg.catalog.rule_outcomes import rule_outcomes
 from zerocfg.catalog.schema import schema_folder
 from zerocfg.catalog.versions import release
 from zerocfg.rules.engine import Diagnostic, lint_runs
@@ -22,7 +22,7 @@ from zerocfg.rules.registry import find
 from zerocfg.rules.selection import Selection
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
-from zerocfg.run.resolve_settings import settled
+from zerocfg.run.resolve_settings import with_settings
 
 _READERS = {"deepspeed": "deepspeed", "accelerate": "accelerate", "recipe": "transformers"}
 """Kind of file -> the library that reads it."""
@@ -47,7 +47,7 @@ def reaching(diagnostics: Sequence[Diagnostic], runs: Sequence[Run]) -> list[Dia
 
 
 def _found(runs: Iterable[Run], library: str, at: str, codes: set[str]) -> set[tuple[object, ...]]:
-    pinned = [settled(replace(run, versions={library: f"=={at}"}, version_places={})) for run in runs]
+    pinned = [with_settings(replace(run, versions={library: f"=={at}"}, version_places={})) for run in runs]
     return {_key(one) for one in lint_runs(pinned, Selection(select=tuple(codes))).diagnostics}
 
 
@@ -93,7 +93,7 @@ def _known_from(code: str, library: str, known: tuple[str, ...]) -> str | None:
         return known[-1]
     if rule.versions or code in OF_HISTORIES | OF_ARGUMENTS:
         return known[0]
-    found = played()
+    found = rule_outcomes()
     since = found.since(code, keys_of(rule))
     if since is None:
         return known[-1]

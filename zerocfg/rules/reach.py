@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from zerocfg.catalog.release_range import Part
+from zerocfg.catalog.release_range import ReleaseRange
 from zerocfg.catalog.versions import Release, bounds
 from zerocfg.rules.api import Finding, Rule, Severity
 from zerocfg.rules.effects import admitted, admitting
@@ -41,8 +41,8 @@ def _among(library: str, versions: str, declared: str) -> str | None:
     if low > high[0] or (low == high[0] and not high[1]):
         return None
     if admits[0] < speaks[0]:
-        return Part(library, since=speaks[0]).words
-    return Part(library, until=speaks[1]).words if _top(speaks) < _top(admits) else ""
+        return ReleaseRange(library, since=speaks[0]).words
+    return ReleaseRange(library, until=speaks[1]).words if _top(speaks) < _top(admits) else ""
 
 
 def _top(limits: tuple[Release, Release, bool]) -> tuple[Release, bool]:
@@ -105,7 +105,7 @@ def _of_key(run: Run, finding: Finding) -> tuple[str, ...] | None:
     having = [since for since, state in states if state is not None]
     if len(having) == len(states):
         return ()
-    return (library, Part(library, since=having[0]).words) if having else None
+    return (library, ReleaseRange(library, since=having[0]).words) if having else None
 
 
 def limited(run: Run, finding: Finding, library: str, releases: str) -> Finding:

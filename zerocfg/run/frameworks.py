@@ -26,7 +26,7 @@ _SHARED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbour:
+class Framework:
     """One framework.
 
     ``handed_on``: its keys, with the field of TrainingArguments that gets the value as written. ``extends``: its
@@ -44,11 +44,11 @@ class Neighbour:
     shipped: tuple[str, ...] = ()
 
 
-NEIGHBOURS: dict[str, Neighbour] = {
+FRAMEWORKS: dict[str, Framework] = {
     one.name: one
     for one in (
         # hparams/parser.py: HfArgumentParser over Seq2SeqTrainingArguments and four dataclasses of its own.
-        Neighbour(
+        Framework(
             "llamafactory",
             ("llamafactory.launcher", "llamafactory.train.tuner"),
             extends=True,
@@ -59,14 +59,14 @@ NEIGHBOURS: dict[str, Neighbour] = {
             shipped=("examples/deepspeed/",),
         ),
         # core/builders/base.py and causal.py: TrainingArguments are made of the recipe, field by field.
-        Neighbour(
+        Framework(
             "axolotl",
             ("axolotl.cli.train",),
             handed_on={**{name: name for name in _SHARED}, "micro_batch_size": "per_device_train_batch_size"},
             shipped=("deepspeed_configs/",),
         ),
         # arguments/sft_args.py: Seq2SeqTrainingArguments with other defaults; `bf16` and `fp16` as given.
-        Neighbour(
+        Framework(
             "swift",
             ("swift.cli.sft", "swift.cli.pt", "swift.cli.rlhf"),
             handed_on={name: name for name in (*_SHARED, "per_device_train_batch_size", "bf16", "fp16")},
@@ -101,11 +101,11 @@ _AXOLOTL = frozenset(
 
 def started_by_line(line: LaunchLine, arguments: Mapping[str, Setting]) -> Consumer | None:
     """The framework that a launch line starts: its program, its module, its script, or options that are its own."""
-    if line.launcher in NEIGHBOURS:
-        return NEIGHBOURS[line.launcher].name
+    if line.launcher in FRAMEWORKS:
+        return FRAMEWORKS[line.launcher].name
     script = (line.script.value or "") if line.script is not None else ""
     module = script if line.module else script.removesuffix(".py").replace("\\", "/").replace("/", ".")
-    for one in NEIGHBOURS.values():
+    for one in FRAMEWORKS.values():
         if any(module == name or module.endswith("." + name) for name in one.modules):
             return one.name
     given = {name: setting.value for name, setting in arguments.items()}
@@ -114,7 +114,7 @@ def started_by_line(line: LaunchLine, arguments: Mapping[str, Setting]) -> Consu
 
 def ships(consumer: str | None, path: object) -> bool:
     """Whether a DeepSpeed config named in this way comes with the framework, so that it need not lie here."""
-    one = NEIGHBOURS.get(consumer or "")
+    one = FRAMEWORKS.get(consumer or "")
     if one is None or not isinstance(path, str):
         return False
     inside = path.replace("\\", "/")
@@ -123,13 +123,13 @@ def ships(consumer: str | None, path: object) -> bool:
 
 def has_defaults(consumer: str | None) -> bool:
     """Whether a training argument that nobody writes has the default of TrainingArguments."""
-    one = NEIGHBOURS.get(consumer or "")
+    one = FRAMEWORKS.get(consumer or "")
     return one is None or one.extends
 
 
-def taken(run: Run, consumer: Consumer, recipe: SourceFile | None = None) -> Run:
+def with_framework(run: Run, consumer: Consumer, recipe: SourceFile | None = None) -> Run:
     """The run with a framework as its reader: of its recipe and its line only what it hands on is left as arguments."""
-    one = NEIGHBOURS[consumer]
+    one = FRAMEWORKS[consumer]
     data = recipe.data() if recipe is not None else None
     data = data if isinstance(data, dict) else {}
     fields = _fields(one)
@@ -143,10 +143,10 @@ def taken(run: Run, consumer: Consumer, recipe: SourceFile | None = None) -> Run
         found |= _axolotl_precision(data, recipe, run)
     if data.get("pure_bf16"):  # LLaMA-Factory trains in bf16 without telling the Trainer
         found |= {name: Setting(UNKNOWN, found[name].origin) for name in ("bf16", "fp16") if name in found}
-    return replace(run, consumer=consumer, neighbour=recipe, recipe=None, recipe_reader=None, arguments=found)
+    return replace(run, consumer=consumer, framework_recipe=recipe, recipe=None, recipe_reader=None, arguments=found)
 
 
-def _fields(one: Neighbour) -> Mapping[str, str]:
+def _fields(one: Framework) -> Mapping[str, str]:
     if not one.extends:
         return one.handed_on
     return {name: name for name in load_schema("training-arguments").root.keys if name not in one.own}

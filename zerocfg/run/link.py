@@ -14,7 +14,7 @@ from pathlib import Path
 from zerocfg.run.discover import Files, launch_lines, walk
 from zerocfg.run.linking.follow import Paths, get, of_neighbour
 from zerocfg.run.model import Run, SourceFile, files_of, original
-from zerocfg.run.resolve_settings import settled
+from zerocfg.run.resolve_settings import with_settings
 
 MOST_FILES = 20_000
 """Candidates looked at when the partners of single files are searched for; larger trees are cut there."""
@@ -59,17 +59,17 @@ def find_runs(
     followed = Paths(files, root or Path.cwd())
     runs = _runs(followed, known, scripts)
     if scripts and (any(file.kind == "script" for file in known) or any(run.script is not None for run in runs)):
-        from zerocfg.run.linking.standalone_scripts import of_scripts  # few repositories need it
+        from zerocfg.run.linking.standalone_scripts import standalone_runs  # few repositories need it
 
-        runs += of_scripts(followed, known, runs)
+        runs += standalone_runs(followed, known, runs)
     named = {os.path.realpath(file.path) for file in asked.values() if file.kind == "script" and file.path}
     wanted = [
         run
         for run in runs
         if any(id(original(file)) in asked for file in files_of(run))
-        or (named and run.started is not None and os.path.realpath(run.started) in named)
+        or (named and run.entry_point is not None and os.path.realpath(run.entry_point) in named)
     ]
-    return [settled(run) for run in wanted], set(asked)
+    return [with_settings(run) for run in wanted], set(asked)
 
 
 def runs_from_spec(path: Path, files: Files | None = None) -> list[Run]:
@@ -77,13 +77,13 @@ def runs_from_spec(path: Path, files: Files | None = None) -> list[Run]:
     files = files or Files()
     from zerocfg.run.linking.spec_runs import from_spec
 
-    return [settled(run) for run in from_spec(Paths(files, path.resolve().parent), files.open(path))]
+    return [with_settings(run) for run in from_spec(Paths(files, path.resolve().parent), files.open(path))]
 
 
 def run_of_file(path: Path, files: Files) -> Run | None:
     """The run that one config file makes with what it points at; None where it is no config."""
     run = _alone(Paths(files, Path.cwd()), files.open(path))
-    return settled(run) if run is not None else None
+    return with_settings(run) if run is not None else None
 
 
 def _near(known: list[SourceFile], asked: Mapping[int, SourceFile]) -> list[SourceFile]:
@@ -127,7 +127,7 @@ def _runs(paths: Paths, pool: list[SourceFile], scripts: bool) -> list[Run]:
             from zerocfg.run.linking.spec_runs import from_spec
 
             runs += from_spec(paths, file)
-    specified = [run for run in runs if run.told is not None]
+    specified = [run for run in runs if run.reader_evidence is not None]
     for file in pool:
         if file.kind == "launch" or (scripts and file.kind == "script"):
             from zerocfg.run.linking.launch_line_runs import from_line

@@ -1,6 +1,6 @@
 """The effective settings of a run: what the training process finally gets, each value with its origin.
 
-:func:`compute` walks the road that the run's consumer walks: launcher -> DeepSpeedPlugin -> Trainer -> prepare() ->
+:func:`resolve_settings` follows the path of the run's consumer: launcher -> DeepSpeedPlugin -> Trainer -> prepare() ->
 engine, one module a stage. What a library will refuse on the way becomes a Failure; what nobody can know from the
 files (a value set in the script, a shell variable) stays UNKNOWN and refuses nothing.
 """
@@ -11,8 +11,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.run.config import Config, NotAMappingError, default_of, describe, product
-from zerocfg.run.frameworks import NEIGHBOURS, taken
-from zerocfg.run.model import UNKNOWN, Effective, Failure, Ignored, Origin, Phase, Run, Setting, Told, consumer_of
+from zerocfg.run.frameworks import FRAMEWORKS, with_framework
+from zerocfg.run.model import (
+    UNKNOWN,
+    Effective,
+    Failure,
+    Ignored,
+    Origin,
+    Phase,
+    ReaderEvidence,
+    Run,
+    Setting,
+    consumer_of,
+)
 from zerocfg.run.script import accelerator
 from zerocfg.run.stages import batches, engine
 from zerocfg.run.stages.admitted import admitted_of
@@ -35,30 +46,32 @@ if TYPE_CHECKING:
 MICRO, STEPS, TRAIN = batches.MICRO, batches.STEPS, batches.TRAIN
 
 
-def compute(run: Run) -> Effective:
+def resolve_settings(run: Run) -> Effective:
     """The settings, exported variables, predicted failures and ignored values of a run. Never raises for bad input."""
-    return _Road(run).walk()
+    return _Resolution(run).walk()
 
 
-def settled(run: Run) -> Run:
+def with_settings(run: Run) -> Run:
     """The run with the settings that follow from the rest of it."""
-    return replace(run, effective=compute(run))
+    return replace(run, effective=resolve_settings(run))
 
 
-def admitting(run: Run, versions: Mapping[str, str], places: Mapping[str, tuple[Origin, ...]]) -> Run:
+def with_releases(run: Run, versions: Mapping[str, str], places: Mapping[str, tuple[Origin, ...]]) -> Run:
     """The run of a project that admits these releases, with the settings that they have."""
     now = replace(run, versions=versions, version_places=places)
     engines = all(admitted_of(now, library) == admitted_of(run, library) for library in ("deepspeed", "accelerate"))
     trainers = all(versions.get(library) == run.versions.get(library) for library in ("transformers", "trl"))
-    return now if engines and (trainers or not (run.recipe or run.arguments)) else settled(now)
+    return now if engines and (trainers or not (run.recipe or run.arguments)) else with_settings(now)
 
 
-def read_by(run: Run, consumer: str | None, told: Told | None = None) -> Run:
-    """The run when this consumer reads its configs; ``told``: who says so."""
+def with_consumer(run: Run, consumer: str | None, evidence: ReaderEvidence | None = None) -> Run:
+    """The run when this consumer reads its configs; ``evidence``: what says so."""
     reader = consumer_of(consumer)
-    if reader in NEIGHBOURS:
-        run = taken(run, reader, run.recipe)
-    return settled(replace(run, consumer=reader, told=told, deepspeed_route=_route(run.deepspeed_route, reader)))
+    if reader in FRAMEWORKS:
+        run = with_framework(run, reader, run.recipe)
+    return with_settings(
+        replace(run, consumer=reader, reader_evidence=evidence, deepspeed_route=_route(run.deepspeed_route, reader))
+    )
 
 
 def _route(route: Route | None, reader: Consumer | None) -> Route | None:
@@ -70,7 +83,7 @@ def _route(route: Route | None, reader: Consumer | None) -> Route | None:
     return "trainer" if reader is not None and route == "engine" else route
 
 
-class _Road:
+class _Resolution:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.settings: dict[str, Setting] = {}
@@ -91,7 +104,7 @@ class _Road:
             self.settings["mixed_precision"] = launch.mixed_precision
         consumer = self.run.consumer
         try:
-            if consumer in ("transformers", "trl", *NEIGHBOURS):
+            if consumer in ("transformers", "trl", *FRAMEWORKS):
                 self._trainer()
             elif consumer == "accelerate":
                 self._accelerate()

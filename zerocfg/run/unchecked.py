@@ -22,7 +22,7 @@ _NOT_RECOGNISED = "it is no config, recipe, spec or launch script that zerocfg k
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UncheckedFile:
     """A file that was not checked. ``reason`` is a clause; ``named``: the user asked for this very file.
 
     ``place``: where a file is named that is missing.
@@ -35,9 +35,9 @@ class Unread:
     place: Where | None = None
 
 
-def unread(
+def unchecked_files(
     files: Files, runs: Sequence[Run], named: Collection[Path], folders: Collection[Path], told: Iterable[Where]
-) -> tuple[Unread, ...]:
+) -> tuple[UncheckedFile, ...]:
     """What was met of the files that are ``named``, lie below ``folders`` or are read by the runs, and is not checked.
 
     ``told``: the places of findings; what a finding stands at is told already.
@@ -51,7 +51,7 @@ def unread(
     )
 
 
-def without_unknown(found: Iterable[Unread]) -> tuple[Unread, ...]:
+def without_unknown(found: Iterable[UncheckedFile]) -> tuple[UncheckedFile, ...]:
     """What is left where files are named that may be anything (a hook names whatever was changed)."""
     return tuple(replace(one, named=False) for one in found if not one.named or one.why == "not-read")
 
@@ -68,33 +68,33 @@ def _fatal(file: SourceFile) -> str | None:
     return next((problem.brief or problem.message for problem in document.problems if problem.fatal), None)
 
 
-def _named(files: Files, runs: Sequence[Run], named: Collection[Path]) -> Iterator[Unread]:
+def _named(files: Files, runs: Sequence[Run], named: Collection[Path]) -> Iterator[UncheckedFile]:
     """The named files that are no part of a run."""
     used = {id(original(file)) for run in runs for file in files_of(run)}
-    scripts = {run.started.resolve() for run in runs if run.started is not None}
+    scripts = {run.entry_point.resolve() for run in runs if run.entry_point is not None}
     for path in named:
         file = files.open(path)
         if id(file) in used:
             continue
         trouble = _fatal(file)
         if trouble is not None:
-            yield Unread(file.name, "not-read", trouble, True)
+            yield UncheckedFile(file.name, "not-read", trouble, True)
         elif file.kind == "script":
             if path.resolve() not in scripts:
-                yield Unread(file.name, "not-started", "no launch line or spec that was found starts it", True)
+                yield UncheckedFile(file.name, "not-started", "no launch line or spec that was found starts it", True)
         elif file.kind == "launch":
             if not launch_lines(file):
                 reason = "it holds no launch line of accelerate, deepspeed or torchrun"
-                yield Unread(file.name, "no-launch-line", reason, True)
+                yield UncheckedFile(file.name, "no-launch-line", reason, True)
         elif file.kind in _UNCHECKED:
-            yield Unread(file.name, "not-checked-kind", _UNCHECKED[file.kind], True)
+            yield UncheckedFile(file.name, "not-checked-kind", _UNCHECKED[file.kind], True)
         else:
-            yield Unread(file.name, "not-recognised", _NOT_RECOGNISED, True)
+            yield UncheckedFile(file.name, "not-recognised", _NOT_RECOGNISED, True)
 
 
 def _met(
     files: Files, runs: Sequence[Run], named: Collection[Path], folders: Collection[Path], told: Collection[Where]
-) -> Iterator[Unread]:
+) -> Iterator[UncheckedFile]:
     """Unreadable files of the runs that no finding speaks of, and those below the folders that are of no known kind."""
     found = {where.file for where in told}
     of_runs = [file for run in runs for file in files_of(run)]
@@ -105,7 +105,9 @@ def _met(
         trouble = _fatal(file)
         if trouble is not None and file.name not in found and file.name not in seen:
             seen.add(file.name)
-            yield Unread(file.name, "not-read", trouble, file.path is not None and file.path.resolve() in exactly)
+            yield UncheckedFile(
+                file.name, "not-read", trouble, file.path is not None and file.path.resolve() in exactly
+            )
     tops = [folder.resolve() for folder in folders]
     for file in files.met():
         trouble = _fatal(file)
@@ -113,10 +115,10 @@ def _met(
             continue
         path = file.path.resolve()
         if path not in exactly and any(path.is_relative_to(top) for top in tops):
-            yield Unread(file.name, "not-read", trouble)
+            yield UncheckedFile(file.name, "not-read", trouble)
 
 
-def _missing(runs: Sequence[Run], told: Collection[Where]) -> Iterator[Unread]:
+def _missing(runs: Sequence[Run], told: Collection[Where]) -> Iterator[UncheckedFile]:
     """Files that runs name and that are nowhere, where no finding says so; each once."""
     places: dict[str, dict[Where | None, None]] = {}
     for run in runs:
@@ -128,4 +130,4 @@ def _missing(runs: Sequence[Run], told: Collection[Where]) -> Iterator[Unread]:
         first, *others = found
         by = f"; {first} names it" if first is not None else ""
         more = f", and {len(others)} more place{'s' * (len(others) != 1)}" if others else ""
-        yield Unread(name, "missing", f"it is nowhere to be found{by}{more}", place=first)
+        yield UncheckedFile(name, "missing", f"it is nowhere to be found{by}{more}", place=first)

@@ -8,7 +8,7 @@ import re
 from zerocfg.source.text import Span
 
 
-class Places:
+class PythonSpans:
     """Python counts columns in bytes of UTF-8, and lines as it ends them. ``lead``: where the code starts."""
 
     def __init__(self, text: str, lead: int) -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from zerocfg.run.discover import Files, display_name
-from zerocfg.run.frameworks import recognise, ships, taken
+from zerocfg.run.frameworks import recognise, ships, with_framework
 from zerocfg.run.kinds import named_recipe
-from zerocfg.run.model import Consumer, Mistaken, Origin, Route, Run, Setting, SourceFile
+from zerocfg.run.model import Consumer, MisplacedFile, Origin, Route, Run, Setting, SourceFile
 from zerocfg.run.reader import TRL_KEYS
 from zerocfg.run.templates import CODE
 from zerocfg.source.load import load_as
@@ -99,9 +99,9 @@ class Paths:
 
     def lacking(self, run: Run, setting: Setting) -> Run:
         """The run without a file that is nowhere; noted unless it may be there when the job starts."""
-        from zerocfg.run.linking.missing_files import made_before  # few lines name a file that is not there
+        from zerocfg.run.linking.missing_files import created_before_launch  # few lines name a file that is not there
 
-        if made_before(run, setting.value):
+        if created_before_launch(run, setting.value):
             return run
         value: str = setting.value
         return lacks(run, replace(setting, value=display_name(Path(value))) if value.startswith("/") else setting)
@@ -150,7 +150,7 @@ def of_neighbour(run: Run, starts: Consumer | None, recipe: SourceFile) -> Run:
     """The run with a recipe of a framework, which its program tells (``starts``) or else the recipe's keys."""
     data = recipe.data()
     consumer = starts or (recognise(data) if isinstance(data, dict) else None)
-    return run if consumer is None else taken(run, consumer, recipe)
+    return run if consumer is None else with_framework(run, consumer, recipe)
 
 
 def _is_path(value: object) -> bool:
@@ -165,7 +165,7 @@ def _is_path(value: object) -> bool:
 
 
 def mistakes(run: Run, file: SourceFile, wanted: Literal["accelerate", "deepspeed"], named: Origin) -> Run:
-    return replace(run, mistaken=(*run.mistaken, Mistaken(file, wanted, named)))
+    return replace(run, misplaced=(*run.misplaced, MisplacedFile(file, wanted, named)))
 
 
 def lacks(run: Run, setting: Setting) -> Run:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from zerocfg.run.frameworks import NEIGHBOURS, started_by_line, taken
-from zerocfg.run.linking.entry_point import inner, started
+from zerocfg.run.frameworks import FRAMEWORKS, started_by_line, with_framework
+from zerocfg.run.linking.entry_point import find_entry_point, find_handed_script
 from zerocfg.run.linking.follow import Paths, mistakes, of_neighbour
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting, SourceFile
 from zerocfg.run.reader import reader_of
@@ -37,10 +37,10 @@ def from_line(paths: Paths, file: SourceFile, line: LaunchLine) -> Run | None:
 
         paths = paths.after(written_before(file, line.written, line.directory), shown_on(file, line.written))
     bases = paths.bases(file, line)
-    found = started(line, bases)
+    found = find_entry_point(line, bases)
     if found is not None:
         script, here = found
-        run = replace(run, started=script)
+        run = replace(run, entry_point=script)
         # The job is started where the script is: a file of that name further up is another one.
         above = () if line.module else here.resolve().parents
         bases = [here, *(base for base in bases if base != here and base.resolve() not in above)]
@@ -52,7 +52,7 @@ def from_line(paths: Paths, file: SourceFile, line: LaunchLine) -> Run | None:
             run = paths.with_accelerate(run, accelerate, bases)
         run = paths.with_deepspeed(run, run.flags.get("deepspeed_config_file"), bases, "accelerate")
     run = _with_script(paths, run, line, bases)
-    files = run.accelerate or run.deepspeed or run.recipe or run.neighbour or run.missing or run.mistaken
+    files = run.accelerate or run.deepspeed or run.recipe or run.framework_recipe or run.missing or run.misplaced
     return run if files or line.launcher == "accelerate" or run.consumer is not None else None
 
 
@@ -67,18 +67,20 @@ def _with_script(paths: Paths, run: Run, line: LaunchLine, bases: list[Path]) ->
             run = of_neighbour(run, own, named)
             bases = bases + paths.around(named)
     elif own is not None:
-        run = taken(run, own)
-    if run.consumer in NEIGHBOURS:
+        run = with_framework(run, own)
+    if run.consumer in FRAMEWORKS:
         return paths.with_deepspeed(run, run.arguments.get("deepspeed"), bases, "trainer")
     run = _with_recipe(paths, run, line, bases)
-    if run.started is not None and run.started.suffix == ".py":
+    if run.entry_point is not None and run.entry_point.suffix == ".py":
         from zerocfg.run.linking.script_runs import with_code  # with it comes all that reads Python
 
         run = with_code(paths, run)
         script = run.script
-        spawned = inner(line, bases) if script is not None and not (script.reader or script.foreign) else None
+        spawned = (
+            find_handed_script(line, bases) if script is not None and not (script.reader or script.foreign) else None
+        )
         if spawned is not None:
-            other = with_code(paths, replace(run, started=spawned))
+            other = with_code(paths, replace(run, entry_point=spawned))
             if other.script is not None and (other.script.reader or other.script.foreign):
                 run = other
     trainer = run.arguments.get("deepspeed")
@@ -101,7 +103,7 @@ def _with_recipe(paths: Paths, run: Run, line: LaunchLine, bases: list[Path]) ->
     if recipe is not None:
         return replace(paths.with_recipe(run, recipe, bases), recipe_reader="trl")
     if config is not None and config.document is not None and config.document.root is None:
-        return replace(run, unread=(config,))
+        return replace(run, unreadable=(config,))
     if line.arguments and (first := line.arguments[0].value) and first.endswith((".yaml", ".yml", ".json")):
         place = Origin("flag", file=run.launch_file, span=line.arguments[0].span)
         said, alone = Setting(first, place), len(line.arguments) == 1

@@ -16,7 +16,7 @@ _OUTPUT = r"(?<![\w-])(?:-o|--(?:out|dest|target|save|write)[\w-]*)"
 """Options by which a program is told what to write."""
 
 
-def made_before(run: Run, name: str) -> bool:
+def created_before_launch(run: Run, name: str) -> bool:
     """``name``: the path as the launch line or a config gives it."""
     line, file = run.launch, run.launch_file
     if line is None or file is None:
@@ -32,20 +32,25 @@ def made_before(run: Run, name: str) -> bool:
     return file.path is not None and any(_makes(other, base) for other in _beside(file.path))
 
 
-def of_elsewhere(run: Run, name: str) -> bool:
+def launches_other_checkout(run: Run, name: str) -> bool:
     """Whether the launch line is for a checkout of something else: neither the script that it starts is here, nor any
     config that it names, nor a folder with others of this one's kind."""
     word = run.launch.script if run.launch is not None and not run.launch.module else None
     script = word.value if word is not None else None
-    if run.started is not None or script is None or script.startswith("/") or not script.endswith((".py", ".sh")):
+    if run.entry_point is not None or script is None or script.startswith("/") or not script.endswith((".py", ".sh")):
         return False
-    if run.accelerate is not None or run.recipe is not None or run.neighbour is not None or run.deepspeed is not None:
+    if (
+        run.accelerate is not None
+        or run.recipe is not None
+        or run.framework_recipe is not None
+        or run.deepspeed is not None
+    ):
         return False
     pointing = run.launch_file.path if run.launch_file is not None else None
-    return pointing is None or not among_others(pointing, name)
+    return pointing is None or not has_similar_files(pointing, name)
 
 
-def among_others(pointing: Path, name: str) -> bool:
+def has_similar_files(pointing: Path, name: str) -> bool:
     """Whether the folder of a path is here, within reach of the file that names it, with other files of its kind."""
     folder, _, base = name.replace("\\", "/").removeprefix("./").rpartition("/")
     suffix = base.rpartition(".")[2]

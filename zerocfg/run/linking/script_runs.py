@@ -11,7 +11,7 @@ from zerocfg.run.linking.follow import Paths
 from zerocfg.run.model import Route, Run, Script, Setting
 from zerocfg.run.script.arguments import call_of, filled
 from zerocfg.run.script.reading import read_script
-from zerocfg.run.script.stated import stated
+from zerocfg.run.script.stated import script_arguments
 
 _NAMED_IN_CODE: tuple[tuple[str, str, Route], ...] = (
     ("transformers.TrainingArguments", "deepspeed", "trainer"),
@@ -39,7 +39,7 @@ def with_config_of(paths: Paths, run: Run, script: Script, line: Mapping[str, Se
 
 def with_code(paths: Paths, run: Run) -> Run:
     """The run with its script as it is read, and the training arguments that the code states."""
-    return with_stated(replace(run, script=read(paths, run.started)))
+    return with_stated(replace(run, script=read(paths, run.entry_point)))
 
 
 def with_stated(run: Run) -> Run:
@@ -47,7 +47,7 @@ def with_stated(run: Run) -> Run:
     script = run.script
     if script is None or script.reader not in ("transformers", "trl"):
         return run
-    found = stated(script, run.arguments)
+    found = script_arguments(script, run.arguments)
     return replace(run, arguments=found.arguments, arguments_whole=found.whole)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from zerocfg.run.model import Origin, Run, Script, SourceFile, Told, original
+from zerocfg.run.model import Origin, ReaderEvidence, Run, Script, SourceFile, original
 
 FEWEST = 2
 """Recipes of the tree that lines must name."""
@@ -31,9 +31,11 @@ def as_siblings(run: Run, known: Sequence[Run], root: Path) -> Run:
         return run
     if first.consumer not in ("transformers", "trl") or any(one.script is None for one in beside):
         return run
-    told = Told("sibling", Origin("file", file=first.recipe))
+    evidence = ReaderEvidence("sibling", Origin("file", file=first.recipe))
     script = _script_of([one for one in beside if _folder(one.recipe) == _folder(run.recipe)])
-    return replace(run, consumer=first.consumer, recipe_reader=first.recipe_reader, told=told, script=script)
+    return replace(
+        run, consumer=first.consumer, recipe_reader=first.recipe_reader, reader_evidence=evidence, script=script
+    )
 
 
 def _script_of(lines: Sequence[Run]) -> Script | None:

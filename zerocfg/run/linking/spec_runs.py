@@ -14,8 +14,18 @@ from zerocfg.run.facts import ModelSummary
 from zerocfg.run.hub import find_config
 from zerocfg.run.linking.follow import Paths, lacks
 from zerocfg.run.linking.launch_line_runs import settings
-from zerocfg.run.model import Origin, RecipeReader, Route, Run, Setting, SourceFile, Told, consumer_of, original
-from zerocfg.run.resolve_settings import read_by
+from zerocfg.run.model import (
+    Origin,
+    ReaderEvidence,
+    RecipeReader,
+    Route,
+    Run,
+    Setting,
+    SourceFile,
+    consumer_of,
+    original,
+)
+from zerocfg.run.resolve_settings import with_consumer
 from zerocfg.run.sizes import model_summary
 from zerocfg.source.launch.launchers import read_options
 from zerocfg.source.launch.line import Word
@@ -76,19 +86,19 @@ def _run(paths: Paths, file: SourceFile, entry: ExpandedRun, folder: Path, sourc
     run = replace(
         run,
         consumer=consumer or run.consumer,
-        told=_told_by_spec(entry, sources) if consumer else None,
-        started=_script_of(entry, folder),
+        reader_evidence=_evidence_in_spec(entry, sources) if consumer else None,
+        entry_point=_script_of(entry, folder),
         recipe_reader=_READERS.get(str(consumer)),
         deepspeed_route=_ROUTES.get(str(consumer), route) if route == "trainer" else route,
         model=summary,
         arguments=_spec_arguments(entry, sources),
         versions={str(key): str(value) for key, value in versions.items()} if isinstance(versions, dict) else {},
     )
-    if run.started is None or run.started.suffix != ".py" or not run.started.is_file():
+    if run.entry_point is None or run.entry_point.suffix != ".py" or not run.entry_point.is_file():
         return run
     from zerocfg.run.linking.script_runs import read  # with it comes all that reads Python
 
-    return replace(run, script=read(paths, run.started))  # its arguments are those that the spec names
+    return replace(run, script=read(paths, run.entry_point))  # its arguments are those that the spec names
 
 
 def _model(
@@ -122,9 +132,9 @@ def _spec_arguments(entry: ExpandedRun, sources: Mapping[int, SourceFile]) -> di
     return settings(sources[id(written.document)], read_options(tuple(words)))
 
 
-def _told_by_spec(entry: ExpandedRun, sources: Mapping[int, SourceFile]) -> Told:
+def _evidence_in_spec(entry: ExpandedRun, sources: Mapping[int, SourceFile]) -> ReaderEvidence:
     written = entry.where(("consumer",))
-    return Told("spec", Origin("file", file=sources[id(written.document)], path=written.path))
+    return ReaderEvidence("spec", Origin("file", file=sources[id(written.document)], path=written.path))
 
 
 def _script_of(entry: ExpandedRun, folder: Path) -> Path | None:
@@ -137,14 +147,14 @@ def as_specified(run: Run, specified: Sequence[Run]) -> Run:
     said = [one for one in specified if _same_job(one, run)]
     if not said or any(one.consumer != said[0].consumer for one in said):
         return run
-    return read_by(run, said[0].consumer, said[0].told)
+    return with_consumer(run, said[0].consumer, said[0].reader_evidence)
 
 
 def _same_job(spec: Run, run: Run) -> bool:
     own = {id(original(file)) for file in (run.accelerate, run.deepspeed, run.recipe) if file is not None}
     if not any(file and id(original(file)) in own for file in (spec.accelerate, spec.deepspeed, spec.recipe)):
         return False
-    if spec.started is None or run.started is None:
+    if spec.entry_point is None or run.entry_point is None:
         script = run.launch.script if run.launch is not None else None
-        return spec.started is None or script is None or Path(script.value or "").name == spec.started.name
-    return os.path.realpath(spec.started) == os.path.realpath(run.started)
+        return spec.entry_point is None or script is None or Path(script.value or "").name == spec.entry_point.name
+    return os.path.realpath(spec.entry_point) == os.path.realpath(run.entry_point)

@@ -16,19 +16,19 @@ from zerocfg.run.model import Run, Script, SourceFile
 from zerocfg.run.script.reading import is_stated
 
 
-def of_scripts(paths: Paths, known: Sequence[SourceFile], runs: Sequence[Run]) -> list[Run]:
+def standalone_runs(paths: Paths, known: Sequence[SourceFile], runs: Sequence[Run]) -> list[Run]:
     """The runs of scripts that no line starts, and those of the configs that any script writes out in parts."""
-    started = {os.path.realpath(run.started) for run in runs if run.started is not None}
+    started = {os.path.realpath(run.entry_point) for run in runs if run.entry_point is not None}
     found = []
     for file in known:
         if file.kind == "script" and file.path is not None and os.path.realpath(file.path) not in started:
             script = read(paths, file.path)
-            run = alone(script) if script is not None else None
+            run = standalone_run(script) if script is not None else None
             if script is not None and run is not None:
                 run = with_config_of(_with_cells(paths, file), with_code(paths, run), script, {}, paths.around(file))
                 # who trains with it is not shown, so only what its keys say by themselves holds
                 found.append(replace(run, parts=run.deepspeed is not None and run.consumer is None))
-    return [*found, *in_parts([*runs, *found])]
+    return [*found, *partial_config_runs([*runs, *found])]
 
 
 def _with_cells(paths: Paths, file: SourceFile) -> Paths:
@@ -40,15 +40,15 @@ def _with_cells(paths: Paths, file: SourceFile) -> Paths:
     return paths.after(written_before(file, written, None))
 
 
-def alone(script: Script) -> Run | None:
+def standalone_run(script: Script) -> Run | None:
     """The run of a script; None where its own text states nothing that could be judged."""
     own = any(call.file is script.file and is_stated(call.name) and call.arguments for call in script.calls)
     if not own and not (_reads(script) and any(part.reread_of is script.file for part in script.parts)):
         return None
-    return Run(script.file.name, script.reader, script=script, started=script.file.path)
+    return Run(script.file.name, script.reader, script=script, entry_point=script.file.path)
 
 
-def in_parts(runs: Iterable[Run]) -> Iterator[Run]:
+def partial_config_runs(runs: Iterable[Run]) -> Iterator[Run]:
     """One run for each config of which only parts are known, or that is one of several; each config once."""
     known: dict[tuple[int, int], Run] = {}
     whole = set()

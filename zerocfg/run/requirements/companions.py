@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 PYTHON = "python"
 
 
-def left(
+def limited_releases(
     found: Mapping[str, Declared], python: Callable[[Declared], Declared | None]
 ) -> Iterator[tuple[str, Declared]]:
     """By library: what the packages that one file states beside it leave of it, and the Python that the project asks
     for, which is looked for where it may matter."""
     if not any(one.clauses for name, one in found.items() if name in _HELD_BACK):
         return
-    from zerocfg.catalog.install_limits import beside
+    from zerocfg.catalog.install_limits import install_limits
 
-    for library, packages in beside().items():
+    for library, packages in install_limits().items():
         base = found.get(library)
         if base is None or not base.clauses:
             continue
@@ -43,7 +43,7 @@ _HELD_BACK = ("transformers", "accelerate", "trl")
 _PACKAGES = frozenset((*WANTED, PYTHON))
 
 
-def holding(place: Origin, library: str) -> str:
+def limiting_package(place: Origin, library: str) -> str:
     """The package that is stated at a place that bounds a library, as people write it; "" where that is the library."""
     if place.note == library or place.note not in _PACKAGES:
         return ""

@@ -180,9 +180,9 @@ def _nowhere(item: Requirement) -> bool:
     """Whether its marker leaves it out wherever trainings run."""
     if not item.marker:
         return False
-    from zerocfg.source.requirements.markers import holds_in
+    from zerocfg.source.requirements.markers import environments_where
 
-    return not holds_in(item.marker)
+    return not environments_where(item.marker)
 
 
 def _of_file(items: Items) -> Declared:
@@ -191,11 +191,11 @@ def _of_file(items: Items) -> Declared:
         return choice(one_of(*pair) for pair in items)
     if not any(item.marker for item, _ in items):
         return together(one_of(*pair) for pair in items)
-    from zerocfg.source.requirements.markers import PLACES, holds_in
+    from zerocfg.source.requirements.markers import ENVIRONMENTS, environments_where
 
     chosen = {
-        tuple(at for at, (item, _) in enumerate(items) if not item.marker or place in holds_in(item.marker))
-        for place in PLACES
+        tuple(at for at, (item, _) in enumerate(items) if not item.marker or place in environments_where(item.marker))
+        for place in ENVIRONMENTS
     }
     return choice(together(one_of(*items[at]) for at in group) for group in sorted(chosen) if group)
 

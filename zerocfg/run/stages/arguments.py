@@ -18,7 +18,7 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import RefusedError, argument
 from zerocfg.catalog.versions import OLDEST, text
 from zerocfg.run.config import default_of, describe, words
-from zerocfg.run.frameworks import NEIGHBOURS, has_defaults
+from zerocfg.run.frameworks import FRAMEWORKS, has_defaults
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Run, Setting, SourceFile
 
 DECISIVE = words(
@@ -101,7 +101,7 @@ def recipe_untold(run: Run) -> bool:
     """Whether the launch line names a recipe, as its first word or behind `--config`, that nobody can look into: it
     stands in a variable, or is no file here, and may hold any argument."""
     line, named = run.launch, run.arguments.get("config")
-    if run.recipe is not None or run.neighbour is not None or line is None:
+    if run.recipe is not None or run.framework_recipe is not None or line is None:
         return False
     words = [line.arguments[0].value] if line.arguments else []
     words += [None if named.value is UNKNOWN else str(named.value)] if named is not None else []
@@ -200,7 +200,7 @@ def _share_of_steps(run: Run, found: Arguments, written: Mapping[str, Setting], 
 def _class_known(run: Run) -> bool:
     """Whether more than options of a launch line says which class holds the arguments. They show a Trainer and not
     whose, and the configs of TRL's trainers have defaults of their own."""
-    if run.told is not None or run.recipe is not None or run.consumer in NEIGHBOURS:
+    if run.reader_evidence is not None or run.recipe is not None or run.consumer in FRAMEWORKS:
         return True
     return run.script is not None and run.script.reader is not None
 

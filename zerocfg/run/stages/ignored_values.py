@@ -34,7 +34,7 @@ FP8_MISSPELT = {
 }
 
 
-def report_dead(data: dict[str, Any], arguments: Namespace, ignore: Ignore) -> None:
+def report_ignored(data: dict[str, Any], arguments: Namespace, ignore: Ignore) -> None:
     """Tell ``ignore(kind, message, path, used)`` of every value that has no effect."""
     for name in SHADOWED:
         if name in data and data[name] not in (None, TOP_LEVEL[name]) and name not in arguments.flags:

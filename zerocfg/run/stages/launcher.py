@@ -13,7 +13,7 @@ from zerocfg.run.config import describe, in_file
 from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, Setting, SourceFile
 from zerocfg.run.stages.admitted import admitted_of
 from zerocfg.run.stages.exports import start
-from zerocfg.run.stages.ignored_values import report_dead
+from zerocfg.run.stages.ignored_values import report_ignored
 from zerocfg.run.stages.namespace import Launch, Namespace, spelled
 from zerocfg.run.stages.options import (
     ALIASES,
@@ -303,7 +303,7 @@ class _Reader:
         return data if isinstance(data, dict) else None
 
     def _report_dead(self, data: dict[str, Any]) -> None:
-        report_dead(self.file_data() or {}, self.arguments, self.ignore)
+        report_ignored(self.file_data() or {}, self.arguments, self.ignore)
 
     def _start(self) -> None:
         section = (self.file_data() or {}).get("deepspeed_config")

@@ -9,7 +9,7 @@ from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.stages.launcher import accelerate_launch
 from zerocfg.run.stages.namespace import Launch
 
-UNSAID = Setting(UNKNOWN, Origin("computed", "nothing tells how the job is launched"))
+UNKNOWN_LAUNCH = Setting(UNKNOWN, Origin("computed", "nothing tells how the job is launched"))
 ONE_MACHINE = Setting(1, Origin("default", "one machine"))
 
 
@@ -26,7 +26,7 @@ def launch_of(run: Run) -> Launch:
     if name == "python":
         one = Setting(1, Origin("default", "plain python starts one process"))
         return Launch("python", one, ONE_MACHINE)
-    return Launch("none", UNSAID, UNSAID)
+    return Launch("none", UNKNOWN_LAUNCH, UNKNOWN_LAUNCH)
 
 
 def _count(setting: Setting | None, default: int) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from zerocfg.source.launch.line import Word
 from zerocfg.source.launch.shell_words import Chars
-from zerocfg.source.python_spans import Places
+from zerocfg.source.python_spans import PythonSpans
 from zerocfg.source.text import BOM, SourceText
 
 _STARTS = frozenset({"run", "call", "check_call", "check_output", "Popen"})
@@ -57,7 +57,7 @@ def _in_shell(node: ast.Call) -> bool:
     return any(isinstance(one, ast.Constant) and one.value is True for one in switches)
 
 
-class _Places(Places):
+class _Places(PythonSpans):
     def word(self, node: ast.expr) -> Word:
         span = self.span(node)
         value = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 
-from zerocfg.source.requirements.pip import CLAUSES, Requirement, normal, one, read_requirements
+from zerocfg.source.requirements.pip import CLAUSES, Requirement, normalize_name, parse_requirement, read_requirements
 from zerocfg.source.text import Span
 
 _LOCKED = re.compile(r"""^name = ["']([^"'\n]+)["']\r?\nversion = ["']([^"'\n]+)["']""", re.MULTILINE)
@@ -43,7 +43,7 @@ def read_pyproject(text: str) -> Read:
     forced = list(_listed(text, uv.get("override-dependencies"), optional=False))
     replaced = {item.name for item in forced}
     found = [item for item in found if item.name not in replaced] + forced
-    sources = {normal(name) for name in _table(uv, "sources")}
+    sources = {normalize_name(name) for name in _table(uv, "sources")}
     dynamic = _table(table, "tool", "setuptools", "dynamic", "dependencies").get("file")
     includes = [dynamic] if isinstance(dynamic, str) else dynamic if isinstance(dynamic, list) else []
     return (
@@ -74,7 +74,7 @@ def python(clauses: str, span: Span) -> Requirement:
 def itself(name: str, version: object, span: Span) -> Requirement:
     """The project as a requirement. ``version``: as it states it, of use where that is a number."""
     known = isinstance(version, str) and re.match(r"v?\d+\.\d", version) is not None
-    return Requirement(normal(name), f"=={version}" if known else None, span, own=True)
+    return Requirement(normalize_name(name), f"=={version}" if known else None, span, own=True)
 
 
 def read_pipfile(text: str) -> list[Requirement]:
@@ -108,7 +108,7 @@ def _listed(text: str, items: object, *, optional: bool) -> Iterator[Requirement
     for item in items if isinstance(items, list) else ():
         if isinstance(item, str):
             start = max(text.find(f'"{item}"'), text.find(f"'{item}'")) + 1
-            requirement = one(item, start, optional=optional)
+            requirement = parse_requirement(item, start, optional=optional)
             if requirement is not None:
                 yield requirement
 
@@ -120,7 +120,7 @@ def _poetry(text: str, items: object, *, optional: bool) -> Iterator[Requirement
         left_out = optional or (isinstance(value, dict) and value.get("optional") is True)
         version = value.get("version") if isinstance(value, dict) else value
         versions = _from_poetry(version) if isinstance(version, str) else None
-        yield Requirement(normal(name), versions, span, optional=left_out)
+        yield Requirement(normalize_name(name), versions, span, optional=left_out)
 
 
 def _from_poetry(text: str) -> str | None:
@@ -170,7 +170,7 @@ def read_setup_cfg(text: str) -> Read:
         if listed and not optional:
             includes += [one.strip() for one in listed[1].split(",") if one.strip()]
         for line in filter(None, (line.strip() for line in block.splitlines() if listed is None)):
-            requirement = one(line, max(0, text.find(line)), optional=optional)
+            requirement = parse_requirement(line, max(0, text.find(line)), optional=optional)
             if requirement is not None:
                 found.append(requirement)
     return found, includes
@@ -209,7 +209,7 @@ def conda_requirement(item: str, span: Span) -> Requirement | None:
         versions: str | None = f"=={fuzzy[1]}" + ("" if exact else ".*")
     else:
         versions = rest if CLAUSES.fullmatch(rest) else None
-    return Requirement(normal(match[1]), versions, span)
+    return Requirement(normalize_name(match[1]), versions, span)
 
 
 def read_lock(text: str, names: Iterable[str]) -> list[Requirement]:
@@ -222,7 +222,7 @@ def read_lock(text: str, names: Iterable[str]) -> list[Requirement]:
     found: dict[tuple[str, str], Requirement] = {}
     form = _PIPFILE if text.lstrip().startswith("{") else _CONDA_LOCK if "\n- name: " in text else _LOCKED
     for match in form.finditer(text):
-        name, versions = normal(match[1]), f"=={match[2].partition('+')[0]}"
+        name, versions = normalize_name(match[1]), f"=={match[2].partition('+')[0]}"
         if name in wanted:
             found.setdefault((name, versions), Requirement(name, versions, Span(*match.span(2))))
     return list(found.values())

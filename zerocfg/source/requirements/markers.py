@@ -5,21 +5,21 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import product
 
-PLACES = frozenset(product(("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"), ("x86_64", "aarch64")))
+ENVIRONMENTS = frozenset(product(("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"), ("x86_64", "aarch64")))
 """Where trainings run, as (Python, machine); all of them on Linux."""
 
 
 @lru_cache(maxsize=256)
-def holds_in(marker: str) -> frozenset[tuple[str, str]]:
+def environments_where(marker: str) -> frozenset[tuple[str, str]]:
     """The places that a marker holds in; all where it cannot be read."""
     # Few requirements of the libraries have a marker, and this import takes a sixth of the time of a lint.
     from packaging.markers import Marker
 
     try:
         asked = Marker(marker)
-        return frozenset(place for place in PLACES if asked.evaluate(_environment(*place)))
+        return frozenset(place for place in ENVIRONMENTS if asked.evaluate(_environment(*place)))
     except (ValueError, KeyError):  # what packaging raises derives from these
-        return PLACES
+        return ENVIRONMENTS
 
 
 def _environment(python: str, machine: str) -> dict[str, str]:

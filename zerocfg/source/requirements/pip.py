@@ -39,12 +39,12 @@ _TAGGED = re.compile(r"\+\S+@v?(\d+(?:\.\d+)+)(?:#|\Z)|/tags/v?(\d+(?:\.\d+)+)\.
 _PACKED = re.compile(r"/[A-Za-z0-9_.]+-(\d+(?:\.\d+)+)(?:\+[\w.]+)?(?:-[^/]*\.whl|\.tar\.gz)(?:#|\Z)")
 
 
-def normal(name: str) -> str:
+def normalize_name(name: str) -> str:
     """A package name as indexes compare it: ``Deep_Speed`` is ``deep-speed``."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def one(text: str, start: int, *, optional: bool = False) -> Requirement | None:
+def parse_requirement(text: str, start: int, *, optional: bool = False) -> Requirement | None:
     """A requirement as PEP 508 writes it: ``name[extra]>=1; marker``, ``name @ url``."""
     match = _NAMED.fullmatch(text.strip())
     if match is None:
@@ -55,17 +55,17 @@ def one(text: str, start: int, *, optional: bool = False) -> Requirement | None:
     if rest.startswith("(") and rest.endswith(")"):
         rest = rest[1:-1].strip()
     if rest.startswith("@"):
-        versions = of_url(rest[1:].strip())
+        versions = requirement_from_url(rest[1:].strip())
     else:
         versions = rest.rstrip(", ") if CLAUSES.fullmatch(rest) else None
-    return Requirement(normal(match[1]), versions, span, marker.strip(), optional, extras=_extras(match[2]))
+    return Requirement(normalize_name(match[1]), versions, span, marker.strip(), optional, extras=_extras(match[2]))
 
 
 def _extras(listed: str | None) -> tuple[str, ...]:
-    return tuple(normal(extra.strip()) for extra in listed.split(",") if extra.strip()) if listed else ()
+    return tuple(normalize_name(extra.strip()) for extra in listed.split(",") if extra.strip()) if listed else ()
 
 
-def of_url(url: str) -> str | None:
+def requirement_from_url(url: str) -> str | None:
     """The release that a URL names by a tag (``git+https://...@v0.17.1``) or in the name of a file."""
     found = _TAGGED.search(url) or _PACKED.search(url)
     return f"=={next(filter(None, found.groups()))}" if found else None
@@ -95,10 +95,10 @@ def argument(text: str, start: int) -> Requirement | None:
         egg = _EGG.search(url[1])
         last = url[1].split("#")[0].rstrip("/").rpartition("/")[2]
         name = egg[1] if egg else re.split(r"\.git|@|-\d", last)[0]
-        return Requirement(normal(name), of_url(url[1]), Span(start, start + len(text)))
+        return Requirement(normalize_name(name), requirement_from_url(url[1]), Span(start, start + len(text)))
     if text.startswith("-"):
         return None
-    return one(re.split(r"\s--?[a-z]", text)[0].rstrip(), start)  # --hash=..., --config-settings=...
+    return parse_requirement(re.split(r"\s--?[a-z]", text)[0].rstrip(), start)  # --hash=..., --config-settings=...
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -11,9 +11,9 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from zerocfg.source.python_spans import Places
+from zerocfg.source.python_spans import PythonSpans
 from zerocfg.source.requirements.manifests import Read, itself, python
-from zerocfg.source.requirements.pip import Requirement, one
+from zerocfg.source.requirements.pip import Requirement, parse_requirement
 from zerocfg.source.text import BOM, Span
 
 _A_FILE = re.compile(r"(?:[\w./-]*/)?[\w.-]*requirements?[\w.-]*\.(?:txt|in)|requirements/[\w./-]+\.txt")
@@ -30,7 +30,7 @@ def read_setup_script(text: str) -> Read:
     given = next(filter(None, map(_setup, ast.walk(tree))), None)
     if given is None:
         return [], []
-    places = Places(text, lead)
+    places = PythonSpans(text, lead)
     made = _made_of(tree)
     whole = [part.value.id for part in given if part.arg is None and isinstance(part.value, ast.Name)]
     for held in whole:  # setup(**arguments)
@@ -51,7 +51,7 @@ def read_setup_script(text: str) -> Read:
             said = str(constant.value)
             if _A_FILE.fullmatch(said) and not optional:
                 includes.append(said)
-            requirement = one(said, 0, optional=optional)
+            requirement = parse_requirement(said, 0, optional=optional)
             if requirement is not None and (requirement.versions or (requirement.versions is None and "@" in said)):
                 found.append(requirement._replace(span=_inside(text, said, places.span(constant))))
     return found, includes

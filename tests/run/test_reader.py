@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from zerocfg.cli.linting import assume_consumer
 from zerocfg.report.runs import render_runs, why
-from zerocfg.run.model import Origin, Run, Script, Setting, SourceFile, Told
-from zerocfg.run.resolve_settings import read_by
-from zerocfg.run.telling import told_by
+from zerocfg.run.model import Origin, ReaderEvidence, Run, Script, Setting, SourceFile
+from zerocfg.run.reader import reader_evidence
+from zerocfg.run.resolve_settings import with_consumer
 from zerocfg.source.text import SourceText, Span
 
 TRAIN = SourceFile("train.py", "script", SourceText("train.py", "import x\nx.Trainer()\n"))
@@ -16,7 +16,7 @@ CALL = Origin("file", file=TRAIN, span=Span(9, 20))
 
 
 def test_nobody() -> None:
-    assert told_by(Run("a")) is None
+    assert reader_evidence(Run("a")) is None
     assert why(Run("a")) == ""
 
 
@@ -29,16 +29,18 @@ def test_a_script_before_the_options_of_its_line() -> None:
         arguments={"deepspeed": Setting("ds.json", option)},
         script=Script(TRAIN, "transformers", CALL, files=(TRAIN,)),
     )
-    assert told_by(run) == Told("script", CALL)
+    assert reader_evidence(run) == ReaderEvidence("script", CALL)
     assert why(run) == ", says the training script at train.py:2:1"
-    assert told_by(replace(run, script=None)) == Told("option", option)
+    assert reader_evidence(replace(run, script=None)) == ReaderEvidence("option", option)
     other = replace(run, script=Script(TRAIN, "accelerate", CALL))
-    assert told_by(other) == Told("option", option), "what the script shows was not taken"
+    assert reader_evidence(other) == ReaderEvidence("option", option), "what the script shows was not taken"
 
 
 def test_what_was_said_outright_stands() -> None:
-    run = Run("a", consumer="trl", told=Told("path", pattern="*.py"), script=Script(TRAIN, "trl", CALL))
-    assert told_by(run) == Told("path", pattern="*.py")
+    run = Run(
+        "a", consumer="trl", reader_evidence=ReaderEvidence("path", pattern="*.py"), script=Script(TRAIN, "trl", CALL)
+    )
+    assert reader_evidence(run) == ReaderEvidence("path", pattern="*.py")
     assert why(run) == ", says `consumers` in the settings for *.py"
 
 
@@ -47,7 +49,7 @@ def test_another_framework_is_no_gap_for_the_settings() -> None:
     assert assume_consumer([run], "transformers") == [run]
     assert "  read by    lightning, says the training script at train.py:2:1\n" in render_runs([run])
     (read,) = assume_consumer([Run("b")], "transformers")
-    assert (read.consumer, told_by(read)) == ("transformers", Told("settings"))
+    assert (read.consumer, reader_evidence(read)) == ("transformers", ReaderEvidence("settings"))
 
 
 def test_how_a_config_reaches_its_reader() -> None:
@@ -64,5 +66,5 @@ def test_how_a_config_reaches_its_reader() -> None:
         (None, "transformers", None),
     ]
     for route, consumer, expected in rows:
-        run = read_by(Run("a", deepspeed_route=route), consumer)  # type: ignore[arg-type]
+        run = with_consumer(Run("a", deepspeed_route=route), consumer)  # type: ignore[arg-type]
         assert (run.consumer, run.deepspeed_route) == (consumer, expected)
