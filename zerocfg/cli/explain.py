@@ -15,7 +15,7 @@ from zerocfg.cli.linting import Job
 from zerocfg.cli.settings import find_settings
 from zerocfg.cli.settings_table import settings_table
 from zerocfg.cli.terminal import columns
-from zerocfg.compare.table import table
+from zerocfg.compare.lock_table import table
 from zerocfg.report.runs import releases_of, why
 from zerocfg.report.table import folded, reflowed
 from zerocfg.rules.codes import REMOVED
@@ -24,7 +24,7 @@ from zerocfg.rules.selection import Selection
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
-from zerocfg.run.origins import describe_origin, place_of
+from zerocfg.run.origins import origin_label, place_of
 from zerocfg.run.releases import with_versions
 from zerocfg.source.secrets import masked
 
@@ -189,4 +189,4 @@ def _value(value: object) -> str:
 
 def _origin(origin: Origin) -> str:
     where = place_of(origin)
-    return f"{where} ({describe_origin(origin)})" if where and origin.note else str(where or describe_origin(origin))
+    return f"{where} ({origin_label(origin)})" if where and origin.note else str(where or origin_label(origin))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from zerocfg.report.full import Paint
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import EvidenceSource, Origin, ReaderEvidence, Run, SourceFile, files_of
-from zerocfg.run.origins import describe_origin, place_of
+from zerocfg.run.origins import origin_label, place_of
 from zerocfg.run.reader import reader_evidence
 from zerocfg.run.releases import trained_with
 from zerocfg.source.text import Where
@@ -60,7 +60,7 @@ class Held(NamedTuple):
     def words(self) -> str:
         if self.declared is None:
             return f"{VERSIONS[self.library]}, the newest known: no file tells which"
-        told = [str(place_of(one) or describe_origin(one)) for one in self.places]
+        told = [str(place_of(one) or origin_label(one)) for one in self.places]
         return f"{self.declared}, says {' and '.join(told) if told else 'the spec or the settings'}"
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from zerocfg.resolve.plan import Decision
 from zerocfg.run.config import AUTO
 from zerocfg.run.model import UNKNOWN
-from zerocfg.run.origins import describe_origin, place_of
+from zerocfg.run.origins import origin_label, place_of
 from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.run.stages.trainer import PERSISTENCE, PREFETCH_BUCKET, REDUCE_BUCKET, hidden_size
 from zerocfg.source.node import dotted
@@ -24,7 +24,7 @@ STAGE, OVERLAP = "zero_optimization.stage", "zero_optimization.overlap_comm"
 TOTAL_STEPS, WARMUP_STEPS = "scheduler.params.total_num_steps", "scheduler.params.warmup_num_steps"
 
 
-class Words:
+class Provenance:
     """Reasons for the settings of one run; file names are relative to ``folder``.
 
     ``train_samples`` is the size of the training set where the spec tells it.
@@ -59,10 +59,8 @@ class Words:
             key = dotted(origin.path)
             return f"{self.file(origin)}: {key}" if key else self.file(origin)
         if origin.kind == "default":
-            return f"nobody sets it; {describe_origin(origin)}"
-        return (
-            f"the variable {origin.note}" if origin.kind == "environment" and origin.note else describe_origin(origin)
-        )
+            return f"nobody sets it; {origin_label(origin)}"
+        return f"the variable {origin.note}" if origin.kind == "environment" and origin.note else origin_label(origin)
 
     def file(self, origin: Origin) -> str:
         file = origin.file
