@@ -21,7 +21,7 @@ from zerocfg.smoke.launch.job_folder import prepare, variables
 from zerocfg.smoke.launch.process import Outcome
 from zerocfg.smoke.model.certificate import Check
 from zerocfg.smoke.model.error import SmokeError
-from zerocfg.smoke.model.reduced import Reduced
+from zerocfg.smoke.model.reduction import Reduced
 from zerocfg.smoke.prepare.device import Device
 from zerocfg.smoke.prepare.folder import RunFolder, read
 from zerocfg.smoke.prepare.reduce import reduce

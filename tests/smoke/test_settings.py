@@ -20,7 +20,7 @@ from zerocfg.smoke.judge.settings import check, same
 from zerocfg.smoke.judge.verdict import Verdict
 from zerocfg.smoke.launch.process import Outcome
 from zerocfg.smoke.model.certificate import Check
-from zerocfg.smoke.model.reduced import Reduced
+from zerocfg.smoke.model.reduction import Reduced
 from zerocfg.smoke.prepare.device import Device
 from zerocfg.smoke.prepare.folder import RunFolder
 from zerocfg.smoke.prepare.reduce import reduce

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from zerocfg.smoke.judge.verdict import Verdict
     from zerocfg.smoke.max_batch import Try
-    from zerocfg.smoke.model.reduced import Reduced
+    from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.smoke import Options
 
     Play = Callable[[RunFolder, Options], Verdict]

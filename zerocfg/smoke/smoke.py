@@ -13,9 +13,8 @@ from zerocfg.smoke.certify import certificate_file
 from zerocfg.smoke.certify.result import smoke_result
 from zerocfg.smoke.judge import arguments, measured
 from zerocfg.smoke.judge import command as commands
-from zerocfg.smoke.judge.checks import check
 from zerocfg.smoke.judge.lint_findings import findings_of, seen_by_lint
-from zerocfg.smoke.judge.verdict import Verdict
+from zerocfg.smoke.judge.verdict import Verdict, run_checks
 from zerocfg.smoke.launch import process, sharing
 from zerocfg.smoke.launch.interrupts import interrupts
 from zerocfg.smoke.launch.job_folder import prepare, variables
@@ -107,7 +106,7 @@ def play(run: RunFolder, options: Options, progress: Callable[[str], None] | Non
             if outcome.kind != "port" or spread is not None:
                 break
             command = process.elsewhere(command)
-        verdict = Verdict(run, device, reduced, outcome, check(run, reduced, outcome, options.steps))
+        verdict = Verdict(run, device, reduced, outcome, run_checks(run, reduced, outcome, options.steps))
         verdict.checks += arguments.check(findings_of(seen_by_lint(run)))
         verdict.checks += measured.check(verdict.figures, verdict.expected, outcome)
         verdict.kept = _keep(folder, keep)

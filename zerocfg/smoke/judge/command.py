@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 from zerocfg.emit.lock import Lock
 from zerocfg.smoke.judge import settings
-from zerocfg.smoke.judge.checks import check
+from zerocfg.smoke.judge.verdict import run_checks
 from zerocfg.smoke.launch.command import WRITTEN, launch
 from zerocfg.smoke.model.certificate import Check, Command
-from zerocfg.smoke.model.reduced import Reduced
-from zerocfg.smoke.model.reduction import Kind, Reduction
+from zerocfg.smoke.model.reduction import Kind, Reduced, Reduction
 from zerocfg.smoke.prepare.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def _checks(run: RunFolder, reduced: Reduced, outcome: Outcome, steps: int) -> l
     # A training that ends by itself before is none that failed.
     done = min(len(report.get("step_seconds", [])) for report in reports)
     by_itself = not any((report.get("command") or {}).get("stopped") for report in reports)
-    checks = check(run, reduced, outcome, min(steps, done) if by_itself and done else steps)
+    checks = run_checks(run, reduced, outcome, min(steps, done) if by_itself and done else steps)
     # The script's own batches differ from step to step, and so may their losses.
     checks = [replace(one, ok=None) if one.name == "loss falls" and one.ok is False else one for one in checks]
     if run.plan:

@@ -9,7 +9,7 @@ from zerocfg.catalog.counterparts import settings
 from zerocfg.smoke.worker.values import whole
 
 if TYPE_CHECKING:
-    from zerocfg.smoke.model.reduced import Reduced
+    from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.prepare.folder import RunFolder
 
 ZERO = "zero_optimization."

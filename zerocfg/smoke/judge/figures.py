@@ -11,7 +11,7 @@ from zerocfg.smoke.worker.report_schema import COUNTERS
 
 if TYPE_CHECKING:
     from zerocfg.smoke.judge.prediction import Expected
-    from zerocfg.smoke.model.reduced import Reduced
+    from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.prepare.device import Device
     from zerocfg.smoke.worker.report_schema import Counter, Phase, RankReport
 

@@ -20,7 +20,7 @@ from zerocfg.run.config import AUTO
 
 if TYPE_CHECKING:
     from zerocfg.models.model_facts import ModelFacts
-    from zerocfg.smoke.model.reduced import Reduced
+    from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.prepare.device import Device
 
 MOST = 4096

@@ -12,7 +12,7 @@ from zerocfg.smoke.model.reduction import Kind
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from zerocfg.smoke.model.reduced import Reduced
+    from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.prepare.requested_settings import Claim
     from zerocfg.smoke.worker.report_schema import RankReport, Seen
 

@@ -10,7 +10,7 @@ from zerocfg.smoke.judge.rendering import show, together
 from zerocfg.smoke.model.certificate import Check
 
 if TYPE_CHECKING:
-    from zerocfg.smoke.model.reduced import Reduced
+    from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.prepare.folder import RunFolder
     from zerocfg.smoke.worker.report_schema import RankReport
 

@@ -15,7 +15,7 @@ from zerocfg.smoke.worker.job import Job
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from zerocfg.smoke.model.reduced import Reduced
+    from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.prepare.device import Device
     from zerocfg.smoke.prepare.folder import RunFolder
     from zerocfg.smoke.prepare.handwritten import Handwritten

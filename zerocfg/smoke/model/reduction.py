@@ -1,14 +1,18 @@
-"""One thing that a smoke-run changed of its run: as data, and in words, which are made here alone."""
+"""What a smoke-run changed of a run: each reduction, as data and as text, and the reduced run."""
 
 from __future__ import annotations
 
 import enum
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from zerocfg.smoke.model.size import Size
+
+SEQUENCE = 32  # tokens of a sample on a processor
 
 
 class Kind(enum.Enum):
@@ -73,6 +77,41 @@ class Reduction:
         if self.cuts:
             found["cuts"] = [{"key": one.key, "planned": one.planned, "run": one.run} for one in self.cuts]
         return found
+
+
+@dataclass
+class Reduced:
+    """A run as it is launched here.
+
+    ``model``, ``accelerate``, ``deepspeed``, ``arguments``: what is run; ``plan``: what must be seen then.
+
+    ``changes``: what became smaller, or different.
+    ``sequence``: tokens of a sample. ``layers``: of the planned model and of the one that is run, where known.
+    ``narrow``: the model's widths were cut as well, or another model stands in. ``size``: what the model that is run
+    takes at most by prediction, on a card. ``nodes``: machines that the ranks are spread over.
+    """
+
+    ranks: int
+    model: dict[str, object]
+    accelerate: dict[str, object] | None
+    deepspeed: dict[str, object] | None
+    arguments: dict[str, object]
+    plan: dict[str, object]
+    sequence: int = SEQUENCE
+    changes: list[Reduction] = field(default_factory=list)
+    layers: tuple[int, int] | None = None
+    narrow: bool = False
+    size: Size | None = None
+    nodes: int = 1
+
+    def has(self, *kinds: Kind) -> bool:
+        """Whether one of these was changed."""
+        return any(one.kind in kinds for one in self.changes)
+
+    @property
+    def words(self) -> list[str]:
+        """The changes for a reader."""
+        return [str(one) for one in self.changes]
 
 
 def _plainly(one: Reduction) -> str:

@@ -18,7 +18,7 @@ from zerocfg.smoke.prepare import handwritten as by_hand
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from zerocfg.smoke.model.reduced import Reduced
+    from zerocfg.smoke.model.reduction import Reduced
 
 LOCK = lockfile.NAME
 ACCELERATE = "accelerate.yaml"

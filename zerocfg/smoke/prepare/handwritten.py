@@ -29,7 +29,7 @@ from zerocfg.smoke.model.reduction import Kind, Reduction
 from zerocfg.smoke.prepare.requested_settings import DTYPE, Claim, claims
 
 if TYPE_CHECKING:
-    from zerocfg.smoke.model.reduced import Reduced
+    from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.prepare.device import Device
     from zerocfg.source.launch import LaunchLine
 

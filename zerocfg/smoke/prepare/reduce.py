@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.catalog.counterparts import paths
-from zerocfg.smoke.model.reduced import SEQUENCE, Reduced
-from zerocfg.smoke.model.reduction import Kind, Reduction
+from zerocfg.smoke.model.reduction import SEQUENCE, Kind, Reduced, Reduction
 from zerocfg.smoke.prepare.fit import SEQUENCE as ASSUMED
 from zerocfg.smoke.prepare.fit import TRL_CHECKPOINTS, fit_of, most_layers, room_here, sequence_of, spec_of
 from zerocfg.smoke.prepare.shrink import LAYERS, LLAMA, fewer_layers, layers_of, least_layers, shrink
