@@ -29,7 +29,7 @@ FILES = {
 }
 REFUSED = Check(
     "training arguments",
-    "taken by the parser",
+    "accepted by the parser",
     "refused: max_prompt_length, warmup_ratio, overwrite_output_dir",
     False,
 )

@@ -171,7 +171,7 @@ def test_counts_of_both_kinds_of_control_groups(tmp_path: Path, monkeypatch: pyt
 
 def test_ranks_that_do_their_work_but_never_end() -> None:
     outcome = hang("report.content['done'] = True\nreport.phase('done')\nother_ranks()", phase="done")
-    assert outcome.failure == "not finished within 60 s: every rank did its work, but their processes do not end"
+    assert outcome.failure == "not finished within 60 s: every rank finished its work, but the processes do not exit"
     assert all("other_ranks" in line for line in outcome.detail) and len(outcome.detail) == 2
 
 
@@ -270,7 +270,7 @@ def test_a_launcher_that_crashes_is_told_by_its_last_error() -> None:
 def test_a_launcher_that_ends_well_though_a_rank_did_not() -> None:
     with scratch() as folder:
         outcome = process.run([sys.executable, "-c", "print('hello')"], folder, 2, "cpu", 20)
-    assert outcome.failure == "the launcher ended with exit code 0 though not every rank came to its end"
+    assert outcome.failure == "the launcher ended with exit code 0 although not every rank finished"
     assert outcome.detail == ["hello"]
 
 

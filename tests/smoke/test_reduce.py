@@ -51,7 +51,7 @@ def test_what_fits_is_not_reduced(make_run: MakeRun, tmp_path: Path) -> None:
     reduced = reduce(run, CARD, 4, tmp_path)
     assert reduced.model == run.lock.model_config
     assert reduced.deepspeed == run.deepspeed
-    assert reduced.words == ["sequence length: nobody says it; 64 tokens"]
+    assert reduced.words == ["sequence length: not stated; 64 tokens"]
 
 
 def test_reductions_are_told(make_run: MakeRun, tmp_path: Path) -> None:
@@ -98,28 +98,28 @@ def test_small_models_keep_their_shape() -> None:
 @pytest.mark.parametrize(
     ("one", "words"),
     [
-        (Reduction(Kind.WORLD_SIZE, None, 2), "world size: the files do not tell; 2"),
+        (Reduction(Kind.WORLD_SIZE, None, 2), "world size: not in the files; 2"),
         (Reduction(Kind.WORLD_SIZE, 8, 2), "world size: 8 to 2"),
         (Reduction(Kind.SEQUENCE, 4096, 32), "sequence length: 4096 to 32 tokens"),
         (Reduction(Kind.REDUCE_BUCKET, 5e8, 10), "reduce_bucket_size: 500000000 to 10 elements, allocated in full"),
         (Reduction(Kind.LAYERS, 32, 3, why="time"), "layers: 32 to 3, all widths as planned; 4 would take time"),
-        (Reduction(Kind.MODEL, None, why="is big"), "model: a size that is not known is big; nothing could be cut"),
+        (Reduction(Kind.MODEL, None, why="is big"), "model: an unknown number of parameters is big; nothing to cut"),
         (Reduction(Kind.MODEL, 1000, cuts=(Cut("a", 4, 2),), why="is big"), "model: 1,000 parameters is big; a 4 to 2"),
-        (Reduction(Kind.MODEL, None, "a Llama", why="unknown"), "model: unknown; a Llama stands in"),
+        (Reduction(Kind.MODEL, None, "a Llama", why="unknown"), "model: unknown; a Llama runs instead"),
         (Reduction(Kind.PRECISION, "fp16", "bf16", why="because"), "precision: fp16 to bf16, because"),
         (
             Reduction(Kind.PARAM_DRIVE, "/nvme", "/tmp"),
-            "offload_param.nvme_path: /nvme is not here; a temporary folder",
+            "offload_param.nvme_path: /nvme does not exist; a temporary folder instead",
         ),
         (Reduction(Kind.SAVING, why="not reached"), "saving: not reached"),
         (Reduction(Kind.LAUNCH, keys=("--x", "$Y")), "--x $Y: its value is not in the files; left out"),
         (
             Reduction(Kind.NODES, run={"count": 2, "rank": 1, "address": "a", "port": 1, "each": 4}),
-            "nodes: 2 with 4 ranks each; this is number 1, they meet at a:1",
+            "nodes: 2 with 4 ranks each; this is node 1, rendezvous at a:1",
         ),
         (
             Reduction(Kind.SHARED_CARD, run={"ranks": 2, "card": "H200", "collectives": "nccl"}),
-            "shared card: 2 ranks on one H200, collectives by nccl; times say nothing",
+            "shared card: 2 ranks on one H200, collectives by nccl; times are not meaningful",
         ),
     ],
 )
@@ -175,7 +175,7 @@ def test_widths_are_cut_only_when_one_layer_is_too_much(
     reduced = reduce(read(big(make_run)), H100, 1, tmp_path)
     assert reduced.narrow and reduced.model["hidden_size"] == 64 and reduced.layers == (32, 2)
     (words,) = (words for words in reduced.words if words.startswith("model: "))
-    assert "too much here even with 1 layers (up to " in words and "of 10.0 GiB of a card" in words
+    assert "do not fit even with 1 layers (up to " in words and "of 10.0 GiB of a card" in words
 
 
 def test_a_late_layer_is_better_than_other_widths(

@@ -273,7 +273,7 @@ def test_torchrun_on_a_port_that_is_taken(busy: int) -> None:
     with scratch() as folder:
         outcome = process.run(torchrun(2, busy, folder, "print()"), folder, 2, "cpu", 60)
     assert outcome.kind == "port", outcome
-    assert outcome.failure == "the port that the ranks meet at is taken by another program"
+    assert outcome.failure == "another program uses the rendezvous port"
 
 
 def test_a_library_that_is_broken_on_import(make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

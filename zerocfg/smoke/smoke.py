@@ -182,7 +182,7 @@ def _kept_in(keep: Path | None) -> Path | None:
         try:
             keep.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise SmokeError(f"the folder of --keep cannot be made: {keep}: {error.strerror or error}") from None
+            raise SmokeError(f"cannot create the folder of --keep: {keep}: {error.strerror or error}") from None
     return keep
 
 

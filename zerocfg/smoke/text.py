@@ -80,7 +80,7 @@ def _after_settings(own: list[Check]) -> int:
 
 def _further(verdict: Verdict) -> list[tuple[str, str, str, str]]:
     """The many settings that are as planned, counted."""
-    words = {"acting": ("read where they act", "ok"), "parsed": ("as parsed", "ok"), "unseen": ("not to be seen", "")}
+    words = {"acting": ("read where they act", "ok"), "parsed": ("as parsed", "ok"), "unseen": ("not observable", "")}
     found = []
     for kind, (seen, mark) in words.items():
         count = sum(1 for one in verdict.checks if one.further == kind and one.ok is not False)

@@ -20,7 +20,7 @@ _REFUSED = frozenset(("ZC801", "ZC802", "ZC840", "ZC841"))
 def check(findings: Sequence[Diagnostic]) -> list[Check]:
     """A failed check where the linter finds such arguments for the releases that ran; else nothing was seen."""
     names = dict.fromkeys(one.spot.path for one in findings if refuses(one))
-    return [Check(ARGUMENTS, "taken by the parser", f"refused: {', '.join(names)}", False)] if names else []
+    return [Check(ARGUMENTS, "accepted by the parser", f"refused: {', '.join(names)}", False)] if names else []
 
 
 def refuses(finding: Diagnostic) -> bool:

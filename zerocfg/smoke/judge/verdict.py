@@ -46,7 +46,7 @@ class Verdict:
         from zerocfg.smoke.judge.prediction import expect
 
         if self.command is not None:
-            return "what a command trains is its own affair"
+            return "the training of a command is not predicted"
         return expect(self.reduced, self.device, self.run.consumer)
 
     @cached_property

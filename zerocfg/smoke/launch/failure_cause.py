@@ -78,7 +78,7 @@ def find(seen: Seen) -> Cause | None:
         error, rank = min(errors, key=lambda item: item[0]["time"])
         return _error(error, rank, seen)
     if seen.lock is not None:
-        return Cause("lock", "the ranks wait for a lock that nobody holds", detail=[seen.lock])
+        return Cause("lock", "the ranks wait for an abandoned lock", detail=[seen.lock])
     done = all(report.get("done") for report in seen.reports)
     if done and seen.code == 0:
         return None
@@ -138,12 +138,12 @@ def _hint(code: int, seen: Seen) -> str:
     number = -code if code < 0 else code - 128
     if number == 9:
         if seen.killer:
-            return "; the kernel's out-of-memory killer struck meanwhile: there is too little host memory for this run"
-        return "; the kernel counts no out-of-memory kill, so somebody or a batch system ended it"
+            return "; the kernel's out-of-memory killer ended a process meanwhile: this run needs more host memory"
+        return "; the kernel recorded no out-of-memory kill, so a user or a batch system ended it"
     if number == 7 and SHARED.is_dir():
         usage = shutil.disk_usage(SHARED)
         return (
-            f"; a full {SHARED} ends processes so: {usage.free >> 20} of {usage.total >> 20} MiB are free "
+            f"; a full {SHARED} causes this: {usage.free >> 20} of {usage.total >> 20} MiB are free "
             "(docker run --shm-size=8g)"
         )
     return ""
@@ -157,7 +157,7 @@ def _late(seen: Seen) -> Cause:
         if seen.own is None or rank in seen.own
     )
     if seen.reports and all(report.get("done") for report in seen.reports):
-        places = "every rank did its work, but their processes do not end"
+        places = "every rank finished its work, but the processes do not exit"
     text = f"not finished within {seen.limit:g} s: {places or 'no rank reported'}{halted}"
     detail = [f"rank {rank} waits in {stacks.shown(frames)}" for rank, frames in sorted(seen.waiting.items())]
     return Cause("time", text, seen.stopped[0] if seen.stopped else None, [*detail, *_others(seen)])
@@ -169,21 +169,19 @@ def _others(seen: Seen) -> list[str]:
         return []
     if not any(seen.reports[rank] for rank in seen.own):
         return ["the ranks wait for those of the other nodes: the same command has to run on each of them"]
-    return ["the ranks of the other nodes are told of there: what ended the run may have begun on one of them"]
+    return ["the other nodes report their own ranks: the failure may have begun on one of them"]
 
 
 def _launcher(seen: Seen) -> Cause:
     """No rank said anything, and torchrun named none: what the launcher said last."""
     if TAKEN.search(seen.log) and not any("error" in report for report in seen.reports):
-        return Cause(
-            "port", "the port that the ranks meet at is taken by another program", detail=_last_error(seen.log)
-        )
+        return Cause("port", "another program uses the rendezvous port", detail=_last_error(seen.log))
     how = f"{seen.started} {ended(seen.code)}"
     if full := _full(seen):
         return Cause("space", f"{how}; {full}")
     detail = _last_error(seen.log)
     said = f": {detail[-1]}" if detail and _EXCEPTION.match(detail[-1]) else ""
-    hint = _hint(seen.code, seen) if seen.code else " though not every rank came to its end"
+    hint = _hint(seen.code, seen) if seen.code else " although not every rank finished"
     return Cause("memory" if seen.killer and seen.code < 0 else "launcher", f"{how}{said}{hint}", None, detail)
 
 
@@ -194,7 +192,7 @@ def _full(seen: Seen) -> str | None:
         return None
     if free >= ROOM:
         return None
-    return f"no space is left in {seen.scratch.parent}, where the run works (TMPDIR names another place)"
+    return f"no space left in {seen.scratch.parent}, the working folder of the run (set TMPDIR to use another)"
 
 
 def ranks_words(log: str) -> list[str]:

@@ -53,10 +53,10 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """``planned``: the value of the run, None where nobody says it; ``run``: what was run in its place.
+    """``planned``: the value of the run, None where not stated; ``run``: what was run in its place.
 
     ``keys``: of the configs, where some say it. Of a model that was cut ``planned`` is its number of parameters, and
-    ``cuts`` are what became smaller; of one that nobody knows ``run`` is what stands in. Of a shared card and of
+    ``cuts`` are what became smaller; of an unknown model ``run`` is the one that runs instead. Of a shared card and of
     several nodes ``run`` is a mapping. ``why``: what asked for it, in words, where the kind alone does not tell.
     """
 
@@ -87,7 +87,7 @@ class Reduced:
 
     ``changes``: what became smaller, or different.
     ``sequence``: tokens of a sample. ``layers``: of the planned model and of the one that is run, where known.
-    ``narrow``: the model's widths were cut as well, or another model stands in. ``size``: what the model that is run
+    ``narrow``: the model's widths were cut as well, or another model runs instead. ``size``: what the model that is run
     takes at most by prediction, on a card. ``nodes``: machines that the ranks are spread over.
     """
 
@@ -131,25 +131,25 @@ _BEHIND = {
 
 
 def _world(one: Reduction) -> str:
-    return _plainly(one) if one.planned is not None else f"{one.kind.value}: the files do not tell; {one.run}"
+    return _plainly(one) if one.planned is not None else f"{one.kind.value}: not in the files; {one.run}"
 
 
 def _nodes(one: Reduction) -> str:
     own = _mapping(one.run)
     ranks = f"{own['each']} rank{'s' if own['each'] != 1 else ''} each"
-    place = f"this is number {own['rank']}, they meet at {own['address']}:{own['port']}"
+    place = f"this is node {own['rank']}, rendezvous at {own['address']}:{own['port']}"
     return f"{one.kind.value}: {own['count']} with {ranks}; {place}"
 
 
 def _sequence(one: Reduction) -> str:
-    return _plainly(one) if one.planned is not None else f"{one.kind.value}: nobody says it; {one.run} tokens"
+    return _plainly(one) if one.planned is not None else f"{one.kind.value}: not stated; {one.run} tokens"
 
 
 def _model(one: Reduction) -> str:
     if one.run is not None:
-        return f"{one.kind.value}: {one.why}; {one.run} stands in"
-    size = f"{one.planned:,} parameters" if isinstance(one.planned, int) else "a size that is not known"
-    return f"{one.kind.value}: {size} {one.why}; {', '.join(map(str, one.cuts)) or 'nothing could be cut'}"
+        return f"{one.kind.value}: {one.why}; {one.run} runs instead"
+    size = f"{one.planned:,} parameters" if isinstance(one.planned, int) else "an unknown number of parameters"
+    return f"{one.kind.value}: {size} {one.why}; {', '.join(map(str, one.cuts)) or 'nothing to cut'}"
 
 
 def _layers(one: Reduction) -> str:
@@ -163,13 +163,15 @@ def _bucket(one: Reduction) -> str:
 
 
 def _drive(one: Reduction) -> str:
-    return f"{one.kind.value}: {one.planned} is not here; a temporary folder"
+    return f"{one.kind.value}: {one.planned} does not exist; a temporary folder instead"
 
 
 def _card(one: Reduction) -> str:
     own = _mapping(one.run)
     how = "gloo, through the host's memory" if own["collectives"] == "gloo" else own["collectives"]
-    return f"{one.kind.value}: {own['ranks']} ranks on one {own['card']}, collectives by {how}; times say nothing"
+    return (
+        f"{one.kind.value}: {own['ranks']} ranks on one {own['card']}, collectives by {how}; times are not meaningful"
+    )
 
 
 def _saving(one: Reduction) -> str:
@@ -180,7 +182,7 @@ def _launch(one: Reduction) -> str:
     """Of a launch line that somebody wrote: what it leaves open, under its own name."""
     if one.keys:
         return f"{' '.join(one.keys)}: its value is not in the files; left out"
-    return f"{one.kind.value}: nothing says how it is started; {one.run}"
+    return f"{one.kind.value}: the files do not say how it is started; {one.run}"
 
 
 _SAID: dict[Kind, Callable[[Reduction], str]] = {

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from zerocfg.smoke.prepare.folder import RunFolder
 
 SEQUENCE = 1024
-"""Tokens of a sample where nobody says how many: what TRL takes then."""
+"""Tokens of a sample where no source states it: TRL's default."""
 TRL_CHECKPOINTS = True
 """Gradient checkpointing where a recipe of TRL says nothing (trl 1.16, trainer/sft_config.py)."""
 LEAST_SHARE = 0.9

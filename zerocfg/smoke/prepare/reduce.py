@@ -121,7 +121,7 @@ def _model(run: RunFolder, reduced: Reduced, device: Device, scratch: Path, limi
         why = f"its config is not known to {who}"
         reduced.changes.append(Reduction(Kind.MODEL, None, f"a Llama of {LAYERS} layers", why=why))
         return
-    reason = "is too much here"
+    reason = "do not fit here"
     if device.kind == "cpu":
         fits = parameters is not None and parameters <= CPU_PARAMETERS
         reduced.model = config
@@ -152,7 +152,7 @@ def _fewer_layers(
         return fits, ""
     layers, size, lacking = most_layers(fit, config, room)
     if not layers:
-        return False, f"is too much here even with {least_layers(config)} layers ({lacking})"
+        return False, f"do not fit even with {least_layers(config)} layers ({lacking})"
     reduced.model, reduced.size = config, size
     if lacking:
         reduced.model = fewer_layers(config, layers)
