@@ -583,7 +583,7 @@ class TestAsked:
     def test_what_is_asked_for_takes_the_place_of_the_plan(self) -> None:
         found = [Check("ZeRO stage", "3", "2", False), Check("world size", "2", "2", True)]
         claims = {"stage": self.claims(2)}
-        assert requested_settings.instead(found, claims, reduced(), [{"seen": {"stage": 2}}]) == [
+        assert requested_settings.replace_planned(found, claims, reduced(), [{"seen": {"stage": 2}}]) == [
             Check("ZeRO stage", "2", "2", True),
             Check("world size", "2", "2", True),
         ]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.smoke import Options
 
-    Play = Callable[[RunFolder, Options], Verdict]
+    Launch = Callable[[RunFolder, Options], Verdict]
 
 DDP = "ddp"
 WAYS = ("0", "1", "2", "3", DDP)
@@ -126,7 +126,7 @@ class Comparison:
             "run": self.run.name,
             "device": None if first is None else {"kind": first.device.kind, "name": first.device.name},
             "ranks": None if first is None else first.reduced.ranks,
-            "reductions": [] if first is None else first.reduced.words,
+            "reductions": [] if first is None else first.reduced.descriptions,
             "losses_agree": self.losses_agree,
             "rows": [row.data() for row in self.rows],
         }
@@ -146,11 +146,11 @@ def compare(
     run: RunFolder,
     ways: list[str],
     options: Options,
-    play: Play,
+    launch: Launch,
     pin: Callable[[RunFolder, Options], Reduced],
     *,
     search: dict[str, int | None] | None = None,
-    told: Callable[[str, Try | None], None] | None = None,
+    on_try: Callable[[str, Try | None], None] | None = None,
 ) -> Comparison:
     """Launch every way. ``pin`` reduces a run without launching it; ``search``: the bounds of `max_batch.find`, None
     for no search. Raises SmokeError when the run cannot be tried at all.
@@ -165,12 +165,12 @@ def compare(
     for way, (one, dropped) in changed.items():
         row = Row(way, dropped)
         found.rows.append(row)
-        if told is not None:
-            told(way, None)
+        if on_try is not None:
+            on_try(way, None)
         one = replace(one, pinned=pinned)
         if search is not None:
-            row.batches = find(one, options, play, **search, told=None if told is None else _teller(told, way))
-        row.verdict = _already(row) or play(one, options)
+            row.batches = find(one, options, launch, **search, on_try=None if on_try is None else _for_way(on_try, way))
+        row.verdict = _already(row) or launch(one, options)
         row.problem = no_memory(row.verdict.outcome) or row.verdict.outcome.failure or ""
         if found.interrupted:
             break
@@ -185,17 +185,17 @@ def _already(row: Row) -> Verdict | None:
     return row.batches.first if row.batches.tries[0].batch == planned else None
 
 
-def _teller(told: Callable[[str, Try | None], None], way: str) -> Callable[[Try], None]:
-    return lambda one: told(way, one)
+def _for_way(on_try: Callable[[str, Try | None], None], way: str) -> Callable[[Try], None]:
+    return lambda one: on_try(way, one)
 
 
 def pin_with(run: RunFolder, options: Options) -> Reduced:
     """What a launch of ``run`` would train here. Raises SmokeError as a launch does."""
-    from zerocfg.smoke.smoke import _ranks, device_for
+    from zerocfg.smoke.smoke import device_for, ranks_for
 
     device = device_for(options)
     with TemporaryDirectory(prefix="zerocfg-smoke-") as scratch:
-        return reduce(run, device, _ranks(run, device, options.ranks), Path(scratch), options.limit)
+        return reduce(run, device, ranks_for(run, device, options.ranks), Path(scratch), options.limit)
 
 
 def smallest(reduced: list[Reduced]) -> Reduced:
@@ -318,7 +318,7 @@ def render(found: Comparison, width: int | None = None) -> str:
     first = found.first
     lines = [title(found)]
     if first is not None:
-        lines += [f"  reduced  {words}" for words in first.reduced.words]
+        lines += [f"  reduced  {words}" for words in first.reduced.descriptions]
     card = first is not None and first.device.kind == "cuda"
     what = "peak allocated" if card else "peak RSS"
     heads = [what, "predicted" if card else "for training", "tokens/s", "ms/step", "loss"]

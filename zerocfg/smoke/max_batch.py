@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from zerocfg.smoke.smoke import Options
     from zerocfg.smoke.worker.report_schema import Counter
 
-    Play = Callable[[RunFolder, Options], Verdict]
+    Launch = Callable[[RunFolder, Options], Verdict]
 
 ON_PROCESSOR, ON_CARD = 64, 4096
 """Samples: where a search ends that finds no limit. A processor has none but the machine's."""
@@ -156,7 +156,7 @@ class Found:
             "memory_limit_bytes": self.limit,
             "launches": len(self.tries),
             "holds_for_the_plan": self.faithful,
-            "reductions": self.verdict.reduced.words if self.verdict is not None else [],
+            "reductions": self.verdict.reduced.descriptions if self.verdict is not None else [],
             "tries": [one.data() for one in self.tries],
             "problem": self.problem,
         }
@@ -191,13 +191,13 @@ def with_batch(run: RunFolder, batch: int) -> RunFolder:
 def find(
     run: RunFolder,
     options: Options,
-    play: Play,
+    launch: Launch,
     *,
     upper: int | None = None,
     launches: int | None = None,
-    told: Callable[[Try], None] | None = None,
+    on_try: Callable[[Try], None] | None = None,
 ) -> Found:
-    """Search the largest micro batch of ``run``. ``play`` launches once; ``told`` hears of every launch.
+    """Search the largest micro batch of ``run``. ``launch`` launches once; ``on_try`` is called after every launch.
 
     A launch that finds no memory bounds the search; one that fails for another reason ends it. Raises SmokeError when
     nothing could be tried.
@@ -210,14 +210,14 @@ def find(
 
     def fits(batch: int) -> bool:
         pinned = found.verdict.reduced if found.verdict is not None else run.pinned
-        verdict = play(replace(with_batch(run, batch), pinned=pinned), options)
+        verdict = launch(replace(with_batch(run, batch), pinned=pinned), options)
         one = tried(batch, verdict)
         found.tries.append(one)
         found.first = found.first or verdict
         if one.fits or found.verdict is None or found.largest is None:
             found.verdict = verdict
-        if told is not None:
-            told(one)
+        if on_try is not None:
+            on_try(one)
         if verdict.outcome.interrupted or (not one.fits and not no_memory(verdict.outcome)):
             found.verdict = verdict
             raise _EndError(verdict.outcome.failure or "it was interrupted")
@@ -336,7 +336,7 @@ def advice(found: Found, batch: int) -> list[str]:
     if not found.faithful:
         return [
             "That is the micro batch of the run as it was reduced here, not of the planned job:",
-            *(f"  {words}" for words in verdict.reduced.words),
+            *(f"  {words}" for words in verdict.reduced.descriptions),
         ]
     steps = whole(found.run.plan.get("gradient_accumulation_steps"), 1)
     ranks = verdict.reduced.ranks

@@ -13,7 +13,7 @@ from zerocfg.smoke.certify import certificate_file
 from zerocfg.smoke.certify.result import smoke_result
 from zerocfg.smoke.judge import arguments, measured
 from zerocfg.smoke.judge import command as commands
-from zerocfg.smoke.judge.lint_findings import findings_of, seen_by_lint
+from zerocfg.smoke.judge.lint_findings import lint_findings, linted_run
 from zerocfg.smoke.judge.verdict import Verdict, run_checks
 from zerocfg.smoke.launch import process, sharing
 from zerocfg.smoke.launch.interrupts import interrupts
@@ -66,25 +66,25 @@ def smoke(folder: Path, options: Options, progress: Callable[[str], None] | None
     Raises SmokeError when that cannot be tried.
     """
     if options.command is not None and options.unplanned:
-        return _command(commands.nobody(), options.command, options, progress)
+        return _command(commands.without_plan(), options.command, options, progress)
     run = read(folder, options.consumer, options.name)
     if options.command is not None:
         verdict = _command(run, options.command, options, progress)
     else:
-        verdict = play(run, options, progress)
+        verdict = launch_once(run, options, progress)
     if options.nodes == 1 or nodes.here(options.nodes).rank == 0:
         verdict.certificate = certify(verdict, options.steps)
     return verdict
 
 
-def play(run: RunFolder, options: Options, progress: Callable[[str], None] | None = None) -> Verdict:
+def launch_once(run: RunFolder, options: Options, progress: Callable[[str], None] | None = None) -> Verdict:
     """Launch a run once and check what runs. Nothing is written beside it, and nothing is left of it.
 
     Raises SmokeError when that cannot be tried.
     """
     _require(run)
     device = device_for(options)
-    ranks = _ranks(run, device, options.ranks, options.nodes)
+    ranks = ranks_for(run, device, options.ranks, options.nodes)
     spread = None
     if options.nodes > 1:
         spread = replace(nodes.here(options.nodes), each=ranks)
@@ -96,7 +96,7 @@ def play(run: RunFolder, options: Options, progress: Callable[[str], None] | Non
         reduced = reduce(run, device, ranks, folder, options.limit, spread)
         own, mode, memory = variables(folder, run.handwritten), None, options.memory_limit
         if device.shared and ranks > 1:
-            shared = sharing.known(ranks) or sharing.find(ranks, folder, progress=progress)
+            shared = sharing.cached(ranks) or sharing.find(ranks, folder, progress=progress)
             own, mode = own | sharing.first_card(), shared.mode
             memory = memory or sharing.memory_of_a_rank(device, ranks)
             reduced.changes.append(shared.reduction(ranks, device.name))
@@ -107,18 +107,18 @@ def play(run: RunFolder, options: Options, progress: Callable[[str], None] | Non
                 break
             command = process.elsewhere(command)
         verdict = Verdict(run, device, reduced, outcome, run_checks(run, reduced, outcome, options.steps))
-        verdict.checks += arguments.check(findings_of(seen_by_lint(run)))
+        verdict.checks += arguments.check(lint_findings(linted_run(run)))
         verdict.checks += measured.check(verdict.figures, verdict.expected, outcome)
         verdict.kept = _keep(folder, keep)
     return verdict
 
 
 def _command(run: RunFolder, line: str, options: Options, progress: Callable[[str], None] | None = None) -> Verdict:
-    """Run the user's own command once and check what it trains, as `play` does with the ranks' program."""
+    """Run the user's own command once and check what it trains, as `launch_once` does with the ranks' program."""
     device = choose(options.device)
     keep = _kept_in(options.keep)
     with interrupts(), scratch() as folder:
-        played = commands.play(line, run, device, options.steps, options.ranks, options.limit, folder, progress)
+        played = commands.run_command(line, run, device, options.steps, options.ranks, options.limit, folder, progress)
         verdict = Verdict(run, device, played.reduced, played.outcome, played.checks, command=played.command)
         verdict.kept = _keep(folder, keep)
     return verdict
@@ -130,7 +130,7 @@ def device_for(options: Options) -> Device:
     return sharing.one_card(device) if options.share_gpu else device
 
 
-def _ranks(run: RunFolder, device: Device, wanted: int | None, nodes: int = 1) -> int:
+def ranks_for(run: RunFolder, device: Device, wanted: int | None, nodes: int = 1) -> int:
     """How many processes are started on this machine."""
     planned = run.plan.get("num_processes")
     planned = planned // nodes if isinstance(planned, int) else planned

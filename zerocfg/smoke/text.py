@@ -22,7 +22,7 @@ def render(verdict: Verdict, width: int | None = None) -> str:
     where = verdict.device.name if verdict.device.kind == "cuda" else "CPU"
     ranks = verdict.reduced.ranks
     lines = [f"{verdict.run.name}: {ranks} rank{'s' if ranks != 1 else ''} on {where}"]
-    lines += [f"  reduced  {words}" for words in verdict.reduced.words]
+    lines += [f"  reduced  {words}" for words in verdict.reduced.descriptions]
     lines += ["", *table(verdict, width)]
     outcome = verdict.outcome
     if verdict.command is not None:

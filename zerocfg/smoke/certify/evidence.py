@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from zerocfg.smoke.prepare.folder import RunFolder
 
 SHOWN = 4
-"""Names that are told of a longer list."""
+"""Names that are shown of a longer list."""
 PART = " of a rank"
 """How the names of checks end that compare what each rank keeps with its equal part."""
 ENGINES = {"ddp": "DDP", "fsdp": "FSDP", "single": "one process"}

@@ -36,7 +36,7 @@ LINES, SHOWN = 12, 8
 
 
 @dataclass(frozen=True)
-class Played:
+class CommandRun:
     """What came of it; ``reduced`` is what the live engine had to show."""
 
     command: Command
@@ -45,12 +45,12 @@ class Played:
     checks: list[Check]
 
 
-def nobody() -> RunFolder:
+def without_plan() -> RunFolder:
     """A run of which nothing is planned, for a command without one."""
     return RunFolder(Path.cwd(), Lock("own command"), None, None)
 
 
-def play(
+def run_command(
     line: str,
     run: RunFolder,
     device: Device,
@@ -59,7 +59,7 @@ def play(
     limit: float,
     scratch: Path,
     progress: Callable[[str], None] | None = None,
-) -> Played:
+) -> CommandRun:
     """Run the command in the current folder, and check what it trained against ``run``.
 
     ``ranks``: how many are expected, when not as many as planned. Raises SmokeError without a shell.
@@ -74,7 +74,7 @@ def play(
         checks += _reads(launched.configs, scratch / "reports")
         command.notes = _notes(outcome.reports, steps, scratch / WRITTEN, device)
         reduced.changes += [Reduction(Kind.SAVING, why=why) for why in [_unsaved(outcome.reports)] if why]
-    return Played(command, reduced, outcome, checks)
+    return CommandRun(command, reduced, outcome, checks)
 
 
 def _expected(run: RunFolder, reports: list[RankReport], ranks: int | None) -> Reduced:
@@ -131,32 +131,32 @@ def _unsaved(reports: list[RankReport]) -> str | None:
     """Why saving was not proven; None when it was."""
     if "weights" in reports[0]:
         return None
-    told = reports[0].get("command") or {}
-    if told.get("saved"):
-        return str(told["saved"])
-    if told.get("left"):
+    command = reports[0].get("command") or {}
+    if command.get("saved"):
+        return str(command["saved"])
+    if command.get("left"):
         return f"not reached, zerocfg ended the script after {len(reports[0].get('step_seconds', []))} optimizer steps"
     return "the script saved no model after its training"
 
 
 def _notes(reports: list[RankReport], steps: int, written: Path, device: Device) -> list[str]:
-    first, told = reports[0], reports[0].get("command") or {}
+    first, command = reports[0], reports[0].get("command") or {}
     done = len(first.get("step_seconds", []))
-    loop = LOOPS[told["loop"] or ""]
-    if told.get("stopped"):
+    loop = LOOPS[command["loop"] or ""]
+    if command.get("stopped"):
         notes = [f"training: {loop}, stopped by zerocfg after {done} optimizer step{'s' * (done != 1)}"]
     else:
         notes = [f"training: {loop}, ended by itself after {done} optimizer step{'s' * (done != 1)}"]
     if _unsaved(reports) is None:
         notes.append("saving: the script's own, checked")
-    if device.kind == "cpu" and told["loop"] == "Trainer":
+    if device.kind == "cpu" and command["loop"] == "Trainer":
         notes.append("use_cpu: true was added to its TrainingArguments; else each rank would train alone")
-    redirected = _told(reports, "redirected")
+    redirected = _reported_paths(reports, "redirected")
     outer = [path for path in redirected if not any(path.startswith(other + os.sep) for other in redirected)]
     notes += [f"redirected: {_shown(path)}, to a temporary folder" for path in outer[:SHOWN]]
-    wrote = [path for path in _told(reports, "wrote") if Path(path).exists()]
+    wrote = [path for path in _reported_paths(reports, "wrote") if Path(path).exists()]
     notes += [f"written by the script itself: {_shown(path)}" for path in wrote[:SHOWN]]
-    removed = [path for path in _told(reports, "removed") if not Path(path).exists()]
+    removed = [path for path in _reported_paths(reports, "removed") if not Path(path).exists()]
     notes += [f"removed by the script itself: {_shown(path)}" for path in removed[:SHOWN]]
     again = sum(1 for folder in written.parent.joinpath("reports").iterdir() if folder.is_dir())
     if again:
@@ -164,8 +164,8 @@ def _notes(reports: list[RankReport], steps: int, written: Path, device: Device)
     return notes
 
 
-def _told(reports: list[RankReport], what: Literal["redirected", "wrote", "removed"]) -> list[str]:
-    """The paths that any rank told of."""
+def _reported_paths(reports: list[RankReport], what: Literal["redirected", "wrote", "removed"]) -> list[str]:
+    """The paths that any rank reported."""
     return sorted({path for report in reports for path in (report.get("command") or {}).get(what, [])})
 
 

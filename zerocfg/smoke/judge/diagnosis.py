@@ -13,7 +13,7 @@ from zerocfg.rules.engine import Diagnostic, spot
 from zerocfg.rules.registry import find as find_rule
 from zerocfg.smoke.judge import known_errors
 from zerocfg.smoke.judge.arguments import ARGUMENTS, refuses
-from zerocfg.smoke.judge.lint_findings import findings_of, seen_by_lint
+from zerocfg.smoke.judge.lint_findings import lint_findings, linted_run
 from zerocfg.smoke.judge.requested_settings import NAMES
 from zerocfg.smoke.model.certificate import Diagnosis
 from zerocfg.smoke.prepare.requested_settings import GATHER, STAGE, claims
@@ -38,18 +38,19 @@ def diagnose(folder: RunFolder, checks: list[Check], outcome: Outcome) -> list[D
     failed = [one for one in checks if one.ok is False]
     if not failed and outcome.failure is None:
         return []
-    run = seen_by_lint(folder)
-    findings = findings_of(run)
+    run = linted_run(folder)
+    findings = lint_findings(run)
     found: list[Diagnosis] = []
     if outcome.failure is not None:
         found += _of_error(_error(outcome), _phase(outcome), findings)
-    asked = claims(run) if run is not None else {}
+    requested = claims(run) if run is not None else {}
     for one in failed:
-        found += [_told(finding, f"check:{one.name}") for finding in _of_check(one, asked, run, findings)]
-    told: dict[tuple[str, str | None, int | None, int | None], Diagnosis] = {}
+        found += [_diagnosis(finding, f"check:{one.name}") for finding in _of_check(one, requested, run, findings)]
+    unique: dict[tuple[str, str | None, int | None, int | None], Diagnosis] = {}
     for diagnosis in found:
-        told.setdefault((diagnosis.code or diagnosis.name, diagnosis.file, diagnosis.line, diagnosis.column), diagnosis)
-    return list(told.values())
+        key = (diagnosis.code or diagnosis.name, diagnosis.file, diagnosis.line, diagnosis.column)
+        unique.setdefault(key, diagnosis)
+    return list(unique.values())
 
 
 # -- errors -----------------------------------------------------------------------------------------------------
@@ -82,7 +83,7 @@ def _of_error(error: str, phase: str, findings: list[Diagnostic]) -> list[Diagno
         if known_errors.rule_of(first) is not None or known_errors.circumstance_of(error) is not None:
             named = []  # the words say something else
     if named:
-        return [_told(one, "error") for one in named]
+        return [_diagnosis(one, "error") for one in named]
     rule = known_errors.rule_of(first)
     if rule is not None:
         return [Diagnosis(rule.code, rule.name, None, None, None, rule.page.summary, _instead(rule), "error")]
@@ -118,7 +119,7 @@ def _instead(rule: Rule) -> str:
 
 
 def _of_check(
-    one: Check, asked: dict[str, list[Claim]], run: Run | None, findings: list[Diagnostic]
+    one: Check, requested: dict[str, list[Claim]], run: Run | None, findings: list[Diagnostic]
 ) -> list[Diagnostic]:
     """The findings at the places that ask for what failed; those at the very key before those around it."""
     if one.name == ARGUMENTS:
@@ -128,9 +129,9 @@ def _of_check(
         saving = [finding for finding in findings if _shows(finding, "save")]
         if saving:
             return saving
-        places = _places(asked.get(STAGE, []) + asked.get(GATHER, []))
+        places = _places(requested.get(STAGE, []) + requested.get(GATHER, []))
     elif one.name in KEYS:
-        places = _places(asked.get(KEYS[one.name], []))
+        places = _places(requested.get(KEYS[one.name], []))
     else:
         places = _origins(run, one.name)
     exact = [finding for finding in findings if any(_same(place, finding) for place in places)]
@@ -142,8 +143,8 @@ def _shows(finding: Diagnostic, phase: str) -> bool:
     return rule is not None and rule.page.proof.phase == phase
 
 
-def _places(asked: list[Claim]) -> list[Spot]:
-    return [spot(claim.location) for claim in asked]
+def _places(requested: list[Claim]) -> list[Spot]:
+    return [spot(claim.location) for claim in requested]
 
 
 def _origins(run: Run | None, name: str) -> list[Spot]:
@@ -184,7 +185,7 @@ def _overlap(one: Spot, other: Spot) -> bool:
     return one.start <= other.end and other.start <= one.end
 
 
-def _told(finding: Diagnostic, why: str) -> Diagnosis:
+def _diagnosis(finding: Diagnostic, why: str) -> Diagnosis:
     where = finding.spot
     fix = finding.help or (finding.fix.description if finding.fix is not None else "")
     return Diagnosis(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
 
 
-def seen_by_lint(folder: RunFolder) -> Run | None:
+def linted_run(folder: RunFolder) -> Run | None:
     """The run as the linter sees it; None when its files do not tell."""
     if folder.handwritten is not None:
         return folder.handwritten.run
@@ -47,7 +47,7 @@ def _top(folder: RunFolder) -> Path:
     return top if built.is_relative_to(top) and top.is_dir() else built
 
 
-def findings_of(run: Run | None) -> list[Diagnostic]:
+def lint_findings(run: Run | None) -> list[Diagnostic]:
     """Errors first, then warnings; notes explain no failure."""
     if run is None:
         return []

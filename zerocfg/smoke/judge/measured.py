@@ -34,13 +34,13 @@ def check(figures: Figures, expected: Expected | str, outcome: Outcome) -> list[
 
 def ran_out(outcome: Outcome) -> tuple[int, str] | None:
     """The first rank that found no memory, and which memory ("card", "host"); None when none says so."""
-    told = []
+    failures = []
     for rank, report in enumerate(outcome.reports):
         error = report.get("error") or {}
         place = out_of_memory.place(str(error.get("type", "")), str(error.get("text", ""))) if error else None
         if place is not None:
-            told.append((float(error.get("time", 0.0)), rank, place))
-    return min(told)[1:] if told else None
+            failures.append((float(error.get("time", 0.0)), rank, place))
+    return min(failures)[1:] if failures else None
 
 
 def _ran_out(figures: Figures, expected: Expected | None, outcome: Outcome) -> list[Check]:

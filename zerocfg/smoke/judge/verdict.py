@@ -69,7 +69,7 @@ def run_checks(run: RunFolder, reduced: Reduced, outcome: Outcome, steps: int) -
         return checks
     found = settings.check(run, reduced, outcome.reports)
     if run.handwritten is not None:
-        found = requested_settings.instead(found, run.handwritten.asked, reduced, outcome.reports)
+        found = requested_settings.replace_planned(found, run.handwritten.requested, reduced, outcome.reports)
     checks += found
     checks += training.check(outcome.reports, steps)
     return [*checks, *weights.check(outcome.reports)]

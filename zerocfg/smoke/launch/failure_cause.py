@@ -92,12 +92,12 @@ def find(seen: Seen) -> Cause | None:
 
 def _error(error: Failure, rank: int, seen: Seen) -> Cause:
     text = " ".join(error["text"].split())[:2000]
-    told = f"{error['type']}: {text}" if text else error["type"]
+    message = f"{error['type']}: {text}" if text else error["type"]
     memory = out_of_memory.place(error["type"], text)
     if memory is not None:
         where = "the card's" if memory == "card" else "host"
-        told = f"out of {where} memory in '{seen.reports[rank].get('phase', 'launch')}': {told}"
-    return Cause("memory" if memory else "error", told, rank, [*error["traceback"], *_others(seen)])
+        message = f"out of {where} memory in '{seen.reports[rank].get('phase', 'launch')}': {message}"
+    return Cause("memory" if memory else "error", message, rank, [*error["traceback"], *_others(seen)])
 
 
 def _first(noticed: int, codes: dict[int, int]) -> int:
@@ -118,7 +118,7 @@ def _killed(rank: int, codes: dict[int, int], seen: Seen) -> Cause:
     phase = seen.reports[rank].get("phase", "launch") if rank < len(seen.reports) else "launch"
     memory = seen.killer and code in (None, -9, 137)
     text = f"rank {rank} {how} in '{phase}'{hint}"
-    detail = ranks_words(seen.log)
+    detail = last_rank_output(seen.log)
     if not hint and (full := _full(seen)):
         return Cause("space", f"{text}; {full}", rank, detail)
     return Cause("memory" if memory else "killed", text, rank, detail)
@@ -195,7 +195,7 @@ def _full(seen: Seen) -> str | None:
     return f"no space left in {seen.scratch.parent}, the working folder of the run (set TMPDIR to use another)"
 
 
-def ranks_words(log: str) -> list[str]:
+def last_rank_output(log: str) -> list[str]:
     """The last lines that a rank wrote itself: without the launcher's messages, its traceback and its table."""
     lines: list[str] = []
     for line in log.splitlines():

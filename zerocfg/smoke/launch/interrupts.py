@@ -19,12 +19,12 @@ SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 @dataclass
 class Interrupts:
-    """``asked``: how often zerocfg was asked to end."""
+    """``requests``: how often zerocfg was asked to end."""
 
-    asked: int = 0
+    requests: int = 0
 
     def __bool__(self) -> bool:
-        return self.asked > 0
+        return self.requests > 0
 
 
 _active: list[Interrupts] = []
@@ -43,7 +43,7 @@ def interrupts() -> Iterator[Interrupts]:
     seen = Interrupts()
 
     def count(*_: object) -> None:
-        seen.asked += 1
+        seen.requests += 1
 
     previous: dict[signal.Signals, Handler] = {}
     try:

@@ -49,7 +49,7 @@ def abandoned(lock: Path, quiet: float = 0.0) -> bool:
     return lock.exists()
 
 
-def known() -> set[tuple[Path, int, int]]:
+def snapshot() -> set[tuple[Path, int, int]]:
     """The locks that are there, each with what tells it from a later one of the same path."""
     found = set()
     for lock in find():
@@ -64,13 +64,13 @@ def remove(before: set[tuple[Path, int, int]]) -> None:
 
     Older ones and those of other runs are left alone.
     """
-    for lock, *_ in known() - before:
+    for lock, *_ in snapshot() - before:
         if abandoned(lock) or not Path("/proc/self/fd").is_dir():
             with contextlib.suppress(OSError):
                 lock.unlink()
 
 
-def told(lock: Path) -> str:
+def describe(lock: Path) -> str:
     """What to say of an abandoned lock."""
     try:
         age = time.time() - lock.stat().st_mtime

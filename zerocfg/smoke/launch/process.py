@@ -120,7 +120,7 @@ class _Run:
 
     def play(self, variables: dict[str, str], place: Path) -> Outcome:
         self.segments = leftovers.Segments()
-        self.locks = operator_locks.known()
+        self.locks = operator_locks.snapshot()
         start = time.monotonic()
         kills = out_of_memory.kills()
         log = self.folder / "log.txt"
@@ -178,7 +178,7 @@ class _Run:
         vanished the others are killed: they wait for it inside a collective operation, where they do not hear
         torchrun's request to end.
         """
-        told, looked = "", 0.0
+        shown, looked = "", 0.0
         patience = deadline
         while self.process.poll() is None and not self.stop and self.lock is None:
             now = time.monotonic()
@@ -199,8 +199,8 @@ class _Run:
                 self._find_lock(seen)
             first = self.nodes.own[0] if self.nodes is not None else 0
             phase = str(seen[first].get("phase", "launch")) if seen else "launch"
-            if self.progress is not None and phase != told:
-                told = phase
+            if self.progress is not None and phase != shown:
+                shown = phase
                 self.progress(phase)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(0.1)
@@ -234,7 +234,7 @@ class _Run:
             if operator_locks.abandoned(lock, quiet):
                 frames = self.waiting or stacks.ask(self.folder / "reports", reports, self._members(reports))
                 if any("file_baton.py" in one for rank in frames.values() for one in rank[:2]):
-                    self.lock = operator_locks.told(lock)
+                    self.lock = operator_locks.describe(lock)
 
     def __post_init__(self) -> None:
         self._since: dict[Path, float] = {}
@@ -260,7 +260,7 @@ class _Run:
     def _wait(self, seconds: float) -> None:
         """Wait for the launcher's end; no longer once the user has asked twice."""
         deadline = time.monotonic() + seconds
-        while self.process.poll() is None and time.monotonic() < deadline and self.stop.asked < 2:
+        while self.process.poll() is None and time.monotonic() < deadline and self.stop.requests < 2:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(0.1)
 

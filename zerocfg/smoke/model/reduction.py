@@ -68,7 +68,7 @@ class Reduction:
     why: str = ""
 
     def __str__(self) -> str:
-        return _SAID.get(self.kind, _plainly)(self)
+        return _DESCRIPTIONS.get(self.kind, _change)(self)
 
     def data(self) -> dict[str, object]:
         """As JSON: "kind", "keys", "planned" and "run", and of a model that was cut "cuts"."""
@@ -109,17 +109,18 @@ class Reduced:
         return any(one.kind in kinds for one in self.changes)
 
     @property
-    def words(self) -> list[str]:
-        """The changes for a reader."""
+    def descriptions(self) -> list[str]:
+        """The changes as text."""
         return [str(one) for one in self.changes]
 
 
-def _plainly(one: Reduction) -> str:
-    """What most of them say: both values, and what asked for the other one."""
-    return f"{one.kind.value}: {one.planned} to {one.run}{_BEHIND.get(one.kind, '')}{f', {one.why}' if one.why else ''}"
+def _change(one: Reduction) -> str:
+    """Both values, and the reason for the change."""
+    reason = f", {one.why}" if one.why else ""
+    return f"{one.kind.value}: {one.planned} to {one.run}{_SUFFIXES.get(one.kind, '')}{reason}"
 
 
-_BEHIND = {
+_SUFFIXES = {
     Kind.SEQUENCE: " tokens",
     Kind.TRAIN_BATCH: ", with the world size",
     Kind.HPZ_PARTITION: ", with the world size",
@@ -131,7 +132,7 @@ _BEHIND = {
 
 
 def _world(one: Reduction) -> str:
-    return _plainly(one) if one.planned is not None else f"{one.kind.value}: not in the files; {one.run}"
+    return _change(one) if one.planned is not None else f"{one.kind.value}: not in the files; {one.run}"
 
 
 def _nodes(one: Reduction) -> str:
@@ -142,7 +143,7 @@ def _nodes(one: Reduction) -> str:
 
 
 def _sequence(one: Reduction) -> str:
-    return _plainly(one) if one.planned is not None else f"{one.kind.value}: not stated; {one.run} tokens"
+    return _change(one) if one.planned is not None else f"{one.kind.value}: not stated; {one.run} tokens"
 
 
 def _model(one: Reduction) -> str:
@@ -179,13 +180,13 @@ def _saving(one: Reduction) -> str:
 
 
 def _launch(one: Reduction) -> str:
-    """Of a launch line that somebody wrote: what it leaves open, under its own name."""
+    """Of a handwritten launch line: what it leaves open, under its own name."""
     if one.keys:
         return f"{' '.join(one.keys)}: its value is not in the files; left out"
     return f"{one.kind.value}: the files do not say how it is started; {one.run}"
 
 
-_SAID: dict[Kind, Callable[[Reduction], str]] = {
+_DESCRIPTIONS: dict[Kind, Callable[[Reduction], str]] = {
     Kind.WORLD_SIZE: _world,
     Kind.NODES: _nodes,
     Kind.SEQUENCE: _sequence,

@@ -53,7 +53,8 @@ CONSUMERS = ("transformers", "trl", "accelerate", "deepspeed")
 
 @dataclass
 class Handwritten:
-    """``run``: the files as the linter sees them together. ``asked``: every place that states a setting, by its name.
+    """``run``: the files as the linter sees them together. ``requested``: every place that states a setting, by
+    its name.
 
     ``texts``: the files "accelerate" and "deepspeed", byte for byte. ``options``: the launch line's own for
     `accelerate launch`. ``variables``: those that it sets. ``by_accelerate``: accelerate's launcher starts it.
@@ -61,7 +62,7 @@ class Handwritten:
     """
 
     run: Run
-    asked: dict[str, list[Claim]]
+    requested: dict[str, list[Claim]]
     texts: dict[str, bytes] = field(default_factory=dict)
     options: list[str] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
@@ -87,7 +88,7 @@ class Handwritten:
         total = (scheduler.get("params") or {}).get("total_num_steps") if isinstance(scheduler, dict) else None
         if isinstance(total, int) and "max_steps" not in arguments:
             arguments["max_steps"] = total
-        if device.kind == "cpu" and {claim.value for claim in self.asked.get(DTYPE, ())} == {"fp16"}:
+        if device.kind == "cpu" and {claim.value for claim in self.requested.get(DTYPE, ())} == {"fp16"}:
             self._without_fp16(reduced)
 
     def _without_fp16(self, reduced: Reduced) -> None:
@@ -200,7 +201,7 @@ def lock_of(own: Handwritten) -> Lock:
         if setting.known and isinstance(setting.value, (bool, int, float, str))
     }
     plan: dict[str, object] = {name: setting.value for name, setting in values.items() if name in PLANNED}
-    halves = {claim.value for claim in own.asked.get(DTYPE, ())}
+    halves = {claim.value for claim in own.requested.get(DTYPE, ())}
     # Where files disagree the libraries have to judge.
     plan["fp16.enabled"] = halves == {"fp16"}
     plan["num_processes"] = _processes(plan, run)

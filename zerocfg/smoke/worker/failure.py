@@ -30,7 +30,7 @@ def describe(error: BaseException) -> Failure:
     """
     try:
         every = traceback.extract_tb(error.__traceback__)
-        frames = [one for one in every if _tells(one.filename)] or every
+        frames = [one for one in every if _relevant(one.filename)] or every
         own = [one for one in frames if not one.filename.startswith(_LIBRARY)][-SHOWN // 2 :]
         last = [one for one in frames if one not in own][-(SHOWN - len(own)) :]
         shown = [one for one in frames if one in own or one in last]
@@ -42,11 +42,11 @@ def describe(error: BaseException) -> Failure:
     return {"type": type(error).__name__, "text": text, "time": time.time(), "traceback": lines}
 
 
-def _tells(file: str) -> bool:
+def _relevant(file: str) -> bool:
     return not file.startswith(_OWN) and not _DULL.search(file)
 
 
-def answer(path: Path) -> TextIO | None:
+def dump_stack_on_signal(path: Path) -> TextIO | None:
     """Write this process's stack into the file whenever it gets SIGUSR1, also inside an operation that never ends.
 
     The open file, to be kept; None where the signal is not there or is somebody else's.

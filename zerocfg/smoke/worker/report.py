@@ -33,7 +33,7 @@ class Report:
         self._reserve = folder / f"rank{self.rank}.reserve"
         self._reserve.write_bytes(bytes(RESERVE))
         self.write()
-        self.stack = failure.answer(folder / f"rank{self.rank}.stack")
+        self.stack = failure.dump_stack_on_signal(folder / f"rank{self.rank}.stack")
 
     def write(self) -> None:
         for fill in self.fills:
@@ -48,7 +48,7 @@ class Report:
         temporary.replace(self.path)
 
     @contextlib.contextmanager
-    def telling(self) -> Iterator[None]:
+    def recording(self) -> Iterator[None]:
         """Around all work of the rank: tells that it is done, or of the error that ended it."""
         try:
             self.phase("import")

@@ -100,7 +100,7 @@ def collectives(device: str) -> Iterator[tuple[str, Callable[[], bool]]]:
 def main() -> None:
     job = json.loads(Path(sys.argv[1]).read_text())
     report = Report(Path(job["reports"]))
-    with report.telling():
+    with report.recording():
         import torch
 
         join(job["mode"], job["device"])

@@ -22,7 +22,7 @@ CHANGES = {"os.mkdir": 2, "os.remove": 1, "os.rename": 2, "os.rmdir": 1, "shutil
 CACHES = ("XDG_CACHE_HOME", "HF_HOME", "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
 
 
-def tell_reads(reports: str) -> None:
+def report_reads(reports: str) -> None:
     """From now on tell when this process reads one of the files in `FILES`."""
     files = {file: number for number, file in enumerate(os.environ.get(FILES, "").split(os.pathsep)) if file}
     names = {os.path.basename(file) for file in files}  # noqa: PTH119 - runs in every Python process
@@ -41,7 +41,7 @@ def tell_reads(reports: str) -> None:
     sys.addaudithook(hook)
 
 
-def tell_writes(told: Callable[[Literal["wrote", "removed"], str], None], scratch: str) -> None:
+def report_writes(told: Callable[[Literal["wrote", "removed"], str], None], scratch: str) -> None:
     """From now on tell what this process changes outside of ``scratch``, caches and the system's own folders.
 
     ``told`` gets "wrote" or "removed", and the path; nothing of what this process had written itself before.

@@ -102,7 +102,7 @@ def install() -> None:
     """Called once in every Python process of the command."""
     sys.meta_path.insert(0, Finder({name: _late(*place) for name, place in PATCHES.items()}))
     audit = importlib.import_module(".audit", __package__)
-    audit.tell_reads(os.environ[REPORTS])
+    audit.report_reads(os.environ[REPORTS])
     if "RANK" in os.environ:
         session = importlib.import_module(".session", __package__)
         session.current().enlist()

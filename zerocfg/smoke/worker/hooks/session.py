@@ -89,7 +89,7 @@ class Session:
         self._owner = owner
         if self.loop is not None:
             self.loop = owner
-            self._tell({"loop": owner})
+            self._record({"loop": owner})
         return self.watch
 
     def free(self, owner: str) -> bool:
@@ -105,7 +105,7 @@ class Session:
                 self._begin(self._folder())
             assert self.report is not None
             self._watch = Watch(self.job, self.report)
-            self._tell({"loop": self.loop})
+            self._record({"loop": self.loop})
         return self._watch
 
     @property
@@ -127,7 +127,7 @@ class Session:
         self.over = True
         if self._watch is not None:
             self._watch.memory.stop()
-        self._tell({"stopped": self.enough})
+        self._record({"stopped": self.enough})
         self.see_machine()
 
     def see_machine(self) -> None:
@@ -148,7 +148,8 @@ class Session:
 
         if not isinstance(model, transformers.PreTrainedModel):
             names = sorted(file.name for file in Path(folder).glob("*") if file.suffix in (".safetensors", ".bin"))
-            self._tell({"saved": f"{', '.join(names) or 'no file of weights'} (a {type(model).__name__}, not checked)"})
+            files = ", ".join(names) or "no file of weights"
+            self._record({"saved": f"{files} (a {type(model).__name__}, not checked)"})
             return
         config = integration._hf_deepspeed_config_weak_ref  # the check forgets it; the script goes on with it
         try:
@@ -168,7 +169,7 @@ class Session:
             os._exit(0)
         self._leaving = True
         self.trained()
-        self._tell({"left": True})
+        self._record({"left": True})
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.barrier()
         threading.Thread(target=_end_soon, daemon=True).start()
@@ -191,7 +192,7 @@ class Session:
     def _begin(self, folder: Path) -> None:
         self.report = report = Report(folder)
         ranks = int(os.environ.get("WORLD_SIZE", "1"))
-        self._tell({"loop": None, "world_size": ranks, "program": sys.argv[:1]})
+        self._record({"loop": None, "world_size": ranks, "program": sys.argv[:1]})
         atexit.register(self._end, os.getpid())
         previous = sys.excepthook
 
@@ -207,9 +208,9 @@ class Session:
             if os.getpid() == process and len(known) < AGAIN:
                 known.append(path)
 
-        audit.tell_writes(told, scratch)
+        audit.report_writes(told, scratch)
 
-    def _tell(self, values: Command) -> None:
+    def _record(self, values: Command) -> None:
         assert self.report is not None
         self.report.content.setdefault("command", {}).update(values)
         self.report.write()
