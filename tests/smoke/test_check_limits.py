@@ -646,7 +646,7 @@ def test_all_rows_in_the_order_of_the_table() -> None:
     names = [row.name for row in run_checks(run, less, Outcome([one, one]), 3) if not row.further]
     assert names[:2] == ["engine", "ZeRO stage"] and names[-1] == "loaded by from_pretrained"
     assert names.index("device") + 1 == names.index("optimizer steps, loss finite")
-    run.handwritten = SimpleNamespace(asked={"stage": TestAsked().claims(2)})  # type: ignore[assignment]
+    run.handwritten = SimpleNamespace(requested={"stage": TestAsked().claims(2)})  # type: ignore[assignment]
     found = {row.name: row for row in run_checks(run, less, Outcome([one, one]), 3)}
     assert found["ZeRO stage"] == Check("ZeRO stage", "key: 2 (ds.json:1)", "3", False), "not what the lock says"
 
