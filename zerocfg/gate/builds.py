@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zerocfg.compare.check import Checked, FileState, check_run, differences, gone_runs
+from zerocfg.compare.check_outputs import Checked, FileState, check_run, differences, gone_runs
 from zerocfg.emit import lock as lockfile
 from zerocfg.emit.files import emit
 from zerocfg.emit.problems import problems as emit_problems
@@ -12,8 +12,8 @@ from zerocfg.gate.model import Reason, Target
 from zerocfg.gate.outputs import unreadable
 from zerocfg.gate.positions import dotted_position
 from zerocfg.resolve.build import build_plans
-from zerocfg.resolve.places import placed
-from zerocfg.resolve.spec_file import read_spec
+from zerocfg.resolve.spec.locate_problems import locate_problems
+from zerocfg.resolve.spec.spec_file import read_spec
 from zerocfg.run.discover import display_name
 from zerocfg.source.load import load, read_bytes
 from zerocfg.source.node import Problem
@@ -70,7 +70,7 @@ def check_builds(
     built = build_plans(read, versions=versions)
     for one in built:
         if one.plan is not None:
-            one.problems += placed(emit_problems(one.plan), read, one.run)
+            one.problems += locate_problems(emit_problems(one.plan), read, one.run)
         reasons += [_impossible(problem, one.name, name) for problem in one.problems]
     whole = not any(one.problems for one in built)
     for out in outs:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from zerocfg.emit.files import Emitted
     from zerocfg.resolve.build import Built
-    from zerocfg.resolve.spec_file import SpecFile
+    from zerocfg.resolve.spec.spec_file import SpecFile
 
 Check = Literal["lint", "build", "certificate", "policy"]
 CHECKS: tuple[Check, ...] = ("lint", "build", "certificate", "policy")

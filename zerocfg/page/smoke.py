@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from zerocfg.emit import lock
-from zerocfg.emit.loose import number
+from zerocfg.emit.lenient_json import number
 from zerocfg.page.words import GIB, Unit, size, unit_for
 from zerocfg.smoke.certify import certificate_file
 from zerocfg.smoke.model import certificate

@@ -10,8 +10,8 @@ import datetime
 import json
 from typing import TYPE_CHECKING
 
+from zerocfg.emit.lenient_json import integer, items, mapping, mappings, number, numbers, text, texts
 from zerocfg.emit.lock import sha256
-from zerocfg.emit.loose import integer, items, mapping, mappings, number, numbers, text, texts
 from zerocfg.smoke.model.certificate import (
     NAME,
     VERSION,

@@ -15,7 +15,7 @@ from zerocfg.memory.time import StepTime, step_time
 from zerocfg.models.hardware import Accelerator, HardwareProfile
 from zerocfg.models.model_facts import from_config
 from zerocfg.models.spec import RunSpec
-from zerocfg.resolve.setup import Setup, setup_of
+from zerocfg.resolve.model.setup import Setup, setup_of
 from zerocfg.run.config import AUTO
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from zerocfg.memory.zero import zero_terms
 from zerocfg.models.hardware import Accelerator
 from zerocfg.models.model_facts import ModelFacts, from_config
 from zerocfg.models.spec import RunSpec
-from zerocfg.resolve.setup import Setup, setup_of
-from zerocfg.resolve.spec_file import read_spec
+from zerocfg.resolve.model.setup import Setup, setup_of
+from zerocfg.resolve.spec.spec_file import read_spec
 from zerocfg.smoke.model.size import TIME_SHARE, Room, Size
 from zerocfg.smoke.prepare.shrink import fewer_layers, layers_of, least_layers
 

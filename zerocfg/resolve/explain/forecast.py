@@ -11,8 +11,8 @@ from zerocfg.memory.outside import GIB
 from zerocfg.memory.predict import predict
 from zerocfg.memory.time import StepTime, step_time
 from zerocfg.memory.verdict import Ladder, Setting, Word, judge, ladder, workloads
-from zerocfg.resolve.activations import Activations, with_adapters
-from zerocfg.resolve.setup import Setup, arguments_written, setup_of
+from zerocfg.resolve.model.activations import Activations, with_adapters
+from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of
 
 if TYPE_CHECKING:
     from zerocfg.memory.predict import Prediction

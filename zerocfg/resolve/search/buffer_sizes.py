@@ -14,7 +14,7 @@ from zerocfg.resolve.plan import Decision
 if TYPE_CHECKING:
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.model_facts import ModelFacts
-    from zerocfg.resolve.choice import Choice
+    from zerocfg.resolve.search.choice import Choice
 
 ZERO = "zero_optimization."
 TRANSFERS = 20  # a bucket's transfer takes that many latencies, so that waiting costs at most 5 percent
@@ -24,7 +24,7 @@ SUB_GROUP = 100_000_000  # elements
 FAST_DRIVE_GB_S = 3.0
 
 
-def sizes(choice: Choice, facts: ModelFacts, profile: HardwareProfile) -> dict[str, Decision]:
+def buffer_sizes(choice: Choice, facts: ModelFacts, profile: HardwareProfile) -> dict[str, Decision]:
     """Decisions for a stage from 0 to 3, by dotted name; sizes are elements."""
     stage = choice.stage
     if not stage:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.memory.options import Options, TorchOptions
-from zerocfg.resolve.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS
+from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS
 
 if TYPE_CHECKING:
     from zerocfg.memory.terms import Kind
-    from zerocfg.resolve.alternatives import Alternative
-    from zerocfg.resolve.candidates import Candidate
+    from zerocfg.resolve.explain.alternatives import Alternative
+    from zerocfg.resolve.search.candidates import Candidate
 
 COLUMNS: dict[str, tuple[Kind, ...]] = {
     "param": ("parameters",),
@@ -34,7 +34,7 @@ NAMES = {
 """The columns in words."""
 
 
-def engine(options: Options | TorchOptions) -> str:
+def describe_engine(options: Options | TorchOptions) -> str:
     """The engine of a plan: ``ZeRO-3, optimizer on the host``."""
     if isinstance(options, TorchOptions):
         return {"single": "one process", "ddp": "DDP", "fsdp1": "FSDP", "fsdp2": "FSDP 2"}[options.kind]
@@ -45,7 +45,7 @@ def engine(options: Options | TorchOptions) -> str:
     return ", ".join(words)
 
 
-def words(settings: dict[str, Any]) -> str:
+def describe_plan(settings: dict[str, Any]) -> str:
     """A plan in a few words: ``ZeRO-3, optimizer on cpu, 2 x 8, recomputed``."""
     found = []
     if STAGE in settings:
@@ -68,7 +68,7 @@ def words(settings: dict[str, Any]) -> str:
     return ", ".join(found) or "as it is"
 
 
-def ways(rows: list[Alternative]) -> list[Alternative]:
+def distinct_plans(rows: list[Alternative]) -> list[Alternative]:
     """The first of each combination of stage, offload and recomputation, and the run's own."""
     found, seen = [], set()
     for row in rows:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from zerocfg.emit.files import Emitted, emit
 from zerocfg.emit.problems import problems as emit_problems
 from zerocfg.emit.verify import differences, emitted_run
-from zerocfg.resolve.places import placed
+from zerocfg.resolve.spec.locate_problems import locate_problems
 from zerocfg.rules.api import Severity
 from zerocfg.rules.engine import Diagnostic, Result, lint_runs
 from zerocfg.run.config import AUTO
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from zerocfg.resolve.build import Built
-    from zerocfg.resolve.spec_file import SpecFile
+    from zerocfg.resolve.spec.spec_file import SpecFile
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Compiled:
         return any(one.problems for one in self.built)
 
 
-def compiled(read: SpecFile, built: list[Built], out: Path) -> Compiled:
+def compile_runs(read: SpecFile, built: list[Built], out: Path) -> Compiled:
     """The files of the runs below ``out``; nothing is written.
 
     Raises RuntimeError where the files would not mean what was planned: a bug of zerocfg.
@@ -46,7 +46,7 @@ def compiled(read: SpecFile, built: list[Built], out: Path) -> Compiled:
     found = Compiled(built)
     for one in built:
         if one.plan is not None:
-            one.problems += placed(emit_problems(one.plan), read, one.run)
+            one.problems += locate_problems(emit_problems(one.plan), read, one.run)
     if any(problem.key == "goals" for one in built for problem in one.problems):
         return found  # lint would judge a run that was not chosen to its end
     linted = lint_runs([assuming_newest(one.run) for one in built])

@@ -24,7 +24,7 @@ STAGE, OVERLAP = "zero_optimization.stage", "zero_optimization.overlap_comm"
 TOTAL_STEPS, WARMUP_STEPS = "scheduler.params.total_num_steps", "scheduler.params.warmup_num_steps"
 
 
-class Words:
+class Provenance:
     """Reasons for the settings of one run; file names are relative to ``folder``.
 
     ``train_samples`` is the size of the training set where the spec tells it.

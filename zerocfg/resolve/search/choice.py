@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from zerocfg.memory.options import Device
 
+Prefer = Literal["throughput", "memory", "cost"]
 ZERO = "zero_optimization."
 STAGE = ZERO + "stage"
 OPTIMIZER_DEVICE = ZERO + "offload_optimizer.device"

@@ -1,144 +1,23 @@
-"""Which of the feasible plans is the best: every combination of what is open, predicted, and ranked by the goal.
+"""Which of the candidates is the best: each one predicted, and ranked by the goal.
 
 Deterministic: the same spec, model, hardware and release of zerocfg give the same plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from itertools import product
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable
+from dataclasses import replace
 
 from zerocfg.memory.options import Device
 from zerocfg.memory.outside import GIB
-from zerocfg.resolve.candidates import Candidate, Candidates
-from zerocfg.resolve.choice import Choice
 from zerocfg.resolve.plan import Considered
+from zerocfg.resolve.search.candidates import Candidate, Candidates
+from zerocfg.resolve.search.choice import Choice, Prefer
 
-if TYPE_CHECKING:
-    from zerocfg.models.hardware import HardwareProfile
-
-Prefer = Literal["throughput", "memory", "cost"]
-Offload = tuple[Device, Device]  # of the optimizer, of the parameters
 Ranked = tuple[Candidate, str]
 
 ALIKE = 0.03  # share of the time by which two plans may differ and still count as equally fast
-LARGEST_MICRO = 64  # samples
-OFFLOADS: dict[int, tuple[Offload, ...]] = {
-    0: (("none", "none"),),
-    1: (("none", "none"),),
-    2: (("none", "none"), ("cpu", "none")),
-    3: (("none", "none"), ("cpu", "none"), ("cpu", "cpu"), ("nvme", "none"), ("nvme", "cpu"), ("nvme", "nvme")),
-}
 DEVICE_ORDER: dict[Device, int] = {"none": 0, "cpu": 1, "nvme": 2}
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """What may be chosen, as the values to choose from; one value: it is fixed. None: there is no such value.
-
-    ``batches`` are (samples of a micro batch, micro batches of a step), given the number of processes.
-    """
-
-    layouts: tuple[tuple[int, int], ...]
-    stages: tuple[int | None, ...]
-    offloads: tuple[Offload, ...] | None
-    checkpointing: tuple[bool | None, ...]
-    micro: int | None
-    steps: int | None
-    micro_open: bool
-    steps_open: bool
-    global_batch: int | None
-
-
-class ContradictionError(ValueError):
-    """The goals cannot be met with what the sources fix: one line, and what to change."""
-
-    def __init__(self, message: str, help: str) -> None:
-        super().__init__(message)
-        self.help = help
-
-
-def choices(what: Open) -> Iterator[Choice]:
-    """Every combination. Raises ContradictionError when no batch gives the global one, however many ranks are used."""
-    why_not: ContradictionError | None = None
-    any_batch = False
-    for nodes, each in what.layouts:
-        try:
-            pairs = batches(what, nodes * each)
-        except ContradictionError as error:
-            why_not = why_not or error
-            continue
-        any_batch = True
-        for stage, recompute, (micro, steps) in product(what.stages, what.checkpointing, pairs):
-            offloads = [(None, None)] if stage is None else _offloads(what, stage)
-            for optimizer, parameters in offloads:
-                yield Choice(nodes, each, stage, optimizer, parameters, micro, steps, recompute)
-    if why_not is not None and not any_batch:
-        raise why_not
-
-
-def _offloads(what: Open, stage: int) -> list[tuple[Device | None, Device | None]]:
-    if what.offloads is None:
-        return [(None, None)]
-    return [pair for pair in OFFLOADS[stage] if pair in what.offloads]
-
-
-def batches(what: Open, ranks: int) -> list[tuple[int | None, int | None]]:
-    """Micro batch and accumulation that give the global batch on that many ranks."""
-    micro, steps, wanted = what.micro, what.steps, what.global_batch
-    if wanted is None:
-        if not what.micro_open:
-            return [(None, None)]
-        return [(1 << power, None) for power in range(LARGEST_MICRO.bit_length())]
-    if micro is None and not what.micro_open:
-        raise ContradictionError(
-            "a global batch is wanted, but nothing that zerocfg writes decides the micro batch",
-            "Name the recipe, or write `train_micro_batch_size_per_gpu` into the DeepSpeed config.",
-        )
-    if wanted % ranks:
-        near = [one for one in (wanted // ranks * ranks, -(-wanted // ranks) * ranks) if one]
-        raise ContradictionError(
-            f"{wanted} sample{'s' if wanted != 1 else ''} cannot be shared among {ranks} ranks",
-            f"Ask for {' or '.join(map(str, dict.fromkeys(near)))}, or use another number of devices.",
-        )
-    own = wanted // ranks
-    if not what.micro_open and not what.steps_open:
-        if micro * steps != own:  # type: ignore[operator]
-            total = ranks * micro * steps  # type: ignore[operator]
-            raise ContradictionError(
-                f"{wanted} samples are wanted, but {ranks} ranks x micro batch {micro} x {steps} accumulation steps "
-                f"are {total}",
-                "Take one of the two out of the sources (zerocfg then chooses it for the recipe), or correct the goal.",
-            )
-        return [(None, None)]
-    for fixed, name, is_open in ((micro, "micro batch", what.micro_open), (steps, "accumulation", what.steps_open)):
-        if not is_open and (not fixed or own % fixed):
-            raise ContradictionError(
-                f"{wanted} samples over {ranks} ranks are {own} each, which {name} {fixed} does not divide",
-                f"Take the {name} out of the sources, or ask for a multiple of {ranks * (fixed or 1)} samples.",
-            )
-    if not what.micro_open:
-        return [(None, own // micro)]  # type: ignore[operator]
-    if not what.steps_open:
-        return [(own // steps, None)]  # type: ignore[operator]
-    fitting = [size for size in range(1, min(own, LARGEST_MICRO) + 1) if own % size == 0]
-    return [(size, own // size) for size in fitting]
-
-
-def layouts(profile: HardwareProfile, prefer: Prefer) -> tuple[tuple[int, int], ...]:
-    """All devices; for the lowest cost also parts of them: half of the nodes, half of a node, and so on."""
-    nodes, each = profile.nodes, profile.accelerators_per_node
-    found = [(nodes, each)]
-    if prefer == "cost":
-        while nodes > 1:
-            nodes //= 2
-            found.append((nodes, each))
-        while each > 1:
-            each //= 2
-            found.append((nodes, each))
-    return tuple(found)
 
 
 def evaluate(candidates: Candidates, wanted: Iterable[Choice]) -> list[Candidate]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from zerocfg.memory.options import Workload
     from zerocfg.memory.terms import Timeline
     from zerocfg.models.model_facts import ModelFacts
-    from zerocfg.resolve.setup import Setup
+    from zerocfg.resolve.model.setup import Setup
 
 
 class Activations:

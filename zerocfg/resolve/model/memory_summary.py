@@ -16,7 +16,7 @@ from zerocfg.memory.outside import GIB
 from zerocfg.memory.predict import predict
 from zerocfg.memory.terms import TRAINING, Estimate, Place, Term
 from zerocfg.memory.zero import zero_terms
-from zerocfg.resolve.setup import Setup, arguments_written, setup_of
+from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of
 from zerocfg.run.facts import MemorySummary
 from zerocfg.run.model import UNKNOWN, Run
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 TRAINERS = ("transformers", "trl")
 
 
-def memory_of(
+def memory_summary(
     run: Run, facts: ModelFacts, spec: RunSpec, config: dict[str, Any] | None, profile: HardwareProfile | None
 ) -> MemorySummary:
     """The summary of a run whose effective settings are computed; ``config`` is the model's config.json."""

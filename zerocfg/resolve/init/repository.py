@@ -1,4 +1,4 @@
-"""Which Python files of a repository train, and with whose loop: for ``zerocfg init``."""
+"""Files of a repository that ``zerocfg init`` looks for: training scripts, with whose loop they train, and models."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.run.discover import SKIPPED_FOLDERS
+from zerocfg.run.hub import CONFIG
+from zerocfg.source.paths import relative
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 MOST_PYTHON = 2000
 LARGEST_SCRIPT = 1 << 20
@@ -72,3 +74,20 @@ def _does_something(text: str) -> bool:
     return any(isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) for one in body) or any(
         isinstance(one, (ast.For, ast.While, ast.With)) for one in body
     )
+
+
+def model_configs(folder: Path) -> list[Path]:
+    found = (path for path in walk(folder, CONFIG) if path.name == CONFIG)
+    return [
+        path for path, _ in zip(found, range(200), strict=False) if path.is_file() and path.stat().st_size < 1 << 20
+    ]
+
+
+def nearest(folder: Path, paths: Sequence[Path]) -> list[Path]:
+    """The paths that are the fewest steps away; the names of folders decide nothing."""
+
+    def steps(path: Path) -> int:
+        return len(Path(relative(path.parent, folder)).parts)
+
+    least = min(map(steps, paths), default=0)
+    return [path for path in paths if steps(path) == least]

@@ -1,20 +1,14 @@
-"""A first ``zerocfg.yaml`` for a repository: what its files tell, and what has to be guessed.
-
-Every value carries how it is known, so that the file and the terminal can say it: "given" (a flag of the command
-line), "found" (a file says it), "guessed" (likely, to be checked), "open" (nobody tells; written as a comment, or to
-be filled in).
-"""
+"""The runs of a repository, inferred from its launch lines, configs and scripts, for ``zerocfg init``."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from zerocfg.hardware.catalogue import CPU, LARGEST_COUNT
-from zerocfg.models.spec import RUN_NAME
-from zerocfg.resolve.init_scripts import SEEN, calls_of, scripts, walk
+from zerocfg.resolve.init.draft import Draft, How, run_name, with_unique_names, without_duplicates
+from zerocfg.resolve.init.repository import SEEN, calls_of, model_configs, nearest, scripts
 from zerocfg.run.discover import Files
 from zerocfg.run.hub import CONFIG, find_config, is_hub_name
 from zerocfg.run.kinds import sniff
@@ -29,38 +23,8 @@ if TYPE_CHECKING:
 
     from zerocfg.models.hardware import HardwareProfile
 
-How = Literal["given", "found", "guessed", "open"]
 MOST_RUNS = 40
 FILES = ("script", "recipe", "accelerate", "deepspeed")
-_DULL = frozenset("train training run launch main start recipe config args arguments readme makefile job".split())
-
-
-@dataclass(frozen=True, slots=True)
-class Guess:
-    """A key of a run; ``value`` None: nobody knows it, and ``example`` is what it might look like."""
-
-    key: str
-    value: Any
-    how: How
-    note: str
-    example: str = ""
-
-
-@dataclass(slots=True)
-class Draft:
-    """One run of the new spec."""
-
-    name: str
-    guesses: dict[str, Guess] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)
-
-    def add(self, key: str, value: Any, how: How, note: str, example: str = "") -> None:
-        """The first who knows a key is right."""
-        self.guesses.setdefault(key, Guess(key, value, how, note, example))
-
-    def value(self, key: str) -> Any:
-        guess = self.guesses.get(key)
-        return guess.value if guess else None
 
 
 def draft_runs(folder: Path, given: Mapping[str, Any], probe: Callable[[], HardwareProfile]) -> list[Draft]:
@@ -79,7 +43,7 @@ class _Guesser:
         self.here: HardwareProfile | None = None
         self.files = Files()
         self.scripts = dict(scripts(folder))
-        self.models = [path for path in _json_files(folder) if self._is_model(path)]
+        self.models = [path for path in model_configs(folder) if self._is_model(path)]
 
     def runs(self) -> list[Draft]:
         found, _ = find_runs([self.folder], self.files, root=self.folder, skip=_is_own)
@@ -90,7 +54,7 @@ class _Guesser:
             real = [run for run in lines if run.launch_file and not run.launch_file.name.endswith(".md")]
             drafts = [draft for run in real or lines if (draft := self._from_line(run)) is not None]
             drafts = drafts or self._from_files(found)
-        return _named(_different(drafts)[:MOST_RUNS])
+        return with_unique_names(without_duplicates(drafts)[:MOST_RUNS])
 
     # -- from a launch line ------------------------------------------------------------------------------------
 
@@ -99,12 +63,12 @@ class _Guesser:
         assert line is not None and file is not None
         if line.script is None or line.script.value is None or run.consumer in NEIGHBOURS:
             return None  # a framework with recipes of its own is started by its own program
-        where = f"{_short(file, self.folder)}:{file.source.place(line.span.start).line}"
+        where = f"{_short_name(file, self.folder)}:{file.source.place(line.span.start).line}"
         named = line.script.value.replace(".", "/") + ".py" if line.module else line.script.value
         script = self._beside(named, file, line.directory)
         if script is None and (line.launcher == "python" or not named.endswith(".py")):
             return None
-        draft = Draft(_plain_name(Path(file.name).stem, script or Path(named), self.folder))
+        draft = Draft(run_name(Path(file.name).stem, script or Path(named), self.folder))
         self._take_given(draft)
         if script is not None:
             draft.add("script", self._relative(script), "found", where)
@@ -206,7 +170,7 @@ class _Guesser:
     def _alone(self, found: Sequence[Run], recipe: SourceFile | None, script: Path | None = None) -> Draft:
         around = recipe.path.resolve().parent if recipe and recipe.path else script.parent if script else self.folder
         stem = Path(recipe.name).stem if recipe else script.stem if script else ""
-        draft = Draft(_plain_name(stem, (around / stem) if stem else None, self.folder))
+        draft = Draft(run_name(stem, (around / stem) if stem else None, self.folder))
         self._take_given(draft)
         if recipe is not None:
             draft.add("recipe", self._name(recipe), "found", "TrainingArguments")
@@ -240,14 +204,14 @@ class _Guesser:
     def _nearest(self, draft: Draft, key: str, files: Iterable[SourceFile], around: Path) -> None:
         """The file of a kind that lies nearest; of several that are equally near the first, said so."""
         paths = sorted({file.path.resolve() for file in files if file.path is not None})
-        near = _closest_to(around, paths)
+        near = nearest(around, paths)
         if near:
             others = ", ".join(self._relative(path) for path in near[1:4])
             note = f"one of several; others: {others}" if others else f"the only one{' near' if len(paths) > 1 else ''}"
             draft.add(key, self._relative(near[0]), "guessed" if others else "found", note)
 
     def _script_for(self, draft: Draft, around: Path) -> Path | None:
-        near = _closest_to(around, list(self.scripts))
+        near = nearest(around, list(self.scripts))
         words = draft.name.lower().replace("_", "-").split("-")
         named = [path for path in near if any(word in path.stem.lower() for word in words if len(word) > 2)]
         return next(iter(named or near), None)
@@ -318,7 +282,7 @@ class _Guesser:
             return
         script = draft.value("script")
         around = (self.folder / str(script)).parent if script else self.folder
-        near = _closest_to(around, self.models)
+        near = nearest(around, self.models)
         if near:
             note = "the config.json here" if len(near) == 1 else "one of several config.json"
             if named is not None:
@@ -334,8 +298,8 @@ class _Guesser:
     def _take_hardware(self, draft: Draft, run: Run | None) -> None:
         if "hardware" in draft.guesses:
             return
-        processes = _asked(run, "num_processes")
-        machines = _asked(run, "num_machines") or 1
+        processes = _requested_count(run, "num_processes")
+        machines = _requested_count(run, "num_machines") or 1
         each = max(1, processes // machines) if processes else 8
         example = f"{machines}x{each}xA100-80GB" if machines > 1 else f"{each}xA100-80GB"
         device = self._here().accelerator
@@ -375,7 +339,7 @@ class _Guesser:
         return relative(path.resolve(), self.folder)
 
 
-def _asked(run: Run | None, name: str) -> int | None:
+def _requested_count(run: Run | None, name: str) -> int | None:
     """A count as the launch line asks for it (on this machine accelerate may start less), else as it takes effect."""
     if run is None:
         return None
@@ -386,7 +350,7 @@ def _asked(run: Run | None, name: str) -> int | None:
     return value if isinstance(value, int) and 1 <= value <= LARGEST_COUNT else None
 
 
-def _short(file: SourceFile, folder: Path) -> str:
+def _short_name(file: SourceFile, folder: Path) -> str:
     path = file.path.resolve() if file.path else None
     return path.relative_to(folder).as_posix() if path is not None and path.is_relative_to(folder) else file.name
 
@@ -395,55 +359,3 @@ def _is_own(file: SourceFile) -> bool:
     """Whether a file is a spec, or lies in a folder that `zerocfg build` wrote."""
     emitted = file.path is not None and (file.path.resolve().parent / "zerocfg.lock").exists()
     return emitted or file.kind == "spec"
-
-
-def _json_files(folder: Path) -> list[Path]:
-    found = (path for path in walk(folder, CONFIG) if path.name == CONFIG)
-    return [
-        path for path, _ in zip(found, range(200), strict=False) if path.is_file() and path.stat().st_size < 1 << 20
-    ]
-
-
-def _closest_to(folder: Path, paths: Sequence[Path]) -> list[Path]:
-    """The paths that are the fewest steps away; the names of folders decide nothing."""
-
-    def steps(path: Path) -> int:
-        return len(Path(relative(path.parent, folder)).parts)
-
-    least = min(map(steps, paths), default=0)
-    return [path for path in paths if steps(path) == least]
-
-
-def _plain_name(stem: str, path: Path | None, folder: Path) -> str:
-    """A name from a file that says something, else from its folder."""
-    words = [stem]
-    if path is not None:
-        words += [path.stem, path.parent.name if path.parent != folder else ""]
-    words.append(folder.name)
-    for word in words:
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", word).strip("-._")[:60]
-        if name and name.lower() not in _DULL and RUN_NAME.match(name):
-            return name
-    return "train"
-
-
-def _different(drafts: Iterable[Draft]) -> list[Draft]:
-    """Without those that say the same as an earlier one."""
-    found: dict[str, Draft] = {}
-    for draft in drafts:
-        found.setdefault(repr([(key, one.value) for key, one in sorted(draft.guesses.items())]), draft)
-    return list(found.values())
-
-
-def _named(drafts: list[Draft]) -> list[Draft]:
-    seen: dict[str, int] = {}
-    taken = {draft.name for draft in drafts}
-    for draft in drafts:
-        seen[draft.name] = seen.get(draft.name, 0) + 1
-        if seen[draft.name] > 1:
-            number = seen[draft.name]
-            while f"{draft.name}-{number}" in taken:
-                number += 1
-            draft.name = f"{draft.name}-{number}"
-            taken.add(draft.name)
-    return drafts

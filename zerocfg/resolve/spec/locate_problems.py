@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from zerocfg.resolve.plan import Problem
-    from zerocfg.resolve.spec_file import SpecFile
+    from zerocfg.resolve.spec.spec_file import SpecFile
     from zerocfg.run.model import Origin, Run
 
 
-def placed(problems: Iterable[Problem], spec: SpecFile, run: Run) -> list[Problem]:
+def locate_problems(problems: Iterable[Problem], spec: SpecFile, run: Run) -> list[Problem]:
     """The problems of a run with their places: of a key of the spec there, of a setting in the file that sets it.
 
     Of several about one key the first is told, which is nearest to the cause, with the first way out.

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.resolve.candidates import Candidate
-from zerocfg.resolve.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS
-from zerocfg.resolve.choose import candidates_of
-from zerocfg.resolve.opened import offloads
-from zerocfg.resolve.search import Open, choices, evaluate, ranked
-from zerocfg.resolve.setup import arguments_written, setup_of
+from zerocfg.resolve.model.setup import arguments_written, setup_of
+from zerocfg.resolve.search.candidates import Candidate
+from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS
+from zerocfg.resolve.search.choose import candidates_of
+from zerocfg.resolve.search.ranking import evaluate, ranked
+from zerocfg.resolve.search.search_space import SearchSpace, choices, offloads
 
 if TYPE_CHECKING:
     from zerocfg.resolve.build import Built
-    from zerocfg.resolve.search import Prefer
+    from zerocfg.resolve.search.choice import Prefer
 
 
 RECOMPUTE = "gradient_checkpointing"
@@ -44,7 +44,7 @@ def alternatives(built: Built, *, tracing: bool = False) -> list[Alternative]:
     values = {name: one.value for name, one in plan.settings.items()}
     micro, steps = values.get(MICRO), values.get(STEPS)
     counted = isinstance(micro, int) and isinstance(steps, int)
-    what = Open(
+    what = SearchSpace(
         layouts=((profile.nodes, profile.accelerators_per_node),),
         stages=(0, 1, 2, 3) if plan.engine == "deepspeed" else (None,),
         offloads=offloads(inputs) if plan.engine == "deepspeed" else None,

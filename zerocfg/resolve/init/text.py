@@ -9,7 +9,7 @@ import yaml
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from zerocfg.resolve.init import Draft
+    from zerocfg.resolve.init.draft import Draft
 
 ORDER = (
     "consumer",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, get_args
 
 from zerocfg.catalog.counterparts import Format, paths
 from zerocfg.catalog.schema import load_schema
-from zerocfg.compare.table import Row, table
+from zerocfg.compare.lock_table import Row, table
 from zerocfg.compare.values import ABSENT, echoed, importance, same, shown
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 The emitted job is always started by one launcher with one DeepSpeed file, whatever the sources look like; the
 run is therefore computed as it will be started, so that the settings are those of the emitted job. Engine, launcher
-and what reaches them: :mod:`zerocfg.resolve.road`.
+and what reaches them: :mod:`zerocfg.resolve.engine.engine_selection`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.models.model_facts import ModelFacts, from_config
+from zerocfg.resolve.engine.engine_selection import engine_of, launch_of_ranks, select_engine
 from zerocfg.resolve.inputs import Inputs
+from zerocfg.resolve.model.memory_summary import memory_summary
 from zerocfg.resolve.plan import Problem
-from zerocfg.resolve.predicted import memory_of
-from zerocfg.resolve.road import choose_road, engine_of, started_by
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.facts import HardwareSummary
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting, SourceFile
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from zerocfg.models.spec import RunSpec
 
 
-def gather(
+def collect_inputs(
     run: Run, spec: RunSpec, folder: Path, profile: HardwareProfile | None, model_file: SourceFile | None
 ) -> Inputs:
     """The inputs of one run; what is missing or contradictory goes to ``problems``."""
@@ -39,7 +39,7 @@ def gather(
     problems = (*_missing(run), *_unread(run), *_without_script(found), *_engines_of_recipe(run))
     if problems:
         return replace(found, problems=problems)
-    return _with_steps(_with_hardware(choose_road(found)))
+    return _with_steps(_with_hardware(select_engine(found)))
 
 
 def _missing(run: Run) -> Iterator[Problem]:
@@ -130,7 +130,7 @@ def _with_hardware(found: Inputs) -> Inputs:
     flags = dict(run.flags)
     if run.consumer == "deepspeed":
         launcher = found.spec.launcher
-        _, started = started_by("deepspeed" if launcher == "deepspeed" else "torchrun", profile.nodes, each)
+        _, started = launch_of_ranks("deepspeed" if launcher == "deepspeed" else "torchrun", profile.nodes, each)
         flags.update({name: replace(flag, origin=origin) for name, flag in started.items()})
     else:
         flags.update({name: Setting(str(value), origin) for name, value in counts.items()})
@@ -211,7 +211,7 @@ def with_memory(found: Inputs) -> Inputs:
         )
     run = replace(run, model=model)
     config = found.model_file.data() if found.model_file else None
-    memory = memory_of(run, facts, found.spec, config if isinstance(config, dict) else None, profile)
+    memory = memory_summary(run, facts, found.spec, config if isinstance(config, dict) else None, profile)
     return replace(found, run=replace(run, memory=memory))
 
 

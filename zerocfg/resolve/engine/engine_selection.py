@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from zerocfg.resolve.fsdp import choose_fsdp
+from zerocfg.resolve.engine.fsdp import choose_fsdp
 from zerocfg.resolve.plan import Engine, Problem
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
@@ -46,7 +46,7 @@ def engine_of(run: Run, spec: RunSpec) -> Engine:
     return "fsdp" if kind == "FSDP" else "ddp"
 
 
-def choose_road(found: Inputs) -> Inputs:
+def select_engine(found: Inputs) -> Inputs:
     """The run with its launcher and the launcher's flags, without the files that do not reach it."""
     kind = _source(found.run).get("distributed_type")
     found = replace(found, problems=(*found.problems, *_not_emitted(found, kind), *_wrong_launcher(found)))
@@ -66,7 +66,7 @@ def choose_road(found: Inputs) -> Inputs:
     return replace(found, run=replace(run, launch=launch, deepspeed_route=route, flags=flags))
 
 
-def started_by(
+def launch_of_ranks(
     launcher: Literal["torchrun", "deepspeed"], nodes: int, each: int
 ) -> tuple[LaunchLine, dict[str, Setting]]:
     """The launch line of a job of ``nodes`` times ``each`` ranks, and its flags."""

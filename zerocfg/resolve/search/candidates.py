@@ -13,9 +13,9 @@ from zerocfg.memory.outside import GIB
 from zerocfg.memory.predict import Prediction, predict, terms_of
 from zerocfg.memory.time import StepTime, step_time
 from zerocfg.memory.verdict import Word, judge
-from zerocfg.resolve import sizes
-from zerocfg.resolve.choice import GATHER, ZERO, Choice
-from zerocfg.resolve.setup import Setup, arguments_written, setup_of
+from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of
+from zerocfg.resolve.search import buffer_sizes
+from zerocfg.resolve.search.choice import GATHER, ZERO, Choice
 from zerocfg.run.config import AUTO
 from zerocfg.run.model import UNKNOWN, Effective, Setting
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from zerocfg.memory.terms import Term
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.model_facts import ModelFacts
-    from zerocfg.resolve.activations import Activations
     from zerocfg.resolve.inputs import Inputs
+    from zerocfg.resolve.model.activations import Activations
 
 SLOWED = ((512, 2.7), (1024, 1.55), (2048, 1.15), (4096, 1.0))
 """Tokens of a micro batch, and how many times as long as expected published steps took, those of 4096 tokens being 1:
@@ -86,7 +86,7 @@ class Candidates:
         """The run with these values. Raises ValueError with one line for an engine that cannot be built so."""
         chosen = choice.settings()
         if self.resize and choice.stage is not None:
-            found = sizes.sizes(choice, self.facts, self.profile(choice))
+            found = buffer_sizes.buffer_sizes(choice, self.facts, self.profile(choice))
             chosen.update({name: one.value for name, one in found.items() if not is_named(self.effective, name)})
         if choice.stage == 3 and not is_set(self.effective.get(GATHER)):
             chosen[GATHER] = True  # as choose.gather_weights does
@@ -131,7 +131,10 @@ class Candidates:
             word, short = "does not fit", f"{states}, which leaves less than a third of {device.name} to activations"
         host = node_bytes(prediction.estimate.terms, choice.per_node)
         nvme = choice.per_node * prediction.estimate.peak("nvme").size
-        for what, needed, room in (("the node's memory", host, room_of(profile)), ("the drives", nvme, free(profile))):
+        for what, needed, room in (
+            ("the node's memory", host, host_memory(profile)),
+            ("the drives", nvme, free_on_drives(profile)),
+        ):
             if needed and room is not None and needed > room:
                 word = "does not fit"
                 short = short or f"needs {needed / GIB:,.0f} GiB of {what}, of which there are {room / GIB:,.0f}"
@@ -177,13 +180,13 @@ def is_set(setting: Setting | None) -> bool:
     return setting is not None and setting.value != AUTO and setting.origin.kind in ("file", "flag", "environment")
 
 
-def room_of(profile: HardwareProfile) -> int | None:
+def host_memory(profile: HardwareProfile) -> int | None:
     """Bytes of a node's memory; None: not known."""
     ram = profile.host.planning_gib if profile.host else None
     return None if ram is None else int(ram * GIB)
 
 
-def free(profile: HardwareProfile) -> int | None:
+def free_on_drives(profile: HardwareProfile) -> int | None:
     """Bytes that are free on the roomiest NVMe drive of a node; None: not known."""
     if profile.host is None:
         return None

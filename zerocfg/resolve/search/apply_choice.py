@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.catalog.counterparts import paths
-from zerocfg.resolve.choice import STEPS, ZERO
+from zerocfg.resolve.search.choice import STEPS, ZERO
 from zerocfg.run.model import Origin, Setting, SourceFile
 from zerocfg.source.load import load_as
 from zerocfg.source.node import Entry, Mapping, Scalar
@@ -36,7 +36,7 @@ def argument_of(setting: str) -> str:
     return setting if setting == "gradient_checkpointing" else paths("training-arguments")[setting][-1]
 
 
-def into_engine(run: Run, chosen: Decided[str, Decision]) -> Run:
+def apply_to_engine(run: Run, chosen: Decided[str, Decision]) -> Run:
     """The run with these keys of the DeepSpeed config, by their dotted names."""
     if run.deepspeed is None and run.consumer == "deepspeed":
         text = SourceText("ds_config.json", "{}")
@@ -51,7 +51,7 @@ def into_engine(run: Run, chosen: Decided[str, Decision]) -> Run:
     return run
 
 
-def into_recipe(inputs: Inputs, argument: str, one: Decision) -> Inputs:
+def apply_to_recipe(inputs: Inputs, argument: str, one: Decision) -> Inputs:
     """The inputs with an argument of the Trainer; the recipe is emitted with it."""
     arguments = {**inputs.run.arguments, argument: Setting(one.value, Origin("computed", one.reason))}
     return replace(inputs, run=replace(inputs.run, arguments=arguments), changes={**inputs.changes, argument: one})

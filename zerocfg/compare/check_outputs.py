@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from zerocfg.compare.changes import Change, changes, sources
-from zerocfg.compare.table import table
+from zerocfg.compare.lock_diff import Change, changes, sources
+from zerocfg.compare.lock_table import table
 from zerocfg.compare.values import ABSENT, flat, importance, same, shown
 from zerocfg.emit import lock as lockfile
 from zerocfg.source.load import read_bytes

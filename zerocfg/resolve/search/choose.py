@@ -7,15 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from zerocfg.memory.outside import GIB
 from zerocfg.models.deepspeed.zero import MOE_BLOCKS
-from zerocfg.resolve import sizes
-from zerocfg.resolve.activations import Activations, with_adapters
-from zerocfg.resolve.candidates import Candidate, Candidates, is_named, is_set, room_of
-from zerocfg.resolve.choice import GATHER, MICRO, STAGE, STEPS, ZERO, Choice
-from zerocfg.resolve.gather import on_part
-from zerocfg.resolve.opened import TRAINERS, opened, stages_named
+from zerocfg.resolve.collect_inputs import on_part
+from zerocfg.resolve.model.activations import Activations, with_adapters
 from zerocfg.resolve.plan import Decision, Problem
-from zerocfg.resolve.put import argument_of, into_engine, into_recipe
-from zerocfg.resolve.search import ContradictionError, Open, Prefer, Ranked, choices, considered, evaluate, ranked
+from zerocfg.resolve.search import buffer_sizes
+from zerocfg.resolve.search.apply_choice import apply_to_engine, apply_to_recipe, argument_of
+from zerocfg.resolve.search.candidates import Candidate, Candidates, host_memory, is_named, is_set
+from zerocfg.resolve.search.choice import GATHER, MICRO, STAGE, STEPS, ZERO, Choice, Prefer
+from zerocfg.resolve.search.ranking import Ranked, considered, evaluate, ranked
+from zerocfg.resolve.search.search_space import (
+    TRAINERS,
+    ContradictionError,
+    SearchSpace,
+    choices,
+    search_space,
+    stages_named,
+)
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.effective import compute
 from zerocfg.run.model import Effective, Origin, Run, Setting
@@ -41,7 +48,7 @@ def with_open_values(inputs: Inputs) -> Inputs:
     if goals is not None:
         inputs = _with_precision(inputs)
     before = compute(inputs.run)
-    what = opened(inputs, before)
+    what = search_space(inputs, before)
     if what is None:
         return inputs
     inputs = replace(inputs, before=before)
@@ -75,7 +82,7 @@ def _without_plan(inputs: Inputs, problem: Problem) -> Inputs:
     return replace(inputs, problems=(*inputs.problems, problem))
 
 
-def _search(inputs: Inputs, before: Effective, what: Open) -> tuple[list[Ranked], list[str]]:
+def _search(inputs: Inputs, before: Effective, what: SearchSpace) -> tuple[list[Ranked], list[str]]:
     """All candidates, the best first, and notes. Raises ValueError with the reason why nothing can be searched."""
     profile, goals = inputs.profile, inputs.spec.goals
     if profile is None:
@@ -130,7 +137,7 @@ def _chosen(inputs: Inputs, decisions: Mapping[str, Decision]) -> Inputs:
 
 
 def _in_engine(inputs: Inputs, decisions: Mapping[str, Decision]) -> Inputs:
-    return replace(inputs, run=into_engine(inputs.run, decisions))
+    return replace(inputs, run=apply_to_engine(inputs.run, decisions))
 
 
 def _with_stage(inputs: Inputs, best: Candidate) -> Inputs:
@@ -163,7 +170,7 @@ def _with_plan(inputs: Inputs, before: Effective, best: Candidate) -> Inputs:
     notes = list(inputs.notes)
     if best.word != "fits":
         notes.append(f"the plan may not fit: {_tight(best)}; zerocfg plan shows what helps")
-    if choice.offloads and room_of(profile) is None:
+    if choice.offloads and host_memory(profile) is None:
         host = (
             f"the plan takes {best.host / GIB:,.0f} GiB of a node's memory, and {profile.name} does not tell how much"
         )
@@ -182,7 +189,7 @@ def _with_batch(inputs: Inputs, found: dict[str, Decision]) -> Inputs:
         return _chosen(_in_engine(inputs, sizes), found)
     for name in (MICRO, STEPS, "gradient_checkpointing"):
         if name in found:
-            inputs = into_recipe(inputs, argument_of(name), found[name])
+            inputs = apply_to_recipe(inputs, argument_of(name), found[name])
     if inputs.run.deepspeed is not None:
         # A file that leaves them out means DeepSpeed's own default, which the Trainer would find to disagree.
         inputs = _in_engine(inputs, sizes)
@@ -193,13 +200,13 @@ def _sizes(inputs: Inputs, before: Effective, choice: Choice) -> dict[str, Decis
     """Buffers, and what the drives need, where no source names them."""
     profile = inputs.profile
     assert profile is not None
-    found = dict(sizes.sizes(choice, inputs.facts, profile))
+    found = dict(buffer_sizes.buffer_sizes(choice, inputs.facts, profile))
     for part, device in (("offload_optimizer", choice.offload_optimizer), ("offload_param", choice.offload_param)):
         if device == "nvme" and profile.host is not None and profile.host.nvme:
             mount = max(profile.host.nvme, key=lambda mount: mount.free_gib)
             why = f"zerocfg's choice: the drive with most room, {mount.free_gib:.0f} GiB"
             found[f"{ZERO}{part}.nvme_path"] = Decision(mount.path, why, "chosen")
-            found |= sizes.aio(profile)
+            found |= buffer_sizes.aio(profile)
     return {name: one for name, one in found.items() if not is_named(before, name)}
 
 
@@ -251,7 +258,7 @@ def _with_precision(inputs: Inputs) -> Inputs:
         for half in HALVES:
             if run.consumer in TRAINERS and run.recipe is not None and before.value(f"{half}.enabled") is True:
                 # The Trainer compares its own argument with the engine's key.
-                inputs = into_recipe(inputs, half, Decision(True, f"as {half}.enabled of the engine", "computed"))
+                inputs = apply_to_recipe(inputs, half, Decision(True, f"as {half}.enabled of the engine", "computed"))
         return inputs
     device = profile.accelerator
     half = "bf16" if device.bf16 else "fp16"
@@ -260,9 +267,9 @@ def _with_precision(inputs: Inputs) -> Inputs:
     if run.consumer in TRAINERS:
         if run.recipe is None:
             return inputs
-        inputs = into_recipe(inputs, half, one)
+        inputs = apply_to_recipe(inputs, half, one)
         if run.consumer == "trl" and half == "fp16":
-            inputs = into_recipe(inputs, "bf16", Decision(False, "fp16 is on", "computed"))
+            inputs = apply_to_recipe(inputs, "bf16", Decision(False, "fp16 is on", "computed"))
         if run.deepspeed is not None:
             inputs = _in_engine(inputs, {f"{half}.enabled": one})
         return _chosen(inputs, {f"{half}.enabled": one}) if inputs.engine == "deepspeed" else inputs
