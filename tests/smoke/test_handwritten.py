@@ -262,6 +262,13 @@ def test_causes_outside_of_the_configs(error: str, name: str, tmp_path: Path) ->
     assert (found.code, found.name, found.file) == ("", name, None) and found.fix
 
 
+@pytest.mark.parametrize(("kind", "name"), [("port", "port-in-use"), ("space", "no-space"), ("launcher", None)])
+def test_an_outcome_of_a_kind_names_its_cause_whatever_the_text(kind: str, name: str | None, tmp_path: Path) -> None:
+    outcome = Outcome([{"rank": 0}], failure="the launcher ended with exit code 1", kind=kind)
+    found = diagnose(read(GOOD["deepspeed-loop"].write(tmp_path)), [], outcome)
+    assert [one.name for one in found] == ([name] if name else [])
+
+
 def test_words_of_python_name_no_rule_alone() -> None:
     for error in (
         "TypeError: '<=' not supported between instances of 'float' and 'str'",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PORTS = 3
-"""Launches that are tried when another program takes the chosen port before the ranks do."""
+"""Launches to try when another program takes the chosen port before the ranks do."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def smoke(folder: Path, options: Options, progress: Callable[[str], None] | None
 
 
 def launch_once(run: RunFolder, options: Options, progress: Callable[[str], None] | None = None) -> Verdict:
-    """Launch a run once and check what runs. Nothing is written beside it, and nothing is left of it.
+    """Launch a run once and check what runs. Nothing is written beside it, and everything is cleaned up.
 
     Raises SmokeError when that cannot be tried.
     """
@@ -125,13 +125,13 @@ def _command(run: RunFolder, line: str, options: Options, progress: Callable[[st
 
 
 def device_for(options: Options) -> Device:
-    """What the ranks will run on. Raises SmokeError where it is not here."""
+    """The device of the ranks. Raises SmokeError where this machine has none of the kind."""
     device = choose(options.device)
     return sharing.one_card(device) if options.share_gpu else device
 
 
 def ranks_for(run: RunFolder, device: Device, wanted: int | None, nodes: int = 1) -> int:
-    """How many processes are started on this machine."""
+    """The number of processes to start on this machine."""
     planned = run.plan.get("num_processes")
     planned = planned // nodes if isinstance(planned, int) else planned
     here = 2 if device.shared else device.count or 2
@@ -177,7 +177,7 @@ def _require(run: RunFolder) -> None:
 
 
 def _kept_in(keep: Path | None) -> Path | None:
-    """The folder of ``--keep``, made before anything runs: what cannot be kept is not found out afterwards."""
+    """The folder of ``--keep``, created before anything runs, so that a failure to create it costs no run."""
     if keep is not None:
         try:
             keep.mkdir(parents=True, exist_ok=True)

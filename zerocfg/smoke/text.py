@@ -79,7 +79,7 @@ def _after_settings(own: list[Check]) -> int:
 
 
 def _further(verdict: Verdict) -> list[tuple[str, str, str, str]]:
-    """The many settings that are as planned, counted."""
+    """Rows that count the settings that are as planned."""
     words = {"acting": ("read where they act", "ok"), "parsed": ("as parsed", "ok"), "unseen": ("not observable", "")}
     found = []
     for kind, (seen, mark) in words.items():

@@ -1,4 +1,4 @@
-"""What a smoke-run proved, and what it did not, in plain statements.
+"""Evidence: what a smoke-run proved, and what it did not, as plain statements.
 
 Every statement follows from what was seen (checks, reports) or from what was changed (reductions, device): nothing is
 claimed because the run passed as a whole.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SHOWN = 4
 """Names that are shown of a longer list."""
 PART = " of a rank"
-"""How the names of checks end that compare what each rank keeps with its equal part."""
+"""Suffix of the checks that compare what each rank keeps with its equal share."""
 ENGINES = {"ddp": "DDP", "fsdp": "FSDP", "single": "one process"}
 
 
@@ -36,7 +36,7 @@ class Evidence:
 
 
 def evidence(verdict: Verdict) -> Evidence:
-    """Of a run that failed nothing is proven, and nothing is left to say of the rest."""
+    """Empty for a run that failed."""
     if verdict.outcome.failure is not None or not verdict.outcome.reports:
         return Evidence((), ())
     return Evidence(tuple(_proven(verdict)), tuple(_not_proven(verdict)))
@@ -95,7 +95,7 @@ def _offload(held: dict[str, Check]) -> list[str]:
 
 
 def _held_memory(verdict: Verdict) -> list[str]:
-    """On a card: what the model that ran took."""
+    """On a card: the memory of the model that ran."""
     peak = verdict.figures.peak() if verdict.device.kind == "cuda" and verdict.command is None else None
     if not peak or verdict.reduced.narrow:
         return []
@@ -131,7 +131,7 @@ def _not_proven(verdict: Verdict) -> list[str]:
 
 
 def _ranks(verdict: Verdict) -> list[str]:
-    """The planned ranks and what they talk over."""
+    """The planned ranks and their communication."""
     run, reduced, device = verdict.run, verdict.reduced, verdict.device
     planned, nodes = run.plan.get("num_processes"), run.plan.get("num_machines")
     over = "gloo" if device.kind == "cpu" else "gloo" if _shares_by_gloo(verdict) else "NCCL"
@@ -174,7 +174,7 @@ def _vendor(run: RunFolder) -> str | None:
 
 
 def _memory(verdict: Verdict) -> list[str]:
-    """That the planned run fits where it is planned to run; there is a prediction, or nothing."""
+    """That the planned run fits its hardware: a prediction, if any."""
     run, reduced = verdict.run, verdict.reduced
     hardware = run.lock.hardware
     config = run.lock.model_config
@@ -222,7 +222,7 @@ def _drives(verdict: Verdict) -> list[str]:
 
 
 def _recipe(run: RunFolder) -> list[str]:
-    """What the recipe asks for and the ranks' program does not do."""
+    """What the recipe requests and the ranks' program does not do."""
     recipe = run.lock.recipe
     found = []
     if recipe.get("use_peft"):

@@ -37,7 +37,7 @@ LINES, SHOWN = 12, 8
 
 @dataclass(frozen=True)
 class CommandRun:
-    """What came of it; ``reduced`` is what the live engine had to show."""
+    """The result of a command; ``reduced`` holds the expected settings."""
 
     command: Command
     reduced: Reduced
@@ -46,7 +46,7 @@ class CommandRun:
 
 
 def without_plan() -> RunFolder:
-    """A run of which nothing is planned, for a command without one."""
+    """A run without a plan, for a command without a run."""
     return RunFolder(Path.cwd(), Lock("own command"), None, None)
 
 
@@ -78,7 +78,7 @@ def run_command(
 
 
 def _expected(run: RunFolder, reports: list[RankReport], ranks: int | None) -> Reduced:
-    """What the live engine has to show: the plan as it is, on the ranks that were asked for."""
+    """The expected settings: the plan as it is, on the requested ranks."""
     planned = run.plan.get("num_processes")
     started = next((report["command"]["world_size"] for report in reports if "command" in report), len(reports))
     reduced = Reduced(
@@ -115,7 +115,7 @@ def _checks(run: RunFolder, reduced: Reduced, outcome: Outcome, steps: int) -> l
 
 
 def _reads(files: list[Path], reports: Path) -> list[Check]:
-    """Whether the command read the configs that it is to prove."""
+    """Whether the command read the configs of the run."""
     checks = []
     for number, file in enumerate(files):
         read = (reports / f"read-{number}").exists()
@@ -178,7 +178,7 @@ def _shown(path: str) -> str:
 
 
 def _judge(launched: Launched, command: Command, limit: float, tail: list[str]) -> None:
-    """Say in the words of a command why it proves nothing."""
+    """State why the command proves nothing."""
     outcome = launched.outcome
     if outcome.interrupted:
         return

@@ -1,4 +1,4 @@
-"""Which rule explains what a smoke-run saw: each failed check, and the error that ended it.
+"""Which rule explains the failure of a smoke-run: each failed check, and the error that ended it.
 
 The linter's findings on the files of the run come first: they name the place. An error that no finding explains is held
 against the rules' proofs, and then against what no config shows. Where nothing fits, nothing is said.
@@ -42,7 +42,7 @@ def diagnose(folder: RunFolder, checks: list[Check], outcome: Outcome) -> list[D
     findings = lint_findings(run)
     found: list[Diagnosis] = []
     if outcome.failure is not None:
-        found += _of_error(_error(outcome), _phase(outcome), findings)
+        found += _of_error(outcome, findings)
     requested = claims(run) if run is not None else {}
     for one in failed:
         found += [_diagnosis(finding, f"check:{one.name}") for finding in _of_check(one, requested, run, findings)]
@@ -57,7 +57,7 @@ def diagnose(folder: RunFolder, checks: list[Check], outcome: Outcome) -> list[D
 
 
 def _error(outcome: Outcome) -> str:
-    """The failing rank's own words: its type, its text, and where it happened."""
+    """The error of the failing rank: its type, its text, and where it happened."""
     detail = "\n".join(outcome.detail)
     return f"{outcome.failure}\n{detail}"
 
@@ -69,7 +69,9 @@ def _phase(outcome: Outcome) -> str:
     return str(outcome.reports[rank].get("phase", "launch"))
 
 
-def _of_error(error: str, phase: str, findings: list[Diagnostic]) -> list[Diagnosis]:
+def _of_error(outcome: Outcome, findings: list[Diagnostic]) -> list[Diagnosis]:
+    error, phase = _error(outcome), _phase(outcome)
+    cause = known_errors.circumstance_of(error, outcome.kind)
     first = error.partition("\n")[0]
     rules = {one.code: rule for one in findings if (rule := find_rule(one.code)) is not None}
     shown = [one for one in findings if one.code in rules and known_errors.explains(rules[one.code], first)]
@@ -80,14 +82,13 @@ def _of_error(error: str, phase: str, findings: list[Diagnostic]) -> list[Diagno
     if not named:
         phases = PHASES.get(phase, ("step",) if phase.startswith("step") else (phase,))
         named = [one for one in findings if one.code in rules and _crashes(rules[one.code], phases)]
-        if known_errors.rule_of(first) is not None or known_errors.circumstance_of(error) is not None:
-            named = []  # the words say something else
+        if known_errors.rule_of(first) is not None or cause is not None:
+            named = []  # the error has another cause
     if named:
         return [_diagnosis(one, "error") for one in named]
     rule = known_errors.rule_of(first)
     if rule is not None:
         return [Diagnosis(rule.code, rule.name, None, None, None, rule.page.summary, _instead(rule), "error")]
-    cause = known_errors.circumstance_of(error)
     if cause is not None:
         return [Diagnosis("", cause.name, None, None, None, cause.message, cause.fix, "error")]
     return []
@@ -111,7 +112,7 @@ def _crashes(rule: Rule, phases: tuple[str, ...] | None = None) -> bool:
 
 
 def _instead(rule: Rule) -> str:
-    """What the documentation of a rule advises, in one line."""
+    """The advice on the page of a rule, in one line."""
     return " ".join(rule.page.instead.partition("\n\n")[0].split())
 
 
@@ -171,7 +172,7 @@ def _same(place: Spot, finding: Diagnostic) -> bool:
 
 
 def _around(place: Spot, finding: Diagnostic) -> bool:
-    """A finding at a section that holds the key, or at a key inside of it."""
+    """Whether a finding is at a section that holds the key, or at a key inside of it."""
     return any(
         other.file.name == place.file.name
         and bool(other.keys)

@@ -1,4 +1,4 @@
-"""What the linter says of the files of a run, at the releases that are installed here."""
+"""Lint findings on the files of a run, at the installed releases."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
 
 
 def linted_run(folder: RunFolder) -> Run | None:
-    """The run as the linter sees it; None when its files do not tell."""
+    """The run as the linter links it; None when its files do not determine it."""
     if folder.handwritten is not None:
         return folder.handwritten.run
     try:

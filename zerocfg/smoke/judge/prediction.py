@@ -1,4 +1,4 @@
-"""What was expected of the very run that was launched: the reduced model on these ranks, in memory and time."""
+"""The predicted memory and time of the launched run: the reduced model on these ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the files of a hand-written run ask for, every place of it, against what the live engine runs with."""
+"""The settings that a handwritten run requests, with every place that states them, against the live engine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SCHEDULES = {"WarmupLR": "constant_with_warmup", "WarmupDecayLR": "linear", "War
 def replace_planned(
     planned: list[Check], requested: Mapping[str, Sequence[Claim]], reduced: Reduced, reports: list[RankReport]
 ) -> list[Check]:
-    """The checks with those of a plan replaced by what the files ask for."""
+    """The checks, with those of a plan replaced by the requested settings."""
     requested_checks = check(requested, reduced, reports)
     names = {one.name for one in requested_checks}
     return [*requested_checks, *(one for one in planned if one.name not in names)]
@@ -86,7 +86,7 @@ def fits(key: str, requested: object, seen: object, reduced: Reduced) -> bool:
 
 
 def meaning(key: str, value: object) -> object:
-    """The value in the words that both sides share; None for what cannot be compared."""
+    """The value as both sides spell it; None for what cannot be compared."""
     if value is None:
         return None
     if key == "optimizer":

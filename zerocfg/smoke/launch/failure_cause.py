@@ -1,4 +1,4 @@
-"""Why a run failed, in words: the rank where it began and that rank's own error, nothing of the launcher's."""
+"""Why a run failed: the rank where it began and that rank's own error, not the launcher's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SHOWN = 12
 
 @dataclass
 class Seen:
-    """What is known of a run when it is over.
+    """The state of a run that has ended.
 
     ``code``: the launcher's exit code, negative the signal. ``vanished``: a rank that went without a word.
     ``waiting``: frames of the ranks that still were there, the innermost first; ``stopped``: ranks that somebody
@@ -66,7 +66,7 @@ class Cause:
 
 
 def find(seen: Seen) -> Cause | None:
-    """Why the run failed; None when every rank came to its end."""
+    """Why the run failed; None when every rank finished."""
     codes = {int(rank): int(code) for rank, code in FAILED_RANK.findall(seen.log)}
     errors = [(report["error"], report["rank"]) for report in seen.reports if "error" in report]
     if seen.interrupted:
@@ -101,14 +101,14 @@ def _error(error: Failure, rank: int, seen: Seen) -> Cause:
 
 
 def _first(noticed: int, codes: dict[int, int]) -> int:
-    """The rank that went first. Between two looks torchrun may have ended the others as well, by SIGTERM."""
+    """The rank that ended first; torchrun may have ended the others by SIGTERM since the last poll."""
     if codes.get(noticed) != -signal.SIGTERM:
         return noticed
     return next((rank for rank, code in codes.items() if code != -signal.SIGTERM), noticed)
 
 
 def _killed(rank: int, codes: dict[int, int], seen: Seen) -> Cause:
-    """A rank that came to its end without a word; its exit code is known when torchrun still could print its table."""
+    """A rank that ended without an error report; torchrun's table, if printed, has its exit code."""
     code = codes.get(rank)
     how, hint = "vanished", ""
     if code is None and seen.killer:
@@ -164,7 +164,7 @@ def _late(seen: Seen) -> Cause:
 
 
 def _others(seen: Seen) -> list[str]:
-    """Where else to look, when not all ranks were on this machine."""
+    """Hints where else to look, when not all ranks were on this machine."""
     if seen.own is None:
         return []
     if not any(seen.reports[rank] for rank in seen.own):
@@ -173,7 +173,7 @@ def _others(seen: Seen) -> list[str]:
 
 
 def _launcher(seen: Seen) -> Cause:
-    """No rank said anything, and torchrun named none: what the launcher said last."""
+    """No rank reported and torchrun named none: the last output of the launcher."""
     if TAKEN.search(seen.log) and not any("error" in report for report in seen.reports):
         return Cause("port", "another program uses the rendezvous port", detail=_last_error(seen.log))
     how = f"{seen.started} {ended(seen.code)}"
@@ -216,7 +216,7 @@ def _starts(lines: list[str], at: int) -> bool:
 
 
 def _last_error(log: str) -> list[str]:
-    """The last frame and the exception of the last traceback in the log, or the last lines that say anything."""
+    """The last frame and the exception of the last traceback in the log, or its last non-empty lines."""
     lines = [line[:500] for line in log.splitlines() if line.strip() and not _LAUNCHER.search(line)]
     for at in range(len(lines) - 1, -1, -1):
         if _EXCEPTION.match(lines[at]):

@@ -18,7 +18,7 @@ def folder() -> Path:
 
 
 def find() -> list[Path]:
-    """Every lock that is there."""
+    """Every lock that exists."""
     root = folder()
     return [*root.glob("*/lock"), *root.glob("*/*/lock")]
 
@@ -50,7 +50,7 @@ def abandoned(lock: Path, quiet: float = 0.0) -> bool:
 
 
 def snapshot() -> set[tuple[Path, int, int]]:
-    """The locks that are there, each with what tells it from a later one of the same path."""
+    """The present locks, each with what distinguishes it from a later one of the same path."""
     found = set()
     for lock in find():
         with contextlib.suppress(OSError):
@@ -60,7 +60,7 @@ def snapshot() -> set[tuple[Path, int, int]]:
 
 
 def remove(before: set[tuple[Path, int, int]]) -> None:
-    """Remove the locks that were not there ``before`` and that nobody holds: a rank was killed while it compiled.
+    """Remove locks that were not there ``before`` and that no process holds: a rank was killed while it compiled.
 
     Older ones and those of other runs are left alone.
     """
@@ -71,7 +71,7 @@ def remove(before: set[tuple[Path, int, int]]) -> None:
 
 
 def describe(lock: Path) -> str:
-    """What to say of an abandoned lock."""
+    """The message about an abandoned lock."""
     try:
         age = time.time() - lock.stat().st_mtime
     except OSError:

@@ -40,7 +40,7 @@ _FOUND: dict[tuple[int, str], Sharing] = {}
 
 
 def cached(ranks: int, device: str = "cuda") -> Sharing | None:
-    """What an earlier trial of this process found: many runs in a row need one."""
+    """The result of an earlier trial in this process; consecutive runs share one."""
     return _FOUND.get((ranks, device))
 
 
@@ -59,7 +59,7 @@ def memory_of_a_rank(device: Device, ranks: int) -> int:
 
 
 def first_card() -> dict[str, str]:
-    """The variable that leaves the ranks one card."""
+    """The environment variable that leaves the ranks one card."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     return {"CUDA_VISIBLE_DEVICES": "0" if visible is None else visible.split(",")[0].strip()}
 

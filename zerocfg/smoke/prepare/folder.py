@@ -1,4 +1,4 @@
-"""The files of one run: a folder as `zerocfg build` left it, or configs that somebody wrote by hand."""
+"""The files of one run: a folder that `zerocfg build` wrote, or handwritten configs."""
 
 from __future__ import annotations
 

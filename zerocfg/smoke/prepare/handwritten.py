@@ -1,4 +1,4 @@
-"""Configs that zerocfg did not build, put together as the linter finds them, for a smoke-run.
+"""Configs that zerocfg did not build, assembled for a smoke-run as the linter links them.
 
 The files go to the libraries as they are: a value that is written as a text stays one. What has to be smaller is
 changed in copies, as for a build.
@@ -70,7 +70,7 @@ class Handwritten:
     notes: list[Reduction] = field(default_factory=list)
 
     def fit(self, reduced: Reduced, device: Device) -> None:
-        """Finish the reduction: what a build's plan would have settled is left to the libraries here."""
+        """Finish the reduction; what a build's plan would have resolved is left to the libraries."""
         reduced.changes += self.notes
         arguments, config = reduced.arguments, reduced.deepspeed or {}
         if self.run.consumer in ("transformers", "trl"):

@@ -79,7 +79,7 @@ def reduce(
 
 
 def _checkpointing(run: RunFolder, arguments: dict[str, object]) -> None:
-    """Activations are kept or recomputed as in the planned run, also where no recipe says it."""
+    """Recompute activations as in the planned run, also where no recipe states it."""
     if run.consumer == "trl":
         arguments.setdefault("gradient_checkpointing", TRL_CHECKPOINTS)
     elif run.consumer in ("accelerate", "deepspeed") and spec_of(run).gradient_checkpointing:
@@ -87,14 +87,14 @@ def _checkpointing(run: RunFolder, arguments: dict[str, object]) -> None:
 
 
 def _take(reduced: Reduced, pinned: Reduced) -> None:
-    """Model and samples of another launch."""
+    """Take model and samples of another launch."""
     reduced.model, reduced.sequence = copy.deepcopy(pinned.model), pinned.sequence
     reduced.layers, reduced.narrow, reduced.size = pinned.layers, pinned.narrow, pinned.size
     reduced.changes += [one for one in pinned.changes if one.kind in (Kind.MODEL, Kind.LAYERS, Kind.SEQUENCE)]
 
 
 def _sequence(run: RunFolder, reduced: Reduced, device: Device) -> None:
-    """As long as the samples of the run; short on a processor."""
+    """Samples of the planned length; short ones on a processor."""
     length, _ = sequence_of(run)
     longest = SEQUENCE if device.kind == "cpu" else length or ASSUMED
     if length is None:
@@ -113,7 +113,7 @@ def _positions(run: RunFolder) -> int | None:
 
 
 def _model(run: RunFolder, reduced: Reduced, device: Device, scratch: Path, limit: float) -> None:
-    """Put the model in, as large as it fits."""
+    """Choose the largest model that fits."""
     config, parameters = run.lock.model_config, run.lock.parameters
     if config is None or not config.get("model_type"):
         reduced.model, reduced.narrow = dict(LLAMA), True
@@ -207,7 +207,7 @@ def _scaled(config: dict[str, object], before: int, planned: object, reduced: Re
 
 
 def _buckets(reduced: Reduced, device: Device, shrunk: bool) -> None:
-    """Sizes that only make sense beside the model as it is."""
+    """Reduce sizes that only make sense for the planned model."""
     zero = _zero(reduced.deepspeed)
     if zero.get("stage") == 3 and shrunk:
         name = Kind.PERSISTENCE.value
@@ -248,7 +248,7 @@ def _offload(reduced: Reduced, scratch: Path) -> None:
 
 
 def _processor_only(reduced: Reduced) -> None:
-    """What libraries refuse to do on a processor."""
+    """Replace what the libraries refuse to do on a processor."""
     optim = reduced.arguments.get("optim")
     if isinstance(optim, str) and any(word in optim for word in ("8bit", "paged", "bnb", "apex", "npu")):
         del reduced.arguments["optim"]

@@ -1,4 +1,4 @@
-"""What the files of a run that was written by hand ask for: every place that states a setting.
+"""The settings that the files of a handwritten run request, with every place that states one.
 
 Places that a library never looks at count as well: whoever wrote them wanted them.
 """

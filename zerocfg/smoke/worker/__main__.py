@@ -1,4 +1,4 @@
-"""``python -m zerocfg_worker job.json``: train, and tell how it went."""
+"""``python -m zerocfg_worker job.json``: train, and write a report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rank tells of its own failure, and of where it is when it is asked."""
+"""The error report of a rank, and its stack on request."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from .report_schema import Failure
 
 SHOWN = 6
-"""Frames of a traceback that are told."""
+"""Frames of a traceback that are reported."""
 _LIBRARY = tuple(dict.fromkeys(sysconfig.get_paths()[name] for name in ("purelib", "platlib", "stdlib", "platstdlib")))
 _OWN = str(Path(__file__).parent)
-# Frames of call chains that say nothing of the cause.
+# Frames of call chains that do not help to find the cause.
 _DULL = re.compile(r"^<frozen |[/\\](runpy|contextlib)\.py$|[/\\]torch[/\\]nn[/\\]modules[/\\]module\.py$")
 
 
 def describe(error: BaseException) -> Failure:
-    """An error as the report tells it.
+    """An error as the report states it.
 
     The lines of its traceback are the last frames in the user's own files, then the innermost ones of the libraries,
     then the exception. Frames of this program and of mere call chains are left out.
@@ -47,7 +47,7 @@ def _relevant(file: str) -> bool:
 
 
 def dump_stack_on_signal(path: Path) -> TextIO | None:
-    """Write this process's stack into the file whenever it gets SIGUSR1, also inside an operation that never ends.
+    """Write this process's stack into the file on SIGUSR1, also inside an operation that never ends.
 
     The open file, to be kept; None where the signal is not there or is somebody else's.
     """

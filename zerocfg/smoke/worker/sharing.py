@@ -24,7 +24,7 @@ ELEMENTS = 4096
 
 
 def join(mode: str, device: str = "cuda") -> None:
-    """Make this rank the first of its card; to be called before a library looks at the environment.
+    """Make this rank the first of its card; called before a library reads the environment.
 
     With gloo the process group stands afterwards, and accelerate and DeepSpeed take it; else they make their own.
     """
