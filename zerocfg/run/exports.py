@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from zerocfg.run.namespace import Launch, Namespace
 
 Fail = Callable[..., None]
+COUNTED_SINCE = "1.8.0"
+"""The release whose simple launcher asks for an address and a port of several machines, and takes null for no count."""
 _SIZES = {"parallelism_config_cp_size", "parallelism_config_sp_size"}
 
 
@@ -205,13 +207,15 @@ class _Exporter:
         if not self._is_count("num_machines"):
             return
         several = isinstance(machines, (int, float)) and machines > 1
+        lenient = arguments.releases.any_from(COUNTED_SINCE)
+        needed = ("main_process_ip", "main_process_port")
         if several:
-            for name in ("main_process_ip", "main_process_port"):
+            for name in needed if arguments.releases.all_from(COUNTED_SINCE) else needed[:1]:
                 if arguments.get(name) is None:
                     origin = arguments.setting("num_machines").origin
                     self.fail("main-process-missing", f"several machines need {name}", origin)
                     return
-        if not self._is_count("num_processes"):
+        if (lenient or not several) and not self._is_count("num_processes", null=lenient):
             return
         if several or (isinstance(processes, (int, float)) and processes > 1):
             for variable, name, default in (
@@ -220,7 +224,8 @@ class _Exporter:
             ):
                 value = arguments.get(name)
                 if value is None:
-                    self.launch.environment[variable] = Setting(default, arguments.releases.origin)
+                    unset = default if not several else UNKNOWN if lenient else "None"
+                    self.launch.environment[variable] = Setting(unset, arguments.releases.origin)
                     continue
                 self.put(variable, name)
                 if name == "main_process_ip" and value is not UNKNOWN and not isinstance(value, str):
@@ -241,12 +246,12 @@ class _Exporter:
         if arguments.get("enable_cpu_affinity"):
             self.put_text("ACCELERATE_CPU_AFFINITY", "1", "enable_cpu_affinity")
 
-    def _is_count(self, name: str) -> bool:
-        """Whether the launcher can compare the value with 1."""
+    def _is_count(self, name: str, *, null: bool = False) -> bool:
+        """Whether the launcher can compare the value with 1, or does not where there is none."""
         setting = self.arguments.setting(name)
         if setting.value is UNKNOWN or isinstance(setting.value, (int, float)):
             return True
-        if setting.value is None and name == "num_processes":
+        if setting.value is None and null:
             return True
         self.fail(f"{name.replace('_', '-')}-type", f"{name} is {describe(setting.value)}", setting.origin)
         return False

@@ -9,12 +9,13 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from zerocfg.run import sections
 from zerocfg.run.admitted import admitted_of
 from zerocfg.run.config import describe, in_file
 from zerocfg.run.dead import report_dead
 from zerocfg.run.exports import start
 from zerocfg.run.model import UNKNOWN, Failure, Ignored, Origin, Run, Setting, SourceFile
-from zerocfg.run.namespace import Launch, Namespace, spelled
+from zerocfg.run.namespace import Launch, Namespace
 from zerocfg.run.options import (
     ALIASES,
     DISTRIBUTED_TYPES,
@@ -172,7 +173,7 @@ class _Reader:
                 *(self.place(key) for key in unknown),
             )
         kind = data["distributed_type"]
-        if isinstance(kind, str) and kind not in DISTRIBUTED_TYPES and not self._was_a_type(kind):
+        if isinstance(kind, str) and not self._is_a_type(kind):
             self.fail("distributed-type", f"{kind!r} is not a valid DistributedType", self.place("distributed_type"))
             raise StopLaunchError
         for name in SECTIONS:
@@ -190,9 +191,11 @@ class _Reader:
         states = self.releases.states("cluster.num_processes")
         return bool(states) and all((state or {}).get("required") for _, state in states)
 
-    def _was_a_type(self, kind: str) -> bool:
-        """Whether an admitted release knows a kind of job that today's does not."""
+    def _is_a_type(self, kind: str) -> bool:
+        """Whether an admitted release knows a kind of job."""
         states = self.releases.states("words.DistributedType")
+        if not states:
+            return kind in DISTRIBUTED_TYPES
         return any(kind in (state or {}).get("words", ()) for _, state in states)
 
     def _check_newer(self, data: dict[str, Any]) -> None:
@@ -245,14 +248,17 @@ class _Reader:
 
     def _merge(self, data: dict[str, Any]) -> None:
         """Every key of every section lands in the one namespace; a top-level value only where nothing is set."""
+        odd = sections.stumbled_over(data, self.releases)
+        if odd is not None:
+            self.fail("section-type", f"{odd} is {describe(data[odd])}, not a mapping", self.place(odd))
+            raise StopLaunchError
         for name in (*TOP_LEVEL, *([] if isinstance(data["distributed_type"], str) else ["distributed_type"])):
             value = data[name]
             if name == "use_cpu" and isinstance(value, dict):
                 self.fail("use-cpu-type", "use_cpu is a mapping, neither true nor false", self.place(name))
                 raise StopLaunchError
             if isinstance(value, dict):
-                for key, inner in value.items():
-                    self._merge_key(name, key, inner)
+                sections.merge(self.arguments, name, value, self.place)
             elif name == "distributed_type":
                 continue
             elif name != "mixed_precision" and self.arguments.get(name) is None:
@@ -266,14 +272,6 @@ class _Reader:
                     self.arguments.set(name, value, origin)
             elif name != "mixed_precision" and name in self.arguments.flags and name in (self.file_data() or {}):
                 self.arguments.shadow(name, Setting(value, self.place(name)))
-
-    def _merge_key(self, section: str, key: str, value: Any) -> None:
-        name = spelled(section, key)
-        origin = self.place(section, key)
-        if name in self.arguments.flags:
-            self.arguments.shadow(name, Setting(value, origin))
-        else:
-            self.arguments.set(name, value, origin)
 
     def _after_merge(self, data: dict[str, Any]) -> None:
         arguments = self.arguments
