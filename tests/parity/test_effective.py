@@ -33,7 +33,7 @@ COUNT = 300
 SAYS = {
     "unknown-top-key": "had unknown keys",
     "newer-top-key": "had unknown keys",
-    "distributed-type-missing": "A `distributed_type` must be specified|missing 1 required positional argument",
+    "distributed-type-missing": "A `distributed_type` must be specified|positional arguments?: 'distributed_type'",
     "distributed-type": "is not a valid DistributedType",
     "sagemaker": "SageMakerConfig|install sagemaker|unknown keys|is not a valid|must be specified|missing",
     "num-processes-missing": "manually pass in `--num_processes`|required positional argument: 'num_processes'",

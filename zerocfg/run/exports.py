@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Fail = Callable[..., None]
 COUNTED_SINCE = "1.8.0"
 """The release whose simple launcher asks for an address and a port of several machines, and takes null for no count."""
+LOCAL_PORT_SINCE = "0.25.0"
+"""The release that looks at the port on the first machine only."""
 _SIZES = {"parallelism_config_cp_size", "parallelism_config_sp_size"}
 
 
@@ -152,7 +154,7 @@ class _Exporter:
             self.fail("num-processes-type", message, processes.origin)
         if several and rank.value is not UNKNOWN and _int(rank.value) is None:
             self.fail("machine-rank-type", f"machine_rank is {describe(rank.value)}", rank.origin)
-        local = not several or _int(rank.value) == 0
+        local = not several or _int(rank.value) == 0 or not arguments.releases.any_from(LOCAL_PORT_SINCE)
         if local and port.value not in (None, UNKNOWN):
             if not isinstance(port.value, int):
                 message = f"main_process_port is {describe(port.value)}, not a number"

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from zerocfg.source.node import Path
 
 
+COUNT_ASKED_SINCE = "0.34.0"
+"""The release that asks for `num_processes` where its file says -1, or nothing."""
+
+
 class StopLaunchError(Exception):
     """The launcher dies here and nothing later can be told."""
 
@@ -146,14 +150,10 @@ class _Reader:
             self.launch.launcher = "sagemaker"
             raise StopLaunchError
         data = dict(data)
-        if "distributed_type" not in data:
-            self.fail(
-                "distributed-type-missing",
-                "A `distributed_type` must be specified in the config file.",
-                self.place(),
-            )
-            raise StopLaunchError
-        if "num_processes" not in data and data["distributed_type"] == "NO" and not self._processes_required():
+        late = self._processes_required()
+        if not late:
+            self._require(data, "distributed_type")
+        if "num_processes" not in data and not late and data["distributed_type"] == "NO":
             data["num_processes"] = 1
         if data.get("fp16") and "mixed_precision" not in data:
             data["mixed_precision"] = "fp16"
@@ -172,6 +172,9 @@ class _Reader:
                 f"accelerate refuses the unknown top-level keys {', '.join(unknown)}",
                 *(self.place(key) for key in unknown),
             )
+        if late:  # by the class, which is made of keys that it knows
+            self._require(data, "distributed_type")
+            self._require(data, "num_processes")
         kind = data["distributed_type"]
         if isinstance(kind, str) and not self._is_a_type(kind):
             self.fail("distributed-type", f"{kind!r} is not a valid DistributedType", self.place("distributed_type"))
@@ -180,6 +183,12 @@ class _Reader:
             if data.get(name) is None:
                 data[name] = {}
         return {**TOP_LEVEL, **data}
+
+    def _require(self, data: dict[str, Any], name: str) -> None:
+        if name not in data:
+            message = f"A `{name}` must be specified in the config file."
+            self.fail(f"{name.replace('_', '-')}-missing", message, self.place())
+            raise StopLaunchError
 
     def _false(self, name: str) -> Any:
         """What the admitted releases make of false in a key, where they take it for a word."""
@@ -288,7 +297,7 @@ class _Reader:
         if arguments.get("dynamo_backend") is None:
             arguments.settings["dynamo_backend"] = Setting("no", self.releases.origin)
         processes = arguments.get("num_processes")
-        if not isinstance(processes, bool) and processes == -1:
+        if not isinstance(processes, bool) and processes == -1 and self.releases.all_from(COUNT_ASKED_SINCE):
             self.fail(
                 "num-processes-missing",
                 "You need to manually pass in `--num_processes` using this config yaml.",
