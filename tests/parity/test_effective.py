@@ -42,7 +42,7 @@ SAYS = {
     "machine-rank-type": "invalid literal for int|must be a string, a bytes-like object or a real number",
     "mixed-precision-type": "has no attribute 'lower'",
     "mixed-precision": "Unknown mixed_precision mode",
-    "section-type": "has no attribute 'keys'|indices must be integers|object is not iterable",
+    "section-type": "has no attribute 'keys'|indices must be integers|is not iterable",
     "gpu-ids-type": "has no attribute 'split'",
     "gpu-ids-count": "Less than two GPU ids",
     "main-process-missing": "need to specify the main process|PathLike object, not NoneType",

@@ -27,7 +27,7 @@ BY_KEY = ("ZC003", "ZC101", "ZC104", "ZC105", "ZC106", "ZC107", "ZC108", "ZC110"
 in an untyped one it is when the value is used, which may be later."""
 ABOUT_THE_MACHINE = "GDS currently only supported"
 MISSING_HERE = re.compile(
-    r"No module named|fp8|transformer_engine|torchao|MS-AMP|not installed|is not available|\bmpi|MPI", re.I
+    "No module named|transformer_engine|torchao|MS-AMP|not installed|is not available|were not found", re.I
 )
 
 

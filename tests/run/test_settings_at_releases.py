@@ -141,6 +141,22 @@ def test_deepspeed_and_parallelism(declared: str | None, handed_on: bool) -> Non
     assert ("PARALLELISM_CONFIG_TP_SIZE" in launched(declared, text).environment) is handed_on
 
 
+@pytest.mark.parametrize(
+    ("declared", "value", "bound"),
+    [
+        ("==1.7.0", "true", False),
+        ("==1.8.0", "false", True),
+        ("==1.12.0", "true", True),
+        ("==1.13.0", "true", False),
+        ("==1.15.0", "true", True),
+        (None, "false", False),
+    ],
+)
+def test_threads_bound_to_cores(declared: str | None, value: str, bound: bool) -> None:
+    effective = launched(declared, f"distributed_type: 'NO'\nuse_cpu: {value}\n")
+    assert ("KMP_AFFINITY" in effective.environment) is bound
+
+
 def test_a_default_that_the_releases_do_not_share_is_not_known() -> None:
     assert launched(">=0.25,<0.27", FSDP).environment["FSDP_SHARDING_STRATEGY"].value is UNKNOWN
 
@@ -190,6 +206,11 @@ PARALLEL = "distributed_type: MULTI_GPU\nnum_processes: 2\nparallelism_config: {
         (">=1.7", SEVERAL + "main_process_ip: 10.0.0.1\n", []),
         ("==1.7.0", "distributed_type: null\nnum_processes: null\n", ["num-processes-type"]),
         ("==1.8.0", "distributed_type: null\nnum_processes: null\n", []),
+        ("==0.33.0", "distributed_type: MULTI_GPU\n", ["num-processes-missing"]),
+        ("==0.33.0", "distributed_type: MULTI_GPU\nnum_processes: -1\n", []),
+        ("==0.34.0", "distributed_type: MULTI_GPU\nnum_processes: -1\n", ["num-processes-missing"]),
+        ("==1.14.0", "distributed_type: 'NO'\nuse_cpu: [1]\n", []),
+        ("==1.15.0", "distributed_type: 'NO'\nuse_cpu: [1]\n", ["use-cpu-type"]),
     ],
 )
 def test_what_the_launcher_refuses(declared: str | None, text: str, kinds: list[str]) -> None:

@@ -25,6 +25,9 @@ COUNTED_SINCE = "1.8.0"
 """The release whose simple launcher asks for an address and a port of several machines, and takes null for no count."""
 LOCAL_PORT_SINCE = "0.25.0"
 """The release that looks at the port on the first machine only."""
+CPU_READ_SINCE, AFFINITY_LOST_SINCE = "1.15.0", "1.13.0"
+"""The release whose simple launcher reads `use_cpu` as true or false, and the one that stopped to bind threads to cores
+whatever it says; those between never do."""
 _SIZES = {"parallelism_config_cp_size", "parallelism_config_sp_size"}
 
 
@@ -233,9 +236,12 @@ class _Exporter:
                 if name == "main_process_ip" and value is not UNKNOWN and not isinstance(value, str):
                     origin = arguments.setting(name).origin
                     self.fail("main-process-ip-type", f"main_process_ip is {describe(value)}, not a text", origin)
-        if isinstance(text, str) and not _is_truth(text):
+        releases = arguments.releases
+        read = releases.all_from(CPU_READ_SINCE)
+        if read and isinstance(text, str) and not _is_truth(text):
             self.fail("use-cpu-type", f"use_cpu is {describe(used.value)}, neither true nor false", used.origin)
-        if isinstance(text, str) and text.lower() in ("y", "yes", "t", "true", "on", "1"):
+        on = isinstance(text, str) and text.lower() in ("y", "yes", "t", "true", "on", "1")
+        if on if read else releases.all_from(COUNTED_SINCE) and not releases.any_from(AFFINITY_LOST_SINCE):
             self.put_text("KMP_AFFINITY", "granularity=fine,compact,1,0", "training on CPU")
             self.put_text("KMP_BLOCKTIME", "1", "training on CPU")
         self._precision()
