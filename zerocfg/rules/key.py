@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -68,10 +69,10 @@ class Key:
 
     @property
     def number(self) -> int | float | None:
-        """The value when it is a plain number, of a size that a machine can hold."""
+        """The value when it is a plain number that a float can hold."""
         if isinstance(self.value, bool) or not isinstance(self.value, (int, float)):
             return None
-        return self.value if -1e18 < self.value < 1e18 else None
+        return self.value if abs(self.value) < sys.float_info.max else None
 
     def is_number(self, number: float) -> bool:
         return self.number == number
