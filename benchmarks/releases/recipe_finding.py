@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zerocfg.catalog.history import histories
-from zerocfg.lint.engine import spot
+from zerocfg.lint.engine import file_span
 from zerocfg.rules.api import Location
 from zerocfg.rules.arguments import arguments, methods, own_option, reader
 from zerocfg.run.model import UNKNOWN, Call, Run
@@ -69,7 +69,7 @@ class _Held:
 
 
 def _held(value: Any, at: Location) -> _Held:
-    here = spot(at)
+    here = file_span(at)
     return _Held(value if _plain(value) else UNKNOWN, (here.file.name, here.start))
 
 

@@ -92,7 +92,7 @@ def judged(tree: Path) -> list[Judged]:
         moved = migrate(own, TODAY, dict(source))
         again, _ = find_runs(list(map(Path, moved.texts)), files.with_texts(moved.texts), root=tree, scripts=True)
         after = {one.place: one for one, _ in recipes(again)}
-        reasons = {(one.spot.file.name, one.spot.start): one.why for one in moved.left}
+        reasons = {(one.span.file.name, one.span.start): one.why for one in moved.left}
         for one, run in group:
             changes = changed_arguments(run, _releases(dict(source)), _releases(TODAY))
             found.append(

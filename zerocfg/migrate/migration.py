@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from zerocfg.lint.engine import Spot, real_name, spot
+from zerocfg.lint.engine import FileSpan, file_span, real_name
 from zerocfg.migrate import arguments, code, configs, pins
 from zerocfg.migrate.dicts import dict_edits, dropped
 from zerocfg.migrate.plan import Plan, plan_of
@@ -26,7 +26,7 @@ _PARTS: tuple[Callable[[Run, Plan], Iterator[Step | Left]], ...] = (
 class Done:
     """One change or one thing that is left, made concrete."""
 
-    spot: Spot
+    span: FileSpan
     why: str
 
 
@@ -128,5 +128,7 @@ def _made(file: SourceFile, steps: Sequence[Step]) -> tuple[str, list[Step], lis
 
 def _told(found: Iterable[Step | Left]) -> tuple[Done, ...]:
     """Each once, in the order of files and lines."""
-    told = {(place.file.name, place.start, one.why): Done(place, one.why) for one in found if (place := spot(one.at))}
+    told = {
+        (place.file.name, place.start, one.why): Done(place, one.why) for one in found if (place := file_span(one.at))
+    }
     return tuple(told[key] for key in sorted(told))
