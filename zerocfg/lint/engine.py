@@ -148,7 +148,7 @@ def without_notes(result: Result, selection: Selection) -> Result:
 
 
 def wanted_note(diagnostic: Diagnostic, selection: Selection) -> bool:
-    """Whether a finding is reported where notes are not: it is none, or its rule was selected by its own code or name."""
+    """Whether a finding is reported where notes are not: no note, or its rule was selected by its own code or name."""
     chosen = (diagnostic.code, diagnostic.name)
     return diagnostic.severity is not Severity.NOTE or any(word in chosen for word in selection.select)
 

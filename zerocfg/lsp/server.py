@@ -100,8 +100,8 @@ class Channel:
 
 def serve(stdin: BinaryIO | None = None, stdout: BinaryIO | None = None) -> int:
     """Answer until the client says goodbye. The exit code: 0 after a shutdown request, else 1."""
-    channel = Channel(stdout or sys.stdout.buffer)
-    # Whatever prints must not disturb the conversation.
+    # Whatever prints must not disturb the conversation. Detached: a stream that nothing holds any more closes its buffer.
+    channel = Channel(stdout or sys.stdout.detach())
     sys.stdout = sys.stderr
     server = make_server()
     quieten(server)
