@@ -165,7 +165,7 @@ def _cell(span: FileSpan) -> str:
     """The cell of a notebook, which is what its reader sees: the lines are those of the file."""
     if not span.file.name.endswith(".ipynb"):
         return ""
-    from zerocfg.source.notebook import cell_at  # few findings stand in notebooks
+    from zerocfg.source.launch.notebook import cell_at  # few findings stand in notebooks
 
     source = span.file.source
     found = cell_at(source, source.offset(span.start.line - 1, span.start.column - 1))
