@@ -94,7 +94,7 @@ def judged(tree: Path) -> list[Judged]:
         again, _ = find_runs([tree], files.with_texts(moved.texts), root=tree, scripts=True)
         after = {one.place: one for one, _ in recipes(again)}
         changed = migrate(again, TODAY, dict(source)).texts.keys() & moved.texts.keys()
-        reasons = {(one.spot.file.name, one.spot.start): one.why for one in moved.left}
+        reasons = {(one.span.file.name, one.span.start): one.why for one in moved.left}
         for one, run in group:
             path = one.place[0]
             told = migrate([run], TODAY, dict(source))
@@ -118,7 +118,7 @@ def judged(tree: Path) -> list[Judged]:
 
 def _of(each: Done, recipe: Recipe) -> bool:
     """Whether a step speaks of a recipe, among all that its run takes part in."""
-    return recipe.at is None or recipe.at == (each.spot.file.name, each.spot.start)
+    return recipe.at is None or recipe.at == (each.span.file.name, each.span.start)
 
 
 def _source(recipe: Recipe) -> dict[str, str]:

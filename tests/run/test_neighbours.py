@@ -36,7 +36,7 @@ DS = (
 
 def linted(folder: Path, consumer: str | None = None) -> list[tuple[str, str, str]]:
     found = Job([folder], Settings(), Selection(), consumer, root=folder).lint().diagnostics
-    return [(d.code, d.severity.value, d.spot.path) for d in found if d.severity.value != "note"]
+    return [(d.code, d.severity.value, d.span.path) for d in found if d.severity.value != "note"]
 
 
 def the_run(folder: Path, files: dict[str, str]) -> Run:

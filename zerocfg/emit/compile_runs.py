@@ -65,24 +65,24 @@ def _errors(linted: Result, *, but_replaced: bool = False) -> Result | None:
     errors = [
         one for one in linted.diagnostics if one.severity is Severity.ERROR and not (but_replaced and _is_replaced(one))
     ]
-    return Result(errors, linted.hidden, linted.files) if errors else None
+    return Result(errors, linted.suppressed, linted.files) if errors else None
 
 
 def _is_replaced(diagnostic: Diagnostic) -> bool:
     """Whether the emitted files hold another value: an auto, or the processes of a hardware that the build knows."""
-    if diagnostic.spot.path in ("num_processes", "num_machines"):
+    if diagnostic.span.path in ("num_processes", "num_machines"):
         return True
-    document = diagnostic.spot.file.document
+    document = diagnostic.span.file.document
     path = _path(diagnostic)
     node = document.get(path) if document is not None and path else None
     return isinstance(node, Scalar) and node.value == AUTO
 
 
 def _path(diagnostic: Diagnostic) -> KeyPath:
-    document = diagnostic.spot.file.document
+    document = diagnostic.span.file.document
     if document is None or document.root is None:
         return ()
-    return next((path for path, _, _ in walk(document.root) if dotted(path) == diagnostic.spot.path), ())
+    return next((path for path, _, _ in walk(document.root) if dotted(path) == diagnostic.span.path), ())
 
 
 def _read_back(emitted: list[Emitted], built: list[Built]) -> Result | None:
