@@ -9,9 +9,8 @@ from pathlib import Path
 
 from zerocfg.run.linking.follow import Paths
 from zerocfg.run.model import Route, Run, Script, Setting
-from zerocfg.run.script.arguments import call_of, filled
+from zerocfg.run.script.arguments import call_of, filled, script_arguments
 from zerocfg.run.script.reading import read_script
-from zerocfg.run.script.stated import script_arguments
 
 _NAMED_IN_CODE: tuple[tuple[str, str, Route], ...] = (
     ("transformers.TrainingArguments", "deepspeed", "trainer"),

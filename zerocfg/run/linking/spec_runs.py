@@ -26,7 +26,7 @@ from zerocfg.run.model import (
     original,
 )
 from zerocfg.run.resolve_settings import with_consumer
-from zerocfg.run.sizes import model_summary
+from zerocfg.run.widths import model_summary
 from zerocfg.source.launch.launchers import read_options
 from zerocfg.source.launch.line import Word
 from zerocfg.source.node import Document

@@ -11,8 +11,7 @@ import ast
 from zerocfg.catalog.schema import load_schema
 from zerocfg.run.kinds import sniff
 from zerocfg.run.model import SourceFile
-from zerocfg.run.script.modules import Module
-from zerocfg.run.script.places import span_of
+from zerocfg.run.script.modules import Module, span_of
 from zerocfg.run.script.reachable import Walk
 from zerocfg.run.script.values import Values
 from zerocfg.run.templates import CODE

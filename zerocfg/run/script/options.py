@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.run.model import UNKNOWN, Origin, Setting
-from zerocfg.run.script.modules import Module
-from zerocfg.run.script.places import span_of
+from zerocfg.run.script.modules import Module, span_of
 from zerocfg.run.script.reachable import Owner, Reach, Reached, Walk
 from zerocfg.run.script.values import Values
 

@@ -9,9 +9,8 @@ from zerocfg.run.model import Call, Consumer, Origin, Script, Setting, SourceFil
 from zerocfg.run.script.arguments import is_arguments
 from zerocfg.run.script.code import nodes
 from zerocfg.run.script.config_dicts import config_of, parts_of
-from zerocfg.run.script.modules import Module, Open, parse
+from zerocfg.run.script.modules import Module, Open, parse, span_of
 from zerocfg.run.script.options import Parser, parser_of
-from zerocfg.run.script.places import span_of
 from zerocfg.run.script.reachable import Reach, Reached, Walk
 from zerocfg.run.script.values import Values
 
