@@ -1,4 +1,4 @@
-"""Finding the files of a repository that zerocfg can say something about; silent about all others."""
+"""Finds the files of a repository that zerocfg can check; all others are skipped without a message."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LARGEST_UNASKED = 1 << 20
 """Bytes. A larger JSON or YAML file found by walking is data, not a config; a file named by the user has no such
 limit here (the reader has its own)."""
 _HEAD = 1 << 16
-"""Bytes of such a large file that are looked at, to tell a config from the data of others."""
+"""Bytes read of a large file to distinguish a config from other data."""
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")

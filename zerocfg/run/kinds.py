@@ -103,7 +103,7 @@ def sniff(data: Any, name: str = "") -> Kind:
 
 
 def in_hydras_words(text: str) -> bool:
-    """Whether a YAML file says that it is a part of a config that Hydra composes, for a program of its own."""
+    """Whether a YAML file declares itself a part of a config that Hydra composes."""
     return text.startswith("# @package ")
 
 

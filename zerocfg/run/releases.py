@@ -1,4 +1,4 @@
-"""Which releases of the training libraries a run may have, and who says so.
+"""Which releases of the training libraries a run may have, and where that is stated.
 
 Of the folders from the training script up to the repository's root the nearest that says something about a library
 counts (`declared`); the folders of the run's other files count where the script's say nothing. A package that
@@ -25,7 +25,7 @@ from zerocfg.run.resolve_settings import with_releases
 
 
 def assuming_newest(run: Run) -> Run:
-    """The run with the newest known release of each library of which nothing tells any: for that it is built."""
+    """The run with the newest known release of each library whose release is not stated: builds target it."""
     missing = VERSIONS.keys() - run.versions.keys()
     places = {**run.version_places, **dict.fromkeys(missing, ASSUMED)}
     return replace(run, versions={**VERSIONS, **run.versions}, version_places=places)
@@ -60,7 +60,7 @@ def outside(run: Run) -> list[Outside]:
 
 
 def trained_with(run: Run) -> list[str]:
-    """The libraries whose releases make a difference to a run, in the order in which they are told."""
+    """The libraries whose releases make a difference to a run, in the order of the reports."""
     trainer = run.consumer in ("transformers", "trl") or run.consumer in FRAMEWORKS
     uses = {
         "accelerate": run.accelerate is not None or run.consumer not in (None, "deepspeed"),
@@ -86,7 +86,7 @@ def with_versions(runs: Iterable[Run], settled: Mapping[str, str]) -> list[Run]:
 
 
 def versions_for(folder: Path) -> dict[str, Declared]:
-    """By library: the clauses that the nearest project states, and where; those that nobody can tell are left out."""
+    """By library: the clauses that the nearest project states, and where; undeterminable ones are left out."""
     found = Projects().nearest(folder)
     return {name: one for name, one in found.items() if name in LIBRARIES and one.clauses is not None}
 
@@ -104,7 +104,7 @@ def _of_run(run: Run, projects: Projects) -> dict[str, Declared]:
 
 
 def _of_folders(run: Run, projects: Projects) -> dict[str, Declared]:
-    """What the script's project says, then what those of the other files say, of which any may hold."""
+    """The requirements of the script's project, then those of the other files, any of which may hold."""
     start = _start(run)
     found = dict(projects.nearest(start)) if start is not None else {}
     others = [folder for file in run.files if (folder := _folder(file)) is not None and folder != start]

@@ -65,7 +65,7 @@ def with_releases(run: Run, versions: Mapping[str, str], places: Mapping[str, tu
 
 
 def with_consumer(run: Run, consumer: str | None, evidence: ReaderEvidence | None = None) -> Run:
-    """The run when this consumer reads its configs; ``evidence``: what says so."""
+    """The run when this consumer reads its configs; ``evidence``: what shows it."""
     reader = consumer_of(consumer)
     if reader in FRAMEWORKS:
         run = with_framework(run, reader, run.recipe)
@@ -116,7 +116,7 @@ class _Resolution:
             self._section_type(error)
         return Effective(launch.environment, self.settings, tuple(self.failures), tuple(self.ignored))
 
-    # -- the roads ---------------------------------------------------------------------------------------------
+    # -- by consumer -------------------------------------------------------------------------------------------
 
     def _trainer(self) -> None:
         arguments = arguments_of(self.run)

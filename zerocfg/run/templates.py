@@ -1,4 +1,4 @@
-"""Values that something has to fill in: `$NAME`, `${NAME}`, `{{ name }}`, `<NAME>`, a bare NAME."""
+"""Placeholders, values to be filled in: `$NAME`, `${NAME}`, `{{ name }}`, `<NAME>`, a bare NAME."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def stops_at_blank(document: Document, where: int) -> bool:
 
 
 def is_template(file: SourceFile) -> bool:
-    """Whether a file says by its name that something else is made of it."""
+    """Whether a file's name marks it as a template."""
     return "template" in file.name.replace("\\", "/").rpartition("/")[2].lower()
 
 

@@ -136,7 +136,7 @@ class Paths:
         return again
 
     def as_json(self, file: SourceFile) -> SourceFile:
-        """A DeepSpeed config is read as JSON whatever its name says."""
+        """A DeepSpeed config is read as JSON whatever its file extension."""
         if file.document is None or file.document.format == "json" or not file.document.editable:
             return file
         again = self.rereads.get(id(file))
@@ -147,14 +147,14 @@ class Paths:
 
 
 def of_neighbour(run: Run, starts: Consumer | None, recipe: SourceFile) -> Run:
-    """The run with a recipe of a framework, which its program tells (``starts``) or else the recipe's keys."""
+    """The run with a recipe of a framework, recognised by its program (``starts``) or else by the recipe's keys."""
     data = recipe.data()
     consumer = starts or (recognise(data) if isinstance(data, dict) else None)
     return run if consumer is None else with_framework(run, consumer, recipe)
 
 
 def _is_path(value: object) -> bool:
-    """Whether a value may name a file; a config written out in place of its path does not, nor what nobody knows."""
+    """Whether a value may name a file; an inline config does not, nor does an unknown value."""
     return (
         isinstance(value, str)
         and bool(value)

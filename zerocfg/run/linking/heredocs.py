@@ -78,7 +78,7 @@ def _named(written: Iterable[Written], path: str, directory: str | None) -> list
 
 @lru_cache(maxsize=256)
 def _file(script: SourceFile, written: Written) -> SourceFile | None:
-    """The file as a document; None where nobody can tell what will be in it."""
+    """The file as a document; None where its content is unknown."""
     if written.text is None:
         return None
     form = format_of(written.name, written.text.text)

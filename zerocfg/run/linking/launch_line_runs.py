@@ -57,7 +57,7 @@ def from_line(paths: Paths, file: SourceFile, line: LaunchLine) -> Run | None:
 
 
 def _with_script(paths: Paths, run: Run, line: LaunchLine, bases: list[Path]) -> Run:
-    """The run with what is told by the words after the launcher's options: the script, and what it is given."""
+    """The run with the words after the launcher's options: the script and its arguments."""
     arguments = run.arguments
     own = started_by_line(line, arguments)
     head = line.arguments[0] if line.arguments else None

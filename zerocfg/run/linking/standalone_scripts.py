@@ -1,6 +1,6 @@
-"""Scripts of which no launch line tells, and configs that a script writes out in parts.
+"""Scripts that no launch line starts, and configs that a script writes out in parts.
 
-Nothing is known of how such a script is started: only what it says itself holds.
+How such a script is started is unknown, so only its own text counts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def standalone_runs(paths: Paths, known: Sequence[SourceFile], runs: Sequence[Ru
 
 
 def _with_cells(paths: Paths, file: SourceFile) -> Paths:
-    """The same where cells of a notebook write files."""
+    """The paths after the files that cells of a notebook write."""
     if not file.name.endswith(".ipynb") or not (written := launches(file).written):
         return paths
     from zerocfg.run.linking.heredocs import written_before
@@ -66,6 +66,6 @@ def _reads(script: Script) -> bool:
 
 
 def _place(file: SourceFile) -> tuple[int, int]:
-    """Which dict of which file it is."""
+    """Identifies a dict of a file."""
     root = file.document.root if file.document is not None else None
     return id(file.reread_of or file), root.span.start if root is not None else 0

@@ -1,4 +1,4 @@
-"""Which Python a project asks for, as far as that leaves out releases of the training libraries.
+"""The Python that a project requires, where it excludes releases of the training libraries.
 
 Environment files, images, `.python-version` and the commands of READMEs and setup scripts each set one up: the newest
 of them may be used. What the package itself requires (`requires-python`) bounds it further. The nearest folder that
@@ -67,7 +67,7 @@ def _of_folder(folder: Path) -> Declared | None:
 
 
 def _newest(chosen: list[Declared]) -> Declared | None:
-    """Of alternatives the one that goes furthest; one that nobody can tell may go further than any."""
+    """The widest of several alternatives; an undeterminable one may be wider than any."""
     return max(chosen, key=_highest, default=None)
 
 

@@ -16,7 +16,7 @@ _PLUGINS = ("deepspeed_plugin", "deepspeed_plugins")
 
 
 def accumulation(run: Run) -> Setting:
-    """The argument `gradient_accumulation_steps`; UNKNOWN where no script tells, or its plugin counts the steps."""
+    """The argument `gradient_accumulation_steps`; UNKNOWN where no script sets it, or its plugin counts the steps."""
     call = _call(run)
     if call is None or "gradient_accumulation_plugin" in call.arguments:
         return Setting(UNKNOWN, IN_SCRIPT)

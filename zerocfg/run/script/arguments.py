@@ -18,7 +18,7 @@ def is_arguments(name: str) -> bool:
 
 
 def filled(setting: Setting, line: Mapping[str, Setting]) -> Setting:
-    """A value of the code in which an option of the script's own stands: what the line says, else its default."""
+    """A value of the code with its own options filled in: from the launch line, else the option's default."""
     value = setting.value
     if not isinstance(value, FromLine):
         return setting

@@ -81,7 +81,7 @@ class Module:
 
     @property
     def starts(self) -> list[int]:
-        """Offset of each line's first character in the code; of most modules no place is told."""
+        """Offset of each line's first character; computed lazily, because few modules have a reported place."""
         if not self.known_starts:
             self.known_starts = _starts(self.text)
         return self.known_starts

@@ -1,4 +1,4 @@
-"""What a training script says about its run, from its text and that of the modules that it imports."""
+"""What a training script states about its run, read from its text and the modules that it imports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FOREIGN = {
     **dict.fromkeys(("lightning", "pytorch_lightning", "lightning_fabric"), "lightning"),
     "optimum": "optimum",  # its trainers derive from the Trainer, and have a DeepSpeed integration of their own
 }
-"""Packages with loops that zerocfg says nothing of, and what it calls them."""
+"""Packages whose training loops zerocfg does not check, with their display names."""
 _SAT = "SwissArmyTransformer"
 _LOOPS: dict[str, Consumer | str] = {
     "accelerate.Accelerator": "accelerate",

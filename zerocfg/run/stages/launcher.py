@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class StopLaunchError(Exception):
-    """The launcher dies here and nothing later can be told."""
+    """The launcher fails here; nothing after it can be predicted."""
 
 
 def accelerate_launch(run: Run) -> Launch:
@@ -59,7 +59,7 @@ class _Reader:
     def place(self, *path: str) -> Origin:
         return in_file(self.file, path)
 
-    # -- the road ----------------------------------------------------------------------------------------------
+    # -- the stages --------------------------------------------------------------------------------------------
 
     def read(self) -> None:
         self._read_flags()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _READS = frozenset(
     "cat echo printf ls test [ [[ head tail less rm mkdir chmod realpath dirname basename export set true".split()
 )
-"""Programs that leave alone the files that they are told of."""
+"""Programs that do not modify the files that they are given."""
 _QUOTES = re.compile(r"[\"'\\]")
 _TABS = re.compile(r"^\t+", re.MULTILINE)
 _START = re.compile(rf"{START}/?")
@@ -125,7 +125,7 @@ class Heredocs:
         return chars
 
     def not_launched(self, program: str, words: Sequence[Word]) -> None:
-        """A program that starts no training may change the files that it is told of."""
+        """A program that starts no training may change the files that it is given."""
         if self._files and program not in _READS:
             for word in words[-1:] if program == "cp" else words[1:]:
                 name = posixpath.normpath(word.value) if word.value else ""
@@ -140,7 +140,7 @@ class Heredocs:
 
 
 def _same(one: Chars, other: Chars) -> bool:
-    """Whether two paths are one: the same text, where what nobody knows comes from the same place of the script."""
+    """Whether two paths are equal: the same text, with unknown parts from the same place of the script."""
     return one.text == other.text and all(
         here == there for here, there, mark in zip(one.at, other.at, one.text, strict=True) if mark == UNKNOWN
     )

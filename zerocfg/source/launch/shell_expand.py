@@ -235,7 +235,7 @@ class Expander:
         return name.end()
 
     def _substitute(self, inside: Chars, place: int, out: Builder, split: bool) -> None:
-        """What commands print, where they only tell a path."""
+        """The output of commands that only print a path."""
         text = substituted(inside, self.folder(), self.fields)
         self._put(None if text is None else Chars(text, [place] * len(text)), place, out, split)
 

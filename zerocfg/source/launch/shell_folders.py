@@ -18,7 +18,7 @@ _TELLS = re.compile(r"\s*(?:cd|pushd|pwd|dirname|basename|realpath|readlink)\b")
 _ALWAYS_THERE = re.compile(r"^#SBATCH\b", re.MULTILINE)
 _LONGEST = 4096
 _FAILED = ""
-"""In place of the output of a command that nobody can tell."""
+"""Stands for command output that cannot be predicted."""
 _OPTIONS = {
     "cd": frozenset({"--", "-P", "-L"}),
     "pwd": frozenset({"-P", "-L"}),
@@ -37,7 +37,7 @@ def own_path(name: str, text: str) -> str | None:
 
 
 def from_start(path: str) -> str | None:
-    """The path from the folder where the text was started; None for one that is not told from there."""
+    """The path relative to the folder where the text was started; None for one that is not below it."""
     if not path.startswith(START) or path[1:2] not in ("", "/") or START in path[1:] or ":" in path:
         return None
     return posixpath.normpath(path[2:] or ".")
@@ -96,7 +96,7 @@ def substituted(inside: Chars, folder: str | None, fields: Callable[[Chars], lis
 
 
 def _run(command: list[str], folder: str | None, printed: list[str]) -> str | None:
-    """The folder behind a command; what it prints is added, or `_FAILED` where nobody knows."""
+    """The folder after a command; its output is appended, or `_FAILED` where it is unknown."""
     if not command:
         return folder
     name = command[0]
@@ -127,7 +127,7 @@ def _printed(name: str, words: list[str], folder: str | None) -> str | None:
 
 
 def parent(path: str) -> str:
-    """What `dirname` says."""
+    """The output of `dirname`."""
     trimmed = path.rstrip("/") or "/"
     if trimmed == START or (trimmed.startswith(START) and posixpath.basename(trimmed) in ("..", ".")):
         return f"{trimmed}/.."

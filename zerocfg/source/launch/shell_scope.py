@@ -27,7 +27,7 @@ class _Block:
 
 
 class _Unset:
-    """In place of the value of a variable that nobody has assigned."""
+    """Stands for the value of an unassigned variable."""
 
 
 _UNSET = _Unset()
@@ -134,7 +134,7 @@ class Scope:
             self.variables |= {"0": own, "BASH_SOURCE": [own]}
 
     def folder(self) -> str | None:
-        """The path of the folder where commands run, None where nobody knows it."""
+        """The path of the folder where commands run; None where it is unknown."""
         if not self.directory_known:
             return None
         directory = self.directory or ""
@@ -161,7 +161,7 @@ class Scope:
             self.directory = posixpath.normpath(posixpath.join(self.directory or "", target))
 
     def environment(self) -> dict[str, str | None]:
-        """What a program that is started here inherits; None: nobody knows the value."""
+        """The environment that a program started here inherits; None for an unknown value."""
         mine = {name: text_of(self.variables[name]) for name in self.exported if name in self.variables}
         return {**self.inherited, **dict(sorted(mine.items()))}
 
