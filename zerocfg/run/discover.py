@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zerocfg.run.kinds import MARKERS, guess_unread, in_hydras_words, sniff
+from zerocfg.run.kinds import MARKERS, guess_unread, is_hydra_fragment, sniff
 from zerocfg.run.model import Kind, SourceFile
 from zerocfg.source.load import MAX_BYTES, Format, decode, load_as, read_bytes
 from zerocfg.source.node import Document, Problem
@@ -239,7 +239,7 @@ def _read(path: Path, text: str | None) -> SourceFile:
     document = load_as(source, _format(path))
     if document.root is None:
         return SourceFile(name, guess_unread(source.text, name), source, document, path)
-    kind = "other" if in_hydras_words(source.text) else sniff(document.data(), name)
+    kind = "other" if is_hydra_fragment(source.text) else sniff(document.data(), name)
     return SourceFile(name, kind, source, document, path)
 
 

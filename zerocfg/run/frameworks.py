@@ -112,7 +112,7 @@ def started_by_line(line: LaunchLine, arguments: Mapping[str, Setting]) -> Consu
     return "llamafactory" if recognise(given) == "llamafactory" else None
 
 
-def ships(consumer: str | None, path: object) -> bool:
+def ships_config(consumer: str | None, path: object) -> bool:
     """Whether a DeepSpeed config named in this way comes with the framework, so that it need not lie here."""
     one = FRAMEWORKS.get(consumer or "")
     if one is None or not isinstance(path, str):

@@ -102,7 +102,7 @@ def sniff(data: Any, name: str = "") -> Kind:
     return "accelerate" if accelerate == best else "recipe"
 
 
-def in_hydras_words(text: str) -> bool:
+def is_hydra_fragment(text: str) -> bool:
     """Whether a YAML file declares itself a part of a config that Hydra composes."""
     return text.startswith("# @package ")
 

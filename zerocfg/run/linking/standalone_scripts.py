@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from zerocfg.run.discover import launches
 from zerocfg.run.linking.follow import Paths
-from zerocfg.run.linking.script_runs import read, with_code, with_config_of
+from zerocfg.run.linking.script_runs import open_script, with_code, with_config_of
 from zerocfg.run.model import Run, Script, SourceFile
 from zerocfg.run.script.reading import is_stated
 
@@ -22,7 +22,7 @@ def standalone_runs(paths: Paths, known: Sequence[SourceFile], runs: Sequence[Ru
     found = []
     for file in known:
         if file.kind == "script" and file.path is not None and os.path.realpath(file.path) not in started:
-            script = read(paths, file.path)
+            script = open_script(paths, file.path)
             run = standalone_run(script) if script is not None else None
             if script is not None and run is not None:
                 run = with_config_of(_with_cells(paths, file), with_code(paths, run), script, {}, paths.around(file))
@@ -35,9 +35,9 @@ def _with_cells(paths: Paths, file: SourceFile) -> Paths:
     """The paths after the files that cells of a notebook write."""
     if not file.name.endswith(".ipynb") or not (written := launches(file).written):
         return paths
-    from zerocfg.run.linking.heredocs import written_before
+    from zerocfg.run.linking.heredocs import heredoc_finder
 
-    return paths.after(written_before(file, written, None))
+    return paths.after(heredoc_finder(file, written, None))
 
 
 def standalone_run(script: Script) -> Run | None:

@@ -82,17 +82,17 @@ def upwards(folder: Path) -> Iterator[Path]:
     yield from chain[: chain.index(top) + 1]
 
 
-def together(stated: Iterable[Declared]) -> Declared:
+def all_of(stated: Iterable[Declared]) -> Declared:
     """Statements that all hold; a choice between them where they cannot."""
     every = list(dict.fromkeys(stated))
     if any(one.clauses is None for one in every):
         return Declared(None, _places(one for one in every if one.clauses is None))
     limited = [one for one in every if one.clauses]
     clauses = both(one.clauses or "" for one in limited)
-    return choice(limited) if clauses is None else Declared(clauses, _places(limited))
+    return any_of(limited) if clauses is None else Declared(clauses, _places(limited))
 
 
-def choice(stated: Iterable[Declared]) -> Declared:
+def any_of(stated: Iterable[Declared]) -> Declared:
     """Statements of which one holds."""
     every = list(dict.fromkeys(stated))
     if any(one.clauses is None for one in every):
@@ -163,13 +163,13 @@ def _verdict(name: str, stated: dict[str, list[Items]]) -> Declared | None:
         one_of(*pair) for items in stated["lock"] for pair in items if pair[0].name == name and not _nowhere(pair[0])
     ]
     if locked:
-        return choice(locked)
+        return any_of(locked)
     firm = of("firm")
     if firm or name in _BESIDE:
-        return together(firm) if firm else None
+        return all_of(firm) if firm else None
     images = of("image")
     loose = [*of("firm", optional=True), *of("loose"), *(images if len(images) == len(stated["image"]) else ())]
-    return choice(loose) if loose else None
+    return any_of(loose) if loose else None
 
 
 def _speaks(item: Requirement, name: str, optional: bool) -> bool:
@@ -188,16 +188,16 @@ def _nowhere(item: Requirement) -> bool:
 def _of_file(items: Items) -> Declared:
     """One file's requirement for a library. Extras are alternatives; markers decide which lines hold together."""
     if items[0][0].optional:
-        return choice(one_of(*pair) for pair in items)
+        return any_of(one_of(*pair) for pair in items)
     if not any(item.marker for item, _ in items):
-        return together(one_of(*pair) for pair in items)
+        return all_of(one_of(*pair) for pair in items)
     from zerocfg.source.requirements.markers import ENVIRONMENTS, environments_where
 
     chosen = {
         tuple(at for at, (item, _) in enumerate(items) if not item.marker or place in environments_where(item.marker))
         for place in ENVIRONMENTS
     }
-    return choice(together(one_of(*items[at]) for at in group) for group in sorted(chosen) if group)
+    return any_of(all_of(one_of(*items[at]) for at in group) for group in sorted(chosen) if group)
 
 
 def one_of(item: Requirement, file: SourceFile) -> Declared:
@@ -271,7 +271,7 @@ def installs_of(file: SourceFile) -> Mapping[str, Declared]:
     stated: dict[str, list[Declared]] = {}
     for item in read_requirements_of(file, file.name)[0]:
         stated.setdefault(item.name, []).append(one_of(item, file))
-    found = {name: choice(every) for name, every in stated.items()}
+    found = {name: any_of(every) for name, every in stated.items()}
     return {name: one for name, one in found.items() if one.clauses != ""}
 
 

@@ -17,7 +17,7 @@ def is_arguments(name: str) -> bool:
     return last in _ARGUMENTS if library == "transformers" else library == "trl" and last.endswith("Config")
 
 
-def filled(setting: Setting, line: Mapping[str, Setting]) -> Setting:
+def resolve_option(setting: Setting, line: Mapping[str, Setting]) -> Setting:
     """A value of the code with its own options filled in: from the launch line, else the option's default."""
     value = setting.value
     if not isinstance(value, FromLine):
@@ -56,7 +56,7 @@ def script_arguments(script: Script, line: Mapping[str, Setting]) -> ScriptArgum
         found = {**below, **line}
         whole = not made
     elif len(made) == 1:
-        found = {**own, **{name: filled(setting, line) for name, setting in made[0].arguments.items()}}
+        found = {**own, **{name: resolve_option(setting, line) for name, setting in made[0].arguments.items()}}
         whole = made[0].complete
     else:
         found, whole = own, False

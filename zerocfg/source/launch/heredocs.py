@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from zerocfg.source.launch.line import Word, Written
-from zerocfg.source.launch.shell_folders import from_start
+from zerocfg.source.launch.shell_folders import relative_to_start
 from zerocfg.source.launch.shell_words import START, UNKNOWN, Chars, Token
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Heredocs:
 
     def _name(self, target: Chars, written: str, directory: str | None) -> str | None:
         if UNKNOWN not in target.text:
-            told = from_start(target.text)
+            told = relative_to_start(target.text)
             if told is not None:
                 return told
             if directory is None and not target.text.startswith("/"):
@@ -133,7 +133,7 @@ class Heredocs:
                     self._files[name] = ()
 
     def _forget(self, target: Chars) -> None:
-        known = from_start(target.text) or posixpath.normpath(target.text)
+        known = relative_to_start(target.text) or posixpath.normpath(target.text)
         names = {known, *(name for name, known in self._unknown if _same(known, target))}
         for name in names & self._files.keys():
             self._files[name] = ()

@@ -36,23 +36,23 @@ def own_path(name: str, text: str) -> str | None:
     return os.path.abspath(name).replace("\\", "/")  # noqa: PTH100
 
 
-def from_start(path: str) -> str | None:
+def relative_to_start(path: str) -> str | None:
     """The path relative to the folder where the text was started; None for one that is not below it."""
     if not path.startswith(START) or path[1:2] not in ("", "/") or START in path[1:] or ":" in path:
         return None
     return posixpath.normpath(path[2:] or ".")
 
 
-def told(path: str, directory: str | None, known: bool) -> str | None:
+def path_for_program(path: str, directory: str | None, known: bool) -> str | None:
     """A path as a program that runs in the folder ``directory`` would write it; None where nobody can tell. ``known``:
     whether that folder is."""
     if START not in path:
         return path
     option, equals, value = path.partition("=")
     if equals and option.startswith("-") and START not in option:
-        value = told(value, directory, known) or ""
+        value = path_for_program(value, directory, known) or ""
         return f"{option}={value}" if value else None
-    found = from_start(path)
+    found = relative_to_start(path)
     if found is None or not known or not directory or directory.startswith("/"):
         return found
     return _relative(found, directory)
@@ -70,7 +70,7 @@ def _relative(path: str, folder: str) -> str:
     return "/".join(steps) or "."
 
 
-def substituted(inside: Chars, folder: str | None, fields: Callable[[Chars], list[Chars]]) -> str | None:
+def command_output(inside: Chars, folder: str | None, fields: Callable[[Chars], list[Chars]]) -> str | None:
     """What the commands of `$(...)` print; None where only the running shell knows. ``folder``: where they run;
     ``fields``: expands a word."""
     if not _TELLS.match(inside.text):
@@ -143,5 +143,5 @@ def _whole(folder: str | None, path: str) -> str | None:
         path = f"{folder}/{path}"
     if not path.startswith(START):
         return posixpath.normpath(path)
-    found = from_start(path)
+    found = relative_to_start(path)
     return None if found is None else START if found == "." else f"{START}/{found}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 
 from zerocfg.source.launch.shell_expand import Value
-from zerocfg.source.launch.shell_folders import from_start, own_path, told
+from zerocfg.source.launch.shell_folders import own_path, path_for_program, relative_to_start
 from zerocfg.source.launch.shell_words import START, UNKNOWN, Chars
 
 
@@ -142,7 +142,7 @@ class Scope:
 
     def told(self, word: str) -> str | None:
         """A word as a program sees that is started here; None where only the running shell knows."""
-        return told(word, self.directory, self.directory_known)
+        return path_for_program(word, self.directory, self.directory_known)
 
     def change_directory(self, target: str | None) -> None:
         self._change_directory(target)
@@ -153,7 +153,7 @@ class Scope:
         if target is None or target.startswith(("-", "~")):
             self.directory, self.directory_known = None, False
         elif START in target:
-            self.directory = from_start(target)
+            self.directory = relative_to_start(target)
             self.directory_known = self.directory is not None
         elif target.startswith("/"):
             self.directory, self.directory_known = posixpath.normpath(target), True
