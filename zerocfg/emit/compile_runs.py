@@ -12,7 +12,7 @@ from zerocfg.lint.engine import Diagnostic, Result, lint_runs
 from zerocfg.resolve.spec.locate_problems import locate_problems
 from zerocfg.rules.api import Severity
 from zerocfg.run.config import AUTO
-from zerocfg.run.releases import assuming_newest
+from zerocfg.run.releases import with_newest_releases
 from zerocfg.source.node import Path as KeyPath
 from zerocfg.source.node import Scalar, dotted, walk
 
@@ -49,7 +49,7 @@ def compile_runs(read: SpecFile, built: list[Built], out: Path) -> Compiled:
             one.problems += locate_problems(emit_problems(one.plan), read, one.run)
     if any(problem.key == "goals" for one in built for problem in one.problems):
         return found  # lint would judge a run that was not chosen to its end
-    linted = lint_runs([assuming_newest(one.run) for one in built])
+    linted = lint_runs([with_newest_releases(one.run) for one in built])
     found.warnings = sum(one.severity is Severity.WARNING for one in linted.diagnostics)
     found.errors = _errors(linted, but_replaced=True)
     if found.errors is not None or found.has_problems:
