@@ -67,7 +67,8 @@ def said(library: str, version: str | None, asked: Sequence[Recipe]) -> list[Sai
 
 
 def differing(one: Judged, then: Said, now: Said) -> dict[str, tuple[Any, Any]]:
-    """Settings that mean something else, by the name that they have today."""
+    """Settings that mean something else, by the name that they have today. Those whose value no file tells, or whose
+    name the old release does not have, are not compared."""
     if then.error is not None or now.error is not None or then.settings is None or now.settings is None:
         return {}
     old, new = dict(then.settings), dict(now.settings)
@@ -84,7 +85,8 @@ def differing(one: Judged, then: Said, now: Said) -> dict[str, tuple[Any, Any]]:
     found = {
         name: (old[name], new[name]) for name in old.keys() & new.keys() if _meaning(old[name]) != _meaning(new[name])
     }
-    found = {name: both for name, both in found.items() if name not in OF_THE_MACHINE | _OF_THE_RELEASE}
+    untold = {NEW_NAMES.get(name, name) for name in {*one.before.names} - one.before.values.keys() | then.refused}
+    found = {name: both for name, both in found.items() if name not in OF_THE_MACHINE | _OF_THE_RELEASE | untold}
     return found | ({"warmup": (then.warmup, now.warmup)} if then.warmup != now.warmup else {})
 
 
