@@ -27,6 +27,8 @@ from tools.facts.environment import ROOT
 RESULTS = Path(__file__).with_name("recipes.md")
 _OF_THE_RELEASE = frozenset(("average_tokens_across_devices", "project", "trackio_space_id"))
 """Settings that some releases change for a run of one process, and names of trackers."""
+_FOLLOWS = frozenset(("do_eval", "eval_steps"))
+"""Settings that `eval_strategy` decides where nobody writes them."""
 NEW_NAMES = {
     "evaluation_strategy": "eval_strategy",
     "per_gpu_train_batch_size": "per_device_train_batch_size",
@@ -86,6 +88,7 @@ def differing(one: Judged, then: Said, now: Said) -> dict[str, tuple[Any, Any]]:
         name: (old[name], new[name]) for name in old.keys() & new.keys() if _meaning(old[name]) != _meaning(new[name])
     }
     untold = {NEW_NAMES.get(name, name) for name in {*one.before.names} - one.before.values.keys() | then.refused}
+    untold |= _FOLLOWS if "eval_strategy" in untold else frozenset()
     found = {name: both for name, both in found.items() if name not in OF_THE_MACHINE | _OF_THE_RELEASE | untold}
     return found | ({"warmup": (then.warmup, now.warmup)} if then.warmup != now.warmup else {})
 
@@ -143,7 +146,7 @@ class Row:
     def unlisted(self) -> dict[str, tuple[Any, Any]]:
         left = {NEW_NAMES.get(name, name) for name in self.judged.left}
         left |= {"warmup"} if "warmup_ratio" in left else set()
-        left |= {"do_eval", "eval_steps"} if "eval_strategy" in left else set()
+        left |= _FOLLOWS if "eval_strategy" in left else set()
         told = self.judged.listed | left
         return {name: both for name, both in self.differs.items() if name not in told}
 
