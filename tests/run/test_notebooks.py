@@ -130,7 +130,9 @@ def test_a_command_is_a_launch_line(tmp_path: Path) -> None:
 
 def test_a_quoted_word_ends_behind_its_quote(tmp_path: Path) -> None:
     """However a notebook escapes it."""
-    (run,) = runs_of(tmp_path, notebook("!torchrun train.py --report_to 'a' --run_name \"b c\"\nfit()\n"))
+    (tmp_path / "acc.yaml").write_text("distributed_type: MULTI_GPU\nnum_processes: 2\n")
+    line = "!accelerate launch --config_file acc.yaml train.py"
+    (run,) = runs_of(tmp_path, notebook(f"{line} --report_to 'a' --run_name \"b c\"\nfit()\n"))
     assert run.launch is not None and run.launch_file is not None
     text = run.launch_file.source.text
     words = [text[one.span.start : one.span.end] for one in run.launch.script_options]
