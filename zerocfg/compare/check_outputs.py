@@ -1,4 +1,4 @@
-"""What is on disk against what the sources give now. Nothing is written."""
+"""Checks the outputs on disk against a fresh build. Nothing is written."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ FILE_STATES = {
     "unreadable": "cannot be read",
     "unknown": "is not what the build gives (no lock tells how it was built)",
 }
-"""What a file's state means, in words behind its name."""
+"""The states of a file, as printed behind its name."""
 
 
 @dataclass(slots=True)
 class FileState:
-    """A file that is not as the build gives it.
+    """A file that differs from the build.
 
     ``state``: "missing", "edited" (changed by hand since it was built), "outdated" (as it was built, from other
     sources), "stale" (no longer emitted), "unreadable", "unknown" (differs, and no lock tells how it was built).
@@ -107,7 +107,7 @@ def gone_runs(out: Path, spec_folder: Path, spec_name: str, names: set[str]) -> 
 
 
 def _but_release(lock: lockfile.Lock) -> dict[str, object]:
-    """Another release of zerocfg that builds the same is no difference."""
+    """The lock's content without zerocfg's own release, which alone is no difference."""
     return {key: value for key, value in lock.content.items() if key != "zerocfg"}
 
 
@@ -134,7 +134,7 @@ def _file(path: Path, data: bytes, built: object, before: dict[str, object]) -> 
 
 
 def differences(name: str, there: bytes, given: bytes, before: dict[str, object]) -> list[str]:
-    """What a file on disk says otherwise than the build: key by key for configs, else as lines of a diff.
+    """How a file on disk differs from the build: key by key for configs, else as lines of a diff.
 
     Values of a config that are as in ``before`` were not edited; that they changed is said elsewhere.
     """

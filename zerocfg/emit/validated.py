@@ -1,4 +1,4 @@
-"""What is emitted goes through the typed models: an instance is made, which validates it, and written out again."""
+"""Validates what is emitted: it is parsed into its typed model and dumped from there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every way to run a job on its hardware: stage, offload, micro batch and recomputation, whatever its sources fix."""
+"""All plans for a job on its hardware (stage, offload, micro batch, recomputation), including what its sources fix."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RECOMPUTE = "gradient_checkpointing"
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One way, and what speaks against it: nothing for the best. ``own``: the run is built so."""
+    """A plan, and why it is not the best; empty for the best. ``own``: the plan that the run is built with."""
 
     candidate: Candidate
     excluded: str
@@ -30,7 +30,7 @@ class Alternative:
 
 
 def alternatives(built: Built, *, tracing: bool = False) -> list[Alternative]:
-    """All ways with the global batch of the run, the best first; empty where neither memory nor hardware is known.
+    """All plans with the global batch of the run, the best first; empty where neither memory nor hardware is known.
 
     Raises ValueError with one line when nothing can be predicted.
     """

@@ -1,4 +1,4 @@
-"""What a resolved run will take: memory of a rank by phase, host memory, time of a step, and what would save memory."""
+"""The forecast of a resolved run: memory of a rank by phase, host memory, step time, and changes that save memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rules are told of a run's memory: predictions without torch, from its settings, its model and its hardware.
+"""Memory predictions for the rules: computed without torch from the run's settings, its model and its hardware.
 
 A rule calls a run wrong where even the least exceeds what there is. What no file says is therefore taken twice: as it
 costs least for the low ends, and as libraries do it when nobody asks for anything for the high ends.
@@ -143,7 +143,7 @@ class _Predicted:
             return None
 
     def least(self, work: Workload) -> Workload:
-        """With everything that a script may do without a file saying so."""
+        """The workload with everything that a script may do on its own account."""
         trainer = self.spec.consumer in TRAINERS and self.run.recipe is not None
         recomputed = self.spec.gradient_checkpointing is None and not trainer
         pieces = work.fused_loss or (self.spec.fused_loss is None and not trainer)

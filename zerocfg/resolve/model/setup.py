@@ -90,7 +90,7 @@ class _Reader:
         self.assumed: list[str] = []
 
     def argument(self, name: str) -> Any:
-        """As the recipe or the command line says it; None where they do not."""
+        """The argument as the recipe or the command line gives it; None where neither does."""
         value = self.recipe.get(name)
         return None if value is UNKNOWN else value
 

@@ -1,4 +1,4 @@
-"""One way to run a job among several, and what it would take: device, host and drives, and the time of a step."""
+"""A candidate plan and its prediction: memory of device, host and drives, and the time of a step."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def slowed(tokens: int) -> float:
 
 
 def is_named(effective: Effective, name: str) -> bool:
-    """Whether a source says something about it, be it ``"auto"``: then it is not zerocfg's to choose."""
+    """Whether a source mentions the setting, even as ``"auto"``: then zerocfg does not choose it."""
     setting = effective.get(name)
     if setting is None:
         return False

@@ -121,7 +121,7 @@ def _why_not(one: Candidate, best: Candidate, usable: list[Candidate], prefer: P
         return "fits as well, with " + _machinery(one, best)
     if spent > least * (1 + ALIKE):
         up_to = "up to " if one.choice.offloads else ""
-        return f"{up_to}{spent / least - 1:.0%} {'dearer' if prefer == 'cost' else 'slower'}"
+        return f"{up_to}{spent / least - 1:.0%} {'more expensive' if prefer == 'cost' else 'slower'}"
     return f"about as {'cheap' if prefer == 'cost' else 'fast'}, with {_machinery(one, best)}"
 
 
