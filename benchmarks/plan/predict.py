@@ -34,10 +34,7 @@ from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE,
 from zerocfg.resolve.spec.spec_file import read_spec  # noqa: E402
 
 FILE = Path(__file__).resolve().parent / "predictions.json"
-DECIDING = tuple(
-    f"zerocfg/resolve/{name}.py"
-    for name in ("activations", "alternatives", "candidates", "choose", "opened", "search", "setup", "sizes")
-)
+DECIDING = ("zerocfg/resolve/explain/alternatives.py", "zerocfg/resolve/model", "zerocfg/resolve/search")
 HASHED = (*FORMULAS, "zerocfg/hardware/catalogue.py", *DECIDING)
 HARDWARE = "1xH200"
 SEQUENCE, GLOBAL_BATCH = 2048, 8  # tokens of a sample, samples of a step

@@ -17,7 +17,7 @@ from tests.conftest import ROOT
 from zerocfg.cli.plan_output import Shown
 from zerocfg.cli.plan_picture import draw
 from zerocfg.hardware.profile import load_hardware
-from zerocfg.memory.outside import GIB
+from zerocfg.memory.overhead import GIB
 from zerocfg.models.hardware import Link
 from zerocfg.resolve.build import Built, build_plans
 from zerocfg.resolve.explain.alternatives import Alternative, alternatives

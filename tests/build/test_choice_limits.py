@@ -11,7 +11,7 @@ import pytest
 
 from zerocfg.hardware.profile import load_hardware
 from zerocfg.memory.options import Options, TorchOptions, Workload
-from zerocfg.memory.outside import GIB, Band
+from zerocfg.memory.overhead import GIB, Band
 from zerocfg.models.hardware import HardwareProfile, Host, Link, Mount
 from zerocfg.models.spec import Goals, RunSpec
 from zerocfg.resolve.explain import alternatives, plan_summary

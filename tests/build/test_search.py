@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.build.conftest import Files, Workplace, job
 from zerocfg.hardware.profile import load_hardware
-from zerocfg.memory.outside import GIB
+from zerocfg.memory.overhead import GIB
 from zerocfg.models.hardware import HardwareProfile, Host, Mount
 from zerocfg.resolve.build import Built, build_plans
 from zerocfg.resolve.explain.alternatives import Alternative, alternatives

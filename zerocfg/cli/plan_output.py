@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zerocfg.cli import plan_table
-from zerocfg.memory.outside import GIB, MIB, Band
+from zerocfg.memory.overhead import GIB, MIB, Band
 from zerocfg.report.table import Column, folded, table
 from zerocfg.resolve.explain.forecast import Forecast
 from zerocfg.resolve.explain.plan_summary import describe_engine, duration
 
 if TYPE_CHECKING:
-    from zerocfg.memory import rates
     from zerocfg.memory.terms import Held, Phase
+    from zerocfg.memory.time import rates
     from zerocfg.memory.verdict import Rung
     from zerocfg.resolve.build import Built
     from zerocfg.resolve.explain.alternatives import Alternative

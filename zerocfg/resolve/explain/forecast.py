@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from zerocfg.memory.host import loading_terms, node_bytes
 from zerocfg.memory.options import Options
-from zerocfg.memory.outside import GIB
+from zerocfg.memory.overhead import GIB
 from zerocfg.memory.predict import predict
-from zerocfg.memory.time import StepTime, step_time
+from zerocfg.memory.time.step_time import StepTime, step_time
 from zerocfg.memory.verdict import Ladder, Setting, Word, judge, ladder, workloads
 from zerocfg.resolve.model.activations import Activations, with_adapters
 from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of
 
 if TYPE_CHECKING:
+    from zerocfg.memory.activations.tracing import Traced
     from zerocfg.memory.predict import Prediction
-    from zerocfg.memory.tracing import Traced
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.model_facts import ModelFacts
     from zerocfg.resolve.build import Built

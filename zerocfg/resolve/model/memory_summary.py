@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.memory.formula import by_formula
+from zerocfg.memory.activations.formula import by_formula
 from zerocfg.memory.host import rounding_terms
 from zerocfg.memory.options import Options, TorchOptions, Workload
-from zerocfg.memory.outside import GIB
+from zerocfg.memory.overhead import GIB
 from zerocfg.memory.predict import predict
 from zerocfg.memory.terms import TRAINING, Estimate, Place, Term
-from zerocfg.memory.zero import zero_terms
+from zerocfg.memory.zero.replay import zero_terms
 from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of
 from zerocfg.run.facts import MemorySummary
 from zerocfg.run.model import UNKNOWN, Run

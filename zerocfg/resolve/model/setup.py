@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
 
 from zerocfg.catalog.values import TRUE_WORDS
+from zerocfg.memory.activations.tracing import Adapters
 from zerocfg.memory.options import Attention, OptimizerName, Options, Precision, TorchOptions, Workload
-from zerocfg.memory.tracing import Adapters
 from zerocfg.resolve.model import trainer_defaults
 from zerocfg.run.model import UNKNOWN
 

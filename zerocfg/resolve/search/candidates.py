@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from zerocfg.memory.host import node_bytes
 from zerocfg.memory.options import Options, TorchOptions
-from zerocfg.memory.outside import GIB
+from zerocfg.memory.overhead import GIB
 from zerocfg.memory.predict import Prediction, predict, terms_of
-from zerocfg.memory.time import StepTime, step_time
+from zerocfg.memory.time.step_time import StepTime, step_time
 from zerocfg.memory.verdict import Word, judge
 from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of
 from zerocfg.resolve.search import buffer_sizes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from zerocfg.memory.outside import GIB
+from zerocfg.memory.overhead import GIB
 from zerocfg.models.deepspeed.zero import MOE_BLOCKS
 from zerocfg.resolve.collect_inputs import on_part
 from zerocfg.resolve.model.activations import Activations, with_adapters

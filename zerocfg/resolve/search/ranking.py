@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from zerocfg.memory.options import Device
-from zerocfg.memory.outside import GIB
+from zerocfg.memory.overhead import GIB
 from zerocfg.resolve.plan import Considered
 from zerocfg.resolve.search.candidates import Candidate, Candidates
 from zerocfg.resolve.search.choice import Choice, Prefer
