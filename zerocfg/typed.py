@@ -15,6 +15,7 @@ from zerocfg.catalog.check import refusal
 from zerocfg.catalog.schema import Key, load_schema
 from zerocfg.catalog.values import kind_of, show
 from zerocfg.errors import Error, Refusal, ValidationError
+from zerocfg.lint.engine import Diagnostic, lint_runs
 from zerocfg.models.accelerate import ClusterConfig, SageMakerConfig
 from zerocfg.models.base import Section, keys_of, spellings
 from zerocfg.models.deepspeed import DeepSpeedConfig
@@ -22,7 +23,6 @@ from zerocfg.models.training_arguments import TrainingArguments
 from zerocfg.models.trl import Recipe
 from zerocfg.rules.api import Severity
 from zerocfg.rules.arguments import reader
-from zerocfg.rules.engine import Diagnostic, lint_runs
 from zerocfg.run.discover import display_name
 from zerocfg.run.effective import settled
 from zerocfg.run.kinds import guess_unread, sniff

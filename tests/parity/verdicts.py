@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from zerocfg.catalog.schema import Section, load_schema
+from zerocfg.lint.engine import Diagnostic, lint_runs
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.api import Rule, Severity
-from zerocfg.rules.engine import Diagnostic, lint_runs
 from zerocfg.rules.registry import find
 from zerocfg.run.effective import settled
 from zerocfg.run.model import Origin, Phase, Run, Setting, SourceFile
@@ -47,7 +48,7 @@ class Real:
 
 def phases(rule: Rule) -> set[Phase]:
     """In which phases the rule's examples stop, by its executed proofs; empty when they show something else."""
-    proofs = [rule.page.proof, *(example.proof for example in rule.page.bad if example.proof is not None)]
+    proofs = [page_of(rule).proof, *(example.proof for example in page_of(rule).bad if example.proof is not None)]
     return {proof.phase for proof in proofs if proof.raises is not None and proof.status == "executed"}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from zerocfg.cli.linting import Job
 from zerocfg.cli.settings import Settings
-from zerocfg.rules.selection import Selection
+from zerocfg.lint.selection import Selection
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.neighbours import NEIGHBOURS, recognise, ships

@@ -17,7 +17,7 @@ from packaging.specifiers import SpecifierSet
 from zerocfg.catalog.beside import beside
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.versions import release
-from zerocfg.rules.engine import lint_runs
+from zerocfg.lint.engine import lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Run

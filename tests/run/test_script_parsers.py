@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from zerocfg.lint.engine import Diagnostic, lint_runs
 from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import Diagnostic, lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Run

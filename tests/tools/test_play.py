@@ -17,7 +17,7 @@ from tools.facts.set_zygote import NOT_COMPILED
 from tools.facts.sets import SETS, versions
 from zerocfg.catalog import played as reader
 from zerocfg.catalog.played import Outcome, Played
-from zerocfg.rules.proof import Proof, crashes, printed, shows, unprinted
+from zerocfg.rulebook.proof import Proof, crashes, printed, shows, unprinted
 
 STOPS = crashes("parse", "must be positive")
 SHOWS = shows("init", {"engine.stage": (3, 2)})

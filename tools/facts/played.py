@@ -3,8 +3,8 @@
     "sets": {"0.14.5": {"deepspeed": "0.14.5", "accelerate": "0.34.2", ...}}
     "rules": {"ZC201": {"1f0c36ab": {"0.14.5": "same", "0.15.4": ["runs"], "0.16.9": ["stops", "ValueError in parse"]}}}
 
-An entry for each bad example, by its content (`zerocfg.rules.older_releases.key_of`), and in it for each set on which
-it was played.
+An entry for each bad example, by its content (`zerocfg.rulebook.older_releases.key_of`), and in it for each set on
+which it was played.
 """
 
 from __future__ import annotations

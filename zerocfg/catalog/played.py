@@ -27,7 +27,7 @@ class Outcome:
 class Played:
     """``sets``: the libraries of each set with their releases, oldest first. ``rules``: by code, bad example and set
     what was seen; what is missing was not played. An example goes by a digest of its content
-    (`rules/older_releases.py`), so that one that was changed has no outcomes."""
+    (`rulebook/older_releases.py`), so that one that was changed has no outcomes."""
 
     sets: Mapping[str, Mapping[str, str]]
     rules: Mapping[str, Mapping[str, Mapping[str, Outcome]]]

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.cli.settings import Settings
-from zerocfg.rules.engine import Diagnostic, Result, lint_runs, wanted_note, without_notes
-from zerocfg.rules.selection import Selection, called, fits, names
+from zerocfg.lint.engine import Diagnostic, Result, lint_runs, wanted_note, without_notes
+from zerocfg.lint.selection import Selection, called, fits, names
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.effective import read_by
 from zerocfg.run.link import find_runs
@@ -20,7 +20,7 @@ from zerocfg.run.unread import Unread, unread, without_unknown
 from zerocfg.source.text import Where
 
 if TYPE_CHECKING:
-    from zerocfg.rules.baseline import Entry
+    from zerocfg.lint.baseline import Entry
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Job:
         result.unread = self.unread(files, runs, result)
         if self.known is None:
             return result
-        from zerocfg.rules.baseline import without_known
+        from zerocfg.lint.baseline import without_known
 
         looked_at = frozenset(
             str(file.path.resolve()) for file in files.all() if file.path and id(file) in asked - excluded

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from zerocfg.catalog.schema import Key
 from zerocfg.catalog.values import show
+from zerocfg.lint.engine import real_name
 from zerocfg.lsp.keys import Place
-from zerocfg.rules.engine import real_name
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting, SourceFile
 from zerocfg.run.origins import said, span_of
 from zerocfg.source.node import Path, dotted

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from zerocfg.catalog.versions import library_name
+from zerocfg.lint.engine import Diagnostic, Result, Spot
 from zerocfg.report.frame import frame
-from zerocfg.rules.engine import Diagnostic, Result, Spot
 
 _COLOURS = {"error": "31;1", "warning": "33;1", "note": "36;1", "blue": "34", "bold": "1", "green": "32"}
 MOST_UNREAD = 20

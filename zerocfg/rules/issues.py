@@ -13,7 +13,7 @@ from zerocfg.catalog.older import WALKED, differing, schema_at
 from zerocfg.catalog.part import part_of
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.versions import LIBRARY_NAMES, Bounds, Release, bounds, release
-from zerocfg.rules import reach
+from zerocfg.rules import release_scope
 from zerocfg.rules.api import Finding, Location
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile
@@ -111,7 +111,7 @@ def limited(run: Run, issue: Issue, finding: Finding) -> Finding:
     if held is None:
         finding.assumes |= _assumed(run, issue, finding.location.file)
         return finding
-    return reach.limited(run, finding, held.library, held.words)
+    return release_scope.limited(run, finding, held.library, held.words)
 
 
 def _assumed(run: Run, issue: Issue, file: SourceFile) -> frozenset[str]:

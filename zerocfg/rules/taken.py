@@ -14,7 +14,7 @@ from zerocfg.rules.api import Finding
 from zerocfg.rules.arguments import Argument, methods, reader
 from zerocfg.rules.effects import admitted as said_of
 from zerocfg.rules.effects import admitting
-from zerocfg.rules.reach import limited
+from zerocfg.rules.release_scope import limited
 from zerocfg.run.arguments import parsed
 from zerocfg.run.model import Call, Run
 from zerocfg.run.script.arguments import is_arguments

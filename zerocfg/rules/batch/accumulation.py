@@ -163,13 +163,3 @@ def accelerator_steps_beaten(run: Run) -> Iterator[Finding]:
         f"write {asked.value} in the config as well, or {used.value} here",
         related,
     )
-
-
-RULES = (
-    accumulation_absent,
-    accumulation_null,
-    count_with_a_dot,
-    unmanaged_accumulation_with_overlap,
-    steps_per_print_zero,
-    accelerator_steps_beaten,
-)

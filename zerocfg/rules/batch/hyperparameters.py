@@ -139,10 +139,3 @@ def learning_rate_missing(run: Run) -> Iterator[Finding]:
         'add `"lr": "auto"`, which accelerate fills from DummyOptim' if own_script else "write the learning rate",
         fix=_filled(run, "lr") if own_script else None,
     )
-
-
-RULES = (
-    optimizer_number_out_of_range,
-    argument_not_passed_to_optimizer,
-    learning_rate_missing,
-)

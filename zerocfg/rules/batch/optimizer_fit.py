@@ -106,11 +106,3 @@ def adagrad_of_trainer_with_zero(run: Run) -> Iterator[Finding]:
         "parameters, of which ZeRO keeps one",
         "name Adagrad in the `optimizer` section of the DeepSpeed config, or use another optimizer",
     )
-
-
-RULES = (
-    adam_parameter_of_another_build,
-    lamb_with_static_loss_scale,
-    muon_with_reduce_scatter,
-    adagrad_of_trainer_with_zero,
-)

@@ -194,12 +194,3 @@ def _same(section: str, kind: str, asked: str) -> bool:
     if section == "optimizer":
         return kind.lower().replace("w", "") in asked.lower().replace("w", "")
     return kind in _LIKE.get(asked, (kind,))
-
-
-RULES = (
-    accumulation_auto_without_trainer,
-    accumulation_two_numbers,
-    clipping_not_passed_on,
-    clipping_cannot_be_switched_off,
-    optimizer_of_json_wins,
-)

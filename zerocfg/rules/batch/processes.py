@@ -98,10 +98,3 @@ def batch_fixes_processes(run: Run) -> Iterator[Finding]:
         [Location(run.deepspeed, (name,)) for name in (MICRO, STEPS)],
         edited(delete_entry, run.deepspeed, (TRAIN,), why="let DeepSpeed work it out"),
     )
-
-
-RULES = (
-    sequence_parallel_size_alone,
-    parallel_sizes_miss_processes,
-    batch_fixes_processes,
-)

@@ -198,12 +198,3 @@ def batch_missing(run: Run) -> Iterator[Finding]:
             related,
             edited(insert_entry, run.deepspeed, (), MICRO, '"auto"', why="let the caller fill it in") if auto else None,
         )
-
-
-RULES = (
-    accumulation_disagrees,
-    disagrees_with_trainer,
-    batch_product,
-    batch_zero,
-    batch_missing,
-)

@@ -135,13 +135,3 @@ def decay_without_interval(run: Run) -> Iterator[Finding]:
         f"`decay_lr_rate: {show(rate)}` has no effect: `decay_step_size` is 0, which switches the decay off",
         "add `decay_step_size`, the number of steps between two decays",
     )
-
-
-RULES = (
-    warmup_longer_than_schedule,
-    peak_ignores_learning_rate,
-    peak_beats_learning_rate,
-    warmup_type_unknown,
-    warmup_not_passed_on,
-    decay_without_interval,
-)

@@ -105,6 +105,3 @@ def file_of_another_kind(run: Run) -> Iterator[Finding]:
             advice,
             [*related, Location(one.file)],
         )
-
-
-RULES = (python_word_in_json, number_that_json_lacks, placeholder_not_filled, file_of_another_kind)

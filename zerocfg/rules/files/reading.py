@@ -266,15 +266,3 @@ def _decimal(file: SourceFile, node: Scalar, octal: bool) -> Fix:
         sign = node.raw[0] if node.raw[0] in "+-" else ""
         return Fix("drop the zeros", ((file, Edit(node.span, sign + node.raw.lstrip("+-").lstrip("0"))),), safe=False)
     return Fix("quote it", ((file, Edit(node.span, f'"{node.raw}"')),), safe=False)
-
-
-RULES = (
-    unreadable_file,
-    syntax_error,
-    duplicate_key,
-    json_not_strict,
-    number_read_as_string,
-    word_read_as_boolean,
-    number_in_another_base,
-    not_a_mapping,
-)

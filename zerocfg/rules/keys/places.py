@@ -129,6 +129,3 @@ def section_beats_top_level(run: Run) -> Iterator[Finding]:
                 [Location(run.accelerate, (option,))],
                 edited(delete_entry, run.accelerate, path, why="keep the top level", safe=False),
             )
-
-
-RULES = (key_in_wrong_section, key_of_another_program, section_beats_top_level)

@@ -230,15 +230,3 @@ def unmade_run(run: Run) -> Iterator[Finding]:
             asks = [Location(run.spec, ("runs",), "key", label="these runs need it")] if run.spec else []
             related = asks if origin.file is not run.spec else []
             yield Finding(place, f"{message}; zerocfg build stops at it", way_out, related)
-
-
-RULES = (
-    wrong_type,
-    out_of_range,
-    not_a_choice,
-    null_value,
-    section_not_a_mapping,
-    unchecked_type,
-    missing_key,
-    unmade_run,
-)

@@ -218,14 +218,3 @@ def distributed_type_missing(run: Run) -> Iterator[Finding]:
                 insert_entry, run.accelerate, (), "distributed_type", found[0], why=why, safe=False, after=after
             )
         yield finding
-
-
-RULES = (
-    number_of_processes_missing,
-    fields_beside_config_file,
-    file_not_found,
-    two_deepspeed_files,
-    launch_option_refused,
-    flag_beats_file,
-    distributed_type_missing,
-)

@@ -221,13 +221,3 @@ def processes_not_started(run: Run) -> Iterator[Finding]:
         [*related, Location(run.accelerate, ("distributed_type",))],
         severity=None if kind == "NO" else Severity.WARNING,
     )
-
-
-RULES = (
-    launcher_option_behind_script,
-    option_given_twice,
-    engine_options_without_engine,
-    option_beaten_by_deepspeed_file,
-    cpu_flag_switches_engine_off,
-    processes_not_started,
-)

@@ -168,13 +168,3 @@ def visible_devices_dropped_by_runner(run: Run) -> Iterator[Finding]:
         f"write --include localhost:{devices}, or leave {option.name} out",
         fix=fix,
     )
-
-
-RULES = (
-    launcher_knows_no_such_option,
-    device_options_exclude_each_other,
-    include_without_host,
-    machines_without_hostfile,
-    node_rank_without_ssh_missing,
-    visible_devices_dropped_by_runner,
-)

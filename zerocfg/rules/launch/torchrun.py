@@ -135,12 +135,3 @@ def deepspeed_without_launcher(run: Run) -> Iterator[Finding]:
         "start it with torchrun, deepspeed or accelerate launch",
         fix=fix,
     )
-
-
-RULES = (
-    torchrun_without_address,
-    standalone_with_machines,
-    master_address_not_read,
-    old_torch_launcher,
-    deepspeed_without_launcher,
-)

@@ -210,13 +210,3 @@ def offload_null(run: Run) -> Iterator[Finding]:
         place = finding.location
         finding.fix = edited(delete_entry, place.file, place.path, why="leave the section out")
         yield finding
-
-
-RULES = (
-    offload_not_pinned,
-    parameters_offloaded_below_stage_3,
-    optimizer_offloaded_without_zero,
-    ratio_below_stage_3,
-    optimizer_replaced_by_cpu_adam,
-    offload_null,
-)

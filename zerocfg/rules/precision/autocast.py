@@ -88,11 +88,3 @@ def autocast_module_without_package(run: Run) -> Iterator[Finding]:
             if name in _MODULES
             else None,
         )
-
-
-RULES = (
-    autocast_of_16_bit_model,
-    autocast_fp16_without_scale,
-    autocast_without_dtype,
-    autocast_module_without_package,
-)

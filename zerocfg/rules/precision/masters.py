@@ -132,13 +132,3 @@ def immediate_update_unused(run: Run) -> Iterator[Finding]:
             "leave it out",
             fix=edited(delete_entry, run.deepspeed, path, why="remove the key without effect"),
         )
-
-
-RULES = (
-    master_weights_not_possible,
-    immediate_update_unused,
-    bfloat16_section_ignored,
-    master_weights_without_offload,
-    bf16_states_of_the_trainer_offloaded,
-    master_weights_of_another_mode,
-)

@@ -257,11 +257,3 @@ def clipping_default_changed(run: Run) -> Iterator[Finding]:
                 safe=False,
             ),
         )
-
-
-RULES = (
-    argument_removed,
-    argument_type,
-    false_as_text,
-    clipping_default_changed,
-)

@@ -153,11 +153,3 @@ def argument_deprecated(run: Run) -> Iterator[Finding]:
             admitting(run, library),
             renamed(run, held, str(new), f"write {new}", safe=safe) if renames else None,
         )
-
-
-RULES = (
-    argument_deprecated,
-    key_newer_than_project,
-    overflow_check_default_changed,
-    trackers_default_changed,
-)

@@ -183,6 +183,3 @@ def _distance(a: str, b: str) -> int:
         for j, other in enumerate(b, 1):
             last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (one != other))
     return row[-1]
-
-
-RULES = (argument_misspelled,)

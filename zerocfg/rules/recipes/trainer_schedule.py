@@ -73,9 +73,3 @@ def schedule_argument_missing(run: Run) -> Iterator[Finding]:
         f"`lr_scheduler_type: {asked.value}` needs {wanted} in `lr_scheduler_kwargs`; train() stops without",
         f"add `lr_scheduler_kwargs: {{{needed[-1]}: ...}}`",
     )
-
-
-RULES = (
-    schedule_of_trainer_with_zero,
-    schedule_argument_missing,
-)

@@ -115,10 +115,3 @@ def _named(paths: list[Path]) -> str:
     """ "`a` is", "`a` and 3 more are"."""
     more = f" and {len(paths) - 1} more are" if len(paths) > 1 else " is"
     return f"`{dotted(paths[0])}`{more}"
-
-
-RULES = (
-    auto_that_nobody_fills,
-    hidden_size_missing,
-    auto_without_filler,
-)

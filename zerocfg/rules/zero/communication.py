@@ -106,6 +106,3 @@ def bucket_larger_than_model(run: Run) -> Iterator[Finding]:
         related,
         put(run.deepspeed, ("zero_optimization", "reduce_bucket_size"), str(parameters), why=f"write {parameters}"),
     )
-
-
-RULES = (scaling_with_reduce_scatter, gradient_sum_refused, bucket_counted_in_bytes, bucket_larger_than_model)

@@ -91,11 +91,3 @@ def tensor_parallel_ranks_counted_in_batch(run: Run) -> Iterator[Finding]:
             "write micro batch and accumulation instead",
             [Location(run.deepspeed, ("tensor_parallel", "autotp_size"), label="tensor parallelism")],
         )
-
-
-RULES = (
-    deepcompile_never_compiled,
-    deepcompile_backend,
-    tensor_parallel_size_does_not_divide,
-    tensor_parallel_ranks_counted_in_batch,
-)

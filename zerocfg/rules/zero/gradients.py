@@ -79,6 +79,3 @@ def gradient_norm_always_computed_here(run: Run) -> Iterator[Finding]:
             "remove it",
             fix=edited(delete_entry, run.deepspeed, _NORM, why="compute the norm", safe=False),
         )
-
-
-RULES = (contiguous_gradients_forced, clipping_without_gradient_norm, gradient_norm_always_computed_here)

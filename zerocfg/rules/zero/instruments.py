@@ -124,14 +124,3 @@ def autotuning_left_on(run: Run) -> Iterator[Finding]:
         "write false in the config that you train with",
         fix=edited(replace_value, run.deepspeed, path, "false", why="switch it off", safe=False),
     )
-
-
-RULES = (
-    timers_left_on,
-    memory_report_left_on,
-    communication_logger_left_on,
-    communication_logger_not_off,
-    communication_logger_logs_nothing,
-    profile_step_never_reached,
-    autotuning_left_on,
-)

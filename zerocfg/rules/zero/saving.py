@@ -175,6 +175,3 @@ def gather_key_without_stage_3(run: Run) -> Iterator[Finding]:
             "leave it out",
             fix=edited(delete_entry, run.accelerate, path, why="remove the key without effect"),
         )
-
-
-RULES = (weights_not_saved, stage_in_quotes, gather_key_without_stage_3)

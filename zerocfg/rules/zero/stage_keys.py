@@ -150,13 +150,3 @@ def sequential_gather_without_prefetch(run: Run) -> Iterator[Finding]:
                 "remove one of the two",
                 fix=edited(delete_entry, run.deepspeed, path, why="remove the prefetch size"),
             )
-
-
-RULES = (
-    stage_3_settings_below_stage_3,
-    settings_stage_3_does_not_read,
-    zero_settings_at_stage_0,
-    stage_missing,
-    allgather_bucket_odd,
-    sequential_gather_without_prefetch,
-)

@@ -148,13 +148,3 @@ def refused_with_deepspeed(run: Run) -> Iterator[Finding]:
         if failure.places:
             finding.fix = replace_at(failure.places[0], "false", "switch it off", safe=False)
         yield finding
-
-
-RULES = (
-    stage_auto,
-    init_flag_without_stage_3,
-    more_sharding_than_needed,
-    legacy_stage_1,
-    zero_section_missing,
-    refused_with_deepspeed,
-)

@@ -161,14 +161,3 @@ def zenflow_offload_without_overlap(run: Run) -> Iterator[Finding]:
         'write "overlap_comm": true, or remove `offload`',
         fix=put(run.deepspeed, ("zero_optimization", "overlap_comm"), "true", why="overlap the communication"),
     )
-
-
-RULES = (
-    zenflow_without_offload,
-    zenflow_interval_and_strategy,
-    zenflow_selects_too_often,
-    zenflow_replaces_accumulation,
-    zenflow_without_optimizer,
-    zenflow_at_stage_0,
-    zenflow_offload_without_overlap,
-)

@@ -106,12 +106,3 @@ def secondary_shards_of_old_release(run: Run) -> Iterator[Finding]:
         "use 0.18.3 or later, or remove the key",
         fix=without(run.deepspeed, [_HPZ], "remove the key", safe=False),
     )
-
-
-RULES = (
-    zeropp_below_stage_3,
-    secondary_shards_do_not_divide,
-    secondary_shards_over_all_ranks,
-    quantised_gradients_without_reduce_scatter,
-    secondary_shards_of_old_release,
-)

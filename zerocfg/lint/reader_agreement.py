@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from zerocfg.lint.applicability import holds, within
+from zerocfg.lint.ignores import OWN
 from zerocfg.rules.api import Fix, Rule, Severity
 from zerocfg.rules.effects import under_deepspeed_launcher
-from zerocfg.rules.ignores import OWN
-from zerocfg.rules.reach import holds, within
 from zerocfg.run.effective import read_by
 from zerocfg.run.model import Consumer, Run, SourceFile, original
 

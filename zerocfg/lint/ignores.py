@@ -1,4 +1,4 @@
-"""ZC01x: comments that silence findings, ``# zerocfg: ignore[ZC401] reason``, and what is wrong with them.
+"""Comments that suppress findings, ``# zerocfg: ignore[ZC401] reason``, and what is wrong with them.
 
 A comment counts for its own line; one that has the line to itself also for the line below the comments that it stands
 among. ``ignore-file`` counts for the whole file. In a shell command of several lines it counts for all of them.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from zerocfg.catalog.suggest import closest
-from zerocfg.rules.api import Finding, Fix, Location, Rule, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Location, Rule
 from zerocfg.rules.codes import REMOVED
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import Edit
@@ -23,7 +23,7 @@ from zerocfg.source.text import SourceText, Span
 
 KINDS = ("ignore", "ignore-file")
 OWN = frozenset(("ZC010", "ZC011"))
-"""The rules below. They are silenced only by name: a comment must not hide that it is useless."""
+"""The rules about these comments. Only their names suppress them: a comment must not hide that it is useless."""
 
 _DIRECTIVE = (
     r"(?:#|//)[ \t]*zerocfg:[ \t]*(?P<word>[A-Za-z][\w-]*)[ \t]*"
@@ -277,18 +277,6 @@ def _and(words: list[str]) -> str:
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
 
 
-@rule("ZC010", "unused-ignore", Severity.WARNING)
-def unused_ignore(run: Run) -> Iterator[Finding]:
-    # Told by the engine when all other rules have run: see Ignores.unused.
-    return iter(())
-
-
-@rule("ZC011", "unknown-code-in-ignore", Severity.WARNING)
-def unknown_code_in_ignore(run: Run) -> Iterator[Finding]:
-    # Told by the engine, which knows all rules: see `not_understood`.
-    return iter(())
-
-
 def not_understood(run: Run, known: Sequence[Rule]) -> Iterator[Finding]:
     """What ZC011 says of the comments in a run's files. ``known``: every rule there is."""
     for file in {id(file): file for file in (one.reread_of or one for one in run.files)}.values():
@@ -343,6 +331,3 @@ def _unknown(file: SourceFile, directive: Directive, entry: Code, known: Sequenc
     else:
         edit, why = removal(file.source, directive), "remove the comment"
     return Finding(Location(file, span=entry.span), message, why, fix=Fix(why, ((file, edit),)))
-
-
-RULES = (unused_ignore, unknown_code_in_ignore)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+from zerocfg.lint.engine import Diagnostic, Result, real_name
 from zerocfg.rules.api import Intent
 from zerocfg.rules.arguments import given
-from zerocfg.rules.engine import Diagnostic, Result, real_name
 from zerocfg.run.model import Run, Setting
 from zerocfg.run.starters import launch_of
 from zerocfg.source.edit import Edit, apply_edits

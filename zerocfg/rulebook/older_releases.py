@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 
 from zerocfg.catalog.played import Outcome, played
 from zerocfg.catalog.versions import library_name
+from zerocfg.rulebook.example import Example
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.api import Rule
-from zerocfg.rules.example import Example
-from zerocfg.rules.reach import OF_HISTORIES
+from zerocfg.rules.release_scope import OF_HISTORIES
 
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl")
 OF_ARGUMENTS = frozenset(("ZC801", "ZC840", "ZC841"))
@@ -25,7 +26,7 @@ Row = tuple[str, ...]
 def key_of(rule: Rule, example: Example) -> str:
     """A bad example by its content: what is run, and what it is claimed to show. What its page says beside it does not
     count."""
-    proof = example.proof or rule.page.proof
+    proof = example.proof or page_of(rule).proof
     claimed = {name: repr(values[0]) for name, values in proof.shows.items()}
     content = [example.files, example.consumer, proof.phase, proof.ranks, proof.raises, proof.within, claimed]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:DIGITS]
@@ -33,7 +34,7 @@ def key_of(rule: Rule, example: Example) -> str:
 
 def keys_of(rule: Rule) -> list[str]:
     """Its bad examples, as what they showed on older releases goes by."""
-    return [key_of(rule, example) for example in rule.page.bad]
+    return [key_of(rule, example) for example in page_of(rule).bad]
 
 
 def said(rule: Rule) -> str:
@@ -43,7 +44,7 @@ def said(rule: Rule) -> str:
             "Keys and values are judged by what the releases read that the project admits: zerocfg knows every release "
             "of DeepSpeed from 0.10.0 on and of accelerate from 0.23.0 on."
         )
-    if rule.page.proof.status == "self":
+    if page_of(rule).proof.status == "self":
         return "This is about zerocfg itself."
     if not _known(rule):
         return "Not tried on older releases."

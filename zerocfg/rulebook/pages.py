@@ -10,12 +10,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from zerocfg.rules.example import LEVELS, Example, Expected
-from zerocfg.rules.proof import Between, Printed, Proof, at_least, at_most, printed, unprinted
+from zerocfg.rulebook.example import LEVELS, Example, Expected
+from zerocfg.rulebook.proof import Between, Printed, Proof, at_least, at_most, printed, unprinted
+
+if TYPE_CHECKING:
+    from zerocfg.rules.api import Rule
 
 HEADINGS = (
     "What happens",
@@ -91,9 +94,13 @@ def page_folder() -> Path:
     return inside if inside.is_dir() else Path(__file__).parents[2] / "docs" / "rules"
 
 
-@cache
-def page_of(code: str) -> Page:
+def page_of(rule: Rule) -> Page:
     """The page of a rule. Raises `PageError` where it is not as it should be, OSError where there is none."""
+    return _page(rule.code)
+
+
+@cache
+def _page(code: str) -> Page:
     name = f"{code}.md"
     return read_page((page_folder() / name).read_text(encoding="utf-8"), name)
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Literal
 
-from zerocfg.rules import older_releases
+from zerocfg.rulebook import older_releases
+from zerocfg.rulebook.example import Example
+from zerocfg.rulebook.pages import Page, page_of
 from zerocfg.rules.api import Rule
-from zerocfg.rules.example import Example
-from zerocfg.rules.pages import Page
 from zerocfg.run.config import TORCH, VERSIONS
 
 Safety = Literal["none", "safe", "unsafe", "both"]
@@ -78,13 +78,13 @@ def _paragraphs(*texts: str) -> str:
 
 
 def _consequence(rule: Rule) -> str:
-    if rule.page.proof.raises is not None:
-        return f"The run stops {_PHASES[rule.page.proof.phase]}."
+    if page_of(rule).proof.raises is not None:
+        return f"The run stops {_PHASES[page_of(rule).proof.phase]}."
     return "Not written down yet."
 
 
 def _never(rule: Rule) -> str:
-    return "Never: the run stops." if rule.page.proof.raises is not None else "Not written down yet."
+    return "Never: the run stops." if page_of(rule).proof.raises is not None else "Not written down yet."
 
 
 def _safety(safety: Safety) -> str:
@@ -109,10 +109,10 @@ def _holds(rule: Rule) -> str:
 
 
 def _proof(rule: Rule) -> str:
-    proof = rule.page.proof
+    proof = page_of(rule).proof
     if proof.status == "executed":
         libraries = _and([f"{name} {release}" for name, release in RELEASES.items()], ordered=True)
-        proofs = [example.proof or proof for example in rule.page.bad]
+        proofs = [example.proof or proof for example in page_of(rule).bad]
         seen = dict.fromkeys(_PHASES[one.phase] for one in proofs)
         ranks = max(one.ranks for one in proofs)
         where = _and(seen, "or", ordered=True) + (f", with {ranks} processes" if ranks > 1 else "")
@@ -127,9 +127,9 @@ def _proof(rule: Rule) -> str:
 
 
 def _references(rule: Rule) -> Iterable[str]:
-    yield from rule.page.references
-    if rule.page.proof.source and rule.page.proof.status == "executed":
-        yield rule.page.proof.source
+    yield from page_of(rule).references
+    if page_of(rule).proof.source and page_of(rule).proof.status == "executed":
+        yield page_of(rule).proof.source
 
 
 def _and(words: Iterable[str], last: str = "and", *, ordered: bool = False) -> str:
@@ -244,7 +244,7 @@ def _linked(text: str) -> str:
 
 def index(rules: Sequence[Rule], safeties: dict[str, Safety]) -> str:
     """All rules by family, as Markdown."""
-    run = sum(rule.page.proof.status == "executed" for rule in rules)
+    run = sum(page_of(rule).proof.status == "executed" for rule in rules)
     fixable = sum(safeties[rule.code] != "none" for rule in rules)
     lines = [
         f"{len(rules)} rules. The tests execute the examples of {run} on the real libraries; {fixable} offer a fix.",
@@ -267,9 +267,9 @@ def index(rules: Sequence[Rule], safeties: dict[str, Safety]) -> str:
                 rule.name,
                 rule.severity.value,
                 fix,
-                rule.page.proof.status.replace("_", " "),
+                page_of(rule).proof.status.replace("_", " "),
             )
-            summary = _escaped(rule.page.summary).replace("|", "\\|")
+            summary = _escaped(page_of(rule).summary).replace("|", "\\|")
             lines.append(f"| {' | '.join(cells)} | {summary} |")
         lines.append("")
     return "\n".join(lines).rstrip("\n") + "\n"

@@ -14,12 +14,13 @@ from zerocfg.catalog.history import histories
 from zerocfg.catalog.played import played
 from zerocfg.catalog.schema import schema_folder
 from zerocfg.catalog.versions import release
-from zerocfg.rules.engine import Diagnostic, lint_runs
-from zerocfg.rules.held import Held
-from zerocfg.rules.older_releases import OF_ARGUMENTS, keys_of
-from zerocfg.rules.reach import OF_HISTORIES, library_of
+from zerocfg.lint.engine import Diagnostic, lint_runs
+from zerocfg.lint.release_range import Held
+from zerocfg.lint.selection import Selection
+from zerocfg.rulebook.older_releases import OF_ARGUMENTS, keys_of
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import find
-from zerocfg.rules.selection import Selection
+from zerocfg.rules.release_scope import OF_HISTORIES, library_of
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.effective import settled
 from zerocfg.run.model import Run
@@ -71,7 +72,7 @@ def _with(one: Diagnostic, holds: Mapping[tuple[object, ...], list[str]]) -> Dia
 def _library(one: Diagnostic) -> str | None:
     """The library whose releases decide; None where the rule is about zerocfg, or compares releases by itself."""
     rule = find(one.code)
-    if rule is None or rule.page.proof.status == "self" or "versions" in rule.needs:
+    if rule is None or page_of(rule).proof.status == "self" or "versions" in rule.needs:
         return None
     library = library_of(rule.versions) or _READERS.get(one.spot.file.kind, "")
     return library if _releases(library) else None
