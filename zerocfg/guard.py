@@ -13,9 +13,9 @@ from zerocfg.cli.selection import selection_of
 from zerocfg.cli.settings import find_settings
 from zerocfg.lint.engine import lint_runs
 from zerocfg.run.discover import Files
-from zerocfg.run.exports import variables
 from zerocfg.run.link import find_runs
 from zerocfg.run.releases import with_versions
+from zerocfg.run.stages.exports import variables
 
 if TYPE_CHECKING:
     from zerocfg.lint.engine import Result

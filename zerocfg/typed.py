@@ -24,9 +24,9 @@ from zerocfg.models.trl import Recipe
 from zerocfg.rules.api import Severity
 from zerocfg.rules.arguments import reader
 from zerocfg.run.discover import display_name
-from zerocfg.run.effective import settled
 from zerocfg.run.kinds import guess_unread, sniff
 from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.resolve_settings import with_settings
 from zerocfg.source.load import load_as, load_bytes, read_bytes
 from zerocfg.source.node import Document, Mapping, Node, Problem, Scalar, Sequence, dotted
 from zerocfg.source.node import Path as KeyPath
@@ -120,8 +120,8 @@ def _read(path: Path, name: str, kind: Kind | None) -> tuple[Kind, Document]:
 def _run(file: SourceFile, kind: Kind) -> Run:
     run = Run(file.name)
     if kind == "deepspeed":
-        return settled(replace(run, deepspeed=file))
-    return settled(replace(run, accelerate=file) if kind == "accelerate" else replace(run, recipe=file))
+        return with_settings(replace(run, deepspeed=file))
+    return with_settings(replace(run, accelerate=file) if kind == "accelerate" else replace(run, recipe=file))
 
 
 def _model(run: Run, kind: Kind, document: Document) -> type[Section]:

@@ -19,8 +19,8 @@ from zerocfg.catalog import fields
 from zerocfg.catalog.history import histories
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import ALL
-from zerocfg.run.effective import settled
 from zerocfg.run.model import Run, Script, SourceFile
+from zerocfg.run.resolve_settings import with_settings
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText
 
@@ -104,7 +104,7 @@ def _pinned(versions: Versions, recipe: Recipe) -> Run:
         script=PARSER,
         arguments_whole=True,
     )
-    return settled(run)
+    return with_settings(run)
 
 
 def _differs(versions: Versions, recipe: Recipe, error: Said) -> Iterator[str]:

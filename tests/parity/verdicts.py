@@ -17,9 +17,9 @@ from zerocfg.lint.engine import Diagnostic, lint_runs
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.api import Rule, Severity
 from zerocfg.rules.registry import find
-from zerocfg.run.effective import settled
 from zerocfg.run.model import Origin, Phase, Run, Setting, SourceFile
-from zerocfg.source.launch import LaunchLine
+from zerocfg.run.resolve_settings import with_settings
+from zerocfg.source.launch.line import LaunchLine
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span
 
@@ -98,7 +98,7 @@ def deepspeed_run(text: str, world: int) -> Run:
         launch=LaunchLine("deepspeed", (), None, (), (), {}, Span(0, 0)),
         flags={"num_gpus": Setting(str(world), Origin("flag", "--num_gpus"))},
     )
-    return settled(run)
+    return with_settings(run)
 
 
 def lint(run: Run) -> list[Diagnostic]:
@@ -225,7 +225,9 @@ def accelerate_run(text: str) -> Run:
     """The run of `accelerate launch --config_file acc.yaml train.py`, of whose script nothing is known."""
     read = SourceText("acc.yaml", text)
     file = SourceFile("acc.yaml", "accelerate", read, load_as(read, "yaml"))
-    return settled(Run("case", launch=LaunchLine("accelerate", (), None, (), (), {}, Span(0, 0)), accelerate=file))
+    return with_settings(
+        Run("case", launch=LaunchLine("accelerate", (), None, (), (), {}, Span(0, 0)), accelerate=file)
+    )
 
 
 def real_accelerate(text: str) -> Real:

@@ -25,7 +25,7 @@ from zerocfg.report import checkout, sarif
 from zerocfg.report.gitlab import render_gitlab
 from zerocfg.run import discover
 from zerocfg.source import paths
-from zerocfg.source.launch_files import read_launch_lines
+from zerocfg.source.launch.files import read_launch_lines
 from zerocfg.source.text import SourceText
 
 CWD = "C:\\Users\\me\\repo"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.rules.examples import write
-from zerocfg.catalog.played import Outcome, Played, played
+from zerocfg.catalog.rule_outcomes import Outcome, RuleOutcomes, rule_outcomes
 from zerocfg.cli.linting import Job
 from zerocfg.cli.settings import Settings
 from zerocfg.lint.selection import Selection
@@ -45,7 +45,7 @@ LESS = {
 def outcomes(*kinds: str) -> list[tuple[str, str, int, Outcome]]:
     return [
         (code, name, number, outcome)
-        for code, of in played().rules.items()
+        for code, of in rule_outcomes().rules.items()
         for number, key in enumerate(keys_of(the(code)))
         for name, outcome in of.get(key, {}).items()
         if outcome.kind in kinds
@@ -56,7 +56,7 @@ def severities(code: str, name: str, number: int, folder: Path) -> list[str]:
     example = page_of(the(code)).bad[number]
     folder.mkdir(exist_ok=True)
     write(example, folder)
-    pinned = {library: f"=={release}" for library, release in played().sets[name].items()}
+    pinned = {library: f"=={release}" for library, release in rule_outcomes().sets[name].items()}
     settings = Settings(consumer=example.consumer, versions=pinned)
     found = Job([folder], settings, Selection(select=(code,)), root=folder).lint()
     return [one.severity.value for one in found.diagnostics if one.code == code]
@@ -76,7 +76,7 @@ def test_what_a_release_takes_is_no_error_there(code: str, name: str, number: in
     assert "error" not in severities(code, name, number, tmp_path)
 
 
-@pytest.mark.parametrize("name", played().sets)
+@pytest.mark.parametrize("name", rule_outcomes().sets)
 def test_what_holds_there_is_told(name: str, tmp_path: Path) -> None:
     silent = {
         f"{code}-{number + 1}"
@@ -88,11 +88,11 @@ def test_what_holds_there_is_told(name: str, tmp_path: Path) -> None:
 
 def test_the_data_speaks_of_rules_and_examples_that_exist() -> None:
     stale = []
-    for code, of in played().rules.items():
+    for code, of in rule_outcomes().rules.items():
         rule = find(code)
         if rule is None or page_of(rule).proof.status != "executed" or not of.keys() <= {*keys_of(rule)}:
             stale.append(code)
-        assert all(set(on) <= set(played().sets) for on in of.values()), code
+        assert all(set(on) <= set(rule_outcomes().sets) for on in of.values()), code
     assert not stale, f"examples changed since: python -m tools.facts.play --rules {','.join(stale)}"
 
 
@@ -121,7 +121,7 @@ def test_each_exception_is_one() -> None:
 def test_a_rule_is_known_back_to_where_all_newer_sets_show_it() -> None:
     same, runs, unknown = Outcome("same"), Outcome("runs"), Outcome("unplayable", "why")
     every = {"1": same, "2": same, "3": same}
-    found = Played(
+    found = RuleOutcomes(
         {"1": {}, "2": {}, "3": {}},
         {
             "all": {"a": every, "b": every},

@@ -20,8 +20,8 @@ from zerocfg.resolve.facts import with_facts
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import ALL
 from zerocfg.run.discover import Files
-from zerocfg.run.effective import settled
 from zerocfg.run.link import find_runs
+from zerocfg.run.resolve_settings import with_settings
 
 from .examples import inside, write
 
@@ -110,5 +110,5 @@ def _check(folder: Path) -> None:
         runs, asked = find_runs([folder], files, root=folder)
         for run in runs:
             for consumer in (run.consumer, "deepspeed", "accelerate", "transformers", "trl"):
-                read = settled(replace(run, consumer=consumer))
+                read = with_settings(replace(run, consumer=consumer))
                 lint_runs(with_facts([read], files), None, asked)

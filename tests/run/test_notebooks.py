@@ -12,7 +12,7 @@ from zerocfg.report.full import render_full
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Run
-from zerocfg.source.notebook import cell_at, environment_of, python_of, shell_of
+from zerocfg.source.launch.notebook import cell_at, environment_of, python_of, shell_of
 from zerocfg.source.text import SourceText
 
 

@@ -30,7 +30,7 @@ from tools.facts.outcome import judged, lacks_an_operator
 from tools.facts.played import FILE, together, written
 from tools.facts.set_zygote import COMPILE, OPERATORS
 from tools.facts.sets import SETS, ReleaseSet, alone, installed, versions
-from zerocfg.catalog.played import Outcome, played
+from zerocfg.catalog.rule_outcomes import Outcome, rule_outcomes
 from zerocfg.rulebook.older_releases import key_of, keys_of
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.api import Rule
@@ -201,7 +201,7 @@ def main() -> int:
         print(f"{wanted.deepspeed}: {len(work) - left} of {len(work)} examples played", flush=True)
     if not instead:
         examples = {rule.code: keys_of(rule) for rule in ALL if playable(rule)}
-        FILE.write_text(written(together(played(), known, found, examples)), encoding="utf-8")
+        FILE.write_text(written(together(rule_outcomes(), known, found, examples)), encoding="utf-8")
     return 0
 
 

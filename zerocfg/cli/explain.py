@@ -25,7 +25,7 @@ from zerocfg.rules.registry import ALL, find
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
-from zerocfg.run.origins import place_of, said
+from zerocfg.run.origins import origin_label, place_of
 from zerocfg.run.releases import with_versions
 from zerocfg.source.secrets import masked
 
@@ -190,4 +190,4 @@ def _value(value: object) -> str:
 
 def _origin(origin: Origin) -> str:
     where = place_of(origin)
-    return f"{where} ({said(origin)})" if where and origin.note else str(where or said(origin))
+    return f"{where} ({origin_label(origin)})" if where and origin.note else str(where or origin_label(origin))

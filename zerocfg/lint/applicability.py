@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from zerocfg.catalog.part import Part
+from zerocfg.catalog.release_range import ReleaseRange
 from zerocfg.rules.api import Finding, Rule, Severity
 from zerocfg.rules.release_scope import OF_HISTORIES, among, library_of, limited
-from zerocfg.run.admitted import admitted_of
 from zerocfg.run.model import Run
+from zerocfg.run.stages.admitted import admitted_of
 
 UNUSED_BY = {
     "deepspeed": frozenset(("accelerate", "transformers", "trl")),
@@ -72,4 +72,4 @@ def _of_key(run: Run, finding: Finding) -> tuple[str, ...] | None:
     having = [since for since, state in states if state is not None]
     if len(having) == len(states):
         return ()
-    return (library, Part(library, since=having[0]).words) if having else None
+    return (library, ReleaseRange(library, since=having[0]).words) if having else None

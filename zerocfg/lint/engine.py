@@ -17,7 +17,7 @@ from zerocfg.rules.registry import ALL, find
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile, original
 from zerocfg.run.releases import Outside, outside
-from zerocfg.run.unread import Unread, understood
+from zerocfg.run.unchecked import UncheckedFile, understood
 from zerocfg.source.foreign import one_line
 from zerocfg.source.node import Path, dotted
 from zerocfg.source.text import Place
@@ -103,7 +103,7 @@ class Result:
     runs: Sequence[Run] = ()
     failures: list[frozenset[tuple[str, str]]] = field(default_factory=list)
     ran: frozenset[str] = frozenset()
-    unread: tuple[Unread, ...] = ()
+    unread: tuple[UncheckedFile, ...] = ()
     notes: int = 0
 
     @property

@@ -13,7 +13,7 @@ from zerocfg.lint.engine import Diagnostic, Result, real_name
 from zerocfg.rules.api import Intent
 from zerocfg.rules.arguments import given
 from zerocfg.run.model import Run, Setting
-from zerocfg.run.starters import launch_of
+from zerocfg.run.stages.process_counts import launch_of
 from zerocfg.source.edit import Edit, apply_edits
 
 Texts = dict[str, str]

@@ -136,7 +136,7 @@ def _shell_blocks(file: SourceFile) -> list[Span] | None:
     """The shell text of a Markdown page; None for a file that is shell, YAML or JSON as a whole."""
     if not file.name.lower().endswith((".md", ".markdown", ".mdx", ".rst")):
         return None
-    from zerocfg.source.markdown import shell_blocks
+    from zerocfg.source.launch.markdown import shell_blocks
 
     return [Span(block.at[0], block.at[-1] + 1) for block in shell_blocks(file.source.text) if len(block.at)]
 

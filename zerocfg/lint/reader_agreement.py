@@ -13,8 +13,8 @@ from zerocfg.lint.applicability import holds, within
 from zerocfg.lint.ignores import OWN
 from zerocfg.rules.api import Fix, Rule, Severity
 from zerocfg.rules.effects import under_deepspeed_launcher
-from zerocfg.run.effective import read_by
 from zerocfg.run.model import Consumer, Run, SourceFile, original
+from zerocfg.run.resolve_settings import with_consumer
 
 if TYPE_CHECKING:
     from zerocfg.source.edit import Edit
@@ -59,7 +59,7 @@ class Readers:
     def _all(self, rule: Rule, run: Run) -> tuple[Offers, ...]:
         """What a rule offers to each possible reader of a run."""
         if id(run) not in self._read:
-            self._read[id(run)] = tuple(read_by(run, one) for one in possible(run))
+            self._read[id(run)] = tuple(with_consumer(run, one) for one in possible(run))
         key = (rule.code, id(run))
         if key not in self._offered:
             self._offered[key] = tuple(_offers(rule, one) for one in self._read[id(run)])

@@ -1,7 +1,7 @@
 """In which releases of its library each finding holds: `zerocfg lint --all-releases`.
 
 The run of a finding is linted again with every known release of the library that reads the finding's file. What a rule
-says without asking for releases counts as far back as its bad examples showed it (`catalog/played.py`).
+says without asking for releases counts as far back as its bad examples showed it (`catalog/rule_outcomes.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 
 from zerocfg.catalog.history import histories
-from zerocfg.catalog.played import played
+from zerocfg.catalog.rule_outcomes import rule_outcomes
 from zerocfg.catalog.schema import schema_folder
 from zerocfg.catalog.versions import release
 from zerocfg.lint.engine import Diagnostic, lint_runs
@@ -22,8 +22,8 @@ from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import find
 from zerocfg.rules.release_scope import OF_HISTORIES, library_of
 from zerocfg.run.config import VERSIONS
-from zerocfg.run.effective import settled
 from zerocfg.run.model import Run
+from zerocfg.run.resolve_settings import with_settings
 
 _READERS = {"deepspeed": "deepspeed", "accelerate": "accelerate", "recipe": "transformers"}
 """Kind of file -> the library that reads it."""
@@ -48,7 +48,7 @@ def reaching(diagnostics: Sequence[Diagnostic], runs: Sequence[Run]) -> list[Dia
 
 
 def _found(runs: Iterable[Run], library: str, at: str, codes: set[str]) -> set[tuple[object, ...]]:
-    pinned = [settled(replace(run, versions={library: f"=={at}"}, version_places={})) for run in runs]
+    pinned = [with_settings(replace(run, versions={library: f"=={at}"}, version_places={})) for run in runs]
     return {_key(one) for one in lint_runs(pinned, Selection(select=tuple(codes))).diagnostics}
 
 
@@ -94,7 +94,7 @@ def _known_from(code: str, library: str, known: tuple[str, ...]) -> str | None:
         return known[-1]
     if rule.versions or code in OF_HISTORIES | OF_ARGUMENTS:
         return known[0]
-    found = played()
+    found = rule_outcomes()
     since = found.since(code, keys_of(rule))
     if since is None:
         return known[-1]

@@ -23,7 +23,7 @@ from zerocfg.lsp.links import links
 from zerocfg.lsp.positions import lines_of
 from zerocfg.lsp.session import Reading, Session
 from zerocfg.run.model import Run
-from zerocfg.source.launch import Option
+from zerocfg.source.launch.line import Option
 from zerocfg.source.node import Path, walk
 from zerocfg.source.text import Span
 

@@ -165,7 +165,7 @@ def _cell(spot: Spot) -> str:
     """The cell of a notebook, which is what its reader sees: the lines are those of the file."""
     if not spot.file.name.endswith(".ipynb"):
         return ""
-    from zerocfg.source.notebook import cell_at  # few findings stand in notebooks
+    from zerocfg.source.launch.notebook import cell_at  # few findings stand in notebooks
 
     source = spot.file.source
     found = cell_at(source, source.offset(spot.start.line - 1, spot.start.column - 1))

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 
-from zerocfg.catalog.played import Outcome, played
+from zerocfg.catalog.rule_outcomes import Outcome, rule_outcomes
 from zerocfg.catalog.versions import library_name
 from zerocfg.rulebook.example import Example
 from zerocfg.rulebook.pages import page_of
@@ -53,7 +53,7 @@ def said(rule: Rule) -> str:
 
 def table(rule: Rule, today: Mapping[str, str]) -> tuple[Row, ...]:
     """The sets, newest first, with what the bad examples do there; the first row is the heading."""
-    found = played()
+    found = rule_outcomes()
     keys = keys_of(rule)
     if not _known(rule) or rule.code in OF_HISTORIES:
         return ()
@@ -67,7 +67,7 @@ def table(rule: Rule, today: Mapping[str, str]) -> tuple[Row, ...]:
 
 def _known(rule: Rule) -> bool:
     """Whether one of its bad examples was played."""
-    return not played().rules.get(rule.code, {}).keys().isdisjoint(keys_of(rule))
+    return not rule_outcomes().rules.get(rule.code, {}).keys().isdisjoint(keys_of(rule))
 
 
 def _together(outcomes: Sequence[Outcome | None]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from zerocfg.catalog.part import Part
+from zerocfg.catalog.release_range import ReleaseRange
 from zerocfg.catalog.versions import Release, bounds
 from zerocfg.rules.api import Finding, Severity
 from zerocfg.rules.effects import admitted, admitting
@@ -33,8 +33,8 @@ def _among(library: str, versions: str, declared: str) -> str | None:
     if low > high[0] or (low == high[0] and not high[1]):
         return None
     if admits[0] < speaks[0]:
-        return Part(library, since=speaks[0]).words
-    return Part(library, until=speaks[1]).words if _top(speaks) < _top(admits) else ""
+        return ReleaseRange(library, since=speaks[0]).words
+    return ReleaseRange(library, until=speaks[1]).words if _top(speaks) < _top(admits) else ""
 
 
 def _top(limits: tuple[Release, Release, bool]) -> tuple[Release, bool]:

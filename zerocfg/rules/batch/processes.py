@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, accelerate_data, deepspeed_data, effective_value, section
 from zerocfg.rules.fixes import edited
-from zerocfg.run.batches import MICRO, STEPS, TRAIN
 from zerocfg.run.model import Run
+from zerocfg.run.stages.batches import MICRO, STEPS, TRAIN
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
 

@@ -23,8 +23,8 @@ from zerocfg.rules.effects import (
 )
 from zerocfg.rules.failures import failures, primary_location, reported
 from zerocfg.rules.fixes import edited, present
-from zerocfg.run.engine import number
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import number
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 
 PARTS = ("offload_optimizer", "offload_param")

@@ -12,7 +12,7 @@ from zerocfg.rules.effects import TRAINERS, changed_before
 from zerocfg.rules.failures import failures, primary_location, reported
 from zerocfg.rules.fixes import edited, without
 from zerocfg.run.model import UNKNOWN, Run
-from zerocfg.run.parser import parser_of
+from zerocfg.run.stages.parser import parser_of
 from zerocfg.source.edit import delete_entry
 from zerocfg.source.node import Path, Scalar, dotted, walk
 

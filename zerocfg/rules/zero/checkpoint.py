@@ -10,8 +10,8 @@ from zerocfg.rules.effects import TRAINERS, effective_value, section, stage_of
 from zerocfg.rules.failures import primary_location
 from zerocfg.rules.fixes import edited
 from zerocfg.rules.precision.dtypes import about, precision_of, without
-from zerocfg.run.engine import truth
 from zerocfg.run.model import UNKNOWN, Run
+from zerocfg.run.stages.engine import truth
 from zerocfg.source.edit import delete_entry, replace_value
 
 

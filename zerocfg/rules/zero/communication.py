@@ -10,8 +10,8 @@ from zerocfg.rules.effects import deepspeed_data, effective_value, section, stag
 from zerocfg.rules.failures import failures, primary_location, reported
 from zerocfg.rules.fixes import edited, put
 from zerocfg.rules.memory.buffers import half, without_buckets
-from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import truth
 from zerocfg.source.edit import replace_value
 from zerocfg.source.text import Span
 

@@ -9,9 +9,9 @@ from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import argument, may_be_on
 from zerocfg.rules.effects import TRAINERS, deepspeed_data, effective_value, section
 from zerocfg.rules.fixes import edited
-from zerocfg.run.arguments import parsed
-from zerocfg.run.engine import number, truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.arguments import parsed
+from zerocfg.run.stages.engine import number, truth
 from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Path
 

@@ -8,8 +8,8 @@ from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import number
 from zerocfg.rules.effects import TRAINERS, changed_before, deepspeed_data, section
 from zerocfg.rules.fixes import edited, present, put
-from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import truth
 from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Path
 

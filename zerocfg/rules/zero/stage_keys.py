@@ -8,8 +8,8 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, section, stage_of
 from zerocfg.rules.fixes import edited, without
-from zerocfg.run.engine import number, truth
 from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.stages.engine import number, truth
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
 

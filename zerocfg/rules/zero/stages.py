@@ -18,8 +18,8 @@ from zerocfg.rules.effects import (
 )
 from zerocfg.rules.failures import failures, primary_location, reported
 from zerocfg.rules.fixes import edited, replace_at
-from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import truth
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
 

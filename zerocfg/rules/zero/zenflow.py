@@ -8,8 +8,8 @@ from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, deepspeed_data, effective_value, section, stage_of
 from zerocfg.rules.fixes import edited, put
 from zerocfg.rules.offload.devices import device
-from zerocfg.run.engine import number, truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import number, truth
 from zerocfg.source.edit import insert_entry, replace_value
 from zerocfg.source.node import Path
 

@@ -8,8 +8,8 @@ from zerocfg.catalog.versions import admits
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import effective_value, section, stage_of
 from zerocfg.rules.fixes import edited, put, without
-from zerocfg.run.engine import number, truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import number, truth
 from zerocfg.source.edit import replace_value
 from zerocfg.source.node import Path
 
