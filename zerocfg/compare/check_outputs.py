@@ -48,7 +48,7 @@ class FileState:
 
 
 @dataclass(slots=True)
-class Checked:
+class OutputCheck:
     """One run. ``state`` is "up to date", "differs", "not built" or "gone" (the spec has no such run any more).
 
     ``sources`` are what changed since it was built.
@@ -62,9 +62,9 @@ class Checked:
     sources: list[str] = field(default_factory=list)
 
 
-def check_run(emitted: Emitted) -> Checked:
+def check_run(emitted: Emitted) -> OutputCheck:
     """One run against its folder. Raises `zerocfg.emit.lock.LockError` for a lock that cannot be read."""
-    found = Checked(emitted.plan.name, emitted.folder, "differs")
+    found = OutputCheck(emitted.plan.name, emitted.folder, "differs")
     path = emitted.folder / lockfile.NAME
     old = lockfile.load(path) if path.exists() or path.is_symlink() else None
     new = lockfile.parse(emitted.files[lockfile.NAME], path)
@@ -93,7 +93,7 @@ def check_run(emitted: Emitted) -> Checked:
     return found
 
 
-def gone_runs(out: Path, spec_folder: Path, spec_name: str, names: set[str]) -> list[Checked]:
+def gone_runs(out: Path, spec_folder: Path, spec_name: str, names: set[str]) -> list[OutputCheck]:
     """Builds below ``out`` of runs that this spec no longer has. A lock that cannot be read is somebody else's."""
     found = []
     for folder in sorted(path for path in out.iterdir() if path.is_dir()) if out.is_dir() else []:
@@ -102,7 +102,7 @@ def gone_runs(out: Path, spec_folder: Path, spec_name: str, names: set[str]) -> 
         if lock is None or lock.run in names or start is None or "\0" in start:
             continue
         if lock.source("spec") == spec_name and (folder / start).resolve() == spec_folder:
-            found.append(Checked(lock.run, folder, "gone"))
+            found.append(OutputCheck(lock.run, folder, "gone"))
     return found
 
 

@@ -30,7 +30,7 @@ THIS = "this"
 
 
 @dataclass(slots=True)
-class Built:
+class BuildResult:
     """The outcome for one run: a plan, or problems. ``inputs`` are as they were resolved."""
 
     name: str
@@ -43,7 +43,7 @@ class Built:
         """The run as the build computed it."""
         return self.inputs.run
 
-    def with_run(self, run: Run) -> Built:
+    def with_run(self, run: Run) -> BuildResult:
         """The same with more known about the run."""
         return replace(self, inputs=replace(self.inputs, run=run))
 
@@ -54,7 +54,7 @@ def build_plans(
     hardware: str | None = None,
     progress: Callable[[str], None] | None = None,
     versions: Mapping[str, str] | None = None,
-) -> list[Built]:
+) -> list[BuildResult]:
     """Resolve the runs of a valid spec, all or those that ``only`` names, for the releases that their project admits.
     Raises ValueError with one line where the command line names a run or hardware that there is not; ``progress`` is
     called with each run before work on it begins. ``versions``: the releases that zerocfg's settings state."""
@@ -75,7 +75,7 @@ def build_plans(
             problems = list(inputs.problems)
         if plan is not None:
             plan.inputs.update(_base_files(spec, run.name))
-        built.append(Built(run.name, inputs, plan, locate_problems(problems, spec, inputs.run)))
+        built.append(BuildResult(run.name, inputs, plan, locate_problems(problems, spec, inputs.run)))
     return built
 
 

@@ -13,7 +13,7 @@ from zerocfg.resolve.search.ranking import evaluate, ranked
 from zerocfg.resolve.search.search_space import SearchSpace, choices, offloads
 
 if TYPE_CHECKING:
-    from zerocfg.resolve.build import Built
+    from zerocfg.resolve.build import BuildResult
     from zerocfg.resolve.search.choice import Prefer
 
 
@@ -29,7 +29,7 @@ class Alternative:
     own: bool
 
 
-def alternatives(built: Built, *, tracing: bool = False) -> list[Alternative]:
+def alternatives(built: BuildResult, *, tracing: bool = False) -> list[Alternative]:
     """All plans with the global batch of the run, the best first; empty where neither memory nor hardware is known.
 
     Raises ValueError with one line when nothing can be predicted.
@@ -66,7 +66,7 @@ def _settings(one: Candidate) -> dict[str, Any]:
     return one.choice.settings() | {RECOMPUTE: work is not None and work.gradient_checkpointing}
 
 
-def _own(built: Built, values: dict[str, Any]) -> dict[str, Any]:
+def _own(built: BuildResult, values: dict[str, Any]) -> dict[str, Any]:
     """The settings of the run as it is built, by the names that a choice has for them."""
     assert built.plan is not None
     plan, dtype = built.plan, built.run.model.dtype if built.run.model else None

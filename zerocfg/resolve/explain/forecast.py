@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from zerocfg.memory.predict import Prediction
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.model_facts import ModelFacts
-    from zerocfg.resolve.build import Built
+    from zerocfg.resolve.build import BuildResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Forecast:
     notes: tuple[str, ...]
 
 
-def forecast(built: Built, *, tracing: bool = True, python: str | None = None, changes: bool = True) -> Forecast:
+def forecast(built: BuildResult, *, tracing: bool = True, python: str | None = None, changes: bool = True) -> Forecast:
     """The forecast of a run that resolved. Raises ValueError with one line when nothing can be said about it."""
     assert built.plan is not None
     plan, inputs = built.plan, built.inputs
