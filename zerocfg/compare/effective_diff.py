@@ -41,6 +41,7 @@ class Comparison:
 
 
 def compare(a: Side, b: Side) -> Comparison:
+    """The differences of two sides, in the groups that both have."""
     found = Comparison(a, b)
     only = [0, 0]
     for group in GROUPS:

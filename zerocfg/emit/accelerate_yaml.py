@@ -24,6 +24,7 @@ _TEXT = "tag:yaml.org,2002:str"
 
 
 def render(plan: Plan) -> str:
+    """The file's text."""
     document, config = CommentedMap(), _config(plan)
     for name, decision in plan.accelerate.items():
         section, _, leaf = name.rpartition(".")

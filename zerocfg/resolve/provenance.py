@@ -36,6 +36,7 @@ class Provenance:
         self.train_samples = train_samples
 
     def decision(self, name: str, setting: Setting) -> Decision:
+        """A setting as the plan records it."""
         return Decision(
             _plain(setting.value),
             self.reason(name, setting),
@@ -45,6 +46,7 @@ class Provenance:
         )
 
     def reason(self, name: str, setting: Setting) -> str:
+        """Where the value comes from, and what it replaces."""
         text = self._bucket(name, setting) or self.describe_origin(setting.origin)
         auto = next((old for old in setting.overridden if old.value == AUTO and old.origin.file), None)
         if auto is not None:
@@ -55,6 +57,7 @@ class Provenance:
         return text
 
     def describe_origin(self, origin: Origin) -> str:
+        """An origin, as a comment behind the value."""
         if origin.kind == "file" and origin.file is not None:
             key = dotted(origin.path)
             return f"{self.file(origin)}: {key}" if key else self.file(origin)
@@ -63,6 +66,7 @@ class Provenance:
         return f"the variable {origin.note}" if origin.kind == "environment" and origin.note else origin_label(origin)
 
     def file(self, origin: Origin) -> str:
+        """The name of the origin's file, relative to the spec's folder."""
         file = origin.file
         if file is None:
             return ""

@@ -118,6 +118,7 @@ class _Resolver:
             self.settings["train_batch_size"] = Decision(batch.value, reason, "computed", inputs=given)
 
     def plan(self) -> Plan:
+        """The plan; valid only if ``problems`` stay empty."""
         inputs, run = self.inputs, self.run
         assert run.consumer is not None
         processes, machines = self._count("num_processes"), self._count("num_machines")

@@ -96,4 +96,5 @@ def by_column(one: Candidate) -> dict[str, int]:
 
 
 def duration(value: float) -> str:
+    """Seconds, or milliseconds below one."""
     return f"{value:.1f} s" if value >= 1 else f"{value * 1000:.0f} ms"

@@ -72,6 +72,7 @@ def without_duplicates(drafts: Iterable[Draft]) -> list[Draft]:
 
 
 def with_unique_names(drafts: list[Draft]) -> list[Draft]:
+    """The drafts, those with a repeated name numbered."""
     seen: dict[str, int] = {}
     taken = {draft.name for draft in drafts}
     for draft in drafts:

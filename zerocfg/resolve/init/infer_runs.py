@@ -46,6 +46,7 @@ class _Guesser:
         self.models = [path for path in model_configs(folder) if self._is_model(path)]
 
     def runs(self) -> list[Draft]:
+        """One draft for each launch line; without any, for what recipes, scripts and configs there are."""
         found, _ = find_runs([self.folder], self.files, root=self.folder, skip=_is_own)
         if any(key in self.given for key in FILES):
             drafts = [self._alone(found, None)]

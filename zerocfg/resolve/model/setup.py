@@ -95,12 +95,14 @@ class _Reader:
         return None if value is UNKNOWN else value
 
     def flag(self, name: str, otherwise: bool) -> bool:
+        """A switch of the trainer's arguments; ``otherwise`` where it is not given."""
         value = self.argument(name)
         if isinstance(value, str):
             return value.lower() in TRUE_WORDS
         return value if isinstance(value, bool) else otherwise
 
     def count(self, name: str, otherwise: int) -> int:
+        """A positive whole number among the settings; ``otherwise`` where there is none."""
         value = self.setting(name)
         return value if is_size(value) else otherwise
 

@@ -52,6 +52,7 @@ class SpecError:
 
     @classmethod
     def of_spec(cls, document: Document, runs: dict[str, ExpandedRun], details: ErrorDetails) -> SpecError:
+        """An error at a location of the expanded spec, traced back to where the value is written."""
         loc = details["loc"]
         run = runs.get(str(loc[1])) if len(loc) > 1 and loc[0] == "runs" else None
         if run is None:
@@ -60,6 +61,7 @@ class SpecError:
 
 
 def problem_of_error(error: SpecError) -> Problem:
+    """The problem to report: the message in the spec's terms, its location and remediation."""
     kind, text, loc = error.details["type"], error.details["msg"], error.details["loc"]
     if kind == "missing":
         return _missing(error)
