@@ -18,11 +18,11 @@ import pytest
 
 from tests import warm
 from tests.parity.cases import Case, cases
-from zerocfg.run import engine
-from zerocfg.run.effective import compute
 from zerocfg.run.facts import ModelSummary
-from zerocfg.run.model import UNKNOWN, Effective, Failure, Origin, Run, Setting, SourceFile, Told
-from zerocfg.source.launch import LaunchLine
+from zerocfg.run.model import UNKNOWN, Effective, Failure, Origin, ReaderEvidence, Run, Setting, SourceFile
+from zerocfg.run.resolve_settings import resolve_settings
+from zerocfg.run.stages import engine
+from zerocfg.source.launch.line import LaunchLine
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span
 
@@ -33,7 +33,7 @@ COUNT = 300
 SAYS = {
     "unknown-top-key": "had unknown keys",
     "newer-top-key": "had unknown keys",
-    "distributed-type-missing": "A `distributed_type` must be specified|missing 1 required positional argument",
+    "distributed-type-missing": "A `distributed_type` must be specified|positional arguments?: 'distributed_type'",
     "distributed-type": "is not a valid DistributedType",
     "sagemaker": "SageMakerConfig|install sagemaker|unknown keys|is not a valid|must be specified|missing",
     "num-processes-missing": "manually pass in `--num_processes`|required positional argument: 'num_processes'",
@@ -42,10 +42,10 @@ SAYS = {
     "machine-rank-type": "invalid literal for int|must be a string, a bytes-like object or a real number",
     "mixed-precision-type": "has no attribute 'lower'",
     "mixed-precision": "Unknown mixed_precision mode",
-    "section-type": "has no attribute 'keys'|indices must be integers",
+    "section-type": "has no attribute 'keys'|indices must be integers|is not iterable",
     "gpu-ids-type": "has no attribute 'split'",
     "gpu-ids-count": "Less than two GPU ids",
-    "main-process-missing": "need to specify the main process",
+    "main-process-missing": "need to specify the main process|PathLike object, not NoneType",
     "main-process-port-type": "cannot be interpreted as an integer|an integer is required|port must be",
     "use-cpu-type": "invalid truth value|has no attribute 'use_cpu'",
     "parallelism-type": "'>' not supported between",
@@ -107,7 +107,7 @@ def test_parity(played: list[tuple[Case, Any]], count: Callable[[str, int], None
     ends: Counter[str] = Counter()
     compared = 0
     for index, (case, real) in enumerate(played):
-        predicted = compute(run_of(case))
+        predicted = resolve_settings(run_of(case))
         if case["consumer"] is None:  # only the launcher was played
             at_launch = tuple(failure for failure in predicted.failures if failure.phase == "launch")
             predicted = replace(predicted, failures=at_launch)
@@ -142,7 +142,7 @@ def run_of(case: Case) -> Run:
     return Run(
         "case",
         consumer=case["consumer"],
-        told=Told("command"),
+        reader_evidence=ReaderEvidence("command"),
         deepspeed_route=case["route"],
         model=ModelSummary("tiny", hidden_size=16),
         accelerate=source("acc.yaml", "accelerate", case["yaml"], "yaml") if by_launcher else None,

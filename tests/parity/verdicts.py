@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from zerocfg.catalog.schema import Section, load_schema
+from zerocfg.lint.engine import Diagnostic, lint_runs
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.api import Rule, Severity
-from zerocfg.rules.engine import Diagnostic, lint_runs
 from zerocfg.rules.registry import find
-from zerocfg.run.effective import settled
 from zerocfg.run.model import Origin, Phase, Run, Setting, SourceFile
-from zerocfg.source.launch import LaunchLine
+from zerocfg.run.resolve_settings import with_settings
+from zerocfg.source.launch.line import LaunchLine
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span
 
@@ -27,7 +28,7 @@ BY_KEY = ("ZC003", "ZC101", "ZC104", "ZC105", "ZC106", "ZC107", "ZC108", "ZC110"
 in an untyped one it is when the value is used, which may be later."""
 ABOUT_THE_MACHINE = "GDS currently only supported"
 MISSING_HERE = re.compile(
-    r"No module named|fp8|transformer_engine|torchao|MS-AMP|not installed|is not available|\bmpi|MPI", re.I
+    "No module named|transformer_engine|torchao|MS-AMP|not installed|is not available|were not found", re.I
 )
 
 
@@ -47,7 +48,7 @@ class Real:
 
 def phases(rule: Rule) -> set[Phase]:
     """In which phases the rule's examples stop, by its executed proofs; empty when they show something else."""
-    proofs = [rule.page.proof, *(example.proof for example in rule.page.bad if example.proof is not None)]
+    proofs = [page_of(rule).proof, *(example.proof for example in page_of(rule).bad if example.proof is not None)]
     return {proof.phase for proof in proofs if proof.raises is not None and proof.status == "executed"}
 
 
@@ -97,7 +98,7 @@ def deepspeed_run(text: str, world: int) -> Run:
         launch=LaunchLine("deepspeed", (), None, (), (), {}, Span(0, 0)),
         flags={"num_gpus": Setting(str(world), Origin("flag", "--num_gpus"))},
     )
-    return settled(run)
+    return with_settings(run)
 
 
 def lint(run: Run) -> list[Diagnostic]:
@@ -224,19 +225,24 @@ def accelerate_run(text: str) -> Run:
     """The run of `accelerate launch --config_file acc.yaml train.py`, of whose script nothing is known."""
     read = SourceText("acc.yaml", text)
     file = SourceFile("acc.yaml", "accelerate", read, load_as(read, "yaml"))
-    return settled(Run("case", launch=LaunchLine("accelerate", (), None, (), (), {}, Span(0, 0)), accelerate=file))
+    return with_settings(
+        Run("case", launch=LaunchLine("accelerate", (), None, (), (), {}, Span(0, 0)), accelerate=file)
+    )
 
 
 def real_accelerate(text: str) -> Real:
     """accelerate's own `launch_command` with recorders in the place of its launchers: the variables that it exports,
-    and the number of processes as "world"."""
+    and the number of processes as "world". No port is in use, whoever else works on this machine."""
     import accelerate.commands.launch as launch
+    import accelerate.utils.launch as commands
     from torch.distributed.run import determine_local_world_size
 
     from tests.parity.worker import EXPORTED, launched
 
     libraries = {"launch": launch, "local_size": determine_local_world_size}
     replaced = ("deepspeed_launcher", "multi_gpu_launcher", "simple_launcher")
+    in_use = commands.is_port_in_use
+    commands.is_port_in_use = lambda port: in_use(port) and False  # asked all the same: it refuses what is no port
     before, argv, launchers = dict(os.environ), sys.argv, {name: getattr(launch, name) for name in replaced}
     for name in [name for name in os.environ if name.startswith(EXPORTED)]:
         del os.environ[name]
@@ -250,6 +256,7 @@ def real_accelerate(text: str) -> Real:
             return Real(f"{type(error).__name__}: {error}", here=bool(MISSING_HERE.search(str(error))))
         finally:
             sys.argv = argv
+            commands.is_port_in_use = in_use
             for name, launcher in launchers.items():
                 setattr(launch, name, launcher)
             os.environ.clear()

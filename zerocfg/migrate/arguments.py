@@ -14,10 +14,10 @@ from zerocfg.migrate.successors import SAME, Becomes, Gone, Outcome, Unclear, su
 from zerocfg.rules import line
 from zerocfg.rules.arguments import Argument, arguments, guessed, methods, own_option, reader
 from zerocfg.rules.effects import recipe_data
-from zerocfg.run.arguments import converted
 from zerocfg.run.model import UNKNOWN, Run
+from zerocfg.run.stages.arguments import converted
 from zerocfg.source.edit import Edit
-from zerocfg.source.launch import Option
+from zerocfg.source.launch.line import Option
 
 
 def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:

@@ -15,11 +15,11 @@ from zerocfg.migrate.steps import Left, Put, Step, editable
 from zerocfg.rules import line
 from zerocfg.rules.api import Location
 from zerocfg.rules.arguments import arguments, guessed, reader, trainer_configs
-from zerocfg.run.arguments import parsed
 from zerocfg.run.model import Call, Run
 from zerocfg.run.script.arguments import is_arguments
+from zerocfg.run.stages.arguments import parsed
 from zerocfg.source.edit import Edit
-from zerocfg.source.launch import Option
+from zerocfg.source.launch.line import Option
 from zerocfg.source.text import Span
 
 
