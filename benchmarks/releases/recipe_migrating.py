@@ -96,7 +96,7 @@ def judged(tree: Path) -> list[Judged]:
         found_again = {(one.kind, *one.place): (one, run) for one, run in recipes(again)}
         same = [found_again[key] for one, _ in group if (key := (one.kind, *one.place)) in found_again]
         changed = migrate([run for _, run in same], TODAY, dict(source)).texts
-        reasons = {(one.spot.file.name, one.spot.start): one.why for one in moved.left}
+        reasons = {(one.span.file.name, one.span.start): one.why for one in moved.left}
         for one, run in group:
             path = one.place[0]
             told = migrate([run], TODAY, dict(source))
@@ -120,7 +120,7 @@ def judged(tree: Path) -> list[Judged]:
 
 def _of(each: Done, recipe: Recipe) -> bool:
     """Whether a step speaks of a recipe, among all that its run takes part in."""
-    return recipe.at is None or recipe.at == (each.spot.file.name, each.spot.start)
+    return recipe.at is None or recipe.at == (each.span.file.name, each.span.start)
 
 
 def _source(recipe: Recipe) -> dict[str, str]:

@@ -116,7 +116,7 @@ def test_code_of_all_cells_is_one_script(tmp_path: Path) -> None:
     assert [(run.consumer, run.launch) for run in runs] == [("transformers", None)]
     (one,) = lint_runs(runs).diagnostics
     assert (one.code, one.severity.value, one.fix) == ("ZC802", "error", None)
-    assert "logging_steps" in text.splitlines()[one.spot.start.line - 1]
+    assert "logging_steps" in text.splitlines()[one.span.start.line - 1]
 
 
 def test_a_command_is_a_launch_line(tmp_path: Path) -> None:
