@@ -93,14 +93,15 @@ def judged(tree: Path) -> list[Judged]:
         own = list({id(run): run for _, run in group}.values())
         moved = migrate(own, TODAY, dict(source))
         again, _ = find_runs([tree], files.with_texts(moved.texts), root=tree, scripts=True)
-        after = {one.place: one for one, _ in recipes(again)}
-        changed = migrate(again, TODAY, dict(source)).texts.keys() & moved.texts.keys()
+        found_again = {(one.kind, *one.place): (one, run) for one, run in recipes(again)}
+        same = [found_again[key] for one, _ in group if (key := (one.kind, *one.place)) in found_again]
+        changed = migrate([run for _, run in same], TODAY, dict(source)).texts
         reasons = {(one.span.file.name, one.span.start): one.why for one in moved.left}
         for one, run in group:
             path = one.place[0]
             told = migrate([run], TODAY, dict(source))
             told_of = {name for each in (*told.done, *told.left) if _of(each, one) for name in each.names}
-            now = after.get(one.place) if path in moved.texts else one
+            now = found_again.get((one.kind, *one.place), (None,))[0] if path in moved.texts else one
             if path in moved.texts and one.kind == "file":
                 now = rewritten(one, run, moved.texts[path])
             found.append(
