@@ -31,7 +31,7 @@ ROUNDING = 64
 
 
 def check(run: RunFolder, reduced: Reduced, reports: list[RankReport]) -> list[Check]:
-    """Each setting of the plan against every rank's engine; the many that nobody asks for first as `Check.further`."""
+    """Each setting of the plan against every rank's engine; those without a row of their own as `Check.further`."""
     planned = expected(run, reduced)
     checks = []
     for name, value, key in _rows(run, reduced, planned):
