@@ -21,7 +21,8 @@ BUILD = (
     "wrong_specs"
 )
 PACKAGES = {
-    "rules": ("tests/rules", *(f"tests/cli/test_{name}.py" for name in ("fixing", "lint", "suppression"))),
+    "rules": ("tests/rules",),
+    "lint": ("tests/rules", *(f"tests/cli/test_{name}.py" for name in ("fixing", "lint", "suppression"))),
     "catalog": ("tests/catalog",),
     "run": ("tests/run", "tests/rules"),
     "resolve": (

@@ -10,7 +10,7 @@ from zerocfg.smoke.model.certificate import Check
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from zerocfg.rules.engine import Diagnostic
+    from zerocfg.lint.engine import Diagnostic
 
 ARGUMENTS = "training arguments"
 _REFUSED = frozenset(("ZC801", "ZC802", "ZC840", "ZC841"))

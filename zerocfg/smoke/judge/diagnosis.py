@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from zerocfg.rules.engine import Diagnostic, spot
+from zerocfg.lint.engine import Diagnostic, spot
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import find as find_rule
 from zerocfg.smoke.judge import known_errors
 from zerocfg.smoke.judge.arguments import ARGUMENTS, refuses
@@ -19,8 +20,8 @@ from zerocfg.smoke.model.certificate import Diagnosis
 from zerocfg.smoke.prepare.requested_settings import GATHER, STAGE, claims
 
 if TYPE_CHECKING:
+    from zerocfg.lint.engine import Spot
     from zerocfg.rules.api import Rule
-    from zerocfg.rules.engine import Spot
     from zerocfg.run.model import Run
     from zerocfg.smoke.launch.process import Outcome
     from zerocfg.smoke.model.certificate import Check
@@ -88,7 +89,7 @@ def _of_error(outcome: Outcome, findings: list[Diagnostic]) -> list[Diagnosis]:
         return [_diagnosis(one, "error") for one in named]
     rule = known_errors.rule_of(first)
     if rule is not None:
-        return [Diagnosis(rule.code, rule.name, None, None, None, rule.page.summary, _instead(rule), "error")]
+        return [Diagnosis(rule.code, rule.name, None, None, None, page_of(rule).summary, _instead(rule), "error")]
     if cause is not None:
         return [Diagnosis("", cause.name, None, None, None, cause.message, cause.fix, "error")]
     return []
@@ -107,13 +108,13 @@ def _in(place: Spot, error: str) -> bool:
 
 
 def _crashes(rule: Rule, phases: tuple[str, ...] | None = None) -> bool:
-    proofs = [rule.page.proof, *(example.proof for example in rule.page.bad if example.proof is not None)]
+    proofs = [page_of(rule).proof, *(example.proof for example in page_of(rule).bad if example.proof is not None)]
     return any(proof.raises is not None and (phases is None or proof.phase in phases) for proof in proofs)
 
 
 def _instead(rule: Rule) -> str:
     """The advice on the page of a rule, in one line."""
-    return " ".join(rule.page.instead.partition("\n\n")[0].split())
+    return " ".join(page_of(rule).instead.partition("\n\n")[0].split())
 
 
 # -- checks -----------------------------------------------------------------------------------------------------
@@ -141,7 +142,7 @@ def _of_check(
 
 def _shows(finding: Diagnostic, phase: str) -> bool:
     rule = find_rule(finding.code)
-    return rule is not None and rule.page.proof.phase == phase
+    return rule is not None and page_of(rule).proof.phase == phase
 
 
 def _places(requested: list[Claim]) -> list[Spot]:

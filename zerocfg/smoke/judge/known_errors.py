@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import ALL
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def patterns() -> tuple[Pattern, ...]:
     """Of every proof that plays a crash, the rule's own and its examples'."""
     found = []
     for rule in ALL:
-        proofs = [rule.page.proof, *(example.proof for example in rule.page.bad if example.proof is not None)]
+        proofs = [page_of(rule).proof, *(example.proof for example in page_of(rule).bad if example.proof is not None)]
         for proof in proofs:
             for words in _alternatives(proof.raises) if proof.raises is not None else ():
                 found.append(Pattern(rule, proof.phase, re.compile(_general(words)), _weight(words)))

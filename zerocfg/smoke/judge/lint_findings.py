@@ -8,12 +8,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zerocfg.lint.engine import Diagnostic, lint_runs
 from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import Diagnostic, lint_runs
 from zerocfg.run.discover import Files
-from zerocfg.run.effective import settled
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import consumer_of
+from zerocfg.run.resolve_settings import with_settings
 from zerocfg.smoke.prepare.handwritten import CONSUMERS
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def linted_run(folder: RunFolder) -> Run | None:
         return None
     run = runs[0]
     if run.consumer is None and folder.consumer in CONSUMERS:  # the lock tells
-        return settled(replace(run, consumer=consumer_of(folder.consumer)))
+        return with_settings(replace(run, consumer=consumer_of(folder.consumer)))
     return run
 
 

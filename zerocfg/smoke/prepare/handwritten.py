@@ -18,20 +18,20 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.emit.lock import Lock
 from zerocfg.models.model_facts import from_config
 from zerocfg.resolve.plan import Decision
-from zerocfg.run.arguments import arguments_of
 from zerocfg.run.discover import Files
-from zerocfg.run.effective import read_by
+from zerocfg.run.frameworks import FRAMEWORKS
 from zerocfg.run.hub import find_config
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Run
-from zerocfg.run.neighbours import NEIGHBOURS
+from zerocfg.run.resolve_settings import with_consumer
+from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.smoke.model.reduction import Kind, Reduction
 from zerocfg.smoke.prepare.requested_settings import DTYPE, Claim, claims
 
 if TYPE_CHECKING:
     from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.prepare.device import Device
-    from zerocfg.source.launch import LaunchLine
+    from zerocfg.source.launch.line import LaunchLine
 
 # Options of `accelerate launch` that speak of machines, processes, ports and files; a smoke-run has its own.
 MACHINE_OPTIONS = frozenset(
@@ -146,14 +146,14 @@ def find(path: Path, consumer: str | None = None, name: str | None = None) -> Ru
         # The script's own reader would stop at it; there is nothing to start then.
         said = recipe.problems[0].message if recipe.problems else "no mapping"
         raise NotFoundError(f"{run.recipe.name} cannot be read: {said}")
-    if run.consumer in NEIGHBOURS:
+    if run.consumer in FRAMEWORKS:
         raise NotFoundError(f"{run.name} is started by {run.consumer}, which trains in a way of its own: try that")
     if run.consumer is None and consumer is None:
         raise NotFoundError(
             f"nothing tells what reads the configs of {run.name}: a Trainer, a loop of accelerate, or DeepSpeed's "
             f"engine; say it with --consumer {'|'.join(CONSUMERS)}"
         )
-    return run if run.consumer is not None else read_by(run, consumer)
+    return run if run.consumer is not None else with_consumer(run, consumer)
 
 
 def _are(runs: list[Run]) -> str:
