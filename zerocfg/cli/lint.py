@@ -204,12 +204,10 @@ def _exit(unchecked: bool, found: bool) -> NoReturn:
 
 
 def _warn(job: Job) -> None:
-    for folder in job.empty:
-        click.echo(f"zerocfg: warning: no configs found below '{folder}'", err=True)
     if job.empty:
-        from zerocfg.cli.looked_for import looked_for
+        from zerocfg.cli.looked_for import tell_empty
 
-        click.echo(looked_for(), err=True, nl=False)
+        tell_empty(job.empty)
 
 
 def _show_runs(job: Job, output: Output, color: str) -> None:

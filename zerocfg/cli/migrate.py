@@ -64,12 +64,16 @@ def command(
     job = Job(targets, settings, Selection(), consumer)
     with Working("migrating", job.progress):
         unread = [one for one in job.lint().unread if one.named]
-        runs = job.included
+        runs, empty = job.included, list(job.empty)
         found = migrate(runs, target, source, with_pins=pins)
         job.lint(found.texts)
         remaining = rest(found, runs, job.included, target, source)
     for one in unread:
         click.echo(f"zerocfg: '{one.file}' was not read: {one.reason}", err=True)
+    if empty:
+        from zerocfg.cli.looked_for import tell_empty
+
+        tell_empty(empty)
     if output_format == "json":
         click.echo(_as_data(job, found, remaining, writes), nl=False)
     else:

@@ -153,7 +153,7 @@ def _arguments(run: Run, old: dict[str, Release], new: dict[str, Release]) -> It
         return
     file = run.recipe or run.launch_file or (run.script.file if run.script is not None else None)
     for one in changed_arguments(run, old, new):
-        if file is not None:
+        if file is not None and not one.of:
             yield KeyChange(spot(Location(file)), one.library, one.name, "default", one.since, one.then, one.now)
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from zerocfg.run.config import describe
 from zerocfg.run.model import UNKNOWN, Setting
-from zerocfg.run.stages.namespace import spelled
 from zerocfg.run.stages.options import OPTIONS, TOP_LEVEL
+from zerocfg.run.stages.sections import flag_wins, target
 
 if TYPE_CHECKING:
     from zerocfg.run.stages.namespace import Namespace
@@ -57,7 +57,7 @@ def report_ignored(data: dict[str, Any], arguments: Namespace, ignore: Ignore) -
 
 
 def _report_key(section: str, key: str, value: Any, arguments: Namespace, ignore: Ignore) -> None:
-    name = spelled(section, key)
+    name = target(section, key, arguments.releases)
     if name in NVME:
         message = f'accelerate\'s launcher exports no variable for `{key}`; the job sees the path "none"'
         ignore("nvme-path-dead", message, (section, key), None)
@@ -77,7 +77,7 @@ def _report_key(section: str, key: str, value: Any, arguments: Namespace, ignore
             (section, key),
             None,
         )
-    elif name in arguments.flags:
+    elif name in arguments.flags and flag_wins(arguments.releases):
         ignore("flag-wins", f"--{name} on the launch line wins", (section, key), arguments.setting(name))
 
 
