@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from zerocfg.cli.build import command as build
 from zerocfg.smoke.judge import lint_findings
-from zerocfg.smoke.judge.arguments import check
 from zerocfg.smoke.judge.diagnosis import diagnose
+from zerocfg.smoke.judge.lint_findings import check_arguments
 from zerocfg.smoke.launch.process import Outcome
 from zerocfg.smoke.model.certificate import Check
 from zerocfg.smoke.prepare.folder import RunFolder, read
@@ -50,7 +50,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, releases: dict[str, str]) -> None
 
 
 def checks(folder: RunFolder) -> list[Check]:
-    return check(lint_findings.lint_findings(lint_findings.linted_run(folder)))
+    return check_arguments(lint_findings.lint_findings(lint_findings.linted_run(folder)))
 
 
 def test_what_the_project_builds_for_is_not_what_is_installed(

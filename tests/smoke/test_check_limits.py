@@ -15,7 +15,7 @@ from zerocfg.run.model import SourceFile
 from zerocfg.smoke.judge import measured, requested_settings, settings, training, weights
 from zerocfg.smoke.judge.expected_settings import ZERO, expected, optimizer_class
 from zerocfg.smoke.judge.figures import GIB, Figures
-from zerocfg.smoke.judge.rendering import together
+from zerocfg.smoke.judge.settings import together
 from zerocfg.smoke.judge.verdict import run_checks
 from zerocfg.smoke.launch.process import Outcome
 from zerocfg.smoke.model.certificate import Check

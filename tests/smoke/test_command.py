@@ -232,7 +232,7 @@ def smoked(line: str, limit: float = 20) -> Verdict:
         ("echo so; exit 3", "the command ended with exit code 3, before any training", "so"),
         ("zerocfg-has-no-such-program", "ended with exit code 127, before any training", "not found"),
         (f"RANK=0 {sys.executable} -c '1/0'", "ZeroDivisionError: division by zero", "ZeroDivisionError"),
-        (f"PYTHONPATH=. {sys.executable} -c 'import time; time.sleep(60)'", "sets PYTHONPATH anew", ""),
+        (f"PYTHONPATH=. {sys.executable} -c 'import time; time.sleep(60)'", "overwrites PYTHONPATH", ""),
     ],
 )
 def test_commands_that_do_not_train(

@@ -17,6 +17,7 @@ from zerocfg.smoke import compare
 from zerocfg.smoke.judge.verdict import Verdict
 from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.model.reduction import Reduced
+from zerocfg.smoke.prepare import strategies
 from zerocfg.smoke.prepare.folder import RunFolder, read
 from zerocfg.smoke.prepare.reduce import reduce
 from zerocfg.smoke.smoke import Options
@@ -30,10 +31,10 @@ PEAKS = {"init": 110, "forward": 160, "backward": 170, "step": 165, "save": 120}
 
 
 def test_ways_are_named_in_order() -> None:
-    assert compare.parse("0, 3,ddp,0") == ["0", "3", "ddp"]
+    assert strategies.parse("0, 3,ddp,0") == ["0", "3", "ddp"]
     for text in ("4", "", "0,zero"):
         with pytest.raises(SmokeError, match="it takes 0, 1, 2, 3, ddp"):
-            compare.parse(text)
+            strategies.parse(text)
 
 
 def offloaded(folder: Path, **devices: str) -> RunFolder:
@@ -48,30 +49,30 @@ def offloaded(folder: Path, **devices: str) -> RunFolder:
 def test_a_stage_takes_only_what_it_can(make_run: MakeRun) -> None:
     run = offloaded(make_run(3), offload_param="cpu", offload_optimizer="nvme")
     before = copy.deepcopy((run.lock, run.accelerate, run.deepspeed))
-    two, words = compare.as_way(run, "2")
+    two, words = strategies.with_strategy(run, "2")
     assert two.deepspeed is not None and two.accelerate is not None
     zero = two.deepspeed["zero_optimization"]
     assert zero["stage"] == two.plan["zero_optimization.stage"] == 2
     assert "offload_param" not in zero and zero["offload_optimizer"] == {"device": "cpu"}
     assert two.accelerate["deepspeed_config"]["zero3_init_flag"] is False
     assert any("offload_param (cpu) is dropped" in one for one in words) and any("nvme to cpu" in one for one in words)
-    none, words = compare.as_way(run, "0")
+    none, words = strategies.with_strategy(run, "0")
     assert none.deepspeed is not None and "offload_optimizer" not in none.deepspeed["zero_optimization"]
     assert len(words) == 2
-    three, words = compare.as_way(run, "3")
+    three, words = strategies.with_strategy(run, "3")
     assert words == [] and three.deepspeed == run.deepspeed
     assert (run.lock, run.accelerate, run.deepspeed) == before, "the run itself stays"
 
 
 def test_without_deepspeed(make_run: MakeRun) -> None:
-    plain, words = compare.as_way(read(make_run(3)), "ddp")
+    plain, words = strategies.with_strategy(read(make_run(3)), "ddp")
     assert plain.deepspeed is None and plain.accelerate is not None
     assert plain.accelerate["distributed_type"] == "MULTI_GPU" and plain.accelerate["mixed_precision"] == "bf16"
     assert "deepspeed_config" not in plain.accelerate and plain.plan["engine"] == "ddp" and words
 
 
 def test_deepspeed_for_a_run_without_it(make_run: MakeRun) -> None:
-    back, words = compare.as_way(read(make_run(None)), "2")
+    back, words = strategies.with_strategy(read(make_run(None)), "2")
     assert back.deepspeed is not None and back.deepspeed["zero_optimization"] == {"stage": 2}
     assert back.deepspeed["bf16"] == {"enabled": True} and back.deepspeed["train_micro_batch_size_per_gpu"] == 2
     assert "DeepSpeed instead of DDP" in words[0]

@@ -71,6 +71,7 @@ def measure(
     """Do what was asked for, show it and end with its exit code."""
     from zerocfg.smoke import compare, max_batch
     from zerocfg.smoke.model.error import SmokeError
+    from zerocfg.smoke.prepare import strategies
     from zerocfg.smoke.prepare.folder import read
     from zerocfg.smoke.smoke import launch_once
 
@@ -98,12 +99,12 @@ def measure(
         else:
             compared = compare.compare(
                 folder,
-                compare.parse(ways),
+                strategies.parse(ways),
                 options,
                 launch_once,
                 compare.pin_with,
                 search=bounds if find_max_batch else None,
-                on_try=lambda way, one: on_try(one) if one is not None else progress(compare.label(way)),
+                on_try=lambda way, one: on_try(one) if one is not None else progress(strategies.label(way)),
             )
             click.echo(
                 json.dumps(compared.data(), indent=2) if as_json else compare.render(compared, width), nl=as_json

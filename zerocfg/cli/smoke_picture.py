@@ -6,8 +6,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from zerocfg.cli.plan_picture import SUFFIXES, PictureError
-from zerocfg.smoke.compare import Comparison, Row, label, title
+from zerocfg.smoke.compare import Comparison, Row, title
 from zerocfg.smoke.judge.figures import GIB, PHASES
+from zerocfg.smoke.prepare.strategies import label
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,7 +82,7 @@ def _lines(axis: Axes, rows: list[Row], unit: int, name: str) -> None:
         points = _points(row)
         sizes = [size / unit for _, size, _ in points]
         largest = max(largest, *sizes)
-        colour = LINES[row.way]
+        colour = LINES[row.strategy]
         axis.step([time for time, _, _ in points], sizes, where="post", color=colour, linewidth=1.6)
         trained = [at for at, (_, _, phase) in enumerate(points) if phase != "own"]
         top = max(trained or range(len(sizes)), key=sizes.__getitem__)
@@ -115,7 +116,7 @@ def _strips(axis: Axes, rows: list[Row]) -> None:
             if phase in SHADES:
                 axis.barh(at, end - start, left=start, color=SHADES[phase], height=0.72, linewidth=0)
         last = max(last, points[-1][0])
-    axis.set_yticks(range(len(rows)), [label(row.way) for row in rows])
+    axis.set_yticks(range(len(rows)), [label(row.strategy) for row in rows])
     axis.set_ylim(len(rows) - 0.5, -0.5)
     # Making a model takes longer than a few small steps; what is before them may leave the picture.
     axis.set_xlim(-0.35 * max(last, 0.1), max(last, 0.1) * 1.01)
@@ -136,7 +137,7 @@ def _peaks(axis: Axes, rows: list[Row], unit: int, name: str) -> None:
         seen = row.verdict.figures
         sizes = [one for one in (seen.peaks("allocated") if on_card else seen.grown()) if one is not None]
         most = max(sizes, default=0) / unit
-        bars = [(most, LINES[row.way], 0.0 if not on_card else -0.2)]
+        bars = [(most, LINES[row.strategy], 0.0 if not on_card else -0.2)]
         expected = row.verdict.expected
         if on_card and not isinstance(expected, str):
             bars.append((expected.allocated.expected / unit, "none", 0.2))
@@ -146,7 +147,7 @@ def _peaks(axis: Axes, rows: list[Row], unit: int, name: str) -> None:
             axis.barh(at + beside, size, 0.36 if on_card else 0.6, color=colour, edgecolor=edge, linestyle=style)
             axis.text(size, at + beside, f" {_short(size)}", va="center", fontsize=8)
             largest = max(largest, size)
-    axis.set_yticks(range(len(rows)), [label(row.way) for row in rows])
+    axis.set_yticks(range(len(rows)), [label(row.strategy) for row in rows])
     axis.set_ylim(len(rows) - 0.5, -0.5)
     axis.set_xlim(0, (largest or 1) * 1.3)
     axis.set_xlabel(name)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from zerocfg.smoke.certify import certificate_file
 from zerocfg.smoke.certify.result import smoke_result
-from zerocfg.smoke.judge import arguments, measured
 from zerocfg.smoke.judge import command as commands
-from zerocfg.smoke.judge.lint_findings import lint_findings, linted_run
+from zerocfg.smoke.judge import measured
+from zerocfg.smoke.judge.lint_findings import check_arguments, lint_findings, linted_run
 from zerocfg.smoke.judge.verdict import Verdict, run_checks
 from zerocfg.smoke.launch import process, sharing
 from zerocfg.smoke.launch.interrupts import interrupts
@@ -107,7 +107,7 @@ def launch_once(run: RunFolder, options: Options, progress: Callable[[str], None
                 break
             command = process.elsewhere(command)
         verdict = Verdict(run, device, reduced, outcome, run_checks(run, reduced, outcome, options.steps))
-        verdict.checks += arguments.check(lint_findings(linted_run(run)))
+        verdict.checks += check_arguments(lint_findings(linted_run(run)))
         verdict.checks += measured.check(verdict.figures, verdict.expected, outcome)
         verdict.kept = _keep(folder, keep)
     return verdict

@@ -1,5 +1,4 @@
-"""``smoke.json``: the file of a certificate. Written by `smoke`, read by `gate` and the page, after somebody may have
-edited it.
+"""``smoke.json``: the file of a certificate. Written by `smoke`, read by `gate` and the page; it may have been edited.
 
 Reading needs no training library and none of zerocfg's other smoke modules.
 """

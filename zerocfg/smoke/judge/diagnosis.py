@@ -13,8 +13,7 @@ from zerocfg.lint.engine import Diagnostic, file_span
 from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.registry import find as find_rule
 from zerocfg.smoke.judge import known_errors
-from zerocfg.smoke.judge.arguments import ARGUMENTS, refuses
-from zerocfg.smoke.judge.lint_findings import lint_findings, linted_run
+from zerocfg.smoke.judge.lint_findings import ARGUMENTS, lint_findings, linted_run, refuses
 from zerocfg.smoke.judge.requested_settings import NAMES
 from zerocfg.smoke.model.certificate import Diagnosis
 from zerocfg.smoke.prepare.requested_settings import GATHER, STAGE, claims

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from zerocfg.catalog.counterparts import settings
-from zerocfg.smoke.worker.values import whole
+from zerocfg.smoke.worker.values import flat, whole
 
 if TYPE_CHECKING:
     from zerocfg.smoke.model.reduction import Reduced
@@ -57,14 +57,6 @@ def expected(run: RunFolder, reduced: Reduced) -> dict[str, object]:
     if run.consumer in TRAINERS:
         _arguments(planned, reduced.arguments)
     return {name: one for name, one in planned.items() if name not in LAUNCHER}
-
-
-def flat(section: dict[str, object], prefix: str = "") -> dict[str, object]:
-    """``{"a": {"b": 1}}`` as ``{"a.b": 1}``."""
-    found: dict[str, object] = {}
-    for key, one in section.items():
-        found.update(flat(one, f"{prefix}{key}.") if isinstance(one, dict) else {f"{prefix}{key}": one})
-    return found
 
 
 def _offload(planned: dict[str, object]) -> None:

@@ -137,7 +137,7 @@ CIRCUMSTANCES = (
         "ranks-do-not-meet",
         r"Watchdog caught collective operation timeout|ncclSystemError|ncclRemoteError|NCCL.{0,80}timed? ?out|"
         r"Timed out (?:waiting|initializing process group)",
-        "the ranks waited for each other in vain",
+        "the ranks timed out waiting for each other",
         "look for the rank that failed or never came; NCCL_DEBUG=INFO tells which connection is missing",
     ),
     _cause(

@@ -1,4 +1,7 @@
-"""Lint findings on the files of a run, at the installed releases."""
+"""Lint findings on the files of a run, at the installed releases, and the check of training arguments.
+
+A smoke-run has its own loop, which never parses the arguments that the script's parser rejects.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,18 @@ from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import consumer_of
 from zerocfg.run.resolve_settings import with_settings
+from zerocfg.smoke.model.certificate import Check
 from zerocfg.smoke.prepare.handwritten import CONSUMERS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from zerocfg.run.model import Run
     from zerocfg.smoke.prepare.folder import RunFolder
 
+ARGUMENTS = "training arguments"
+_REFUSED = frozenset(("ZC801", "ZC802", "ZC840", "ZC841"))
+"""Rules about arguments that a parser rejects."""
 LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
 
 
@@ -63,3 +72,14 @@ def _installed() -> dict[str, str]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = f"=={metadata.version(name).partition('+')[0]}"
     return found
+
+
+def check_arguments(findings: Sequence[Diagnostic]) -> list[Check]:
+    """A failed check where the linter finds such arguments for the releases that ran; else none."""
+    names = dict.fromkeys(one.span.path for one in findings if refuses(one))
+    return [Check(ARGUMENTS, "accepted by the parser", f"refused: {', '.join(names)}", False)] if names else []
+
+
+def refuses(finding: Diagnostic) -> bool:
+    """Whether a finding says that the parser rejects an argument."""
+    return finding.code in _REFUSED and finding.severity is Severity.ERROR and finding.span.file.kind == "recipe"

@@ -124,7 +124,7 @@ def _flat(section: dict[str, object], prefix: str = "") -> dict[str, object]:
 
 
 def profile_of(device: Device, ranks: int) -> HardwareProfile | None:
-    """The hardware that the ranks run on; None for a processor. A card that nobody knows has no rates."""
+    """The hardware that the ranks run on; None for a processor. An unknown card has no rates."""
     if device.kind != "cuda":
         return None
     accelerator, link = find_accelerator(device.name) or (Accelerator(name=device.name, vendor="nvidia"), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from zerocfg.smoke.judge.rendering import show, together
+from zerocfg.smoke.judge.settings import show, together
 from zerocfg.smoke.model.certificate import Check
 from zerocfg.smoke.model.reduction import Kind
 

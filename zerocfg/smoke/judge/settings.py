@@ -6,10 +6,11 @@ import math
 from typing import TYPE_CHECKING
 
 from zerocfg.smoke.judge.expected_settings import ZERO, expected, optimizer_class
-from zerocfg.smoke.judge.rendering import show, together
 from zerocfg.smoke.model.certificate import Check
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from zerocfg.smoke.model.reduction import Reduced
     from zerocfg.smoke.prepare.folder import RunFolder
     from zerocfg.smoke.worker.report_schema import RankReport
@@ -31,7 +32,7 @@ ROUNDING = 64
 
 
 def check(run: RunFolder, reduced: Reduced, reports: list[RankReport]) -> list[Check]:
-    """Each setting of the plan against every rank's engine; the many that nobody asks for first as `Check.further`."""
+    """Each setting of the plan against every rank's engine; those without a row of their own as `Check.further`."""
     planned = expected(run, reduced)
     checks = []
     for name, value, key in _rows(run, reduced, planned):
@@ -160,3 +161,20 @@ def same(planned: object, seen: object) -> bool:
     if isinstance(planned, (list, tuple)) and isinstance(seen, (list, tuple)):
         return len(planned) == len(seen) and all(map(same, planned, seen))
     return bool(planned == seen)
+
+
+def together(values: Sequence[object]) -> str:
+    """One value when all ranks agree, else each rank's own."""
+    shown = [show(value) for value in values]
+    if len(set(shown)) == 1:
+        return shown[0]
+    return ", ".join(f"rank {rank}: {value}" for rank, value in enumerate(shown))
+
+
+def show(value: object) -> str:
+    """A value as a row shows it."""
+    if value is None:
+        return "-"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value)) if abs(value) < 1e15 else f"{value:g}"
+    return str(value)

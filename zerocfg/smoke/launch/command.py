@@ -125,7 +125,7 @@ class _Unwatched:
             for place in Path("/proc").glob("[0-9]*"):
                 if self._lost(place):
                     self.found = (
-                        "the command sets PYTHONPATH anew, so that zerocfg cannot watch its training; "
+                        "the command overwrites PYTHONPATH, so that zerocfg cannot watch its training; "
                         "write PYTHONPATH=FOLDER:$PYTHONPATH"
                     )
                     self._end(int(place.name))

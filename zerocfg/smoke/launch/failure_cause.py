@@ -32,12 +32,11 @@ SHOWN = 12
 class Seen:
     """The state of a run that has ended.
 
-    ``code``: the launcher's exit code, negative the signal. ``vanished``: a rank that went without a word.
-    ``waiting``: frames of the ranks that still were there, the innermost first; ``stopped``: ranks that somebody
-    stopped. ``lock``: the sentence on the abandoned lock that a rank waits for. ``killer``: the kernel's out-of-memory
-    killer struck meanwhile. ``own``: the ranks of this machine, None where all are. ``limit`` in seconds, None when the
-    run was not ended by it. ``scratch``: where it worked.
-    ``started``: what was started, in words.
+    ``code``: the launcher's exit code, negative the signal. ``vanished``: a rank that ended without a report.
+    ``waiting``: frames of the ranks that are still alive, the innermost first; ``stopped``: ranks that were stopped.
+    ``lock``: the message about the abandoned lock that a rank waits for. ``killer``: the kernel's out-of-memory killer
+    ended a process meanwhile. ``own``: the ranks of this machine, None where all are. ``limit`` in seconds, None when
+    the run was not ended by it. ``scratch``: its folder. ``started``: the name of what was started.
     """
 
     reports: list[RankReport]

@@ -1,6 +1,6 @@
 """The lock files under which torch compiles DeepSpeed's operators.
 
-The maker keeps its lock open as long as it compiles. torch waits for ever for a lock whose maker was killed.
+The process that compiles keeps its lock open. torch waits forever for the lock of a process that was killed.
 """
 
 from __future__ import annotations
@@ -79,5 +79,5 @@ def describe(lock: Path) -> str:
     old = f"{age / 86400:.0f} days" if age > 2 * 86400 else f"{age / 60:.0f} minutes" if age > 120 else f"{age:.0f} s"
     return (
         f"{lock} was left {old} ago by a process that compiled an operator of DeepSpeed and was killed; torch waits "
-        "for it for ever, in your training as here. If no other machine compiles there, remove it"
+        "for it forever, in your training too. If no other machine compiles there, remove it"
     )

@@ -21,8 +21,8 @@ def place(kind: str, text: str) -> str | None:
 
 
 def kills() -> dict[str, int]:
-    """How many processes the kernel's out-of-memory killer ended so far, by who counts: the groups of this process,
-    and the machine. Empty where nobody counts."""
+    """How many processes the kernel's out-of-memory killer ended so far, by counter: the control groups of this
+    process, and the machine. Empty without counters."""
     found: dict[str, int] = {}
     for source in _sources():
         with contextlib.suppress(OSError):

@@ -60,7 +60,7 @@ def shown(frames: list[str]) -> str:
 
 
 def stopped(process: int) -> bool:
-    """Whether somebody stopped the process (SIGSTOP, a debugger)."""
+    """Whether the process was stopped (SIGSTOP, a debugger)."""
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):

@@ -214,7 +214,7 @@ def lock_of(own: Handwritten) -> Lock:
         model_facts={"parameters": from_config(config).parameters} if config is not None else {},
         recipe=_recipe(run),
         plan=plan,
-        # Only what somebody wrote: a default is nobody's wish.
+        # Only explicit values: a default is not a request.
         settings={name: Decision(one.value) for name, one in values.items() if one.origin.kind in ("file", "flag")},
     )
 

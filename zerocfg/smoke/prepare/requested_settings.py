@@ -181,7 +181,7 @@ def _leaves(value: object, meant: Path, path: Path, names: dict[Path, str]) -> I
 
 
 def renamed(file: SourceFile) -> dict[Path, str]:
-    """Keys of a DeepSpeed config that nobody reads, each with the key that it most likely was meant to be."""
+    """Keys of a DeepSpeed config that no library reads, each with the key that was most likely meant."""
     root = file.document.root if file.document is not None else None
     return {
         issue.path: issue.suggestion

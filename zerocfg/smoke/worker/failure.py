@@ -49,7 +49,7 @@ def _relevant(file: str) -> bool:
 def dump_stack_on_signal(path: Path) -> TextIO | None:
     """Write this process's stack into the file on SIGUSR1, also inside an operation that never ends.
 
-    The open file, to be kept; None where the signal is not there or is somebody else's.
+    The open file, to be kept; None where the signal does not exist or is in use.
     """
     wanted = getattr(signal, "SIGUSR1", None)
     if wanted is None or signal.getsignal(wanted) is not signal.SIG_DFL:

@@ -1,7 +1,7 @@
 """The trainings after the planned one, in the same processes: a resumed one and one under ZeRO-0.
 
-Neither may spoil what the planned training showed: an exception ends the part, is told in the report, and leaves the
-other results as they are.
+Neither may spoil what the planned training showed: an exception ends the part and is recorded in the report; the other
+results stay as they are.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import shutil
 import time
 from typing import TYPE_CHECKING
 
-from . import reference, resume
-from .trial import checkpoints
+from . import reference
+from .record import Record
+from .trial import Trial, checkpoints
 from .values import mapping
 
 if TYPE_CHECKING:
@@ -37,17 +38,35 @@ class OutOfStepError(RuntimeError):
 def run(job: Job, report: Report, loop: ModuleType, watch: Watch) -> None:
     """Run the wanted parts after the planned training.
 
-    ``loop``: the consumer's module. ``watch``: that of the planned training, whose engine is let go of.
+    ``loop``: the consumer's module. ``watch``: that of the planned training, whose engine is released.
     """
     watch.close()
     release()
     try:
-        for name, part in (("resume", resume.run), ("reference", reference.run)):
+        for name, part in (("resume", _resume), ("reference", reference.run)):
             if name in job.parts:
                 _one(name, part, job, report, loop, watch)
     finally:
         if report.rank == 0:
             shutil.rmtree(checkpoints(job), ignore_errors=True)
+
+
+def _resume(job: Job, report: Report, loop: ModuleType, watch: Watch) -> Part:
+    """Train the steps after the checkpoint again, from the checkpoint.
+
+    "differing" counts parameters with other bits than after the planned training.
+    """
+    if not watch.checkpoint:
+        return {"state": "skipped", "why": watch.no_checkpoint or "no checkpoint was due"}
+    record = Record(report, "resume", job.steps, watch.checkpoint)
+    loop.train(job, record, Trial(checkpoints(job), resumed=watch.checkpoint, save=False))
+    record.close()
+    before = report.content["sums"]
+    differing = [name for name, value in record.sums.items() if before.get(name) != value]
+    found: Part = {"from": watch.checkpoint}
+    found.update(record.data())
+    found.update({"differing": len(differing), "of": len(before)})
+    return found
 
 
 def _one(

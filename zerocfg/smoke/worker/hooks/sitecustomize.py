@@ -22,7 +22,7 @@ def hand_on(here: str) -> None:
         spec.loader.exec_module(module)
 
 
-if __name__ == "sitecustomize":  # any other name: somebody reads it as a part of zerocfg
+if __name__ == "sitecustomize":  # any other name: it is imported as a part of zerocfg
     if os.environ.get("ZEROCFG_SMOKE_JOB"):
         from zerocfg_worker.hooks import import_hook  # type: ignore[import-not-found]  # lies beside this file then
 
