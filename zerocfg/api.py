@@ -181,7 +181,7 @@ def check_or_raise(*paths: AnyPath, fail_on: str = "error") -> None:
     if grave:
         from zerocfg.guard import is_first, let_the_first_speak
 
-        told = Result(grave, result.hidden, result.files)
+        told = Result(grave, result.suppressed, result.files)
         if is_first():
             raise ConfigError(_text(told), told)
         let_the_first_speak()

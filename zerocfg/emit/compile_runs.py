@@ -12,7 +12,7 @@ from zerocfg.lint.engine import Diagnostic, Result, lint_runs
 from zerocfg.resolve.spec.locate_problems import locate_problems
 from zerocfg.rules.api import Severity
 from zerocfg.run.config import AUTO
-from zerocfg.run.releases import assuming_newest
+from zerocfg.run.releases import with_newest_releases
 from zerocfg.source.node import Path as KeyPath
 from zerocfg.source.node import Scalar, dotted, walk
 
@@ -49,7 +49,7 @@ def compile_runs(read: SpecFile, built: list[BuildResult], out: Path) -> Compile
             one.problems += locate_problems(emit_problems(one.plan), read, one.run)
     if any(problem.key == "goals" for one in built for problem in one.problems):
         return found  # lint would judge a run that was not chosen to its end
-    linted = lint_runs([assuming_newest(one.run) for one in built])
+    linted = lint_runs([with_newest_releases(one.run) for one in built])
     found.warnings = sum(one.severity is Severity.WARNING for one in linted.diagnostics)
     found.errors = _errors(linted, but_replaced=True)
     if found.errors is not None or found.has_problems:
@@ -65,24 +65,24 @@ def _errors(linted: Result, *, but_replaced: bool = False) -> Result | None:
     errors = [
         one for one in linted.diagnostics if one.severity is Severity.ERROR and not (but_replaced and _is_replaced(one))
     ]
-    return Result(errors, linted.hidden, linted.files) if errors else None
+    return Result(errors, linted.suppressed, linted.files) if errors else None
 
 
 def _is_replaced(diagnostic: Diagnostic) -> bool:
     """Whether the emitted files hold another value: an auto, or the processes of a hardware that the build knows."""
-    if diagnostic.spot.path in ("num_processes", "num_machines"):
+    if diagnostic.span.path in ("num_processes", "num_machines"):
         return True
-    document = diagnostic.spot.file.document
+    document = diagnostic.span.file.document
     path = _path(diagnostic)
     node = document.get(path) if document is not None and path else None
     return isinstance(node, Scalar) and node.value == AUTO
 
 
 def _path(diagnostic: Diagnostic) -> KeyPath:
-    document = diagnostic.spot.file.document
+    document = diagnostic.span.file.document
     if document is None or document.root is None:
         return ()
-    return next((path for path, _, _ in walk(document.root) if dotted(path) == diagnostic.spot.path), ())
+    return next((path for path, _, _ in walk(document.root) if dotted(path) == diagnostic.span.path), ())
 
 
 def _read_back(emitted: list[Emitted], built: list[BuildResult]) -> Result | None:

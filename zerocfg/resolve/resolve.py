@@ -14,7 +14,7 @@ from zerocfg.resolve.provenance import Provenance
 from zerocfg.resolve.search import choose
 from zerocfg.run.config import AUTO, VERSIONS
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
-from zerocfg.run.releases import trained_with
+from zerocfg.run.releases import training_libraries
 from zerocfg.run.resolve_settings import with_settings
 from zerocfg.run.stages.admitted import guessed
 from zerocfg.run.stages.arguments import arguments_of
@@ -84,7 +84,7 @@ def _of_newest(run: Run) -> dict[str, Setting]:
 def _unknown_releases(run: Run) -> list[str]:
     """Notes on libraries of which zerocfg knows no release that the run admits."""
     found = []
-    for library in trained_with(run):
+    for library in training_libraries(run):
         nearest = guessed(run, library)
         if nearest is not None:
             declared = run.versions[library]
