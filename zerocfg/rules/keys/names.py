@@ -8,7 +8,8 @@ from zerocfg.catalog.check import Issue
 from zerocfg.catalog.counterparts import Counterpart
 from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import deepspeed_data, edited, rewritten
+from zerocfg.rules.effects import deepspeed_data
+from zerocfg.rules.fixes import edited, rewritten
 from zerocfg.rules.issues import at_key, issues, limited
 from zerocfg.rules.keys.places import foreign, home
 from zerocfg.rules.moving import as_json, moved
@@ -241,13 +242,3 @@ def two_spellings(run: Run) -> Iterator[Finding]:
                     safe=values[name] == values[key.name],
                 ),
             )
-
-
-RULES = (
-    unknown_key,
-    ignored_key,
-    key_accelerate_ignores,
-    removed_key,
-    deprecated_key,
-    two_spellings,
-)

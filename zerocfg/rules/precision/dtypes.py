@@ -7,7 +7,8 @@ from typing import Any
 
 from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import edited, effective, section, stage_of
+from zerocfg.rules.effects import effective_value, section, stage_of
+from zerocfg.rules.fixes import edited
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Path
@@ -23,7 +24,7 @@ _ACCUMULATION = ("data_types", "grad_accum_dtype")
 
 def precision_of(run: Run) -> str | None:
     """ "bf16", "fp16" or "fp32": what the engine computes in; None where that is not known."""
-    bf16, fp16 = effective(run, "bf16.enabled"), effective(run, "fp16.enabled")
+    bf16, fp16 = effective_value(run, "bf16.enabled"), effective_value(run, "fp16.enabled")
     if bf16 is True and fp16 is not True:
         return "bf16"
     if fp16 is True and bf16 is not True:
@@ -148,12 +149,3 @@ def gradients_sent_in_fp16(run: Run) -> Iterator[Finding]:
         f'write "{mode}", or leave the key out',
         fix=edited(replace_value, run.deepspeed, path, f'"{mode}"', why=f"send gradients in {mode}", safe=False),
     )
-
-
-RULES = (
-    accumulation_dtype_at_stage_0,
-    integers_for_gradients,
-    accumulation_narrower_than_model,
-    parameter_dtype_of_another_mode,
-    gradients_sent_in_fp16,
-)

@@ -7,16 +7,11 @@ from math import gcd
 
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import argument, may_be_on
-from zerocfg.rules.effects import (
-    TRAINERS,
-    deepspeed_data,
-    edited,
-    effective,
-    section,
-)
-from zerocfg.run.arguments import parsed
-from zerocfg.run.engine import number, truth
+from zerocfg.rules.effects import TRAINERS, deepspeed_data, effective_value, section
+from zerocfg.rules.fixes import edited
 from zerocfg.run.model import Run
+from zerocfg.run.stages.arguments import parsed
+from zerocfg.run.stages.engine import number, truth
 from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Path
 
@@ -64,7 +59,7 @@ def deepcompile_backend(run: Run) -> Iterator[Finding]:
 @rule("ZC443", "tensor-parallel-size-does-not-divide", Severity.ERROR, needs={"launch"})
 def tensor_parallel_size_does_not_divide(run: Run) -> Iterator[Finding]:
     path = ("tensor_parallel", "autotp_size")
-    size, ranks = number(section(run, path[0]).get(path[1])), effective(run, "num_processes")
+    size, ranks = number(section(run, path[0]).get(path[1])), effective_value(run, "num_processes")
     if run.deepspeed is None or not isinstance(size, int) or size <= 1 or isinstance(ranks, bool):
         return
     if isinstance(ranks, int) and ranks > 0 and ranks % size != 0:
@@ -96,11 +91,3 @@ def tensor_parallel_ranks_counted_in_batch(run: Run) -> Iterator[Finding]:
             "write micro batch and accumulation instead",
             [Location(run.deepspeed, ("tensor_parallel", "autotp_size"), label="tensor parallelism")],
         )
-
-
-RULES = (
-    deepcompile_never_compiled,
-    deepcompile_backend,
-    tensor_parallel_size_does_not_divide,
-    tensor_parallel_ranks_counted_in_batch,
-)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import passed
-from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, present, recipe_data, section, together, without
+from zerocfg.rules.effects import TRAINERS, deepspeed_data, recipe_data, section
+from zerocfg.rules.fixes import edited, present, together, without
 from zerocfg.rules.issues import issues
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
@@ -135,14 +136,3 @@ def accumulation_not_managed_under_accelerate(run: Run) -> Iterator[Finding]:
             "remove it",
             fix=edited(delete_entry, run.deepspeed, path, why="remove the key", safe=False),
         )
-
-
-RULES = (
-    data_efficiency_incomplete,
-    data_loader_of_deepspeed_not_used,
-    datastates_switched_on,
-    expert_balance_not_supported,
-    activation_checkpointing_not_configured,
-    key_without_effect,
-    accumulation_not_managed_under_accelerate,
-)
