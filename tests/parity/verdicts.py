@@ -62,7 +62,7 @@ def claims(diagnostics: list[Diagnostic], *early: Phase) -> tuple[list[Diagnosti
         if diagnostic.severity is not Severity.ERROR:
             continue
         if diagnostic.code in BY_KEY:
-            refused = in_typed_section(diagnostic.spot.path) and "never looks at" not in diagnostic.message
+            refused = in_typed_section(diagnostic.span.path) and "never looks at" not in diagnostic.message
             (sure if refused else maybe).append(diagnostic)
         elif found & set(early):
             (sure if found <= set(early) else maybe).append(diagnostic)
@@ -197,8 +197,8 @@ def dropped_differs(tree: Any, diagnostics: list[Diagnostic], real: Real) -> lis
     copied as a whole.
     """
     schema = load_schema("deepspeed")
-    told = {d.spot.path for d in diagnostics}
-    silent = {d.spot.path for d in diagnostics if d.code == "ZC102"}
+    told = {d.span.path for d in diagnostics}
+    silent = {d.span.path for d in diagnostics if d.code == "ZC102"}
     wrong: list[str] = []
 
     def walk(node: dict[str, Any], path: tuple[str, ...]) -> None:

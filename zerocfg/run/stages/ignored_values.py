@@ -1,4 +1,4 @@
-"""Values of an accelerate config file that reach nothing in the launched job."""
+"""Values of an accelerate config file that have no effect on the launched job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Ignore = Callable[[str, str, tuple[str, ...], "Setting | None"], None]
 
 SHADOWED = ("rdzv_backend", "same_network", "enable_cpu_affinity", "downcast_bf16", "tpu_use_sudo")
-"""Top-level keys whose launcher option has a default that is not None: the file never gets a turn."""
+"""Top-level keys whose launcher option has a default other than None, which always wins over the file."""
 
 SECTION_OF = {
     "deepspeed_config": "use_deepspeed",
@@ -35,7 +35,7 @@ FP8_MISSPELT = {
 
 
 def report_ignored(data: dict[str, Any], arguments: Namespace, ignore: Ignore) -> None:
-    """Tell ``ignore(kind, message, path, used)`` of every value that has no effect."""
+    """Calls ``ignore(kind, message, path, used)`` for every value that has no effect."""
     for name in SHADOWED:
         if name in data and data[name] not in (None, TOP_LEVEL[name]) and name not in arguments.flags:
             used = arguments.setting(name)

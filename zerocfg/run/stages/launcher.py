@@ -33,7 +33,7 @@ COUNT_ASKED_SINCE = "0.34.0"
 
 
 class StopLaunchError(Exception):
-    """The launcher dies here and nothing later can be told."""
+    """The launcher fails here; nothing after it can be predicted."""
 
 
 def accelerate_launch(run: Run) -> Launch:
@@ -64,7 +64,7 @@ class _Reader:
     def place(self, *path: str) -> Origin:
         return in_file(self.file, path)
 
-    # -- the road ----------------------------------------------------------------------------------------------
+    # -- the stages --------------------------------------------------------------------------------------------
 
     def read(self) -> None:
         self._read_flags()
