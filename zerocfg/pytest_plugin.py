@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from zerocfg.rules.engine import Result
+    from zerocfg.lint.engine import Result
 
 _RESULTS = pytest.StashKey["dict[Path, Result]"]()
 _RANK = {"note": 0, "warning": 1, "error": 2}
@@ -48,16 +48,16 @@ class ConfigItem(pytest.Item):
 
     def runtest(self) -> None:
         from zerocfg.api import ConfigError
+        from zerocfg.lint.engine import Result
         from zerocfg.report.full import render_full
-        from zerocfg.rules.engine import Result
 
         result, threshold = self._project()
         here = [
             one
             for one in result.diagnostics
             if one.severity.rank >= _RANK[threshold]
-            and one.spot.file.path is not None
-            and one.spot.file.path.resolve() == self.path.resolve()
+            and one.span.file.path is not None
+            and one.span.file.path.resolve() == self.path.resolve()
         ]
         if here:
             raise ConfigError(render_full(Result(here, files=1)), result)

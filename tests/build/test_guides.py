@@ -12,10 +12,10 @@ import yaml
 from tests.build.conftest import Workplace
 from tests.build.guides import MODELS, PAGE, PICTURES, between_nodes, job, page, peak, row, tokens
 from tests.conftest import ROOT
-from zerocfg.memory.outside import GIB
-from zerocfg.resolve.candidates import SLOWED
-from zerocfg.resolve.choice import MICRO, OPTIMIZER_DEVICE, STAGE
-from zerocfg.resolve.search import ALIKE
+from zerocfg.memory.overhead import GIB
+from zerocfg.resolve.search.candidates import SLOWED
+from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, STAGE
+from zerocfg.resolve.search.ranking import ALIKE
 
 TEXT = PAGE.read_text(encoding="utf-8")
 FLAT = re.sub(r"\s+", " ", TEXT)

@@ -36,8 +36,9 @@ from tests.parity.verdicts import (
     real_deepspeed,
 )
 from zerocfg.catalog.schema import load_schema
+from zerocfg.lint.engine import Diagnostic
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import Diagnostic
 from zerocfg.rules.registry import ALL, find
 from zerocfg.run.model import Run
 
@@ -101,7 +102,10 @@ def texts_of_people(name: str) -> list[str]:
     """
     rules = [rule for rule in ALL if rule.code != "ZC014"]
     texts = [
-        example.files[name] for rule in rules for example in (*rule.page.bad, *rule.page.good) if name in example.files
+        example.files[name]
+        for rule in rules
+        for example in (*page_of(rule).bad, *page_of(rule).good)
+        if name in example.files
     ]
     return [*texts, *texts_of_corpus("deepspeed" if name == "ds.json" else "accelerate")]
 
@@ -225,7 +229,7 @@ def dead_differs(diagnostics: list[Diagnostic], text: str, real: Real) -> list[s
         if diagnostic.code not in ("ZC103", "ZC708"):
             continue
         tree = yaml.safe_load(text)
-        *parents, last = diagnostic.spot.path.split(".")
+        *parents, last = diagnostic.span.path.split(".")
         node = tree
         for part in parents:
             node = node.get(part, {}) if isinstance(node, dict) else {}
@@ -241,5 +245,5 @@ def dead_differs(diagnostics: list[Diagnostic], text: str, real: Real) -> list[s
             if real.values.get(name) != without.values.get(name) and name != "ACCELERATE_CONFIG_DS_FIELDS"
         }
         if without.error is not None or changed:
-            wrong.append(f"{diagnostic.spot.path} is said to be dead, but without it: {without.error or changed}")
+            wrong.append(f"{diagnostic.span.path} is said to be dead, but without it: {without.error or changed}")
     return wrong

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.rules.examples import lint, write
+from zerocfg.lint.fixing import fix_all
+from zerocfg.rulebook.example import Example
 from zerocfg.rules.api import Intent
-from zerocfg.rules.effects import edited
-from zerocfg.rules.example import Example
-from zerocfg.rules.fixing import fix_all
+from zerocfg.rules.fixes import edited
 from zerocfg.run.discover import Files
 from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from zerocfg.rules.engine import Diagnostic
+    from zerocfg.lint.engine import Diagnostic
     from zerocfg.source.edit import Edit
 
 DS = (
@@ -259,5 +259,5 @@ def test_one_edit_mends_what_is_found_in_several_recipes(tmp_path: Path) -> None
         + "  more:\n    consumer: transformers\n    script: a.py\n    recipe: b.yaml\n",
     }
     found = [one for one in _found(files, tmp_path) if one.code == "ZC211"]
-    assert [one.spot.file.name for one in found] == ["a.yaml", "b.yaml"]
+    assert [one.span.file.name for one in found] == ["a.yaml", "b.yaml"]
     assert "scheduler" not in fixed(files, tmp_path, unsafe=True)["ds.json"]

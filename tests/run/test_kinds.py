@@ -8,7 +8,7 @@ import pytest
 
 from zerocfg.cli.linting import Job
 from zerocfg.cli.settings import Settings
-from zerocfg.rules.selection import Selection
+from zerocfg.lint.selection import Selection
 from zerocfg.run.kinds import sniff
 from zerocfg.run.templates import placeholder
 
@@ -26,7 +26,7 @@ def linted(folder: Path, **files: str) -> list[tuple[str, str, str]]:
     for name, text in files.items():
         (folder / name.replace("__", ".")).write_text(text, encoding="utf-8")
     found = Job([folder], Settings(), Selection(), root=folder).lint().diagnostics
-    return [(d.code, d.severity.value, d.spot.path) for d in found]
+    return [(d.code, d.severity.value, d.span.path) for d in found]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from zerocfg.rules.engine import Diagnostic, lint_runs
+from zerocfg.lint.engine import Diagnostic, lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import Run
@@ -33,9 +33,9 @@ def found(folder: Path, **files: str) -> list[Diagnostic]:
 
 def shown(one: Diagnostic) -> str:
     """Code, severity and the words that are underlined."""
-    source = one.spot.file.source
-    start = source.offset(one.spot.start.line - 1, one.spot.start.column - 1)
-    end = source.offset(one.spot.end.line - 1, one.spot.end.column - 1)
+    source = one.span.file.source
+    start = source.offset(one.span.start.line - 1, one.span.start.column - 1)
+    end = source.offset(one.span.end.line - 1, one.span.end.column - 1)
     return f"{one.code} {one.severity.value} {source.text[start:end]}"
 
 
@@ -191,7 +191,8 @@ def test_a_folder_without_scripts_loads_nothing_that_reads_them(tmp_path: Path) 
     look = (
         "import sys\nfrom pathlib import Path\nfrom zerocfg.run.discover import Files\n"
         "from zerocfg.run.link import find_runs\nfound = find_runs([Path('.')], Files(), scripts=True)[0]\n"
-        "print(len(found), 'zerocfg.run.alone' in sys.modules, 'zerocfg.run.script.reading' in sys.modules)\n"
+        "print(len(found), 'zerocfg.run.linking.standalone_scripts' in sys.modules, "
+        "'zerocfg.run.script.reading' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", look], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["1", "False", "False"]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from zerocfg.rules.engine import lint_runs
+from zerocfg.lint.engine import lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Run
-from zerocfg.source.launch_files import read_launch_lines
+from zerocfg.source.launch.files import read_launch_lines
 from zerocfg.source.text import SourceText
 
 LINE = "accelerate launch --num_processes 2 train.py --lr 1"
@@ -65,7 +65,7 @@ def test_the_run_is_linted_and_not_edited(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("from accelerate import Accelerator\nAccelerator()\n")
     code = "import subprocess\nsubprocess.run(['accelerate', 'launch', '--mixed_precision', 'bfloat16', 'train.py'])\n"
     (one,) = lint_runs(runs_of(tmp_path, code)).diagnostics
-    assert (one.code, one.severity.value, one.spot.file.name.endswith("go.py")) == ("ZC711", "error", True)
+    assert (one.code, one.severity.value, one.span.file.name.endswith("go.py")) == ("ZC711", "error", True)
     assert one.fix is None
 
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from zerocfg.emit.files import Emitted
-    from zerocfg.resolve.build import Built
+    from zerocfg.lint.engine import Result
+    from zerocfg.resolve.build import BuildResult
     from zerocfg.resolve.plan import Problem
-    from zerocfg.rules.engine import Result
 
 # Keys of the table; the lock holds all of them.
 _SHOWN = (
@@ -76,7 +76,7 @@ def _json(value: object) -> object:
     return value
 
 
-def problems(built: list[Built], spec: str, output_format: str) -> str:
+def problems(built: list[BuildResult], spec: str, output_format: str) -> str:
     """Why runs do not resolve."""
     if output_format == "json":
         rows = [

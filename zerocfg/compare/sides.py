@@ -1,4 +1,4 @@
-"""What is compared by ``zerocfg diff``: a build, or a config or run as its readers understand it."""
+"""The two sides of ``zerocfg diff``: a build, or the effective values of a config or run."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.compare.table import rows
+from zerocfg.compare.lock_table import rows
 from zerocfg.emit.lock import NAME, Lock, LockError, load, without_secrets
-from zerocfg.run import engine
-from zerocfg.run.arguments import arguments_of
 from zerocfg.run.config import AUTO, Config
 from zerocfg.run.discover import SPEC_NAMES, Files, display_name, is_launch_file
 from zerocfg.run.link import find_runs, run_of_file, runs_from_spec
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
-from zerocfg.run.origins import place_of, said
-from zerocfg.run.parser import Parser, parser_of
+from zerocfg.run.origins import origin_label, place_of
+from zerocfg.run.stages import engine
+from zerocfg.run.stages.arguments import arguments_of
+from zerocfg.run.stages.parser import Parser, parser_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,13 +30,13 @@ GROUPS = (SETTINGS, ACCELERATE, VARIABLES, ARGUMENTS, JOB)
 
 _LAUNCHER = load_schema("accelerate-launcher").root.keys
 _OF_THE_LAUNCHER = ("engine", "num_processes", "num_machines", "mixed_precision")
-_TOLD_BY_SETTINGS = (
+_REDUNDANT_VARIABLES = (
     "ACCELERATE_CONFIG_DS_FIELDS",
     "ACCELERATE_DEEPSPEED_",
     "ACCELERATE_GRADIENT_",
     *(name for one in ("mixed_precision", "use_deepspeed") for name in _LAUNCHER[one].variables),
 )
-"""Variables, or how their names begin, that only carry what the settings say."""
+"""Variables, or prefixes of their names, that only repeat the settings."""
 _NOT_JSON = ("inf", "-inf", "nan")
 """Numbers that a lock holds as words."""
 _PATHS = frozenset(("config", "config_file", "deepspeed", "deepspeed_config", "deepspeed_config_file"))
@@ -44,12 +44,12 @@ _PATHS = frozenset(("config", "config_file", "deepspeed", "deepspeed_config", "d
 
 
 class SideError(ValueError):
-    """What the user named is none of the things that can be compared; the text says what to name instead."""
+    """The named thing cannot be compared; the message says what to name instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value, and where it comes from in words. ``said`` False: nobody sets it, or nobody knows it."""
+    """One value and its origin, described. ``said`` False: it is a default, or unknown."""
 
     value: object
     origin: str
@@ -230,7 +230,7 @@ def side_of(name: str, run: Run) -> Side:
         side.groups[VARIABLES] = {
             key: _value(key, setting)
             for key, setting in effective.environment.items()
-            if not key.startswith(_TOLD_BY_SETTINGS)
+            if not key.startswith(_REDUNDANT_VARIABLES)
         }
     if run.recipe is not None or run.consumer in ("transformers", "trl"):
         side.groups[ARGUMENTS] = _arguments(run)
@@ -297,4 +297,4 @@ def _arguments(run: Run) -> dict[str, Value]:
 
 def _where(origin: Origin) -> str:
     """``ds_config.json:3:5``, or in words where no file says it."""
-    return str(place_of(origin) or said(origin))
+    return str(place_of(origin) or origin_label(origin))

@@ -13,9 +13,9 @@ from zerocfg.cli.known import known_findings
 from zerocfg.cli.linting import Job
 from zerocfg.cli.selection import selection_of
 from zerocfg.cli.settings import Settings, find_settings
+from zerocfg.lint.engine import Diagnostic, Result, real_name
+from zerocfg.lint.fixing import Texts, edited, fix_all
 from zerocfg.lsp.documents import Document, texts
-from zerocfg.rules.engine import Diagnostic, Result, real_name
-from zerocfg.rules.fixing import Texts, edited, fix_all
 from zerocfg.run.discover import Files
 from zerocfg.run.model import Kind, Run, SourceFile
 
@@ -69,7 +69,7 @@ class Snapshot:
         found: dict[tuple[object, ...], Diagnostic] = {}
         for look in self.looks:
             for one in look.result.diagnostics:
-                found.setdefault((*_place(one), one.spot.start, one.message), one)
+                found.setdefault((*_place(one), one.span.start, one.message), one)
         return list(found.values())
 
     def others_after(self, diagnostic: Diagnostic) -> list[Diagnostic] | None:
@@ -140,7 +140,7 @@ class Project:
 
 
 def _place(diagnostic: Diagnostic) -> tuple[str, str, str]:
-    return diagnostic.code, diagnostic.spot.file.name, diagnostic.spot.path
+    return diagnostic.code, diagnostic.span.file.name, diagnostic.span.path
 
 
 def _sentence(error: click.UsageError | OSError) -> str:

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from hashlib import sha256
 
-from zerocfg.rules.baseline import fingerprint
-from zerocfg.rules.engine import Diagnostic
+from zerocfg.lint.baseline import fingerprint
+from zerocfg.lint.engine import Diagnostic
 
 
 def fingerprints(diagnostics: Iterable[Diagnostic]) -> list[str]:
@@ -15,8 +15,8 @@ def fingerprints(diagnostics: Iterable[Diagnostic]) -> list[str]:
     met: Counter[str] = Counter()
     found = []
     for diagnostic in diagnostics:
-        spot = diagnostic.spot
-        words = "\0".join((diagnostic.code, spot.file.name, spot.path, fingerprint(diagnostic)))
+        span = diagnostic.span
+        words = "\0".join((diagnostic.code, span.file.name, span.path, fingerprint(diagnostic)))
         key = sha256(words.encode("utf-8", "surrogatepass")).hexdigest()
         met[key] += 1
         found.append(key if met[key] == 1 else sha256(f"{key}{met[key]}".encode()).hexdigest())

@@ -15,16 +15,18 @@ from zerocfg.catalog.schema import Key, load_schema
 from zerocfg.catalog.values import FALSE_WORDS, RefusedError
 from zerocfg.rules import line
 from zerocfg.rules.api import Fix, Intent, Location, at
-from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, recipe_data
-from zerocfg.run.arguments import converted, mapping_of, parsed, recipe_untold
+from zerocfg.rules.effects import TRAINERS, effective_value, recipe_data
+from zerocfg.rules.failures import primary_location
+from zerocfg.rules.fixes import edited
+from zerocfg.run.frameworks import FRAMEWORKS, has_defaults
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
-from zerocfg.run.neighbours import NEIGHBOURS, has_defaults
+from zerocfg.run.stages.arguments import converted, mapping_of, parsed, recipe_untold
 from zerocfg.source.edit import Edit, delete_entry, insert_entry, rename_key, replace_value
 from zerocfg.source.node import Path
 from zerocfg.source.text import Span
 
 if TYPE_CHECKING:
-    from zerocfg.source.launch import Option
+    from zerocfg.source.launch.line import Option
 
 _LARGEST = 10**15
 RECIPE = "output_dir: out\nper_device_train_batch_size: 1\nmax_steps: 2\n"
@@ -99,7 +101,7 @@ def passed(run: Run) -> Mapping[str, Setting]:
     None without a Trainer, none where a framework around it judges what is written, and none of the line where the
     script is known and has a parser of its own.
     """
-    if run.consumer not in TRAINERS or run.consumer in NEIGHBOURS:
+    if run.consumer not in TRAINERS or run.consumer in FRAMEWORKS:
         return {}
     if run.script is None or run.script.reader is None or parsed(run):
         return run.arguments
@@ -109,7 +111,7 @@ def passed(run: Run) -> Mapping[str, Setting]:
 def guessed(run: Run) -> bool:
     """Whether nothing but the options of a launch line tells that a Trainer reads the arguments."""
     seen = run.script is not None and run.script.reader is not None
-    return run.launch is not None and run.recipe is None and run.told is None and not seen
+    return run.launch is not None and run.recipe is None and run.reader_evidence is None and not seen
 
 
 def own_option(run: Run, name: str) -> bool:
@@ -278,7 +280,7 @@ def word(run: Run, name: str, default: str | None = None) -> str | None:
 def written(run: Run, *names: str, where: str = "entry") -> tuple[Location, list[Location]]:
     """The places of these arguments, the first that stands in a file first."""
     origins = [setting.origin for name in names if (setting := given(run, name)) is not None]
-    location, related = anchor(run, origins, where)
+    location, related = primary_location(run, origins, where)
     if not origins and run.recipe is not None:
         return Location(run.recipe), []
     return location, related
@@ -350,9 +352,9 @@ def _says(run: Run, name: str, held: object) -> tuple[Intent, ...]:
 
 
 def under_deepspeed(run: Run) -> bool:
-    return bool(effective(run, "engine") == "deepspeed")
+    return bool(effective_value(run, "engine") == "deepspeed")
 
 
 def processes(run: Run) -> int | None:
-    found = effective(run, "num_processes")
+    found = effective_value(run, "num_processes")
     return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from zerocfg.catalog.admitted import Admitted, Life, admitted, life, where
+from zerocfg.catalog.admitted import Admitted, Life, admitted, life, releases_where
 from zerocfg.catalog.fields import in_trl
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.schema import load_schema
@@ -14,11 +14,11 @@ from zerocfg.rules.api import Finding
 from zerocfg.rules.arguments import Argument, methods, reader
 from zerocfg.rules.effects import admitted as said_of
 from zerocfg.rules.effects import admitting
-from zerocfg.rules.reach import limited
-from zerocfg.run.arguments import parsed
+from zerocfg.rules.release_scope import limited
 from zerocfg.run.model import Call, Run
+from zerocfg.run.reader import reader_evidence
 from zerocfg.run.script.arguments import is_arguments
-from zerocfg.run.telling import told_by
+from zerocfg.run.stages.arguments import parsed
 
 _BESIDE = frozenset({"ScriptArguments", "ModelConfig", "DatasetMixtureConfig"})
 """TRL's dataclasses that all its scripts parse beside the config of a trainer, and its own ScriptArguments."""
@@ -124,7 +124,7 @@ def _sure(run: Run, held: Argument, lack: Lack | None) -> Lack | None:
         return lack
     if run.launch.script is None or run.launch.script.value is None:
         return lack
-    told = told_by(run)
+    told = reader_evidence(run)
     return None if told is not None and told.by == "option" else lack
 
 
@@ -155,7 +155,7 @@ def _of(own: Life, library: str, among: Admitted | None, behind: bool) -> Lack |
     def lacks(one: Release) -> bool:
         return not own.at(one) and (own.gone(one) is not None) is behind
 
-    words = where(lacks, among, library)
+    words = releases_where(lacks, among, library)
     if words is None:
         return None
     first = next(one for one in among.releases if lacks(one))

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from zerocfg.catalog.schema import load_schema
+from zerocfg.run.frameworks import recognise
 from zerocfg.run.model import Kind
-from zerocfg.run.neighbours import recognise
 
 # Keys that only one format has at its top level, and keys that it shares with others but that add weight.
 _DEEPSPEED_SURE = frozenset(
@@ -102,8 +102,8 @@ def sniff(data: Any, name: str = "") -> Kind:
     return "accelerate" if accelerate == best else "recipe"
 
 
-def in_hydras_words(text: str) -> bool:
-    """Whether a YAML file says that it is a part of a config that Hydra composes, for a program of its own."""
+def is_hydra_fragment(text: str) -> bool:
+    """Whether a YAML file declares itself a part of a config that Hydra composes."""
     return text.startswith("# @package ")
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import accelerate_section, edited
+from zerocfg.rules.effects import accelerate_section
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.fsdp.plugin import (
     fsdp_key,
     fsdp_setting,
@@ -160,13 +161,3 @@ def fsdp2_ignored_modules_lost(run: Run) -> Iterator[Finding]:
             insert_entry, file, ("fsdp_config",), "fsdp_cpu_ram_efficient_loading", "false", why=why, safe=False
         ),
     )
-
-
-RULES = (
-    fsdp_version_not_written,
-    fsdp1_key_under_fsdp2,
-    fsdp_without_sharding,
-    fsdp_offloaded_activations,
-    fsdp_ignored_modules_as_list,
-    fsdp2_ignored_modules_lost,
-)

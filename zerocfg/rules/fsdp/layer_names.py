@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import accelerate_section, edited, under_deepspeed_launcher
+from zerocfg.rules.effects import accelerate_section, under_deepspeed_launcher
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.fsdp.plugin import fsdp_setting
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import replace_value
@@ -58,6 +59,3 @@ def _misspelled(file: SourceFile, path: Path, value: object) -> Finding:
         f"write {names}",
         fix=edited(replace_value, file, path, names, why="join the names by commas") if plain else None,
     )
-
-
-RULES = (layer_of_another_model, expert_layers_misspelled)

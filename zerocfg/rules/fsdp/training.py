@@ -8,7 +8,8 @@ from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import argument, dropped, given, set_argument, value, written
-from zerocfg.rules.effects import TRAINERS, edited, recipe_data
+from zerocfg.rules.effects import TRAINERS, recipe_data
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.fsdp.plugin import (
     ARGUMENTS,
     argument_key,
@@ -248,13 +249,3 @@ def _checkpoint_by_fsdp(run: Run, place: Location) -> Fix | None:
     except ValueError:
         return None
     return Fix("let FSDP checkpoint the activations", tuple((file, edit) for edit in edits), safe=False)
-
-
-RULES = (
-    fsdp_sharded_weights,
-    fsdp_shards_without_states,
-    fsdp_best_of_models_only,
-    fsdp_told_twice,
-    fsdp_checkpointing_twice,
-    fsdp_checkpointing_by_trainer,
-)

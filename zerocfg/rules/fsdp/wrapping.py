@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import edited
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.fsdp.plugin import fsdp_key, fsdp_setting, fsdp_version
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
@@ -164,12 +164,3 @@ def _not_read(run: Run, found: tuple[SourceFile, Path, object], policy: str, rea
         fix=edited(delete_entry, file, path, why="remove a key that has no effect"),
         severity=Severity.NOTE,
     )
-
-
-RULES = (
-    fsdp_layer_names_as_list,
-    fsdp_wraps_nothing,
-    fsdp_wrap_size_zero,
-    fsdp2_wrap_by_size,
-    fsdp_wrap_key_not_read,
-)

@@ -8,7 +8,8 @@ from zerocfg.catalog.check import Issue
 from zerocfg.catalog.counterparts import Counterpart
 from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import deepspeed_data, edited, rewritten
+from zerocfg.rules.effects import deepspeed_data
+from zerocfg.rules.fixes import edited, rewritten
 from zerocfg.rules.issues import at_key, issues, limited
 from zerocfg.rules.keys.places import foreign, home
 from zerocfg.rules.moving import as_json, moved
@@ -102,7 +103,8 @@ def key_accelerate_ignores(run: Run) -> Iterator[Finding]:
         if library != "accelerate":
             continue
         name, section = str(issue.path[-1]), _section(issue)
-        if misplaced_gather(run) == issue.path and run.effective.value("zero_optimization.stage") == 3:
+        lost = misplaced_gather(run)
+        if lost is not None and lost.path == issue.path and run.effective.value("zero_optimization.stage") == 3:
             continue  # ZC401 says what that costs
         deepspeed = load_schema("deepspeed")
         native = section == "deepspeed_config" and (
@@ -241,13 +243,3 @@ def two_spellings(run: Run) -> Iterator[Finding]:
                     safe=values[name] == values[key.name],
                 ),
             )
-
-
-RULES = (
-    unknown_key,
-    ignored_key,
-    key_accelerate_ignores,
-    removed_key,
-    deprecated_key,
-    two_spellings,
-)

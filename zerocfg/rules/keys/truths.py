@@ -8,7 +8,8 @@ from zerocfg.catalog.check import refusal
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import accelerate_data, edited
+from zerocfg.rules.effects import accelerate_data
+from zerocfg.rules.fixes import edited
 from zerocfg.run.model import Run
 from zerocfg.source.edit import replace_value
 from zerocfg.source.node import Scalar, dotted, walk
@@ -54,6 +55,3 @@ def quoted_false_is_true(run: Run) -> Iterator[Finding]:
             "write false without quotes",
             fix=edited(replace_value, run.accelerate, (name,), "false", why="write false"),
         )
-
-
-RULES = (boolean_for_a_number, quoted_false_is_true)

@@ -9,11 +9,13 @@ from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.calls import given_in_calls
-from zerocfg.rules.effects import edited, effective, failures, told
+from zerocfg.rules.effects import effective_value
+from zerocfg.rules.failures import failures, reported
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.issues import at_value, issues, limited, python_word, unfilled
 from zerocfg.rules.repairs import as_section, repaired
 from zerocfg.run.model import Origin, Run, SourceFile
-from zerocfg.run.options import PRECISIONS
+from zerocfg.run.stages.options import PRECISIONS
 from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Scalar, dotted
 
@@ -61,7 +63,7 @@ def _unsaid(run: Run, code: str) -> Iterator[Finding]:
         place = failure.places[0] if failure.places else None
         # A word of the launch line is ZC711's matter.
         if place is None or (place.kind not in ("flag", "environment") and (id(place.file), place.path) not in said):
-            finding = told(run, failure, where="value")
+            finding = reported(run, failure, where="value")
             found = loose.get((id(place.file), place.path)) if place is not None and code == "ZC104" else None
             finding.fix = repaired(*found) if found is not None else None
             if place is not None and _left_to_line(run, place):
@@ -155,7 +157,7 @@ def null_value(run: Run) -> Iterator[Finding]:
         if run.accelerate is None or setting.value != "None" or setting.origin.file is not run.accelerate:
             continue
         # FSDP 2 takes no sharding strategy.
-        strategy = path[-1:] == ("fsdp_sharding_strategy",) and effective(run, "fsdp_config.fsdp_version") == 1
+        strategy = path[-1:] == ("fsdp_sharding_strategy",) and effective_value(run, "fsdp_config.fsdp_version") == 1
         if not strategy and path[-1:] != ("fsdp_version",):
             continue
         yield Finding(
@@ -228,15 +230,3 @@ def unmade_run(run: Run) -> Iterator[Finding]:
             asks = [Location(run.spec, ("runs",), "key", label="these runs need it")] if run.spec else []
             related = asks if origin.file is not run.spec else []
             yield Finding(place, f"{message}; zerocfg build stops at it", way_out, related)
-
-
-RULES = (
-    wrong_type,
-    out_of_range,
-    not_a_choice,
-    null_value,
-    section_not_a_mapping,
-    unchecked_type,
-    missing_key,
-    unmade_run,
-)

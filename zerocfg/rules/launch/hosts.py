@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import accelerate_data, accelerate_section, edited, under_deepspeed_launcher
+from zerocfg.rules.effects import accelerate_data, accelerate_section, under_deepspeed_launcher
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.launch.machines import by_torchrun, is_count, number_fix, option, place_of, under_runner
 from zerocfg.rules.line import (
     as_count,
@@ -124,11 +125,3 @@ def more_devices_than_processes(run: Run) -> Iterator[Finding]:
             [*related, place_of(run, "num_processes")[0]],
             number_fix(run, "num_processes", len(listed) * machines),
         )
-
-
-RULES = (
-    unknown_multinode_launcher,
-    inclusion_filter_dropped,
-    host_list_on_one_machine,
-    more_devices_than_processes,
-)

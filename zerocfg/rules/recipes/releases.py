@@ -9,13 +9,14 @@ from zerocfg.catalog.schema import Section, load_schema
 from zerocfg.catalog.versions import admits, library_name, only_below, only_from, release
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import arguments, key_of, own_option, reader, renamed, set_argument
-from zerocfg.rules.effects import admitted, admitting, edited, recipe_data, section
+from zerocfg.rules.effects import admitted, admitting, recipe_data, section
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.taken import dropped_silently, lets_through, newer
-from zerocfg.run.admitted import AdmittedKeys, admitted_of
-from zerocfg.run.arguments import parsed
 from zerocfg.run.config import VERSIONS
-from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.admitted import AdmittedKeys, admitted_of
+from zerocfg.run.stages.arguments import parsed
+from zerocfg.run.stages.engine import truth
 from zerocfg.source.edit import insert_entry
 from zerocfg.source.node import Path, dotted
 
@@ -152,11 +153,3 @@ def argument_deprecated(run: Run) -> Iterator[Finding]:
             admitting(run, library),
             renamed(run, held, str(new), f"write {new}", safe=safe) if renames else None,
         )
-
-
-RULES = (
-    argument_deprecated,
-    key_newer_than_project,
-    overflow_check_default_changed,
-    trackers_default_changed,
-)

@@ -15,7 +15,8 @@ from zerocfg.rules.arguments import (
     word,
     written,
 )
-from zerocfg.rules.effects import stage_of, together
+from zerocfg.rules.effects import stage_of
+from zerocfg.rules.fixes import together
 from zerocfg.run.model import Run
 
 
@@ -92,11 +93,3 @@ def device_map_with_stage_3(run: Run) -> Iterator[Finding]:
         related,
         drop_argument(run, "device_map", "remove device_map", safe=True),
     )
-
-
-RULES = (
-    compiled_all_the_same,
-    checkpointing_two_names,
-    checkpointing_options_unused,
-    device_map_with_stage_3,
-)

@@ -19,7 +19,8 @@ from zerocfg.rules.arguments import (
     word,
     written,
 )
-from zerocfg.rules.effects import deepspeed_data, edited, together
+from zerocfg.rules.effects import deepspeed_data
+from zerocfg.rules.fixes import edited, together
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, rename_key, replace_value
 
@@ -199,14 +200,3 @@ def split_batches(run: Run) -> Iterator[Finding]:
         section.edited(run, replace_value, ("split_batches",), "false", why="a batch for each process"),
         Severity.WARNING if divides else None,
     )
-
-
-RULES = (
-    optim_args_not_text,
-    schedule_argument_unknown,
-    warmup_longer_than_training,
-    warmup_with_constant,
-    epochs_not_used,
-    accumulation_in_accelerator_config,
-    split_batches,
-)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from zerocfg.catalog.admitted import admitted, where
+from zerocfg.catalog.admitted import admitted, releases_where
 from zerocfg.catalog.fields import choices, ever
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.suggest import closest
@@ -14,7 +14,7 @@ from zerocfg.catalog.versions import Release
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import given, reader, set_argument, value, word, written
 from zerocfg.rules.calls import given_in_calls
-from zerocfg.rules.reach import limited
+from zerocfg.rules.release_scope import limited
 from zerocfg.rules.taken import declares
 from zerocfg.run.model import Run
 from zerocfg.run.script.arguments import is_arguments
@@ -100,7 +100,7 @@ def _missed(run: Run, name: str, said: str) -> _Missed | None:
         words = choices(name, one)
         return bool(words) and said not in words
 
-    releases = where(lacks, among, "transformers")
+    releases = releases_where(lacks, among, "transformers")
     if releases is None or (among.below and said in ever(name)):
         return None
     return _Missed(releases, choices(name, next(one for one in reversed(among.releases) if lacks(one))))
@@ -153,6 +153,3 @@ def _unknown_word(run: Run, name: str, wrong: str, known: list[str], single: boo
         related,
         set_argument(run, name, near, f"write {near}", safe=True) if near and single else None,
     )
-
-
-RULES = (argument_word_unknown,)

@@ -18,7 +18,8 @@ from zerocfg.rules.arguments import (
     word,
     written,
 )
-from zerocfg.rules.effects import edited, recipe_data
+from zerocfg.rules.effects import recipe_data
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.recipes.trl_recipe import DPO_LOSSES
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run
@@ -55,7 +56,7 @@ def loss_option_missing(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC845", "loss-weights-length", Severity.ERROR, versions="trl>=0.29")
+@rule("ZC845", "loss-weights-length", Severity.ERROR, versions="trl>=0.22.2")
 def loss_weights_length(run: Run) -> Iterator[Finding]:
     if methods(run) != {"DPOConfig"}:
         return
@@ -187,14 +188,3 @@ def recipe_env_not_mapping(run: Run) -> Iterator[Finding]:
 
 
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=[\w./:-]*", re.ASCII)
-
-RULES = (
-    lora_without_peft,
-    recipe_env_not_mapping,
-    loss_option_missing,
-    loss_weights_length,
-    reference_precomputed_and_moving,
-    padding_free_not_cut,
-    packing_without_length,
-    padding_free_unavailable,
-)

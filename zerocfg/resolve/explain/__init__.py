@@ -1,0 +1,1 @@
+"""A resolved run explained: its memory and time, and the alternative plans."""
