@@ -56,7 +56,7 @@ def loss_option_missing(run: Run) -> Iterator[Finding]:
         )
 
 
-@rule("ZC845", "loss-weights-length", Severity.ERROR, versions="trl>=0.29")
+@rule("ZC845", "loss-weights-length", Severity.ERROR, versions="trl>=0.22.2")
 def loss_weights_length(run: Run) -> Iterator[Finding]:
     if methods(run) != {"DPOConfig"}:
         return
