@@ -12,7 +12,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from zerocfg.rules.pages import page_folder
+from zerocfg.rulebook.pages import page_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 CODES = ROOT / "tests" / "rules" / "codes.txt"

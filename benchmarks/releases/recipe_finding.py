@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from zerocfg.catalog.history import histories
+from zerocfg.lint.engine import spot
 from zerocfg.rules.api import Location
 from zerocfg.rules.arguments import arguments, methods, own_option, reader
-from zerocfg.rules.engine import spot
 from zerocfg.run.model import UNKNOWN, Call, Run
 from zerocfg.run.script.arguments import is_arguments
 from zerocfg.source.text import Place

@@ -10,8 +10,8 @@ import yaml
 
 from zerocfg.rules import key
 from zerocfg.rules.api import Fix, Location, Severity
-from zerocfg.run.effective import settled
 from zerocfg.run.model import Origin, Run, SourceFile
+from zerocfg.run.resolve_settings import with_settings
 from zerocfg.source.edit import apply_edits
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Span
@@ -34,7 +34,7 @@ def file(kind: Any, text: str) -> SourceFile:
 
 def run(**texts: str) -> Run:
     parts: dict[str, Any] = {kind: file(kind, text) for kind, text in texts.items()}
-    return settled(Run("run", consumer="accelerate", **parts))
+    return with_settings(Run("run", consumer="accelerate", **parts))
 
 
 def shown(place: Location) -> str:

@@ -12,10 +12,11 @@ import pytest
 from tests.conftest import ROOT
 from tests.rules.examples import lint_example, told
 from tools.new_rule import PAGE, with_rule
-from zerocfg.rules import engine, registry
+from zerocfg.lint import engine
+from zerocfg.rulebook.example import Example
+from zerocfg.rulebook.pages import page_folder, read_page
+from zerocfg.rules import registry
 from zerocfg.rules.api import Rule, Severity
-from zerocfg.rules.example import Example
-from zerocfg.rules.pages import page_folder, read_page
 
 INSTRUMENTS = ROOT / "zerocfg" / "rules" / "zero" / "instruments.py"
 MODULES = sorted(path for path in (ROOT / "zerocfg" / "rules").glob("*/*.py") if path.name != "__init__.py")

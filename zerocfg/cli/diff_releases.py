@@ -14,11 +14,11 @@ from zerocfg.cli.progress import Working
 from zerocfg.cli.settings import find_settings
 from zerocfg.compare.sides import Value
 from zerocfg.compare.values import ABSENT, shown
+from zerocfg.lint.engine import Diagnostic
+from zerocfg.lint.selection import Selection
 from zerocfg.migrate.impact import Impact, KeyChange, impact
 from zerocfg.migrate.named import NamedError, named, pinned_releases
 from zerocfg.migrate.outcome import Changed
-from zerocfg.rules.engine import Diagnostic
-from zerocfg.rules.selection import Selection
 
 
 def diff_releases(new: str, words: tuple[str, ...], output_format: str) -> bool:

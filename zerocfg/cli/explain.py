@@ -15,17 +15,19 @@ from zerocfg.cli.linting import Job
 from zerocfg.cli.settings import find_settings
 from zerocfg.cli.settings_table import settings_table
 from zerocfg.cli.terminal import columns
-from zerocfg.compare.table import table
+from zerocfg.compare.lock_table import table
+from zerocfg.lint.selection import Selection
 from zerocfg.report.runs import releases_of, why
 from zerocfg.report.table import folded, reflowed
+from zerocfg.rulebook.pages import page_of
 from zerocfg.rules.codes import REMOVED
 from zerocfg.rules.registry import ALL, find
-from zerocfg.rules.selection import Selection
 from zerocfg.run.discover import Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
-from zerocfg.run.origins import place_of, said
+from zerocfg.run.origins import origin_label, place_of
 from zerocfg.run.releases import with_versions
+from zerocfg.source.secrets import masked
 
 _CODE = re.compile(r"[Zz][Cc]\d+")
 
@@ -55,17 +57,17 @@ def command(what: str | None, run_name: str | None, folder: Path) -> None:
     """
     built = lock_at(run_name) if run_name is not None else None
     if built is not None:
-        click.echo(explain_lock(built, what), nl=False)
+        click.echo(masked(explain_lock(built, what)), nl=False)
         return
     if run_name is None and what is not None:
-        click.echo(_rule_or_built(what, folder), nl=False)
+        click.echo(masked(_rule_or_built(what, folder)), nl=False)
         return
     runs = _runs(run_name, folder)
     if run_name is None:
         click.echo("\n".join(f"{run.name}  ({_files(run)})" for run in runs) or "no runs found here")
         return
     run = _choose(runs, run_name)
-    click.echo(explain_setting(run, what) if what else explain_run(run), nl=False)
+    click.echo(masked(explain_setting(run, what) if what else explain_run(run)), nl=False)
 
 
 def _rule_or_built(what: str, folder: Path) -> str:
@@ -136,9 +138,9 @@ def explain_rule(what: str) -> str:
         hint = f"; did you mean {near}?" if near else "; for a setting, name the run: --run RUN"
         raise click.UsageError(f"no rule is called '{what}'{hint}")
     from zerocfg.cli.examples import as_shown, fix_safety
-    from zerocfg.rules.docs import as_text
+    from zerocfg.rulebook.rendering import as_text
 
-    return reflowed(as_text(rule, as_shown(rule.page), fix_safety(rule)), columns(sys.stdout))
+    return reflowed(as_text(rule, as_shown(page_of(rule)), fix_safety(rule)), columns(sys.stdout))
 
 
 def explain_run(run: Run) -> str:
@@ -188,4 +190,4 @@ def _value(value: object) -> str:
 
 def _origin(origin: Origin) -> str:
     where = place_of(origin)
-    return f"{where} ({said(origin)})" if where and origin.note else str(where or said(origin))
+    return f"{where} ({origin_label(origin)})" if where and origin.note else str(where or origin_label(origin))

@@ -18,15 +18,15 @@ from zerocfg.cli.selection import selection_of
 from zerocfg.cli.settings import Settings
 from zerocfg.cli.terminal import columns
 from zerocfg.emit.lock import NAME as LOCK
+from zerocfg.lint.selection import called
 from zerocfg.report.table import folded
 from zerocfg.rules.api import Severity
-from zerocfg.rules.selection import called
 from zerocfg.run.discover import display_name
 
 if TYPE_CHECKING:
     from zerocfg.gate.model import Check, Outcome, Reason
     from zerocfg.gate.policy import Policy
-    from zerocfg.rules.engine import Diagnostic
+    from zerocfg.lint.engine import Diagnostic
 
 
 @click.command("gate")

@@ -8,7 +8,7 @@ import click
 
 from zerocfg.cli.linting import Known
 from zerocfg.cli.settings import Settings
-from zerocfg.rules.engine import Result
+from zerocfg.lint.engine import Result
 
 
 def known_findings(asked: Path | None, settings: Settings) -> Known | None:
@@ -18,7 +18,7 @@ def known_findings(asked: Path | None, settings: Settings) -> Known | None:
         path = settings.folder / settings.baseline
     if path is None:
         return None
-    from zerocfg.rules.baseline import read_baseline
+    from zerocfg.lint.baseline import read_baseline
 
     try:
         return Known(read_baseline(path.read_bytes().decode("utf-8")), path.resolve().parent)
@@ -31,7 +31,7 @@ def known_findings(asked: Path | None, settings: Settings) -> Known | None:
 
 def write_known(result: Result, path: Path) -> None:
     """Write down everything found. An old baseline is replaced."""
-    from zerocfg.rules.baseline import baseline_text
+    from zerocfg.lint.baseline import baseline_text
     from zerocfg.source.write import write_atomic
 
     write_atomic(path, baseline_text(result, path.resolve().parent).encode("utf-8"))

@@ -20,9 +20,9 @@ from zerocfg.cli.outputs import Output, OutputType, outputs, write
 from zerocfg.cli.progress import Working
 from zerocfg.cli.selection import deprecated, selection_of
 from zerocfg.cli.terminal import colour, columns, write_exactly
+from zerocfg.lint.engine import Result
 from zerocfg.report.formats import render as as_format
 from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import Result
 from zerocfg.run.model import CONSUMERS
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -171,7 +171,7 @@ def command(
         result = fix_files(job, result, unsafe=unsafe_fixes, quiet=quiet)
     result = job.told(result)
     if all_releases:
-        from zerocfg.rules.everywhere import reaching
+        from zerocfg.lint.release_ranges import reaching
 
         result.diagnostics = reaching(result.diagnostics, job.runs)
     # The fixed text of standard input has standard output to itself.

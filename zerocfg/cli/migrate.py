@@ -13,11 +13,11 @@ from zerocfg.cli.settings import find_settings
 from zerocfg.cli.terminal import write_exactly
 from zerocfg.compare.sides import Value
 from zerocfg.compare.values import ABSENT, shown
+from zerocfg.lint.engine import Diagnostic
+from zerocfg.lint.selection import Selection
 from zerocfg.migrate.migration import Done, Migration, migrate
 from zerocfg.migrate.named import NamedError, named
 from zerocfg.migrate.outcome import Changed, Rest, rest
-from zerocfg.rules.engine import Diagnostic
-from zerocfg.rules.selection import Selection
 from zerocfg.run.discover import display_name
 from zerocfg.run.model import CONSUMERS
 from zerocfg.source.edit import unified_diff

@@ -14,26 +14,26 @@ from zerocfg.cli.linting import Job
 from zerocfg.cli.selection import selection_of
 from zerocfg.cli.settings import find_settings
 from zerocfg.cli.spec_argument import read_or_exit, resolved
-from zerocfg.compare.changes import changes, sources
-from zerocfg.compare.check import Checked, check_run
+from zerocfg.compare.check_outputs import Checked, check_run
+from zerocfg.compare.lock_diff import changes, sources
 from zerocfg.emit import lock as lockfile
-from zerocfg.emit.compiled import compiled
+from zerocfg.emit.compile_runs import compile_runs
 from zerocfg.emit.files import emit
+from zerocfg.lint.engine import Result, lint_runs
+from zerocfg.lint.selection import Selection
 from zerocfg.page.subject import Subject
-from zerocfg.resolve.alternatives import alternatives
+from zerocfg.resolve.explain.alternatives import alternatives
+from zerocfg.resolve.explain.forecast import Forecast, forecast
 from zerocfg.resolve.facts import with_facts
-from zerocfg.resolve.forecast import Forecast, forecast
-from zerocfg.rules.engine import Result, lint_runs
-from zerocfg.rules.selection import Selection
 from zerocfg.run.discover import SPEC_NAMES, Files, display_name
 from zerocfg.run.link import find_runs
 from zerocfg.run.releases import with_versions
 
 if TYPE_CHECKING:
     from zerocfg.emit.files import Emitted
-    from zerocfg.resolve.alternatives import Alternative
     from zerocfg.resolve.build import Built
-    from zerocfg.resolve.spec_file import SpecFile
+    from zerocfg.resolve.explain.alternatives import Alternative
+    from zerocfg.resolve.spec.spec_file import SpecFile
     from zerocfg.run.model import Run
 
 
@@ -155,7 +155,7 @@ def _lint(runs: list[Run], folder: Path) -> Result:
     known = known_findings(None, settings)
     if known is None:
         return result
-    from zerocfg.rules.baseline import without_known
+    from zerocfg.lint.baseline import without_known
 
     return without_known(result, known.entries, known.folder, frozenset().union(*result.together))
 
@@ -182,7 +182,7 @@ def _named(build: Path, name: str) -> Path:
 def _compile(subject: Subject, read: SpecFile, built: Built) -> None:
     """The lock that a build would write now, and how the last build differs from it."""
     out = subject.build.parent if subject.build is not None else read.path.parent / "built"
-    found = compiled(read, [built], out)
+    found = compile_runs(read, [built], out)
     if not found.emitted:
         # Findings keep it from being built; what it would get is known all the same.
         if built.plan is not None and not built.problems:

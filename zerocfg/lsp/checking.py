@@ -13,9 +13,9 @@ from zerocfg.cli.known import known_findings
 from zerocfg.cli.linting import Job
 from zerocfg.cli.selection import selection_of
 from zerocfg.cli.settings import Settings, find_settings
+from zerocfg.lint.engine import Diagnostic, Result, real_name
+from zerocfg.lint.fixing import Texts, edited, fix_all
 from zerocfg.lsp.documents import Document, texts
-from zerocfg.rules.engine import Diagnostic, Result, real_name
-from zerocfg.rules.fixing import Texts, edited, fix_all
 from zerocfg.run.discover import Files
 from zerocfg.run.model import Kind, Run, SourceFile
 

@@ -16,11 +16,11 @@ from zerocfg.rules import line
 from zerocfg.rules.api import Location
 from zerocfg.rules.arguments import Argument, arguments, guessed, methods, own_option, reader
 from zerocfg.rules.effects import recipe_data
-from zerocfg.run.arguments import converted, parsed
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.run.script.arguments import is_arguments
+from zerocfg.run.stages.arguments import converted, parsed
 from zerocfg.source.edit import Edit
-from zerocfg.source.launch import Option
+from zerocfg.source.launch.line import Option
 
 
 def steps(run: Run, plan: Plan) -> Iterator[Step | Left]:

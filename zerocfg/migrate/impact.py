@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from zerocfg.catalog.history import Histories, histories, name_in
 from zerocfg.catalog.versions import Release, release
+from zerocfg.lint.engine import Diagnostic, Spot, spot
+from zerocfg.lint.selection import Selection
 from zerocfg.migrate.arguments import lacking
 from zerocfg.migrate.configs import changed_accelerate, changed_deepspeed, is_gone, written_keys
 from zerocfg.migrate.defaults import changed_arguments
@@ -16,8 +18,6 @@ from zerocfg.migrate.named import at_releases, pinned_release
 from zerocfg.migrate.outcome import Changed, changed_settings, coming, findings
 from zerocfg.rules.api import Location
 from zerocfg.rules.arguments import arguments, reader
-from zerocfg.rules.engine import Diagnostic, Spot, spot
-from zerocfg.rules.selection import Selection
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.node import Mapping as Tree
 from zerocfg.source.node import dotted

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from zerocfg.lint.engine import Spot, real_name, spot
 from zerocfg.migrate import arguments, code, configs, pins
 from zerocfg.migrate.dicts import dict_edits, dropped
 from zerocfg.migrate.plan import Plan, plan_of
 from zerocfg.migrate.steps import Left, Step, changed, editable
-from zerocfg.rules.engine import Spot, real_name, spot
 from zerocfg.run.model import Run, SourceFile, original
 from zerocfg.source.edit import Edit, apply_edits
 from zerocfg.source.node import dotted

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from zerocfg.compare.meaning import Difference, compare
+from zerocfg.compare.effective_diff import Difference, compare
 from zerocfg.compare.sides import ARGUMENTS, side_of
+from zerocfg.lint.engine import Diagnostic, Spot, lint_runs
+from zerocfg.lint.selection import Selection
 from zerocfg.migrate.migration import Migration
 from zerocfg.migrate.named import at_releases, oldest, so_far
 from zerocfg.rules.api import Severity
-from zerocfg.rules.engine import Diagnostic, Spot, lint_runs
-from zerocfg.rules.selection import Selection
 from zerocfg.run.model import UNKNOWN, Run
 
 Key = tuple[str, str, str, int]

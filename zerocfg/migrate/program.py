@@ -115,7 +115,7 @@ def program_of(file: SourceFile) -> Program | None:
     if file.path is None or file.path.suffix not in (".py", ".ipynb"):
         return None
     if file.path.suffix == ".ipynb":
-        from zerocfg.source.notebook import python_of  # few scripts are notebooks
+        from zerocfg.source.launch.notebook import python_of  # few scripts are notebooks
 
         text, at = python_of(file.source)
     mark = len(text) - len(text.removeprefix(BOM))

@@ -15,7 +15,7 @@ from zerocfg.page.subject import PageError
 from zerocfg.page.theme import DARK, LIGHT, PHASE_NAMES, variables
 from zerocfg.page.time import Time
 from zerocfg.page.words import brief, clean, count, size
-from zerocfg.resolve.ways import COLUMNS, NAMES
+from zerocfg.resolve.explain.plan_summary import COLUMNS, NAMES
 from zerocfg.version import __version__
 
 if TYPE_CHECKING:

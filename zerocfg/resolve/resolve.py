@@ -7,19 +7,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.hardware.profile import read_profile
-from zerocfg.resolve import choose
-from zerocfg.resolve.accelerate import accelerate_keys
-from zerocfg.resolve.gather import with_memory
+from zerocfg.resolve.collect_inputs import with_memory
+from zerocfg.resolve.engine.accelerate import accelerate_keys
 from zerocfg.resolve.plan import Decision, Plan, Problem
-from zerocfg.resolve.reasons import Words
-from zerocfg.run.admitted import guessed
-from zerocfg.run.arguments import arguments_of
+from zerocfg.resolve.provenance import Provenance
+from zerocfg.resolve.search import choose
 from zerocfg.run.config import AUTO, VERSIONS
-from zerocfg.run.effective import settled
-from zerocfg.run.engine import current_name
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
-from zerocfg.run.parser import parser_of
 from zerocfg.run.releases import trained_with
+from zerocfg.run.resolve_settings import with_settings
+from zerocfg.run.stages.admitted import guessed
+from zerocfg.run.stages.arguments import arguments_of
+from zerocfg.run.stages.engine import current_name
+from zerocfg.run.stages.parser import parser_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +60,7 @@ def resolve(inputs: Inputs) -> tuple[Inputs, Plan | None]:
     if inputs.problems:
         return inputs, None
     inputs = choose.with_open_values(inputs)
-    inputs = replace(inputs, run=settled(inputs.run))
+    inputs = replace(inputs, run=with_settings(inputs.run))
     if inputs.problems:
         return inputs, None  # lint judges the run nevertheless, and has to know its hardware
     inputs = with_memory(inputs)
@@ -101,9 +101,9 @@ class _Resolver:
         self.effective = effective = replace(inputs.run.effective, settings=_of_newest(inputs.run))
         self.taken = dict(effective.settings)
         self.problems: list[Problem] = [_refused(failure) for failure in effective.failures]
-        self.words = Words(inputs.run, inputs.folder, inputs.spec.train_samples)
+        self.provenance = Provenance(inputs.run, inputs.folder, inputs.spec.train_samples)
         self.notes = [*inputs.notes, *_unknown_releases(inputs.run)]
-        self.settings = {name: self.words.decision(name, setting) for name, setting in effective.settings.items()}
+        self.settings = {name: self.provenance.decision(name, setting) for name, setting in effective.settings.items()}
         self.choices = inputs.chosen
         self.settings.update(inputs.chosen)
         self._explain_batch()

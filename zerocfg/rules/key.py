@@ -11,8 +11,8 @@ from zerocfg.rules.api import Finding, Fix, Location, Severity, at
 from zerocfg.rules.effects import accelerate_data, deepspeed_data, recipe_data
 from zerocfg.rules.failures import primary_location
 from zerocfg.rules.fixes import edited, put, without
-from zerocfg.run.engine import truth
 from zerocfg.run.model import Origin, Run, SourceFile
+from zerocfg.run.stages.engine import truth
 from zerocfg.source.edit import delete_entry, rename_key, replace_value
 from zerocfg.source.node import Path
 

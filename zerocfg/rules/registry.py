@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from zerocfg.rules import batch, files, fsdp, ignores, keys, launch, memory, offload, precision, recipes, zero
+from zerocfg.rules import batch, files, fsdp, keys, launch, memory, offload, precision, recipes, zero
 from zerocfg.rules.api import Rule
 
 FAMILIES = (files, keys, batch, precision, zero, offload, fsdp, launch, recipes, memory)
 """One package a family, in the order of the codes; each lists its modules."""
 
-_MODULES = (ignores, *(module for family in FAMILIES for module in family.MODULES))
+_MODULES = tuple(module for family in FAMILIES for module in family.MODULES)
 
 ALL: tuple[Rule, ...] = tuple(
     sorted(

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from zerocfg.report.table import Column, folded
 from zerocfg.report.table import table as fitted
-from zerocfg.smoke.command import WRITTEN
-from zerocfg.smoke.proven import proof
+from zerocfg.smoke.certify.evidence import evidence
+from zerocfg.smoke.launch.command import WRITTEN
 
 if TYPE_CHECKING:
-    from zerocfg.smoke.checks import Check
-    from zerocfg.smoke.verdict import Verdict
+    from zerocfg.smoke.judge.verdict import Verdict
+    from zerocfg.smoke.model.certificate import Check
 
 
 _COLUMNS = (Column("check", hangs=32), Column("planned", least=12), Column("seen", least=16), Column())
@@ -22,7 +22,7 @@ def render(verdict: Verdict, width: int | None = None) -> str:
     where = verdict.device.name if verdict.device.kind == "cuda" else "CPU"
     ranks = verdict.reduced.ranks
     lines = [f"{verdict.run.name}: {ranks} rank{'s' if ranks != 1 else ''} on {where}"]
-    lines += [f"  reduced  {words}" for words in verdict.reduced.words]
+    lines += [f"  reduced  {words}" for words in verdict.reduced.descriptions]
     lines += ["", *table(verdict, width)]
     outcome = verdict.outcome
     if verdict.command is not None:
@@ -32,7 +32,7 @@ def render(verdict: Verdict, width: int | None = None) -> str:
         lines += ["", f"The run failed{who}: {outcome.failure}"]
         lines += [f"  {line}" for line in outcome.detail]
     lines += _diagnosis(verdict)
-    shown = proof(verdict)
+    shown = evidence(verdict)
     for title, statements in (("proven", shown.proven), ("not proven", shown.not_proven)):
         if statements:
             lines += ["", f"{title}:", *(f"  {words}" for words in statements)]
@@ -79,8 +79,8 @@ def _after_settings(own: list[Check]) -> int:
 
 
 def _further(verdict: Verdict) -> list[tuple[str, str, str, str]]:
-    """The many settings that are as planned, counted."""
-    words = {"acting": ("read where they act", "ok"), "parsed": ("as parsed", "ok"), "unseen": ("not to be seen", "")}
+    """Rows that count the settings that are as planned."""
+    words = {"acting": ("read where they act", "ok"), "parsed": ("as parsed", "ok"), "unseen": ("not observable", "")}
     found = []
     for kind, (seen, mark) in words.items():
         count = sum(1 for one in verdict.checks if one.further == kind and one.ok is not False)

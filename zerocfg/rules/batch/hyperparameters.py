@@ -13,8 +13,8 @@ from zerocfg.rules.batch.optimizer import optimizer_type
 from zerocfg.rules.effects import TRAINERS, describe_origin, effective_value, section
 from zerocfg.rules.failures import primary_location
 from zerocfg.rules.fixes import edited, giving
-from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import UNKNOWN, Run, Setting
+from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.source.edit import insert_entry
 
 _PARAMS = ("optimizer", "params")

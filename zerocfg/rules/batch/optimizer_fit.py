@@ -9,8 +9,8 @@ from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.batch.optimizer import TYPE, adam_params, optimizer_type
 from zerocfg.rules.effects import TRAINERS, deepspeed_data, effective_value, section, stage_of
 from zerocfg.rules.fixes import edited, present
-from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import Run
+from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, accelerate_data, deepspeed_data, effective_value, section
 from zerocfg.rules.fixes import edited
-from zerocfg.run.batches import MICRO, STEPS, TRAIN
 from zerocfg.run.model import Run
+from zerocfg.run.stages.batches import MICRO, STEPS, TRAIN
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
 
@@ -46,8 +46,8 @@ def sequence_parallel_size_alone(run: Run) -> Iterator[Finding]:
         )
     yield Finding(
         Location(run.deepspeed, ("sequence_parallel_size",)),
-        f"`sequence_parallel_size: {share}` without `data_parallel_size` splits no sequence: it only makes the engine "
-        f"count the samples of {share} processes as one",
+        f"`sequence_parallel_size: {share}` without `data_parallel_size` splits no sequence: DeepSpeed makes groups "
+        "for it only where both are given",
         f"add `data_parallel_size`: the number of processes divided by {share}"
         + (" (with accelerate: use parallelism_config)" if run.consumer in _READERS else ""),
         fix=fix,

@@ -10,8 +10,8 @@ from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.effects import TRAINERS, changed_before, deepspeed_data, describe_origin, tuned
 from zerocfg.rules.failures import failures, primary_location
 from zerocfg.rules.fixes import edited, giving, replace_at
-from zerocfg.run.batches import MICRO, TRAIN
 from zerocfg.run.model import Difference, Run
+from zerocfg.run.stages.batches import MICRO, TRAIN
 from zerocfg.source.edit import delete_entry, insert_entry
 
 _STEPS = "gradient_accumulation_steps"

@@ -11,8 +11,8 @@ from zerocfg.rules.batch.scheduler import PARAMS, parameters, scheduler_type
 from zerocfg.rules.effects import TRAINERS, describe_origin, effective_value, section
 from zerocfg.rules.failures import primary_location
 from zerocfg.rules.fixes import edited
-from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import Run
+from zerocfg.run.stages.arguments import arguments_of
 from zerocfg.source.edit import insert_entry, replace_value
 from zerocfg.source.node import Path
 

@@ -13,7 +13,7 @@ from zerocfg.rules.arguments import argument
 from zerocfg.rules.effects import TRAINERS, accelerate_data, accelerate_section, effective_value, recipe_data
 from zerocfg.rules.failures import failures, ignored, primary_location, reported
 from zerocfg.rules.fixes import edited, rewritten
-from zerocfg.rules.reach import among
+from zerocfg.rules.release_scope import among
 from zerocfg.run.model import UNKNOWN, Run, SourceFile
 from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Path

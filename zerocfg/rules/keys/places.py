@@ -14,8 +14,8 @@ from zerocfg.rules.issues import at_key, issues, limited
 from zerocfg.rules.moving import moved, text_at
 from zerocfg.rules.renaming import instead, own_name
 from zerocfg.run.model import Run
-from zerocfg.run.namespace import spelled
-from zerocfg.run.options import OPTIONS, SECTIONS, TOP_LEVEL
+from zerocfg.run.stages.namespace import spelled
+from zerocfg.run.stages.options import OPTIONS, SECTIONS, TOP_LEVEL
 from zerocfg.source.edit import delete_entry
 from zerocfg.source.node import Path, dotted
 

@@ -15,7 +15,7 @@ from zerocfg.rules.fixes import edited
 from zerocfg.rules.issues import at_value, issues, limited, python_word, unfilled
 from zerocfg.rules.repairs import as_section, repaired
 from zerocfg.run.model import Origin, Run, SourceFile
-from zerocfg.run.options import PRECISIONS
+from zerocfg.run.stages.options import PRECISIONS
 from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Scalar, dotted
 

@@ -26,11 +26,11 @@ from zerocfg.rules.line import (
     written,
 )
 from zerocfg.run.model import Run, SourceFile
-from zerocfg.run.options import OPTIONS
+from zerocfg.run.stages.options import OPTIONS
 from zerocfg.source.edit import replace_value
 
 if TYPE_CHECKING:
-    from zerocfg.source.launch import Option
+    from zerocfg.source.launch.line import Option
 
 
 _LAUNCHER_WORDS = frozenset(

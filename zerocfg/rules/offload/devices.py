@@ -14,8 +14,8 @@ from zerocfg.rules.arguments import argument
 from zerocfg.rules.effects import TRAINERS, admitted, admitting, effective_value, stage_of, under_deepspeed_launcher
 from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.key import Key, accelerate, deepspeed, from_origin, setting
-from zerocfg.run.engine import number
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import number
 
 PARTS = ("offload_optimizer", "offload_param")
 

@@ -8,8 +8,8 @@ from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import argument, passed
 from zerocfg.rules.effects import TRAINERS, deepspeed_data, effective_value, stage_of
 from zerocfg.rules.fixes import edited
-from zerocfg.run.arguments import arguments_of, mapping_of, parsed
 from zerocfg.run.model import UNKNOWN, Run
+from zerocfg.run.stages.arguments import arguments_of, mapping_of, parsed
 from zerocfg.source.edit import replace_value
 
 _RATE_OF_OPTIMIZER = {"polynomial": (), "cosine_with_min_lr": ("min_lr",), "cosine_warmup_with_min_lr": ("min_lr",)}

@@ -14,7 +14,7 @@ from zerocfg.catalog.versions import Release
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import given, reader, set_argument, value, word, written
 from zerocfg.rules.calls import given_in_calls
-from zerocfg.rules.reach import limited
+from zerocfg.rules.release_scope import limited
 from zerocfg.rules.taken import declares
 from zerocfg.run.model import Run
 from zerocfg.run.script.arguments import is_arguments

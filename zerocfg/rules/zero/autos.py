@@ -12,7 +12,7 @@ from zerocfg.rules.effects import TRAINERS, changed_before
 from zerocfg.rules.failures import failures, reported
 from zerocfg.rules.key import delete_all, finding_at, from_origin
 from zerocfg.run.model import UNKNOWN, Run
-from zerocfg.run.parser import parser_of
+from zerocfg.run.stages.parser import parser_of
 from zerocfg.source.node import Path, Scalar, dotted, walk
 
 _BREAKS_LATER = (

@@ -9,9 +9,9 @@ from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import argument, may_be_on
 from zerocfg.rules.effects import TRAINERS, effective_value
 from zerocfg.rules.key import deepspeed
-from zerocfg.run.arguments import parsed
-from zerocfg.run.engine import number
 from zerocfg.run.model import Run
+from zerocfg.run.stages.arguments import parsed
+from zerocfg.run.stages.engine import number
 
 
 def _compiles(run: Run) -> bool | None:

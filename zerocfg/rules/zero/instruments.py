@@ -8,8 +8,8 @@ from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import number
 from zerocfg.rules.effects import TRAINERS, changed_before
 from zerocfg.rules.key import deepspeed
-from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import truth
 from zerocfg.source.node import dotted
 
 

@@ -8,8 +8,8 @@ from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.effects import TRAINERS, changed_before, effective_value, stage_of
 from zerocfg.rules.key import Key, accelerate, deepspeed, setting
-from zerocfg.run.engine import truth
 from zerocfg.run.model import UNKNOWN, Run
+from zerocfg.run.stages.engine import truth
 
 _ACCELERATE = "zero3_save_16bit_model"
 GATHER = "zero_optimization.stage3_gather_16bit_weights_on_model_save"

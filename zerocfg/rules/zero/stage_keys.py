@@ -8,8 +8,8 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.effects import TRAINERS, stage_of
 from zerocfg.rules.key import Key, deepspeed, delete_all
-from zerocfg.run.engine import number, truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import number, truth
 
 _STAGE_3 = frozenset(
     "sub_group_size prefetch_bucket_size param_persistence_threshold model_persistence_threshold max_live_parameters "

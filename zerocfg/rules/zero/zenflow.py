@@ -8,8 +8,8 @@ from zerocfg.rules.api import Finding, Severity, at, rule
 from zerocfg.rules.effects import TRAINERS, effective_value, stage_of
 from zerocfg.rules.key import Key, deepspeed
 from zerocfg.rules.offload.devices import device, offload, on_host
-from zerocfg.run.engine import number
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import number
 
 _ADAMW = '{"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}}'
 

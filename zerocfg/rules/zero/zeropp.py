@@ -9,8 +9,8 @@ from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import processes
 from zerocfg.rules.effects import stage_of
 from zerocfg.rules.key import Key, deepspeed, delete_all
-from zerocfg.run.engine import number, truth
 from zerocfg.run.model import Run
+from zerocfg.run.stages.engine import number, truth
 
 _QUANTISED = ("zero_quantized_weights", "zero_quantized_nontrainable_weights", "zero_quantized_gradients")
 

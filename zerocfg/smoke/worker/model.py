@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from . import sums
+from . import checksums
 from .values import mapping, whole
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ def make_model(job: Job, weights: dict[str, torch.Tensor] | None = None) -> tran
 
 def initial(job: Job) -> dict[str, torch.Tensor]:
     """The random weights that `make_model` gives, as full tensors in host memory. All ranks call this."""
-    return {name: tensor.detach().cpu().clone() for name, tensor in sums.full(make_model(job))}
+    return {name: tensor.detach().cpu().clone() for name, tensor in checksums.full(make_model(job))}
 
 
 def repeat_chance() -> None:
-    """Begin the random numbers anew, so that dropout falls on the same places in every forward pass."""
+    """Reset the random numbers, so that dropout drops the same elements in every forward pass."""
     import torch
 
     torch.manual_seed(SEED)
@@ -69,7 +69,7 @@ def tokens(job: Job, rank: int) -> dict[str, torch.Tensor]:
 
 
 def join_deepspeed() -> None:
-    """Tell DeepSpeed of the process group, which accelerate does on a card only.
+    """Register the process group with DeepSpeed, which accelerate does on a card only.
 
     Otherwise the model is made (zero.Init) in a world of one, where an explicit train_batch_size does not fit.
     """

@@ -1,16 +1,16 @@
-"""The course of a training that is compared with the planned one."""
+"""Records a training that is compared with the planned one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import sums
+from . import checksums
 
 if TYPE_CHECKING:
     import torch
 
     from .report import Report
-    from .told import Part, Seen
+    from .report_schema import Part, Seen
 
 
 class Record:
@@ -43,7 +43,7 @@ class Record:
         settings: Seen | None = None,
         scheduler: object = None,
     ) -> None:
-        """The engine stands."""
+        """The engine is ready."""
         self.engine, self.optimizer = engine, optimizer
         self.phase(f"step {self.steps + 1}")
 
@@ -58,8 +58,8 @@ class Record:
         self.steps += 1
         self.rates.append(self._rate)
         if self.steps == self.last and self.engine is not None:
-            self.momentum = sums.momentum(self.engine, self.optimizer)
-            self.sums = sums.live(self.engine)
+            self.momentum = checksums.momentum(self.engine, self.optimizer)
+            self.sums = checksums.live(self.engine)
         self.phase(f"step {self.steps} done")
 
     def checkpoint_due(self) -> bool:
@@ -69,7 +69,7 @@ class Record:
         """A checkpoint is written."""
 
     def close(self) -> None:
-        """Let go of the engine."""
+        """Release the engine."""
         let_go(self.engine)
         self.engine = self.optimizer = None
 
@@ -89,7 +89,7 @@ def let_go(engine: torch.nn.Module | None) -> None:
 
     engine.destroy()
     optimizer = engine.optimizer
-    inner = sums.base(optimizer)
+    inner = checksums.base(optimizer)
     inner.state.clear()
     inner.param_groups.clear()
     for parameter in engine.module.parameters():
@@ -102,6 +102,6 @@ def let_go(engine: torch.nn.Module | None) -> None:
 
 
 def rate(optimizer: torch.optim.Optimizer | None) -> float | None:
-    """The learning rate of the next step, the highest of all parameter groups; None when the optimizer tells none."""
+    """The learning rate of the next step, the highest of all parameter groups; None when the optimizer has none."""
     rates = [group.get("lr") for group in getattr(optimizer, "param_groups", None) or []]
     return max((float(one) for one in rates if one is not None), default=None)

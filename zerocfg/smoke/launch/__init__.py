@@ -1,0 +1,1 @@
+"""Starts the ranks, follows them until they end, and cleans up after them."""

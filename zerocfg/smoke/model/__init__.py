@@ -1,0 +1,1 @@
+"""Types of a smoke-run: its reductions, sizes and certificate."""

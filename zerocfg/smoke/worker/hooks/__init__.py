@@ -1,0 +1,1 @@
+"""Observes an unmodified training script, and protects the user's files."""
