@@ -27,6 +27,8 @@ from tools.facts.environment import ROOT
 RESULTS = Path(__file__).with_name("recipes.md")
 _OF_THE_RELEASE = frozenset(("average_tokens_across_devices", "project", "trackio_space_id"))
 """Settings that some releases change for a run of one process, and names of trackers."""
+_FOLLOWS = frozenset(("do_eval", "eval_steps"))
+"""Settings that `eval_strategy` decides where nobody writes them."""
 NEW_NAMES = {
     "evaluation_strategy": "eval_strategy",
     "per_gpu_train_batch_size": "per_device_train_batch_size",
@@ -67,7 +69,8 @@ def said(library: str, version: str | None, asked: Sequence[Recipe]) -> list[Sai
 
 
 def differing(one: Judged, then: Said, now: Said) -> dict[str, tuple[Any, Any]]:
-    """Settings that mean something else, by the name that they have today."""
+    """Settings that mean something else, by the name that they have today. Those whose value no file tells, or whose
+    name the old release does not have, are not compared."""
     if then.error is not None or now.error is not None or then.settings is None or now.settings is None:
         return {}
     old, new = dict(then.settings), dict(now.settings)
@@ -77,12 +80,16 @@ def differing(one: Judged, then: Said, now: Said) -> dict[str, tuple[Any, Any]]:
     if old.get("group_by_length") is True and "group_by_length" not in new:
         old["train_sampling_strategy"] = "group_by_length"
     for both in (old, new):
+        if both.get("include_num_input_tokens_seen") is True:
+            both["include_num_input_tokens_seen"] = "all"
         both.pop("warmup_steps", None)
         both.pop("warmup_ratio", None)
     found = {
         name: (old[name], new[name]) for name in old.keys() & new.keys() if _meaning(old[name]) != _meaning(new[name])
     }
-    found = {name: both for name, both in found.items() if name not in OF_THE_MACHINE | _OF_THE_RELEASE}
+    untold = {NEW_NAMES.get(name, name) for name in {*one.before.names} - one.before.values.keys() | then.refused}
+    untold |= _FOLLOWS if "eval_strategy" in untold else frozenset()
+    found = {name: both for name, both in found.items() if name not in OF_THE_MACHINE | _OF_THE_RELEASE | untold}
     return found | ({"warmup": (then.warmup, now.warmup)} if then.warmup != now.warmup else {})
 
 
@@ -139,7 +146,7 @@ class Row:
     def unlisted(self) -> dict[str, tuple[Any, Any]]:
         left = {NEW_NAMES.get(name, name) for name in self.judged.left}
         left |= {"warmup"} if "warmup_ratio" in left else set()
-        left |= {"do_eval", "eval_steps"} if "eval_strategy" in left else set()
+        left |= _FOLLOWS if "eval_strategy" in left else set()
         told = self.judged.listed | left
         return {name: both for name, both in self.differs.items() if name not in told}
 
@@ -172,10 +179,16 @@ def main() -> int:
     options = parser.parse_args()
     trees = sorted(tree for folder in options.folders for tree in folder.iterdir() if tree.is_dir())
     rows = list(compared([one for tree in trees if options.only in tree.name for one in judged(tree)]))
-    wrong = [row for row in rows if row.unnamed or row.worse or row.unlisted]
+    wrong = [row for row in rows if row.unnamed or row.worse or row.unlisted or row.judged.again]
     for row in wrong:
         place = f"{row.judged.tree} {row.judged.before.place}, of {row.judged.before.library} {row.judged.old}"
-        print(place, *sorted(row.unnamed), row.now.error if row.worse and row.now else "", row.unlisted or "")
+        print(
+            place,
+            *sorted(row.unnamed),
+            row.now.error if row.worse and row.now else "",
+            row.unlisted or "",
+            "AGAIN" * row.judged.again,
+        )
     text = report(rows, len(trees))
     if options.only:
         print(text)
@@ -195,6 +208,7 @@ def report(rows: Sequence[Row], trees: int) -> str:
         ("... those that are refused are left to a person", lambda row: row.now_refuses and not row.unnamed),
         ("... one is refused that nothing is said of", lambda row: row.unnamed),
         ("values that are refused and were not before", lambda row: row.worse),
+        ("in a file that a second migration changes again", lambda row: row.judged.again),
         ("settings compared at both releases", lambda row: row.both_read),
         ("... none means something else", lambda row: row.both_read and not row.differs),
         ("... what means something else is listed", lambda row: row.differs and not row.unlisted),

@@ -171,9 +171,9 @@ def command(
         result = fix_files(job, result, unsafe=unsafe_fixes, quiet=quiet)
     result = job.told(result)
     if all_releases:
-        from zerocfg.lint.release_ranges import reaching
+        from zerocfg.lint.release_ranges import with_release_ranges
 
-        result.diagnostics = reaching(result.diagnostics, job.runs)
+        result.diagnostics = with_release_ranges(result.diagnostics, job.runs)
     # The fixed text of standard input has standard output to itself.
     for report in reports:
         if report.file is not None:
@@ -204,12 +204,10 @@ def _exit(unchecked: bool, found: bool) -> NoReturn:
 
 
 def _warn(job: Job) -> None:
-    for folder in job.empty:
-        click.echo(f"zerocfg: warning: no configs found below '{folder}'", err=True)
     if job.empty:
-        from zerocfg.cli.looked_for import looked_for
+        from zerocfg.cli.looked_for import tell_empty
 
-        click.echo(looked_for(), err=True, nl=False)
+        tell_empty(job.empty)
 
 
 def _show_runs(job: Job, output: Output, color: str) -> None:

@@ -64,12 +64,16 @@ def command(
     job = Job(targets, settings, Selection(), consumer)
     with Working("migrating", job.progress):
         unread = [one for one in job.lint().unread if one.named]
-        runs = job.included
+        runs, empty = job.included, list(job.empty)
         found = migrate(runs, target, source, with_pins=pins)
         job.lint(found.texts)
         remaining = rest(found, runs, job.included, target, source)
     for one in unread:
         click.echo(f"zerocfg: '{one.file}' was not read: {one.reason}", err=True)
+    if empty:
+        from zerocfg.cli.looked_for import tell_empty
+
+        tell_empty(empty)
     if output_format == "json":
         click.echo(_as_data(job, found, remaining, writes), nl=False)
     else:
@@ -103,11 +107,11 @@ def _show(job: Job, found: Migration, remaining: Rest, writes: bool) -> None:
 
 
 def _line(one: Done) -> str:
-    return f"{one.spot.file.name}:{one.spot.start.line}:{one.spot.start.column}: {one.why}"
+    return f"{one.span.file.name}:{one.span.start.line}:{one.span.start.column}: {one.why}"
 
 
 def _finding(one: Diagnostic) -> str:
-    return f"{one.spot.file.name}:{one.spot.start.line}:{one.spot.start.column}: {one.code} {one.message}"
+    return f"{one.span.file.name}:{one.span.start.line}:{one.span.start.column}: {one.code} {one.message}"
 
 
 def _settings(one: Changed) -> list[str]:
@@ -143,10 +147,10 @@ def _as_data(job: Job, found: Migration, remaining: Rest, writes: bool) -> str:
 
 
 def _place(one: Done) -> dict[str, object]:
-    start = one.spot.start
+    start = one.span.start
     return {
-        "file": one.spot.file.name,
-        "path": one.spot.path,
+        "file": one.span.file.name,
+        "path": one.span.path,
         "line": start.line,
         "column": start.column,
         "why": one.why,
@@ -154,6 +158,6 @@ def _place(one: Done) -> dict[str, object]:
 
 
 def _found(one: Diagnostic) -> dict[str, object]:
-    start = one.spot.start
-    place = {"file": one.spot.file.name, "path": one.spot.path, "line": start.line, "column": start.column}
+    start = one.span.start
+    place = {"file": one.span.file.name, "path": one.span.path, "line": start.line, "column": start.column}
     return {**place, "code": one.code, "why": one.message}

@@ -100,7 +100,8 @@ class Channel:
 
 def serve(stdin: BinaryIO | None = None, stdout: BinaryIO | None = None) -> int:
     """Answer until the client says goodbye. The exit code: 0 after a shutdown request, else 1."""
-    channel = Channel(stdout or sys.stdout.buffer)
+    console = sys.stdout  # kept: a stream that nothing holds any more closes its buffer
+    channel = Channel(stdout or console.buffer)
     # Whatever prints must not disturb the conversation.
     sys.stdout = sys.stderr
     server = make_server()

@@ -76,7 +76,7 @@ def page(subject: Subject) -> Page:
     if subject.found is not None:
         found.findings = findings(subject.found)
         found.rules = rule_pages(found.findings)
-        by = ", ".join(f"{number} by {what}" for what, number in sorted(subject.found.suppressed.items()))
+        by = ", ".join(f"{number} by {what}" for what, number in sorted(subject.found.suppressed_by.items()))
         found.hidden = f"Not shown, because they are suppressed: {by}." if by else ""
     found.memory, found.time = _predicted(subject)
     found.smoke = _smoke(subject)
