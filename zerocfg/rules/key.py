@@ -125,17 +125,17 @@ class Key:
 
 def deepspeed(run: Run, *path: str) -> Key:
     """A key of the DeepSpeed config; without a path the whole file."""
-    return _in(Key(run, run.deepspeed, (), deepspeed_data(run)), path)
+    return _in(run, run.deepspeed, deepspeed_data(run), path)
 
 
 def accelerate(run: Run, *path: str) -> Key:
     """A key of the accelerate config; nothing is written in one that is not of a local machine."""
-    return _in(Key(run, run.accelerate, (), accelerate_data(run)), path)
+    return _in(run, run.accelerate, accelerate_data(run), path)
 
 
 def recipe(run: Run, *path: str) -> Key:
     """A key of the recipe."""
-    return _in(Key(run, run.recipe, (), recipe_data(run)), path)
+    return _in(run, run.recipe, recipe_data(run), path)
 
 
 def finding_at(
@@ -159,15 +159,15 @@ def delete_all(keys: Iterable[Key], why: str, *, safe: bool = True) -> Fix | Non
     return without(written[0].file, [key.path for key in written], why, safe=safe) if written else None
 
 
-def _in(key: Key, path: Path) -> Key:
-    if not path:
-        return key
-    section = key.section
+def _in(run: Run, file: SourceFile | None, data: dict[str, Any], path: tuple[str, ...]) -> Key:
+    section: object = data
     for part in path[:-1]:
-        inner = section.get(str(part))
-        section = inner if isinstance(inner, dict) else {}
-    last = str(path[-1])
-    return Key(key.run, key.file, path, section.get(last), last in section)
+        section = section.get(part) if isinstance(section, dict) else None
+    if not path:
+        return Key(run, file, path, data)
+    if not isinstance(section, dict) or path[-1] not in section:
+        return Key(run, file, path, None, False)
+    return Key(run, file, path, section[path[-1]])
 
 
 def setting(run: Run, name: str) -> Key:

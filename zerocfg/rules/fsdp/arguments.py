@@ -11,6 +11,7 @@ from zerocfg.rules.arguments import argument, entries
 from zerocfg.rules.effects import TRAINERS, effective_value, recipe_data
 from zerocfg.rules.fixes import edited, rewritten
 from zerocfg.rules.fsdp.plugin import ARGUMENTS, argument_key, argument_version, fsdp_argument
+from zerocfg.rules.key import recipe
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value
 
@@ -73,29 +74,23 @@ def _without(run: Run, *keys: str, safe: bool = False) -> Fix | None:
 
 @rule("ZC621", "fsdp-config-without-fsdp", Severity.ERROR, consumers=TRAINERS)
 def fsdp_config_without_fsdp(run: Run) -> Iterator[Finding]:
-    data = recipe_data(run)
-    if run.recipe is None or not isinstance(data.get("fsdp_config"), dict) or not data["fsdp_config"]:
+    switch, config = recipe(run, "fsdp"), recipe(run, "fsdp_config")
+    if not config.section or "fsdp" in run.arguments or switch.value is False or switch.value:
         return
-    if "fsdp" in run.arguments or data.get("fsdp") is False or data.get("fsdp"):
-        return
-    if not set(map(str, data["fsdp_config"])) - {"xla", "xla_fsdp_v2", "xla_fsdp_grad_ckpt", "min_num_params"}:
+    if not set(map(str, config.section)) - {"xla", "xla_fsdp_v2", "xla_fsdp_grad_ckpt", "min_num_params"}:
         return  # what transformers 4 wrote into every saved set of arguments
-    launcher = run.effective.environment
-    deepspeed = bool(data.get("deepspeed")) or effective_value(run, "engine") == "deepspeed"
-    elsewhere = deepspeed or "ACCELERATE_USE_FSDP" in launcher
-    why = "write fsdp: true"
+    deepspeed = bool(recipe(run, "deepspeed").value) or effective_value(run, "engine") == "deepspeed"
+    elsewhere = deepspeed or "ACCELERATE_USE_FSDP" in run.effective.environment
     if deepspeed:
-        fix = _without(run, "fsdp_config", safe=True)
-    elif data.get("fsdp") is None and "fsdp" in data:
-        fix = edited(replace_value, run.recipe, ("fsdp",), "true", why=why, safe=False)
+        fix = config.delete("remove fsdp_config")
     else:
-        fix = edited(insert_entry, run.recipe, (), "fsdp", "true", why=why, safe=False)
-    yield Finding(
-        Location(run.recipe, ("fsdp_config",), "key"),
+        fix = switch.set("true", "write fsdp: true", safe=False)
+    yield config.finding(
         "`fsdp_config` is not looked at without `fsdp`: "
         + ("what accelerate's launcher is told counts" if elsewhere else "every process trains the whole model"),
         "remove `fsdp_config`" if deepspeed else "write `fsdp: true`",
         fix=fix,
+        where="key",
         severity=Severity.WARNING if elsewhere else None,
     )
 
@@ -215,14 +210,13 @@ def _as_keys(run: Run, words: list[str]) -> Fix | None:
 
 @rule("ZC626", "fsdp-config-wrap-policy", Severity.ERROR, consumers=TRAINERS, versions=ARGUMENTS)
 def fsdp_config_wrap_policy(run: Run) -> Iterator[Finding]:
-    found = argument_key(run, "auto_wrap_policy")
-    if argument_version(run) is None or found is None or found[2] in _POLICIES:
+    key = argument_key(run, "auto_wrap_policy")
+    if argument_version(run) is None or key is None or key.value in _POLICIES:
         return
-    file, path, value = found
-    word = closest(str(value).upper(), _POLICIES)
-    yield Finding(
-        Location(file, path, "value"),
-        f"`{path[-1]}` is one of {', '.join(_POLICIES)}; {show(value)} is refused",
+    word = closest(str(key.value).upper(), _POLICIES)
+    yield key.finding(
+        f"`{key.name}` is one of {', '.join(_POLICIES)}; {show(key.value)} is refused",
         f"write {word or _POLICIES[0]}",
-        fix=edited(replace_value, file, path, word, why=f"write {word}") if word else None,
+        fix=key.replace(word, f"write {word}") if word else None,
+        where="value",
     )

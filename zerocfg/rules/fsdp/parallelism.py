@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import accelerate_data, accelerate_section, effective_value
-from zerocfg.rules.fixes import edited
+from zerocfg.rules.api import Finding, Fix, Severity, rule
+from zerocfg.rules.effects import effective_value
+from zerocfg.rules.fsdp.plugin import fsdp_key
+from zerocfg.rules.key import Key, accelerate
 from zerocfg.run.model import Run
-from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value
-from zerocfg.source.node import Path
 
-SECTION = "parallelism_config"
-PREFIX = "parallelism_config_"
 SIZES = ("dp_replicate", "dp_shard", "tp", "cp", "sp")
 
 
-def size_path(name: str) -> Path:
-    return (SECTION, f"{PREFIX}{name}")
+def option(run: Run, name: str) -> Key:
+    """A key of the section, by its name without the prefix."""
+    return accelerate(run, "parallelism_config", f"parallelism_config_{name}")
+
+
+def size_key(run: Run, name: str) -> Key:
+    return option(run, f"{name}_size")
 
 
 def sizes_of(run: Run) -> dict[str, int] | None:
@@ -32,18 +34,9 @@ def sizes_of(run: Run) -> dict[str, int] | None:
     return found
 
 
-def written_sizes(run: Run, *names: str) -> list[Location]:
-    """The places of those sizes that stand in the file."""
-    section = accelerate_section(run, SECTION)
-    file = run.accelerate
-    return [Location(file, size_path(f"{name}_size")) for name in names if file and f"{PREFIX}{name}_size" in section]
-
-
-def place_of(run: Run, *names: str) -> tuple[Location, list[Location]] | None:
-    found = written_sizes(run, *names)
-    if not found:
-        return None
-    return found[0], found[1:]
+def written_sizes(run: Run, *names: str) -> list[Key]:
+    """Those sizes that stand in the file."""
+    return [key for name in names if (key := size_key(run, name))]
 
 
 def impossible(sizes: dict[str, int]) -> bool:
@@ -61,47 +54,32 @@ def parallel_sizes_and_processes(run: Run) -> Iterator[Finding]:
     product = 1
     for size in sizes.values():
         product *= size
-    place = place_of(run, *(name for name in SIZES if sizes[name] > 1))
-    if product in (1, processes) or sizes["sp"] > 1 or place is None:
-        return
     grown = [name for name in SIZES if sizes[name] > 1]
-    words = " x ".join(f"{name} {sizes[name]}" for name in grown)
-    fix = None
-    if len(grown) == 1 and processes > 1:
-        text = str(processes)
-        fix = edited(
-            replace_value, run.accelerate, size_path(f"{grown[0]}_size"), text, why=f"write {text}", safe=False
-        )
-    yield Finding(
-        place[0],
+    keys = written_sizes(run, *grown)
+    if product in (1, processes) or sizes["sp"] > 1 or not keys:
+        return
+    words, count = " x ".join(f"{name} {sizes[name]}" for name in grown), accelerate(run, "num_processes")
+    single = len(grown) == 1 and processes > 1
+    yield keys[0].finding(
         f"the sizes of `parallelism_config` multiply to {product} ({words}), and there are {processes} processes",
         "make the product the number of processes",
-        [*place[1], *_processes(run)],
-        fix=fix,
+        [*keys[1:], *([count] if count else [])],
+        size_key(run, grown[0]).replace(str(processes), f"write {processes}", safe=False) if single else None,
     )
-
-
-def _processes(run: Run) -> list[Location]:
-    if run.accelerate is None or "num_processes" not in accelerate_data(run):
-        return []
-    return [Location(run.accelerate, ("num_processes",))]
 
 
 @rule("ZC633", "context-and-sequence-parallel", Severity.ERROR)
 def context_and_sequence_parallel(run: Run) -> Iterator[Finding]:
     sizes = sizes_of(run)
-    place = place_of(run, "cp", "sp")
-    if sizes is None or sizes["cp"] < 2 or sizes["sp"] < 2 or place is None:
+    keys = written_sizes(run, "cp", "sp")
+    if sizes is None or sizes["cp"] < 2 or sizes["sp"] < 2 or not keys:
         return
     other = {"fsdp": "sp", "deepspeed": "cp"}.get(str(effective_value(run, "engine")))
-    yield Finding(
-        place[0],
+    yield keys[0].finding(
         f"cp_size {sizes['cp']} and sp_size {sizes['sp']} exclude each other: every process stops",
         "keep one of them: cp under FSDP 2, sp under DeepSpeed",
-        place[1],
-        fix=edited(delete_entry, run.accelerate, size_path(f"{other}_size"), why=f"remove {other}_size", safe=False)
-        if other
-        else None,
+        keys[1:],
+        size_key(run, other).delete(f"remove {other}_size", safe=False) if other else None,
     )
 
 
@@ -110,25 +88,27 @@ def replicas_of_parts(run: Run) -> Iterator[Finding]:
     sizes = sizes_of(run)
     if sizes is None or sizes["dp_replicate"] < 2 or sizes["dp_shard"] > 1 or max(sizes["tp"], sizes["cp"]) < 2:
         return
-    place = place_of(run, "dp_replicate", "tp", "cp")
-    if place is None or (sizes["cp"] > 1 and sizes["sp"] > 1):
+    keys = written_sizes(run, "dp_replicate", "tp", "cp")
+    if not keys or (sizes["cp"] > 1 and sizes["sp"] > 1):
         return
-    yield Finding(
-        place[0],
+    yield keys[0].finding(
         f"{sizes['dp_replicate']} replicas without sharding cannot hold a model that tp or cp cuts: every process "
         "stops",
         "write dp_shard_size instead of dp_replicate_size",
-        place[1],
-        fix=_sharded(run),
+        keys[1:],
+        _sharded(run),
     )
 
 
 def _sharded(run: Run) -> Fix | None:
     """`dp_replicate_size` under the name of `dp_shard_size`."""
-    new = f"{PREFIX}dp_shard_size"
-    if new in accelerate_section(run, SECTION):
-        return None
-    return edited(rename_key, run.accelerate, size_path("dp_replicate_size"), new, why=f"write {new}", safe=False)
+    return renamed_size(run, "dp_replicate", "dp_shard")
+
+
+def renamed_size(run: Run, old: str, new: str) -> Fix | None:
+    """A size under the name of another, where that one is not written."""
+    target = size_key(run, new)
+    return None if target else size_key(run, old).rename(target.name, f"write {target.name}", safe=False)
 
 
 @rule("ZC635", "nothing-to-shard-across", Severity.ERROR, versions="accelerate>=1.15")
@@ -139,15 +119,14 @@ def nothing_to_shard_across(run: Run) -> Iterator[Finding]:
     product = sizes["dp_replicate"] * sizes["tp"]
     if effective_value(run, "engine") != "fsdp" or not runs_fsdp2(run) or product == 1:
         return
-    place = place_of(run, "dp_replicate", "tp")
-    if place is None or (isinstance(processes, int) and product != processes):
+    keys = written_sizes(run, "dp_replicate", "tp")
+    if not keys or (isinstance(processes, int) and product != processes):
         return  # ZC632
-    yield Finding(
-        place[0],
+    yield keys[0].finding(
         "FSDP 2 has nothing to shard across: dp_shard_size and cp_size are 1, and every process stops",
         "write dp_shard_size",
-        place[1],
-        fix=_sharded(run) if sizes["tp"] == 1 else None,
+        keys[1:],
+        _sharded(run) if sizes["tp"] == 1 else None,
     )
 
 
@@ -161,37 +140,29 @@ def parallelism_with_fsdp1(run: Run) -> Iterator[Finding]:
     sizes, version = sizes_of(run), run.effective.environment.get("FSDP_VERSION")
     if sizes is None or impossible(sizes) or max(sizes.values()) == 1 or version is None or str(version.value) != "1":
         return
-    place = place_of(run, *SIZES)
-    if place is None:
-        return
-    why = "write fsdp_version: 2"
-    section = accelerate_section(run, "fsdp_config")
-    spelling = next((key for key in ("fsdp_version", "version") if key in section), None)
-    yield Finding(
-        place[0],
-        "`parallelism_config` needs FSDP 2, and the job runs with FSDP 1: every process stops",
-        why,
-        [Location(run.accelerate, ("fsdp_config", spelling))] if spelling and run.accelerate else [],
-        fix=edited(replace_value, run.accelerate, ("fsdp_config", spelling), "2", why=why, safe=False)
-        if spelling
-        else None,
-    )
+    keys, key = written_sizes(run, *SIZES), fsdp_key(run, "version")
+    if keys:
+        why = "write fsdp_version: 2"
+        yield keys[0].finding(
+            "`parallelism_config` needs FSDP 2, and the job runs with FSDP 1: every process stops",
+            why,
+            [key] if key else [],
+            key.replace("2", why, safe=False) if key else None,
+        )
 
 
 @rule("ZC647", "megatron-context-parallel-by-default", Severity.WARNING, versions="accelerate>=1.15")
 def megatron_context_parallel_by_default(run: Run) -> Iterator[Finding]:
-    key = "megatron_lm_context_parallel_size"
-    section = accelerate_section(run, "megatron_lm_config")
-    exported = run.effective.environment
-    if run.accelerate is None or "ACCELERATE_USE_MEGATRON_LM" not in exported or not section:
+    section, exported = accelerate(run, "megatron_lm_config"), run.effective.environment
+    key = section["megatron_lm_context_parallel_size"]
+    if not section.section or key or "ACCELERATE_USE_MEGATRON_LM" not in exported:
         return
-    if key in section or "MEGATRON_LM_CONTEXT_PARALLEL_SIZE" in exported:
-        return
-    why = f"write {key}: 1"
-    yield Finding(
-        Location(run.accelerate, ("megatron_lm_config",), "key"),
-        "`megatron_lm_config` names no context-parallel size, and accelerate takes 2: pairs of processes share their "
-        "samples",
-        why,
-        fix=edited(insert_entry, run.accelerate, ("megatron_lm_config",), key, "1", why=why, safe=False),
-    )
+    if "MEGATRON_LM_CONTEXT_PARALLEL_SIZE" not in exported:
+        why = f"write {key.name}: 1"
+        yield section.finding(
+            "`megatron_lm_config` names no context-parallel size, and accelerate takes 2: pairs of processes share "
+            "their samples",
+            why,
+            fix=key.set("1", why, safe=False),
+            where="key",
+        )

@@ -4,32 +4,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import only_below
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.arguments import argument
-from zerocfg.rules.effects import TRAINERS, accelerate_data, accelerate_section, effective_value, recipe_data
-from zerocfg.rules.failures import failures, ignored, primary_location, reported
-from zerocfg.rules.fixes import edited, rewritten
+from zerocfg.rules.effects import TRAINERS, effective_value
+from zerocfg.rules.failures import failures, ignored, reported
+from zerocfg.rules.fixes import rewritten
+from zerocfg.rules.key import Key, accelerate, from_origin, recipe
 from zerocfg.rules.release_scope import among
-from zerocfg.run.model import UNKNOWN, Run, SourceFile
-from zerocfg.source.edit import delete_entry, replace_value
-from zerocfg.source.node import Path
+from zerocfg.run.model import UNKNOWN, Run
 
 KEEPS = ("SHARD_GRAD_OP", "HYBRID_SHARD_ZERO2", "2", "5")
 """Strategies that keep the parameters gathered after the forward pass."""
 _BOOL_WORDS = ("y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off", "0")
 
 
-def fsdp_key(run: Run, name: str) -> tuple[SourceFile, Path, Any] | None:
-    """A key of `fsdp_config` of the accelerate config, with or without its prefix: (file, path, value)."""
-    written = accelerate_section(run, "fsdp_config")
-    for spelling in (f"fsdp_{name}", name):
-        if spelling in written and run.accelerate is not None:
-            return run.accelerate, ("fsdp_config", spelling), written[spelling]
-    return None
+def fsdp_key(run: Run, name: str) -> Key | None:
+    """A key of `fsdp_config` of the accelerate config, with or without its prefix."""
+    return _spelled(accelerate(run, "fsdp_config"), name)
+
+
+def efficient_loading(run: Run) -> Key:
+    """The key that switches the loading by one process on or off, written or not."""
+    name = "cpu_ram_efficient_loading"
+    return fsdp_key(run, name) or accelerate(run, "fsdp_config", f"fsdp_{name}")
+
+
+def _spelled(section: Key, name: str) -> Key | None:
+    return next((section[spelling] for spelling in (f"fsdp_{name}", name) if spelling in section), None)
 
 
 def fsdp_argument(run: Run) -> object:
@@ -57,15 +61,9 @@ _FSDP_2 = "1.6"
 """The release of accelerate that brought FSDP 2."""
 
 
-def argument_key(run: Run, name: str) -> tuple[SourceFile, Path, object] | None:
+def argument_key(run: Run, name: str) -> Key | None:
     """A key of the recipe's `fsdp_config`, with or without `fsdp_`, when the Trainer reads it; the prefix wins."""
-    config = recipe_data(run).get("fsdp_config")
-    if run.recipe is None or not isinstance(config, dict):
-        return None
-    for spelling in (f"fsdp_{name}", name):
-        if spelling in config:
-            return run.recipe, ("fsdp_config", spelling), config[spelling]
-    return None
+    return _spelled(recipe(run, "fsdp_config"), name)
 
 
 def argument_version(run: Run) -> str | None:
@@ -76,17 +74,17 @@ def argument_version(run: Run) -> str | None:
     if config is not None and config.held is not None and not (isinstance(config.held, dict) and config.origin.path):
         return None  # a file, or entries that cannot be told apart in their place
     found = argument_key(run, "version")
-    version = str(found[2]) if found is not None else "2"
+    version = str(found.value) if found is not None else "2"
     return version if version in ("1", "2") else None
 
 
-def fsdp_setting(run: Run, name: str) -> tuple[str, SourceFile, Path, object] | None:
-    """A key where it counts, the recipe's `fsdp_config` or else that of accelerate: (version, file, path, value)."""
+def fsdp_setting(run: Run, name: str) -> tuple[str, Key] | None:
+    """A key where it counts, the recipe's `fsdp_config` or else that of accelerate, and the version of FSDP."""
     version = argument_version(run)
     found = argument_key(run, name) if version is not None else None
     if version is None:
         version, found = fsdp_version(run), fsdp_key(run, name)
-    return None if version is None or found is None else (version, *found)
+    return None if version is None or found is None else (version, found)
 
 
 def releases(run: Run) -> str:
@@ -108,12 +106,11 @@ def _is_default(value: object) -> bool:
 def fsdp_loading_without_sync(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC601"):
         found = reported(run, failure, "write true, or switch fsdp_cpu_ram_efficient_loading off as well")
-        key = fsdp_key(run, "sync_module_states")
-        written = fsdp_key(run, "version")
-        if key is not None and written is not None and str(written[2]) == "2":
-            found.fix = edited(delete_entry, key[0], key[1], why="remove the key, which FSDP 2 does not need")
+        key, written = fsdp_key(run, "sync_module_states"), fsdp_key(run, "version")
+        if key is not None and written is not None and str(written.value) == "2":
+            found.fix = key.delete("remove the key, which FSDP 2 does not need")
         elif key is not None:
-            found.fix = edited(replace_value, key[0], key[1], "true", why="write true", safe=False)
+            found.fix = key.replace("true", "write true", safe=False)
         yield found
 
 
@@ -124,15 +121,15 @@ def fsdp_key_of_other_version(run: Run) -> Iterator[Finding]:
         "1": ("reshard_after_forward", "sharding_strategy"),
         "2": ("sharding_strategy", "reshard_after_forward"),
     }.get(version or "", ("", ""))
-    found = fsdp_key(run, dead) if dead else None
-    if found is None or _is_default(found[2]) or fsdp_key(run, alive) is not None:
+    key = fsdp_key(run, dead) if dead else None
+    if key is None or _is_default(key.value) or fsdp_key(run, alive) is not None:
         return
-    file, path, value = found
-    yield Finding(
-        Location(file, path),
-        f"FSDP {version} never reads `{path[-1]}`: {show(value)} is dropped and everything is sharded as in FULL_SHARD",
-        f"write `fsdp_{alive}`",
-        fix=_moved(file, path, f"fsdp_{alive}", _other_word(value, version)),
+    new, word = f"fsdp_{alive}", _other_word(key.value, version)
+    yield key.finding(
+        f"FSDP {version} never reads `{key.name}`: {show(key.value)} is dropped and everything is sharded as in "
+        "FULL_SHARD",
+        f"write `{new}`",
+        fix=None if word is None else rewritten(key.file, key.path, new, word, why=f"write {new}: {word}"),
     )
 
 
@@ -147,24 +144,19 @@ def _other_word(value: object, version: str | None) -> str | None:
     return str(value) if text in known else None
 
 
-def _moved(file: SourceFile, path: Path, key: str, value: str | None) -> Fix | None:
-    return None if value is None else rewritten(file, path, key, value, why=f"write {key}: {value}")
-
-
 @rule("ZC603", "fsdp2-strategy-name", Severity.ERROR)
 def fsdp2_strategy_name(run: Run) -> Iterator[Finding]:
     found = fsdp_setting(run, "reshard_after_forward")
-    if found is None or found[0] != "2" or str(found[3]).lower() in _BOOL_WORDS:
+    if found is None or found[0] != "2" or str(found[1].value).lower() in _BOOL_WORDS:
         return
-    _, file, path, value = found
-    keeps = str(value).upper() in (*KEEPS, "NO_SHARD")
-    word = "false" if keeps else "true"
-    same = str(value).upper() in ("FULL_SHARD", "SHARD_GRAD_OP")
-    yield Finding(
-        Location(file, path, "value"),
-        f"FSDP 2 reads `{path[-1]}` as true or false; {show(value)} stops every process",
+    key = found[1]
+    written = str(key.value).upper()
+    word = "false" if written in (*KEEPS, "NO_SHARD") else "true"
+    yield key.finding(
+        f"FSDP 2 reads `{key.name}` as true or false; {show(key.value)} stops every process",
         f"write {word}",
-        fix=edited(replace_value, file, path, word, why=f"write {word}", safe=same),
+        fix=key.replace(word, f"write {word}", safe=written in ("FULL_SHARD", "SHARD_GRAD_OP")),
+        where="value",
         versions=releases(run),
     )
 
@@ -181,42 +173,41 @@ def section_of_another_engine(run: Run) -> Iterator[Finding]:
     for item in ignored(run, "ZC604"):
         engine = effective_value(run, "engine")
         used = {"ddp": "plain data parallelism", "single": "one plain process"}.get(str(engine), "")
-        location, related = primary_location(run, [item.place], "key")
-        yield Finding(
-            location,
+        key = from_origin(run, item.place)
+        place = key.at("key")
+        yield key.finding(
             f"{item.message}: the job runs" + (f" with {used}" if used else " without it"),
             "correct `distributed_type`, or remove the section",
-            related + ([Location(run.accelerate, ("distributed_type",))] if run.accelerate else []),
-            fix=_right_engine(run, str(location.path[0]) if location.path else ""),
+            [accelerate(run, "distributed_type")] if run.accelerate else [],
+            _right_engine(run, str(place.path[0]) if place.path else ""),
+            where="key",
         )
 
 
 def _right_engine(run: Run, unused: str) -> Fix | None:
-    data = accelerate_data(run)
-    kind = data.get("distributed_type")
-    if unused not in _NAMES or not isinstance(data.get(unused), dict):
+    config = accelerate(run)
+    kind = config["distributed_type"]
+    if unused not in _NAMES or not isinstance(config.get(unused), dict):
         return None
-    own = next((section for section, name in _NAMES.items() if name == kind), None)
-    if own is not None and data.get(own):
-        return edited(delete_entry, run.accelerate, (unused,), why="remove the section that is not used")
-    others = [name for name in _NAMES if name != unused and data.get(name)]
-    if others or not isinstance(kind, str):
+    own = next((section for section, name in _NAMES.items() if name == kind.value), None)
+    if own is not None and config.get(own):
+        return config[unused].delete("remove the section that is not used")
+    others = [name for name in _NAMES if name != unused and config.get(name)]
+    if others or not isinstance(kind.value, str):
         return None
-    name = _NAMES[unused]
-    return edited(replace_value, run.accelerate, ("distributed_type",), name, why=f"choose {name}", safe=False)
+    return kind.replace(_NAMES[unused], f"choose {_NAMES[unused]}", safe=False)
 
 
 @rule("ZC606", "fsdp-local-state", Severity.ERROR)
 def fsdp_local_state(run: Run) -> Iterator[Finding]:
     found = fsdp_setting(run, "state_dict_type")
-    if found is None or found[0] != "2" or str(found[3]).upper() != "LOCAL_STATE_DICT":
+    if found is None or found[0] != "2" or str(found[1].value).upper() != "LOCAL_STATE_DICT":
         return
-    _, file, path, _ = found
     word = "FULL_STATE_DICT" if run.consumer in TRAINERS else "SHARDED_STATE_DICT"
-    yield Finding(
-        Location(file, path, "value"),
+    yield found[1].finding(
         "FSDP 2 knows no LOCAL_STATE_DICT; every process stops",
         "write SHARDED_STATE_DICT or FULL_STATE_DICT",
-        fix=edited(replace_value, file, path, word, why=f"write {word}", safe=False),
+        fix=found[1].replace(word, f"write {word}", safe=False),
+        where="value",
         versions=releases(run),
     )

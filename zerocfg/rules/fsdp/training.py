@@ -9,7 +9,6 @@ from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import argument, dropped, given, set_argument, value, written
 from zerocfg.rules.effects import TRAINERS, recipe_data
-from zerocfg.rules.fixes import edited
 from zerocfg.rules.fsdp.plugin import (
     ARGUMENTS,
     argument_key,
@@ -20,11 +19,12 @@ from zerocfg.rules.fsdp.plugin import (
     on,
     releases,
 )
+from zerocfg.rules.key import Key, accelerate, recipe
 from zerocfg.rules.line import is_page
-from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry, replace_value
-from zerocfg.source.node import Path
 
+_STATES = "state_dict_type"
 _GATHERING = frozenset(("set_state_dict_type", "summon_full_params"))
 
 
@@ -37,44 +37,33 @@ def fsdp_sharded_weights(run: Run) -> Iterator[Finding]:
         return
     if script is None and run.launch_file is not None and is_page(run.launch_file):
         return
-    version, argument = fsdp_version(run), argument_version(run)
-    if argument is not None:
-        found, section = argument_key(run, "state_dict_type"), run.recipe
-    elif version is not None:
-        found, section = fsdp_key(run, "state_dict_type"), run.accelerate
-    else:
+    version, by_argument = fsdp_version(run), argument_version(run)
+    if by_argument is None and version is None:
         return
-    why = "write FULL_STATE_DICT"
-    message = "with SHARDED_STATE_DICT the Trainer writes shards but no model.safetensors"
-    if found is not None and str(found[2]).upper() == "SHARDED_STATE_DICT":
-        yield Finding(
-            Location(found[0], found[1], "value"),
-            message,
+    key = argument_key(run, _STATES) if by_argument is not None else fsdp_key(run, _STATES)
+    why, word = "write FULL_STATE_DICT", str(key.value).upper() if key is not None else ""
+    if key is not None and word == "SHARDED_STATE_DICT":
+        yield key.finding(
+            "with SHARDED_STATE_DICT the Trainer writes shards but no model.safetensors",
             f"{why}, or run `accelerate merge-weights` afterwards",
-            fix=edited(replace_value, found[0], found[1], "FULL_STATE_DICT", why=why, safe=False),
+            fix=key.replace("FULL_STATE_DICT", why, safe=False),
+            where="value",
         )
-    elif found is not None and str(found[2]).upper() == "LOCAL_STATE_DICT" and (argument or version) == "1":
-        yield Finding(
-            Location(found[0], found[1], "value"),
+    elif key is not None and word == "LOCAL_STATE_DICT" and (by_argument or version) == "1":
+        yield key.finding(
             "with LOCAL_STATE_DICT the Trainer writes each process's piece into checkpoints and no model.safetensors",
             why,
-            fix=edited(replace_value, found[0], found[1], "FULL_STATE_DICT", why=why, safe=False),
+            fix=key.replace("FULL_STATE_DICT", why, safe=False),
+            where="value",
         )
-    elif found is None and version == "2" and argument is None and section is not None and _from_file(run):
-        yield Finding(
-            Location(section, ("fsdp_config",), "key"),
+    elif key is None and version == "2" and by_argument is None and run.accelerate is not None and _from_file(run):
+        section = accelerate(run, "fsdp_config")
+        yield section.finding(
             "FSDP 2 saves with SHARDED_STATE_DICT unless told otherwise: the Trainer writes shards but no "
             "model.safetensors",
             "write `fsdp_state_dict_type: FULL_STATE_DICT`",
-            fix=edited(
-                insert_entry,
-                section,
-                ("fsdp_config",),
-                "fsdp_state_dict_type",
-                "FULL_STATE_DICT",
-                why=why,
-                safe=False,
-            ),
+            fix=section[f"fsdp_{_STATES}"].set("FULL_STATE_DICT", why, safe=False),
+            where="key",
         )
 
 
@@ -83,21 +72,11 @@ def _from_file(run: Run) -> bool:
     return "FSDP_STATE_DICT_TYPE" not in run.effective.environment
 
 
-def _full_states(run: Run) -> Fix | None:
-    """A fix that makes FSDP save whole states, in the place that counts."""
-    found = fsdp_setting(run, "state_dict_type")
-    why = "write FULL_STATE_DICT"
-    if found is not None:
-        return edited(replace_value, found[1], found[2], "FULL_STATE_DICT", why=why, safe=False)
-    where = ("fsdp_config",)
-    return edited(insert_entry, run.accelerate, where, "fsdp_state_dict_type", "FULL_STATE_DICT", why=why, safe=False)
-
-
 def _saves_shards(run: Run) -> bool:
     """Whether FSDP runs and saves its states as shards."""
-    found = fsdp_setting(run, "state_dict_type")
+    found = fsdp_setting(run, _STATES)
     if found is not None:
-        return str(found[3]).upper() == "SHARDED_STATE_DICT"
+        return str(found[1].value).upper() == "SHARDED_STATE_DICT"
     return argument_version(run) is None and fsdp_version(run) == "2" and _from_file(run)
 
 
@@ -105,21 +84,20 @@ def _saves_shards(run: Run) -> bool:
 def fsdp_shards_without_states(run: Run) -> Iterator[Finding]:
     if value(run, "save_only_model") is not True or not _saves_shards(run):
         return
-    found = fsdp_setting(run, "state_dict_type")
-    section = run.recipe if argument_version(run) is not None else run.accelerate
-    place = Location(found[1], found[2]) if found else None
-    if place is None and section is not None:
-        place = Location(section, ("fsdp_config",), "key")
-    if place is None:
+    found = fsdp_setting(run, _STATES)
+    by_argument = argument_version(run) is not None
+    if found is None and (run.recipe if by_argument else run.accelerate) is None:
         return
-    yield Finding(
-        place,
+    key = found[1] if found else (recipe if by_argument else accelerate)(run, "fsdp_config")
+    whole = found[1] if found else accelerate(run, "fsdp_config", f"fsdp_{_STATES}")
+    yield key.finding(
         "FSDP saves shards"
         + ("" if found else " (the default of FSDP 2)")
         + ", and `save_only_model: true` refuses them: the Trainer stops",
         "write FULL_STATE_DICT",
         [written(run, "save_only_model")[0]],
-        fix=_full_states(run),
+        whole.set("FULL_STATE_DICT", "write FULL_STATE_DICT", safe=False),
+        where="entry" if found else "key",
         versions=releases(run),
     )
 
@@ -159,22 +137,20 @@ def fsdp_told_twice(run: Run) -> Iterator[Finding]:
     if version is None or asked is None or "ACCELERATE_USE_FSDP" not in run.effective.environment:
         return
     for name, default in _COMPARED.items():
-        told = fsdp_key(run, name)
-        if told is None or told[2] is None:
+        key, said = fsdp_key(run, name), argument_key(run, name)
+        if key is None or key.value is None:
             continue
-        said = argument_key(run, name)
-        here = said[2] if said is not None else default
-        if name == "reshard_after_forward" and (version != "2" or str(told[2]).lower() not in ("true", "false")):
+        here, there = said.value if said is not None else default, str(key.value).lower()
+        if name == "reshard_after_forward" and (version != "2" or there not in ("true", "false")):
             continue
-        if str(here).lower() == str(told[2]).lower():
+        if str(here).lower() == there:
             continue
-        yield Finding(
-            Location(told[0], told[1]),
-            f"`{told[1][-1]}: {show(told[2])}` is replaced by {show(here)}, which the training argument `fsdp` "
+        yield key.finding(
+            f"`{key.name}: {show(key.value)}` is replaced by {show(here)}, which the training argument `fsdp` "
             + ("says" if said else "stands for"),
             "say it in one place",
-            [Location(said[0], said[1]) if said else asked.at("entry")],
-            fix=dropped(run, asked, "remove fsdp") if argument(run, "fsdp_config") is None else None,
+            [said or asked.at("entry")],
+            dropped(run, asked, "remove fsdp") if argument(run, "fsdp_config") is None else None,
         )
 
 
@@ -189,26 +165,24 @@ def _by_trainer(run: Run) -> tuple[bool, Location | None]:
 
 @rule("ZC630", "fsdp-checkpointing-twice", Severity.ERROR, consumers=TRAINERS)
 def fsdp_checkpointing_twice(run: Run) -> Iterator[Finding]:
-    found = _own_checkpointing(run)
-    twice, place = _by_trainer(run)
-    if found is None or not on(found[2]) or not twice:
+    key, (twice, place) = _own_checkpointing(run), _by_trainer(run)
+    if key is None or not on(key.value) or not twice:
         return
     why = "write gradient_checkpointing: false"
     name = next((name for name in _CHECKPOINTING if given(run, name) is not None), _CHECKPOINTING[0])
-    fix = set_argument(run, name, "false", "write false" if place is not None else why, safe=True)
     yield Finding(
-        place or Location(found[0], found[1]),
+        place or key.at(),
         "activations are checkpointed by FSDP and by the training arguments"
         + ("" if place else " (TRL's default)")
         + ": the Trainer stops",
         why,
-        [Location(found[0], found[1])] if place else [],
-        fix=fix,
+        [key.at()] if place else [],
+        set_argument(run, name, "false", "write false" if place is not None else why, safe=True),
         versions=releases(run),
     )
 
 
-def _own_checkpointing(run: Run) -> tuple[SourceFile, Path, object] | None:
+def _own_checkpointing(run: Run) -> Key | None:
     """FSDP's own checkpointing where it counts: the accelerate config fills what the recipe leaves open."""
     if argument_version(run) is not None:
         return argument_key(run, "activation_checkpointing") or (
@@ -221,7 +195,7 @@ def _own_checkpointing(run: Run) -> tuple[SourceFile, Path, object] | None:
 def fsdp_checkpointing_by_trainer(run: Run) -> Iterator[Finding]:
     by_trainer, place = _by_trainer(run)
     own = _own_checkpointing(run)
-    if not by_trainer or place is None or (own is not None and on(own[2])):
+    if not by_trainer or place is None or (own is not None and on(own.value)):
         return
     if argument_version(run) is None or only_below(run.versions.get("transformers"), "4.33"):
         return

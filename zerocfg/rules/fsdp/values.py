@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Location, Severity, rule
+from zerocfg.rules.api import Finding, Severity, rule
 from zerocfg.rules.arguments import argument, set_argument
 from zerocfg.rules.effects import TRAINERS
-from zerocfg.rules.fixes import edited
 from zerocfg.rules.fsdp.plugin import (
     ARGUMENTS,
     argument_key,
@@ -18,7 +17,6 @@ from zerocfg.rules.fsdp.plugin import (
     releases,
 )
 from zerocfg.run.model import Run
-from zerocfg.source.edit import replace_value
 
 _NUMBERS = {
     "1": "FULL_SHARD",
@@ -52,64 +50,59 @@ def adafactor_with_fsdp2(run: Run) -> Iterator[Finding]:
 
 @rule("ZC643", "fsdp-offload-as-text", Severity.ERROR, consumers=TRAINERS, versions=ARGUMENTS)
 def fsdp_offload_as_text(run: Run) -> Iterator[Finding]:
-    found = argument_key(run, "cpu_offload")
-    if argument_version(run) is None or found is None or not isinstance(found[2], str):
+    key = argument_key(run, "cpu_offload")
+    if argument_version(run) is None or key is None or not isinstance(key.value, str):
         return
-    if found[2].lower() not in ("false", "no", "off", "0", "n", "f", "none"):
-        return
-    file, path, value = found
-    yield Finding(
-        Location(file, path, "value"),
-        f"`{path[-1]}: {show(value)}` is a text and counts as true: parameters are offloaded",
-        "write false",
-        fix=edited(replace_value, file, path, "false", why="write false"),
-    )
+    if key.value.lower() in ("false", "no", "off", "0", "n", "f", "none"):
+        yield key.finding(
+            f"`{key.name}: {show(key.value)}` is a text and counts as true: parameters are offloaded",
+            "write false",
+            fix=key.replace("false", "write false"),
+            where="value",
+        )
 
 
 @rule("ZC644", "fsdp1-strategy-as-boolean", Severity.ERROR)
 def fsdp1_strategy_as_boolean(run: Run) -> Iterator[Finding]:
     if argument_version(run) == "1":
-        found = argument_key(run, "reshard_after_forward")
+        key = argument_key(run, "reshard_after_forward")
     elif fsdp_version(run) == "1":
-        found = fsdp_key(run, "sharding_strategy")
+        key = fsdp_key(run, "sharding_strategy")
     else:
         return
-    if found is None or str(found[2]).lower() not in ("true", "false"):
+    if key is None or str(key.value).lower() not in ("true", "false"):
         return
-    file, path, value = found
-    word = "FULL_SHARD" if str(value).lower() == "true" else "SHARD_GRAD_OP"
-    yield Finding(
-        Location(file, path, "value"),
-        f"FSDP 1 knows no strategy {show(value)}: every process stops",
+    word = "FULL_SHARD" if str(key.value).lower() == "true" else "SHARD_GRAD_OP"
+    yield key.finding(
+        f"FSDP 1 knows no strategy {show(key.value)}: every process stops",
         f"write {word}",
-        fix=edited(replace_value, file, path, word, why=f"write {word}"),
+        fix=key.replace(word, f"write {word}"),
+        where="value",
         versions=releases(run),
     )
 
 
 @rule("ZC645", "fsdp-strategy-by-number", Severity.NOTE)
 def fsdp_strategy_by_number(run: Run) -> Iterator[Finding]:
-    found = fsdp_key(run, "sharding_strategy")
-    name = _NUMBERS.get(str(found[2])) if found is not None and not isinstance(found[2], bool) else None
-    if fsdp_version(run) != "1" or found is None or name is None or name == "NO_SHARD":
+    key = fsdp_key(run, "sharding_strategy")
+    name = _NUMBERS.get(str(key.value)) if key is not None and not isinstance(key.value, bool) else None
+    if fsdp_version(run) != "1" or key is None or name is None or name == "NO_SHARD":
         return
-    yield Finding(
-        Location(found[0], found[1], "value"),
-        f"`{found[1][-1]}: {found[2]}` is {name}; the names are safer to read, and to convert",
+    yield key.finding(
+        f"`{key.name}: {key.value}` is {name}; the names are safer to read, and to convert",
         f"write {name}",
-        fix=edited(replace_value, found[0], found[1], name, why=f"write {name}"),
+        fix=key.replace(name, f"write {name}"),
+        where="value",
     )
 
 
 @rule("ZC646", "fsdp1-of-the-trainer", Severity.NOTE, consumers=TRAINERS, versions=ARGUMENTS)
 def fsdp1_of_the_trainer(run: Run) -> Iterator[Finding]:
-    found = argument_key(run, "version")
-    if argument_version(run) != "1" or found is None:
-        return
-    plain = not any(argument_key(run, name) for name in _FIRST_ONLY)
-    yield Finding(
-        Location(found[0], found[1]),
-        "FSDP 1 is on its way out of transformers",
-        "write `version: 2`",
-        fix=edited(replace_value, found[0], found[1], "2", why="write 2", safe=False) if plain else None,
-    )
+    key = argument_key(run, "version")
+    if argument_version(run) == "1" and key is not None:
+        plain = not any(argument_key(run, name) for name in _FIRST_ONLY)
+        yield key.finding(
+            "FSDP 1 is on its way out of transformers",
+            "write `version: 2`",
+            fix=key.replace("2", "write 2", safe=False) if plain else None,
+        )

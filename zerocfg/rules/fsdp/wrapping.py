@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from zerocfg.catalog.values import show
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.fixes import edited
+from zerocfg.rules.api import Finding, Fix, Severity, rule
+from zerocfg.rules.fixes import together
 from zerocfg.rules.fsdp.plugin import fsdp_key, fsdp_setting, fsdp_version
-from zerocfg.run.model import Run, SourceFile
-from zerocfg.source.edit import delete_entry, insert_entry, replace_value
-from zerocfg.source.node import Path
+from zerocfg.rules.key import Key, accelerate
+from zerocfg.run.model import Run
 
 _TRANSFORMER = "TRANSFORMER_BASED_WRAP"
 
@@ -29,24 +29,12 @@ def _min_size(run: Run) -> int | None:
     return int(text) if text.isdecimal() and len(text) < 20 else None
 
 
-def _choose(
-    run: Run, policy: Path = (), where: SourceFile | None = None, *, drop: Path = (), safe: bool = False
-) -> Fix | None:
+def _choose(run: Run, policy: Key | None = None, *, drop: Key | None = None, safe: bool = False) -> Fix | None:
     """A fix that chooses the policy of transformer layers, and drops a key that it does not read."""
-    file = where or run.accelerate
-    if file is None or file.document is None:
-        return None
-    why = f"write {_TRANSFORMER}"
-    try:
-        if policy:
-            edits = replace_value(file.document, policy, _TRANSFORMER)
-        else:
-            edits = insert_entry(file.document, ("fsdp_config",), "fsdp_auto_wrap_policy", _TRANSFORMER)
-        if drop:
-            edits = edits + delete_entry(file.document, drop)
-    except ValueError:
-        return None
-    return Fix(why, tuple((file, edit) for edit in edits), safe)
+    key, why = policy or accelerate(run, "fsdp_config", "fsdp_auto_wrap_policy"), f"write {_TRANSFORMER}"
+    fixes = [key.set(_TRANSFORMER, why), *([drop.delete(why)] if drop else [])]
+    fix = together(why, *fixes, safe=safe)
+    return replace(fix, gives=()) if fix is not None else None
 
 
 @rule("ZC605", "fsdp-layer-names-as-list", Severity.ERROR)
@@ -54,20 +42,18 @@ def fsdp_layer_names_as_list(run: Run) -> Iterator[Finding]:
     found = fsdp_setting(run, "transformer_layer_cls_to_wrap")
     if found is None:
         return
-    _, file, path, value = found
-    if isinstance(value, list) and file is run.accelerate:
-        names = ",".join(str(part).strip() for part in value)
-    elif isinstance(value, str) and ", " in value:
-        names = ",".join(part.strip() for part in value.split(","))
+    key = found[1]
+    if isinstance(key.value, list) and key.file is run.accelerate:
+        names = ",".join(str(part).strip() for part in key.value)
+    elif isinstance(key.value, str) and ", " in key.value:
+        names = ",".join(part.strip() for part in key.value.split(","))
     else:
         return
-    yield Finding(
-        Location(file, path),
-        f"`{path[-1]}` becomes the text {show(str(value))}, which no layer class is called; wrapping stops at it",
+    plain = names.replace(",", "").replace("_", "").isalnum()
+    yield key.finding(
+        f"`{key.name}` becomes the text {show(str(key.value))}, which no layer class is called; wrapping stops at it",
         f"write {names}",
-        fix=edited(replace_value, file, path, names, why="join the names by commas")
-        if names.replace(",", "").replace("_", "").isalnum()
-        else None,
+        fix=key.replace(names, "join the names by commas") if plain else None,
     )
 
 
@@ -77,45 +63,43 @@ def fsdp_wraps_nothing(run: Run) -> Iterator[Finding]:
         return
     if any(fsdp_key(run, name) for name in ("transformer_layer_cls_to_wrap", "min_num_params", "auto_wrap_policy")):
         return
-    yield Finding(
-        Location(run.accelerate, ("fsdp_config",), "key"),
+    yield accelerate(run, "fsdp_config").finding(
         "no fsdp_auto_wrap_policy: all layers are one unit, which is gathered whole in every pass",
         f"write `fsdp_auto_wrap_policy: {_TRANSFORMER}`",
         fix=_choose(run),
+        where="key",
     )
 
 
 @rule("ZC615", "fsdp-wrap-size-zero", Severity.ERROR)
 def fsdp_wrap_size_zero(run: Run) -> Iterator[Finding]:
     policy, size = fsdp_setting(run, "auto_wrap_policy"), fsdp_setting(run, "min_num_params")
-    if policy is None or str(policy[3]).upper() != "SIZE_BASED_WRAP":
+    if policy is None or str(policy[1].value).upper() != "SIZE_BASED_WRAP":
         return
-    _, file, path, _ = size or policy
-    if file is run.accelerate:
+    _, key = size or policy
+    if key.file is run.accelerate:
         if _min_size(run) != 0 or size is None:
             return
-    elif (size is not None and size[3] != 0) or "FSDP_MIN_NUM_PARAMS" in run.effective.environment:
+    elif (size is not None and key.value != 0) or "FSDP_MIN_NUM_PARAMS" in run.effective.environment:
         return
-    yield Finding(
-        Location(file, path),
-        (f"`{path[-1]}: 0`" if size else "the default, 0,")
+    yield key.finding(
+        (f"`{key.name}: 0`" if size else "the default, 0,")
         + " switches SIZE_BASED_WRAP off: the layers become one unit",
         f"write a number of parameters, or choose {_TRANSFORMER}",
-        fix=_choose(run, policy[2], policy[1], drop=size[2] if size else ()),
+        fix=_choose(run, policy[1], drop=size[1] if size else None),
     )
 
 
 @rule("ZC616", "fsdp2-wrap-by-size", Severity.ERROR, versions="accelerate>=1.15")
 def fsdp2_wrap_by_size(run: Run) -> Iterator[Finding]:
     policy, size = fsdp_setting(run, "auto_wrap_policy"), fsdp_setting(run, "min_num_params")
-    if policy is None or policy[0] != "2" or str(policy[3]).upper() != "SIZE_BASED_WRAP":
+    if policy is None or policy[0] != "2" or str(policy[1].value).upper() != "SIZE_BASED_WRAP":
         return
-    number = size[3] if size is not None else _min_size(run)
+    number = size[1].value if size is not None else _min_size(run)
     if isinstance(number, bool) or not isinstance(number, int) or number <= 0:
         return
     small = run.model is not None and run.model.parameters is not None and run.model.parameters <= number
-    yield Finding(
-        Location(policy[1], policy[2], "value"),
+    yield policy[1].finding(
         "under FSDP 2 SIZE_BASED_WRAP "
         + (
             f"wraps nothing: the model has less than {number} parameters"
@@ -123,8 +107,9 @@ def fsdp2_wrap_by_size(run: Run) -> Iterator[Finding]:
             else "wants to make a unit of the list of all layers, and fully_shard refuses lists: the job stops"
         ),
         f"write {_TRANSFORMER}",
-        [Location(size[1], size[2])] if size else [],
-        fix=_choose(run, policy[2], policy[1], drop=size[2] if size else ()),
+        [size[1]] if size else [],
+        _choose(run, policy[1], drop=size[1] if size else None),
+        where="value",
     )
 
 
@@ -134,33 +119,30 @@ def fsdp_wrap_key_not_read(run: Run) -> Iterator[Finding]:
     if fsdp_version(run) is None or policy is None:
         return
     for name, reader in (("transformer_layer_cls_to_wrap", _TRANSFORMER), ("min_num_params", "SIZE_BASED_WRAP")):
-        found = fsdp_key(run, name)
-        if found is None or found[2] is None or policy == reader or _named_with(run, name, policy):
+        key = fsdp_key(run, name)
+        if key is None or key.value is None or policy == reader or _named_with(run, name, policy):
             continue
-        yield _not_read(run, found, policy, reader)
+        yield _not_read(key, policy, reader)
 
 
 def _named_with(run: Run, name: str, policy: str) -> bool:
-    """A size beside layer classes without a policy: told with the classes."""
+    """A size beside layer classes without a policy: reported with the classes."""
     return name == "min_num_params" and policy == "" and fsdp_key(run, "transformer_layer_cls_to_wrap") is not None
 
 
-def _not_read(run: Run, found: tuple[SourceFile, Path, object], policy: str, reader: str) -> Finding:
-    file, path, _ = found
+def _not_read(key: Key, policy: str, reader: str) -> Finding:
     if policy in ("", "NO_WRAP"):
-        name = "no fsdp_auto_wrap_policy is written" if not policy else "the policy is NO_WRAP"
+        cause = "no fsdp_auto_wrap_policy is written" if not policy else "the policy is NO_WRAP"
         layers = policy == "" and reader == _TRANSFORMER
-        return Finding(
-            Location(file, path),
-            f"`{path[-1]}` is not read: {name}, and all layers are one unit",
-            f"write `fsdp_auto_wrap_policy: {reader if fsdp_version(run) == '1' else _TRANSFORMER}`",
-            fix=_choose(run, safe=True) if layers else None,
+        return key.finding(
+            f"`{key.name}` is not read: {cause}, and all layers are one unit",
+            f"write `fsdp_auto_wrap_policy: {reader if fsdp_version(key.run) == '1' else _TRANSFORMER}`",
+            fix=_choose(key.run, safe=True) if layers else None,
             severity=Severity.WARNING if policy else None,
         )
-    return Finding(
-        Location(file, path),
-        f"`{path[-1]}` is not read: {policy} is chosen, and {reader} reads it",
+    return key.finding(
+        f"`{key.name}` is not read: {policy} is chosen, and {reader} reads it",
         "remove the key",
-        fix=edited(delete_entry, file, path, why="remove a key that has no effect"),
+        fix=key.delete("remove a key that has no effect"),
         severity=Severity.NOTE,
     )

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
+from zerocfg.rules.api import Finding, Fix, Severity, rule
 from zerocfg.rules.batch.sizes import disagreement, mismatches
-from zerocfg.rules.effects import TRAINERS, describe_origin, effective_value, section
-from zerocfg.rules.failures import failures, primary_location, reported
-from zerocfg.rules.fixes import edited, replace_at
+from zerocfg.rules.effects import TRAINERS, describe_origin, effective_value
+from zerocfg.rules.failures import failures, reported
+from zerocfg.rules.key import deepspeed, finding_at, from_origin, recipe, setting
 from zerocfg.run.model import UNKNOWN, Origin, Run
-from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 
 _NAMES: dict[str, str] = load_schema("accelerate").root.keys["mixed_precision"].facts["setting"]
 """The word of a precision, and the setting that it turns on."""
@@ -23,14 +22,14 @@ def fp16_and_bf16(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC301"):
         if conflict and failure.kind.startswith("ds-"):
             continue  # accelerate stops before DeepSpeed reads its config
-        location, related = primary_location(run, failure.places)
         who = "DeepSpeed" if failure.kind.startswith("ds-") else "the Trainer"
-        yield Finding(
-            location,
+        keys = [from_origin(run, place) for place in failure.places]
+        yield finding_at(
+            run,
+            keys,
             f"fp16 and bf16 are both on; {who} stops at it",
             "keep one of them",
-            related,
-            replace_at(failure.places[0], "false", "keep bf16", safe=False),
+            keys[0].replace("false", "keep bf16", safe=False),
         )
 
 
@@ -56,44 +55,40 @@ def _switch_on(run: Run, kind: str, argument: Origin) -> Fix | None:
     """The precision in the recipe, where it is false or not written."""
     why = f"write {kind}: true in the training arguments"
     if argument.kind == "file":
-        return edited(replace_value, argument.file, argument.path, "true", why=why, safe=False)
-    if argument.kind == "default" and run.recipe is not None and kind not in run.arguments:
-        return edited(insert_entry, run.recipe, (), kind, "true", why=why, safe=False)
+        return from_origin(run, argument).replace("true", why, safe=False)
+    if argument.kind == "default" and kind not in run.arguments:
+        return recipe(run, kind).set("true", why, safe=False)
     return None
 
 
 @rule("ZC303", "precision-conflict", Severity.ERROR)
 def precision_conflict(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC303"):
-        location, related = primary_location(run, failure.places)
         asked, enabled = failure.about
         by = describe_origin(failure.places[1])
-        yield Finding(
-            location,
+        keys = [from_origin(run, place) for place in failure.places]
+        yield finding_at(
+            run,
+            keys,
             f"`{enabled}` is on here but {asked} is asked for {by}; accelerate stops at the difference",
             "say one of the two in both places",
-            related,
-            replace_at(failure.places[0], "false", f"train in {asked}", safe=False),
+            keys[0].replace("false", f"train in {asked}", safe=False),
         )
 
 
 @rule("ZC304", "precision-auto-without-filler", Severity.ERROR, consumers={"deepspeed"}, versions="deepspeed>=0.17.1")
 def precision_auto_without_filler(run: Run) -> Iterator[Finding]:
-    autos = [kind for kind in _NAMES if section(run, kind).get("enabled") == "auto"]
-    others = [kind for kind in _NAMES if section(run, kind).get("enabled") is True]
-    if run.deepspeed is None or not autos or others:
+    switches = [deepspeed(run, kind, "enabled") for kind in _NAMES]
+    autos = [key for key in switches if key.value == "auto"]
+    if not autos or any(key.value is True for key in switches):
         return
-    kind = autos[0]
-    path = (kind, "enabled")
-    yield Finding(
-        Location(run.deepspeed, path),
+    key, kind = autos[0], autos[0].path[0]
+    yield key.finding(
         f'`{kind}.enabled` is "auto", which nobody fills for deepspeed.initialize: it counts as false and the job '
         "trains in fp32",
         "write true or false",
-        [Location(run.deepspeed, (other, "enabled")) for other in autos[1:]],
-        edited(replace_value, run.deepspeed, path, "true", why=f"switch {kind} on", safe=False)
-        if len(autos) == 1
-        else None,
+        autos[1:],
+        key.replace("true", f"switch {kind} on", safe=False) if len(autos) == 1 else None,
     )
 
 
@@ -106,38 +101,32 @@ def precision_lost(run: Run) -> Iterator[Finding]:
     if enabled is None or enabled.value is not False or run.effective.failures:
         return
     kind = str(asked.value)
-    file, path = enabled.origin.file, enabled.origin.path
-    written = section(run, kind).get("enabled")
-    if written == "auto":
+    key, here = deepspeed(run, kind, "enabled"), from_origin(run, enabled.origin)
+    if key.value == "auto":
         if run.consumer not in TRAINERS or (run.recipe is None and not run.arguments):
             return
-        location, related = primary_location(run, [asked.origin])
-        yield Finding(
-            location,
+        yield from_origin(run, asked.origin).finding(
             f"{kind} is asked for {describe_origin(asked.origin)} but not in the training arguments, from which the "
             f"Trainer fills `{kind}.enabled`; DeepSpeed silently trains in fp32",
             f"write `{kind}: true` in the training arguments",
-            related + ([Location(run.deepspeed, (kind, "enabled"))] if run.deepspeed else []),
+            [key],
         )
-    elif file is not None and file is run.deepspeed:
-        location, related = primary_location(run, [enabled.origin, asked.origin])
-        yield Finding(
-            location,
+    elif here.file is not None and here.file is run.deepspeed:
+        yield finding_at(
+            run,
+            (here, from_origin(run, asked.origin)),
             f"`{kind}.enabled` is false here but {kind} is asked for {describe_origin(asked.origin)}; DeepSpeed "
             "silently trains in fp32",
             'write "auto" or true',
-            related,
-            edited(replace_value, file, path, '"auto"', why='let accelerate fill it in: "auto"', safe=False),
+            here.replace('"auto"', 'let accelerate fill it in: "auto"', safe=False),
         )
 
 
 @rule("ZC307", "msamp-with-zero3", Severity.ERROR, versions="accelerate>=1.0")
 def msamp_with_zero3(run: Run) -> Iterator[Finding]:
-    stage = run.effective.get("zero_optimization.stage")
     for failure in failures(run, "ZC307"):
         finding = reported(run, failure, "use a lower stage or another fp8 backend")
-        if stage is not None:
-            finding.fix = replace_at(stage.origin, "2", "use ZeRO stage 2", safe=False)
+        finding.fix = setting(run, "zero_optimization.stage").replace("2", "use ZeRO stage 2", safe=False)
         yield finding
 
 
@@ -152,14 +141,13 @@ def precision_of_launcher_beaten(run: Run) -> Iterator[Finding]:
             continue
         if any(failure.kind == "ds-precision-conflict" for failure in run.effective.failures):
             continue
-        location, related = primary_location(run, [beaten.origin, used.origin])
-        file = beaten.origin.file if beaten.origin.kind == "file" else None
+        key = from_origin(run, beaten.origin)
         winner = "argument of Accelerator wins" if own_loop else "training arguments win"
-        yield Finding(
-            location,
+        yield finding_at(
+            run,
+            (key, from_origin(run, used.origin)),
             f"{beaten.value} is asked for {describe_origin(beaten.origin)} but {used.value} "
             f"{describe_origin(used.origin)}; the {winner} and the job silently trains in {used.value}",
             f"say {used.value} in both places",
-            related,
-            edited(delete_entry, file, beaten.origin.path, why="remove the beaten value", safe=False),
+            key.delete("remove the beaten value", safe=False),
         )
