@@ -14,7 +14,7 @@ import pytest
 from tests.cli.conftest import Outcome
 from tests.cli.conftest import zerocfg as zerocfg  # the command line, as a fixture
 from tests.conftest import ROOT
-from zerocfg.cli.examples import as_shown, fix_safety
+from zerocfg.cli.examples import as_shown
 from zerocfg.lint.engine import DOCS
 from zerocfg.rulebook.example import Expected
 from zerocfg.rulebook.pages import COMMON, PageError, page_of, read_page
@@ -43,7 +43,7 @@ def page(code: str) -> str:
     """The page of one rule; all of them take seconds."""
     rule = find(code)
     assert rule is not None
-    return as_markdown(rule, as_shown(page_of(rule)), fix_safety(rule))
+    return as_markdown(rule, as_shown(page_of(rule)))
 
 
 def test_every_rule_has_its_page_and_there_is_no_other() -> None:
