@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from zerocfg.models.base import Section
     from zerocfg.models.deepspeed import DeepSpeedConfig
     from zerocfg.models.training_arguments import TrainingArguments
-    from zerocfg.resolve.build import Built
+    from zerocfg.resolve.build import BuildResult
     from zerocfg.resolve.explain.forecast import Forecast
     from zerocfg.resolve.spec.spec_file import SpecFile
     from zerocfg.typed import Kind, Loaded
@@ -200,7 +200,7 @@ def _folder(path: Path) -> Path:
     return path if path.is_dir() else path.parent
 
 
-def _resolved(spec: AnyPath, run: str | None, hardware: str | None) -> tuple[SpecFile, list[Built]]:
+def _resolved(spec: AnyPath, run: str | None, hardware: str | None) -> tuple[SpecFile, list[BuildResult]]:
     from zerocfg.resolve.build import build_plans
     from zerocfg.resolve.spec.spec_file import read_spec
 
@@ -218,7 +218,7 @@ def _resolved(spec: AnyPath, run: str | None, hardware: str | None) -> tuple[Spe
         raise Error(str(error)) from None
 
 
-def _stop_on_problems(built: list[Built]) -> None:
+def _stop_on_problems(built: list[BuildResult]) -> None:
     problems = [
         f"{problem.place}: run {one.name}: {problem.key}: {problem.message}"
         for one in built

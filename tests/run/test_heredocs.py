@@ -12,7 +12,7 @@ from zerocfg.lint.engine import lint_runs
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Run
-from zerocfg.run.templates import known
+from zerocfg.run.templates import plain_or_unknown
 
 BODY = '{"train_batch_size": 8, "zero_optimization": {"stage": 2}}'
 LINE = "deepspeed train.py --deepspeed_config ds.json"
@@ -104,7 +104,7 @@ def test_what_only_the_shell_knows_is_unknown(tmp_path: Path) -> None:
     body = '{"train_batch_size": $N, "gradient_clipping": "${C}x", "bf16": {"enabled": true}}'
     run = run_of(tmp_path, f"cat > ds.json << EOF\n{body}\nEOF\n{LINE}\n")
     assert run.deepspeed is not None
-    assert known(run.deepspeed.document) == {
+    assert plain_or_unknown(run.deepspeed.document) == {
         "train_batch_size": UNKNOWN,
         "gradient_clipping": UNKNOWN,
         "bf16": {"enabled": True},

@@ -128,6 +128,17 @@ def test_a_command_is_a_launch_line(tmp_path: Path) -> None:
     assert run.flags["num_machines"].value is UNKNOWN
 
 
+def test_a_quoted_word_ends_behind_its_quote(tmp_path: Path) -> None:
+    """However a notebook escapes it."""
+    (tmp_path / "acc.yaml").write_text("distributed_type: MULTI_GPU\nnum_processes: 2\n")
+    line = "!accelerate launch --config_file acc.yaml train.py"
+    (run,) = runs_of(tmp_path, notebook(f"{line} --report_to 'a' --run_name \"b c\"\nfit()\n"))
+    assert run.launch is not None and run.launch_file is not None
+    text = run.launch_file.source.text
+    words = [text[one.span.start : one.span.end] for one in run.launch.script_options]
+    assert words == ["--report_to 'a'", '--run_name \\"b c\\"']
+
+
 def test_a_file_that_another_cell_may_make_is_not_missing(tmp_path: Path) -> None:
     (run,) = runs_of(tmp_path, notebook("!accelerate launch --config_file acc.yaml train.py\n"))
     assert run.missing == ()

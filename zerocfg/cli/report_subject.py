@@ -14,7 +14,7 @@ from zerocfg.cli.linting import Job
 from zerocfg.cli.selection import selection_of
 from zerocfg.cli.settings import find_settings
 from zerocfg.cli.spec_argument import read_or_exit, resolved
-from zerocfg.compare.check_outputs import Checked, check_run
+from zerocfg.compare.check_outputs import OutputCheck, check_run
 from zerocfg.compare.lock_diff import changes, sources
 from zerocfg.emit import lock as lockfile
 from zerocfg.emit.compile_runs import compile_runs
@@ -31,7 +31,7 @@ from zerocfg.run.releases import with_versions
 
 if TYPE_CHECKING:
     from zerocfg.emit.files import Emitted
-    from zerocfg.resolve.build import Built
+    from zerocfg.resolve.build import BuildResult
     from zerocfg.resolve.explain.alternatives import Alternative
     from zerocfg.resolve.spec.spec_file import SpecFile
     from zerocfg.run.model import Run
@@ -179,7 +179,7 @@ def _named(build: Path, name: str) -> Path:
     raise click.UsageError(f"'{display_name(build)}' holds no build of {name}: there is no {lockfile.NAME}")
 
 
-def _compile(subject: Subject, read: SpecFile, built: Built) -> None:
+def _compile(subject: Subject, read: SpecFile, built: BuildResult) -> None:
     """The lock that a build would write now, and how the last build differs from it."""
     out = subject.build.parent if subject.build is not None else read.path.parent / "built"
     found = compile_runs(read, [built], out)
@@ -198,24 +198,24 @@ def _lock(emitted: Emitted) -> lockfile.Lock:
     return lockfile.parse(emitted.files[lockfile.NAME], emitted.folder / lockfile.NAME)
 
 
-def _checked(emitted: Emitted, build: Path, new: lockfile.Lock) -> Checked:
+def _checked(emitted: Emitted, build: Path, new: lockfile.Lock) -> OutputCheck:
     if emitted.folder.resolve() == build.resolve():
         read_lock(build / lockfile.NAME)  # one that cannot be read is told as every command tells it
         return check_run(emitted)
     # The folder was renamed: its files hold paths that a build would write otherwise, its values can be compared.
     old = read_lock(build / lockfile.NAME)
     moved = changes(old, new)
-    return Checked(emitted.plan.name, build, "differs" if moved else "up to date", moved, [], sources(old, new))
+    return OutputCheck(emitted.plan.name, build, "differs" if moved else "up to date", moved, [], sources(old, new))
 
 
-def _forecast(built: Built, asked: Asked) -> Forecast | str:
+def _forecast(built: BuildResult, asked: Asked) -> Forecast | str:
     try:
         return forecast(built, tracing=asked.trace, python=asked.python)
     except ValueError as error:
         return str(error)
 
 
-def _alternatives(built: Built) -> list[Alternative]:
+def _alternatives(built: BuildResult) -> list[Alternative]:
     """Nothing where no plan can be predicted: the forecast says why."""
     try:
         return alternatives(built)

@@ -16,7 +16,7 @@ from zerocfg.rules.files.ignores import unknown_code_in_ignore, unused_ignore
 from zerocfg.rules.registry import ALL, find
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile, original
-from zerocfg.run.releases import Outside, outside
+from zerocfg.run.releases import OutsideKnownReleases, outside_known_releases
 from zerocfg.run.unchecked import UncheckedFile, understood
 from zerocfg.source.foreign import one_line
 from zerocfg.source.node import Path, dotted
@@ -113,9 +113,9 @@ class Result:
         return {library: VERSIONS[library] for library in sorted(named & VERSIONS.keys())}
 
     @property
-    def outside(self) -> list[Outside]:
+    def outside(self) -> list[OutsideKnownReleases]:
         """Where a project admits no release that is known."""
-        return list(dict.fromkeys(one for run in self.runs for one in outside(run)))
+        return list(dict.fromkeys(one for run in self.runs for one in outside_known_releases(run)))
 
     @property
     def suppressed_by(self) -> dict[str, int]:
