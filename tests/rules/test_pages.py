@@ -69,7 +69,7 @@ def test_the_headings_are_fixed(code: str) -> None:
     rule = find(code)
     assert rule is not None
     assert code[2] in FAMILIES
-    assert [line for line in as_text(rule, page_of(rule), "none").splitlines() if line in HEADINGS] == list(HEADINGS)
+    assert [line for line in as_text(rule, page_of(rule)).splitlines() if line in HEADINGS] == list(HEADINGS)
 
 
 def test_every_diagnostic_leads_to_its_page(zerocfg: Cli, tmp_path: Path) -> None:
