@@ -115,21 +115,20 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def _shown(code: str) -> str:
     """A rule's page with what follows from it: severity, safety of the fix, releases."""
-    from zerocfg.cli.examples import as_shown, fix_safety
+    from zerocfg.cli.examples import as_shown
     from zerocfg.rulebook.rendering import as_markdown
     from zerocfg.rules.registry import find
 
     rule = find(code)
     assert rule is not None, code
-    return as_markdown(rule, as_shown(page_of(rule)), fix_safety(rule))
+    return as_markdown(rule, as_shown(page_of(rule)))
 
 
 def _by_family() -> str:
-    from zerocfg.cli.examples import fix_safety
     from zerocfg.rulebook.rendering import index
     from zerocfg.rules.registry import ALL
 
-    return index(ALL, {rule.code: fix_safety(rule) for rule in ALL})
+    return index(ALL)
 
 
 def _rule(markdown: str, code: str, family: str) -> str:

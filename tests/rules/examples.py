@@ -76,8 +76,16 @@ def told(found: Diagnostic, files: dict[str, str]) -> Expected:
     """What a finding says of an example's files, in the form in which the example states it."""
     figures = tuple(FIGURE.findall(f"{found.message}\n{found.help}"))
     return Expected(
-        found.severity.value, place(found.span, files), figures, tuple(place(o, files) for o in found.related)
+        found.severity.value,
+        place(found.span, files),
+        figures,
+        tuple(place(o, files) for o in found.related),
+        "" if found.fix is None else "safe" if found.fix.safe else "unsafe",
     )
+
+
+def without_fix(expected: Expected) -> Expected:
+    return replace(expected, fix="")
 
 
 def place(span: FileSpan, files: dict[str, str]) -> str:

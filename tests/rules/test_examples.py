@@ -39,10 +39,6 @@ def test_bad_example_is_found(code: str, at: int, tmp_path: Path) -> None:
     result = lint_example(page_of(RULES[code]).bad[at], tmp_path)
     found = [diagnostic for diagnostic in result.diagnostics if diagnostic.code == code]
     assert found, [(d.code, d.message) for d in result.diagnostics]
-    if page_of(RULES[code]).fixable:
-        assert any(diagnostic.fix is not None for diagnostic in found)
-    else:
-        assert all(diagnostic.fix is None for diagnostic in found), "has a fix but is not declared fixable"
     example = page_of(RULES[code]).bad[at]
     assert [told(diagnostic, example.files) for diagnostic in found] == list(example.expected)
 

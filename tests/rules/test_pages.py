@@ -14,7 +14,7 @@ import pytest
 from tests.cli.conftest import Outcome
 from tests.cli.conftest import zerocfg as zerocfg  # the command line, as a fixture
 from tests.conftest import ROOT
-from zerocfg.cli.examples import as_shown, fix_safety
+from zerocfg.cli.examples import as_shown
 from zerocfg.lint.engine import DOCS
 from zerocfg.rulebook.example import Expected
 from zerocfg.rulebook.pages import COMMON, PageError, page_of, read_page
@@ -43,7 +43,7 @@ def page(code: str) -> str:
     """The page of one rule; all of them take seconds."""
     rule = find(code)
     assert rule is not None
-    return as_markdown(rule, as_shown(page_of(rule)), fix_safety(rule))
+    return as_markdown(rule, as_shown(page_of(rule)))
 
 
 def test_every_rule_has_its_page_and_there_is_no_other() -> None:
@@ -69,7 +69,7 @@ def test_the_headings_are_fixed(code: str) -> None:
     rule = find(code)
     assert rule is not None
     assert code[2] in FAMILIES
-    assert [line for line in as_text(rule, page_of(rule), "none").splitlines() if line in HEADINGS] == list(HEADINGS)
+    assert [line for line in as_text(rule, page_of(rule)).splitlines() if line in HEADINGS] == list(HEADINGS)
 
 
 def test_every_diagnostic_leads_to_its_page(zerocfg: Cli, tmp_path: Path) -> None:

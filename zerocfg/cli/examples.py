@@ -13,31 +13,12 @@ from zerocfg.cli.linting import Job
 from zerocfg.cli.settings import Settings
 from zerocfg.lint.engine import Result
 from zerocfg.lint.selection import Selection
-from zerocfg.rulebook.pages import page_of
 from zerocfg.run.discover import Files
 from zerocfg.run.link import find_runs
 
 if TYPE_CHECKING:
     from zerocfg.rulebook.example import Example
     from zerocfg.rulebook.pages import Page
-    from zerocfg.rulebook.rendering import Safety
-    from zerocfg.rules.api import Rule
-
-
-def fix_safety(rule: Rule) -> Safety:
-    """Whether the fixes for a rule's bad examples are safe."""
-    if not page_of(rule).fixable:
-        return "none"
-    fixes = [
-        diagnostic.fix
-        for example in page_of(rule).bad
-        for diagnostic in lint_example(example).diagnostics
-        if diagnostic.code == rule.code
-    ]
-    kinds = {fix.safe for fix in fixes if fix is not None}
-    if not kinds:
-        return "none"
-    return "both" if len(kinds) == 2 else "safe" if True in kinds else "unsafe"
 
 
 def lint_example(example: Example) -> Result:

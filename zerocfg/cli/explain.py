@@ -137,10 +137,10 @@ def explain_rule(what: str) -> str:
         near = closest(what, [known.name for known in ALL])
         hint = f"; did you mean {near}?" if near else "; for a setting, name the run: --run RUN"
         raise click.UsageError(f"no rule is called '{what}'{hint}")
-    from zerocfg.cli.examples import as_shown, fix_safety
+    from zerocfg.cli.examples import as_shown
     from zerocfg.rulebook.rendering import as_text
 
-    return reflowed(as_text(rule, as_shown(page_of(rule)), fix_safety(rule)), columns(sys.stdout))
+    return reflowed(as_text(rule, as_shown(page_of(rule))), columns(sys.stdout))
 
 
 def explain_run(run: Run) -> str:

@@ -55,7 +55,6 @@ def _list(width: int | None) -> None:
 
 
 def _row(rule: Rule) -> dict[str, object]:
-    from zerocfg.cli.examples import fix_safety
     from zerocfg.lint.engine import DOCS
     from zerocfg.rulebook.rendering import FAMILIES
 
@@ -69,7 +68,7 @@ def _row(rule: Rule) -> dict[str, object]:
         "since": rule.since,
         "replaced_by": rule.replaced_by or None,
         "fixable": page_of(rule).fixable,
-        "fix_safety": fix_safety(rule),
+        "fix_safety": page_of(rule).fix_safety,
         "consumers": sorted(rule.consumers),
         "needs": sorted(rule.needs),
         "versions": rule.versions or None,

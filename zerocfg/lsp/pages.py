@@ -6,7 +6,7 @@ import os
 from functools import cache
 from pathlib import Path
 
-from zerocfg.cli.examples import as_shown, fix_safety
+from zerocfg.cli.examples import as_shown
 from zerocfg.lint.engine import DOCS
 from zerocfg.lsp.documents import file_uri
 from zerocfg.rulebook.pages import page_of
@@ -40,7 +40,7 @@ def page(code: str) -> str | None:
     try:
         if not file.is_file():
             where.mkdir(parents=True, exist_ok=True)
-            write_atomic(file, as_markdown(rule, as_shown(page_of(rule)), fix_safety(rule)).encode("utf-8"))
+            write_atomic(file, as_markdown(rule, as_shown(page_of(rule))).encode("utf-8"))
     except OSError:
         return None
     return file_uri(file.resolve())

@@ -17,13 +17,14 @@ class Expected:
 
     ``place``: the file and what is underlined there: ``ds.json: "stage": 3``; the file alone where something is
     missing in it as a whole. ``figures``: every number in message and help, in their order. ``also``: the related
-    places.
+    places. ``fix``: "safe" or "unsafe" where one is offered.
     """
 
     severity: Level
     place: str
     figures: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
+    fix: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
@@ -20,6 +20,7 @@ from zerocfg.rulebook.proof import Between, Printed, Proof, at_least, at_most, p
 if TYPE_CHECKING:
     from zerocfg.rules.api import Rule
 
+Safety = Literal["none", "safe", "unsafe", "both"]
 HEADINGS = (
     "What happens",
     "Example",
@@ -64,9 +65,14 @@ class Page:
     references: tuple[str, ...]
 
     @property
+    def fix_safety(self) -> Safety:
+        """Of the fixes that the rule offers for its bad examples."""
+        kinds = {one.fix for example in self.bad for one in example.expected} - {""}
+        return "both" if len(kinds) == 2 else "safe" if "safe" in kinds else "unsafe" if kinds else "none"
+
+    @property
     def fixable(self) -> bool:
-        """Whether a fix is offered; the tests hold what the page says of it against what the rule does."""
-        return bool(self.fix)
+        return self.fix_safety != "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,9 +266,10 @@ def _text_of(block: _Block) -> str:
 
 
 def _expected(one: Mapping[str, Any]) -> Expected:
-    """``error: PLACE``, with ``figures`` separated by spaces and a list of places ``also``."""
+    """``error: PLACE``, with the ``fix``, ``figures`` separated by spaces and a list of places ``also``."""
     (severity,) = (level for level in LEVELS if level in one)
-    return Expected(severity, one[severity], tuple(one.get("figures", "").split()), tuple(one.get("also", ())))
+    figures, also = tuple(one.get("figures", "").split()), tuple(one.get("also", ()))
+    return Expected(severity, one[severity], figures, also, one.get("fix", ""))
 
 
 def _proof(block: _Block, name: str) -> Proof:

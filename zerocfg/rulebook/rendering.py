@@ -6,16 +6,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import Literal
 
 from zerocfg.rulebook import older_releases
 from zerocfg.rulebook.example import Example
-from zerocfg.rulebook.pages import Page, page_of
+from zerocfg.rulebook.pages import Page, Safety, page_of
 from zerocfg.rules.api import Rule
 from zerocfg.run.config import TORCH, VERSIONS
-
-Safety = Literal["none", "safe", "unsafe", "both"]
-"""Of the fixes that a rule offers for its bad examples."""
 
 RELEASES = {
     name: (VERSIONS | TORCH)[name.lower()] for name in ("DeepSpeed", "accelerate", "transformers", "TRL", "torch")
@@ -58,7 +54,7 @@ class Section:
     table: tuple[tuple[str, ...], ...] = ()
 
 
-def sections(rule: Rule, page: Page, safety: Safety) -> tuple[Section, ...]:
+def sections(rule: Rule, page: Page) -> tuple[Section, ...]:
     """A rule's page. What its author left out is said as far as it is known."""
     return (
         Section("What it does", page.summary),
@@ -67,7 +63,7 @@ def sections(rule: Rule, page: Page, safety: Safety) -> tuple[Section, ...]:
         Section("Releases", older_releases.said(rule), (), older_releases.table(rule, _TODAY)),
         Section("Example", "", page.bad),
         Section("Use instead", page.instead, page.good),
-        Section("Fix safety", _paragraphs(_safety(safety), page.fix)),
+        Section("Fix safety", _paragraphs(_safety(page.fix_safety), page.fix)),
         Section("When to ignore", page.ignore or _never(rule)),
         Section("References", "\n".join(f"- {reference}" for reference in _references(rule)) or "None."),
     )
@@ -152,10 +148,10 @@ def _command(example: Example) -> str:
     return f"Linted with `--consumer {example.consumer}`." if example.consumer and not example.told else ""
 
 
-def as_text(rule: Rule, page: Page, safety: Safety) -> str:
+def as_text(rule: Rule, page: Page) -> str:
     """The page for a terminal."""
     lines = [f"{rule.code} {rule.name} ({rule.severity.value}, {_status(rule)})", ""]
-    for section in sections(rule, page, safety):
+    for section in sections(rule, page):
         lines.append(section.title)
         lines += [f"  {line}".rstrip() for line in _wrapped(section.text)]
         lines += [f"    {line}" for line in _columns(section.table)]
@@ -187,10 +183,10 @@ def _text_example(example: Example, number: int) -> list[str]:
     return lines
 
 
-def as_markdown(rule: Rule, page: Page, safety: Safety) -> str:
+def as_markdown(rule: Rule, page: Page) -> str:
     """The page for the site and for editors."""
     lines = [f"# {rule.code} {rule.name}", "", f"Severity: {rule.severity.value}, {_status(rule)}.", ""]
-    for section in sections(rule, page, safety):
+    for section in sections(rule, page):
         lines += [f"## {section.title}", ""]
         if section.text:
             text = _linked(section.text) if section.title == "References" else _escaped(section.text)
@@ -242,10 +238,10 @@ def _linked(text: str) -> str:
     return "\n".join(lines)
 
 
-def index(rules: Sequence[Rule], safeties: dict[str, Safety]) -> str:
+def index(rules: Sequence[Rule]) -> str:
     """All rules by family, as Markdown."""
     run = sum(page_of(rule).proof.status == "executed" for rule in rules)
-    fixable = sum(safeties[rule.code] != "none" for rule in rules)
+    fixable = sum(page_of(rule).fixable for rule in rules)
     lines = [
         f"{len(rules)} rules. The tests execute the examples of {run} on the real libraries; {fixable} offer a fix.",
         "",
@@ -261,7 +257,7 @@ def index(rules: Sequence[Rule], safeties: dict[str, Safety]) -> str:
             "|---|---|---|---|---|---|",
         ]
         for rule in family:
-            fix = safeties[rule.code].replace("none", "").replace("both", "safe or unsafe")
+            fix = page_of(rule).fix_safety.replace("none", "").replace("both", "safe or unsafe")
             cells = (
                 f"[{rule.code}]({rule.code}.md)",
                 rule.name,
