@@ -113,7 +113,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def _shown(code: str) -> str:
     """A rule's page with what follows from it: severity, safety of the fix, releases."""
-    from zerocfg.cli.examples import as_shown, fix_safety
+    from zerocfg.cli.linting.examples import as_shown, fix_safety
     from zerocfg.rules.docs import as_markdown
     from zerocfg.rules.registry import find
 
@@ -123,7 +123,7 @@ def _shown(code: str) -> str:
 
 
 def _by_family() -> str:
-    from zerocfg.cli.examples import fix_safety
+    from zerocfg.cli.linting.examples import fix_safety
     from zerocfg.rules.docs import index
     from zerocfg.rules.registry import ALL
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Outcome
-from zerocfg.cli.settings_file import with_ignores
+from zerocfg.cli.settings_edit import with_ignores
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -9,7 +9,7 @@ import pytest
 
 from tests.rules.examples import write
 from zerocfg.catalog.played import Outcome, Played, played
-from zerocfg.cli.linting import Job
+from zerocfg.cli.linting.job import Job
 from zerocfg.cli.settings import Settings
 from zerocfg.rules.api import Rule
 from zerocfg.rules.older_releases import key_of, keys_of

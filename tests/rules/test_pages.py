@@ -14,7 +14,7 @@ import pytest
 from tests.cli.conftest import Outcome
 from tests.cli.conftest import zerocfg as zerocfg  # the command line, as a fixture
 from tests.conftest import ROOT
-from zerocfg.cli.examples import as_shown, fix_safety
+from zerocfg.cli.linting.examples import as_shown, fix_safety
 from zerocfg.rules.api import Rule
 from zerocfg.rules.docs import FAMILIES, RELEASES, as_markdown, as_text
 from zerocfg.rules.engine import DOCS

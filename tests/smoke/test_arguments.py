@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from zerocfg.cli.build import command as build
+from zerocfg.cli.commands.build import command as build
 from zerocfg.smoke import linted
 from zerocfg.smoke.checks import Check
 from zerocfg.smoke.checks.arguments import check

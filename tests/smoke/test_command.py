@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.conftest import ROOT
-from zerocfg.cli.smoke import command as cli
+from zerocfg.cli.commands.smoke import command as cli
 from zerocfg.smoke import certificate_file as certificates
 from zerocfg.smoke import command as commands
 from zerocfg.smoke import process

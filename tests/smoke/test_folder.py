@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from zerocfg.cli.smoke import command
+from zerocfg.cli.commands.smoke import command
 from zerocfg.smoke import process
 from zerocfg.smoke.device import Device, choose
 from zerocfg.smoke.error import SmokeError

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zerocfg.cli.smoke import command
+from zerocfg.cli.commands.smoke import command
 from zerocfg.smoke import known_errors
 from zerocfg.smoke.checks import Check
 from zerocfg.smoke.checks.asked import check, fits

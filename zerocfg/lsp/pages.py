@@ -6,7 +6,7 @@ import os
 from functools import cache
 from pathlib import Path
 
-from zerocfg.cli.examples import as_shown, fix_safety
+from zerocfg.cli.linting.examples import as_shown, fix_safety
 from zerocfg.lsp.documents import file_uri
 from zerocfg.rules.docs import as_markdown
 from zerocfg.rules.engine import DOCS

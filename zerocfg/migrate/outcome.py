@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from zerocfg.compare.meaning import Difference, compare
 from zerocfg.compare.sides import ARGUMENTS, side_of
 from zerocfg.migrate.migration import Migration
-from zerocfg.migrate.named import at_releases, oldest, so_far
+from zerocfg.migrate.releases import at_releases, at_stated_releases, oldest
 from zerocfg.rules.api import Severity
 from zerocfg.rules.engine import Diagnostic, Spot, lint_runs
 from zerocfg.rules.selection import Selection
@@ -40,9 +40,9 @@ def rest(
 ) -> Rest:
     """``before`` and ``after``: the runs of the files as they are, and as the migration makes them."""
     # What the oldest releases refuse, too, does not come with the new ones; nor is a setting of unknown ones compared.
-    found = coming(_told(so_far(before, old, oldest(new))), findings(after, new))
+    found = coming(_told(at_stated_releases(before, old, oldest(new))), findings(after, new))
     errors = [one for one in found if one.severity is Severity.ERROR]
-    settings = changed_settings(so_far(before, old, new), at_releases(after, new), migration.touched)
+    settings = changed_settings(at_stated_releases(before, old, new), at_releases(after, new), migration.touched)
     return Rest(tuple(_untold(errors, migration)), tuple(settings))
 
 

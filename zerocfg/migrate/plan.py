@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from zerocfg.catalog.versions import Release, library_name, release
-from zerocfg.migrate.named import pinned_release
+from zerocfg.migrate.releases import pinned_release
 from zerocfg.run.model import Run
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zerocfg.compare.values import same
-from zerocfg.migrate.known import Absent
+from zerocfg.migrate.argument_history import Absent
 from zerocfg.run.model import UNKNOWN
 from zerocfg.source.node import Path
 

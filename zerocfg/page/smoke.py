@@ -7,7 +7,7 @@ from pathlib import Path
 
 from zerocfg.emit import lock
 from zerocfg.emit.loose import number
-from zerocfg.page.words import GIB, Unit, size, unit_for
+from zerocfg.page.formatting import GIB, Unit, size, unit_for
 from zerocfg.smoke import certificate, certificate_file
 from zerocfg.smoke.certificate import Check, Diagnosis, Measured
 from zerocfg.source.load import read_bytes

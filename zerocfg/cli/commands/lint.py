@@ -13,12 +13,12 @@ from typing import Any, NoReturn, TextIO
 
 import click
 
-from zerocfg.cli.given import Given, options
-from zerocfg.cli.known import known_findings, write_known
-from zerocfg.cli.linting import Job
+from zerocfg.cli.linting.baseline import read_baseline_file, write_baseline_file
+from zerocfg.cli.linting.job import Job
+from zerocfg.cli.linting.selection import deprecated, selection_of
 from zerocfg.cli.outputs import Output, OutputType, outputs, write
 from zerocfg.cli.progress import Working
-from zerocfg.cli.selection import deprecated, selection_of
+from zerocfg.cli.settings_options import SettingsOptions, options
 from zerocfg.cli.terminal import colour, columns, write_exactly
 from zerocfg.report.formats import render as as_format
 from zerocfg.rules.api import Severity
@@ -123,13 +123,13 @@ def command(
     if statistics and any(report.format not in ("full", "concise", "json") for report in reports):
         raise click.UsageError("--statistics is told in full, concise or json only")
     targets, stdin = _targets(paths, stdin_filename)
-    settings = Given(**given).settings(targets[0])
+    settings = SettingsOptions(**given).settings(targets[0])
     selection = selection_of(settings, select, ignore, preview)
     for note in deprecated(selection.select) if not quiet else ():
         click.echo(f"zerocfg: {note}", err=True)
     threshold = Severity(fail_on or settings.fail_on)
     tell_notes = notes or settings.notes or threshold is Severity.NOTE
-    known = None if write_baseline else known_findings(baseline, settings)
+    known = None if write_baseline else read_baseline_file(baseline, settings)
     if all_releases and (watch or show_runs or statistics or write_baseline or any(modes.values())):
         raise click.UsageError("--all-releases is told with findings alone")
     if watch:
@@ -143,9 +143,9 @@ def command(
     with Working("" if quiet else "linting", job.progress), _uncollected():
         result = job.lint()
     if verbose:
-        from zerocfg.cli.verbose import told_in_full
+        from zerocfg.cli.linting.verbose import report_details
 
-        told_in_full(job, time.monotonic() - began)
+        report_details(job, time.monotonic() - began)
     if not quiet:
         _warn(job)
     unchecked = [one for one in result.unread if one.named]
@@ -155,21 +155,21 @@ def command(
         _show_runs(job, reports[0], color)
         _exit(bool(unchecked), False)
     if write_baseline is not None:
-        write_known(result, write_baseline)  # notes too: who asks for them later has only new ones
+        write_baseline_file(result, write_baseline)  # notes too: who asks for them later has only new ones
         _exit(bool(unchecked), False)
     if add_ignore:
-        from zerocfg.cli.adding import add_ignores
+        from zerocfg.cli.linting.add_ignores import add_ignores
 
-        result = add_ignores(job, job.told(result))
+        result = add_ignores(job, job.reported(result))
     elif diff:
-        from zerocfg.cli.fixing import show_fixes
+        from zerocfg.cli.linting.apply_fixes import show_fixes
 
         _exit(bool(unchecked), show_fixes(job, result, unsafe=unsafe_fixes, quiet=quiet) and not exit_zero)
     elif fix:
-        from zerocfg.cli.fixing import fix_files
+        from zerocfg.cli.linting.apply_fixes import fix_files
 
         result = fix_files(job, result, unsafe=unsafe_fixes, quiet=quiet)
-    result = job.told(result)
+    result = job.reported(result)
     if all_releases:
         from zerocfg.rules.everywhere import reaching
 
@@ -207,9 +207,9 @@ def _warn(job: Job) -> None:
     for folder in job.empty:
         click.echo(f"zerocfg: warning: no configs found below '{folder}'", err=True)
     if job.empty:
-        from zerocfg.cli.looked_for import looked_for
+        from zerocfg.cli.linting.discovery_help import discovery_help
 
-        click.echo(looked_for(), err=True, nl=False)
+        click.echo(discovery_help(), err=True, nl=False)
 
 
 def _show_runs(job: Job, output: Output, color: str) -> None:
@@ -228,15 +228,15 @@ def _show_runs(job: Job, output: Output, color: str) -> None:
         click.echo(text, nl=False, color=True)
 
 
-def _watch(job: Callable[[], Job], targets: list[Path], reports: list[Output], color: str) -> NoReturn:
+def _watch(make_job: Callable[[], Job], targets: list[Path], reports: list[Output], color: str) -> NoReturn:
     """Report again and again; a terminal is cleared before each report."""
-    from zerocfg.cli.watching import watch
+    from zerocfg.cli.linting.watch import watch
 
     def lint() -> None:
-        looking = job()
-        with Working("linting", looking.progress):
-            result = looking.told(looking.lint())
-        _warn(looking)
+        job = make_job()
+        with Working("linting", job.progress):
+            result = job.reported(job.lint())
+        _warn(job)
         for report in reports:
             if report.file is not None:
                 write(report.file, render(result, report.format))

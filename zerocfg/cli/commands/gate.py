@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zerocfg.cli.given import Given, options
-from zerocfg.cli.known import known_findings
-from zerocfg.cli.linting import Job, excludes
+from zerocfg.cli.linting.baseline import read_baseline_file
+from zerocfg.cli.linting.job import Job, excludes
+from zerocfg.cli.linting.selection import selection_of
 from zerocfg.cli.progress import Working
-from zerocfg.cli.selection import selection_of
 from zerocfg.cli.settings import Settings
+from zerocfg.cli.settings_options import SettingsOptions, options
 from zerocfg.cli.terminal import columns
 from zerocfg.emit.lock import NAME as LOCK
 from zerocfg.report.table import folded
@@ -63,7 +63,7 @@ def command(
     from zerocfg.gate.policy import read_policy
 
     checks = [check for check in CHECKS if check in only] or list(CHECKS)
-    settings = Given(**given).settings(folder)
+    settings = SettingsOptions(**given).settings(folder)
     try:
         policy = read_policy(settings.gate, settings.source)
         policy = replace(policy, require=require or policy.require, base=base or policy.base)
@@ -96,7 +96,7 @@ def _lint(folder: Path, settings: Settings, level: str) -> tuple[int, list[Reaso
     from zerocfg.gate.model import Reason
 
     selection = selection_of(settings, "", "", False)
-    job = Job([folder], settings, selection, known=known_findings(None, settings))
+    job = Job([folder], settings, selection, known=read_baseline_file(None, settings))
     with Working("linting", job.progress):
         result = job.lint()
     threshold = Severity(level).rank

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from zerocfg.cli.build_output import problems
-from zerocfg.cli.plan_output import Shown, as_data, as_text
-from zerocfg.cli.plan_table import compared
 from zerocfg.cli.progress import Working
+from zerocfg.cli.screens.build import problems
+from zerocfg.cli.screens.plan import Shown, as_data, as_text
+from zerocfg.cli.screens.plan_table import compared
 from zerocfg.cli.spec_argument import read_or_exit, resolved
 from zerocfg.cli.terminal import columns
 from zerocfg.resolve.alternatives import Alternative, alternatives
@@ -91,7 +91,7 @@ def _alternatives(built: Built) -> list[Alternative]:
 
 
 def _draw(found: list[Shown], path: Path) -> None:
-    from zerocfg.cli.plan_picture import PictureError, draw
+    from zerocfg.cli.screens.plan_picture import PictureError, draw
 
     try:
         draw(found, path)

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from zerocfg.cli.linting import Job
+from zerocfg.cli.linting.job import Job
 from zerocfg.cli.settings import Settings
 from zerocfg.rules.engine import Result
 from zerocfg.rules.selection import Selection

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Known:
+class Baseline:
     """A baseline that was read: its entries, and the folder that their file names are relative to."""
 
     entries: Mapping[Entry, int]
@@ -37,7 +37,7 @@ class Job:
     the files tell. ``root``: what paths in configs are relative to, where it is not the current folder.
 
     ``touching``: only findings that touch a target, not all of the runs that the targets take part in. ``notes``:
-    whether they are told (`told`); a lint finds them anyway. ``skip_unknown``: targets that are no configs are passed
+    whether they are told (`reported`); a lint finds them anyway. ``skip_unknown``: targets that are no configs are passed
     by.
     """
 
@@ -45,7 +45,7 @@ class Job:
     settings: Settings
     selection: Selection
     consumer: str | None = None
-    known: Known | None = None
+    known: Baseline | None = None
     stdin: dict[str, str] = field(default_factory=dict)
     root: Path | None = None
     touching: bool = False
@@ -97,11 +97,11 @@ class Job:
         """The runs of the last lint, but for those of which every file is excluded."""
         return [run for run in self.runs if not all(map(self.excluded, run.files))]
 
-    def told(self, result: Result) -> Result:
+    def reported(self, result: Result) -> Result:
         """What of a result is reported."""
         return result if self.notes else without_notes(result, self.selection)
 
-    def tells(self, diagnostic: Diagnostic) -> bool:
+    def is_reported(self, diagnostic: Diagnostic) -> bool:
         """Whether a finding is reported."""
         return self.notes or wanted_note(diagnostic, self.selection)
 

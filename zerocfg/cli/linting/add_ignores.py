@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from zerocfg.cli.linting import Job
-from zerocfg.cli.selection import selection_of
+from zerocfg.cli.linting.job import Job
+from zerocfg.cli.linting.selection import selection_of
 from zerocfg.cli.settings import find_settings
-from zerocfg.cli.settings_file import with_ignores
+from zerocfg.cli.settings_edit import with_ignores
 from zerocfg.rules.adding import Added, ignores_for
 from zerocfg.rules.engine import Result
 from zerocfg.run.discover import display_name

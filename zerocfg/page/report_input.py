@@ -22,7 +22,7 @@ class PageError(Exception):
 
 
 @dataclass(slots=True)
-class Subject:
+class ReportInput:
     """One run. What is None is not known; the page then says which command makes it.
 
     ``spec``      how the spec is called on the command line; empty: the configs were written by hand, or it is gone

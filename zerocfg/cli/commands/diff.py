@@ -60,7 +60,7 @@ def command(sides: tuple[str, ...], releases: str | None, output_format: str) ->
     Exit codes: 0 the same meaning, 1 a difference, 2 wrong use or an unreadable file.
     """
     if releases is not None:
-        from zerocfg.cli.diff_releases import diff_releases
+        from zerocfg.cli.commands.diff_releases import diff_releases
 
         raise click.exceptions.Exit(int(diff_releases(releases, sides, output_format)))
     if len(sides) != 2:

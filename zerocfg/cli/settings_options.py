@@ -15,7 +15,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
-class Given:
+class SettingsOptions:
     """``exclude`` takes the place of what the settings exclude, ``extend_exclude`` is added."""
 
     config: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Given:
 
 
 def options(command: Command) -> Command:
-    """The options, to be given to `Given`."""
+    """The options, to be given to `SettingsOptions`."""
     for option in (
         click.option(
             "--extend-exclude",

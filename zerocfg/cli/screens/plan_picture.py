@@ -12,7 +12,7 @@ from zerocfg.resolve.ways import COLUMNS, NAMES, by_column, ways, words
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from zerocfg.cli.plan_output import Shown
+    from zerocfg.cli.screens.plan import Shown
     from zerocfg.resolve.alternatives import Alternative
 
 SUFFIXES = (".svg", ".png", ".pdf")

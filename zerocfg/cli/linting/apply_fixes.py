@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from zerocfg.cli.linting import Job
+from zerocfg.cli.linting.job import Job
 from zerocfg.cli.progress import Working
 from zerocfg.cli.terminal import write_exactly
 from zerocfg.rules.engine import Result
@@ -19,7 +19,7 @@ from zerocfg.source.write import Change, write_together
 def show_fixes(job: Job, result: Result, *, unsafe: bool, quiet: bool = False) -> bool:
     """Print what the fixes would change as a diff; returns whether there is anything."""
     with Working("trying fixes"):
-        texts, _, applied = fix_all(result, job.lint, unsafe=unsafe, wanted=job.tells)
+        texts, _, applied = fix_all(result, job.lint, unsafe=unsafe, wanted=job.is_reported)
     changed = _changed(job, texts)
     for path, text in changed.items():
         write_exactly(unified_diff(display_name(Path(path)), job.original(path), text))
@@ -34,7 +34,7 @@ def fix_files(job: Job, result: Result, *, unsafe: bool, quiet: bool = False) ->
     Standard input is answered with its fixed text on standard output.
     """
     with Working("trying fixes"):
-        texts, remaining, applied = fix_all(result, job.lint, unsafe=unsafe, wanted=job.tells)
+        texts, remaining, applied = fix_all(result, job.lint, unsafe=unsafe, wanted=job.is_reported)
     changed = _changed(job, texts)
     write_together(
         Change(Path(path), job.original(path).encode("utf-8"), text.encode("utf-8"))

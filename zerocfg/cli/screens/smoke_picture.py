@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from zerocfg.cli.plan_picture import SUFFIXES, PictureError
+from zerocfg.cli.screens.plan_picture import SUFFIXES, PictureError
 from zerocfg.smoke.compare import Comparison, Row, label, title
 from zerocfg.smoke.figures import GIB, PHASES
 

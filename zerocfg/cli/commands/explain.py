@@ -10,10 +10,10 @@ import click
 
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
-from zerocfg.cli.explain_built import explain_lock, find_key, lock_at, locks_below, read_lock
-from zerocfg.cli.linting import Job
+from zerocfg.cli.commands.explain_built import explain_lock, find_key, lock_at, locks_below, read_lock
+from zerocfg.cli.linting.job import Job
+from zerocfg.cli.screens.settings_table import settings_table
 from zerocfg.cli.settings import find_settings
-from zerocfg.cli.settings_table import settings_table
 from zerocfg.cli.terminal import columns
 from zerocfg.compare.table import table
 from zerocfg.report.runs import releases_of, why
@@ -135,7 +135,7 @@ def explain_rule(what: str) -> str:
         near = closest(what, [known.name for known in ALL])
         hint = f"; did you mean {near}?" if near else "; for a setting, name the run: --run RUN"
         raise click.UsageError(f"no rule is called '{what}'{hint}")
-    from zerocfg.cli.examples import as_shown, fix_safety
+    from zerocfg.cli.linting.examples import as_shown, fix_safety
     from zerocfg.rules.docs import as_text
 
     return reflowed(as_text(rule, as_shown(rule.page), fix_safety(rule)), columns(sys.stdout))

@@ -9,14 +9,14 @@ from pathlib import Path
 import click
 
 from zerocfg.catalog.versions import library_name
-from zerocfg.cli.linting import Job
+from zerocfg.cli.linting.job import Job
 from zerocfg.cli.progress import Working
 from zerocfg.cli.settings import find_settings
 from zerocfg.compare.sides import Value
 from zerocfg.compare.values import ABSENT, shown
 from zerocfg.migrate.impact import Impact, KeyChange, impact
-from zerocfg.migrate.named import NamedError, named, pinned_releases
 from zerocfg.migrate.outcome import Changed
+from zerocfg.migrate.releases import ReleasesError, parse_releases, pinned_releases
 from zerocfg.rules.engine import Diagnostic
 from zerocfg.rules.selection import Selection
 
@@ -30,8 +30,8 @@ def diff_releases(new: str, words: tuple[str, ...], output_format: str) -> bool:
     if len(sets) > 2:
         raise click.UsageError(f"'{sets[2]}' is a third set of releases; name one or two")
     try:
-        *old, other = map(named, sets)
-    except NamedError as error:
+        *old, other = map(parse_releases, sets)
+    except ReleasesError as error:
         raise click.UsageError(str(error)) from None
     targets = [Path(word) for word in words if "==" not in word] or [Path()]
     missing = next((path for path in targets if not path.exists()), None)

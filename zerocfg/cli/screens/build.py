@@ -6,7 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from zerocfg.cli.plan_table import compared
+from zerocfg.cli.screens.plan_table import compared
 from zerocfg.cli.terminal import colour, columns
 from zerocfg.emit.values import one_line
 from zerocfg.report.table import Column, folded, table

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from zerocfg.cli.linting import Job
+from zerocfg.cli.linting.job import Job
 from zerocfg.run.discover import display_name
 
 
-def told_in_full(job: Job, seconds: float) -> None:
+def report_details(job: Job, seconds: float) -> None:
     """What the last lint of a job did."""
     source = job.settings.source
     lines = [f"settings from {display_name(source)}" if source is not None else "no settings file"]

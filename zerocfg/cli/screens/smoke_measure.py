@@ -121,8 +121,8 @@ def measure(
 
 
 def _drawable(picture: Path, ways: str | None) -> None:
-    from zerocfg.cli.plan_picture import PictureError
-    from zerocfg.cli.smoke_picture import check
+    from zerocfg.cli.screens.plan_picture import PictureError
+    from zerocfg.cli.screens.smoke_picture import check
 
     if ways is None:
         raise click.UsageError("--picture draws a comparison: give --compare as well")
@@ -133,8 +133,8 @@ def _drawable(picture: Path, ways: str | None) -> None:
 
 
 def _draw(compared: Comparison, picture: Path) -> None:
-    from zerocfg.cli.plan_picture import PictureError
-    from zerocfg.cli.smoke_picture import draw
+    from zerocfg.cli.screens.plan_picture import PictureError
+    from zerocfg.cli.screens.smoke_picture import draw
 
     try:
         draw(compared, picture)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zerocfg.cli import smoke_measure
 from zerocfg.cli.progress import Working
+from zerocfg.cli.screens import smoke_measure
 from zerocfg.cli.terminal import columns
 
 if TYPE_CHECKING:

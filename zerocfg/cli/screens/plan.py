@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from zerocfg.cli import plan_table
+from zerocfg.cli.screens import plan_table
 from zerocfg.memory.outside import GIB, MIB, Band
 from zerocfg.report.table import Column, folded, table
 from zerocfg.resolve.forecast import Forecast

@@ -54,7 +54,7 @@ def _list(width: int | None) -> None:
 
 
 def _row(rule: Rule) -> dict[str, object]:
-    from zerocfg.cli.examples import fix_safety
+    from zerocfg.cli.linting.examples import fix_safety
     from zerocfg.rules.docs import FAMILIES
     from zerocfg.rules.engine import DOCS
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import click
 
-from zerocfg.cli.linting import Job
+from zerocfg.cli.linting.job import Job
 from zerocfg.cli.progress import Working
 from zerocfg.cli.settings import find_settings
 from zerocfg.cli.terminal import write_exactly
 from zerocfg.compare.sides import Value
 from zerocfg.compare.values import ABSENT, shown
 from zerocfg.migrate.migration import Done, Migration, migrate
-from zerocfg.migrate.named import NamedError, named
 from zerocfg.migrate.outcome import Changed, Rest, rest
+from zerocfg.migrate.releases import ReleasesError, parse_releases
 from zerocfg.rules.engine import Diagnostic
 from zerocfg.rules.selection import Selection
 from zerocfg.run.discover import display_name
@@ -53,8 +53,8 @@ def command(
     2 wrong use or an unreadable file.
     """
     try:
-        target, source = named(new), named(old) if old else {}
-    except NamedError as error:
+        target, source = parse_releases(new), parse_releases(old) if old else {}
+    except ReleasesError as error:
         raise click.UsageError(str(error)) from None
     targets = list(paths) or [Path()]
     missing = next((path for path in targets if not path.exists()), None)

@@ -16,27 +16,27 @@ Releases = Mapping[str, str]
 """By library: one release, "0.19.8"."""
 
 
-class NamedError(ValueError):
+class ReleasesError(ValueError):
     """What was named is no list of releases that are known; the text says what is."""
 
 
-def named(words: str) -> dict[str, str]:
+def parse_releases(words: str) -> dict[str, str]:
     """The releases of a comma list. Raises NamedError."""
     found: dict[str, str] = {}
     for part in filter(None, (one.strip() for one in words.split(","))):
         library, sign, version = (one.strip() for one in part.partition("=="))
         if not sign or not version:
-            raise NamedError(f"'{part}' names no release; write LIBRARY==RELEASE, as deepspeed==0.19.8")
+            raise ReleasesError(f"'{part}' names no release; write LIBRARY==RELEASE, as deepspeed==0.19.8")
         library = library.lower()
         if library not in LIBRARIES:
             near = closest(library, LIBRARIES)
             hint = f"; did you mean {near}?" if near else f"; known are {', '.join(LIBRARIES)}"
-            raise NamedError(f"'{library}' is no library whose releases are known{hint}")
+            raise ReleasesError(f"'{library}' is no library whose releases are known{hint}")
         if library in found:
-            raise NamedError(f"'{library}' is named twice")
+            raise ReleasesError(f"'{library}' is named twice")
         found[library] = _known(library, version)
     if not found:
-        raise NamedError(f"'{words}' names no release; write LIBRARY==RELEASE, as deepspeed==0.19.8")
+        raise ReleasesError(f"'{words}' names no release; write LIBRARY==RELEASE, as deepspeed==0.19.8")
     return found
 
 
@@ -54,7 +54,7 @@ def _known(library: str, version: str) -> str:
     near = [*below[-1:], *above[:1]]
     hint = f"; did you mean {' or '.join(near)}?" if at and near else ""
     every = names[0] if len(names) == 1 else f"{len(names)} releases from {names[0]} to {names[-1]}"
-    raise NamedError(f"{library} {version} is not known{hint} (known: {every})")
+    raise ReleasesError(f"{library} {version} is not known{hint} (known: {every})")
 
 
 def at_releases(runs: Iterable[Run], releases: Releases) -> list[Run]:
@@ -64,7 +64,7 @@ def at_releases(runs: Iterable[Run], releases: Releases) -> list[Run]:
     return [_pinned(run, pinned) for run in runs]
 
 
-def so_far(runs: Iterable[Run], old: Releases, unknown: Releases) -> list[Run]:
+def at_stated_releases(runs: Iterable[Run], old: Releases, unknown: Releases) -> list[Run]:
     """The runs at the releases that their files are for: ``old``, else what their projects state, else ``unknown``."""
     found = []
     for run in runs:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from zerocfg.cli.build_check import check_outputs
-from zerocfg.cli.build_output import finished, problems, stopped
+from zerocfg.cli.commands.build_check import check_outputs
+from zerocfg.cli.screens.build import finished, problems, stopped
 from zerocfg.cli.spec_argument import read_or_exit, resolved
 from zerocfg.emit.compiled import compiled
 from zerocfg.emit.write import RefusedError, check, write

@@ -18,7 +18,7 @@ KINDS = (
 )
 
 
-def looked_for() -> str:
+def discovery_help() -> str:
     """A list, fitted to the terminal."""
     launch = ", ".join((*LAUNCH_SUFFIXES, MAKEFILES[0]))
     width = max(len(kind) for kind, _ in KINDS)

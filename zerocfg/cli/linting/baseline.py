@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from zerocfg.cli.linting import Known
+from zerocfg.cli.linting.job import Baseline
 from zerocfg.cli.settings import Settings
 from zerocfg.rules.engine import Result
 
 
-def known_findings(asked: Path | None, settings: Settings) -> Known | None:
+def read_baseline_file(asked: Path | None, settings: Settings) -> Baseline | None:
     """The baseline named on the command line, else the one of the settings. Raises click.UsageError."""
     path = asked
     if path is None and settings.baseline is not None and settings.folder is not None:
@@ -21,7 +21,7 @@ def known_findings(asked: Path | None, settings: Settings) -> Known | None:
     from zerocfg.rules.baseline import read_baseline
 
     try:
-        return Known(read_baseline(path.read_bytes().decode("utf-8")), path.resolve().parent)
+        return Baseline(read_baseline(path.read_bytes().decode("utf-8")), path.resolve().parent)
     except FileNotFoundError:
         raise click.UsageError(f"there is no baseline '{path}'; write it with --write-baseline {path}") from None
     except (ValueError, OSError) as error:
@@ -29,7 +29,7 @@ def known_findings(asked: Path | None, settings: Settings) -> Known | None:
         raise click.UsageError(f"the baseline '{path}' cannot be read: {reason}") from None
 
 
-def write_known(result: Result, path: Path) -> None:
+def write_baseline_file(result: Result, path: Path) -> None:
     """Write down everything found. An old baseline is replaced."""
     from zerocfg.rules.baseline import baseline_text
     from zerocfg.source.write import write_atomic

@@ -63,17 +63,17 @@ def command(
     target = None if out == "-" else Path(out)
     if target is not None:
         _check(target, force)
-    from zerocfg.cli.report_subject import Asked, open_subject
+    from zerocfg.cli.commands.report_input import ReportRequest, collect_report_input
     from zerocfg.page.page import page
     from zerocfg.page.render import render
-    from zerocfg.page.subject import PageError
+    from zerocfg.page.report_input import PageError
 
     show = sys.stderr.isatty()
     try:
         _tell(show, "reading and predicting")
-        subject = open_subject(run, Asked(only, build, hardware, consumer, trace, python))
+        report_input = collect_report_input(run, ReportRequest(only, build, hardware, consumer, trace, python))
         _tell(show, "drawing")
-        text = render(page(subject))
+        text = render(page(report_input))
     except PageError as error:
         raise NoPageError(str(error)) from None
     finally:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zerocfg.cli.explain_built import lock_at, locks_below, read_lock
-from zerocfg.cli.known import known_findings
-from zerocfg.cli.linting import Job
-from zerocfg.cli.selection import selection_of
+from zerocfg.cli.commands.explain_built import lock_at, locks_below, read_lock
+from zerocfg.cli.linting.baseline import read_baseline_file
+from zerocfg.cli.linting.job import Job
+from zerocfg.cli.linting.selection import selection_of
 from zerocfg.cli.settings import find_settings
 from zerocfg.cli.spec_argument import read_or_exit, resolved
 from zerocfg.compare.changes import changes, sources
@@ -19,7 +19,7 @@ from zerocfg.compare.check import Checked, check_run
 from zerocfg.emit import lock as lockfile
 from zerocfg.emit.compiled import compiled
 from zerocfg.emit.files import emit
-from zerocfg.page.subject import Subject
+from zerocfg.page.report_input import ReportInput
 from zerocfg.resolve.alternatives import alternatives
 from zerocfg.resolve.facts import with_facts
 from zerocfg.resolve.forecast import Forecast, forecast
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReportRequest:
     """The options of the command."""
 
     run: str | None = None
@@ -49,13 +49,13 @@ class Asked:
     python: str | None = None
 
 
-def open_subject(name: str, asked: Asked) -> Subject:
+def collect_report_input(name: str, request: ReportRequest) -> ReportInput:
     """What a page about ``name`` is about. Raises click.UsageError where it is no run, or several."""
     lock = lock_at(name)
     if lock is not None:
-        return _of_build(lock, asked)
+        return _of_build(lock, request)
     try:
-        path, run = Path(name), asked.run
+        path, run = Path(name), request.run
         head, colon, tail = name.rpartition(":")
         if colon and head and not path.exists() and Path(head).exists():
             path, run = Path(head), tail
@@ -65,17 +65,17 @@ def open_subject(name: str, asked: Asked) -> Subject:
         raise click.UsageError(f"'{name}' cannot be read: {error}") from None
     spec = next((path / one for one in SPEC_NAMES if (path / one).is_file()), None) if path.is_dir() else path
     if spec is not None and (path.is_dir() or Files().open(spec).kind == "spec"):
-        return _of_spec(spec, run, asked)
+        return _of_spec(spec, run, request)
     inside = sorted(one.parent for one in path.glob(f"*/{lockfile.NAME}")) if path.is_dir() else []
     if len(inside) == 1:
-        return _of_build(inside[0] / lockfile.NAME, asked)
+        return _of_build(inside[0] / lockfile.NAME, request)
     if inside:
         names = ", ".join(display_name(one) for one in inside[:8])
         raise click.UsageError(f"'{display_name(path)}' holds several builds; name one: {names}")
-    return _by_hand(path, run, asked.consumer)
+    return _by_hand(path, run, request.consumer)
 
 
-def _of_spec(path: Path, run: str | None, asked: Asked) -> Subject:
+def _of_spec(path: Path, run: str | None, request: ReportRequest) -> ReportInput:
     read = read_or_exit(path)
     try:
         names = read.selected(run)
@@ -85,33 +85,35 @@ def _of_spec(path: Path, run: str | None, asked: Asked) -> Subject:
         listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
         raise click.UsageError(f"'{display_name(path)}' has several runs; name one with --run: {listed}")
     name = names[0]
-    built = resolved(read, name, asked.hardware)[0]
-    builds = [_named(asked.build, name)] if asked.build is not None else _builds(path, name)
+    built = resolved(read, name, request.hardware)[0]
+    builds = [_named(request.build, name)] if request.build is not None else _builds(path, name)
     build = builds[0] if len(builds) == 1 else None
-    subject = Subject(name, display_name(path), built=built, build=build, builds=builds if build is None else [])
-    subject.run, subject.found = _linted(path, name)
-    _compile(subject, read, built)
+    report_input = ReportInput(
+        name, display_name(path), built=built, build=build, builds=builds if build is None else []
+    )
+    report_input.run, report_input.found = _linted(path, name)
+    _compile(report_input, read, built)
     if not built.problems:
-        subject.forecast = _forecast(built, asked)
-        subject.alternatives = _alternatives(built)
-    return subject
+        report_input.forecast = _forecast(built, request)
+        report_input.alternatives = _alternatives(built)
+    return report_input
 
 
-def _of_build(lock: Path, asked: Asked) -> Subject:
+def _of_build(lock: Path, request: ReportRequest) -> ReportInput:
     """A build whose spec is still there stands for the run of that spec."""
     content, folder = read_lock(lock), lock.parent
     name = content.run or folder.name
-    if asked.run not in (None, name):
-        raise click.UsageError(f"'{display_name(folder)}' is a build of {name}, not of {asked.run}")
+    if request.run not in (None, name):
+        raise click.UsageError(f"'{display_name(folder)}' is a build of {name}, not of {request.run}")
     spec = _spec_of(content, folder)
     if spec is not None and name in read_or_exit(spec).runs:
-        return _of_spec(spec, name, replace(asked, run=name, build=folder))
-    subject = Subject(name, lock=content, build=folder)
+        return _of_spec(spec, name, replace(request, run=name, build=folder))
+    report_input = ReportInput(name, lock=content, build=folder)
     runs, _ = find_runs([folder], Files())
     if runs:
-        subject.run = runs[0]
-        subject.found = _lint(runs[:1], folder)
-    return subject
+        report_input.run = runs[0]
+        report_input.found = _lint(runs[:1], folder)
+    return report_input
 
 
 def _spec_of(lock: lockfile.Lock, folder: Path) -> Path | None:
@@ -123,7 +125,7 @@ def _spec_of(lock: lockfile.Lock, folder: Path) -> Path | None:
         return None
 
 
-def _by_hand(path: Path, name: str | None, consumer: str | None) -> Subject:
+def _by_hand(path: Path, name: str | None, consumer: str | None) -> ReportInput:
     runs, _ = find_runs([path], Files())
     if name is not None:  # launch lines are called after their file: train.sh:3
         runs = [one for one in runs if one.name == name or one.name.endswith(f":{name}")]
@@ -134,7 +136,7 @@ def _by_hand(path: Path, name: str | None, consumer: str | None) -> Subject:
         raise click.UsageError(f"'{display_name(path)}' takes part in several runs; name one with --run: {listed}")
     folder = path if path.is_dir() else path.parent
     runs = Job([path], find_settings(folder), Selection(), consumer).read(runs)
-    return Subject(runs[0].name, run=runs[0], found=_lint(runs, folder))
+    return ReportInput(runs[0].name, run=runs[0], found=_lint(runs, folder))
 
 
 def _linted(spec: Path, name: str) -> tuple[Run | None, Result | None]:
@@ -152,7 +154,7 @@ def _lint(runs: list[Run], folder: Path) -> Result:
     """What `zerocfg lint` would say about these runs, less what the project's baseline knows."""
     settings = find_settings(folder)
     result = lint_runs(runs, selection_of(settings, "", "", False))
-    known = known_findings(None, settings)
+    known = read_baseline_file(None, settings)
     if known is None:
         return result
     from zerocfg.rules.baseline import without_known
@@ -179,19 +181,19 @@ def _named(build: Path, name: str) -> Path:
     raise click.UsageError(f"'{display_name(build)}' holds no build of {name}: there is no {lockfile.NAME}")
 
 
-def _compile(subject: Subject, read: SpecFile, built: Built) -> None:
+def _compile(report_input: ReportInput, read: SpecFile, built: Built) -> None:
     """The lock that a build would write now, and how the last build differs from it."""
-    out = subject.build.parent if subject.build is not None else read.path.parent / "built"
+    out = report_input.build.parent if report_input.build is not None else read.path.parent / "built"
     found = compiled(read, [built], out)
     if not found.emitted:
         # Findings keep it from being built; what it would get is known all the same.
         if built.plan is not None and not built.problems:
-            subject.lock = _lock(emit(built.plan, out))
+            report_input.lock = _lock(emit(built.plan, out))
         return
     emitted = found.emitted[0]
-    subject.lock = _lock(emitted)
-    if subject.build is not None:
-        subject.checked = _checked(emitted, subject.build, subject.lock)
+    report_input.lock = _lock(emitted)
+    if report_input.build is not None:
+        report_input.checked = _checked(emitted, report_input.build, report_input.lock)
 
 
 def _lock(emitted: Emitted) -> lockfile.Lock:
@@ -208,9 +210,9 @@ def _checked(emitted: Emitted, build: Path, new: lockfile.Lock) -> Checked:
     return Checked(emitted.plan.name, build, "differs" if moved else "up to date", moved, [], sources(old, new))
 
 
-def _forecast(built: Built, asked: Asked) -> Forecast | str:
+def _forecast(built: Built, request: ReportRequest) -> Forecast | str:
     try:
-        return forecast(built, tracing=asked.trace, python=asked.python)
+        return forecast(built, tracing=request.trace, python=request.python)
     except ValueError as error:
         return str(error)
 
