@@ -58,6 +58,10 @@ def _twice_in_json(count: int) -> Written:
     return {"ds.json": text, "accelerate.yaml": YAML}
 
 
+def _comments(count: int) -> Written:
+    return {"acc.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\n" + "# zerocfg: ignore ZC101\n" * count}
+
+
 def _launches(count: int) -> Written:
     lines = (
         f"export V{at}={at}\naccelerate launch --config_file acc.yaml train.py --a $V{at}\n" for at in range(count)
@@ -86,7 +90,9 @@ def _lint(folder: Path) -> str:
     return render_full(lint_runs(runs, asked=asked))
 
 
-@pytest.mark.parametrize("files", [_keys, _keys_of_a_section, _arguments, _options, _twice_in_json, _launches])
+@pytest.mark.parametrize(
+    "files", [_keys, _keys_of_a_section, _arguments, _options, _twice_in_json, _comments, _launches]
+)
 def test_four_times_the_input_is_not_sixteen_times_the_work(
     files: Callable[[int], Written], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,8 @@ from typing import TextIO
 
 import click
 
+from zerocfg.source.foreign import harmless
+
 COUNTERPARTS = {
     "…": "...",
     "×": "x",
@@ -72,27 +74,37 @@ def write_exactly(text: str) -> None:
 
 
 def prepare() -> None:
-    """No character stops a command: what standard output and error cannot encode is written by its counterpart."""
+    """No text stops a command or steers who reads it: what standard output and error cannot encode is written by its
+    counterpart, what a terminal or a CI log would obey as its escape."""
     codecs.register_error("zerocfg", _counterpart)
     sys.stdout, sys.stderr = _able(sys.stdout), _able(sys.stderr)
 
 
-class _Ascii(io.TextIOWrapper):
-    """A stream of ASCII that does not say so: click would write UTF-8 into a stream that does."""
+class _Harmless(io.TextIOWrapper):
+    """What is written to it is made harmless."""
 
     def write(self, text: str) -> int:
-        super().write(text.encode("ascii", "zerocfg").decode("ascii"))
+        super().write(self._made(harmless(text)))
         return len(text)
+
+    def _made(self, text: str) -> str:
+        return text
+
+
+class _Ascii(_Harmless):
+    """A stream of ASCII that does not say so: click would write UTF-8 into a stream that does."""
+
+    def _made(self, text: str) -> str:
+        return text.encode("ascii", "zerocfg").decode("ascii")
 
 
 def _able(stream: TextIO) -> TextIO:
-    if not isinstance(stream, io.TextIOWrapper) or isinstance(stream, _Ascii):
-        return stream  # none at all, or what a test puts in its place
-    if codecs.lookup(stream.encoding).name == "ascii":
-        buffered = stream.line_buffering
+    if type(stream) is not io.TextIOWrapper:
+        return stream  # none at all, one of these already, or what somebody put in its place and still needs
+    encoding, buffered = stream.encoding, stream.line_buffering
+    if codecs.lookup(encoding).name == "ascii":
         return _Ascii(stream.detach(), encoding="latin-1", errors="strict", line_buffering=buffered)
-    stream.reconfigure(errors="zerocfg")
-    return stream
+    return _Harmless(stream.detach(), encoding=encoding, errors="zerocfg", line_buffering=buffered)
 
 
 def _counterpart(error: UnicodeError) -> tuple[str | bytes, int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass
 
+from zerocfg.source.secrets import masked
+
 GIB = 1 << 30
 MIB = 1 << 20
 
@@ -53,7 +55,9 @@ def count(number: int, word: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Without characters that a reader cannot see or that turn the text around: control, format and lone surrogates."""
+    """Without secrets, and without characters that a reader cannot see or that turn the text around: control, format
+    and lone surrogates."""
+    text = masked(text)
     if text.isprintable():
         return text
     return "".join(one if one in "\t\n" or _visible(one) else "�" for one in text)

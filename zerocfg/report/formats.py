@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from zerocfg.rules.engine import Result
+from zerocfg.source.foreign import harmless
+from zerocfg.source.secrets import masked
 
 FORMATS = ("full", "concise", "json", "sarif", "github", "gitlab", "junit")
 
@@ -12,6 +14,12 @@ def render(
 ) -> str:
     """The result as text; for the formats that people read ``colour``, ``width`` in columns, and ``quiet`` for findings
     without a summary."""
+    people = output_format in ("full", "concise")
+    text = masked(_rendered(result, output_format, colour, width, quiet))
+    return harmless(text, commands=people)
+
+
+def _rendered(result: Result, output_format: str, colour: bool, width: int | None, quiet: bool) -> str:
     if output_format == "json":
         from zerocfg.report.json_format import render_json
 

@@ -17,6 +17,7 @@ from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run, SourceFile, original
 from zerocfg.run.releases import Outside, outside
 from zerocfg.run.unread import Unread, understood
+from zerocfg.source.foreign import one_line
 from zerocfg.source.node import Path, dotted
 from zerocfg.source.text import Place
 
@@ -268,8 +269,8 @@ def diagnose(rule: Rule, finding: Finding, run: Run) -> Diagnostic:
         code=rule.code,
         name=rule.name,
         severity=finding.severity or rule.severity,
-        message=finding.message,
-        help=_help(rule, finding),
+        message=one_line(finding.message),
+        help=one_line(_help(rule, finding)),
         spot=spot(finding.location),
         related=tuple(spot(location) for location in finding.related),
         fix=_offered(finding.fix),
@@ -308,7 +309,7 @@ def spot(location: Location) -> Spot:
     source = location.file.source
     start = source.place(span.start)
     end = max(start, source.place(span.end))
-    return Spot(location.file, dotted(location.path), start, end, location.label, location.path)
+    return Spot(location.file, dotted(location.path), start, end, one_line(location.label), location.path)
 
 
 def _touches(finding: Finding, asked: set[int]) -> bool:

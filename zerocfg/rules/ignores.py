@@ -83,6 +83,7 @@ def _read(file: SourceFile) -> Iterator[Directive]:
     taken = _Spans(_not_comments(file))
     shell = _shell_blocks(file)
     blocks = None if shell is None else _Spans(shell)
+    below: dict[int, int] = {}
     for match in re.finditer(_DIRECTIVE, text):
         start = match.start()
         if start and not text[start - 1].isspace() and text[start - 1] not in "\ufeff,{[":
@@ -103,7 +104,7 @@ def _read(file: SourceFile) -> Iterator[Directive]:
             listed,
             listed is None or match["close"] is not None,
             match["reason"].strip(),
-            frozenset() if match["word"] == "ignore-file" else frozenset(_lines(file, start)),
+            frozenset() if match["word"] == "ignore-file" else frozenset(_lines(file, start, below)),
         )
 
 
@@ -144,8 +145,11 @@ def _is_json(file: SourceFile) -> bool:
     return file.document is not None and file.document.format == "json"
 
 
-def _lines(file: SourceFile, offset: int) -> Iterator[int]:
-    """The lines that a comment at an offset counts for."""
+def _lines(file: SourceFile, offset: int, below: dict[int, int]) -> Iterator[int]:
+    """The lines that a comment at an offset counts for.
+
+    ``below``: the first line after the comment lines that a line is one of, so that each is looked at once.
+    """
     source = file.source
     own = source.place(offset).line
     yield own
@@ -153,12 +157,14 @@ def _lines(file: SourceFile, offset: int) -> Iterator[int]:
         if file.kind == "launch":
             yield from command_lines(source, own)
         return
-    below = own + 1
-    while below <= source.line_count and _only_comment(source.line(below)):
-        below += 1
-    yield below
+    if own not in below:
+        end = own + 1
+        while end <= source.line_count and _only_comment(source.line(end)):
+            end += 1
+        below.update(dict.fromkeys(range(own, end), end))
+    yield below[own]
     if file.kind == "launch":
-        yield from command_lines(source, below)
+        yield from command_lines(source, below[own])
 
 
 def _only_comment(line: str) -> bool:

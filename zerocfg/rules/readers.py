@@ -6,7 +6,7 @@ may be would be offered the same edits, for what is as grave to each.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from zerocfg.rules.api import Fix, Rule, Severity
@@ -31,7 +31,8 @@ def possible(run: Run) -> tuple[Consumer, ...]:
 
 
 Edits = frozenset[tuple[int, "Edit"]]
-Offer = tuple[Edits, Severity]
+Offers = dict[Edits, set[Severity]]
+"""The edits that a rule offers a run, each with how grave the findings are that it is offered for."""
 
 
 class Readers:
@@ -40,7 +41,7 @@ class Readers:
     def __init__(self, runs: Iterable[Run]) -> None:
         self._unknown = [run for run in runs if run.consumer is None]
         self._read: dict[int, tuple[Run, ...]] = {}
-        self._offered: dict[tuple[str, int], tuple[tuple[Offer, ...], ...]] = {}
+        self._offered: dict[tuple[str, int], tuple[Offers, ...]] = {}
 
     def agree(self, rule: Rule, severity: Severity, fix: Fix) -> bool:
         """Whether every reader of the files that the fix edits would be offered these edits, for what is as grave to
@@ -50,31 +51,31 @@ class Readers:
         edits = edits_of(fix)
         for run in self._unknown:
             if _concerns(run, fix):
-                graves = [{grave for found, grave in offered if found == edits} for offered in self._all(rule, run)]
-                alike = set.intersection(*graves)
+                alike = set.intersection(*(offers.get(edits, set()) for offers in self._all(rule, run)))
                 if not any(grave.rank >= severity.rank for grave in alike):
                     return False
         return True
 
-    def _all(self, rule: Rule, run: Run) -> tuple[tuple[Offer, ...], ...]:
+    def _all(self, rule: Rule, run: Run) -> tuple[Offers, ...]:
         """What a rule offers to each possible reader of a run."""
         if id(run) not in self._read:
             self._read[id(run)] = tuple(read_by(run, one) for one in possible(run))
         key = (rule.code, id(run))
         if key not in self._offered:
-            self._offered[key] = tuple(tuple(_offers(rule, one)) for one in self._read[id(run)])
+            self._offered[key] = tuple(_offers(rule, one) for one in self._read[id(run)])
         return self._offered[key]
 
 
-def _offers(rule: Rule, run: Run) -> Iterator[Offer]:
-    """The edits that a rule offers a run, each with how grave its finding is."""
+def _offers(rule: Rule, run: Run) -> Offers:
+    offers: Offers = {}
     releases = holds(rule, run)
     if (rule.consumers and run.consumer not in rule.consumers) or releases is None:
-        return
+        return offers
     for finding in rule.check(run):
         told = within(run, rule, finding, releases)
         if told is not None and told.fix is not None:
-            yield edits_of(told.fix), told.severity or rule.severity
+            offers.setdefault(edits_of(told.fix), set()).add(told.severity or rule.severity)
+    return offers
 
 
 def edits_of(fix: Fix) -> Edits:

@@ -26,6 +26,7 @@ from zerocfg.run.link import find_runs
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.origins import place_of, said
 from zerocfg.run.releases import with_versions
+from zerocfg.source.secrets import masked
 
 _CODE = re.compile(r"[Zz][Cc]\d+")
 
@@ -55,17 +56,17 @@ def command(what: str | None, run_name: str | None, folder: Path) -> None:
     """
     built = lock_at(run_name) if run_name is not None else None
     if built is not None:
-        click.echo(explain_lock(built, what), nl=False)
+        click.echo(masked(explain_lock(built, what)), nl=False)
         return
     if run_name is None and what is not None:
-        click.echo(_rule_or_built(what, folder), nl=False)
+        click.echo(masked(_rule_or_built(what, folder)), nl=False)
         return
     runs = _runs(run_name, folder)
     if run_name is None:
         click.echo("\n".join(f"{run.name}  ({_files(run)})" for run in runs) or "no runs found here")
         return
     run = _choose(runs, run_name)
-    click.echo(explain_setting(run, what) if what else explain_run(run), nl=False)
+    click.echo(masked(explain_setting(run, what) if what else explain_run(run)), nl=False)
 
 
 def _rule_or_built(what: str, folder: Path) -> str:

@@ -1,0 +1,117 @@
+"""Foreign text: what a terminal or a CI runner would obey, in every format and on both streams."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zerocfg.report.formats import FORMATS
+from zerocfg.source.foreign import harmless, one_line
+
+HOSTILE = {
+    "stage\n::stop-commands::x": 1,
+    "\x1b]0;PWN\x07": 2,
+    "\x1b[2K\rall good": 3,
+    "``````": 4,
+    "\u202egnp.exe": 5,
+    "\ud800half": 6,
+    "##[error]y": 7,
+    "##vso[task.setvariable]z": 8,
+    "\u2028::error::line": 9,
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain key", "plain key"),
+        ("prix élevé 模型", "prix élevé 模型"),
+        ("a\nb\tc", r"a\nb\tc"),
+        ("\x1b]0;PWN\x07", r"\u001b]0;PWN\u0007"),
+        ("\x9b31m", r"\u009b31m"),
+        ("\u202eabc", r"\u202eabc"),
+        ("\ud800", r"\ud800"),
+        ("\U000e0041 tag", r"\udb40\udc41 tag"),
+        ("no\u00a0break", "no\u00a0break"),
+    ],
+)
+def test_one_line(text: str, shown: str) -> None:
+    assert one_line(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("a: 1\n\tb: 2\n", "a: 1\n\tb: 2\n"),
+        ("\x1b[1;31merror\x1b[0m", "\x1b[1;31merror\x1b[0m"),
+        ("\r\x1b[Kreading (3 s)", "\r\x1b[Kreading (3 s)"),
+        ("ds.json\r\x1b[Kgone", r"ds.json\r\u001b[Kgone"),
+        ("ds.json\x1b[2J\x1b[1;1H", r"ds.json\u001b[2J\u001b[1;1H"),
+        ("m\udcc3\udca9tier", "m\udcc3\udca9tier"),
+        ("::error::x", r"\u003a:error::x"),
+        ("ok\n  ::add-mask::x", "ok\n  \\u003a:add-mask::x"),
+        ("std::vector stays", "std::vector stays"),
+        ("1 | ##[group]x", r"1 | #\u0023[group]x"),
+        ("##vso[x]", r"#\u0023vso[x]"),
+        ("## a heading [x]", "## a heading [x]"),
+    ],
+)
+def test_harmless(text: str, printed: str) -> None:
+    assert harmless(text) == printed
+
+
+def test_commands_of_the_github_format_stay() -> None:
+    assert harmless("::error file=a\u202e::x", commands=False) == r"::error file=a\u202e::x"
+
+
+@given(st.text())
+def test_nothing_that_is_obeyed_is_left(text: str) -> None:
+    printed = harmless(text)
+    left = re.sub(r"\A\r\x1b\[K|\A\x1b\[2J\x1b\[1;1H|\x1b\[[0-9;]*m|[\udc80-\udcff]", "", printed)
+    assert all(unicodedata.category(char) not in ("Cc", "Cf", "Cs") or char in "\n\t" for char in left)
+    assert not any(line.lstrip().startswith("::") for line in printed.split("\n"))
+    assert "##[" not in printed and "##vso[" not in printed
+    assert printed.count("\n") == text.count("\n") and "\n" not in one_line(text)
+
+
+@pytest.mark.parametrize("output_format", FORMATS)
+def test_keys_of_a_config_steer_no_log(output_format: str, tmp_path: Path) -> None:
+    config = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2, **HOSTILE}}
+    (tmp_path / "ds.json").write_text(json.dumps(config))
+    done = _zerocfg(tmp_path, "lint", "--output-format", output_format, "ds.json")
+    assert done.returncode == 1
+    printed = (done.stdout + done.stderr).decode("utf-8")  # raises where half a pair was written
+    assert "ds.json" in printed and "half" in printed and "internal error" not in printed
+    assert not set(printed) & set("\x1b\x07\x9b\r\u202e\u2028")
+    own = ("::error ", "::warning ", "::notice ") if output_format == "github" else ()
+    assert not [
+        line for line in printed.splitlines() if line.lstrip().startswith("::") and not line.startswith(own or "\0")
+    ]
+    if output_format in ("full", "concise"):
+        assert "##[" not in printed and "##vso[" not in printed
+    if output_format in ("json", "sarif", "gitlab"):
+        json.loads(printed)
+
+
+def test_errors_of_other_commands_steer_no_log(tmp_path: Path) -> None:
+    (tmp_path / "zerocfg.yaml").write_text('version: 1\nruns:\n  "a\\n::stop-commands::x\\e]0;PWN\\a": {}\n')
+    for command in (("plan",), ("build", "-o", "out"), ("gate",)):
+        done = _zerocfg(tmp_path, *command)
+        printed = (done.stdout + done.stderr).decode("utf-8")
+        assert done.returncode in (1, 2) and "stop-commands" in printed
+        assert not set(printed) & set("\x1b\x07")
+        assert not [line for line in printed.splitlines() if line.lstrip().startswith("::")]
+
+
+def _zerocfg(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
+    environment = {**os.environ, "PYTHONUTF8": "1"}
+    return subprocess.run([sys.executable, "-m", "zerocfg", *words], cwd=folder, capture_output=True, env=environment)

@@ -1,0 +1,22 @@
+"""Secrets in what is shown: tokens, keys and passwords on command lines, in configs, in the lines around a finding."""
+
+from __future__ import annotations
+
+import re
+
+MASK = "***"
+_SHAPES = (
+    r"hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|glpat-[\w-]{20,}|sk-[\w-]{20,}"
+    r"|AKIA[0-9A-Z]{16}|xox[abprs]-[\w-]{10,}"
+)
+"""Of Hugging Face, GitHub, GitLab, OpenAI, Amazon and Slack, as those who issue them publish their prefixes."""
+_NAMED = r"(?i:(?:token|api[-_]?key|secret|secret[-_]key|access[-_]key|password|passwd))[\"']?(?:[ \t]*[:=][ \t]*|[ \t]+)[\"']?"
+_LONG = r"(?=[\w.+/-]*\d)(?=[\w.+/-]*[A-Za-z])[\w.+/-]{16,}"
+"""What is made by chance: at least 16 characters, letters and digits among them. A word that a person chose for a token
+of the model (``eos_token: <|im_end|>``) is none."""
+_SECRET = re.compile(rf"\b(?:{_SHAPES})|(?P<name>{_NAMED})(?P<value>{_LONG})")
+
+
+def masked(text: str) -> str:
+    """The text with each secret replaced by ``***``; names stay."""
+    return _SECRET.sub(lambda found: f"{found['name'] or ''}{MASK}", text)
