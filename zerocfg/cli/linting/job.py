@@ -1,4 +1,4 @@
-"""What one call of lint looks at and how: shared by the report, the fixes, the ignores and the baseline."""
+"""One lint job: which files it reads, with which settings. Shared by reports, fixes, ignores and the baseline."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Baseline:
-    """A baseline that was read: its entries, and the folder that their file names are relative to."""
+    """A parsed baseline: its entries, and the folder that their file names are relative to."""
 
     entries: Mapping[Entry, int]
     folder: Path
@@ -33,12 +33,14 @@ class Baseline:
 
 @dataclass
 class Job:
-    """``stdin`` holds what was read from standard input, by real path. ``consumer``: who reads the configs, whatever
-    the files tell. ``root``: what paths in configs are relative to, where it is not the current folder.
+    """What to lint and how.
 
-    ``touching``: only findings that touch a target, not all of the runs that the targets take part in. ``notes``:
-    whether they are told (`reported`); a lint finds them anyway. ``skip_unknown``: targets that are no configs are passed
-    by.
+    stdin          texts from standard input, by real path
+    consumer       who reads the configs, overriding what the files say
+    root           what paths in configs are relative to, if not the current folder
+    touching       only findings that touch a target, not all of the runs that the targets take part in
+    notes          whether notes are reported (see `reported`); a lint collects them in any case
+    skip_unknown   ignore targets that are no configs
     """
 
     targets: list[Path]
@@ -52,14 +54,14 @@ class Job:
     notes: bool = True
     skip_unknown: bool = False
     files: Files | None = None
-    """What the first lint read. Later ones see the same, except for texts that are given to them."""
+    """The files as the first lint read them. Later lints reuse them, except for the texts passed to `lint`."""
     runs: list[Run] = field(default_factory=list)
-    """Of the last lint."""
+    """The runs of the last lint."""
     empty: list[Path] = field(default_factory=list)
-    """The folders among the targets in which the last lint found no config."""
+    """Target folders in which the last lint found no config."""
 
     def lint(self, texts: Mapping[str, str] | None = None) -> Result:
-        """Lint the targets, with some texts (by real path) in place of what is on disk."""
+        """Lint the targets. ``texts``: contents by real path that replace those on disk."""
         changed = {**self.stdin, **(texts or {})}
         if self.files is None:
             files = self.files = Files(changed)
@@ -94,11 +96,11 @@ class Job:
 
     @property
     def included(self) -> list[Run]:
-        """The runs of the last lint, but for those of which every file is excluded."""
+        """The runs of the last lint, except those whose files are all excluded."""
         return [run for run in self.runs if not all(map(self.excluded, run.files))]
 
     def reported(self, result: Result) -> Result:
-        """What of a result is reported."""
+        """The part of a result that is reported: without notes unless they were asked for."""
         return result if self.notes else without_notes(result, self.selection)
 
     def is_reported(self, diagnostic: Diagnostic) -> bool:
@@ -106,8 +108,8 @@ class Job:
         return self.notes or wanted_note(diagnostic, self.selection)
 
     def read(self, runs: list[Run]) -> list[Run]:
-        """The runs, read by whom the command line and the settings name: whatever the files tell, or where they do not
-        tell it."""
+        """The runs with the consumer from the command line or the settings; the setting ``consumer`` is only a default
+        for files that do not say who reads them."""
         if self.consumer is not None:
             return [read_by(run, self.consumer, Told("command")) for run in runs]
         if self.settings.consumers:
@@ -125,7 +127,7 @@ class Job:
         return run
 
     def unread(self, files: Files, runs: list[Run], result: Result) -> tuple[Unread, ...]:
-        """What was met and not checked."""
+        """Files that were found but not checked."""
         folders = [target for target in self.targets if target.is_dir()]
         named = [target for target in self.targets if not target.is_dir()]
         told = [
@@ -140,7 +142,7 @@ class Job:
         return without_unknown(found) if self.skip_unknown else found
 
     def progress(self) -> str:
-        """How far a lint has come, in words."""
+        """Progress of the running lint, for the terminal."""
         read = len(list(self.files.all())) if self.files is not None else 0
         return f"{read} files read" if read else ""
 
@@ -148,13 +150,13 @@ class Job:
         return any(excludes(self.settings.exclude, name) for name in names(file, self.settings.folder))
 
     def original(self, path: str) -> str:
-        """The text of a file as the first lint saw it."""
+        """The text of a file as the first lint read it."""
         assert self.files is not None
         return self.files.open(Path(path)).source.text
 
 
 def excludes(patterns: Iterable[str], name: str) -> bool:
-    """Whether patterns leave a file out: by its path or a folder above it; without a slash by the name of either."""
+    """Whether a pattern matches the path of a file or of a folder above it; without a slash, the name of either."""
     parts = () if Path(name).is_absolute() else name.split("/")
     return any(
         fnmatch(name, pattern)
@@ -165,17 +167,17 @@ def excludes(patterns: Iterable[str], name: str) -> bool:
 
 
 def assume_consumer(runs: list[Run], consumer: str) -> list[Run]:
-    """The runs, with a consumer where the files do not tell who reads the config."""
+    """The runs, with this consumer where the files do not say who reads the config."""
     return [read_by(run, consumer, Told("settings")) if _open(run) else run for run in runs]
 
 
 def _open(run: Run) -> bool:
-    """Whether nobody knows who reads a run; a script that shows another framework tells that it is no consumer."""
+    """Whether the consumer is unknown; a script that uses another framework shows that there is none."""
     return run.consumer is None and not (run.script is not None and run.script.foreign)
 
 
 def _empty(targets: list[Path], runs: list[Run]) -> list[Path]:
-    """The folders below which no file of a run lies."""
+    """Target folders that contain no file of any run."""
     return [target for target in targets if target.is_dir() and not _holds(target.resolve(), runs)]
 
 
@@ -186,8 +188,8 @@ def _holds(folder: Path, runs: list[Run]) -> bool:
 
 
 def _whole(target: Path) -> bool:
-    """Whether everything that a target takes part in is looked at: a file brings its repository along, a folder inside
-    of a repository does not."""
+    """Whether all runs that a target takes part in are read: a file brings its whole repository along, a folder within
+    a repository does not."""
     if not target.is_dir():
         return True
     folder = target.resolve()
