@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from zerocfg.models.deepspeed import DeepSpeedConfig
     from zerocfg.models.training_arguments import TrainingArguments
     from zerocfg.resolve.build import Built
-    from zerocfg.resolve.forecast import Forecast
-    from zerocfg.resolve.spec_file import SpecFile
+    from zerocfg.resolve.explain.forecast import Forecast
+    from zerocfg.resolve.spec.spec_file import SpecFile
     from zerocfg.typed import Kind, Loaded
 
 __all__ = [
@@ -130,7 +130,7 @@ def plan(spec: AnyPath, *, run: str | None = None, hardware: str | None = None) 
     ``run``: only that one. ``hardware``: instead of the spec's, as "8xA100-80GB" or a probed profile. Raises Error when
     a run does not resolve or nothing can be predicted for it.
     """
-    from zerocfg.resolve.forecast import forecast
+    from zerocfg.resolve.explain.forecast import forecast
 
     _, built = _resolved(spec, run, hardware)
     _stop_on_problems(built)
@@ -148,12 +148,12 @@ def build(
     Nothing is written unless every run resolves and lints clean. ``force`` replaces files that zerocfg did not write or
     that were changed since. Raises ConfigError for errors that lint finds, Error for all else that prevents it.
     """
-    from zerocfg.emit.compiled import compiled
+    from zerocfg.emit.compile_runs import compile_runs
     from zerocfg.emit.lock import LockError
     from zerocfg.emit.write import RefusedError, check, write
 
     read, built = _resolved(spec, run, hardware)
-    found = compiled(read, built, Path(out))
+    found = compile_runs(read, built, Path(out))
     if found.errors is not None:
         raise ConfigError(_text(found.errors), found.errors)
     _stop_on_problems(built)
@@ -202,7 +202,7 @@ def _folder(path: Path) -> Path:
 
 def _resolved(spec: AnyPath, run: str | None, hardware: str | None) -> tuple[SpecFile, list[Built]]:
     from zerocfg.resolve.build import build_plans
-    from zerocfg.resolve.spec_file import read_spec
+    from zerocfg.resolve.spec.spec_file import read_spec
 
     path = Path(spec) / "zerocfg.yaml" if Path(spec).is_dir() else Path(spec)
     if not path.exists():

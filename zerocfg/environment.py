@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from zerocfg.catalog.changes import known_libraries
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.versions import release
-from zerocfg.smoke import operator_locks
+from zerocfg.smoke.launch import operator_locks
 from zerocfg.version import __version__
 
 if TYPE_CHECKING:

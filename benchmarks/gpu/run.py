@@ -126,21 +126,21 @@ def against_prediction(measured: dict[str, Any]) -> dict[str, Any]:
 
 
 def sharing_ways() -> dict[str, Any]:
-    """Which ways for two ranks to share this card work, each tried on its own (`zerocfg.smoke.sharing`).
+    """Which ways for two ranks to share this card work, each tried on its own (`zerocfg.smoke.launch.sharing`).
 
     Passed: at least one does.
     """
     sys.path.insert(0, str(ROOT))
-    from zerocfg.smoke import sharing
-    from zerocfg.smoke.error import SmokeError
-    from zerocfg.smoke.worker.sharing import WAYS
+    from zerocfg.smoke.launch import sharing
+    from zerocfg.smoke.model.error import SmokeError
+    from zerocfg.smoke.worker.job import MODES
 
     found = {}
-    for way in WAYS:
+    for way in MODES:
         start = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="zerocfg-gpu-") as scratch:
             try:
-                sharing.find(2, Path(scratch), ways=(way,))
+                sharing.find(2, Path(scratch), modes=(way,))
                 works, why = True, ""
             except SmokeError as error:
                 works, why = False, str(error)
@@ -149,7 +149,7 @@ def sharing_ways() -> dict[str, Any]:
         found[way] = {"works": works, "why": why, "seconds": round(time.monotonic() - start, 1), "seen": seen}
     return {
         "passed": any(one["works"] for one in found.values()),
-        "commands": ["zerocfg.smoke.sharing.find"],
+        "commands": ["zerocfg.smoke.launch.sharing.find"],
         "ways": found,
     }
 

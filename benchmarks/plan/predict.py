@@ -28,10 +28,10 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.memory.cases import MODELS  # noqa: E402
 from benchmarks.memory.freeze import FORMULAS, formula_hash  # noqa: E402
 from zerocfg.emit.deepspeed_json import ds_config  # noqa: E402
-from zerocfg.resolve.alternatives import Alternative, alternatives  # noqa: E402
 from zerocfg.resolve.build import Built, build_plans  # noqa: E402
-from zerocfg.resolve.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS  # noqa: E402
-from zerocfg.resolve.spec_file import read_spec  # noqa: E402
+from zerocfg.resolve.explain.alternatives import Alternative, alternatives  # noqa: E402
+from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS  # noqa: E402
+from zerocfg.resolve.spec.spec_file import read_spec  # noqa: E402
 
 FILE = Path(__file__).resolve().parent / "predictions.json"
 DECIDING = tuple(

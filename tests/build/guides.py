@@ -19,11 +19,11 @@ from zerocfg.cli.screens.plan_picture import draw
 from zerocfg.hardware.profile import load_hardware
 from zerocfg.memory.outside import GIB
 from zerocfg.models.hardware import Link
-from zerocfg.resolve.alternatives import Alternative, alternatives
 from zerocfg.resolve.build import Built, build_plans
-from zerocfg.resolve.forecast import forecast
-from zerocfg.resolve.spec_file import read_spec
-from zerocfg.resolve.ways import by_column, duration, ways, words
+from zerocfg.resolve.explain.alternatives import Alternative, alternatives
+from zerocfg.resolve.explain.forecast import forecast
+from zerocfg.resolve.explain.plan_summary import by_column, describe_plan, distinct_plans, duration
+from zerocfg.resolve.spec.spec_file import read_spec
 
 PAGE = ROOT / "docs" / "choosing-a-stage.md"
 PICTURES = ROOT / "docs" / "pictures"
@@ -109,14 +109,16 @@ def between_nodes(network: str) -> list[Alternative]:
 def row(model: str, hardware: str, plan: str) -> Alternative:
     """The plan with these words, or that begins with them and a batch."""
     found = [
-        one for one in job(model, hardware)[1] if words(one.candidate.choice.settings()) == plan or _way(one) == plan
+        one
+        for one in job(model, hardware)[1]
+        if describe_plan(one.candidate.choice.settings()) == plan or _way(one) == plan
     ]
     return found[0]
 
 
 def _way(one: Alternative) -> str:
     """A plan without its batch: ``ZeRO-3, optimizer on cpu, recomputed``."""
-    return re.sub(r", \d+ x \d+", "", words(one.candidate.choice.settings()))
+    return re.sub(r", \d+ x \d+", "", describe_plan(one.candidate.choice.settings()))
 
 
 def peak(one: Alternative) -> str:
@@ -148,7 +150,7 @@ def chosen_table() -> str:
     rows = []
     for model, hardware in CHOSEN:
         best = job(model, hardware)[1][0]
-        plan = words(best.candidate.choice.settings()) if not best.excluded else "nothing fits"
+        plan = describe_plan(best.candidate.choice.settings()) if not best.excluded else "nothing fits"
         rows.append((f"{model} on {hardware}", plan, peak(best), sent(best), tokens(best)))
     head = ("job", "chosen (micro batch x steps)", "GiB of a device", "GiB sent a step", "tokens/s")
     return table(head, rows)
@@ -157,7 +159,7 @@ def chosen_table() -> str:
 def full_table(model: str, hardware: str) -> str:
     """The best micro batch of each way to run one job."""
     rows = []
-    for one in ways(job(model, hardware)[1]):
+    for one in distinct_plans(job(model, hardware)[1]):
         parts = by_column(one.candidate)
         states = sum(parts[name] for name in ("param", "grad", "optim", "buffer")) / GIB
         time = one.candidate.time
@@ -165,7 +167,7 @@ def full_table(model: str, hardware: str) -> str:
         shares = (f"{states:.1f}", f"{parts['activ'] / GIB:.1f}", peak(one))
         verdict = one.excluded.split(", the card")[0].split(":")[0] or "best"
         step = duration(time.seconds.expected)
-        rows.append((words(one.candidate.choice.settings()), *shares, sent(one), step, tokens(one), verdict))
+        rows.append((describe_plan(one.candidate.choice.settings()), *shares, sent(one), step, tokens(one), verdict))
     head = ("plan", "states, buffers", "activations", "device", "sent", "step", "tokens/s", "")
     return table(head, rows)
 
@@ -174,9 +176,9 @@ def networks_table() -> str:
     """The stages without offload, over slower and slower networks."""
     rows = []
     for network in NETWORKS:
-        kept = [one for one in ways(between_nodes(network)) if not one.candidate.choice.offloads]
+        kept = [one for one in distinct_plans(between_nodes(network)) if not one.candidate.choice.offloads]
         stages = [next(one for one in kept if _way(one) == f"ZeRO-{stage}") for stage in (1, 2, 3)]
-        best = words(between_nodes(network)[0].candidate.choice.settings())
+        best = describe_plan(between_nodes(network)[0].candidate.choice.settings())
         rows.append((network, *(f"{tokens(one)}" for one in stages), best))
     return table(("network of a node", "ZeRO-1", "ZeRO-2", "ZeRO-3", "chosen"), rows)
 

@@ -14,13 +14,23 @@ from zerocfg.memory.options import Options, TorchOptions, Workload
 from zerocfg.memory.outside import GIB, Band
 from zerocfg.models.hardware import HardwareProfile, Host, Link, Mount
 from zerocfg.models.spec import Goals, RunSpec
-from zerocfg.resolve import alternatives, candidates, choose, opened, sizes, ways
-from zerocfg.resolve.activations import Activations
-from zerocfg.resolve.candidates import Candidate, Candidates, free, is_named, is_set, room_of, slowed
-from zerocfg.resolve.choice import GATHER, MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS, Choice
+from zerocfg.resolve.explain import alternatives, plan_summary
 from zerocfg.resolve.inputs import Inputs
-from zerocfg.resolve.put import with_value
-from zerocfg.resolve.search import ContradictionError, Open, _machinery, batches, choices, considered, evaluate, ranked
+from zerocfg.resolve.model.activations import Activations
+from zerocfg.resolve.search import buffer_sizes, candidates, choose, search_space
+from zerocfg.resolve.search.apply_choice import with_value
+from zerocfg.resolve.search.candidates import (
+    Candidate,
+    Candidates,
+    free_on_drives,
+    host_memory,
+    is_named,
+    is_set,
+    slowed,
+)
+from zerocfg.resolve.search.choice import GATHER, MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS, Choice
+from zerocfg.resolve.search.ranking import _machinery, considered, evaluate, ranked
+from zerocfg.resolve.search.search_space import ContradictionError, SearchSpace, batches, choices
 from zerocfg.run.model import UNKNOWN, Effective, Origin, Run, Setting, SourceFile
 from zerocfg.source.load import load_as
 from zerocfg.source.node import Mapping
@@ -44,7 +54,7 @@ def facts(trainable: int | None = 10**9, **more: Any) -> Any:
 
 
 def chosen(choice: Choice, one: HardwareProfile, trainable: int | None = 10**9) -> dict[str, Any]:
-    return {name: found.value for name, found in sizes.sizes(choice, facts(trainable), one).items()}
+    return {name: found.value for name, found in buffer_sizes.buffer_sizes(choice, facts(trainable), one).items()}
 
 
 class TestSizes:
@@ -88,7 +98,7 @@ class TestSizes:
     def test_the_reason_tells_where_a_limit_counts(self) -> None:
         def why(latency: float) -> str:
             one = profile(**link(busbw_gb_s=100.0, latency_us=latency))
-            return sizes.sizes(Choice(1, 8, 2), facts(), one)[ZERO + "reduce_bucket_size"].reason
+            return buffer_sizes.buffer_sizes(Choice(1, 8, 2), facts(), one)[ZERO + "reduce_bucket_size"].reason
 
         assert why(20.0) == (
             "zerocfg's choice: 20 x the latency of nvlink within the node (20 us) at 100 GB/s, 2 bytes each"
@@ -102,7 +112,7 @@ class TestSizes:
         assert chosen(Choice(2, 8, 2), one)[ZERO + "reduce_bucket_size"] == 11_000_000
         assert chosen(Choice(1, 8, 2), one)[ZERO + "reduce_bucket_size"] == 45_000_000
         unknown = one.model_copy(update={"link_between_nodes": None})
-        found = sizes.sizes(Choice(2, 8, 2), facts(), unknown)[ZERO + "reduce_bucket_size"]
+        found = buffer_sizes.buffer_sizes(Choice(2, 8, 2), facts(), unknown)[ZERO + "reduce_bucket_size"]
         assert found.value == 50_000_000 and "the link between the nodes is not known" in found.reason
 
     def test_a_link_of_another_kind_has_the_share_of_all(self) -> None:
@@ -113,7 +123,7 @@ class TestSizes:
         found = chosen(Choice(1, 1, 2), profile())
         assert found[ZERO + "reduce_bucket_size"] == 10_000_000 and found[ZERO + "overlap_comm"] is False
         assert found[ZERO + "contiguous_gradients"] is True
-        every = sizes.sizes(Choice(1, 1, 2), facts(), profile())
+        every = buffer_sizes.buffer_sizes(Choice(1, 1, 2), facts(), profile())
         assert every[ZERO + "reduce_bucket_size"].inputs == {"num_processes": 1}
 
     @pytest.mark.parametrize(
@@ -133,12 +143,12 @@ class TestSizes:
         assert ZERO + "sub_group_size" not in chosen(Choice(1, 8, 2, device), profile(), trainable)
 
     def test_why_there_are_groups(self) -> None:
-        one = sizes.sizes(Choice(1, 8, 3, "none"), facts(12 * 10**9), profile())[ZERO + "sub_group_size"]
+        one = buffer_sizes.buffer_sizes(Choice(1, 8, 3, "none"), facts(12 * 10**9), profile())[ZERO + "sub_group_size"]
         assert one.reason.endswith("are those of one group, not of the rank's 1.5e9 elements")
         assert one.inputs == {"trainable_parameters": 12 * 10**9, "num_processes": 8}
-        one = sizes.sizes(Choice(1, 8, 3, "none"), facts(14 * 10**9), profile())[ZERO + "sub_group_size"]
+        one = buffer_sizes.buffer_sizes(Choice(1, 8, 3, "none"), facts(14 * 10**9), profile())[ZERO + "sub_group_size"]
         assert "the rank's 1.8e9 elements" in one.reason, "1.75, rounded"
-        one = sizes.sizes(Choice(1, 8, 3, "nvme"), facts(None), profile())[ZERO + "sub_group_size"]
+        one = buffer_sizes.buffer_sizes(Choice(1, 8, 3, "nvme"), facts(None), profile())[ZERO + "sub_group_size"]
         assert one.inputs == {"trainable_parameters": 0, "num_processes": 8}
 
     @pytest.mark.parametrize(
@@ -153,7 +163,7 @@ class TestSizes:
     )
     def test_requests_to_drives(self, rates: list[float | None], depth: int, threads: int, speed: str) -> None:
         mounts = [Mount(path="/nvme", free_gib=1.0, read_gb_s=rate) for rate in rates]
-        found = sizes.aio(profile(host=Host(nvme=mounts)))
+        found = buffer_sizes.aio(profile(host=Host(nvme=mounts)))
         assert {name: one.value for name, one in found.items()} == {
             "aio.block_size": 1 << 20,
             "aio.queue_depth": depth,
@@ -161,7 +171,7 @@ class TestSizes:
             "aio.overlap_events": True,
         }
         assert found["aio.queue_depth"].reason.endswith(f"; {speed}")
-        assert sizes.aio(profile(host=None))["aio.queue_depth"].value == 8
+        assert buffer_sizes.aio(profile(host=None))["aio.queue_depth"].value == 8
 
 
 def setting(value: Any, kind: Any = "file", *overridden: Setting) -> Setting:
@@ -190,14 +200,14 @@ class TestSources:
         ("value", "count"), [(2, 2), (1, 1), (0, None), (-1, None), (True, None), ("2", None), (UNKNOWN, None)]
     )
     def test_a_batch_that_can_be_counted(self, value: Any, count: int | None) -> None:
-        assert opened._count(setting(value)) == count and opened._count(None) is None
+        assert search_space._count(setting(value)) == count and search_space._count(None) is None
 
     def test_what_a_node_has(self) -> None:
-        assert room_of(profile(host=None)) is None and free(profile(host=None)) is None
-        assert room_of(profile(host=Host())) is None and free(profile(host=Host())) == 0
+        assert host_memory(profile(host=None)) is None and free_on_drives(profile(host=None)) is None
+        assert host_memory(profile(host=Host())) is None and free_on_drives(profile(host=Host())) == 0
         mounts = [Mount(path="/a", free_gib=2.0), Mount(path="/b", free_gib=1.0)]
         one = profile(host=Host(ram_gib=1.5, nvme=mounts))
-        assert room_of(one) == 3 * GIB // 2 and free(one) == 2 * GIB
+        assert host_memory(one) == 3 * GIB // 2 and free_on_drives(one) == 2 * GIB
 
     @pytest.mark.parametrize(
         ("settings", "goals", "ranks", "stages"),
@@ -225,17 +235,17 @@ class TestSources:
         before = Effective(settings={name: setting(value) for name, value in settings.items()})
         spec = SimpleNamespace(goals=object() if goals else None)
         inputs: Any = SimpleNamespace(profile=profile(accelerators_per_node=ranks), spec=spec)
-        assert opened._stages(inputs, before) == stages
+        assert search_space._stages(inputs, before) == stages
 
     def test_where_states_may_go(self) -> None:
         def places(**changes: Any) -> set[tuple[str, str]]:
-            return set(opened.offloads(SimpleNamespace(profile=profile(**changes))))  # type: ignore[arg-type]
+            return set(search_space.offloads(SimpleNamespace(profile=profile(**changes))))  # type: ignore[arg-type]
 
         host = {("none", "none"), ("cpu", "none"), ("cpu", "cpu")}
         drive = {("nvme", "none"), ("nvme", "cpu"), ("nvme", "nvme")}
         assert places(host=None) == host and places(host=Host()) == host
         assert places(host=Host(nvme=[Mount(path="/a", free_gib=1.0)])) == host | drive
-        assert opened.offloads(SimpleNamespace(profile=None)) == (("none", "none"),)  # type: ignore[arg-type]
+        assert search_space.offloads(SimpleNamespace(profile=None)) == (("none", "none"),)  # type: ignore[arg-type]
         processor = profile().accelerator.model_copy(update={"vendor": "cpu"})
         assert places(accelerator=processor) == {("none", "none")}
 
@@ -453,7 +463,7 @@ class TestCandidates:
 
     def test_what_may_be_offloaded_at_each_stage(self) -> None:
         every = (("none", "none"), ("cpu", "none"), ("cpu", "cpu"))
-        what = Open(((1, 8),), (0, 1, 2, 3), every, (None,), None, None, False, False, None)
+        what = SearchSpace(((1, 8),), (0, 1, 2, 3), every, (None,), None, None, False, False, None)
         found = {(one.stage, one.offload_optimizer, one.offload_param) for one in choices(what)}
         assert found == {
             *((stage, "none", "none") for stage in (0, 1, 2, 3)),
@@ -464,13 +474,13 @@ class TestCandidates:
         assert found == {(3, None), (None, None)}
 
     def test_a_batch_that_nobody_writes(self) -> None:
-        what = Open(((1, 1),), (None,), None, (None,), None, None, False, False, None)
+        what = SearchSpace(((1, 1),), (None,), None, (None,), None, None, False, False, None)
         assert batches(what, 8) == [(None, None)]
         with pytest.raises(ContradictionError, match="nothing that zerocfg writes decides the micro batch"):
             batches(replace(what, global_batch=8), 8)
 
     def test_no_micro_batch_has_more_than_64_samples(self) -> None:
-        what = Open(((1, 1),), (None,), None, (None,), None, None, True, True, 65)
+        what = SearchSpace(((1, 1),), (None,), None, (None,), None, None, True, True, 65)
         assert batches(what, 1) == [(1, 65), (5, 13), (13, 5)]
 
     @pytest.mark.parametrize(
@@ -481,7 +491,7 @@ class TestCandidates:
         ],
     )
     def test_samples_that_cannot_be_shared(self, samples: int, ranks: int, said: str, help: str) -> None:
-        what = Open(((1, 1),), (None,), None, (None,), None, None, True, True, samples)
+        what = SearchSpace(((1, 1),), (None,), None, (None,), None, None, True, True, samples)
         with pytest.raises(ContradictionError) as caught:
             batches(what, ranks)
         assert str(caught.value) == said and caught.value.help.startswith(help)
@@ -688,7 +698,7 @@ class TestAlternatives:
     def test_the_global_batch_is_that_of_the_run(
         self, values: dict[str, int], batch: int | None, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        asked: list[Open] = []
+        asked: list[SearchSpace] = []
         for name, result in (("candidates_of", None), ("evaluate", []), ("ranked", []), ("_own", {})):
             monkeypatch.setattr(alternatives, name, lambda *_, result=result, **__: result)
         monkeypatch.setattr(alternatives, "choices", asked.append)
@@ -731,19 +741,19 @@ class TestWords:
         ],
     )
     def test_a_plan(self, settings: dict[str, Any], words: str) -> None:
-        assert ways.words(settings) == words
+        assert plan_summary.describe_plan(settings) == words
 
     def test_an_engine(self) -> None:
-        assert ways.engine(Options(2, 8)) == "ZeRO-2"
+        assert plan_summary.describe_engine(Options(2, 8)) == "ZeRO-2"
         both = Options(3, 8, offload_optimizer="cpu", offload_param="nvme")
-        assert ways.engine(both) == "ZeRO-3, optimizer on the host, parameters on NVMe"
-        assert ways.engine(TorchOptions("fsdp2", 8)) == "FSDP 2"
+        assert plan_summary.describe_engine(both) == "ZeRO-3, optimizer on the host, parameters on NVMe"
+        assert plan_summary.describe_engine(TorchOptions("fsdp2", 8)) == "FSDP 2"
 
     @pytest.mark.parametrize(
         ("value", "text"), [(1.0, "1.0 s"), (0.9994, "999 ms"), (12.34, "12.3 s"), (0.01, "10 ms")]
     )
     def test_a_duration(self, value: float, text: str) -> None:
-        assert ways.duration(value) == text
+        assert plan_summary.duration(value) == text
 
     def test_columns_sum_kinds_of_terms(self) -> None:
         """And what no term tells (context, reserve) is under ``other``, so that they sum to the device's figure."""
@@ -760,7 +770,7 @@ class TestWords:
         parts = [(SimpleNamespace(kind=kind), 1 << power) for power, kind in enumerate(kinds)]
         prediction = SimpleNamespace(worst=SimpleNamespace(parts=parts, size=255), device=Band(0, 1255, 0))
         one: Any = SimpleNamespace(prediction=prediction)
-        assert ways.by_column(one) == {
+        assert plan_summary.by_column(one) == {
             "param": 1,
             "grad": 2,
             "optim": 4,
@@ -774,7 +784,7 @@ class TestWords:
             SimpleNamespace(candidate=other(micro_batch=size, stage=stage), own=own)
             for size, stage, own in ((1, 2, False), (2, 2, False), (4, 2, True), (1, 3, False))
         ]
-        assert ways.ways(rows) == [rows[0], rows[2], rows[3]]  # type: ignore[arg-type, comparison-overlap]
+        assert plan_summary.distinct_plans(rows) == [rows[0], rows[2], rows[3]]  # type: ignore[arg-type, comparison-overlap]
 
 
 class TestStated:

@@ -10,12 +10,14 @@ import pytest
 
 from tests.build.test_road_limits import inputs_of, run_of
 from zerocfg.hardware.catalogue import parse_hardware
-from zerocfg.resolve import init_scripts
-from zerocfg.resolve.accelerate import accelerate_keys
-from zerocfg.resolve.init import Draft, _json_files, _short, draft_runs
-from zerocfg.resolve.init_text import spec_text
+from zerocfg.resolve.engine.accelerate import accelerate_keys
+from zerocfg.resolve.engine.engine_selection import launch_of_ranks, select_engine
+from zerocfg.resolve.init import repository
+from zerocfg.resolve.init.draft import Draft
+from zerocfg.resolve.init.infer_runs import _short_name, draft_runs
+from zerocfg.resolve.init.repository import model_configs
+from zerocfg.resolve.init.text import spec_text
 from zerocfg.resolve.plan import Decision
-from zerocfg.resolve.road import choose_road, started_by
 from zerocfg.run.model import SourceFile
 from zerocfg.source.text import SourceText, Span
 
@@ -208,7 +210,7 @@ class TestFiles:
     def test_the_name_of_a_file_outside(self, folder: Path) -> None:
         text = SourceText("../job.sh", "")
         for path, name in (("job.sh", "job.sh"), ("../job.sh", "../job.sh")):
-            assert _short(SourceFile(text.name, "launch", text, path=folder / path), folder) == name
+            assert _short_name(SourceFile(text.name, "launch", text, path=folder / path), folder) == name
 
     def test_hardware_that_no_file_counts(self, folder: Path) -> None:
         note = "this machine, which has no accelerator; name the one that trains, e.g. 8xA100-80GB"
@@ -352,11 +354,11 @@ class TestFiles:
             folder, {"a/config.json": " " * (1024 * 1024 - 1), "b/config.json": " " * 1024 * 1024, "my_config.json": ""}
         )
         (folder / "config.json").symlink_to("nowhere.json")
-        assert _json_files(folder) == [folder / "a/config.json"]
+        assert model_configs(folder) == [folder / "a/config.json"]
         drafts(folder, {f"c/{number}/config.json": "" for number in range(200)})
-        assert len(_json_files(folder / "c")) == 200
+        assert len(model_configs(folder / "c")) == 200
         drafts(folder, {"c/d/config.json": ""})
-        assert len(_json_files(folder / "c")) == 200
+        assert len(model_configs(folder / "c")) == 200
 
 
 class TestScripts:
@@ -382,21 +384,21 @@ class TestScripts:
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-        assert dict(init_scripts.scripts(tmp_path)) == ({path.resolve(): "transformers"} if found else {})
+        assert dict(repository.scripts(tmp_path)) == ({path.resolve(): "transformers"} if found else {})
 
     @pytest.mark.parametrize(("size", "calls"), [(1024 * 1024, "transformers"), (1024 * 1024 + 1, None)])
     def test_larger_than_a_mebibyte_is_none(self, tmp_path: Path, size: int, calls: str | None) -> None:
         path = tmp_path / "train.py"
         path.write_bytes(TRAINER.encode().ljust(size))
-        assert init_scripts.calls_of(path) == calls
+        assert repository.calls_of(path) == calls
 
     def test_after_two_thousand_files_none_is_looked_at(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         train = tmp_path / "train.py"
         train.write_text(TRAINER)
         for before, count in ((1999, 1), (2000, 0)):
             files = [tmp_path / "gone.py"] * before + [train]
-            monkeypatch.setattr(init_scripts, "walk", lambda folder, suffix, files=files: iter(files))
-            assert len(list(init_scripts.scripts(tmp_path))) == count
+            monkeypatch.setattr(repository, "walk", lambda folder, suffix, files=files: iter(files))
+            assert len(list(repository.scripts(tmp_path))) == count
 
 
 def test_comments_stand_below_each_other_up_to_a_width() -> None:
@@ -435,7 +437,7 @@ def test_one_rank_on_the_host_is_told_so() -> None:
 
 def test_a_launch_that_no_file_writes() -> None:
     """It is no place in a text, and switches DeepSpeed on where no accelerate config does."""
-    line, _ = started_by("torchrun", 1, 8)
+    line, _ = launch_of_ranks("torchrun", 1, 8)
     assert line.span == Span(0, 0)
-    found = choose_road(inputs_of(run_of("transformers")))
+    found = select_engine(inputs_of(run_of("transformers")))
     assert found.run.flags["use_deepspeed"].value is True

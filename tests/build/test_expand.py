@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.build.conftest import Workplace, job
-from zerocfg.resolve.spec_file import SpecFile, read_spec
+from zerocfg.resolve.spec.spec_file import SpecFile, read_spec
 from zerocfg.run.discover import Files
 from zerocfg.run.expand import MOST_RUNS, expand
 from zerocfg.run.link import runs_from_spec

@@ -20,15 +20,19 @@ from zerocfg.memory.tracing import Adapters, Traced, TraceError
 from zerocfg.models.hardware import Host
 from zerocfg.models.model_facts import ModelFacts, from_config
 from zerocfg.models.spec import RunSpec
-from zerocfg.resolve import activations, choose, init, predicted
-from zerocfg.resolve import forecast as forecasts
-from zerocfg.resolve.forecast import _counted, _time, forecast
-from zerocfg.resolve.init import Draft, _asked, _closest_to, _different, _named, _plain_name
+from zerocfg.resolve.explain import forecast as forecasts
+from zerocfg.resolve.explain.forecast import _counted, _time, forecast
+from zerocfg.resolve.init.draft import Draft, run_name, with_unique_names, without_duplicates
+from zerocfg.resolve.init.infer_runs import _requested_count, _short_name
+from zerocfg.resolve.init.repository import model_configs, nearest
 from zerocfg.resolve.inputs import Inputs
-from zerocfg.resolve.places import _where
-from zerocfg.resolve.predicted import _least, _Predicted, memory_of
-from zerocfg.resolve.reasons import Words
-from zerocfg.resolve.setup import Setup, arguments_written, setup_of
+from zerocfg.resolve.model import activations
+from zerocfg.resolve.model import memory_summary as memory_summaries
+from zerocfg.resolve.model.memory_summary import _least, _Predicted, memory_summary
+from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of
+from zerocfg.resolve.provenance import Provenance
+from zerocfg.resolve.search import choose
+from zerocfg.resolve.spec.locate_problems import _where
 from zerocfg.run.facts import MemorySummary, ModelSummary
 from zerocfg.run.model import Effective, Origin, Run, Setting, SourceFile
 from zerocfg.source.load import load_as
@@ -55,7 +59,7 @@ def summary(
     run = Run("a", "transformers", effective=Effective(settings=found))
     entry = {"consumer": "transformers", "script": "train.py", "sequence_length": 1024, **spec}
     profile = load_hardware(hardware) if hardware else None
-    return memory_of(run, facts, RunSpec.model_validate(entry), CONFIG, profile)
+    return memory_summary(run, facts, RunSpec.model_validate(entry), CONFIG, profile)
 
 
 class TestPredicted:
@@ -141,7 +145,7 @@ class TestPredicted:
                 raise ValueError("not known")
             return by_formula(facts, work, *more)
 
-        monkeypatch.setattr(predicted, "by_formula", formula)
+        monkeypatch.setattr(memory_summaries, "by_formula", formula)
         one = summary()
         assert one.peak_gib is one.doubled_peak_gib is None and one.stage_peaks_gib == {}
         assert one.resting_gib is not None
@@ -414,7 +418,7 @@ class TestPlaces:
         )
 
     def test_a_file_is_named_from_the_folder_of_the_spec(self, tmp_path: Path) -> None:
-        words = Words(Run("a"), tmp_path / "specs")
+        words = Provenance(Run("a"), tmp_path / "specs")
         file = SourceFile(
             "shown.json", "deepspeed", SourceText("shown.json", "{}"), path=tmp_path / "configs" / "ds.json"
         )
@@ -445,7 +449,7 @@ class TestDrafts:
         flags = {} if flag is None else {"num_processes": Setting(flag, Origin("flag"))}
         settings = {} if setting is None else {"num_processes": Setting(setting, Origin("file"))}
         run = Run("a", flags=flags, effective=Effective(settings=settings))
-        assert _asked(run, "num_processes") == count and _asked(None, "num_processes") is None
+        assert _requested_count(run, "num_processes") == count and _requested_count(None, "num_processes") is None
 
     @pytest.mark.parametrize(
         ("stem", "path", "name"),
@@ -461,24 +465,24 @@ class TestDrafts:
         ],
     )
     def test_a_name_that_says_something(self, stem: str, path: str | None, name: str) -> None:
-        assert _plain_name(stem, Path(path) if path else None, Path("/repo")) == name
-        assert _plain_name("train", Path("/train/train.py"), Path("/train")) == "train", "where nothing does"
+        assert run_name(stem, Path(path) if path else None, Path("/repo")) == name
+        assert run_name("train", Path("/train/train.py"), Path("/train")) == "train", "where nothing does"
 
     def test_names_are_different(self) -> None:
-        drafts = _named([Draft(name) for name in ("a", "a", "b", "a", "a-2", "a")])
+        drafts = with_unique_names([Draft(name) for name in ("a", "a", "b", "a", "a-2", "a")])
         assert [draft.name for draft in drafts] == ["a", "a-3", "b", "a-4", "a-2", "a-5"]
 
     def test_what_says_the_same_is_one(self) -> None:
         drafts = [Draft("a"), Draft("b"), Draft("c")]
-        for draft, script in zip(drafts, ("x.py", "x.py", "y.py"), strict=True):
-            draft.add("script", script, "found", draft.name)
-        assert _different(drafts) == [drafts[0], drafts[2]]
+        for one, script in zip(drafts, ("x.py", "x.py", "y.py"), strict=True):
+            one.add("script", script, "found", one.name)
+        assert without_duplicates(drafts) == [drafts[0], drafts[2]]
 
     def test_the_files_that_are_fewest_steps_away(self) -> None:
         paths = [Path("/r/a/x"), Path("/r/a/b/y"), Path("/r/z"), Path("/r/c/w")]
-        assert _closest_to(Path("/r/a"), paths) == [paths[0]]
-        assert _closest_to(Path("/r"), paths) == [paths[2]]
-        assert _closest_to(Path("/r/d"), paths[1:]) == [paths[2]] and _closest_to(Path("/r"), []) == []
+        assert nearest(Path("/r/a"), paths) == [paths[0]]
+        assert nearest(Path("/r"), paths) == [paths[2]]
+        assert nearest(Path("/r/d"), paths[1:]) == [paths[2]] and nearest(Path("/r"), []) == []
 
     def test_the_first_who_knows_a_key_is_right(self) -> None:
         draft = Draft("a")
@@ -488,14 +492,14 @@ class TestDrafts:
 
     def test_a_file_by_its_place_in_the_repository(self, tmp_path: Path) -> None:
         file = SourceFile("shown.sh", "launch", SourceText("shown.sh", ""), path=tmp_path / "jobs" / "a.sh")
-        assert init._short(file, tmp_path.resolve()) == "jobs/a.sh"
-        assert init._short(file, tmp_path.resolve() / "jobs" / "deep") == "shown.sh", "outside"
+        assert _short_name(file, tmp_path.resolve()) == "jobs/a.sh"
+        assert _short_name(file, tmp_path.resolve() / "jobs" / "deep") == "shown.sh", "outside"
         file.path = None
-        assert init._short(file, tmp_path.resolve()) == "shown.sh"
+        assert _short_name(file, tmp_path.resolve()) == "shown.sh"
 
     def test_large_files_are_no_models(self, tmp_path: Path) -> None:
         for name, size in (("a", (1 << 20) - 1), ("b", 1 << 20)):
             (tmp_path / name).mkdir()
             (tmp_path / name / "config.json").write_text(" " * size)
         (tmp_path / "my_config.json").write_text("{}")
-        assert init._json_files(tmp_path) == [tmp_path / "a" / "config.json"]
+        assert model_configs(tmp_path) == [tmp_path / "a" / "config.json"]

@@ -18,7 +18,7 @@ from tests.llamas import LLAMA_3_8B
 from tests.proofs.harness import observe
 from zerocfg.memory.options import TorchOptions
 from zerocfg.models.spec import RunSpec
-from zerocfg.resolve.setup import setup_of
+from zerocfg.resolve.model.setup import setup_of
 from zerocfg.run.fsdp import plugin_settings
 from zerocfg.run.model import UNKNOWN, Origin, Setting
 

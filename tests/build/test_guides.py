@@ -13,9 +13,9 @@ from tests.build.conftest import Workplace
 from tests.build.guides import MODELS, PAGE, PICTURES, between_nodes, job, page, peak, row, tokens
 from tests.conftest import ROOT
 from zerocfg.memory.outside import GIB
-from zerocfg.resolve.candidates import SLOWED
-from zerocfg.resolve.choice import MICRO, OPTIMIZER_DEVICE, STAGE
-from zerocfg.resolve.search import ALIKE
+from zerocfg.resolve.search.candidates import SLOWED
+from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, STAGE
+from zerocfg.resolve.search.ranking import ALIKE
 
 TEXT = PAGE.read_text(encoding="utf-8")
 FLAT = re.sub(r"\s+", " ", TEXT)

@@ -13,10 +13,10 @@ from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
 from tests.build.conftest import EXAMPLES, Workplace, job
-from zerocfg.compare.changes import changes, sources
-from zerocfg.compare.table import table
+from zerocfg.compare.lock_diff import changes, sources
+from zerocfg.compare.lock_table import table
 from zerocfg.emit import lock as lockfile
-from zerocfg.emit import locking
+from zerocfg.emit import make_lock
 from zerocfg.hardware.catalogue import parse_hardware
 from zerocfg.models.hardware import Host, Mount
 from zerocfg.resolve.plan import Considered, Decision, Plan
@@ -31,7 +31,7 @@ def plan(**given: Any) -> Plan:
 
 
 def rendered(**given: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(locking.lock_of(plan(**given), {}, {}, ".").text())
+    found: dict[str, Any] = json.loads(make_lock.lock_of(plan(**given), {}, {}, ".").text())
     return found
 
 
@@ -98,7 +98,7 @@ def test_hardware_leaves_out_what_is_another_figure_tomorrow() -> None:
         drive = Mount(path="/nvme", free_gib=free)
         profile.host = Host(ram_gib=1000, ram_available_gib=free, memlock="unlimited", nvme=[drive])
         profile.date = str(free)
-        facts = locking.hardware_facts("box", profile)
+        facts = make_lock.hardware_facts("box", profile)
         assert (facts["host_memory_gib"], facts["memlock_bytes"], facts["nvme"]) == (1000, "unlimited", ["/nvme"])
         assert str(free) not in json.dumps(facts)
 
@@ -156,7 +156,7 @@ def test_plans_compared_are_the_one_taken_and_eight_more() -> None:
 
 
 def test_secrets_are_left_out() -> None:
-    text = locking.lock_of(
+    text = make_lock.lock_of(
         plan(
             recipe={"hub_token": "hf_abc", "env": {"WANDB_API_KEY": "abc"}, "seed": 1},
             changes={"hub_token": Decision("hf_abc", "chosen", "chosen")},
@@ -202,7 +202,7 @@ def test_render_is_sorted_and_does_not_depend_on_order(
             return dict(list(found.items())[::order])
 
         one = plan(settings=turned(settings), accelerate=turned(accelerate), recipe=turned(recipe))
-        return locking.lock_of(one, {}, {}, ".").text()
+        return make_lock.lock_of(one, {}, {}, ".").text()
 
     assert text(1) == text(-1)
     lock = json.loads(text(1))
@@ -217,7 +217,7 @@ def test_a_lock_does_not_differ_from_itself(
     settings: dict[str, Decision], accelerate: dict[str, Decision], recipe: dict[str, Any]
 ) -> None:
     one = plan(settings=settings, accelerate=accelerate, recipe=recipe)
-    first = locking.lock_of(one, {}, {}, ".").text()
+    first = make_lock.lock_of(one, {}, {}, ".").text()
     lock, again = (lockfile.parse(text.encode(), Path("zerocfg.lock")) for text in (first, first))
     assert lock.text() == first, "what is read is what was written"
     assert changes(lock, again) == [] and sources(lock, again) == []

@@ -12,12 +12,12 @@ from tests.build.conftest import Workplace, job
 from tests.build.test_road_limits import inputs_of, run_of, setting, source
 from zerocfg.hardware.profile import load_hardware, write_text
 from zerocfg.resolve.build import _base_files, _hardware, build_plans
-from zerocfg.resolve.choice import STAGE
+from zerocfg.resolve.engine.fsdp import choose_fsdp
 from zerocfg.resolve.facts import with_facts
-from zerocfg.resolve.fsdp import choose_fsdp
-from zerocfg.resolve.places import placed
 from zerocfg.resolve.plan import Problem
-from zerocfg.resolve.spec_file import SpecFile, check_spec, read_spec
+from zerocfg.resolve.search.choice import STAGE
+from zerocfg.resolve.spec.locate_problems import locate_problems
+from zerocfg.resolve.spec.spec_file import SpecFile, check_spec, read_spec
 from zerocfg.run.discover import Files
 from zerocfg.run.facts import ModelSummary
 from zerocfg.run.link import runs_from_spec
@@ -77,11 +77,11 @@ class TestPlaces:
     def test_where_a_key_is_written(self, key: str, refused: int | None, place: str) -> None:
         run = self.run()
         problem = Problem(key, "", failure=None if refused is None else run.effective.failures[refused])
-        (found,) = placed([problem], spec(), run)
+        (found,) = locate_problems([problem], spec(), run)
         assert found == replace(problem, place=Where.parse(place))
 
     def test_a_run_without_a_recipe(self) -> None:
-        assert [one.place for one in placed([Problem("max_steps", "")], spec(), run_of())] == [
+        assert [one.place for one in locate_problems([Problem("max_steps", "")], spec(), run_of())] == [
             Where("zerocfg.yaml", 3, 3)
         ]
 
@@ -91,14 +91,16 @@ class TestPlaces:
     )
     def test_the_first_problem_of_a_key_with_the_first_way_out(self, helps: tuple[str, ...], told: str) -> None:
         problems = [Problem("goals", f"message {at}", help) for at, help in enumerate(helps)]
-        assert placed(problems, spec(), run_of()) == [Problem("goals", "message 0", told, Where("zerocfg.yaml", 7, 12))]
+        assert locate_problems(problems, spec(), run_of()) == [
+            Problem("goals", "message 0", told, Where("zerocfg.yaml", 7, 12))
+        ]
 
     def test_a_file_that_another_file_names(self) -> None:
         """The spec names a file of that name as well, but at another place."""
         accelerate = source("accelerate", {"deepspeed_config": {"deepspeed_config_file": "gone.json"}})
         path = ("deepspeed_config", "deepspeed_config_file")
         run = run_of(missing=(Origin("file", "gone.json", accelerate, path),))
-        assert placed([Problem("gone.json", "no file")], spec(), run) == [
+        assert locate_problems([Problem("gone.json", "no file")], spec(), run) == [
             Problem(
                 "deepspeed_config_file",
                 "no file",

@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.plan import compare, gpu, predict  # noqa: E402
 from tests import warm  # noqa: E402
-from zerocfg.resolve.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS  # noqa: E402
+from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS  # noqa: E402
 
 GPU = ROOT / "benchmarks" / "plan" / "gpu.py"
 PREDICTIONS: dict[str, Any] = json.loads(predict.FILE.read_text())

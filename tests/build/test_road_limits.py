@@ -14,14 +14,16 @@ from zerocfg.hardware.profile import load_hardware, write_text
 from zerocfg.models.hardware import Host, Mount
 from zerocfg.models.model_facts import ModelFacts
 from zerocfg.models.spec import RunSpec
-from zerocfg.resolve import choose, gather, opened, road
-from zerocfg.resolve.accelerate import accelerate_keys
-from zerocfg.resolve.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS, Choice
+from zerocfg.resolve import collect_inputs
+from zerocfg.resolve.engine import engine_selection
+from zerocfg.resolve.engine.accelerate import accelerate_keys
 from zerocfg.resolve.inputs import Inputs
 from zerocfg.resolve.plan import Decision
-from zerocfg.resolve.put import into_engine
-from zerocfg.resolve.reasons import BUCKETS, Words, _plain
+from zerocfg.resolve.provenance import BUCKETS, Provenance, _plain
 from zerocfg.resolve.resolve import ALWAYS, GATHER, _open, _profile_file, _refused, _Resolver
+from zerocfg.resolve.search import choose, search_space
+from zerocfg.resolve.search.apply_choice import apply_to_engine
+from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS, Choice
 from zerocfg.run.facts import HardwareSummary, ModelSummary
 from zerocfg.run.model import UNKNOWN, Effective, Failure, Origin, Run, Setting, SourceFile
 from zerocfg.source.load import load_as
@@ -66,9 +68,9 @@ class TestSteps:
     def found(
         self, consumer: str = "transformers", samples: int | None = 1025, ranks: int = 8, **recipe: Any
     ) -> Inputs:
-        launch, flags = road.started_by("torchrun", 1, ranks)
+        launch, flags = engine_selection.launch_of_ranks("torchrun", 1, ranks)
         run = run_of(consumer, recipe=self.RECIPE | recipe, launch=launch, flags=flags)
-        return gather._with_steps(inputs_of(run, train_samples=samples))
+        return collect_inputs._with_steps(inputs_of(run, train_samples=samples))
 
     @pytest.mark.parametrize(
         ("recipe", "steps"),
@@ -111,7 +113,7 @@ class TestSteps:
 
     def test_what_is_not_known(self) -> None:
         assert self.found(samples=None).run.arguments == {}
-        found = gather._with_steps(inputs_of(run_of(recipe=self.RECIPE), train_samples=8))
+        found = collect_inputs._with_steps(inputs_of(run_of(recipe=self.RECIPE), train_samples=8))
         assert found.run.arguments == {}, "nobody says how many ranks"
 
     def test_fewer_samples_than_a_batch(self) -> None:
@@ -134,7 +136,7 @@ class TestHardware:
     def taken(self, consumer: str = "accelerate", hardware: str | None = "8xA100-80GB", **more: Any) -> Inputs:
         spec = {name: more.pop(name) for name in ("launcher",) if name in more}
         engine = more.pop("engine", "deepspeed")
-        return gather._with_hardware(inputs_of(run_of(consumer, **more), engine, hardware, **spec))
+        return collect_inputs._with_hardware(inputs_of(run_of(consumer, **more), engine, hardware, **spec))
 
     def flags(self, *given: Any, **more: Any) -> dict[str, Any]:
         return {name: flag.value for name, flag in self.taken(*given, **more).run.flags.items()}
@@ -190,7 +192,7 @@ class TestHardware:
         found = inputs_of(run_of("accelerate"))
         assert found.profile is not None
         host = Host(ram_gib=100.0, memlock=65536, nvme=[Mount(path="/a", free_gib=3.0)])
-        found = gather._with_hardware(replace(found, profile=found.profile.model_copy(update={"host": host})))
+        found = collect_inputs._with_hardware(replace(found, profile=found.profile.model_copy(update={"host": host})))
         assert found.profile is not None
         device = found.profile.accelerator
         assert found.run.hardware == HardwareSummary(
@@ -204,14 +206,14 @@ class TestHardware:
             memlock=65536,
             nvme_free_gib={"/a": 3.0},
         )
-        found = gather._with_hardware(replace(found, profile=found.profile.model_copy(update={"host": None})))
+        found = collect_inputs._with_hardware(replace(found, profile=found.profile.model_copy(update={"host": None})))
         summary = found.run.hardware
         assert summary is not None and (summary.host_gib, summary.memlock, summary.nvme_free_gib) == (None, None, {})
         alone = self.taken(hardware="1xA100-80GB").run.hardware
         assert alone is not None and alone.accelerators_per_node == 1
 
     def test_a_part_of_the_hardware(self) -> None:
-        found = gather.on_part(self.taken(hardware="2x8xA100-80GB"), 1, 4, "cheaper")
+        found = collect_inputs.on_part(self.taken(hardware="2x8xA100-80GB"), 1, 4, "cheaper")
         assert found.notes == ("4 of 16 devices are used: cheaper",)
         assert found.profile is not None and found.profile.name == "1 x 4 devices of 2x8xA100-80GB"
         flags = {name: flag.value for name, flag in found.run.flags.items()}
@@ -228,19 +230,19 @@ class TestHardware:
         ],
     )
     def test_a_recipe_that_brings_its_own_engine(self, recipe: Any, keys: list[str]) -> None:
-        assert [problem.key for problem in gather._engines_of_recipe(run_of(recipe=recipe))] == keys
+        assert [problem.key for problem in collect_inputs._engines_of_recipe(run_of(recipe=recipe))] == keys
 
     def test_the_script_must_be_there(self, tmp_path: Path) -> None:
         found = inputs_of(run_of(), folder=tmp_path)
-        assert [problem.key for problem in gather._without_script(found)] == ["script"]
+        assert [problem.key for problem in collect_inputs._without_script(found)] == ["script"]
         (tmp_path / "train.py").touch()
-        assert list(gather._without_script(found)) == []
+        assert list(collect_inputs._without_script(found)) == []
 
 
 class TestGathered:
     def gathered(self, folder: Path, *missing: Origin) -> Inputs:
         run = run_of(missing=missing)
-        return gather.gather(run, inputs_of(run).spec, folder, None, None)
+        return collect_inputs.collect_inputs(run, inputs_of(run).spec, folder, None, None)
 
     def test_files_that_are_nowhere(self, tmp_path: Path) -> None:
         (tmp_path / "train.py").touch()
@@ -266,8 +268,10 @@ class TestGathered:
         facts = ModelFacts(parameters=100, trainable_parameters=trainable)
         found = replace(inputs_of(run_of(model=ModelSummary("m"))), model_file=source("recipe", data), facts=facts)
         given = []
-        monkeypatch.setattr(gather, "memory_of", lambda run, facts, spec, config, profile: given.append(config))
-        found = gather.with_memory(found)
+        monkeypatch.setattr(
+            collect_inputs, "memory_summary", lambda run, facts, spec, config, profile: given.append(config)
+        )
+        found = collect_inputs.with_memory(found)
         assert given == [config]
         assert found.run.model == ModelSummary("m", parameters=100, all_trained=all_trained)
 
@@ -290,7 +294,7 @@ class TestEngine:
     )
     def test_who_says_which(self, run: dict[str, Any], spec: dict[str, Any], engine: str) -> None:
         one = run_of(**run)
-        assert road.engine_of(one, inputs_of(one, **spec).spec) == engine
+        assert engine_selection.engine_of(one, inputs_of(one, **spec).spec) == engine
 
     @pytest.mark.parametrize(
         ("launcher", "consumer", "keys"),
@@ -306,7 +310,7 @@ class TestEngine:
     )
     def test_launchers(self, launcher: str | None, consumer: str, keys: list[str]) -> None:
         found = inputs_of(run_of(consumer), launcher=launcher)
-        assert [problem.key for problem in road._wrong_launcher(found)] == keys
+        assert [problem.key for problem in engine_selection._wrong_launcher(found)] == keys
 
     @pytest.mark.parametrize(
         ("accelerate", "recipe", "keys"),
@@ -314,7 +318,11 @@ class TestEngine:
             ({"gpu_ids": "0,1"}, {}, ["gpu_ids"]),
             ({"gpu_ids": "all", "dynamo_config": {}, "parallelism_config": None}, {}, []),
             ({"dynamo_config": {"dynamo_backend": "inductor"}}, {}, ["dynamo_config"]),
-            ({"deepspeed_config": {"deepspeed_moe_layer_cls_names": "Block"}}, {}, [f"deepspeed_config.{road.MOE}"]),
+            (
+                {"deepspeed_config": {"deepspeed_moe_layer_cls_names": "Block"}},
+                {},
+                ["deepspeed_config.deepspeed_moe_layer_cls_names"],
+            ),
             ({"deepspeed_config": {"deepspeed_moe_layer_cls_names": ""}}, {}, []),
             ({"mixed_precision": "bf16"}, {"max_steps": 1}, ["mixed_precision"]),
             ({"mixed_precision": "bf16"}, {"bf16": True}, []),
@@ -330,13 +338,13 @@ class TestEngine:
             if consumer == "trl" and recipe.get("max_steps"):
                 continue  # TRL turns bf16 on by itself
             found = inputs_of(run_of(consumer, accelerate=accelerate, recipe=recipe), launcher=launcher)
-            assert [problem.key for problem in road._wrong_launcher(found)] == keys
-        assert list(road._wrong_launcher(inputs_of(run_of(accelerate=accelerate, recipe=recipe)))) == []
+            assert [problem.key for problem in engine_selection._wrong_launcher(found)] == keys
+        assert list(engine_selection._wrong_launcher(inputs_of(run_of(accelerate=accelerate, recipe=recipe)))) == []
 
     def test_the_way_out_of_a_lost_precision(self) -> None:
         for precision, help in (("bf16", "Write `bf16: true` into the recipe"), ("fp8", "Take it out")):
             run = run_of(accelerate={"mixed_precision": precision}, recipe={"max_steps": 1})
-            (problem,) = road._wrong_launcher(inputs_of(run, launcher="torchrun"))
+            (problem,) = engine_selection._wrong_launcher(inputs_of(run, launcher="torchrun"))
             assert problem.help == f"{help}, or leave `launcher:` out."
 
     @pytest.mark.parametrize(
@@ -354,14 +362,14 @@ class TestEngine:
     def test_a_config_for_another_engine_is_left_out(self, kind: Any, engine: str, kept: bool) -> None:
         config = {"distributed_type": kind, "mixed_precision": "bf16"}
         found = inputs_of(run_of("accelerate", accelerate=config, deepspeed={}), engine)
-        found = road._without_deepspeed(found, kind)
+        found = engine_selection._without_deepspeed(found, kind)
         assert (found.run.accelerate is not None) is kept and found.run.deepspeed is None
         assert len(found.notes) == (1 if kept else 2)
         assert {name: flag.value for name, flag in found.run.flags.items()} == (
             {} if kept else {"mixed_precision": "bf16"}
         )
         bare = inputs_of(run_of("accelerate", accelerate={"distributed_type": kind}), engine)
-        bare = road._without_deepspeed(bare, kind)
+        bare = engine_selection._without_deepspeed(bare, kind)
         assert bare.run.flags == {} and len(bare.notes) == (0 if kept else 1)
 
     @pytest.mark.parametrize(
@@ -375,12 +383,12 @@ class TestEngine:
         ],
     )
     def test_the_road_to_deepspeed(self, consumer: str, more: Any, launcher: str, route: Any, flags: set[str]) -> None:
-        found = road.choose_road(inputs_of(run_of(consumer, **more)))
+        found = engine_selection.select_engine(inputs_of(run_of(consumer, **more)))
         assert found.run.launch is not None and found.run.launch.launcher == launcher
         assert found.run.deepspeed_route == route and set(found.run.flags) == flags and found.problems == ()
 
     def test_the_launcher_of_deepspeed_when_it_is_asked_for(self) -> None:
-        found = road.choose_road(inputs_of(run_of("deepspeed"), launcher="deepspeed"))
+        found = engine_selection.select_engine(inputs_of(run_of("deepspeed"), launcher="deepspeed"))
         assert found.run.launch is not None and found.run.launch.launcher == "deepspeed"
 
     @pytest.mark.parametrize(
@@ -394,7 +402,7 @@ class TestEngine:
         ],
     )
     def test_engines_that_cannot_be_emitted(self, kind: str, spec: Any, more: Any, refused: bool) -> None:
-        found = road.choose_road(
+        found = engine_selection.select_engine(
             inputs_of(run_of("accelerate", accelerate={"distributed_type": kind}, **more), "ddp", **spec)
         )
         assert [problem.key for problem in found.problems] == (["distributed_type"] if refused else [])
@@ -404,7 +412,7 @@ class TestEngine:
         [(1, 1, "1 node of 1 rank"), (1, 2, "1 node of 2 ranks"), (2, 1, "2 nodes of 1 rank")],
     )
     def test_the_launch_of_some_ranks(self, nodes: int, each: int, words: str) -> None:
-        line, flags = road.started_by("deepspeed", nodes, each)
+        line, flags = engine_selection.launch_of_ranks("deepspeed", nodes, each)
         assert line.launcher == "deepspeed" and {flag.origin.note for flag in flags.values()} == {words}
         assert {name: flag.value for name, flag in flags.items()} == {"num_nodes": str(nodes), "num_gpus": str(each)}
 
@@ -417,7 +425,7 @@ class TestOpened:
         spec = {name: more.pop(name) for name in ("gradient_checkpointing",) if name in more}
         found = inputs_of(run_of(consumer, **more), engine, goals=goals, **spec)
         effective = Effective(settings={name: setting(value) for name, value in (before or {}).items()})
-        return opened.opened(found, effective)
+        return search_space.search_space(found, effective)
 
     def test_without_goals_only_the_stage(self) -> None:
         one = self.what(goals=None)
@@ -481,13 +489,13 @@ class TestChosen:
     ONE = Decision(True, "why", "chosen")
 
     def test_values_for_an_engine_without_a_file(self) -> None:
-        run = into_engine(run_of("deepspeed"), {"bf16.enabled": self.ONE})
+        run = apply_to_engine(run_of("deepspeed"), {"bf16.enabled": self.ONE})
         assert run.deepspeed is not None and run.deepspeed.data() == {"bf16": {"enabled": True}}
         assert run.deepspeed_route == "engine"
-        run = into_engine(run_of("accelerate"), {"bf16.enabled": self.ONE, STAGE: Decision(3, "why", "chosen")})
+        run = apply_to_engine(run_of("accelerate"), {"bf16.enabled": self.ONE, STAGE: Decision(3, "why", "chosen")})
         assert run.deepspeed is None
         assert run.flags == {"zero_stage": Setting("3", Origin("computed", "why"))}, "accelerate has no other flag"
-        run = into_engine(run_of("accelerate", deepspeed={"a": 1}), {STAGE: Decision(3, "why", "chosen")})
+        run = apply_to_engine(run_of("accelerate", deepspeed={"a": 1}), {STAGE: Decision(3, "why", "chosen")})
         assert run.deepspeed is not None and run.flags == {}
         assert run.deepspeed.data() == {"a": 1, "zero_optimization": {"stage": 3}}
 
@@ -573,8 +581,10 @@ class TestChosen:
     def test_an_engine_that_is_told_tells_the_trainer(self) -> None:
         config = {"bf16": {"enabled": True}, "fp16": {"enabled": False}}
         for consumer, changes in (("transformers", {"bf16": True}), ("accelerate", {})):
-            found = road.choose_road(inputs_of(run_of(consumer, deepspeed=config, recipe={"max_steps": 1})))
-            found = choose._with_precision(gather._with_hardware(found))
+            found = engine_selection.select_engine(
+                inputs_of(run_of(consumer, deepspeed=config, recipe={"max_steps": 1}))
+            )
+            found = choose._with_precision(collect_inputs._with_hardware(found))
             assert found.chosen == {}
             assert {name: one.value for name, one in found.changes.items()} == changes
 
@@ -675,8 +685,8 @@ class TestAccelerateKeys:
 
 
 class TestWords:
-    def words(self, **more: Any) -> Words:
-        return Words(run_of(**more), Path(), 1000)
+    def words(self, **more: Any) -> Provenance:
+        return Provenance(run_of(**more), Path(), 1000)
 
     @pytest.mark.parametrize(
         ("origin", "text"),
@@ -764,7 +774,7 @@ class TestWords:
             }
         )
         run = run_of(recipe={"num_train_epochs": 3, "warmup_steps": 0.1}, effective=effective)
-        words = Words(run, Path(), 1000)
+        words = Provenance(run, Path(), 1000)
         computed = setting(1, "computed")
         assert words.inputs("train_batch_size", computed) == {MICRO: 2, "num_processes": 8}
         assert words.inputs(MICRO, computed) == {"num_processes": 8} and words.inputs(MICRO, setting(1)) == {}
@@ -781,10 +791,10 @@ class TestWords:
         assert words.inputs(total, setting(1)) == {} and words.inputs(warmup, computed) == {}
         assert words.inputs(warmup, setting(5)) == {"warmup_steps": 0.1, total: 50}
         for share in (0, 1, 7, "0.5"):
-            words = Words(replace(run, recipe=source("recipe", {"warmup_steps": share})), Path(), 1000)
+            words = Provenance(replace(run, recipe=source("recipe", {"warmup_steps": share})), Path(), 1000)
             assert words.inputs(warmup, setting(5)) == {}
         assert words.inputs("num_processes", computed) == {}
-        words = Words(replace(run, hardware=HardwareSummary("h", 2, 8, 80.0, True, "nvidia")), Path(), 1000)
+        words = Provenance(replace(run, hardware=HardwareSummary("h", 2, 8, 80.0, True, "nvidia")), Path(), 1000)
         assert words.inputs("num_processes", computed) == {"nodes": 2, "accelerators_per_node": 8}
         assert words.inputs("num_machines", computed) == {"nodes": 2} and words.inputs("num_machines", setting(1)) == {}
 

@@ -16,23 +16,20 @@ from tests.build.conftest import Files, Workplace, job
 from zerocfg.hardware.profile import load_hardware
 from zerocfg.memory.outside import GIB
 from zerocfg.models.hardware import HardwareProfile, Host, Mount
-from zerocfg.resolve.alternatives import Alternative, alternatives
 from zerocfg.resolve.build import Built, build_plans
-from zerocfg.resolve.candidates import SLOWED, Candidate, slowed
-from zerocfg.resolve.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS
-from zerocfg.resolve.search import (
-    ALIKE,
+from zerocfg.resolve.explain.alternatives import Alternative, alternatives
+from zerocfg.resolve.search.candidates import SLOWED, Candidate, slowed
+from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS, Prefer
+from zerocfg.resolve.search.ranking import ALIKE, considered, ranked
+from zerocfg.resolve.search.search_space import (
     LARGEST_MICRO,
     ContradictionError,
-    Open,
-    Prefer,
+    SearchSpace,
     batches,
     choices,
-    considered,
     layouts,
-    ranked,
 )
-from zerocfg.resolve.spec_file import read_spec
+from zerocfg.resolve.spec.spec_file import read_spec
 
 SEVEN = {"model_type": "llama", "vocab_size": 32000}  # the defaults of LlamaConfig are those of LLaMA-7B
 SEVENTY = {
@@ -53,8 +50,8 @@ AUTO = {
 }
 
 
-def fixed(wanted: int | None, micro: int | None = None, steps: int | None = None) -> Open:
-    return Open(((1, 1),), (None,), None, (None,), micro, steps, micro is None, steps is None, wanted)
+def fixed(wanted: int | None, micro: int | None = None, steps: int | None = None) -> SearchSpace:
+    return SearchSpace(((1, 1),), (None,), None, (None,), micro, steps, micro is None, steps is None, wanted)
 
 
 def wanted(
@@ -155,10 +152,10 @@ def test_a_part_of_the_devices_is_enough_for_a_small_batch() -> None:
     parts = layouts(profile, "cost")
     assert parts == ((2, 8), (1, 8), (1, 4), (1, 2), (1, 1))
     assert layouts(profile, "throughput") == ((2, 8),) == layouts(profile, "memory")
-    what = Open(parts, (1,), (("none", "none"),), (None,), None, None, True, True, 4)
+    what = SearchSpace(parts, (1,), (("none", "none"),), (None,), None, None, True, True, 4)
     assert {one.processes for one in choices(what)} == {4, 2, 1}
     with pytest.raises(ContradictionError, match="4 samples cannot be shared among 16 ranks"):
-        list(choices(Open(parts[:2], (1,), None, (None,), None, None, True, True, 4)))
+        list(choices(SearchSpace(parts[:2], (1,), None, (None,), None, None, True, True, 4)))
 
 
 # -- ranking -----------------------------------------------------------------------------------------------------------

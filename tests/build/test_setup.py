@@ -9,7 +9,7 @@ import pytest
 from zerocfg.memory.options import Options, TorchOptions, Workload
 from zerocfg.memory.tracing import Adapters
 from zerocfg.models.spec import RunSpec
-from zerocfg.resolve.setup import PARALLEL, Setup, is_size, setup_of
+from zerocfg.resolve.model.setup import PARALLEL, Setup, is_size, setup_of
 from zerocfg.run.model import UNKNOWN
 
 ZERO = "zero_optimization."

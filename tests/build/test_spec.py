@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.build.conftest import Workplace, job
 from zerocfg.models.schema import compile_schema, schema_text
 from zerocfg.models.spec import RunSpec, Spec, WrittenSpec
-from zerocfg.resolve.spec_file import read_spec
+from zerocfg.resolve.spec.spec_file import read_spec
 
 GOOD = """\
 version: 1

@@ -13,7 +13,7 @@ from tests.conftest import ROOT
 from zerocfg.hardware.catalogue import parse_hardware
 from zerocfg.models.base import Section
 from zerocfg.models.spec import Goals, JobSet, Slurm, Targets, WrittenRun
-from zerocfg.resolve.spec_file import read_spec
+from zerocfg.resolve.spec.spec_file import read_spec
 
 PAGE = (ROOT / "docs" / "spec.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.M | re.S)

@@ -461,7 +461,7 @@ def test_quantities_and_texts_of_the_manifest(tmp_path: Path) -> None:
 def test_a_wrong_recipe_would_be_noticed(workplace: Workplace) -> None:
     from zerocfg.emit.verify import differences, emitted_run
     from zerocfg.resolve.build import build_plans
-    from zerocfg.resolve.spec_file import read_spec
+    from zerocfg.resolve.spec.spec_file import read_spec
 
     path = workplace.write(job(deepspeed={"zero_optimization": {"stage": 2}}, launcher="torchrun"))
     (built,) = build_plans(read_spec(path, "zerocfg.yaml"))

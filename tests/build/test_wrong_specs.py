@@ -10,18 +10,10 @@ import pytest
 
 from tests.build.conftest import Workplace, job, spec
 from zerocfg.models.spec import JobSet, RunSpec
-from zerocfg.resolve import spec_file
 from zerocfg.resolve.plan import Problem
-from zerocfg.resolve.spec_file import (
-    SpecFile,
-    _help,
-    _known,
-    _merged,
-    _model_of,
-    _position,
-    check_spec,
-    read_spec,
-)
+from zerocfg.resolve.spec import spec_file
+from zerocfg.resolve.spec.spec_file import SpecFile, check_spec, read_spec
+from zerocfg.resolve.spec.validation_errors import _known, _model_of, help_for, merge_errors, position_of
 from zerocfg.run.expand import ExpandedRun, Written
 from zerocfg.source.load import load_as
 from zerocfg.source.text import SourceText, Where
@@ -444,7 +436,7 @@ TEXT, WHOLE, OTHER = "Input should be a valid string", "Input should be a valid 
 )
 def test_a_value_that_may_be_of_several_kinds(told: list[tuple[str, str]], merged: dict[str, str]) -> None:
     errors: Any = [{"type": "t", "loc": tuple(loc.split(".")), "msg": message, "input": 1} for loc, message in told]
-    assert {".".join(map(str, one["loc"])): one["msg"] for one in _merged(errors)} == merged
+    assert {".".join(map(str, one["loc"])): one["msg"] for one in merge_errors(errors)} == merged
 
 
 @pytest.mark.parametrize(
@@ -457,7 +449,7 @@ def test_a_value_that_may_be_of_several_kinds(told: list[tuple[str, str]], merge
     ],
 )
 def test_the_nearest_key_with_a_description(path: tuple[str | int, ...], start: str) -> None:
-    assert _help(path).startswith(start)
+    assert help_for(path).startswith(start)
 
 
 @pytest.mark.parametrize(
@@ -477,5 +469,5 @@ def test_the_nearest_place_that_exists(
     """An item of a list has no key; the nearest is that of the list."""
     document = load_as(SourceText("x", "version: 1\nhosts:\n  - n0\n"), "yaml")
     assert _known(document.root, path) == known
-    assert _position(Written(document, path), at_key=True) == ("x", *key)
-    assert _position(Written(document, path), at_key=False) == ("x", *value)
+    assert position_of(Written(document, path), at_key=True) == ("x", *key)
+    assert position_of(Written(document, path), at_key=False) == ("x", *value)

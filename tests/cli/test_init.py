@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from tests.cli.conftest import Outcome
 from tests.conftest import ROOT
 from zerocfg.hardware.catalogue import parse_hardware
-from zerocfg.resolve.init import draft_runs
-from zerocfg.resolve.init_text import spec_text
-from zerocfg.resolve.spec_file import read_spec
+from zerocfg.resolve.init.infer_runs import draft_runs
+from zerocfg.resolve.init.text import spec_text
+from zerocfg.resolve.spec.spec_file import read_spec
 
 Zerocfg = Callable[..., Outcome]
 

@@ -12,9 +12,9 @@ import pytest
 
 from tests.cli.conftest import Outcome
 from zerocfg.cli.screens.plan_table import compared
-from zerocfg.resolve.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS
+from zerocfg.resolve.explain.plan_summary import COLUMNS, describe_plan, duration
 from zerocfg.resolve.plan import Considered
-from zerocfg.resolve.ways import COLUMNS, duration, words
+from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS
 
 Cli = Callable[..., Outcome]
 SMALL = {
@@ -67,7 +67,7 @@ def table(text: str) -> list[str]:
     ],
 )
 def test_a_plan_in_words(settings: dict[str, Any], text: str) -> None:
-    assert words(settings) == text
+    assert describe_plan(settings) == text
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_data_and_table_agree(zerocfg: Cli, tmp_path: Path) -> None:
     rows = table(zerocfg("plan", ".", "--no-trace", "--all").out)[1:]
     assert len(plans) == len(rows)
     for plan, shown in zip(plans, rows, strict=True):
-        assert words(plan["settings"]) in shown
+        assert describe_plan(plan["settings"]) in shown
         assert f"{plan['device']['high'] / 2**30:.1f}" in shown
         assert plan["device"]["low"] <= plan["device"]["expected"] <= plan["device"]["high"]
         assert f"{plan['tokens_per_second']:,.0f}" in shown
@@ -127,7 +127,7 @@ def test_columns_add_up_to_the_expected_figure(zerocfg: Cli, tmp_path: Path) -> 
     (run,) = json.loads(zerocfg("plan", ".", "--no-trace", "--output-format", "json").out)["runs"]
     rows = table(zerocfg("plan", ".", "--no-trace", "--all").out)[1:]
     for plan, shown in zip(run["plans"], rows, strict=True):
-        behind = shown.split(words(plan["settings"]))[1]
+        behind = shown.split(describe_plan(plan["settings"]))[1]
         numbers = [float(one) for one in behind.split()[: len(COLUMNS)]]
         assert abs(sum(numbers) - plan["device"]["expected"] / 2**30) < 0.05 * len(COLUMNS) + 0.01
 

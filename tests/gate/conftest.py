@@ -14,7 +14,8 @@ from click.testing import CliRunner, Result
 from tests.conftest import ROOT
 from zerocfg.cli.main import cli
 from zerocfg.emit import lock as lockfile
-from zerocfg.smoke import certificate, certificate_file
+from zerocfg.smoke.certify import certificate_file
+from zerocfg.smoke.model import certificate
 
 PYPROJECT = """\
 [project]
@@ -84,7 +85,7 @@ class Repository:
         hashes = {name: lockfile.sha256((self.built / name).read_bytes()) for name in names}
         written = certificate_file.write(
             self.built,
-            certificate_file.testimony(VERDICT | verdict),
+            certificate_file.smoke_result(VERDICT | verdict),
             steps=3,
             versions=VERSIONS,
             files=hashes,

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from zerocfg.smoke import certificate, certificate_file
+from zerocfg.smoke.certify import certificate_file
+from zerocfg.smoke.model import certificate
 
 from .conftest import VERDICT, Repository, run
 
@@ -41,40 +42,40 @@ EDITS = {
     "a value of the built config": (
         (DS, '"stage": 3', '"stage": 2'),
         f"{DS}:9:5: build-edited: ds_config.json was edited since it was built: zero_optimization.stage is 2 there, "
-        f"the build gives 3; put the edit into the sources, or undo it with {AGAIN} --force",
+        f"the build gives 3; move the edit into the sources, or undo it with {AGAIN} --force",
         "ds_config.json is not the file that was tested",
     ),
     "the launch script": (
         ("built/quickstart/launch.sh", "exec accelerate", "exec nice accelerate"),
         "built/quickstart/launch.sh: build-edited: launch.sh was edited since it was built: -exec nice accelerate "
         "launch --config_file built/quickstart/accelerate.yaml \\; +exec accelerate launch --config_file "
-        f"built/quickstart/accelerate.yaml \\; put the edit into the sources, or undo it with {AGAIN} --force",
+        f"built/quickstart/accelerate.yaml \\; move the edit into the sources, or undo it with {AGAIN} --force",
         "launch.sh is not the file that was tested",
     ),
     "a value of the sources": (
         ("recipe.yaml", "gradient_accumulation_steps: 2", "gradient_accumulation_steps: 8"),
-        f"{LOCK}:165:5: build-outdated: run quickstart is not what the sources give: train_batch_size 16 -> 64 because "
+        f"{LOCK}:165:5: build-outdated: run quickstart does not match its sources: train_batch_size 16 -> 64 because "
         "gradient_accumulation_steps changed 2 -> 8; gradient_accumulation_steps 2 -> 8 because recipe.yaml:5:1 says 8 "
         f"now; {AGAIN}",
         None,
     ),
     "a comment of the sources": (
         ("recipe.yaml", "gradient_accumulation_steps: 2", "gradient_accumulation_steps: 2  # of 4"),
-        f"{LOCK}: build-outdated: recipe.yaml changed since it was built, though no value did; {AGAIN}",
+        f"{LOCK}: build-outdated: recipe.yaml changed since it was built, though no value changed; {AGAIN}",
         None,
     ),
     "a value of the lock": (
         (LOCK, '"value": 4096', '"value": 4097'),
-        f"{LOCK}:228:5: build-outdated: run quickstart is not what the sources give: "
+        f"{LOCK}:228:5: build-outdated: run quickstart does not match its sources: "
         "zero_optimization.reduce_bucket_size 4097 -> 4096 because of something that the lock does not name "
         f"(was it edited?); {AGAIN}",
-        "zerocfg.lock does not hold the values that were tested",
+        "zerocfg.lock does not have the values that were tested",
     ),
     "another line of the lock": (
         (LOCK, '"engine": "deepspeed"', '"engine": "ddp"'),
         f'{LOCK}:79:5: build-edited: it was edited since it was built: plan.engine is "ddp" there, the build gives '
         f'"deepspeed"; {AGAIN} --force',
-        "zerocfg.lock does not hold the values that were tested",
+        "zerocfg.lock does not have the values that were tested",
     ),
     "a lock that is none": (
         (LOCK, "{", "{{"),
@@ -84,15 +85,15 @@ EDITS = {
     ),
     "the project's version": (
         ("pyproject.toml", 'version = "1"', 'version = "1"\ndependencies = ["deepspeed==0.18.2"]'),
-        f'{LOCK}:116:5: build-outdated: run quickstart is not what the sources give: gradient_allreduce_op "mean" -> '
+        f'{LOCK}:116:5: build-outdated: run quickstart does not match its sources: gradient_allreduce_op "mean" -> '
         f"(not set); {AGAIN}\n"
-        f"{PROOF}: certificate-version: it was tested with deepspeed 0.19.8, and pyproject.toml says ==0.18.2; install "
+        f"{PROOF}: certificate-version: it was tested with deepspeed 0.19.8, but pyproject.toml says ==0.18.2; install "
         f"that deepspeed and run {SMOKE}",
         None,
     ),
     "the tested version": (
         (PROOF, '"transformers": "5.23.0"', '"transformers": "4.57.1"'),
-        f"{PROOF}: certificate-version: it was tested with transformers 4.57.1, and the build's lock says 5.23.0; "
+        f"{PROOF}: certificate-version: it was tested with transformers 4.57.1, but the build's lock says 5.23.0; "
         f"install that transformers and run {SMOKE}",
         None,
     ),
@@ -119,14 +120,14 @@ EDITS = {
     ),
     "the planned hardware": (
         ("zerocfg.yaml", "hardware: 2xCPU", "hardware: 2xH100"),
-        f'{LOCK}: build-outdated: run quickstart is not what the sources give: hardware "2xCPU" -> "2xH100"; {AGAIN}\n'
-        f'{PROOF}: certificate-hardware: it was tested on cpu, and 2xH100 is planned (hardware = "architecture" asks '
-        f"for the same architecture); {SMOKE} on such a machine",
+        f'{LOCK}: build-outdated: run quickstart does not match its sources: hardware "2xCPU" -> "2xH100"; {AGAIN}\n'
+        f'{PROOF}: certificate-hardware: it was tested on cpu, but 2xH100 is planned (hardware = "architecture" '
+        f"requires the same architecture); {SMOKE} on such a machine",
         None,
     ),
     "the certificate's run": (
         (PROOF, '"run": "quickstart"', '"run": "other"'),
-        f"{PROOF}: certificate-of-another-run: it is of run 'other', not of 'quickstart'; {SMOKE}",
+        f"{PROOF}: certificate-of-another-run: it covers run 'other', not 'quickstart'; {SMOKE}",
         None,
     ),
     "a certificate of a failure": (
@@ -152,7 +153,7 @@ EDITS = {
     "what may be reduced": (
         ("pyproject.toml", "max-age-days = 90", 'max-age-days = 90\nallow-reduced = ["world size"]'),
         f"{PROOF}: certificate-reduced: the smoke-run was smaller than planned: sequence length: 32 tokens of one "
-        "batch that repeats; allow-reduced has no 'sequence length'; test it on a larger machine, or add that word",
+        "batch that repeats; allow-reduced has no 'sequence length'; test it on a larger machine, or add that kind",
         None,
     ),
     "a limit of the organisation": (
@@ -175,7 +176,7 @@ EDITS = {
     ),
     "a setting that the organisation asks for": (
         ("policy.schema.json", '"gradient_clipping"\n', '"seed"\n'),
-        "zerocfg.yaml:8:3: policy-violated: run quickstart: seed is not set, and is required "
+        "zerocfg.yaml:8:3: policy-violated: run quickstart: seed is required and not set "
         "(policy.schema.json:21:3); set seed, or ask whoever keeps policy.schema.json",
         None,
     ),
@@ -206,7 +207,7 @@ def test_a_fresh_build_of_other_values_needs_one(repository: Repository) -> None
     repository.edit("recipe.yaml", "learning_rate: ", "learning_rate: 1")
     repository.build()
     code, (reason,) = repository.gate()
-    assert code == 1 and "zerocfg.lock does not hold the values that were tested" in reason
+    assert code == 1 and "zerocfg.lock does not have the values that were tested" in reason
     repository.prove()
     assert repository.gate() == (0, [])
 
@@ -223,7 +224,7 @@ def test_dates(repository: Repository) -> None:
     day = now - datetime.timedelta(days=100)
     expected = f"tested on {day:%Y-%m-%d}, 100 days ago; max-age-days allows 90; {SMOKE}"
     assert dated(100) == (1, [f"{PROOF}: certificate-expired: {expected}"])
-    assert "lies in the future" in dated(-3)[1][0]
+    assert "is in the future" in dated(-3)[1][0]
     assert dated(-0.5) == (0, []), "clocks differ"
     assert "`date` is 'about " in dated(0, "about {}")[1][0]
     repository.edit("pyproject.toml", "max-age-days = 90\n", "")
@@ -266,9 +267,9 @@ def test_builds_are_found_by_their_locks(repository: Repository) -> None:
     repository.edit(LOCK, '"spec_folder": "../.."', '"spec_folder": "../../gone"')
     code, reasons = repository.gate()
     assert code == 1 and reasons == [
-        f"{LOCK}: lock-without-spec: it was built from gone/zerocfg.yaml, which is not there; delete the folder, or "
+        f"{LOCK}: lock-without-spec: it was built from gone/zerocfg.yaml, which does not exist; delete the folder, or "
         "correct `spec_folder` by building again",
-        "zerocfg.yaml: not-built: no build of it is here (quickstart); zerocfg build zerocfg.yaml -o built, or leave "
+        "zerocfg.yaml: not-built: it has no build (quickstart); zerocfg build zerocfg.yaml -o built, or leave "
         "it out with `exclude`",
     ]
     repository.edit("pyproject.toml", "[tool.zerocfg.gate]", '[tool.zerocfg]\nexclude = ["*"]\n[tool.zerocfg.gate]')
@@ -328,7 +329,7 @@ def test_classes_of_hardware(device: str, level: str, alike: bool, repository: R
     repository.prove(device={"kind": "cuda", "name": device})
     code, reasons = repository.gate()
     assert code == (0 if alike else 1), reasons
-    assert alike or f"tested on {device}, and 2xH100 is planned" in reasons[0]
+    assert alike or f"tested on {device}, but 2xH100 is planned" in reasons[0]
 
 
 WRONG: dict[str, tuple[tuple[str, str, str], str]] = {
@@ -365,29 +366,29 @@ WRONG: dict[str, tuple[tuple[str, str, str], str]] = {
     ),
     "policy that is no JSON": (
         ("policy.schema.json", '"maximum": 1', '"maximum": 1,}'),
-        "policy.schema.json:15:20: the policy is no JSON: ",
+        "policy.schema.json:15:20: the policy is not JSON: ",
     ),
     "policy that is no schema": (
         ("policy.schema.json", '"maximum": 1', '"maximum": "1"'),
-        "policy.schema.json:15:7: the policy is no JSON Schema: properties.gradient_clipping.maximum: '1' is not of "
+        "policy.schema.json:15:7: the policy is not a JSON Schema: properties.gradient_clipping.maximum: '1' is not of "
         "type 'number'",
     ),
     "policy of another draft": (
         ("policy.schema.json", '"required": [', '"$schema": "http://nowhere", "required": ['),
-        'policy.schema.json:21:3: $schema "http://nowhere" is no known draft of JSON Schema',
+        'policy.schema.json:21:3: $schema "http://nowhere" is not a known draft of JSON Schema',
     ),
     "policy elsewhere": (
         ("policy.schema.json", '"maximum": 1', '"$ref": "https://example.org/x.json"'),
-        "policy.schema.json: $ref 'https://example.org/x.json' leads nowhere; a policy is one file, and nothing is "
-        "fetched",
+        "policy.schema.json: $ref 'https://example.org/x.json' cannot be resolved; a policy is one file, and "
+        "nothing is fetched",
     ),
     "policy without end": (
         ("policy.schema.json", '"required": [', '"$ref": "#", "required": ['),
-        "policy.schema.json: it refers to itself without end",
+        "policy.schema.json: it refers to itself endlessly",
     ),
     "regular expression": (
         ("policy.schema.json", '"required": [', '"patternProperties": {"(": {}}, "required": ['),
-        "policy.schema.json:21:3: the policy is no JSON Schema: patternProperties: '(' is not a 'regex'",
+        "policy.schema.json:21:3: the policy is not a JSON Schema: patternProperties: '(' is not a 'regex'",
     ),
 }
 
@@ -433,7 +434,7 @@ def test_secrets_are_not_shown(repository: Repository) -> None:
     code, reasons = repository.gate()
     violated = [reason for reason in reasons if "policy-violated" in reason]
     assert code == 1 and len(violated) == 2 and secret not in "".join(violated), reasons
-    assert "run quickstart: comet.api_key is set, and must not be (policy.schema.json:" in violated[1]
+    assert "run quickstart: comet.api_key is set and must not be (policy.schema.json:" in violated[1]
 
 
 def test_runs_without_the_training_libraries(repository: Repository) -> None:
@@ -447,8 +448,8 @@ class Blocked:
 sys.meta_path.insert(0, Blocked())
 from zerocfg.cli.main import run
 code = run()
-own = {name.split(".")[2] for name in sys.modules if name.startswith("zerocfg.smoke.")}
-assert own == {"certificate", "certificate_file"}, own
+own = {name.removeprefix("zerocfg.smoke.") for name in sys.modules if name.startswith("zerocfg.smoke.")}
+assert own == {"model", "model.certificate", "certify", "certify.certificate_file"}, own
 heavy = {"requests", "matplotlib", "hypothesis"} & {name.split(".")[0] for name in sys.modules}
 assert not heavy, heavy
 sys.exit(code)
@@ -470,7 +471,7 @@ def test_without_policies_no_validator_is_loaded(repository: Repository) -> None
 
 def test_what_a_smoke_run_writes_is_what_the_gate_reads(repository: Repository) -> None:
     found = certificate_file.read(repository.built / certificate.NAME)
-    seen = found.seen
+    seen = found.result
     assert (seen.run, seen.passed, seen.device_kind) == ("quickstart", True, "cpu")
     assert [one.words for one in seen.reductions] == VERDICT["reductions"]
     assert found.versions["torch"] == "2.13.0+cpu"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from zerocfg.hardware import drives, linux, network
-from zerocfg.hardware.job import with_drives
+from zerocfg.hardware.probe_job import with_drives
 from zerocfg.models.hardware import Accelerator, HardwareProfile, Host, Interface, Mount, Port
 
 MIB = 1 << 20

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from zerocfg.hardware.catalogue import find_accelerator
-from zerocfg.hardware.compare import age, compare
 from zerocfg.hardware.measure import MeasureError
 from zerocfg.hardware.nodes import from_reports, merge
+from zerocfg.hardware.profile_drift import age, compare
 from zerocfg.models.hardware import (
     Accelerator,
     HardwareProfile,

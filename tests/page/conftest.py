@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import zerocfg  # noqa: F401
 from tests.conftest import ROOT
 from zerocfg.emit.lock import load, sha256
-from zerocfg.smoke.certificate_file import values_hash
+from zerocfg.smoke.certify.certificate_file import values_hash
 
 CERTIFICATE = Path(__file__).parent / "quickstart-smoke.json"
 

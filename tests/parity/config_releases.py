@@ -7,16 +7,16 @@ import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import hjson
 import yaml
-from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import texts_of_corpus
 from tests.parity import generated
-from tests.parity.released import Comparison, Said, Versions, many, once
+from tests.parity.released import Comparison, Said, Versions, drawn
 from tests.parity.test_generated import (
     ACCELERATE,
     BY_INITIALIZE,
@@ -68,31 +68,13 @@ def _is_mapping(text: str) -> bool:
     return False
 
 
-def _deepspeed(examples: int | None) -> list[Config]:
-    texts = list(_texts("ds.json", corpus=examples is None))
-    found = [(text, 2) for text in [*texts, *(filled for text in texts for filled in _filled(text))]]
-    if examples:
-
-        @many(examples)
-        @given(tree=DEEPSPEED, world=st.sampled_from(WORLDS))
-        def collect(tree: dict[str, Any], world: int) -> None:
-            found.append((generated.json_text(tree), world))
-
-        collect()
-    return once(found)
+def _deepspeed(corpus: bool) -> list[Config]:
+    texts = list(_texts("ds.json", corpus=corpus))
+    return [(text, 2) for text in [*texts, *(filled for text in texts for filled in _filled(text))]]
 
 
-def _accelerate(examples: int | None) -> list[str]:
-    found = [text for text in _texts("accelerate.yaml", corpus=examples is None) if _is_mapping(text)]
-    if examples:
-
-        @many(examples)
-        @given(tree=ACCELERATE)
-        def collect(tree: dict[str, Any]) -> None:
-            found.append(generated.yaml_text(tree))
-
-        collect()
-    return once(found)
+def _accelerate(corpus: bool) -> list[str]:
+    return [text for text in _texts("accelerate.yaml", corpus=corpus) if _is_mapping(text)]
 
 
 def _deepspeed_differs(versions: Versions, config: Config, error: Said) -> Iterator[str]:
@@ -116,7 +98,8 @@ def _accelerate_differs(versions: Versions, config: str, said: Said) -> Iterator
 DEEPSPEED_CONFIGS = Comparison(
     program="tools.facts.parse_deepspeed",
     releases=("0.10.3", "0.12.6", "0.14.5", "0.15.4", "0.16.3", "0.16.9", "0.17.6", "0.18.9", "0.19.5"),
-    cases=_deepspeed,
+    people=_deepspeed,
+    made=partial(drawn, st.tuples(DEEPSPEED.map(generated.json_text), st.sampled_from(WORLDS))),
     differs=_deepspeed_differs,
     limits={
         **LIMITS,
@@ -129,7 +112,8 @@ DEEPSPEED_CONFIGS = Comparison(
 ACCELERATE_CONFIGS = Comparison(
     program="tools.facts.parse_accelerate",
     releases=("0.24.1", "0.27.2", "0.30.1", "0.34.2", "1.0.1", "1.3.0", "1.6.0", "1.10.1", "1.12.0"),
-    cases=_accelerate,
+    people=_accelerate,
+    made=partial(drawn, ACCELERATE.map(generated.yaml_text)),
     differs=_accelerate_differs,
     limits={
         **LIMITS,

@@ -28,6 +28,7 @@ def keep(release: Release, found: Compared[Any]) -> None:
     kept = read()
     kept.setdefault(release.library, {})[release.version] = {
         "cases": found.cases,
+        "made": found.made,
         "refused": found.refused,
         "disagreements": found.failed,
         "limits": dict(sorted(found.limited.items())),
@@ -48,15 +49,17 @@ def page(kept: Counts) -> str:
 
 
 def _section(library: str, of: dict[str, dict[str, Any]]) -> str:
-    total = {word: sum(row[word] for row in of.values()) for word in ("cases", "disagreements")}
+    total = {word: sum(row[word] for row in of.values()) for word in ("cases", "made", "disagreements")}
     lines = [
         f"\n## {library_name(library)}\n",
-        f"{total['cases']:,} pairs of a case and a release, {total['disagreements']} disagreements.\n",
-        "| release | cases | refused | disagreements | within limits | played |",
-        "|---|---|---|---|---|---|",
+        f"{total['cases']:,} pairs of a case and a release, {total['made']:,} of them with a case that was made; "
+        f"{total['disagreements']} disagreements.\n",
+        "| release | cases | of them made | refused | disagreements | within limits | played |",
+        "|---|---|---|---|---|---|---|",
     ]
     for version, row in of.items():
-        figures = (row["cases"], row["refused"], row["disagreements"], sum(row["limits"].values()), row["date"])
+        words = ("cases", "made", "refused", "disagreements")
+        figures = (*(row[word] for word in words), sum(row["limits"].values()), row["date"])
         lines.append(f"| {version} | " + " | ".join(map(str, figures)) + " |")
     met: dict[str, int] = {}
     for row in of.values():

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import yaml
-from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import texts_of_corpus
-from tests.parity.released import Comparison, Said, Versions, many, once
+from tests.parity.released import Comparison, Said, Versions, drawn
 from tests.parity.verdicts import claims, lint
 from zerocfg.catalog import fields
 from zerocfg.catalog.history import histories
@@ -48,17 +47,10 @@ def arguments() -> list[str]:
     return [name for name in histories("transformers").raw if "." not in name and name not in OF_THE_MACHINE]
 
 
-def _recipes(examples: int | None) -> list[Recipe]:
-    found = [*_of_people(corpus=examples is None), *(_one_by_one() if examples is not None else ())]
-    if examples:
-
-        @many(examples)
-        @given(names=st.lists(st.sampled_from(arguments()), min_size=2, max_size=6, unique=True), data=st.data())
-        def collect(names: list[str], data: st.DataObject) -> None:
-            found.append({name: data.draw(st.sampled_from(_values(name))) for name in names})
-
-        collect()
-    return once([{"output_dir": "out", **one} for one in found])
+def _made(examples: int) -> list[Recipe]:
+    valued = st.sampled_from(arguments()).flatmap(lambda name: st.tuples(st.just(name), st.sampled_from(_values(name))))
+    mixed = st.lists(valued, min_size=2, max_size=6, unique_by=lambda one: one[0]).map(dict)
+    return [{"output_dir": "out", **one} for one in (*_one_by_one(), *drawn(mixed, examples))]
 
 
 def texts_of_people(*, corpus: bool) -> list[str]:
@@ -67,8 +59,9 @@ def texts_of_people(*, corpus: bool) -> list[str]:
     return [*([] if corpus else texts), *texts_of_corpus("trainer-recipe", "other")]
 
 
-def _of_people(*, corpus: bool) -> Iterator[Recipe]:
+def _of_people(corpus: bool) -> list[Recipe]:
     taken = frozenset(arguments())
+    found = []
     for text in texts_of_people(corpus=corpus):
         try:
             tree = json.loads(json.dumps(yaml.safe_load(text)))  # dates and the like are not for JSON
@@ -76,7 +69,8 @@ def _of_people(*, corpus: bool) -> Iterator[Recipe]:
             continue
         kept = {name: held for name, held in tree.items() if name in taken} if isinstance(tree, dict) else {}
         if kept:
-            yield kept
+            found.append({"output_dir": "out", **kept})
+    return found
 
 
 def _one_by_one() -> Iterator[Recipe]:
@@ -123,7 +117,8 @@ def _differs(versions: Versions, recipe: Recipe, error: Said) -> Iterator[str]:
 RECIPES = Comparison(
     program="tools.facts.parse_arguments",
     releases=("4.36.2", "4.40.2", "4.44.2", "4.46.3", "4.51.3", "4.57.6", "5.0.0", "5.14.1"),
-    cases=_recipes,
+    people=_of_people,
+    made=_made,
     differs=_differs,
     limits={
         "a tracker that nobody knows, which old releases look up when the Trainer is made": re.compile(

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import SearchStrategy
 
 from tools.facts.environment import CACHE, ROOT, Release, install
 from tools.facts.environment import releases as known
@@ -35,15 +36,16 @@ class Comparison(Generic[Case]):
     """``program``: the module that judges inside a release; it reads a case a line. ``releases``: those that are asked
     where none is named.
 
-    ``cases``: those that people wrote and those that were made, as many of these as asked for (None: the corpus
-    alone); ``examples`` where nothing is asked. ``fits``: whether a release has what a case is about. ``differs``: in
-    which ways zerocfg, with these releases pinned, says something else. ``limits``: what is known to differ, in words,
-    and what it looks like.
+    ``people``: the cases that they wrote, of the corpus alone or of the rules' examples, too. ``made``: others, as many
+    of those that vary as asked for; ``examples`` where nothing is asked. ``fits``: whether a release has what a case is
+    about. ``differs``: in which ways zerocfg, with these releases pinned, says something else. ``limits``: what is
+    known to differ, in words, and what it looks like.
     """
 
     program: str
     releases: tuple[str, ...]
-    cases: Callable[[int | None], list[Case]]
+    people: Callable[[bool], list[Case]]
+    made: Callable[[int], list[Case]]
     differs: Callable[[Versions, Case, Said], Iterator[str]]
     limits: Mapping[str, re.Pattern[str]]
     examples: int = 0
@@ -52,9 +54,11 @@ class Comparison(Generic[Case]):
 
 @dataclass(frozen=True)
 class Compared(Generic[Case]):
-    """``wrong``: disagreements with their cases; ``limited``: how often each limit was met."""
+    """``made``: how many of the cases nobody wrote; ``wrong``: disagreements with their cases; ``limited``: how often
+    each limit was met."""
 
     cases: int
+    made: int
     refused: int
     wrong: list[tuple[str, Case]]
     limited: Counter[str] = field(default_factory=Counter)
@@ -70,8 +74,11 @@ def of_library(library: str, wanted: Sequence[str]) -> list[Release]:
     return [one for one in known() if one.library == library and ("all" in wanted or one.version in wanted)]
 
 
-def compared(comparison: Comparison[Case], release: Release, cases: Sequence[Case]) -> Compared[Case]:
-    given = [case for case in cases if comparison.fits(release.version, case)]
+def compared(
+    comparison: Comparison[Case], release: Release, people: Sequence[Case], made: Sequence[Case]
+) -> Compared[Case]:
+    given = [case for case in once([*people, *made]) if comparison.fits(release.version, case)]
+    written = sum(comparison.fits(release.version, case) for case in once(people))
     versions, verdicts = judged(release, comparison.program, given)
     wrong: list[tuple[str, Case]] = []
     limited: Counter[str] = Counter()
@@ -83,7 +90,7 @@ def compared(comparison: Comparison[Case], release: Release, cases: Sequence[Cas
             else:
                 limited[limit] += 1
     refused = sum((said["error"] if isinstance(said, dict) else said) is not None for said in verdicts)
-    return Compared(len(given), refused, wrong, limited)
+    return Compared(len(given), len(given) - written, refused, wrong, limited)
 
 
 def judged(release: Release, program: str, cases: Sequence[object]) -> tuple[Versions, list[Said]]:
@@ -113,10 +120,19 @@ def _installed(release: Release) -> Path:
     return folder
 
 
-def many(examples: int) -> settings:
-    """So many examples, the same ones in every run."""
+def drawn(strategy: SearchStrategy[Case], examples: int) -> list[Case]:
+    """So many different cases of a strategy, the same ones in every run."""
+    found: list[Case] = []
     every = list(HealthCheck)
-    return settings(max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=every)
+
+    @settings(max_examples=2 * examples, deadline=None, derandomize=True, database=None, suppress_health_check=every)
+    @given(case=strategy)
+    def collect(case: Case) -> None:
+        found.append(case)
+
+    if examples:
+        collect()
+    return once(found)[:examples]
 
 
 def once(cases: Sequence[Case]) -> list[Case]:

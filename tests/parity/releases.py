@@ -37,16 +37,14 @@ def main() -> int:
     for library in options.library or COMPARISONS:
         comparison = COMPARISONS[library]
         examples = comparison.examples if options.examples is None else options.examples
-        cases = comparison.cases(None if options.corpus else examples)
+        people, made = comparison.people(options.corpus), [] if options.corpus else comparison.made(examples)
         for release in of_library(library, options.releases or comparison.releases):
-            found = compared(comparison, release, cases)
+            found = compared(comparison, release, people, made)
             pairs += found.cases
             failed += found.failed
             limited = sum(found.limited.values())
-            said = (
-                f"{found.cases} cases, {found.refused} refused, {found.failed} disagreements, {limited} within limits"
-            )
-            print(f"{library} {release.version}: {said}", flush=True)
+            judged = f"{found.refused} refused, {found.failed} disagreements, {limited} within limits"
+            print(f"{library} {release.version}: {found.cases} cases ({found.made} made), {judged}", flush=True)
             for problem, case in found.wrong[: options.show]:
                 print(f"  {problem}\n    {str(case)[:600]}")
             if options.write:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import yaml
 
 from tests.parity.recipe_releases import OF_THE_MACHINE, Recipe, texts_of_people
-from tests.parity.released import Comparison, Said, Versions, once
+from tests.parity.released import Comparison, Said, Versions
 from tests.parity.verdicts import claims, lint
 from zerocfg.catalog.history import histories
 from zerocfg.catalog.versions import admits, release
@@ -32,17 +32,14 @@ LATER = ("ZC844", "ZC846", "ZC848", "ZC849", "ZC860")
 """Rules of what a trainer stops at when it is made, which no parser tells."""
 
 
-def _cases(examples: int | None) -> list[Case]:
-    return once([*_of_people(corpus=examples is None), *(_one_by_one() if examples is not None else ())])
-
-
 def _base(recipe: Recipe) -> Recipe:
     """A recipe with batches that GRPO can make whole groups of, whatever a release takes for their size."""
     kept = {name: held for name, held in recipe.items() if name not in GROUPS}
     return {"output_dir": "out", "use_cpu": True, "dataset_name": "x", **kept, "per_device_train_batch_size": 16}
 
 
-def _of_people(*, corpus: bool) -> Iterator[Case]:
+def _of_people(corpus: bool) -> list[Case]:
+    found = []
     fields = histories("trl")
     for text in texts_of_people(corpus=corpus):
         try:
@@ -54,17 +51,20 @@ def _of_people(*, corpus: bool) -> Iterator[Case]:
             own = [name for name in tree if any(f"{one}{name}" in fields.raw for one in of)]
             base = [name for name in tree if name in histories("transformers").raw and name not in OF_THE_MACHINE]
             if any(f"{config}.{name}" in fields.raw for name in set(own) - set(base)):
-                yield config, _base({name: tree[name] for name in tree if name in {*own, *base}})
+                found.append((config, _base({name: tree[name] for name in tree if name in {*own, *base}})))
+    return found
 
 
-def _one_by_one() -> Iterator[Case]:
+def _one_by_one(_examples: int) -> list[Case]:
+    found = []
     fields = histories("trl")
     for key, history in fields.raw.items():
         config, _, name = key.rpartition(".")
         default = next((state["default"] for _, state in reversed(history) if state and "default" in state), None)
         plain = default is not None and not isinstance(default, (dict, list))
         if config in CONFIGS and plain and name not in OF_THE_MACHINE:
-            yield config, _base({name: default})
+            found.append((config, _base({name: default})))
+    return found
 
 
 def _pinned(versions: Versions, config: str, recipe: Recipe) -> Run:
@@ -104,7 +104,8 @@ def _fits(version: str, case: Case) -> bool:
 TRL_RECIPES = Comparison(
     program="tools.facts.parse_trl",
     releases=("0.13.0", "0.16.1", "0.19.1", "0.22.2", "0.29.1", "1.5.1"),
-    cases=_cases,
+    people=_of_people,
+    made=_one_by_one,
     differs=_differs,
     fits=_fits,
     limits={

@@ -125,7 +125,7 @@ def test_damaged_files(tmp_path: Path, data: bytes, says: str) -> None:
         facts(path, ("dp_world_size",))
     found = run(tmp_path)
     assert found.return_value == 1
-    assert "stops it: global_step3/mp_rank_00_model_states.pt is " in found.output
+    assert "blocks resuming: global_step3/mp_rank_00_model_states.pt is " in found.output
 
 
 def test_archives_that_torch_never_writes(tmp_path: Path) -> None:
@@ -313,4 +313,4 @@ def test_a_loop_of_its_own_starts_anew_without_shards(tmp_path: Path) -> None:
     safetensors(tmp_path / "model.safetensors", {"a": [2]})
     verdict = judge(read_checkpoint(tmp_path), Target("run", "deepspeed", 2, 2, "bf16"))
     assert verdict.outcome == "does not resume"
-    assert "the training starts anew" in verdict.findings[0].message
+    assert "training starts from scratch" in verdict.findings[0].message

@@ -147,7 +147,7 @@ def convert(folder: Path) -> None:
 
 def follow(verdict: Verdict, program: str) -> None:
     """Run the way out that names a program."""
-    way = next(way for one in verdict.findings for way in one.ways if program in way)
+    way = next(way for one in verdict.findings for way in one.remediations if program in way)
     words = way.removeprefix("or, without the optimizer state: ").split()
     words[0] = str(Path(warm.python()).with_name(words[0]))
     environment = os.environ | {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""}
@@ -224,7 +224,7 @@ def resumed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, d
 
 
 def words(verdict: Verdict) -> list[str]:
-    return [one.words for one in verdict.findings if one.effect == "stops"]
+    return [one.error for one in verdict.findings if one.effect == "stops"]
 
 
 @pytest.mark.parametrize("name", CASES)

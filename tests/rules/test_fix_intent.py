@@ -8,8 +8,8 @@ import pytest
 
 from tests.rules.examples import lint, write
 from zerocfg.rules.api import Intent
-from zerocfg.rules.effects import edited
 from zerocfg.rules.example import Example
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.fixing import fix_all
 from zerocfg.run.discover import Files
 from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 import zerocfg.run
-from zerocfg.rules.effects import TOLD_BY
+from zerocfg.rules.failures import RULE_FOR_FAILURE
 from zerocfg.rules.registry import ALL
 
 CALLS = {"Failure", "Ignored", "fail", "_fail", "ignore", "Fail"}
@@ -31,12 +31,12 @@ def predicted() -> set[str]:
 def test_every_kind_is_told_by_a_rule() -> None:
     found = predicted() | LATE
     assert len(found) > 50
-    assert found - set(TOLD_BY) == set(), "predicted, but no rule tells it"
-    assert set(TOLD_BY) - found == set(), "no longer predicted"
+    assert found - set(RULE_FOR_FAILURE) == set(), "predicted, but no rule tells it"
+    assert set(RULE_FOR_FAILURE) - found == set(), "no longer predicted"
 
 
 def test_the_rules_exist() -> None:
-    assert set(TOLD_BY.values()) <= {rule.code for rule in ALL}
+    assert set(RULE_FOR_FAILURE.values()) <= {rule.code for rule in ALL}
 
 
 def test_late_kinds_are_in_the_source() -> None:

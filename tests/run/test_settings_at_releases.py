@@ -102,6 +102,9 @@ def test_what_is_written_is_read_as_then(declared: str, more: str, name: str, va
             ', "fp16": {"enabled": true, "fp16_master_weights_and_grads": true}, "zero_optimization": {"stage": 3}',
             [],
         ),
+        ("==0.17.0", ', "sequence_parallel_size": 0', ["ds-batch-zero"]),
+        ("==0.16.9", ', "sequence_parallel_size": 0', []),
+        (">=0.16", ', "sequence_parallel_size": 0', []),
     ],
 )
 def test_what_the_parser_refuses(declared: str | None, more: str, kinds: list[str]) -> None:

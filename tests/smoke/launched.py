@@ -6,11 +6,11 @@ import copy
 from pathlib import Path
 from typing import Any
 
-from zerocfg.smoke.device import Device
-from zerocfg.smoke.folder import RunFolder
-from zerocfg.smoke.process import Outcome
-from zerocfg.smoke.reduce import reduce
-from zerocfg.smoke.verdict import Verdict
+from zerocfg.smoke.judge.verdict import Verdict
+from zerocfg.smoke.launch.process import Outcome
+from zerocfg.smoke.prepare.device import Device
+from zerocfg.smoke.prepare.folder import RunFolder
+from zerocfg.smoke.prepare.reduce import reduce
 
 MIB = 1 << 20
 CPU = Device("cpu", "cpu")

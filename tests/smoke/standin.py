@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from zerocfg.smoke import process
-from zerocfg.smoke.leftovers import MARK
-from zerocfg.smoke.process import Outcome
-from zerocfg.smoke.scratch import scratch
+from zerocfg.smoke.launch import process
+from zerocfg.smoke.launch.leftovers import MARK
+from zerocfg.smoke.launch.process import Outcome
+from zerocfg.smoke.launch.scratch import scratch
 
 LAUNCHER = """
 import os, subprocess, sys, time

@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from zerocfg.cli.commands.build import command as build
-from zerocfg.smoke import linted
-from zerocfg.smoke.checks import Check
-from zerocfg.smoke.checks.arguments import check
-from zerocfg.smoke.diagnosis import diagnose
-from zerocfg.smoke.folder import RunFolder, read
-from zerocfg.smoke.process import Outcome
+from zerocfg.smoke.judge import lint_findings
+from zerocfg.smoke.judge.arguments import check
+from zerocfg.smoke.judge.diagnosis import diagnose
+from zerocfg.smoke.launch.process import Outcome
+from zerocfg.smoke.model.certificate import Check
+from zerocfg.smoke.prepare.folder import RunFolder, read
 
 OLD = {"trl": "0.17.0", "transformers": "4.51.3", "deepspeed": "0.16.9", "accelerate": "1.6.0"}
 NEW = {"trl": "1.16.0", "transformers": "5.23.0", "deepspeed": "0.19.8", "accelerate": "1.15.0"}
@@ -46,11 +46,11 @@ def built(tmp_path: Path) -> RunFolder:
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, releases: dict[str, str]) -> None:
-    monkeypatch.setattr(linted, "_installed", lambda: {name: f"=={one}" for name, one in releases.items()})
+    monkeypatch.setattr(lint_findings, "_installed", lambda: {name: f"=={one}" for name, one in releases.items()})
 
 
 def checks(folder: RunFolder) -> list[Check]:
-    return check(linted.findings_of(linted.seen_by_lint(folder)))
+    return check(lint_findings.findings_of(lint_findings.seen_by_lint(folder)))
 
 
 def test_what_the_project_builds_for_is_not_what_is_installed(

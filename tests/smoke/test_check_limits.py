@@ -12,15 +12,15 @@ from zerocfg.memory.outside import Band
 from zerocfg.resolve.plan import Decision
 from zerocfg.rules.api import Location
 from zerocfg.run.model import SourceFile
-from zerocfg.smoke import checks
-from zerocfg.smoke.asked import Claim
-from zerocfg.smoke.checks import asked, measured, settings, training, weights
-from zerocfg.smoke.checks.check import Check, together
-from zerocfg.smoke.checks.expected import ZERO, expected, optimizer_class
-from zerocfg.smoke.figures import GIB, Figures
-from zerocfg.smoke.process import Outcome
-from zerocfg.smoke.reduced import Reduced
-from zerocfg.smoke.reduction import Kind, Reduction
+from zerocfg.smoke.judge import checks, measured, requested_settings, settings, training, weights
+from zerocfg.smoke.judge.expected_settings import ZERO, expected, optimizer_class
+from zerocfg.smoke.judge.figures import GIB, Figures
+from zerocfg.smoke.judge.rendering import together
+from zerocfg.smoke.launch.process import Outcome
+from zerocfg.smoke.model.certificate import Check
+from zerocfg.smoke.model.reduced import Reduced
+from zerocfg.smoke.model.reduction import Kind, Reduction
+from zerocfg.smoke.prepare.requested_settings import Claim
 from zerocfg.source.text import SourceText
 
 from . import test_settings as by_settings
@@ -559,16 +559,16 @@ class TestAsked:
         return [Claim(value, f"key: {value}", self.PLACE) for value in values]
 
     def test_a_setting_that_nobody_asks_for_is_noted_where_it_is_seen(self) -> None:
-        found = asked.check({}, reduced(), [{"seen": {"stage": 2}}, {"seen": {}}])
+        found = requested_settings.check({}, reduced(), [{"seen": {"stage": 2}}, {"seen": {}}])
         assert found == [Check("ZeRO stage", "-", "rank 0: 2, rank 1: -", None)]
-        found = asked.check({"dtype": self.claims("fp8")}, reduced(), [{"seen": {"dtype": "bf16"}}])
+        found = requested_settings.check({"dtype": self.claims("fp8")}, reduced(), [{"seen": {"dtype": "bf16"}}])
         assert found == [Check("precision", "-", "bf16", None)], "fp8 cannot be compared"
 
     def test_a_claim_is_shown_with_its_place_where_something_else_runs(self) -> None:
         claims = {"stage": self.claims(2, 3)}
-        found = asked.check(claims, reduced(), [{"seen": {"stage": 2}}])
+        found = requested_settings.check(claims, reduced(), [{"seen": {"stage": 2}}])
         assert found == [Check("ZeRO stage", "key: 2 (ds.json:1); key: 3 (ds.json:1)", "2", False)]
-        found = asked.check({"stage": self.claims(2)}, reduced(), [{"seen": {"stage": 2}}])
+        found = requested_settings.check({"stage": self.claims(2)}, reduced(), [{"seen": {"stage": 2}}])
         assert found == [Check("ZeRO stage", "2", "2", True)]
 
     @pytest.mark.parametrize(
@@ -577,13 +577,13 @@ class TestAsked:
     )
     def test_a_schedule_is_read_where_it_acts(self, settings: Any, seen: str | None) -> None:
         report = {"seen": {"settings": settings, "scheduler": "not here"}}
-        found = asked.check({}, reduced(), [report])
+        found = requested_settings.check({}, reduced(), [report])
         assert found == ([Check("scheduler", "-", seen, None)] if seen else [])
 
     def test_what_is_asked_for_takes_the_place_of_the_plan(self) -> None:
         found = [Check("ZeRO stage", "3", "2", False), Check("world size", "2", "2", True)]
         claims = {"stage": self.claims(2)}
-        assert asked.instead(found, claims, reduced(), [{"seen": {"stage": 2}}]) == [
+        assert requested_settings.instead(found, claims, reduced(), [{"seen": {"stage": 2}}]) == [
             Check("ZeRO stage", "2", "2", True),
             Check("world size", "2", "2", True),
         ]
@@ -611,7 +611,7 @@ class TestAsked:
     )
     def test_what_fits_after_a_reduction(self, key: str, wanted: Any, seen: Any, kinds: list[Kind], fits: bool) -> None:
         changes = [Reduction(kind) for kind in kinds]
-        assert asked.fits(key, wanted, seen, reduced(changes=changes)) is fits
+        assert requested_settings.fits(key, wanted, seen, reduced(changes=changes)) is fits
 
     @pytest.mark.parametrize(
         ("key", "value", "meaning"),
@@ -631,7 +631,7 @@ class TestAsked:
         ],
     )
     def test_words_that_both_sides_share(self, key: str, value: Any, meaning: Any) -> None:
-        assert asked.meaning(key, value) == meaning
+        assert requested_settings.meaning(key, value) == meaning
 
 
 def test_rows_as_data() -> None:

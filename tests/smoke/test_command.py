@@ -18,13 +18,13 @@ from click.testing import CliRunner
 
 from tests.conftest import ROOT
 from zerocfg.cli.commands.smoke import command as cli
-from zerocfg.smoke import certificate_file as certificates
-from zerocfg.smoke import command as commands
-from zerocfg.smoke import process
-from zerocfg.smoke.data import data
+from zerocfg.smoke.certify import certificate_file as certificates
+from zerocfg.smoke.certify.result import data
+from zerocfg.smoke.judge import command as commands
+from zerocfg.smoke.judge.verdict import Verdict
+from zerocfg.smoke.launch import process
 from zerocfg.smoke.smoke import Options, smoke
-from zerocfg.smoke.verdict import Verdict
-from zerocfg.smoke.worker import elsewhere, hook, hook_trainer, session
+from zerocfg.smoke.worker.hooks import import_hook, patch_trainer, redirect, session
 from zerocfg.smoke.worker.job import Job
 
 from .conftest import MODEL
@@ -58,7 +58,7 @@ def job(tmp_path: Path) -> Path:
 @pytest.fixture
 def ours(job: Path, monkeypatch: pytest.MonkeyPatch) -> session.Session:
     """This process as one of a command's."""
-    monkeypatch.setenv(hook.JOB, str(job))
+    monkeypatch.setenv(import_hook.JOB, str(job))
     monkeypatch.setattr(session, "_sessions", [])
     return session.current()
 
@@ -80,7 +80,7 @@ def test_a_module_is_patched_after_it_has_run(tmp_path: Path, monkeypatch: pytes
         original = module.start
         module.__dict__["start"] = lambda: f"patched {original()}"
 
-    finder = hook.Finder({"fakelib.engine": patch})
+    finder = import_hook.Finder({"fakelib.engine": patch})
     monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
     try:
         import fakelib.user  # type: ignore[import-not-found]
@@ -98,7 +98,7 @@ def test_a_patch_that_does_not_fit_a_release_stops_the_training(monkeypatch: pyt
     """Unwatched it would be the user's whole training, into the user's folders."""
     odd = types.ModuleType("transformers.trainer")
     with pytest.raises(RuntimeError, match=r"cannot watch this release: transformers\.trainer: .*Trainer"):
-        hook._late("hook_trainer", "patch_trainer")(odd)
+        import_hook._late("patch_trainer", "patch_trainer")(odd)
 
 
 def python(code: str, job: Path, *paths: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -106,10 +106,10 @@ def python(code: str, job: Path, *paths: Path, **variables: str) -> subprocess.C
     program = job.parent / "program"
     if not program.exists():
         process.program(job.parent)
-        shutil.copy2(program / process.PROGRAM / "sitecustomize.py", program)
+        shutil.copy2(program / process.PROGRAM / "hooks" / "sitecustomize.py", program)
     environment = {name: value for name, value in os.environ.items() if name not in process.RANKS}
-    environment |= {"PYTHONPATH": os.pathsep.join(map(str, [program, *paths])), hook.JOB: str(job)}
-    environment |= {hook.REPORTS: str(job.parent / "reports"), **variables}
+    environment |= {"PYTHONPATH": os.pathsep.join(map(str, [program, *paths])), import_hook.JOB: str(job)}
+    environment |= {import_hook.REPORTS: str(job.parent / "reports"), **variables}
     return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
 
 
@@ -118,8 +118,8 @@ LOADED = "import sys; print(sorted(one for one in sys.modules if one.startswith(
 
 def test_other_processes_load_the_hook_alone(job: Path) -> None:
     done = python(LOADED, job)
-    assert done.stdout.strip() == "['zerocfg_worker', 'zerocfg_worker.audit', 'zerocfg_worker.hook']", done.stderr
-    assert not list((job.parent / "reports").iterdir())
+    loaded = [f"zerocfg_worker{name}" for name in ("", ".hooks", ".hooks.audit", ".hooks.import_hook")]
+    assert done.stdout.strip() == str(loaded), done.stderr
 
 
 def test_the_users_own_sitecustomize_runs(job: Path, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_saving_is_redirected_in_ranks_alone(
     module: Any = types.ModuleType("torch.serialization")
     module.save = lambda obj, f: Path(f).parent.mkdir(parents=True, exist_ok=True) or Path(f).write_text(obj)
     module.load = lambda f: Path(f).read_text()
-    elsewhere.patch(module)
+    redirect.patch(module)
     monkeypatch.delenv("RANK", raising=False)
     module.save("prepared", tmp_path / "data.pt")
     monkeypatch.setenv("RANK", "0")
@@ -189,7 +189,7 @@ def test_nothing_reaches_the_hub() -> None:
 
     module: Any = types.ModuleType("huggingface_hub.hf_api")
     module.HfApi, module.RepoUrl = Hub, str
-    elsewhere.patch_hub(module)
+    redirect.patch_hub(module)
     assert Hub().upload_folder(repo_id="me/x", folder_path=".") is None
     assert str(Hub().create_repo("me/x", private=True)) == "https://hub/me/x"
 
@@ -203,7 +203,7 @@ def test_arguments_are_made_quiet(ours: session.Session) -> None:
 
     module: Any = types.ModuleType("transformers.training_args")
     module.TrainingArguments = Arguments
-    hook_trainer.patch_arguments(module)
+    patch_trainer.patch_arguments(module)
     arguments = Arguments()
     arguments.__post_init__()
     assert arguments.seen is True, "before accelerate chooses the device"
@@ -345,7 +345,7 @@ def trained(
     assert verdict.outcome.failure is None, "\n".join([verdict.outcome.failure or "", *verdict.outcome.detail])
     assert [one for one in verdict.checks if one.ok is False] == []
     assert [len(report["step_seconds"]) for report in verdict.outcome.reports] == [3, 3]
-    assert certificates.read(folder / "smoke.json").seen.passed, "the gate can read it"
+    assert certificates.read(folder / "smoke.json").result.passed, "the gate can read it"
     certificate = json.loads((folder / "smoke.json").read_text())
     assert certificate["passed"] is True and certificate["command"]["line"] == line.format(folder)
     assert certificate["reductions"] == verdict.reduced.words

@@ -14,12 +14,12 @@ import pytest
 from zerocfg.cli.screens.plan_picture import PictureError
 from zerocfg.cli.screens.smoke_picture import draw
 from zerocfg.smoke import compare
-from zerocfg.smoke.error import SmokeError
-from zerocfg.smoke.folder import RunFolder, read
-from zerocfg.smoke.reduce import reduce
-from zerocfg.smoke.reduced import Reduced
+from zerocfg.smoke.judge.verdict import Verdict
+from zerocfg.smoke.model.error import SmokeError
+from zerocfg.smoke.model.reduced import Reduced
+from zerocfg.smoke.prepare.folder import RunFolder, read
+from zerocfg.smoke.prepare.reduce import reduce
 from zerocfg.smoke.smoke import Options
-from zerocfg.smoke.verdict import Verdict
 
 from .launched import CPU, H100, no_memory, report, verdict
 

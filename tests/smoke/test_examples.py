@@ -15,7 +15,7 @@ from zerocfg.cli.main import cli
 from zerocfg.gate.builds import fresh
 from zerocfg.gate.certificates import proven
 from zerocfg.gate.policy import Policy
-from zerocfg.smoke.error import SmokeError
+from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.smoke import Options, smoke
 
 pytestmark = pytest.mark.libs

@@ -20,9 +20,9 @@ import pytest
 from click.testing import CliRunner
 
 from zerocfg.cli.commands.smoke import command as cli
-from zerocfg.smoke import leftovers, out_of_memory, process, stacks
-from zerocfg.smoke.error import SmokeError
-from zerocfg.smoke.scratch import scratch, sweep
+from zerocfg.smoke.launch import leftovers, out_of_memory, process, stacks
+from zerocfg.smoke.launch.scratch import scratch, sweep
+from zerocfg.smoke.model.error import SmokeError
 from zerocfg.smoke.smoke import Options, smoke
 
 from . import standin
@@ -411,7 +411,7 @@ def test_asked_twice_ends_sooner(heard: None, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_asked_before_the_launch(heard: None) -> None:
-    from zerocfg.smoke.interrupts import interrupts
+    from zerocfg.smoke.launch.interrupts import interrupts
 
     with interrupts(), scratch() as folder:
         os.kill(os.getpid(), signal.SIGINT)

@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 from zerocfg.cli.commands.smoke import command
-from zerocfg.smoke import process
-from zerocfg.smoke.device import Device, choose
-from zerocfg.smoke.error import SmokeError
-from zerocfg.smoke.folder import read
+from zerocfg.smoke.launch import process
+from zerocfg.smoke.model.error import SmokeError
+from zerocfg.smoke.prepare.device import Device, choose
+from zerocfg.smoke.prepare.folder import read
 
 if TYPE_CHECKING:
     from .conftest import MakeRun

@@ -14,17 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerocfg.cli.commands.smoke import command
-from zerocfg.smoke import known_errors
-from zerocfg.smoke.checks import Check
-from zerocfg.smoke.checks.asked import check, fits
-from zerocfg.smoke.device import Device
-from zerocfg.smoke.diagnosis import diagnose
-from zerocfg.smoke.error import SmokeError
-from zerocfg.smoke.folder import RunFolder, read
-from zerocfg.smoke.launch import prepare, variables
-from zerocfg.smoke.process import Outcome
-from zerocfg.smoke.reduce import reduce
-from zerocfg.smoke.reduced import Reduced
+from zerocfg.smoke.judge import known_errors
+from zerocfg.smoke.judge.diagnosis import diagnose
+from zerocfg.smoke.judge.requested_settings import check, fits
+from zerocfg.smoke.launch.job_folder import prepare, variables
+from zerocfg.smoke.launch.process import Outcome
+from zerocfg.smoke.model.certificate import Check
+from zerocfg.smoke.model.error import SmokeError
+from zerocfg.smoke.model.reduced import Reduced
+from zerocfg.smoke.prepare.device import Device
+from zerocfg.smoke.prepare.folder import RunFolder, read
+from zerocfg.smoke.prepare.reduce import reduce
 from zerocfg.smoke.smoke import Options, smoke
 
 from .sets import ACCELERATE, BROKEN, GOOD, RECIPE, TORCHRUN, Set, engine, plain, trainer, zero

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from zerocfg.rules.registry import find
-from zerocfg.smoke import known_errors
+from zerocfg.smoke.judge import known_errors
 
 from .record_errors import FILE
 

@@ -12,14 +12,14 @@ from click.testing import CliRunner
 
 from zerocfg.cli.commands.smoke import command
 from zerocfg.smoke import many
-from zerocfg.smoke.checks import Check
-from zerocfg.smoke.device import Device
-from zerocfg.smoke.error import SmokeError
-from zerocfg.smoke.folder import read
-from zerocfg.smoke.process import Outcome
-from zerocfg.smoke.reduce import reduce
+from zerocfg.smoke.judge.verdict import Verdict
+from zerocfg.smoke.launch.process import Outcome
+from zerocfg.smoke.model.certificate import Check
+from zerocfg.smoke.model.error import SmokeError
+from zerocfg.smoke.prepare.device import Device
+from zerocfg.smoke.prepare.folder import read
+from zerocfg.smoke.prepare.reduce import reduce
 from zerocfg.smoke.smoke import Options
-from zerocfg.smoke.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zerocfg.smoke import max_batch
-from zerocfg.smoke.folder import RunFolder, read
+from zerocfg.smoke.judge.verdict import Verdict
+from zerocfg.smoke.prepare.folder import RunFolder, read
 from zerocfg.smoke.smoke import Options, play
-from zerocfg.smoke.verdict import Verdict
 
 from .launched import MIB, no_memory, report, verdict
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from zerocfg.smoke.checks import measured
-from zerocfg.smoke.data import data
-from zerocfg.smoke.folder import read
-from zerocfg.smoke.predicted import expect, largest_expected
-from zerocfg.smoke.reduce import reduce
+from zerocfg.smoke.certify.result import data
+from zerocfg.smoke.judge import measured
+from zerocfg.smoke.judge.prediction import expect, largest_expected
+from zerocfg.smoke.prepare.folder import read
+from zerocfg.smoke.prepare.reduce import reduce
 from zerocfg.smoke.worker import memory
 from zerocfg.smoke.worker.report import Report
 
@@ -23,12 +23,14 @@ from .launched import CPU, H100, MIB, no_memory, report, verdict
 from .standin import until
 
 if TYPE_CHECKING:
+    from zerocfg.smoke.model.certificate import Check
+
     from .conftest import MakeRun
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="what the kernel counts is read from /proc")
 
 
-def rows(found: list[measured.Check]) -> dict[str, tuple[str, str, bool | None]]:
+def rows(found: list[Check]) -> dict[str, tuple[str, str, bool | None]]:
     return {one.name: (one.planned, one.seen, one.ok) for one in found}
 
 

@@ -14,9 +14,9 @@ from click.testing import CliRunner
 
 from tests.build import nodes as namespaces
 from zerocfg.cli.main import cli
-from zerocfg.smoke import cause, process
-from zerocfg.smoke.error import SmokeError
-from zerocfg.smoke.nodes import Nodes, here
+from zerocfg.smoke.launch import failure_cause, process
+from zerocfg.smoke.model.error import SmokeError
+from zerocfg.smoke.prepare.nodes import Nodes, here
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PLACE = {"MACHINE_RANK": "1", "MAIN_PROCESS_IP": "10.0.0.1"}
@@ -64,18 +64,20 @@ def test_the_launchers_are_told() -> None:
     assert "--main_process_port 29501 --machine_rank 1 --main_process_ip 10.0.0.1" in accelerate
 
 
-def seen(reports: list[dict[str, object]], limit: float | None = None) -> cause.Seen:
-    return cause.Seen(reports, 1, "", limit, Path(), own=SECOND.own)
+def seen(reports: list[dict[str, object]], limit: float | None = None) -> failure_cause.Seen:
+    return failure_cause.Seen(reports, 1, "", limit, Path(), own=SECOND.own)
 
 
 def test_only_ranks_of_this_machine_are_waited_for() -> None:
-    found = cause.find(seen([{}, {}, {"rank": 2, "phase": "step 1"}, {"rank": 3, "phase": "step 2"}, {}, {}], 25))
+    found = failure_cause.find(
+        seen([{}, {}, {"rank": 2, "phase": "step 1"}, {"rank": 3, "phase": "step 2"}, {}, {}], 25)
+    )
     assert found is not None and found.text == "not finished within 25 s: rank 2 in 'step 1', rank 3 in 'step 2'"
     assert "other nodes are told of there" in found.detail[-1]
 
 
 def test_nodes_that_never_came() -> None:
-    found = cause.find(seen([{}] * 6, 25))
+    found = failure_cause.find(seen([{}] * 6, 25))
     assert found is not None and "the same command has to run on each" in found.detail[-1]
 
 

@@ -6,8 +6,8 @@ import re
 
 from tests.conftest import ROOT
 from zerocfg.cli.commands.smoke import command
-from zerocfg.smoke.reduction import Kind
-from zerocfg.smoke.worker.ways import WAYS
+from zerocfg.smoke.model.reduction import Kind
+from zerocfg.smoke.worker.job import MODES
 
 PAGE = (ROOT / "docs" / "smoke.md").read_text(encoding="utf-8")
 
@@ -32,4 +32,4 @@ def test_every_kind_of_reduction_is_listed() -> None:
 
 
 def test_every_way_to_share_a_card_is_listed() -> None:
-    assert [row[0] for row in table("Several ranks on one card")] == list(WAYS)
+    assert [row[0] for row in table("Several ranks on one card")] == list(MODES)

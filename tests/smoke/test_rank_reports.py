@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from zerocfg.smoke import rank_reports
+from zerocfg.smoke.launch import rank_reports
 from zerocfg.smoke.worker.report import Report
 
 GOOD: dict[str, Any] = {

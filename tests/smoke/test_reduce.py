@@ -11,14 +11,14 @@ import pytest
 
 from tests.llamas import LLAMA_3_8B
 from zerocfg.models.families import FAMILIES
-from zerocfg.smoke import reduce as reducing
-from zerocfg.smoke.device import Device
-from zerocfg.smoke.fit import fit_of, room_here, sequence_of
-from zerocfg.smoke.folder import read
-from zerocfg.smoke.reduce import reduce
-from zerocfg.smoke.reduction import Cut, Kind, Reduction
-from zerocfg.smoke.shrink import fewer_layers, layers_of, least_layers, shrink
-from zerocfg.smoke.size import GIB, Room
+from zerocfg.smoke.model.reduction import Cut, Kind, Reduction
+from zerocfg.smoke.model.size import GIB, Room
+from zerocfg.smoke.prepare import reduce as reducing
+from zerocfg.smoke.prepare.device import Device
+from zerocfg.smoke.prepare.fit import fit_of, room_here, sequence_of
+from zerocfg.smoke.prepare.folder import read
+from zerocfg.smoke.prepare.reduce import reduce
+from zerocfg.smoke.prepare.shrink import fewer_layers, layers_of, least_layers, shrink
 
 if TYPE_CHECKING:
     from .conftest import MakeRun

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from zerocfg.smoke import process, stacks
-from zerocfg.smoke.scratch import scratch
+from zerocfg.smoke.judge.verdict import Verdict
+from zerocfg.smoke.launch import process, stacks
+from zerocfg.smoke.launch.scratch import scratch
 from zerocfg.smoke.smoke import Options, smoke
 from zerocfg.smoke.text import render
-from zerocfg.smoke.verdict import Verdict
 
 from .conftest import MODEL, PARAMETERS
 from .standin import Hurry, report

@@ -15,18 +15,18 @@ import pytest
 
 from zerocfg.emit import lock as lockfile
 from zerocfg.resolve.plan import Decision
-from zerocfg.smoke.checks.check import Check
-from zerocfg.smoke.checks.expected import expected, optimizer_class
-from zerocfg.smoke.checks.settings import check, same
-from zerocfg.smoke.device import Device
-from zerocfg.smoke.folder import RunFolder
-from zerocfg.smoke.process import Outcome
-from zerocfg.smoke.reduce import reduce
-from zerocfg.smoke.reduced import Reduced
+from zerocfg.smoke.judge.expected_settings import expected, optimizer_class
+from zerocfg.smoke.judge.settings import check, same
+from zerocfg.smoke.judge.verdict import Verdict
+from zerocfg.smoke.launch.process import Outcome
+from zerocfg.smoke.model.certificate import Check
+from zerocfg.smoke.model.reduced import Reduced
+from zerocfg.smoke.prepare.device import Device
+from zerocfg.smoke.prepare.folder import RunFolder
+from zerocfg.smoke.prepare.reduce import reduce
 from zerocfg.smoke.smoke import Options, smoke
 from zerocfg.smoke.text import table
-from zerocfg.smoke.verdict import Verdict
-from zerocfg.smoke.worker import readback_deepspeed, readback_optimizer, readback_parallel
+from zerocfg.smoke.worker.readback import deepspeed_engine, optimizers, torch_engines
 
 if TYPE_CHECKING:
     from .conftest import MakeRun
@@ -108,7 +108,7 @@ def test_reduced_values_are_expected() -> None:
 
 
 def test_a_real_reduction_is_no_difference(make_run: MakeRun, tmp_path: Path) -> None:
-    from zerocfg.smoke.folder import read
+    from zerocfg.smoke.prepare.folder import read
 
     settings = {f"{ZERO}.reduce_bucket_size": {"value": 500_000_000}, f"{ZERO}.zero_hpz_partition_size": {"value": 8}}
     folder = make_run(3, settings=settings | {f"{ZERO}.offload_optimizer.nvme_path": {"value": "/none"}})
@@ -250,7 +250,7 @@ def test_reads_a_loss_scale() -> None:
     dynamic = SimpleNamespace(
         dynamic=True, cur_scale=2.0**12, scale_window=500, min_scale=2, delayed_shift=3, consecutive_hysteresis=False
     )
-    assert readback_deepspeed.loss_scale(SimpleNamespace(loss_scaler=dynamic, dtype=Half())) == {
+    assert deepspeed_engine.loss_scale(SimpleNamespace(loss_scaler=dynamic, dtype=Half())) == {
         "fp16.loss_scale": 0,
         "fp16.initial_scale_power": 12,
         "fp16.loss_scale_window": 500,
@@ -259,9 +259,9 @@ def test_reads_a_loss_scale() -> None:
         "fp16.consecutive_hysteresis": False,
     }
     static = SimpleNamespace(dynamic=False, cur_scale=128)
-    assert readback_deepspeed.loss_scale(SimpleNamespace(loss_scaler=static, dtype=Half())) == {"fp16.loss_scale": 128}
-    assert readback_deepspeed.loss_scale(SimpleNamespace(loss_scaler=static, dtype="torch.bfloat16")) == {}
-    assert readback_deepspeed.loss_scale(SimpleNamespace()) == {}
+    assert deepspeed_engine.loss_scale(SimpleNamespace(loss_scaler=static, dtype=Half())) == {"fp16.loss_scale": 128}
+    assert deepspeed_engine.loss_scale(SimpleNamespace(loss_scaler=static, dtype="torch.bfloat16")) == {}
+    assert deepspeed_engine.loss_scale(SimpleNamespace()) == {}
 
 
 def test_reads_a_schedule() -> None:
@@ -270,9 +270,9 @@ def test_reads_a_schedule() -> None:
 
     function = functools.partial(_get_cosine_schedule_with_warmup_lr_lambda, num_warmup_steps=3, num_training_steps=9)
     wrapped = SimpleNamespace(scheduler=SimpleNamespace(lr_lambdas=[function, function]))
-    assert readback_optimizer.schedule(wrapped) == {"lr_scheduler_type": "cosine", "warmup_steps": 3, "max_steps": 9}
-    assert readback_optimizer.schedule(SimpleNamespace(lr_lambdas=[lambda step: 1])) == {}, "a script's own"
-    assert readback_optimizer.schedule(None) == {}
+    assert optimizers.schedule(wrapped) == {"lr_scheduler_type": "cosine", "warmup_steps": 3, "max_steps": 9}
+    assert optimizers.schedule(SimpleNamespace(lr_lambdas=[lambda step: 1])) == {}, "a script's own"
+    assert optimizers.schedule(None) == {}
 
 
 @pytest.fixture
@@ -296,8 +296,8 @@ def test_reads_of_ddp(group: Any) -> None:
     model = torch.nn.parallel.DistributedDataParallel(
         torch.nn.Linear(4, 4), bucket_cap_mb=3, find_unused_parameters=True, gradient_as_bucket_view=True
     )
-    assert readback_parallel.kind(model) == "ddp" and readback_parallel.kind(torch.nn.Linear(1, 1)) == "single"
-    assert readback_parallel.ddp(model) == {
+    assert torch_engines.kind(model) == "ddp" and torch_engines.kind(torch.nn.Linear(1, 1)) == "single"
+    assert torch_engines.ddp(model) == {
         "ddp_bucket_cap_mb": 3.0,
         "ddp_find_unused_parameters": True,
         "ddp_broadcast_buffers": True,
@@ -306,7 +306,7 @@ def test_reads_of_ddp(group: Any) -> None:
         "ddp_comm_hook": "no",
     }
     model.register_comm_hook(None, fp16_compress_hook)
-    assert readback_parallel.ddp(model)["ddp_comm_hook"] == "fp16_compress_hook"
+    assert torch_engines.ddp(model)["ddp_comm_hook"] == "fp16_compress_hook"
 
 
 @pytest.mark.libs
@@ -321,8 +321,8 @@ def test_reads_of_fsdp_2(reshard: bool, group: Any) -> None:
     offload = CPUOffloadPolicy(pin_memory=False) if reshard else OffloadPolicy()
     for module in (model[0], model):
         fully_shard(module, mesh=mesh, mp_policy=policy, reshard_after_forward=reshard, offload_policy=offload)
-    assert readback_parallel.kind(model) == "fsdp"
-    acting, parsed = readback_parallel.fsdp(model)
+    assert torch_engines.kind(model) == "fsdp"
+    acting, parsed = torch_engines.fsdp(model)
     assert parsed == {}
     assert acting == {
         "fsdp_config.fsdp_version": 2,
@@ -353,8 +353,8 @@ def test_reads_of_fsdp_1(group: Any) -> None:
         use_orig_params=True,
     )
     apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, layer))
-    assert readback_parallel.kind(model) == "fsdp"
-    acting, _ = readback_parallel.fsdp(model)
+    assert torch_engines.kind(model) == "fsdp"
+    acting, _ = torch_engines.fsdp(model)
     planned = {
         "version": 1,
         "sharding_strategy": "NO_SHARD",  # torch makes that of every strategy on one rank

@@ -1,4 +1,4 @@
-"""Several ranks on one card: the mapping, the trial of the ways, the refusals; what can be run of it on a processor."""
+"""Several ranks on one card: the mapping, the trial of the modes, the refusals; what a processor can run of it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pytest
 from click.testing import CliRunner
 
 from zerocfg.cli.commands.smoke import command
-from zerocfg.smoke import process, sharing
 from zerocfg.smoke import smoke as smoking
-from zerocfg.smoke.device import Device
-from zerocfg.smoke.error import SmokeError
-from zerocfg.smoke.folder import read
-from zerocfg.smoke.launch import prepare, variables
-from zerocfg.smoke.process import Outcome
-from zerocfg.smoke.reduce import reduce
-from zerocfg.smoke.size import GIB
+from zerocfg.smoke.launch import process, sharing
+from zerocfg.smoke.launch.job_folder import prepare, variables
+from zerocfg.smoke.launch.process import Outcome
+from zerocfg.smoke.model.error import SmokeError
+from zerocfg.smoke.model.size import GIB
+from zerocfg.smoke.prepare.device import Device
+from zerocfg.smoke.prepare.folder import read
+from zerocfg.smoke.prepare.reduce import reduce
 from zerocfg.smoke.worker import sharing as ranks_part
-from zerocfg.smoke.worker.job import Job
+from zerocfg.smoke.worker.job import MODES, Job
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,13 +36,13 @@ def nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answers(monkeypatch: pytest.MonkeyPatch, failures: dict[str, str | None]) -> list[dict[str, Any]]:
-    """Trials that end as ``failures`` says, by way; the jobs and environments that they were given."""
+    """Trials that end as ``failures`` says, by mode; the jobs and environments that they were given."""
     seen: list[dict[str, Any]] = []
 
     def run(command: list[str], folder: Path, ranks: int, device: str, limit: float, *rest: Any) -> Outcome:
         job = json.loads((folder / "job.json").read_text())
         seen.append({**job, "command": command, "variables": rest[-1], "ranks": ranks, "limit": limit})
-        return Outcome([{}] * ranks, failures[job["way"]])
+        return Outcome([{}] * ranks, failures[job["mode"]])
 
     monkeypatch.setattr(process, "run", run)
     return seen
@@ -54,7 +54,7 @@ def test_the_first_way_that_works_is_taken(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     found = sharing.find(2, tmp_path)
     assert found == sharing.Sharing("gloo", {"nccl": refused})
-    assert [one["way"] for one in seen] == ["nccl", "gloo"]
+    assert [one["mode"] for one in seen] == ["nccl", "gloo"]
     for one in seen:
         assert one["variables"]["CUDA_VISIBLE_DEVICES"] == "3", "all ranks see the same card"
         assert one["command"][-2:-1] == ["zerocfg_worker.sharing"] and "--nproc_per_node" in one["command"]
@@ -66,12 +66,12 @@ def test_the_first_way_that_works_is_taken(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_where_no_way_works_every_reason_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers(monkeypatch, {way: f"{way} says no" for way in ranks_part.WAYS})
+    answers(monkeypatch, {mode: f"{mode} says no" for mode in MODES})
     with pytest.raises(SmokeError) as refusal:
         sharing.find(3, tmp_path)
     said = str(refusal.value)
     assert said.startswith("3 ranks cannot share a card here. ") and "--ranks 1" in said
-    assert all(f"{way}: {way} says no" in said for way in ranks_part.WAYS)
+    assert all(f"{mode}: {mode} says no" in said for mode in MODES)
 
 
 def test_a_processor_is_no_card(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_a_command_starts_its_own_ranks() -> None:
 
 
 def test_a_rank_becomes_the_first_of_its_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = {name for way in ranks_part.WAYS.values() for name in way}
+    names = {name for mode in MODES.values() for name in mode}
     for name in (*names, "LOCAL_RANK"):
         monkeypatch.setenv(name, "before")
     monkeypatch.setenv("RANK", "1")
@@ -104,7 +104,7 @@ def test_ranks_that_share_are_launched_so(make_run: MakeRun, monkeypatch: pytest
     launched: dict[str, Any] = {}
 
     def play(command: list[str], folder: Path, ranks: int, device: str, *rest: Any, **_: Any) -> Outcome:
-        if (folder / "job.json").exists() and "way" in json.loads((folder / "job.json").read_text()):
+        if (folder / "job.json").exists() and "mode" in json.loads((folder / "job.json").read_text()):
             return Outcome([{}] * ranks)
         launched.update(job=Job.read(folder / "job.json"), ranks=ranks, variables=rest[-1])
         return Outcome([{}] * ranks, "stopped here")
@@ -132,9 +132,9 @@ def test_others_are_launched_as_ever(make_run: MakeRun, tmp_path: Path) -> None:
 @pytest.mark.libs
 @pytest.mark.usefixtures("warm_python")
 def test_the_trial_with_gloo(tmp_path: Path) -> None:
-    """Every collective gives the right result in both precisions; a way that this torch does not have is refused."""
-    found = sharing.find(2, tmp_path, device="cpu", ways=("nccl", "gloo"))
-    assert found.way == "gloo"
+    """Every collective gives the right result in both precisions; a mode that this torch does not have is refused."""
+    found = sharing.find(2, tmp_path, device="cpu", modes=("nccl", "gloo"))
+    assert found.mode == "gloo"
     assert "NCCL" in found.refused["nccl"] or "nccl" in found.refused["nccl"]
     for rank in range(2):
         report = json.loads((tmp_path / "sharing-1" / "reports" / f"rank{rank}.json").read_text())

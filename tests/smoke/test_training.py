@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from zerocfg.emit.lock import Lock
-from zerocfg.smoke import launch
-from zerocfg.smoke.checks import training, weights
+from zerocfg.smoke.judge import training, weights
+from zerocfg.smoke.launch import job_folder
 from zerocfg.smoke.smoke import Options, smoke
-from zerocfg.smoke.worker import midway, parts, reference
+from zerocfg.smoke.worker import parts, reference, resume_point
 
 from .conftest import MODEL
 
@@ -265,26 +265,26 @@ class TestParts:
 
     def test_a_run_that_saves_the_model_alone_cannot_resume(self) -> None:
         run: Any = types.SimpleNamespace(lock=Lock("a", recipe={"save_only_model": True}))
-        why = launch._no_resume(run)
+        why = job_folder._no_resume(run)
         assert why is not None and "save_only_model" in why
         job: Any = types.SimpleNamespace(no_resume=why, steps=3)
-        assert midway.obstacle(job, None) == why
+        assert resume_point.obstacle(job, None) == why
         run.lock.recipe["save_only_model"] = False
-        assert launch._no_resume(run) is None
+        assert job_folder._no_resume(run) is None
 
     def test_one_step_leaves_none_to_do_again(self) -> None:
         job: Any = types.SimpleNamespace(no_resume=None, steps=1)
-        assert "2 steps" in (midway.obstacle(job, None) or "")
+        assert "2 steps" in (resume_point.obstacle(job, None) or "")
 
     def test_when_the_checkpoint_is_written(self) -> None:
-        assert [midway.last_before(steps) for steps in (1, 2, 3, 10)] == [0, 1, 1, 8]
+        assert [resume_point.last_before(steps) for steps in (1, 2, 3, 10)] == [0, 1, 1, 8]
 
 
 @pytest.mark.libs
 def test_a_checksum_sees_one_bit_and_an_exchange() -> None:
     import torch
 
-    from zerocfg.smoke.worker.sums import CHUNK, checksum
+    from zerocfg.smoke.worker.checksums import CHUNK, checksum
 
     generator = torch.Generator().manual_seed(0)
     for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.int8):
@@ -308,16 +308,16 @@ def test_saved_weights_against_a_live_model(kind: str, tmp_path: Path) -> None:
     import torch
     import transformers
 
-    from zerocfg.smoke.worker import sums
+    from zerocfg.smoke.worker import checksums
     from zerocfg.smoke.worker.weights import read
 
     experts = {"num_local_experts": 2, "num_experts_per_tok": 1} if kind == "mixtral" else {}
     config = transformers.AutoConfig.for_model(**(MODEL | {"model_type": kind, "num_hidden_layers": 1} | experts))
     model = transformers.AutoModelForCausalLM.from_config(config).to(torch.bfloat16)
     model.save_pretrained(tmp_path)
-    live = sums.live(model)
+    live = checksums.live(model)
     seen = read(tmp_path, model, live)
-    assert seen["saved"] == seen["expected"] == sums.elements(model)
+    assert seen["saved"] == seen["expected"] == checksums.elements(model)
     assert (seen["missing"], seen["short"], seen["other"], seen["loadable"]) == ([], [], [], None)
     assert seen["dtypes"] == seen["live_dtypes"] == {"bf16": seen["expected"]}
     assert seen["compared"] == len(live)
@@ -325,8 +325,8 @@ def test_saved_weights_against_a_live_model(kind: str, tmp_path: Path) -> None:
         for name, parameter in model.named_parameters():
             if name.endswith(("experts.down_proj", "lm_head.weight")):
                 parameter.view(-1)[3] += 1
-    changed = {name for name, value in sums.live(model).items() if value != live[name]}
-    assert changed and set(read(tmp_path, model, sums.live(model))["other"]) == changed
+    changed = {name for name, value in checksums.live(model).items() if value != live[name]}
+    assert changed and set(read(tmp_path, model, checksums.live(model))["other"]) == changed
 
 
 # (the module that it is done to, as soon as that is imported; what is done to it)

@@ -26,5 +26,5 @@ def test_releases_of_a_library() -> None:
 
 
 def test_a_case_that_differs_twice_is_one_disagreement() -> None:
-    found = Compared(3, 1, [("one thing", ("text", 2)), ("another", ("text", 2)), ("one thing", ("other", 2))])
+    found = Compared(3, 0, 1, [("one thing", ("text", 2)), ("another", ("text", 2)), ("one thing", ("other", 2))])
     assert found.failed == 2

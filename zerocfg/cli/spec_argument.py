@@ -9,7 +9,7 @@ import click
 from zerocfg.cli.progress import Working
 from zerocfg.cli.settings import find_settings
 from zerocfg.resolve.build import Built, build_plans
-from zerocfg.resolve.spec_file import SpecFile, read_spec
+from zerocfg.resolve.spec.spec_file import SpecFile, read_spec
 from zerocfg.run.discover import display_name
 
 if TYPE_CHECKING:

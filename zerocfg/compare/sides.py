@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from zerocfg.catalog.schema import load_schema
-from zerocfg.compare.table import rows
+from zerocfg.compare.lock_table import rows
 from zerocfg.emit.lock import NAME, Lock, LockError, load, without_secrets
 from zerocfg.run import engine
 from zerocfg.run.arguments import arguments_of

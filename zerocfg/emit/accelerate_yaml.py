@@ -11,7 +11,7 @@ from ruamel.yaml.scalarstring import SingleQuotedScalarString
 from yaml.nodes import ScalarNode
 from yaml.resolver import Resolver
 
-from zerocfg.emit.typed import typed
+from zerocfg.emit.validated import typed
 from zerocfg.emit.values import one_line
 from zerocfg.models.accelerate import ClusterConfig
 

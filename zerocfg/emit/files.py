@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zerocfg.emit import accelerate_yaml, deepspeed_json, jobset, launch_sh, lock, locking, recipe, slurm
+from zerocfg.emit import accelerate_yaml, deepspeed_json, jobset, launch_sh, lock, make_lock, recipe, slurm
 from zerocfg.source.paths import relative as from_folder
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def emit(plan: Plan, out: Path) -> Emitted:
         for role, path in sorted(plan.inputs.items())
     }
     changed = replace(plan, changes=changes if own else {})
-    files[lock.NAME] = locking.lock_of(changed, files, inputs, spec_from_here).text().encode()
+    files[lock.NAME] = make_lock.lock_of(changed, files, inputs, spec_from_here).text().encode()
     return Emitted(plan, folder, files, own, changed.changes)
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Text
 
-from zerocfg.emit.device import vendor_of
 from zerocfg.emit.launch_sh import PORT
 from zerocfg.emit.values import one_line
 from zerocfg.resolve.plan import Problem
@@ -107,13 +106,13 @@ def render(plan: Plan, jobset: JobSet, here: str) -> str:
 
 def resource_of(plan: Plan, jobset: JobSet) -> str | None:
     """The name of the device resource; None without devices, or where nothing tells it."""
-    return jobset.resource or RESOURCES.get(vendor_of(plan) or "")
+    return jobset.resource or RESOURCES.get(plan.vendor or "")
 
 
 def problems(plan: Plan, jobset: JobSet) -> list[Problem]:
     """What Kubernetes would refuse."""
     found = []
-    if vendor_of(plan) is None and jobset.resource is None:
+    if plan.vendor is None and jobset.resource is None:
         message = f"{plan.hardware!r} does not tell whose devices it has, so there is no resource to ask for"
         help = "Add `resource:` to the target, for example `resource: nvidia.com/gpu`."
         found.append(Problem("targets.jobset.resource", message, help))

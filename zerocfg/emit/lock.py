@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from zerocfg.emit.loose import items, mapping, number, text, texts
+from zerocfg.emit.lenient_json import items, mapping, number, text, texts
 from zerocfg.resolve.plan import Decision, kind_of
 from zerocfg.source.load import MAX_BYTES, read_bytes
 from zerocfg.source.node import Problem

@@ -5,7 +5,6 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from zerocfg.emit.device import cpus_of, vendor_of
 from zerocfg.emit.values import one_line
 from zerocfg.resolve.plan import Problem
 
@@ -72,9 +71,9 @@ def render(plan: Plan, slurm: Slurm, here: str) -> str:
 
 def _options(plan: Plan, slurm: Slurm) -> list[str]:
     options = [f"--job-name={plan.name}", f"--nodes={plan.num_machines}", "--ntasks-per-node=1"]
-    if vendor_of(plan) != "cpu" and not any(_name(option) in DEVICES for option in slurm.options):
+    if plan.vendor != "cpu" and not any(_name(option) in DEVICES for option in slurm.options):
         options.append(f"--gpus-per-node={plan.num_processes // plan.num_machines}")
-    cpus = cpus_of(plan)
+    cpus = plan.cpus_per_node
     if cpus is not None and not any(_name(option) in CPUS for option in slurm.options):
         options.append(f"--cpus-per-task={cpus}")
     for name in ("partition", "account", "time", "qos"):

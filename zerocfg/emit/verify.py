@@ -7,9 +7,9 @@ from typing import Any
 
 from zerocfg.emit import recipe
 from zerocfg.emit.files import ACCELERATE, DEEPSPEED, LAUNCH, Emitted
-from zerocfg.resolve.gather import node_flags
+from zerocfg.resolve.collect_inputs import node_flags
+from zerocfg.resolve.engine.engine_selection import launch_of_ranks
 from zerocfg.resolve.plan import Problem
-from zerocfg.resolve.road import started_by
 from zerocfg.run.effective import settled
 from zerocfg.run.model import UNKNOWN, Kind, Run, SourceFile
 from zerocfg.source.load import load_as
@@ -31,7 +31,7 @@ def emitted_run(emitted: Emitted, built: Run) -> Run:
         flags = node_flags() if plan.num_machines > 1 else {}
         run = replace(run, launch=None, flags=flags, accelerate=_file(emitted, ACCELERATE, "accelerate"))
     else:
-        line, flags = started_by(plan.launcher, plan.num_machines, plan.num_processes // plan.num_machines)
+        line, flags = launch_of_ranks(plan.launcher, plan.num_machines, plan.num_processes // plan.num_machines)
         route = "trainer" if plan.consumer in ("transformers", "trl") else run.deepspeed_route
         run = replace(run, launch=line, flags=flags, deepspeed_route=route)
     if emitted.recipe is not None:

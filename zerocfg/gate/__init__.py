@@ -1,1 +1,1 @@
-"""What CI insists on: files as the sources give them, each proven by a smoke-run, within the policies. Needs no GPU."""
+"""What CI requires: builds that match their sources, a certificate for each run, and policies met. Needs no GPU."""

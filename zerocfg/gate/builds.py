@@ -1,19 +1,19 @@
-"""Whether the builds on disk are what their sources give now: the same check as ``zerocfg build --check``."""
+"""Whether the builds on disk match their sources: the same check as ``zerocfg build --check``."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zerocfg.compare.check import Checked, FileState, check_run, differences, gone_runs
+from zerocfg.compare.check_outputs import Checked, FileState, check_run, differences, gone_runs
 from zerocfg.emit import lock as lockfile
 from zerocfg.emit.files import emit
 from zerocfg.emit.problems import problems as emit_problems
 from zerocfg.gate.model import Reason, Target
 from zerocfg.gate.outputs import unreadable
-from zerocfg.gate.places import dotted_position
+from zerocfg.gate.positions import dotted_position
 from zerocfg.resolve.build import build_plans
-from zerocfg.resolve.places import placed
-from zerocfg.resolve.spec_file import read_spec
+from zerocfg.resolve.spec.locate_problems import locate_problems
+from zerocfg.resolve.spec.spec_file import read_spec
 from zerocfg.run.discover import display_name
 from zerocfg.source.load import load, read_bytes
 from zerocfg.source.node import Problem
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from zerocfg.resolve import plan
 
 SHOWN = 3
-"""Changed values, and differences of a file, that one reason names."""
+"""Changed values, and differences of a file, that one message names."""
 
 _FILES = {
     "missing": ("build-missing", "is missing"),
@@ -35,13 +35,17 @@ _FILES = {
     "outdated": ("build-outdated", "is out of date"),
     "stale": ("build-outdated", "is no longer emitted"),
     "unreadable": ("build-edited", "cannot be read"),
-    "unknown": ("build-edited", "is not what the build gives, and no lock tells how it was built"),
+    "unknown": ("build-edited", "differs from the build, and no lockfile says how it was built"),
 }
 
 
-def fresh(spec: Path, outs: list[Path], versions: Mapping[str, str] | None = None) -> tuple[list[Target], list[Reason]]:
-    """The runs of a spec in each of its output folders, and how what is there differs. Nothing is written.
-    ``versions``: the releases that zerocfg's settings state."""
+def check_builds(
+    spec: Path, outs: list[Path], versions: Mapping[str, str] | None = None
+) -> tuple[list[Target], list[Reason]]:
+    """The runs of a spec in each of its output folders, and how the files there differ. Nothing is written.
+
+    ``versions``: the releases that zerocfg's settings state.
+    """
     name = display_name(spec)
     read = read_spec(spec, name)
     if read.spec is None:
@@ -58,7 +62,7 @@ def fresh(spec: Path, outs: list[Path], versions: Mapping[str, str] | None = Non
             for one in read.problems
         ]
     if not outs:
-        message = f"no build of it is here ({', '.join(list(read.runs)[:SHOWN])})"
+        message = f"it has no build ({', '.join(list(read.runs)[:SHOWN])})"
         help = f"zerocfg build {name} -o {display_name(spec.parent / 'built')}, or leave it out with `exclude`"
         return [], [Reason("build", "not-built", name, message, help)]
     targets: list[Target] = []
@@ -66,7 +70,7 @@ def fresh(spec: Path, outs: list[Path], versions: Mapping[str, str] | None = Non
     built = build_plans(read, versions=versions)
     for one in built:
         if one.plan is not None:
-            one.problems += placed(emit_problems(one.plan), read, one.run)
+            one.problems += locate_problems(emit_problems(one.plan), read, one.run)
         reasons += [_impossible(problem, one.name, name) for problem in one.problems]
     whole = not any(one.problems for one in built)
     for out in outs:
@@ -105,7 +109,7 @@ def _reasons(found: Checked, emitted: Emitted, again: str) -> list[Reason]:
         message = _some([str(change) for change in changes], "; ")
         at = found.folder / lockfile.NAME
         line, column = _place(at, changes[0].row.name, in_lock=True)
-        message = f"run {found.name} is not what the sources give: {message}"
+        message = f"run {found.name} does not match its sources: {message}"
         reasons.append(Reason("build", "build-outdated", display_name(at), message, again, found.name, line, column))
     for state in found.files:
         if state.name == lockfile.NAME and state.state == "outdated":
@@ -116,11 +120,11 @@ def _reasons(found: Checked, emitted: Emitted, again: str) -> list[Reason]:
 
 
 def _lock(found: Checked, emitted: Emitted, again: str) -> Reason:
-    """A lock that holds every value as it is, and something else otherwise."""
+    """A lockfile in which every value is right and something else differs."""
     path = found.folder / lockfile.NAME
     there = read_bytes(path)
     if found.sources or isinstance(there, Problem):
-        message = f"{_some(found.sources, ', ')} changed since it was built, though no value did"
+        message = f"{_some(found.sources, ', ')} changed since it was built, though no value changed"
         return Reason("build", "build-outdated", display_name(path), message, again, found.name)
     details = differences("lock.json", there, emitted.files[lockfile.NAME], {})
     line, column = dotted_position(load(path, path.name, "json"), details[0].split(" ", 1)[0])
@@ -137,7 +141,7 @@ def _file(found: Checked, state: FileState, again: str) -> Reason:
         message += f": {_some(found.sources, ', ')} changed since it was built"
     help = again
     if state.state == "edited":
-        help = f"put the edit into the sources, or undo it with {again} --force"
+        help = f"move the edit into the sources, or undo it with {again} --force"
     elif state.state == "stale":
         help = "delete it"
     path = found.folder / state.name
@@ -146,7 +150,7 @@ def _file(found: Checked, state: FileState, again: str) -> Reason:
 
 
 def _lower(sentences: str) -> str:
-    """A way out as the end of a sentence."""
+    """A remediation as the end of a sentence."""
     return sentences[:1].lower() + sentences[1:].rstrip(".")
 
 
@@ -157,7 +161,7 @@ def _some(texts: list[str], separator: str) -> str:
 
 
 def _place(path: Path, name: str, *, in_lock: bool = False) -> tuple[int, int]:
-    """Where a file of a build says a value, as far as it does."""
+    """Line and column of a value in a file of a build; (0, 0) where the file does not have it."""
     if path.suffix not in (".json", ".yaml") and not in_lock:
         return 0, 0
     document = load(path, path.name, "json" if in_lock else None)

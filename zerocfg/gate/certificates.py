@@ -1,4 +1,4 @@
-"""Whether a run is proven: its certificate is there, passed, and speaks of these files, releases and hardware."""
+"""Whether a run has a certificate that passed and covers these files, releases and hardware."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from zerocfg.emit import lock as lockfile
 from zerocfg.gate.model import Reason, Target
 from zerocfg.hardware.catalogue import find_accelerator
 from zerocfg.run.discover import display_name
-from zerocfg.smoke.certificate import NAME, Certificate, Testimony
-from zerocfg.smoke.certificate_file import CertificateError, read, values_hash
+from zerocfg.smoke.certify.certificate_file import CertificateError, read, values_hash
+from zerocfg.smoke.model.certificate import NAME, Certificate, SmokeResult
 from zerocfg.source.load import read_bytes
 from zerocfg.source.node import Problem
 
@@ -28,8 +28,8 @@ SKEW = datetime.timedelta(days=1)
 """How far in the future a date may lie: clocks differ."""
 
 
-def proven(target: Target, policy: Policy, now: datetime.datetime) -> list[Reason]:
-    """What is missing of the proof of a run; nothing when its build is not there or cannot be read."""
+def check_certificate(target: Target, policy: Policy, now: datetime.datetime) -> list[Reason]:
+    """Why the certificate of a run does not count; nothing when its build is absent or unreadable."""
     lock = lockfile.read(target.folder)
     if lock is None:
         return []
@@ -44,28 +44,28 @@ def proven(target: Target, policy: Policy, now: datetime.datetime) -> list[Reaso
         message = " ".join(str(error).split())
         kind = "certificate-unreadable"
         return [Reason("certificate", kind, name, message, again, target.name, error.line, error.column)]
-    seen = found.seen
-    if not seen.passed or seen.failed or seen.failure or seen.run != target.name:
-        # Whatever else it says, it proves nothing of this run.
-        kind, message = _void(seen, target.name)
+    result = found.result
+    if not result.passed or result.failed or result.failure or result.run != target.name:
+        # Whatever else it says, it proves nothing about this run.
+        kind, message = _void(result, target.name)
         return [Reason("certificate", kind, name, message, again, target.name)]
     pairs = [
         *_files(found, target.folder, lock),
         *_versions(found, target, policy),
-        *_hardware(seen, target, policy),
+        *_hardware(result, target, policy),
         *_age(found, policy, now),
-        *_reduced(seen, policy),
+        *_reduced(result, policy),
     ]
     return [Reason("certificate", kind, name, message, help or again, target.name) for kind, message, help in pairs]
 
 
 Found = list[tuple[str, str, str]]
-"""Kind, message and way out; an empty way out: run the smoke-run again."""
+"""Kind, message and remediation; an empty one: run the smoke-run again."""
 
 
-def _void(found: Testimony, run: str) -> tuple[str, str]:
+def _void(found: SmokeResult, run: str) -> tuple[str, str]:
     if found.run != run:
-        return "certificate-of-another-run", f"it is of run {found.run[:60]!r}, not of {run!r}"
+        return "certificate-of-another-run", f"it covers run {found.run[:60]!r}, not {run!r}"
     ended = found.failure.message if found.failure is not None else ""
     why = "; ".join(filter(None, (ended, ", ".join(found.failed[:3])))) or "no reason is given"
     return "certificate-failed", f"the smoke-run of {run} failed: {' '.join(why.split())[:200]}"
@@ -76,7 +76,7 @@ def _files(found: Certificate, folder: Path, lock: lockfile.Lock) -> Found:
     for name in lock.files:
         data = read_bytes(folder / name)
         if isinstance(data, Problem):
-            continue  # told by the check of the build
+            continue  # reported by the check of the build
         if name not in found.files:
             other.append(f"{name} was not tested")
         elif lockfile.sha256(data) != found.files[name]:
@@ -84,7 +84,7 @@ def _files(found: Certificate, folder: Path, lock: lockfile.Lock) -> Found:
     data = read_bytes(folder / lockfile.NAME)
     same = not isinstance(data, Problem) and lockfile.sha256(data) == found.files.get(lockfile.NAME)
     if not same and values_hash(lock) != found.values:
-        other.append(f"{lockfile.NAME} does not hold the values that were tested")
+        other.append(f"{lockfile.NAME} does not have the values that were tested")
     return [("certificate-stale", f"{', '.join(other)} ({_day(found)})", "")] if other else []
 
 
@@ -104,7 +104,7 @@ def _versions(found: Certificate, target: Target, policy: Policy) -> Found:
         if tested is None:
             wrong.append(("certificate-version", f"it does not say which {library} was tested", ""))
         elif not allows(wanted, tested):
-            message = f"it was tested with {library} {tested}, and {where} says {wanted}"
+            message = f"it was tested with {library} {tested}, but {where} says {wanted}"
             help = f"install that {library} and run zerocfg smoke {display_name(target.folder)}"
             wrong.append(("certificate-version", message, help))
     return wrong
@@ -120,7 +120,7 @@ def allows(declared: str, version: str) -> bool:
     return low <= number and (number < high or (closed and number == high))
 
 
-def _hardware(found: Testimony, target: Target, policy: Policy) -> Found:
+def _hardware(found: SmokeResult, target: Target, policy: Policy) -> Found:
     profile = target.emitted.plan.profile
     if profile is None or policy.hardware == "any":
         return []
@@ -129,13 +129,13 @@ def _hardware(found: Testimony, target: Target, policy: Policy) -> Found:
         return []
     tested = found.device_kind if found.device_kind == "cpu" else found.device_name or found.device_kind
     message = (
-        f"it was tested on {tested}, and {target.emitted.plan.hardware} is planned "
-        f'(hardware = "{policy.hardware}" asks for the same {policy.hardware})'
+        f"it was tested on {tested}, but {target.emitted.plan.hardware} is planned "
+        f'(hardware = "{policy.hardware}" requires the same {policy.hardware})'
     )
     return [("certificate-hardware", message, f"zerocfg smoke {display_name(target.folder)} on such a machine")]
 
 
-def alike(planned: Accelerator, found: Testimony, level: str) -> bool:
+def alike(planned: Accelerator, found: SmokeResult, level: str) -> bool:
     """Whether the tested device is of the planned one's class. An unknown device is alike only under its own name."""
     if found.device_kind == "cpu" or planned.vendor == "cpu":
         return found.device_kind == "cpu" and planned.vendor == "cpu"
@@ -159,7 +159,7 @@ def alike(planned: Accelerator, found: Testimony, level: str) -> bool:
 def _age(found: Certificate, policy: Policy, now: datetime.datetime) -> Found:
     age = now - found.date
     if age < -SKEW:
-        return [("certificate-date", f"its date, {found.date:%Y-%m-%d}, lies in the future", "")]
+        return [("certificate-date", f"its date, {found.date:%Y-%m-%d}, is in the future", "")]
     if policy.max_age_days is None or age <= datetime.timedelta(days=policy.max_age_days):
         return []
     message = f"{_day(found)}, {age.days} days ago; max-age-days allows {policy.max_age_days:g}"
@@ -170,7 +170,7 @@ def _day(found: Certificate) -> str:
     return f"tested on {found.date:%Y-%m-%d}"
 
 
-def _reduced(found: Testimony, policy: Policy) -> Found:
+def _reduced(found: SmokeResult, policy: Policy) -> Found:
     if policy.allow_reduced is None:
         return []
     allowed = policy.allow_reduced
@@ -178,7 +178,7 @@ def _reduced(found: Testimony, policy: Policy) -> Found:
         (
             "certificate-reduced",
             f"the smoke-run was smaller than planned: {one.words[:160]}; allow-reduced has no '{one.kind}'",
-            "test it on a larger machine, or add that word",
+            "test it on a larger machine, or add that kind",
         )
         for one in found.reductions
         if one.kind not in allowed

@@ -1,4 +1,4 @@
-"""The words of the gate: reasons against, and what was looked at."""
+"""Types of the gate: the problems that it reports, the runs that it judges, and its outcome."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from zerocfg.emit.files import Emitted
     from zerocfg.resolve.build import Built
-    from zerocfg.resolve.spec_file import SpecFile
+    from zerocfg.resolve.spec.spec_file import SpecFile
 
 Check = Literal["lint", "build", "certificate", "policy"]
 CHECKS: tuple[Check, ...] = ("lint", "build", "certificate", "policy")
@@ -22,7 +22,7 @@ class GateError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why the gate is shut: one sentence, and the way out.
+    """One problem for which the gate fails: a sentence, and the remediation.
 
     ``kind`` is a stable short name ("certificate-expired"). ``line`` and ``column`` count from 1; 0: the whole file.
     """
@@ -43,7 +43,7 @@ class Reason:
 
 @dataclass(slots=True)
 class Target:
-    """A run as the sources give it now, and where its build has to lie."""
+    """A run as its sources give it now, and the folder of its build."""
 
     spec: SpecFile
     built: Built

@@ -1,4 +1,4 @@
-"""Which specs a folder holds, and where their builds lie."""
+"""Which specs a folder holds, and where their builds are."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from zerocfg.gate.policy import Policy
 
-# Unlike for lint, "build", "dist" and "target" count: a build may have been told to go there.
+# Unlike for lint, "build", "dist" and "target" count: a build may have been written there.
 _SKIPPED = frozenset("node_modules site-packages __pycache__ wandb venv env".split())
 
 
 def find(folder: Path, policy: Policy, excluded: Callable[[Path], bool]) -> tuple[dict[Path, list[Path]], list[Reason]]:
-    """The output folders by spec, all by their real paths, and what is wrong with the locks on the way.
+    """The output folders by spec, as real paths, and problems with the lockfiles found there.
 
-    Where the policy says nothing about a spec, the locks below ``folder`` tell what they were built from.
+    Where the policy does not name a spec, the lockfiles below ``folder`` say what they were built from.
     """
     real = folder.resolve()
     named = {spec.resolve(): [out.resolve() for out in outs] for spec, outs in policy.outputs}
@@ -48,7 +48,7 @@ def find(folder: Path, policy: Policy, excluded: Callable[[Path], bool]) -> tupl
         if not spec.is_relative_to(real) or excluded(spec):
             continue
         if not spec.is_file():
-            message = f"it was built from {display_name(spec)}, which is not there"
+            message = f"it was built from {display_name(spec)}, which does not exist"
             help = "delete the folder, or correct `spec_folder` by building again"
             reasons.append(Reason("build", "lock-without-spec", display_name(path), message, help))
         elif spec not in named and out not in found.setdefault(spec, []):
@@ -83,11 +83,11 @@ def _spec_of(path: Path, reasons: list[Reason]) -> Path | None:
     try:
         return (path.parent / start / name).resolve()
     except (OSError, ValueError):  # a NUL in the name
-        message = "`spec_folder` is no path"
+        message = "`spec_folder` is not a path"
         reasons.append(Reason("build", "lock-without-spec", display_name(path), message, "build the run again"))
         return None
 
 
 def unreadable(path: Path, error: lockfile.LockError) -> Reason:
-    """A lock that cannot be read; the error names the file, which the reason does on its own."""
+    """A lockfile that cannot be read."""
     return Reason("build", "lock-unreadable", display_name(path), error.problem, "build the run again")

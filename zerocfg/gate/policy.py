@@ -1,4 +1,4 @@
-"""``[tool.zerocfg.gate]``: what a project insists on."""
+"""``[tool.zerocfg.gate]``: what a project requires."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Policy:
     """``outputs``: the folders of builds by spec, both from ``folder``, the folder of the settings.
 
     ``require``: which runs need a certificate; "changed": those whose files differ from where the branch left
-    ``base``. ``max_age_days`` None: a certificate does not grow old. ``hardware``: how alike the tested and the
+    ``base``. ``max_age_days`` None: certificates do not expire. ``hardware``: how alike the tested and the
     planned accelerator must be. ``versions``: the libraries whose release must be the one that is planned for.
-    ``allow_reduced``: kinds of reductions (`zerocfg.smoke.reduction.Kind`) that a smoke-run may have; None: all.
+    ``allow_reduced``: kinds of reductions (`zerocfg.smoke.model.reduction.Kind`) that a smoke-run may have; None: all.
     ``policies``: JSON Schema files.
     """
 
@@ -47,7 +47,7 @@ class Policy:
 
 
 def read_policy(table: Any, source: Path | None) -> Policy:
-    """The policy of a settings table. Raises GateError that names file, line and key of what makes no sense."""
+    """The policy of a settings table. Raises GateError with file, line and key of an invalid setting."""
     if source is None or table is None:
         return Policy(Path())
     return _Reader(table, source).policy()
@@ -146,7 +146,7 @@ class _Reader:
         return GateError(f"{display_name(self.source)}{f':{line}' if line else ''}: {message}")
 
     def _line(self, key: str) -> int:
-        """The line of a key of the gate's table, 0 where it cannot be told: TOML is read without places."""
+        """The line of a key of the gate's table, 0 where it is not found: TOML is read without positions."""
         try:
             lines = self.source.read_text(encoding="utf-8").splitlines()
         except (OSError, ValueError):

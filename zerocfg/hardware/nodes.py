@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeVar
 
-from zerocfg.hardware.compare import Sides, compare
 from zerocfg.hardware.measure import MeasureError, least, noted, with_measured
 from zerocfg.hardware.measuring.messages import Report
 from zerocfg.hardware.network import link_between_nodes
+from zerocfg.hardware.profile_drift import Sides, compare
 from zerocfg.models.hardware import Accelerator, HardwareProfile, Host, Interface, Link, Mount, Port
 
 Memlock = int | Literal["unlimited"] | None

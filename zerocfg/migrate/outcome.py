@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from zerocfg.compare.meaning import Difference, compare
+from zerocfg.compare.effective_diff import Difference, compare
 from zerocfg.compare.sides import ARGUMENTS, side_of
 from zerocfg.migrate.migration import Migration
 from zerocfg.migrate.releases import at_releases, at_stated_releases, oldest

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from zerocfg.compare.check import FILE_STATES
+from zerocfg.compare.check_outputs import FILE_STATES
 from zerocfg.compare.values import ABSENT
 from zerocfg.page.settings import text
 
 if TYPE_CHECKING:
-    from zerocfg.compare.check import Checked
+    from zerocfg.compare.check_outputs import Checked
 
 
 @dataclass(frozen=True, slots=True)

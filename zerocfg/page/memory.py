@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from zerocfg.page.formatting import GIB, Unit, band, size, unit_for
-from zerocfg.resolve.forecast import Forecast
-from zerocfg.resolve.ways import COLUMNS, by_column, duration, ways, words
+from zerocfg.resolve.explain.forecast import Forecast
+from zerocfg.resolve.explain.plan_summary import COLUMNS, by_column, describe_plan, distinct_plans, duration
 
 if TYPE_CHECKING:
     from zerocfg.memory.outside import Band
     from zerocfg.memory.terms import Held
     from zerocfg.memory.verdict import Rung
-    from zerocfg.resolve.alternatives import Alternative
+    from zerocfg.resolve.explain.alternatives import Alternative
 
 
 NO_TIME = "no time is predicted"
@@ -22,7 +22,7 @@ NO_TIME = "no time is predicted"
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One stacked bar: ``parts`` are bytes by column (`zerocfg.resolve.ways.COLUMNS`).
+    """One stacked bar: ``parts`` are bytes by column (`zerocfg.resolve.explain.plan_summary.COLUMNS`).
 
     ``low`` and ``high`` are the ends of what the driver may show (bytes); None where only a moment is looked at.
     """
@@ -95,7 +95,7 @@ def memory(one: Forecast, alternatives: list[Alternative]) -> Memory:
     found.figures = list(_figures(one))
     found.notes = [note for note in one.notes if not note.startswith(NO_TIME)]
     found.job = _job(one)
-    found.others = [_other(row) for row in ways(alternatives)]
+    found.others = [_other(row) for row in distinct_plans(alternatives)]
     found.compared = len(alternatives)
     if one.ladder is not None:
         found.cheapest = [_rung(rung) for rung in one.ladder.together]
@@ -159,7 +159,7 @@ def _rung(rung: Rung) -> tuple[str, ...]:
 def _other(row: Alternative) -> Other:
     one, time = row.candidate, row.candidate.time
     device = one.prediction.device
-    bar = Bar(words(one.choice.settings()), by_column(one), device.low, device.high, row.own)
+    bar = Bar(describe_plan(one.choice.settings()), by_column(one), device.low, device.high, row.own)
     spent = ("–", "–", "–")
     if time is not None:
         spent = (size(time.traffic.sent), duration(time.seconds.expected), f"{time.tokens_per_second:,.0f}")

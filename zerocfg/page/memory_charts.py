@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.page.charts import HALF, Chart, Look, chart, figure, labels, plain, rows
 from zerocfg.page.formatting import Unit, brief, size, unit_for
-from zerocfg.resolve.ways import COLUMNS
+from zerocfg.resolve.explain.plan_summary import COLUMNS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

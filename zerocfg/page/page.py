@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from zerocfg.compare.table import changed_sources
+from zerocfg.compare.lock_table import changed_sources
 from zerocfg.page.changes import Changes, changes
 from zerocfg.page.findings import Finding, RulePage, findings, rule_pages
 from zerocfg.page.formatting import count, size
@@ -14,8 +14,8 @@ from zerocfg.page.memory import NO_TIME, Memory, memory
 from zerocfg.page.settings import Group, settings
 from zerocfg.page.smoke import Smoke, smoke
 from zerocfg.page.time import Time, time
-from zerocfg.resolve.forecast import Forecast
-from zerocfg.resolve.ways import engine
+from zerocfg.resolve.explain.forecast import Forecast
+from zerocfg.resolve.explain.plan_summary import describe_engine
 from zerocfg.run.discover import display_name
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _about(report_input: ReportInput) -> str:
     else:
         parts = [(report_input.run.consumer if report_input.run is not None else None) or "consumer unknown"]
     if isinstance(report_input.forecast, Forecast):
-        parts += [engine(report_input.forecast.setup.options), report_input.forecast.setup.precision]
+        parts += [describe_engine(report_input.forecast.setup.options), report_input.forecast.setup.precision]
     return " · ".join(part for part in parts if part)
 
 

@@ -15,7 +15,7 @@ from zerocfg.page.report_input import PageError
 from zerocfg.page.smoke import Smoke
 from zerocfg.page.theme import DARK, LIGHT, PHASE_NAMES, variables
 from zerocfg.page.time import Time
-from zerocfg.resolve.ways import COLUMNS, NAMES
+from zerocfg.resolve.explain.plan_summary import COLUMNS, NAMES
 from zerocfg.version import __version__
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from zerocfg.compare.check import Checked
+    from zerocfg.compare.check_outputs import Checked
     from zerocfg.emit.lock import Lock
-    from zerocfg.resolve.alternatives import Alternative
     from zerocfg.resolve.build import Built
-    from zerocfg.resolve.forecast import Forecast
+    from zerocfg.resolve.explain.alternatives import Alternative
+    from zerocfg.resolve.explain.forecast import Forecast
     from zerocfg.rules.engine import Result
     from zerocfg.run.model import Run
 

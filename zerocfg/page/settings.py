@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
-from zerocfg.compare.table import rows
+from zerocfg.compare.lock_table import rows
 from zerocfg.compare.values import importance, same
 from zerocfg.emit.lock import without_secrets
 from zerocfg.page.formatting import cut
@@ -16,7 +16,7 @@ from zerocfg.run.model import UNKNOWN
 from zerocfg.run.origins import place_of, said
 
 if TYPE_CHECKING:
-    from zerocfg.compare.table import Row
+    from zerocfg.compare.lock_table import Row
     from zerocfg.page.report_input import ReportInput
     from zerocfg.run.model import Setting
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from zerocfg.emit import lock
-from zerocfg.emit.loose import number
+from zerocfg.emit.lenient_json import number
 from zerocfg.page.formatting import GIB, Unit, size, unit_for
-from zerocfg.smoke import certificate, certificate_file
-from zerocfg.smoke.certificate import Check, Diagnosis, Measured
+from zerocfg.smoke.certify import certificate_file
+from zerocfg.smoke.model import certificate
+from zerocfg.smoke.model.certificate import Check, Diagnosis, Measured
 from zerocfg.source.load import read_bytes
 from zerocfg.source.node import Problem
 
@@ -82,7 +83,7 @@ def smoke(folder: Path) -> Smoke | str | None:
         return None
     except (certificate_file.CertificateError, OSError) as error:
         return " ".join(str(error).split())
-    seen = found.seen
+    seen = found.result
     shown = [one for one in seen.checks if not one.further or one.ok is False]
     return Smoke(
         passed=seen.passed and not seen.failed and seen.failure is None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zerocfg.page.smoke import PHASES
-from zerocfg.resolve.ways import COLUMNS
+from zerocfg.resolve.explain.plan_summary import COLUMNS
 
 OWN = "own"
 """What zerocfg itself does between two phases: it reads back what it checks."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zerocfg.page.formatting import size
-from zerocfg.resolve.ways import duration
+from zerocfg.resolve.explain.plan_summary import duration
 
 if TYPE_CHECKING:
     from zerocfg.memory.time import StepTime
-    from zerocfg.resolve.forecast import Forecast
+    from zerocfg.resolve.explain.forecast import Forecast
 
 
 @dataclass(frozen=True, slots=True)

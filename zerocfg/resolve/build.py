@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.hardware.profile import load_hardware
-from zerocfg.resolve.gather import gather
+from zerocfg.resolve.collect_inputs import collect_inputs
 from zerocfg.resolve.inputs import Inputs
-from zerocfg.resolve.places import placed
 from zerocfg.resolve.plan import Problem
 from zerocfg.resolve.resolve import resolve
+from zerocfg.resolve.spec.locate_problems import locate_problems
 from zerocfg.run.discover import Files
 from zerocfg.run.hub import find_config
 from zerocfg.run.link import runs_from_spec
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from zerocfg.models.hardware import HardwareProfile
     from zerocfg.models.spec import RunSpec
     from zerocfg.resolve.plan import Plan
-    from zerocfg.resolve.spec_file import SpecFile
+    from zerocfg.resolve.spec.spec_file import SpecFile
     from zerocfg.run.model import Run, SourceFile
 
 THIS = "this"
@@ -68,14 +68,14 @@ def build_plans(
         if progress is not None:
             progress(f"{run.name}: {_at_work(entry)}")
         profile, problems = _hardware(hardware, entry, spec.folder)
-        inputs = gather(run, entry, spec.folder, profile, model_file(entry, spec.folder, files))
+        inputs = collect_inputs(run, entry, spec.folder, profile, model_file(entry, spec.folder, files))
         plan = None
         if not problems:
             inputs, plan = resolve(inputs)
             problems = list(inputs.problems)
         if plan is not None:
             plan.inputs.update(_base_files(spec, run.name))
-        built.append(Built(run.name, inputs, plan, placed(problems, spec, inputs.run)))
+        built.append(Built(run.name, inputs, plan, locate_problems(problems, spec, inputs.run)))
     return built
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from zerocfg.hardware.profile import load_hardware
 from zerocfg.models.layers import LAYER_CLASSES, foreign_classes
 from zerocfg.resolve.build import THIS, model_file
-from zerocfg.resolve.choose import gather_weights, with_open_values
-from zerocfg.resolve.gather import gather, with_memory
-from zerocfg.resolve.spec_file import check_spec
+from zerocfg.resolve.collect_inputs import collect_inputs, with_memory
+from zerocfg.resolve.search.choose import gather_weights, with_open_values
+from zerocfg.resolve.spec.spec_file import check_spec
 from zerocfg.run.discover import Files
 from zerocfg.run.effective import compute
 from zerocfg.run.model import Origin, Setting
@@ -21,7 +21,7 @@ from zerocfg.run.plugin import STAGE
 
 if TYPE_CHECKING:
     from zerocfg.models.spec import RunSpec
-    from zerocfg.resolve.spec_file import SpecFile
+    from zerocfg.resolve.spec.spec_file import SpecFile
     from zerocfg.run.model import Run
 
 
@@ -52,7 +52,7 @@ def _with_facts(run: Run, spec: SpecFile, entry: RunSpec, files: Files) -> Run:
             profile = load_hardware(text)
         except ValueError:
             return run
-    inputs = gather(run, entry, spec.folder, profile, model_file(entry, spec.folder, files))
+    inputs = collect_inputs(run, entry, spec.folder, profile, model_file(entry, spec.folder, files))
     if inputs.problems:
         return run
     if entry.goals is None:

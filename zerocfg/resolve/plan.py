@@ -121,3 +121,17 @@ class Plan:
     inputs: dict[str, Path] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def vendor(self) -> str | None:
+        """nvidia, amd, intel, habana (Gaudi) or cpu; None where only the sources describe the hardware."""
+        if self.profile is None:
+            return None
+        device = self.profile.accelerator
+        return "habana" if device.name.startswith("Gaudi") else device.vendor
+
+    @property
+    def cpus_per_node(self) -> int | None:
+        """None unless a probe counted them."""
+        host = self.profile.host if self.profile is not None else None
+        return host.cpus if host is not None else None

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zerocfg.hardware.profile import read_profile
-from zerocfg.resolve import choose
-from zerocfg.resolve.accelerate import accelerate_keys
-from zerocfg.resolve.gather import with_memory
+from zerocfg.resolve.collect_inputs import with_memory
+from zerocfg.resolve.engine.accelerate import accelerate_keys
 from zerocfg.resolve.plan import Decision, Plan, Problem
-from zerocfg.resolve.reasons import Words
+from zerocfg.resolve.provenance import Provenance
+from zerocfg.resolve.search import choose
 from zerocfg.run.admitted import guessed
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.config import AUTO, VERSIONS
@@ -101,9 +101,9 @@ class _Resolver:
         self.effective = effective = replace(inputs.run.effective, settings=_of_newest(inputs.run))
         self.taken = dict(effective.settings)
         self.problems: list[Problem] = [_refused(failure) for failure in effective.failures]
-        self.words = Words(inputs.run, inputs.folder, inputs.spec.train_samples)
+        self.provenance = Provenance(inputs.run, inputs.folder, inputs.spec.train_samples)
         self.notes = [*inputs.notes, *_unknown_releases(inputs.run)]
-        self.settings = {name: self.words.decision(name, setting) for name, setting in effective.settings.items()}
+        self.settings = {name: self.provenance.decision(name, setting) for name, setting in effective.settings.items()}
         self.choices = inputs.chosen
         self.settings.update(inputs.chosen)
         self._explain_batch()

@@ -1,11 +1,11 @@
-"""What is wrong with the checkpoint itself: files that are missing, cut off or empty."""
+"""Defects of the checkpoint itself: files that are missing, truncated or empty."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from zerocfg.resume.finding import ASSERTION, CUT_OFF, DISTRIBUTED, NO_CHECKPOINT, Finding, listed
-from zerocfg.resume.ways import quoted
+from zerocfg.resume.remediations import quoted
 
 if TYPE_CHECKING:
     from zerocfg.resume.checkpoint import Checkpoint, DeepSpeed, Fsdp
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def own_faults(checkpoint: Checkpoint, target: Target | None) -> list[Finding]:
-    """What is missing or damaged of all that the run would read; without a run of everything."""
+    """What is missing or damaged of the files that the run would read; without a run, of all files."""
     found: list[Finding] = []
     engine = None if target is None else target.engine
     for name, reason in checkpoint.damaged.items():
-        words = CUT_OFF if name.endswith(".pt") else ""
-        found.append(Finding("stops", "damaged", f"{name} {reason}", words, ways=("take an earlier checkpoint",)))
+        error = CUT_OFF if name.endswith(".pt") else ""
+        found.append(_damaged(name, reason, error))
     deepspeed = checkpoint.deepspeed
     if deepspeed is not None and engine in ("deepspeed", None):
         converted = target is not None and target.universal and deepspeed.universal_tag is not None
@@ -45,8 +45,8 @@ def _weights_faults(weights: Weights) -> list[Finding]:
             )
         )
     for name, reason in weights.damaged.items():
-        words = "SafetensorError: Error while deserializing header"
-        found.append(Finding("stops", "damaged", f"{name} {reason}", words, ways=("take an earlier checkpoint",)))
+        error = "SafetensorError: Error while deserializing header"
+        found.append(_damaged(name, reason, error))
     return found
 
 
@@ -58,23 +58,23 @@ def _deepspeed_faults(checkpoint: Checkpoint, deepspeed: DeepSpeed) -> list[Find
             Finding(
                 "stops",
                 "no-latest",
-                f"there is no file 'latest' that says which tag to load (here: {listed(deepspeed.tags)}); a training "
-                "loop of its own is only warned, and starts anew",
+                f"there is no file 'latest' that says which tag to load (here: {listed(deepspeed.tags)}); a custom "
+                "training loop only gets a warning and starts from scratch",
                 f"ValueError: [deepspeed] failed to resume from checkpoint {checkpoint.path}",
-                ways=(f"printf %s {quoted(deepspeed.tags[-1])} > {quoted(checkpoint.path / 'latest')}",)
+                remediations=(f"printf %s {quoted(deepspeed.tags[-1])} > {quoted(checkpoint.path / 'latest')}",)
                 if deepspeed.tags
                 else (),
             )
         )
     if deepspeed.tag not in deepspeed.tags:
-        ways = tuple(f"printf %s {quoted(tag)} > {quoted(checkpoint.path / 'latest')}" for tag in others[-1:])
+        remediations = tuple(f"printf %s {quoted(tag)} > {quoted(checkpoint.path / 'latest')}" for tag in others[-1:])
         found.append(
             Finding(
                 "stops",
                 "wrong-tag",
                 f"'latest' says {deepspeed.tag[:80]!r}, and there is no such folder (here: {listed(others) or 'none'})",
                 ASSERTION if others else NO_CHECKPOINT.format(path=checkpoint.path),
-                ways=ways or ("take an earlier checkpoint",),
+                remediations=remediations or ("take an earlier checkpoint",),
             )
         )
         return found
@@ -89,19 +89,11 @@ def _deepspeed_faults(checkpoint: Checkpoint, deepspeed: DeepSpeed) -> list[Find
                 "FileNotFoundError: [Errno 2] No such file or directory"
                 if all(name.endswith("optim_states.pt") for name in deepspeed.missing)
                 else ASSERTION,
-                ways=("copy them here, or take an earlier checkpoint",),
+                remediations=("copy them here, or take an earlier checkpoint",),
             )
         )
     for name, reason in deepspeed.damaged.items():
-        found.append(
-            Finding(
-                "stops",
-                "damaged",
-                f"{name} {reason}",
-                CUT_OFF,
-                ways=("take an earlier checkpoint",),
-            )
-        )
+        found.append(_damaged(name, reason, CUT_OFF))
     return found
 
 
@@ -109,8 +101,12 @@ def _fsdp_faults(fsdp: Fsdp) -> list[Finding]:
     found = []
     if fsdp.missing:
         message = f"{len(fsdp.missing)} files are missing: {listed(fsdp.missing)}"
-        ways = ("copy them here from the nodes that wrote them",)
-        found.append(Finding("stops", "missing", message, DISTRIBUTED, ways=ways))
+        remediations = ("copy them here from the nodes that wrote them",)
+        found.append(Finding("stops", "missing", message, DISTRIBUTED, remediations=remediations))
     for name, reason in fsdp.damaged.items():
-        found.append(Finding("stops", "damaged", f"{name} {reason}", ways=("take an earlier checkpoint",)))
+        found.append(_damaged(name, reason))
     return found
+
+
+def _damaged(name: str, reason: str, error: str = "") -> Finding:
+    return Finding("stops", "damaged", f"{name} {reason}", error, remediations=("take an earlier checkpoint",))

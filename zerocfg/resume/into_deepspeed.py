@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zerocfg.resume.finding import ASSERTION, NO_CHECKPOINT, Finding
+from zerocfg.resume.remediations import USE_UNIVERSAL, to_weights, universal, weights_alone
 from zerocfg.resume.trainer_files import random_generators, trainer_files
-from zerocfg.resume.ways import USE_UNIVERSAL, to_weights, universal, weights_alone
 
 if TYPE_CHECKING:
     from zerocfg.resume.checkpoint import Checkpoint, DeepSpeed
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 def into_deepspeed(checkpoint: Checkpoint, target: Target) -> list[Finding]:
+    """Findings for a run under DeepSpeed."""
     deepspeed = checkpoint.deepspeed
     if deepspeed is None:
         return [_no_shards(checkpoint, target), *trainer_files(checkpoint, target)]
@@ -27,7 +28,7 @@ def into_deepspeed(checkpoint: Checkpoint, target: Target) -> list[Finding]:
                     "not-universal",
                     "the run sets checkpoint.load_universal, and this is an ordinary checkpoint",
                     f"ValueError: Invalid for universal checkpoint: {where} does not exist",
-                    ways=(universal(checkpoint, deepspeed), "or leave checkpoint.load_universal out"),
+                    remediations=(universal(checkpoint, deepspeed), "or leave checkpoint.load_universal out"),
                 )
             )
         elif target.stage is not None and target.stage not in deepspeed.universal_stages:
@@ -37,9 +38,9 @@ def into_deepspeed(checkpoint: Checkpoint, target: Target) -> list[Finding]:
                     "stops",
                     "stage",
                     f"the universal checkpoint '{deepspeed.universal_tag}' can be read under ZeRO stage {readable}, "
-                    f"and the run uses stage {target.stage}{target.told('stage')}",
+                    f"and the run uses stage {target.stage}{target.provenance('stage')}",
                     ASSERTION,
-                    ways=("resume under the stage it was saved in", *weights_alone(checkpoint)),
+                    remediations=("resume under the stage it was saved in", *weights_alone(checkpoint)),
                 )
             )
         return found + random_generators(checkpoint, target)
@@ -49,7 +50,7 @@ def into_deepspeed(checkpoint: Checkpoint, target: Target) -> list[Finding]:
                 "stops",
                 "universal",
                 f"'{deepspeed.tag}' is a universal checkpoint, and the run does not set checkpoint.load_universal",
-                ways=('set "checkpoint": {"load_universal": true} in the run\'s DeepSpeed config',),
+                remediations=('set "checkpoint": {"load_universal": true} in the run\'s DeepSpeed config',),
             )
         )
     elif deepspeed.tag in deepspeed.tags:
@@ -63,15 +64,15 @@ def _no_shards(checkpoint: Checkpoint, target: Target) -> Finding:
     """A run under DeepSpeed, and a checkpoint without DeepSpeed's folder."""
     why = "there is no folder global_step*: DeepSpeed did not save this, or save_only_model left its state out"
     if target.trainer is True or checkpoint.trainer:
-        words = NO_CHECKPOINT.format(path=checkpoint.path)
+        error = NO_CHECKPOINT.format(path=checkpoint.path)
     else:
-        words = "Unable to find latest file at"
-        why += "; DeepSpeed's load_checkpoint only warns, and the training starts anew"
-    return Finding("stops", "no-shards", why, words, ways=weights_alone(checkpoint))
+        error = "Unable to find latest file at"
+        why += "; DeepSpeed's load_checkpoint only warns, and training starts from scratch"
+    return Finding("stops", "no-shards", why, error, remediations=weights_alone(checkpoint))
 
 
 def _stage(checkpoint: Checkpoint, deepspeed: DeepSpeed, target: Target) -> Finding | None:
-    """1 and 2 read each other; everything else has other files, or other contents."""
+    """Stages 1 and 2 read each other's files; the others have other files, or other contents."""
     old = "1 or 2" if deepspeed.stage is None else str(deepspeed.stage)
     if target.stage is None:
         return Finding("note", "stage", f"the run must use ZeRO stage {old}; its stage is not known")
@@ -80,17 +81,17 @@ def _stage(checkpoint: Checkpoint, deepspeed: DeepSpeed, target: Target) -> Find
     if was == now:
         return None
     if 3 in (was, now):
-        words = ASSERTION
+        error = ASSERTION
     elif now == 0:
-        words = "TypeError: 'NoneType' object is not subscriptable"
+        error = "TypeError: 'NoneType' object is not subscriptable"
     else:
-        words = "FileNotFoundError: [Errno 2] No such file or directory"
+        error = "FileNotFoundError: [Errno 2] No such file or directory"
     return Finding(
         "stops",
         "stage",
-        f"saved under ZeRO stage {old}, and the run uses stage {target.stage}{target.told('stage')}",
-        words,
-        ways=(f"resume under stage {old}", *weights_alone(checkpoint)),
+        f"saved under ZeRO stage {old}, and the run uses stage {target.stage}{target.provenance('stage')}",
+        error,
+        remediations=(f"resume under stage {old}", *weights_alone(checkpoint)),
     )
 
 
@@ -106,15 +107,18 @@ def _ranks(checkpoint: Checkpoint, deepspeed: DeepSpeed, target: Target) -> Find
     return Finding(
         "stops",
         "ranks",
-        f"saved by {old} data-parallel ranks, and the run has {new}{target.told('world_size')}: DeepSpeed does not "
-        "cut the optimizer state anew",
+        f"saved by {old} data-parallel ranks, and the run has {new}{target.provenance('world_size')}: DeepSpeed does "
+        "not re-partition the optimizer state",
         f"The checkpoint being loaded used a DP world size of {old} but the current world size is {new}.",
-        ways=(f"resume on {old * deepspeed.model_parallel} ranks", *_other_ranks(checkpoint, deepspeed, target)),
+        remediations=(
+            f"resume on {old * deepspeed.model_parallel} ranks",
+            *_other_ranks(checkpoint, deepspeed, target),
+        ),
     )
 
 
 def _other_ranks(checkpoint: Checkpoint, deepspeed: DeepSpeed, target: Target) -> tuple[str, ...]:
-    """The ways to another number of ranks; the conversion where its result can be read under the run's stage."""
+    """How to resume on another number of ranks; the conversion where the run's stage can read its result."""
     same = (deepspeed.stage == 3) == (target.stage == 3) and target.stage != 0
     if not (deepspeed.optimizer_files and same):
         return weights_alone(checkpoint)
@@ -134,10 +138,10 @@ def _precision(checkpoint: Checkpoint, deepspeed: DeepSpeed, target: Target) -> 
         return Finding(
             "stops",
             "precision",
-            f"saved in {was}, and the run trains in {target.precision}{target.told('precision')}: the optimizer's "
-            "state has another form",
+            f"saved in {was}, and the run trains in {target.precision}{target.provenance('precision')}: the "
+            "optimizer's state has a different layout",
             "KeyError: 'param_groups'" if deepspeed.half else "KeyError: 'dynamic_loss_scale'",
-            ways=(f"resume in {was}", *weights_alone(checkpoint)),
+            remediations=(f"resume in {was}", *weights_alone(checkpoint)),
         )
     if deepspeed.bf16 is None or not deepspeed.optimizer_files:
         return None
@@ -151,10 +155,10 @@ def _precision(checkpoint: Checkpoint, deepspeed: DeepSpeed, target: Target) -> 
         "stops",
         "precision",
         f"saved in {'bf16' if deepspeed.bf16 else 'fp16 or fp32'}, and the run trains in {target.precision}"
-        f"{target.told('precision')}: DeepSpeed looks for files of another name",
+        f"{target.provenance('precision')}: DeepSpeed looks for files with other names",
         "FileNotFoundError: [Errno 2] No such file or directory: "
         f"'{checkpoint.path}/{deepspeed.tag}/{prefix}zero_pp_rank_0_mp_rank_00_optim_states.pt'",
-        ways=(
+        remediations=(
             f"resume in {'bf16' if deepspeed.bf16 else 'the precision it was saved in'}",
             f"or, without the optimizer state: {to_weights(checkpoint)}",
         ),

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from zerocfg.resume.checkpoint import FULL, SHARDED
 from zerocfg.resume.finding import DISTRIBUTED, Finding
+from zerocfg.resume.remediations import weights_alone
 from zerocfg.resume.trainer_files import random_generators, trainer_files
-from zerocfg.resume.ways import weights_alone
 
 if TYPE_CHECKING:
     from zerocfg.resume.checkpoint import Checkpoint
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 def into_fsdp(checkpoint: Checkpoint, target: Target) -> list[Finding]:
+    """Findings for a run under FSDP."""
     found = trainer_files(checkpoint, target)
     fsdp, wanted = checkpoint.fsdp, target.state_dict_type
     if fsdp is None:
@@ -24,7 +25,7 @@ def into_fsdp(checkpoint: Checkpoint, target: Target) -> list[Finding]:
                 "not-fsdp",
                 "FSDP did not save this: there is neither pytorch_model_fsdp_0 nor pytorch_model_fsdp.bin",
                 DISTRIBUTED if wanted == SHARDED else "FileNotFoundError: [Errno 2] No such file or directory",
-                ways=weights_alone(checkpoint),
+                remediations=weights_alone(checkpoint),
             )
         )
         return found
@@ -41,7 +42,7 @@ def into_fsdp(checkpoint: Checkpoint, target: Target) -> list[Finding]:
                 )
             continue
         missing = f"{name}.bin" if wanted == FULL else f"{name}_0"
-        words = (
+        error = (
             f"FileNotFoundError: [Errno 2] No such file or directory: '{checkpoint.path}/{missing}'"
             if wanted == FULL
             else DISTRIBUTED
@@ -51,9 +52,9 @@ def into_fsdp(checkpoint: Checkpoint, target: Target) -> list[Finding]:
                 "stops",
                 "state-dict",
                 f"the {what} was saved as {saved or 'nothing'}, and the run reads {wanted}"
-                f"{target.told('state_dict_type')}",
-                words,
-                ways=(f"set fsdp_state_dict_type: {saved or fsdp.model}", *weights_alone(checkpoint)),
+                f"{target.provenance('state_dict_type')}",
+                error,
+                remediations=(f"set fsdp_state_dict_type: {saved or fsdp.model}", *weights_alone(checkpoint)),
             )
         )
     return found + random_generators(checkpoint, target)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zerocfg.resume.finding import NO_CHECKPOINT, Finding
+from zerocfg.resume.remediations import weights_alone
 from zerocfg.resume.trainer_files import random_generators, trainer_files
-from zerocfg.resume.ways import weights_alone
 
 if TYPE_CHECKING:
     from zerocfg.resume.checkpoint import Checkpoint
@@ -17,7 +17,7 @@ def into_plain(checkpoint: Checkpoint, target: Target) -> list[Finding]:
     """DDP or one process: the Trainer reads whole weights, optimizer.pt and scheduler.pt."""
     engine = "a run without DeepSpeed and FSDP"
     if target.trainer is not True:
-        return [Finding("note", "loop", "what a training loop of its own reads is not known to zerocfg")]
+        return [Finding("note", "loop", "zerocfg does not know what a custom training loop reads")]
     found = trainer_files(checkpoint, target)
     fsdp, weights = checkpoint.fsdp, checkpoint.weights
     if fsdp is not None and fsdp.model is not None:
@@ -27,7 +27,7 @@ def into_plain(checkpoint: Checkpoint, target: Target) -> list[Finding]:
                 "fsdp",
                 f"FSDP saved this, and {engine} does not read it",
                 f"ValueError: Checkpoint found at {checkpoint.path} is only supported when using PyTorch FSDP",
-                ways=weights_alone(checkpoint),
+                remediations=weights_alone(checkpoint),
             )
         )
     elif weights is None:
@@ -37,7 +37,7 @@ def into_plain(checkpoint: Checkpoint, target: Target) -> list[Finding]:
                 "no-weights",
                 f"there is no model.safetensors, and {engine} reads nothing else",
                 NO_CHECKPOINT.format(path=checkpoint.path),
-                ways=weights_alone(checkpoint),
+                remediations=weights_alone(checkpoint),
             )
         )
     elif not (checkpoint.optimizer and checkpoint.scheduler):
@@ -51,10 +51,12 @@ def into_plain(checkpoint: Checkpoint, target: Target) -> list[Finding]:
             Finding(
                 "loses",
                 "optimizer",
-                f"{' and '.join(absent)} absent{where}: the Trainer says nothing, counts on from step "
-                f"{checkpoint.step}, and starts both optimizer and learning rate anew",
+                f"{' and '.join(absent)} absent{where}: the Trainer gives no warning, continues from step "
+                f"{checkpoint.step}, and resets both optimizer and learning rate",
                 lost="optimizer state and learning-rate schedule",
-                ways=("save without save_only_model",) if not checkpoint.deepspeed else ("resume under DeepSpeed",),
+                remediations=("save without save_only_model",)
+                if not checkpoint.deepspeed
+                else ("resume under DeepSpeed",),
             )
         )
     return found + random_generators(checkpoint, target)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Target:
-    """None: not known. ``world_size`` counts processes; ``origins`` tells by field where a value comes from.
+    """None: not known. ``world_size`` counts processes; ``origins``: where a value comes from, by field.
 
     ``own_scheduler``: the DeepSpeed config has one, so its state is in DeepSpeed's own files and not in scheduler.pt.
     ``precision`` is bf16, fp16 or fp32; ``state_dict_type`` and ``fsdp_version`` are of FSDP alone.
@@ -31,7 +31,7 @@ class Target:
     state_dict_type: str | None = None
     origins: dict[str, str] = field(default_factory=dict)
 
-    def told(self, name: str) -> str:
+    def provenance(self, name: str) -> str:
         """Where the value of a field comes from, in brackets; empty where that is not known."""
         origin = self.origins.get(name)
         return f" ({origin})" if origin else ""
@@ -57,6 +57,7 @@ def open_target(text: str, files: Files) -> Target:
 
 
 def from_side(side: Side) -> Target:
+    """What decides about resuming, of the effective settings and arguments of a run."""
     found = Target(side.name)
     settings, arguments = side.groups.get(SETTINGS, {}), side.groups.get(ARGUMENTS, {})
     for name, key in _KEYS.items():

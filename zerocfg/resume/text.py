@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from zerocfg.resume.verdict import Verdict
 
 VERSION = 1
-_TITLES = {"stops": "stops it", "loses": "gets lost", "note": "note"}
+_TITLES = {"stops": "blocks resuming", "loses": "lost", "note": "note"}
 
 
 def render(checkpoint: Checkpoint, target: Target | None, verdict: Verdict) -> str:
+    """The verdict as text."""
     rows = [("checkpoint", str(checkpoint.path)), *describe(checkpoint)]
     if target is not None:
         rows += [("run", target.name), *_needs(target)]
@@ -29,18 +30,18 @@ def _last(verdict: Verdict, target: Target | None) -> str:
     if verdict.outcome == "resumes with a loss":
         return f"resumes with a loss of: {', '.join(verdict.lost)}"
     if verdict.outcome == "described":
-        rest = "name the run to be told whether it fits" if target is None else "whether it fits the run is not judged"
+        rest = "name the run to check whether it fits" if target is None else "whether it fits the run is not judged"
         return f"nothing wrong with the checkpoint itself; {rest}"
     if verdict.outcome == "resumes" and verdict.findings:
-        return "resumes, provided that the run is as the notes say"
+        return "resumes if the run is as the notes say"
     return str(verdict.outcome)
 
 
 def _block(one: Finding) -> list[str]:
     lines = [f"{_TITLES[one.effect]}: {one.message}"]
-    if one.words:
-        lines.append(f"  the library: {one.words}")
-    lines += [f"  way out: {way}" if not number else f"           {way}" for number, way in enumerate(one.ways)]
+    if one.error:
+        lines.append(f"  library error: {one.error}")
+    lines += [f"  fix: {step}" if not number else f"       {step}" for number, step in enumerate(one.remediations)]
     return lines
 
 
@@ -88,10 +89,11 @@ def _needs(target: Target) -> list[tuple[str, str]]:
     if target.state_dict_type:
         engine += f" {target.fsdp_version or ''}, {target.state_dict_type}"
     ranks = "unknown" if target.world_size is None else str(target.world_size)
-    return [("wants", f"{engine}, {ranks} ranks, {target.precision or 'unknown precision'}")]
+    return [("needs", f"{engine}, {ranks} ranks, {target.precision or 'unknown precision'}")]
 
 
 def data(checkpoint: Checkpoint, target: Target | None, verdict: Verdict) -> dict[str, object]:
+    """The verdict as JSON data."""
     deepspeed, fsdp, weights = checkpoint.deepspeed, checkpoint.fsdp, checkpoint.weights
     return {
         "version": VERSION,
@@ -158,9 +160,9 @@ def data(checkpoint: Checkpoint, target: Target | None, verdict: Verdict) -> dic
                 "effect": one.effect,
                 "kind": one.kind,
                 "message": one.message,
-                "library": one.words or None,
+                "library": one.error or None,
                 "lost": one.lost or None,
-                "ways_out": list(one.ways),
+                "ways_out": list(one.remediations),
             }
             for one in verdict.findings
         ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zerocfg.resume.finding import Finding
-from zerocfg.resume.ways import weights_alone
+from zerocfg.resume.remediations import weights_alone
 
 if TYPE_CHECKING:
     from zerocfg.resume.checkpoint import Checkpoint
@@ -24,7 +24,7 @@ def trainer_files(checkpoint: Checkpoint, target: Target) -> list[Finding]:
                 "no-trainer-state",
                 "there is no trainer_state.json: the Trainer did not save this",
                 f"FileNotFoundError: [Errno 2] No such file or directory: '{checkpoint.path}/trainer_state.json'",
-                ways=weights_alone(checkpoint),
+                remediations=weights_alone(checkpoint),
             )
         )
     shards = checkpoint.deepspeed is not None and target.engine == "deepspeed"
@@ -36,14 +36,14 @@ def trainer_files(checkpoint: Checkpoint, target: Target) -> list[Finding]:
                 "there is no scheduler.pt, which the Trainer reads where the DeepSpeed config has no scheduler "
                 "(save_only_model leaves it out, and under ZeRO-3 without gathered weights saves DeepSpeed's shards)",
                 f"FileNotFoundError: [Errno 2] No such file or directory: '{checkpoint.path}/scheduler.pt'",
-                ways=weights_alone(checkpoint),
+                remediations=weights_alone(checkpoint),
             )
         )
     return found
 
 
 def random_generators(checkpoint: Checkpoint, target: Target) -> list[Finding]:
-    """The Trainer's random generators: a file a rank, of another name where there is one rank alone."""
+    """The Trainer's random generators: one file per rank, under another name for a single rank."""
     saved, ranks = checkpoint.random_ranks, target.world_size
     if not checkpoint.trainer or target.trainer is not True or ranks is None:
         return []
@@ -54,7 +54,8 @@ def random_generators(checkpoint: Checkpoint, target: Target) -> list[Finding]:
         Finding(
             "loses",
             "random",
-            f"the run has {ranks} rank{'s' * (ranks > 1)} and {how}: dropout and shuffling continue with other numbers",
+            f"the run has {ranks} rank{'s' * (ranks > 1)} and {how}: dropout and shuffling continue with "
+            "other random numbers",
             "Didn't find an RNG file",
             lost="random generators",
         )

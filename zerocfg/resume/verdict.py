@@ -1,7 +1,7 @@
-"""Can the run resume from the checkpoint? What stops it in the library's own words, what gets lost, and the way out.
+"""Whether a run can resume from a checkpoint: the library's error, what is lost, and the remediation.
 
-What is said here was observed on real checkpoints with transformers 5.23.0, accelerate 1.15.0 and DeepSpeed 0.19.8
-(`tests/resume/test_real.py`), except where a comment names the source that was only read.
+These statements were observed on real checkpoints with transformers 5.23.0, accelerate 1.15.0 and DeepSpeed 0.19.8
+(`tests/resume/test_real.py`), except where a comment cites a source.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Outcome = Literal["resumes", "resumes with a loss", "does not resume", "describe
 
 @dataclass(slots=True)
 class Verdict:
-    """``judged`` False: no run was given, or nobody knows what it reads; then only the checkpoint was looked at."""
+    """``judged`` False: without a run, or with one whose reads are unknown, only the checkpoint was examined."""
 
     findings: list[Finding] = field(default_factory=list)
     judged: bool = True
@@ -43,7 +43,7 @@ class Verdict:
 
 
 def judge(checkpoint: Checkpoint, target: Target | None) -> Verdict:
-    """Every finding, what stops the run first. Without a target only what is wrong with the checkpoint itself."""
+    """Every finding, the blocking ones first. Without a target only defects of the checkpoint itself."""
     found = own_faults(checkpoint, target)
     if target is not None:
         found += _fit(checkpoint, target)
@@ -64,5 +64,5 @@ def _fit(checkpoint: Checkpoint, target: Target) -> list[Finding]:
         known = (
             "is not known" if target.engine is None else f"is {target.engine}, whose checkpoints zerocfg does not know"
         )
-        return [Finding("note", "engine", f"the engine of the run {known}: whether the checkpoint fits is not judged")]
+        return [Finding("note", "engine", f"the engine of the run {known}: its fit with the checkpoint is not judged")]
     return into_plain(checkpoint, target)

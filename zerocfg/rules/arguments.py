@@ -15,7 +15,9 @@ from zerocfg.catalog.schema import Key, load_schema
 from zerocfg.catalog.values import FALSE_WORDS, RefusedError
 from zerocfg.rules import line
 from zerocfg.rules.api import Fix, Intent, Location, at
-from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, recipe_data
+from zerocfg.rules.effects import TRAINERS, effective_value, recipe_data
+from zerocfg.rules.failures import primary_location
+from zerocfg.rules.fixes import edited
 from zerocfg.run.arguments import converted, mapping_of, parsed, recipe_untold
 from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
 from zerocfg.run.neighbours import NEIGHBOURS, has_defaults
@@ -278,7 +280,7 @@ def word(run: Run, name: str, default: str | None = None) -> str | None:
 def written(run: Run, *names: str, where: str = "entry") -> tuple[Location, list[Location]]:
     """The places of these arguments, the first that stands in a file first."""
     origins = [setting.origin for name in names if (setting := given(run, name)) is not None]
-    location, related = anchor(run, origins, where)
+    location, related = primary_location(run, origins, where)
     if not origins and run.recipe is not None:
         return Location(run.recipe), []
     return location, related
@@ -350,9 +352,9 @@ def _says(run: Run, name: str, held: object) -> tuple[Intent, ...]:
 
 
 def under_deepspeed(run: Run) -> bool:
-    return bool(effective(run, "engine") == "deepspeed")
+    return bool(effective_value(run, "engine") == "deepspeed")
 
 
 def processes(run: Run) -> int | None:
-    found = effective(run, "num_processes")
+    found = effective_value(run, "num_processes")
     return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None

@@ -9,7 +9,7 @@ from zerocfg.catalog.counterparts import Counterpart, Format, Translation, trans
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Fix
-from zerocfg.rules.effects import edited
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.moving import as_json, moved, text_at
 from zerocfg.run.model import SourceFile
 from zerocfg.source.edit import delete_entry, replace_value

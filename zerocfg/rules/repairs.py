@@ -9,7 +9,7 @@ import re
 from zerocfg.catalog.check import Issue
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Fix
-from zerocfg.rules.effects import edited
+from zerocfg.rules.fixes import edited
 from zerocfg.run.model import SourceFile
 from zerocfg.source.edit import Edit, delete_entry, replace_value
 from zerocfg.source.node import Problem

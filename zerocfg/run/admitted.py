@@ -41,6 +41,10 @@ class AdmittedKeys:
         """Whether an admitted release is at least this one."""
         return not self.declared or admits(self.declared, at_least=edge)
 
+    def all_from(self, edge: str) -> bool:
+        """Whether every admitted release is at least this one."""
+        return not self.declared or (self.low is not None and self.low >= release(edge))
+
     def states(self, key: str) -> list[tuple[Release, State]]:
         """What a key is in the admitted releases, oldest first, each state with the release that it begins with; empty
         where it is as in today's."""

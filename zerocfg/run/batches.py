@@ -1,16 +1,22 @@
 """DeepSpeed's arithmetic of the three batch sizes, and what it refuses of them.
 
-Follows deepspeed/runtime/config.py (`_configure_train_batch_size`), which is the same in every known release.
+Follows deepspeed/runtime/config.py (`_configure_train_batch_size`), which is the same in every known release but for
+the processes that it counts.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zerocfg.run.config import Config, any_unknown, origin_of
 from zerocfg.run.model import UNKNOWN, Failure, Origin, Setting
 
+if TYPE_CHECKING:
+    from zerocfg.run.admitted import AdmittedKeys
+
 TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
+SHARED_SINCE = "0.17.0"
+"""The release that divides the number of processes by `sequence_parallel_size`."""
 
 
 def batch(config: Config, world_size: Setting) -> tuple[dict[str, Setting], list[Failure]]:
@@ -85,17 +91,23 @@ def _check_batch(values: dict[str, Any], world: Any, places: tuple[Origin, ...])
     return [Failure("ds-batch-mismatch", "parse", message, places, about=sizes)]
 
 
-def sequence_parallel(config: Config) -> list[Failure]:
+def sharing(config: Config, releases: AdmittedKeys) -> Any:
+    """How many processes share a batch; None where none do, UNKNOWN where only some of the releases look at the key."""
     share = config.data.get("sequence_parallel_size")
+    if share is None or not releases.any_from(SHARED_SINCE):
+        return None
+    return share if releases.all_from(SHARED_SINCE) else UNKNOWN
+
+
+def sequence_parallel(config: Config, share: Any) -> list[Failure]:
     if not isinstance(share, (int, float)) or share:
         return []
     message = "sequence_parallel_size is 0; DeepSpeed divides the number of processes by it"
     return [Failure("ds-batch-zero", "parse", message, (origin_of(config, "sequence_parallel_size"),))]
 
 
-def world_of(config: Config, world_size: Setting) -> Setting:
+def world_of(share: Any, world_size: Setting) -> Setting:
     """The world size of the batch arithmetic: sequence parallel ranks share a batch."""
-    share = config.data.get("sequence_parallel_size")
     if share is None or world_size.value is UNKNOWN:
         return world_size
     if isinstance(share, (int, float)) and share:

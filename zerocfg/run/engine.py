@@ -10,7 +10,7 @@ from typing import Any
 
 from zerocfg.catalog.schema import Key, Section, load_schema
 from zerocfg.catalog.values import ON_WORDS
-from zerocfg.run.batches import batch, sequence_parallel, world_of
+from zerocfg.run.batches import batch, sequence_parallel, sharing, world_of
 from zerocfg.run.config import AUTO, Config, describe, origin_of, words
 from zerocfg.run.model import UNKNOWN, Failure, Setting
 from zerocfg.run.parser import TODAY, Parser
@@ -189,8 +189,9 @@ def number(value: Any) -> Any:
 
 def read(config: Config, world_size: Setting, parser: Parser = TODAY) -> tuple[dict[str, Setting], list[Failure]]:
     """All settings of the engine and, in the order in which they strike, what DeepSpeedConfig refuses."""
-    batches, refused = batch(config, world_of(config, world_size))
-    failures = [*refusals(config, parser), *sequence_parallel(config), *refused, *late_refusals(config, parser)]
+    share = sharing(config, parser.releases)
+    batches, refused = batch(config, world_of(share, world_size))
+    failures = [*refusals(config, parser), *sequence_parallel(config, share), *refused, *late_refusals(config, parser)]
     return {**settings(config, final=True, parser=parser), **batches}, failures
 
 

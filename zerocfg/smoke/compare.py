@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 
 from zerocfg.models.model_facts import from_config
 from zerocfg.report.table import Column, folded, table
-from zerocfg.smoke.checks.measured import peak_in, size
-from zerocfg.smoke.error import SmokeError
-from zerocfg.smoke.folder import RunFolder
+from zerocfg.smoke.judge.measured import peak_in, size
 from zerocfg.smoke.max_batch import Found, find, no_memory
-from zerocfg.smoke.reduce import reduce
+from zerocfg.smoke.model.error import SmokeError
+from zerocfg.smoke.prepare.folder import RunFolder
+from zerocfg.smoke.prepare.reduce import reduce
 from zerocfg.smoke.worker.values import mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from zerocfg.smoke.judge.verdict import Verdict
     from zerocfg.smoke.max_batch import Try
-    from zerocfg.smoke.reduced import Reduced
+    from zerocfg.smoke.model.reduced import Reduced
     from zerocfg.smoke.smoke import Options
-    from zerocfg.smoke.verdict import Verdict
 
     Play = Callable[[RunFolder, Options], Verdict]
 

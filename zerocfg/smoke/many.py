@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.report.table import Column, table
-from zerocfg.smoke.data import data
-from zerocfg.smoke.error import SmokeError
-from zerocfg.smoke.folder import LOCK
+from zerocfg.smoke.certify.result import data
+from zerocfg.smoke.model.error import SmokeError
+from zerocfg.smoke.prepare.folder import LOCK
 from zerocfg.smoke.smoke import smoke
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from zerocfg.smoke.judge.verdict import Verdict
     from zerocfg.smoke.smoke import Options
-    from zerocfg.smoke.verdict import Verdict
 
 VERSION = 1
 SKIPPED = ("__pycache__", "node_modules", "site-packages")

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from zerocfg.report.table import Column, folded, table
-from zerocfg.smoke.checks.measured import peak_in, ran_out, size
-from zerocfg.smoke.error import SmokeError
-from zerocfg.smoke.folder import RunFolder
-from zerocfg.smoke.predicted import largest_expected
+from zerocfg.smoke.judge.measured import peak_in, ran_out, size
+from zerocfg.smoke.judge.prediction import largest_expected
+from zerocfg.smoke.model.error import SmokeError
+from zerocfg.smoke.prepare.folder import RunFolder
 from zerocfg.smoke.worker.values import whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from zerocfg.smoke.process import Outcome
+    from zerocfg.smoke.judge.verdict import Verdict
+    from zerocfg.smoke.launch.process import Outcome
     from zerocfg.smoke.smoke import Options
-    from zerocfg.smoke.verdict import Verdict
-    from zerocfg.smoke.worker.told import Counter
+    from zerocfg.smoke.worker.report_schema import Counter
 
     Play = Callable[[RunFolder, Options], Verdict]
 

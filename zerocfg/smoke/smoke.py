@@ -9,19 +9,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zerocfg.smoke import certificate, certificate_file, nodes, process, sharing
-from zerocfg.smoke import command as commands
-from zerocfg.smoke.checks import arguments, check, measured
-from zerocfg.smoke.data import testimony
-from zerocfg.smoke.device import Device, choose
-from zerocfg.smoke.error import SmokeError
-from zerocfg.smoke.folder import RunFolder, read
-from zerocfg.smoke.interrupts import interrupts
-from zerocfg.smoke.launch import prepare, variables
-from zerocfg.smoke.linted import findings_of, seen_by_lint
-from zerocfg.smoke.reduce import reduce
-from zerocfg.smoke.scratch import LOCK, scratch
-from zerocfg.smoke.verdict import Verdict
+from zerocfg.smoke.certify import certificate_file
+from zerocfg.smoke.certify.result import smoke_result
+from zerocfg.smoke.judge import arguments, measured
+from zerocfg.smoke.judge import command as commands
+from zerocfg.smoke.judge.checks import check
+from zerocfg.smoke.judge.lint_findings import findings_of, seen_by_lint
+from zerocfg.smoke.judge.verdict import Verdict
+from zerocfg.smoke.launch import process, sharing
+from zerocfg.smoke.launch.interrupts import interrupts
+from zerocfg.smoke.launch.job_folder import prepare, variables
+from zerocfg.smoke.launch.scratch import LOCK, scratch
+from zerocfg.smoke.model import certificate
+from zerocfg.smoke.model.error import SmokeError
+from zerocfg.smoke.prepare import nodes
+from zerocfg.smoke.prepare.device import Device, choose
+from zerocfg.smoke.prepare.folder import RunFolder, read
+from zerocfg.smoke.prepare.reduce import reduce
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,12 +95,13 @@ def play(run: RunFolder, options: Options, progress: Callable[[str], None] | Non
     keep = _kept_in(options.keep)
     with interrupts(), scratch() as folder:
         reduced = reduce(run, device, ranks, folder, options.limit, spread)
-        own, way, memory = variables(folder, run.handwritten), None, options.memory_limit
+        own, mode, memory = variables(folder, run.handwritten), None, options.memory_limit
         if device.shared and ranks > 1:
             shared = sharing.known(ranks) or sharing.find(ranks, folder, progress=progress)
-            own, way, memory = own | sharing.first_card(), shared.way, memory or sharing.memory_of_a_rank(device, ranks)
+            own, mode = own | sharing.first_card(), shared.mode
+            memory = memory or sharing.memory_of_a_rank(device, ranks)
             reduced.changes.append(shared.reduction(ranks, device.name))
-        command = prepare(run, reduced, device, options.steps, folder, memory, options.parts, way, spread)
+        command = prepare(run, reduced, device, options.steps, folder, memory, options.parts, mode, spread)
         for _ in range(PORTS):
             outcome = process.run(command, folder, ranks, device.kind, options.limit, progress, own, nodes=spread)
             if outcome.kind != "port" or spread is not None:
@@ -152,7 +157,7 @@ def certify(verdict: Verdict, steps: int) -> Path | None:
     versions = first.get("versions", {})
     try:
         return certificate_file.write(
-            run.path, testimony(verdict), steps=steps, versions=versions, files=run.hashes, lock=run.lock
+            run.path, smoke_result(verdict), steps=steps, versions=versions, files=run.hashes, lock=run.lock
         )
     except OSError as error:
         verdict.uncertified = f"{run.path / certificate.NAME}: {error.strerror or error}"

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from zerocfg.report.table import Column, folded
 from zerocfg.report.table import table as fitted
-from zerocfg.smoke.command import WRITTEN
-from zerocfg.smoke.proven import proof
+from zerocfg.smoke.certify.evidence import evidence
+from zerocfg.smoke.launch.command import WRITTEN
 
 if TYPE_CHECKING:
-    from zerocfg.smoke.checks import Check
-    from zerocfg.smoke.verdict import Verdict
+    from zerocfg.smoke.judge.verdict import Verdict
+    from zerocfg.smoke.model.certificate import Check
 
 
 _COLUMNS = (Column("check", hangs=32), Column("planned", least=12), Column("seen", least=16), Column())
@@ -32,7 +32,7 @@ def render(verdict: Verdict, width: int | None = None) -> str:
         lines += ["", f"The run failed{who}: {outcome.failure}"]
         lines += [f"  {line}" for line in outcome.detail]
     lines += _diagnosis(verdict)
-    shown = proof(verdict)
+    shown = evidence(verdict)
     for title, statements in (("proven", shown.proven), ("not proven", shown.not_proven)):
         if statements:
             lines += ["", f"{title}:", *(f"  {words}" for words in statements)]

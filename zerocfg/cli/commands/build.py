@@ -9,7 +9,7 @@ import click
 from zerocfg.cli.commands.build_check import check_outputs
 from zerocfg.cli.screens.build import finished, problems, stopped
 from zerocfg.cli.spec_argument import read_or_exit, resolved
-from zerocfg.emit.compiled import compiled
+from zerocfg.emit.compile_runs import compile_runs
 from zerocfg.emit.write import RefusedError, check, write
 from zerocfg.run.discover import display_name
 
@@ -49,7 +49,7 @@ def command(
     """
     read = read_or_exit(spec)
     built = resolved(read, only, hardware)
-    found = compiled(read, built, out)
+    found = compile_runs(read, built, out)
     if found.errors is not None:
         click.echo(stopped(found.errors, output_format), nl=False, color=True)
         raise click.exceptions.Exit(1)

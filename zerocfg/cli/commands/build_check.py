@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zerocfg.compare.check import FILE_STATES, Checked, FileState, check_run, gone_runs
+from zerocfg.compare.check_outputs import FILE_STATES, Checked, FileState, check_run, gone_runs
 from zerocfg.compare.values import ABSENT
 from zerocfg.emit.lock import LockError
 from zerocfg.run.discover import display_name
@@ -15,7 +15,7 @@ from zerocfg.run.discover import display_name
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from zerocfg.compare.changes import Change
+    from zerocfg.compare.lock_diff import Change
     from zerocfg.emit.files import Emitted
 
 _STATES = {

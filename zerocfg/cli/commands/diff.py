@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zerocfg.cli.terminal import columns
-from zerocfg.compare.meaning import Comparison, Difference, compare
+from zerocfg.compare.effective_diff import Comparison, Difference, compare
 from zerocfg.compare.sides import SideError, open_side
 from zerocfg.compare.values import shown
 from zerocfg.emit.lock import LockError

@@ -15,7 +15,7 @@ from zerocfg.cli.linting.job import Job
 from zerocfg.cli.screens.settings_table import settings_table
 from zerocfg.cli.settings import find_settings
 from zerocfg.cli.terminal import columns
-from zerocfg.compare.table import table
+from zerocfg.compare.lock_table import table
 from zerocfg.report.runs import releases_of, why
 from zerocfg.report.table import folded, reflowed
 from zerocfg.rules.codes import REMOVED

@@ -8,7 +8,7 @@ import click
 
 from zerocfg.catalog.suggest import closest
 from zerocfg.cli.screens.settings_table import settings_table
-from zerocfg.compare.table import Row, Table, changed_sources, table
+from zerocfg.compare.lock_table import Row, Table, changed_sources, table
 from zerocfg.compare.values import importance, same, shown
 from zerocfg.emit.lock import NAME, Lock, LockError, load
 from zerocfg.run.discover import display_name

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from zerocfg.hardware.probe import probe
-from zerocfg.resolve.init import draft_runs
-from zerocfg.resolve.init_text import spec_text, summary
-from zerocfg.resolve.spec_file import check_spec
+from zerocfg.resolve.init.infer_runs import draft_runs
+from zerocfg.resolve.init.text import spec_text, summary
+from zerocfg.resolve.spec.spec_file import check_spec
 from zerocfg.run.discover import display_name
 from zerocfg.source.load import load_bytes
 from zerocfg.source.write import write_atomic

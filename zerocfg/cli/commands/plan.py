@@ -13,9 +13,9 @@ from zerocfg.cli.screens.plan import Shown, as_data, as_text
 from zerocfg.cli.screens.plan_table import compared
 from zerocfg.cli.spec_argument import read_or_exit, resolved
 from zerocfg.cli.terminal import columns
-from zerocfg.resolve.alternatives import Alternative, alternatives
 from zerocfg.resolve.build import Built
-from zerocfg.resolve.forecast import Forecast, forecast
+from zerocfg.resolve.explain.alternatives import Alternative, alternatives
+from zerocfg.resolve.explain.forecast import Forecast, forecast
 from zerocfg.run.discover import display_name
 
 

@@ -41,8 +41,8 @@ def command(output: Path | None, measure: bool, check: Path | None) -> int:
     """
     if check is not None and (output is not None or measure):
         raise click.UsageError("--check compares with a profile: it goes with neither --out nor --measure")
-    from zerocfg.hardware.job import probe_job
     from zerocfg.hardware.measure import MeasureError
+    from zerocfg.hardware.probe_job import probe_job
 
     if check is not None:
         return _check(check)
@@ -77,9 +77,9 @@ def _check(path: Path) -> int:
     """1 when this machine is not as the profile says."""
     import datetime
 
-    from zerocfg.hardware.compare import OLD, age, compare
     from zerocfg.hardware.probe import probe
     from zerocfg.hardware.profile import read_profile
+    from zerocfg.hardware.profile_drift import OLD, age, compare
 
     try:
         profile = read_profile(path)

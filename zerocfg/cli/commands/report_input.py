@@ -14,15 +14,15 @@ from zerocfg.cli.linting.job import Job
 from zerocfg.cli.linting.selection import selection_of
 from zerocfg.cli.settings import find_settings
 from zerocfg.cli.spec_argument import read_or_exit, resolved
-from zerocfg.compare.changes import changes, sources
-from zerocfg.compare.check import Checked, check_run
+from zerocfg.compare.check_outputs import Checked, check_run
+from zerocfg.compare.lock_diff import changes, sources
 from zerocfg.emit import lock as lockfile
-from zerocfg.emit.compiled import compiled
+from zerocfg.emit.compile_runs import compile_runs
 from zerocfg.emit.files import emit
 from zerocfg.page.report_input import ReportInput
-from zerocfg.resolve.alternatives import alternatives
+from zerocfg.resolve.explain.alternatives import alternatives
+from zerocfg.resolve.explain.forecast import Forecast, forecast
 from zerocfg.resolve.facts import with_facts
-from zerocfg.resolve.forecast import Forecast, forecast
 from zerocfg.rules.engine import Result, lint_runs
 from zerocfg.rules.selection import Selection
 from zerocfg.run.discover import SPEC_NAMES, Files, display_name
@@ -31,9 +31,9 @@ from zerocfg.run.releases import with_versions
 
 if TYPE_CHECKING:
     from zerocfg.emit.files import Emitted
-    from zerocfg.resolve.alternatives import Alternative
     from zerocfg.resolve.build import Built
-    from zerocfg.resolve.spec_file import SpecFile
+    from zerocfg.resolve.explain.alternatives import Alternative
+    from zerocfg.resolve.spec.spec_file import SpecFile
     from zerocfg.run.model import Run
 
 
@@ -184,7 +184,7 @@ def _named(build: Path, name: str) -> Path:
 def _compile(report_input: ReportInput, read: SpecFile, built: Built) -> None:
     """The lock that a build would write now, and how the last build differs from it."""
     out = report_input.build.parent if report_input.build is not None else read.path.parent / "built"
-    found = compiled(read, [built], out)
+    found = compile_runs(read, [built], out)
     if not found.emitted:
         # Findings keep it from being built; what it would get is known all the same.
         if built.plan is not None and not built.problems:

@@ -89,8 +89,8 @@ def command(
 
     Exit codes: 0 every check passed, 1 a check failed, 2 a run could not be tried.
     """
-    from zerocfg.smoke.error import SmokeError
     from zerocfg.smoke.many import find
+    from zerocfg.smoke.model.error import SmokeError
     from zerocfg.smoke.smoke import Options
 
     if line is not None and len(runs) > 1:

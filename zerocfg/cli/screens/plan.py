@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from zerocfg.cli.screens import plan_table
 from zerocfg.memory.outside import GIB, MIB, Band
 from zerocfg.report.table import Column, folded, table
-from zerocfg.resolve.forecast import Forecast
-from zerocfg.resolve.ways import duration, engine
+from zerocfg.resolve.explain.forecast import Forecast
+from zerocfg.resolve.explain.plan_summary import describe_engine, duration
 
 if TYPE_CHECKING:
     from zerocfg.memory import rates
     from zerocfg.memory.terms import Held, Phase
     from zerocfg.memory.verdict import Rung
-    from zerocfg.resolve.alternatives import Alternative
     from zerocfg.resolve.build import Built
+    from zerocfg.resolve.explain.alternatives import Alternative
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def _run(built: Built, one: Forecast | str, width: int | None) -> str:
     title = f"{built.name}: {built.plan.consumer} on {built.plan.hardware}"
     if isinstance(one, str):
         return f"{title}\n  nothing can be predicted: {one}\n"
-    text = f"{title}, {engine(one.setup.options)}, {one.setup.precision}\n"
+    text = f"{title}, {describe_engine(one.setup.options)}, {one.setup.precision}\n"
     work = one.setup.workload
     if work is not None:
         kept = "gradient checkpointing" if work.gradient_checkpointing else "all activations kept"

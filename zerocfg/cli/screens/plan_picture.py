@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerocfg.memory.outside import GIB
-from zerocfg.resolve.forecast import Forecast
-from zerocfg.resolve.ways import COLUMNS, NAMES, by_column, ways, words
+from zerocfg.resolve.explain.forecast import Forecast
+from zerocfg.resolve.explain.plan_summary import COLUMNS, NAMES, by_column, describe_plan, distinct_plans
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from zerocfg.cli.screens.plan import Shown
-    from zerocfg.resolve.alternatives import Alternative
+    from zerocfg.resolve.explain.alternatives import Alternative
 
 SUFFIXES = (".svg", ".png", ".pdf")
 COLOURS = ("#4269d0", "#efb118", "#6cc5b0", "#9c6b4e", "#ff725c", "#b8b8b8")
@@ -35,7 +35,7 @@ def draw(found: list[Shown], path: Path) -> None:
         from matplotlib.figure import Figure
     except ImportError:
         raise PictureError("pictures need matplotlib: pip install 'zerocfg[pictures]'") from None
-    rows = [ways(one.alternatives) for one in drawn]
+    rows = [distinct_plans(one.alternatives) for one in drawn]
     heights = [0.32 * len(row) + 1.3 for row in rows]
     # No date, no random identifiers, no settings of somebody else: the same plans give the same file.
     with mpl.rc_context({**mpl.rcParamsDefault, "svg.hashsalt": "zerocfg", "font.size": 9}):
@@ -52,7 +52,7 @@ def draw(found: list[Shown], path: Path) -> None:
 
 
 def _memory(axis: Axes, one: Shown, rows: list[Alternative]) -> None:
-    labels = [("▸ " if row.own else "") + words(row.candidate.choice.settings()) for row in rows]
+    labels = [("▸ " if row.own else "") + describe_plan(row.candidate.choice.settings()) for row in rows]
     left = [0.0] * len(rows)
     parts = [by_column(row.candidate) for row in rows]
     for name, colour in zip(COLUMNS, COLOURS, strict=True):

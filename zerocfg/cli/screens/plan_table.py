@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from zerocfg.memory.outside import GIB
 from zerocfg.report.table import TOGETHER, Column, left, table, wrap
-from zerocfg.resolve.ways import COLUMNS, by_column, duration, ways, words
+from zerocfg.resolve.explain.plan_summary import COLUMNS, by_column, describe_plan, distinct_plans, duration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from zerocfg.resolve.alternatives import Alternative
+    from zerocfg.resolve.explain.alternatives import Alternative
     from zerocfg.resolve.plan import Considered
 
 
@@ -33,7 +33,7 @@ _COMPARED = (Column(least=26), Column(least=24))
 
 def text(rows: list[Alternative], *, every: bool = False, width: int | None = None) -> str:
     """The best micro batch of each way to run the job, or every row; GiB of one device, bytes that one rank sends."""
-    shown = rows if every else ways(rows)
+    shown = rows if every else distinct_plans(rows)
     if not shown:
         return ""
     lines = [_line(row) for row in shown]
@@ -62,7 +62,7 @@ def _line(row: Alternative) -> tuple[str, ...]:
 
 def _plan(settings: dict[str, object]) -> str:
     """A plan in words, of which micro batch and steps stay together."""
-    return words(settings).replace(" x ", f"{TOGETHER}x{TOGETHER}")
+    return describe_plan(settings).replace(" x ", f"{TOGETHER}x{TOGETHER}")
 
 
 def data(rows: list[Alternative]) -> list[dict[str, object]]:

@@ -70,8 +70,8 @@ def measure(
 ) -> None:
     """Do what was asked for, show it and end with its exit code."""
     from zerocfg.smoke import compare, max_batch
-    from zerocfg.smoke.error import SmokeError
-    from zerocfg.smoke.folder import read
+    from zerocfg.smoke.model.error import SmokeError
+    from zerocfg.smoke.prepare.folder import read
     from zerocfg.smoke.smoke import play
 
     # Saving and reading back are not what is measured here; the step that warms up needs two others behind it.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from zerocfg.cli.screens.plan_picture import SUFFIXES, PictureError
 from zerocfg.smoke.compare import Comparison, Row, label, title
-from zerocfg.smoke.figures import GIB, PHASES
+from zerocfg.smoke.judge.figures import GIB, PHASES
 
 if TYPE_CHECKING:
     from pathlib import Path

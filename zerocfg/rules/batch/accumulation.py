@@ -10,18 +10,9 @@ from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.batch.hyperparameters import number
 from zerocfg.rules.batch.sizes import lacks_accumulation
-from zerocfg.rules.effects import (
-    TRAINERS,
-    anchor,
-    deepspeed_data,
-    edited,
-    effective,
-    failures,
-    giving,
-    present,
-    stage_of,
-    words,
-)
+from zerocfg.rules.effects import TRAINERS, deepspeed_data, describe_origin, effective_value, stage_of
+from zerocfg.rules.failures import failures, primary_location
+from zerocfg.rules.fixes import edited, giving, present
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.batches import STEPS, TRAIN
 from zerocfg.run.model import Origin, Run, SourceFile
@@ -42,11 +33,11 @@ def accumulation_absent(run: Run) -> Iterator[Finding]:
     if deepspeed_data(run).get(TRAIN) != "auto" and not any(True for _ in failures(run, "ZC203")):
         return
     value, place = steps
-    location, related = anchor(run, [place])
+    location, related = primary_location(run, [place])
     yield Finding(
         Location(run.deepspeed),
         f"{run.deepspeed.name} has no `{STEPS}` and counts as 1, but the Trainer's is {show(value)} "
-        f"({words(place)}); "
+        f"({describe_origin(place)}); "
         "DeepSpeed refuses the batch sizes that come of it",
         f'add `"{STEPS}": "auto"` to {run.deepspeed.name}',
         [location, *related],
@@ -67,7 +58,7 @@ def _trainer_value(run: Run, name: str) -> tuple[object, Origin] | None:
 @rule("ZC240", "accumulation-null", Severity.ERROR, consumers=set(_READERS))
 def accumulation_null(run: Run) -> Iterator[Finding]:
     data = deepspeed_data(run)
-    if run.deepspeed is None or data.get(STEPS, "") is not None or effective(run, "engine") != "deepspeed":
+    if run.deepspeed is None or data.get(STEPS, "") is not None or effective_value(run, "engine") != "deepspeed":
         return
     if run.deepspeed_route not in ("accelerate", "trainer"):
         return
@@ -131,7 +122,7 @@ def unmanaged_accumulation_with_overlap(run: Run) -> Iterator[Finding]:
     if not _unmanaged(run) or run.deepspeed is None or stage not in (0, 1):
         return
     path: Path = ("zero_optimization", "overlap_comm")
-    if effective(run, "zero_optimization.overlap_comm") is not True or not present(run.deepspeed, path):
+    if effective_value(run, "zero_optimization.overlap_comm") is not True or not present(run.deepspeed, path):
         return
     yield Finding(
         Location(run.deepspeed, path),
@@ -165,7 +156,7 @@ def accelerator_steps_beaten(run: Run) -> Iterator[Finding]:
         return
     if used.value == asked.value:
         return
-    location, related = anchor(run, (asked.origin, used.origin))
+    location, related = primary_location(run, (asked.origin, used.origin))
     yield Finding(
         location,
         f"`Accelerator(gradient_accumulation_steps={asked.value})` is beaten: the job accumulates {used.value} steps",

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.batch.hyperparameters import number
-from zerocfg.rules.effects import TRAINERS, accelerate_section, anchor, deepspeed_data, edited, replace_at, words
+from zerocfg.rules.effects import TRAINERS, accelerate_section, deepspeed_data, describe_origin
+from zerocfg.rules.failures import primary_location
+from zerocfg.rules.fixes import edited, replace_at
 from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry, replace_value
 from zerocfg.source.node import Path
@@ -37,7 +39,7 @@ def clipping_negative(run: Run) -> Iterator[Finding]:
         return
     if setting.origin.file is run.accelerate:
         return  # there 0 counts as not set, and a negative number is the only way to say it
-    location, related = anchor(run, [setting.origin])
+    location, related = primary_location(run, [setting.origin])
     yield Finding(
         location,
         f"a clipping of {show(setting.value)} counts as no clipping",
@@ -58,11 +60,11 @@ def clipping_of_script_without_effect(run: Run) -> Iterator[Finding]:
         return
     if asked == setting.value:
         return
-    location, related = anchor(run, [given.origin, setting.origin])
+    location, related = primary_location(run, [given.origin, setting.origin])
     yield Finding(
         location,
         f"`--max_grad_norm {show(given.value).strip(chr(34))}` has no effect under DeepSpeed, which clips at "
-        f"{show(setting.value)} ({words(setting.origin)})",
+        f"{show(setting.value)} ({describe_origin(setting.origin)})",
         "write the number as `gradient_clipping` into the config",
         related,
         _told(run, str(given.value)) if asked > 0 else None,

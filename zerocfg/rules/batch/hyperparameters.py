@@ -10,7 +10,9 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.batch.optimizer import optimizer_type
-from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, giving, section, words
+from zerocfg.rules.effects import TRAINERS, describe_origin, effective_value, section
+from zerocfg.rules.failures import primary_location
+from zerocfg.rules.fixes import edited, giving
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import UNKNOWN, Run, Setting
 from zerocfg.source.edit import insert_entry
@@ -101,12 +103,12 @@ def argument_not_passed_to_optimizer(run: Run) -> Iterator[Finding]:
         value = [item.value for item in asked] if name == "betas" else asked[0].value
         if not _asked_for(asked, name) or value == default:
             continue
-        location, related = anchor(run, [item.origin for item in asked if item.origin.kind != "default"])
+        location, related = primary_location(run, [item.origin for item in asked if item.origin.kind != "default"])
         argument = _arguments(name)[0] if asked[0].origin.kind != "default" else _arguments(name)[-1]
         shown = asked[_arguments(name).index(argument)]
         yield Finding(
             location,
-            f"`{argument}: {show(shown.value)}` ({words(shown.origin)}) does not reach the optimizer of "
+            f"`{argument}: {show(shown.value)}` ({describe_origin(shown.origin)}) does not reach the optimizer of "
             f"{run.deepspeed.name}, which has no `{name}` and silently takes its default, {show(default)}",
             f'add `"{name}": "auto"` to `optimizer.params`',
             [*related, Location(run.deepspeed, _PARAMS, label="no such key here")],
@@ -127,7 +129,7 @@ def learning_rate_missing(run: Run) -> Iterator[Finding]:
     params = section(run, "optimizer").get("params", {})
     if run.deepspeed is None or run.consumer in TRAINERS or "lr" not in defaults or not isinstance(params, dict):
         return
-    if "lr" in params or schedule_sets_rate(run) or effective(run, "engine") not in (None, UNKNOWN, "deepspeed"):
+    if "lr" in params or schedule_sets_rate(run) or effective_value(run, "engine") not in (None, UNKNOWN, "deepspeed"):
         return
     own_script = run.consumer == "accelerate"
     yield Finding(

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, effective, present, section, stage_of
+from zerocfg.rules.effects import TRAINERS, deepspeed_data, effective_value, section, stage_of
+from zerocfg.rules.fixes import edited, present
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
@@ -46,7 +47,7 @@ def optimizer_type(run: Run) -> str | None:
     kind = section(run, "optimizer").get("type")
     if run.deepspeed is None or not isinstance(kind, str) or kind == "auto":
         return None
-    return kind if effective(run, "engine") in (None, UNKNOWN, "deepspeed") else None
+    return kind if effective_value(run, "engine") in (None, UNKNOWN, "deepspeed") else None
 
 
 def _torch_class(kind: str) -> str | None:
@@ -112,7 +113,7 @@ def optimizer_without_type(run: Run) -> Iterator[Finding]:
     written = deepspeed_data(run).get("optimizer")
     if not isinstance(written, dict) or written.get("type") is not None or run.deepspeed is None:
         return
-    if effective(run, "engine") not in (None, UNKNOWN, "deepspeed"):
+    if effective_value(run, "engine") not in (None, UNKNOWN, "deepspeed"):
         return
     handed_over = run.consumer in (*TRAINERS, "accelerate")
     if not handed_over and not written:
@@ -164,7 +165,7 @@ def adam_is_adamw(run: Run) -> Iterator[Finding]:
     params, kind = adam_params(run), optimizer_type(run)
     if params is None or kind is None or kind.lower() != "adam" or "adam_w_mode" in params or run.deepspeed is None:
         return
-    decay = effective(run, "optimizer.params.weight_decay")
+    decay = effective_value(run, "optimizer.params.weight_decay")
     if isinstance(decay, bool) or not isinstance(decay, (int, float)) or decay == 0:
         return
     yield Finding(

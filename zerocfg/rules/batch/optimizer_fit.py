@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.batch.optimizer import TYPE, adam_params, optimizer_type
-from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, effective, present, section, stage_of
+from zerocfg.rules.effects import TRAINERS, deepspeed_data, effective_value, section, stage_of
+from zerocfg.rules.fixes import edited, present
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
@@ -23,7 +24,7 @@ def adam_parameter_of_another_build(run: Run) -> Iterator[Finding]:
     if params is None or run.deepspeed is None:
         return
     in_torch = bool(params.get("torch_adam"))
-    offloaded = effective(run, "zero_optimization.offload_optimizer.device") in ("cpu", "nvme")
+    offloaded = effective_value(run, "zero_optimization.offload_optimizer.device") in ("cpu", "nvme")
     for name, value in params.items():
         if in_torch:
             wrong, build = name in _NOT_TORCH, "torch.optim, which `torch_adam` chooses,"
@@ -71,7 +72,7 @@ def muon_with_reduce_scatter(run: Run) -> Iterator[Finding]:
     kind, file = optimizer_type(run), run.deepspeed
     if kind is None or kind.lower() != "muon" or file is None or stage_of(run) != 3:
         return
-    if effective(run, "zero_optimization.reduce_scatter") is not True:
+    if effective_value(run, "zero_optimization.reduce_scatter") is not True:
         return
     path: Path = ("zero_optimization", "reduce_scatter")
     why = "switch reduce_scatter off"
@@ -93,11 +94,11 @@ def muon_with_reduce_scatter(run: Run) -> Iterator[Finding]:
 @rule("ZC223", "adagrad-of-trainer-with-zero", Severity.ERROR, consumers=TRAINERS)
 def adagrad_of_trainer_with_zero(run: Run) -> Iterator[Finding]:
     asked = arguments_of(run).setting("optim")
-    if asked.value != "adagrad" or not stage_of(run) or effective(run, "engine") != "deepspeed":
+    if asked.value != "adagrad" or not stage_of(run) or effective_value(run, "engine") != "deepspeed":
         return
     if "optimizer" in deepspeed_data(run) or asked.origin.file is None:
         return
-    if effective(run, "zero_optimization.offload_optimizer.device") not in (None, "none"):
+    if effective_value(run, "zero_optimization.offload_optimizer.device") not in (None, "none"):
         return  # another Adagrad is used there
     yield Finding(
         Location(asked.origin.file, asked.origin.path, "value", asked.origin.span),

@@ -7,19 +7,9 @@ from collections.abc import Iterator, Sequence
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import Release, only_below, text
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import (
-    TRAINERS,
-    accelerate_section,
-    admitted,
-    admitting,
-    anchor,
-    deepspeed_data,
-    edited,
-    failures,
-    giving,
-    replace_at,
-    words,
-)
+from zerocfg.rules.effects import TRAINERS, accelerate_section, admitted, admitting, deepspeed_data, describe_origin
+from zerocfg.rules.failures import failures, primary_location
+from zerocfg.rules.fixes import edited, giving, replace_at
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import Run
 from zerocfg.run.parser import parser_of
@@ -41,7 +31,7 @@ def accumulation_auto_without_trainer(run: Run) -> Iterator[Finding]:
     if isinstance(value, float):
         return  # ZC104 says it
     for failure in failures(run, "ZC207"):
-        location, related = anchor(run, failure.places)
+        location, related = primary_location(run, failure.places)
         yield Finding(
             location,
             f"{failure.message} and stops: only the Trainer fills an accumulation that is no whole number",
@@ -66,7 +56,7 @@ def accumulation_two_numbers(run: Run) -> Iterator[Finding]:
         return
     if not str(given.value).isdigit() or not str(written).isdigit() or int(str(written)) == int(given.value):
         return
-    location, related = anchor(run, [exported.origin, given.origin])
+    location, related = primary_location(run, [exported.origin, given.origin])
     yield Finding(
         location,
         f"`{_STEPS}` is {written} here but {given.value} on the launch line; with its own Accelerator() the script "
@@ -86,7 +76,7 @@ def _beaten_by_file(run: Run) -> Iterator[Finding]:
     if not isinstance(written, int) or isinstance(written, bool) or written == int(given.value):
         return
     there = _STEPS in data
-    location, related = anchor(run, [given.origin])
+    location, related = primary_location(run, [given.origin])
     yield Finding(
         Location(run.deepspeed, (_STEPS,) if there else ()),
         f"`{_STEPS}` is {written} here{'' if there else ', because the key is absent,'} but {given.value} on the "
@@ -113,7 +103,7 @@ def clipping_not_passed_on(run: Run) -> Iterator[Finding]:
         return
     if any(asked.value == value for _, value in defaults):
         return
-    location, related = anchor(run, [asked.origin])
+    location, related = primary_location(run, [asked.origin])
     older = not all(value for _, value in defaults)  # a release before the default was a number
     because = f" ({admitted(run, 'deepspeed')})" if older else ""
     yield Finding(
@@ -151,7 +141,7 @@ def clipping_cannot_be_switched_off(run: Run) -> Iterator[Finding]:
     except (TypeError, ValueError):
         return
     if zero and run.effective.value("engine") == "deepspeed":
-        location, related = anchor(run, [setting.origin])
+        location, related = primary_location(run, [setting.origin])
         yield Finding(
             location,
             f"`gradient_clipping: {setting.value}` counts as not set; DeepSpeed silently clips at its default, 1.0",
@@ -179,12 +169,11 @@ def optimizer_of_json_wins(run: Run) -> Iterator[Finding]:
             continue
         if _same(section, kind, asked.value):
             continue
-        location, related = anchor(run, [asked.origin])
+        location, related = primary_location(run, [asked.origin])
         yield Finding(
             location,
-            f"`{name}: {asked.value}` {words(asked.origin)} is silently ignored: {run.deepspeed.name} brings the "
-            f"{section} "
-            f"{show(kind)}",
+            f"`{name}: {asked.value}` {describe_origin(asked.origin)} is silently ignored: {run.deepspeed.name} "
+            f"brings the {section} {show(kind)}",
             f"remove `{section}` from {run.deepspeed.name}, or `{name}` here",
             [*related, Location(run.deepspeed, (section, "type"), label="this one is used")],
             edited(delete_entry, run.deepspeed, (section,), why="let the training argument count", safe=False),

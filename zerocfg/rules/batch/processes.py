@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import TRAINERS, accelerate_data, deepspeed_data, edited, effective, section
+from zerocfg.rules.effects import TRAINERS, accelerate_data, deepspeed_data, effective_value, section
+from zerocfg.rules.fixes import edited
 from zerocfg.run.batches import MICRO, STEPS, TRAIN
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
@@ -30,7 +31,7 @@ def sequence_parallel_size_alone(run: Run) -> Iterator[Finding]:
     passes = section(run, "compile").get("passes")
     if isinstance(passes, list) and "autosp" in passes:
         return  # the compiler splits the sequences and makes the groups by the key
-    world, fix = effective(run, "num_processes"), None
+    world, fix = effective_value(run, "num_processes"), None
     if run.consumer == "deepspeed" and isinstance(world, int) and world % share == 0:
         number_of = str(world // share)
         fix = edited(
@@ -45,8 +46,8 @@ def sequence_parallel_size_alone(run: Run) -> Iterator[Finding]:
         )
     yield Finding(
         Location(run.deepspeed, ("sequence_parallel_size",)),
-        f"`sequence_parallel_size: {share}` without `data_parallel_size` splits no sequence: it only makes the engine "
-        f"count the samples of {share} processes as one",
+        f"`sequence_parallel_size: {share}` without `data_parallel_size` splits no sequence: DeepSpeed makes groups "
+        "for it only where both are given",
         f"add `data_parallel_size`: the number of processes divided by {share}"
         + (" (with accelerate: use parallelism_config)" if run.consumer in _READERS else ""),
         fix=fix,
@@ -55,7 +56,11 @@ def sequence_parallel_size_alone(run: Run) -> Iterator[Finding]:
 
 @rule("ZC243", "parallel-sizes-miss-processes", Severity.ERROR, needs={"launch"}, versions="deepspeed>=0.18.6")
 def parallel_sizes_miss_processes(run: Run) -> Iterator[Finding]:
-    share, data, world = _shares(run), deepspeed_data(run).get("data_parallel_size"), effective(run, "num_processes")
+    share, data, world = (
+        _shares(run),
+        deepspeed_data(run).get("data_parallel_size"),
+        effective_value(run, "num_processes"),
+    )
     if share is None or run.deepspeed is None or not isinstance(data, int) or isinstance(data, bool) or data < 1:
         return
     if not isinstance(world, int) or world < 1 or share * data == world or run.consumer != "deepspeed":
@@ -82,7 +87,7 @@ def batch_fixes_processes(run: Run) -> Iterator[Finding]:
     if run.deepspeed is None or run.consumer in _READERS or "sequence_parallel_size" in data:
         return
     whole = [size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size > 0]
-    if len(whole) < 3 or whole[0] % (whole[1] * whole[2]) or isinstance(effective(run, "num_processes"), int):
+    if len(whole) < 3 or whole[0] % (whole[1] * whole[2]) or isinstance(effective_value(run, "num_processes"), int):
         return
     count = whole[0] // (whole[1] * whole[2])
     yield Finding(

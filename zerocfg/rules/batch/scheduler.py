@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, effective, section, stage_of
+from zerocfg.rules.effects import TRAINERS, deepspeed_data, effective_value, section, stage_of
+from zerocfg.rules.fixes import edited
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 from zerocfg.source.node import Path
@@ -54,7 +55,7 @@ def scheduler_type(run: Run) -> str | None:
     kind = section(run, "scheduler").get("type")
     if run.deepspeed is None or not isinstance(kind, str) or kind == "auto":
         return None
-    return kind if effective(run, "engine") in (None, UNKNOWN, "deepspeed") else None
+    return kind if effective_value(run, "engine") in (None, UNKNOWN, "deepspeed") else None
 
 
 def parameters(run: Run) -> dict[str, object] | None:
@@ -83,7 +84,7 @@ def schedule_of_torch_with_zero(run: Run) -> Iterator[Finding]:
     kind, stage = scheduler_type(run), stage_of(run)
     if kind not in _TORCH or run.deepspeed is None:
         return
-    if not stage and not any(effective(run, f"{name}.enabled") is True for name in ("fp16", "bf16")):
+    if not stage and not any(effective_value(run, f"{name}.enabled") is True for name in ("fp16", "bf16")):
         return
     fix = None
     if run.consumer in TRAINERS:
@@ -150,7 +151,7 @@ def schedule_without_type(run: Run) -> Iterator[Finding]:
     written = deepspeed_data(run).get("scheduler")
     if not isinstance(written, dict) or written.get("type") is not None or run.deepspeed is None:
         return
-    if effective(run, "engine") not in (None, UNKNOWN, "deepspeed"):
+    if effective_value(run, "engine") not in (None, UNKNOWN, "deepspeed"):
         return
     handed_over = run.consumer in (*TRAINERS, "accelerate")
     if not written and not handed_over:

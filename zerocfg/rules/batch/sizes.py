@@ -7,18 +7,9 @@ from math import prod
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import (
-    TRAINERS,
-    anchor,
-    changed_before,
-    deepspeed_data,
-    edited,
-    failures,
-    giving,
-    replace_at,
-    tuned,
-    words,
-)
+from zerocfg.rules.effects import TRAINERS, changed_before, deepspeed_data, describe_origin, tuned
+from zerocfg.rules.failures import failures, primary_location
+from zerocfg.rules.fixes import edited, giving, replace_at
 from zerocfg.run.batches import MICRO, TRAIN
 from zerocfg.run.model import Difference, Run
 from zerocfg.source.edit import delete_entry, insert_entry
@@ -37,11 +28,11 @@ def mismatches(run: Run) -> Iterator[Difference]:
 def disagreement(run: Run, one: Difference) -> Finding:
     """A difference, at the place of the DeepSpeed side."""
     ds, hf = one.written.origin, one.asked.origin
-    location, related = anchor(run, (ds, hf))
+    location, related = primary_location(run, (ds, hf))
     return Finding(
         location,
-        f"`{one.key}` is {show(one.written.value)} ({words(ds)}) but the Trainer's `{one.argument}` is "
-        f"{show(one.asked.value)} ({words(hf)}); train() stops at the difference, after the model was loaded",
+        f"`{one.key}` is {show(one.written.value)} ({describe_origin(ds)}) but the Trainer's `{one.argument}` is "
+        f"{show(one.asked.value)} ({describe_origin(hf)}); train() stops at the difference, after the model was loaded",
         'write "auto": the Trainer then fills in its own value, which is kept in one place only',
         related,
         giving(replace_at(ds, '"auto"', 'let the Trainer fill it in: "auto"', safe=False), one.key, one.asked.value),
@@ -58,8 +49,9 @@ def accumulation_disagrees(run: Run) -> Iterator[Finding]:
             finding.related = [finding.location, *finding.related]
             finding.location = Location(run.deepspeed)
             finding.message = (
-                f"{run.deepspeed.name} has no `{_STEPS}`, for which accelerate puts {show(one.written.value)}, but the "
-                f"Trainer's is {show(one.asked.value)} ({words(one.asked.origin)}); train() stops at the difference"
+                f"{run.deepspeed.name} has no `{_STEPS}`, for which accelerate puts {show(one.written.value)}, but "
+                f"the Trainer's is {show(one.asked.value)} ({describe_origin(one.asked.origin)}); train() stops "
+                "at the difference"
             )
             finding.help = f'add `"{_STEPS}": "auto"` to {run.deepspeed.name}'
             added = edited(insert_entry, run.deepspeed, (), _STEPS, '"auto"', why="let the Trainer fill it in")
@@ -91,7 +83,7 @@ def batch_product(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC203"):
         if lacks_accumulation(run):
             continue  # ZC206 knows the reason
-        location, related = anchor(run, failure.places)
+        location, related = primary_location(run, failure.places)
         train, *factors = failure.about
         sizes = f"{train} != {' * '.join(factors)}"
         yield Finding(
@@ -141,7 +133,7 @@ def _never_fits(run: Run) -> Iterator[Finding]:
 @rule("ZC204", "batch-zero", Severity.ERROR)
 def batch_zero(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC204"):
-        location, related = anchor(run, failure.places)
+        location, related = primary_location(run, failure.places)
         yield Finding(location, f"{failure.message}; DeepSpeed stops at it", _batch_help(run), related, _smaller(run))
     data = deepspeed_data(run)
     total, micro = data.get("train_batch_size"), data.get("train_micro_batch_size_per_gpu")
@@ -196,7 +188,7 @@ def batch_missing(run: Run) -> Iterator[Finding]:
                 'add `train_micro_batch_size_per_gpu`: a number, or "auto" for the Trainer and accelerate',
             )
     for failure in failures(run, "ZC205"):
-        location, related = anchor(run, failure.places)
+        location, related = primary_location(run, failure.places)
         auto = run.consumer in (*TRAINERS, "accelerate")
         value = '"auto"' if auto else "the batch size of one process"
         yield Finding(

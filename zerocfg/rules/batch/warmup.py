@@ -8,7 +8,9 @@ from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.batch.hyperparameters import number
 from zerocfg.rules.batch.scheduler import PARAMS, parameters, scheduler_type
-from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, section, words
+from zerocfg.rules.effects import TRAINERS, describe_origin, effective_value, section
+from zerocfg.rules.failures import primary_location
+from zerocfg.rules.fixes import edited
 from zerocfg.run.arguments import arguments_of
 from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry, replace_value
@@ -23,8 +25,8 @@ def warmup_longer_than_schedule(run: Run) -> Iterator[Finding]:
     kind, params = scheduler_type(run), parameters(run)
     if kind not in ("WarmupDecayLR", "WarmupCosineLR") or params is None or run.deepspeed is None:
         return
-    total = effective(run, "scheduler.params.total_num_steps")
-    steps = effective(run, "scheduler.params.warmup_num_steps") if "warmup_num_steps" in params else 1000
+    total = effective_value(run, "scheduler.params.total_num_steps")
+    steps = effective_value(run, "scheduler.params.warmup_num_steps") if "warmup_num_steps" in params else 1000
     if not number(total) or not number(steps) or total >= steps or total <= 0:
         return
     written = "warmup_num_steps" in params
@@ -109,11 +111,11 @@ def warmup_not_passed_on(run: Run) -> Iterator[Finding]:
     asked = arguments_of(run).setting("warmup_steps")
     if asked.origin.kind in ("default", "computed") or not number(asked.value) or asked.value == 1000:
         return
-    location, related = anchor(run, [asked.origin])
+    location, related = primary_location(run, [asked.origin])
     yield Finding(
         location,
-        f"`warmup_steps: {show(asked.value)}` ({words(asked.origin)}) does not reach {kind} of {run.deepspeed.name}, "
-        "which has no `warmup_num_steps` and silently warms up for 1000 steps",
+        f"`warmup_steps: {show(asked.value)}` ({describe_origin(asked.origin)}) does not reach {kind} of "
+        f"{run.deepspeed.name}, which has no `warmup_num_steps` and silently warms up for 1000 steps",
         'add `"warmup_num_steps": "auto"` to `scheduler.params`',
         [*related, Location(run.deepspeed, PARAMS, label="no such key here")],
         edited(insert_entry, run.deepspeed, PARAMS, "warmup_num_steps", '"auto"', why="let the Trainer fill it in"),

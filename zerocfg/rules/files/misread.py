@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import anchor
+from zerocfg.rules.failures import primary_location
 from zerocfg.rules.issues import PYTHON_WORDS, issues, python_word
 from zerocfg.run.model import Run
 from zerocfg.run.templates import blank, is_template, placeholder, to_be_filled
@@ -93,7 +93,7 @@ _KINDS = {
 @rule("ZC014", "file-of-another-kind", Severity.ERROR)
 def file_of_another_kind(run: Run) -> Iterator[Finding]:
     for one in run.mistaken:
-        location, related = anchor(run, [one.named])
+        location, related = primary_location(run, [one.named])
         by = f"`{one.named.note}`" if one.named.kind == "flag" else "this key"
         advice = {
             "accelerate": "give it to `accelerate launch --config_file`",

@@ -8,7 +8,8 @@ from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import argument, entries
-from zerocfg.rules.effects import TRAINERS, edited, effective, recipe_data, rewritten
+from zerocfg.rules.effects import TRAINERS, effective_value, recipe_data
+from zerocfg.rules.fixes import edited, rewritten
 from zerocfg.rules.fsdp.plugin import ARGUMENTS, argument_key, argument_version, fsdp_argument
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value
@@ -47,7 +48,7 @@ def fsdp_with_deepspeed(run: Run) -> Iterator[Finding]:
         return
     if by_argument is not None and (not by_argument.held or by_argument.held is UNKNOWN):
         by_argument = None
-    if not by_argument and effective(run, "engine") != "deepspeed":
+    if not by_argument and effective_value(run, "engine") != "deepspeed":
         return
     yield Finding(
         place.at("entry"),
@@ -80,7 +81,7 @@ def fsdp_config_without_fsdp(run: Run) -> Iterator[Finding]:
     if not set(map(str, data["fsdp_config"])) - {"xla", "xla_fsdp_v2", "xla_fsdp_grad_ckpt", "min_num_params"}:
         return  # what transformers 4 wrote into every saved set of arguments
     launcher = run.effective.environment
-    deepspeed = bool(data.get("deepspeed")) or effective(run, "engine") == "deepspeed"
+    deepspeed = bool(data.get("deepspeed")) or effective_value(run, "engine") == "deepspeed"
     elsewhere = deepspeed or "ACCELERATE_USE_FSDP" in launcher
     why = "write fsdp: true"
     if deepspeed:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import accelerate_section, edited
+from zerocfg.rules.effects import accelerate_section
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.fsdp.plugin import (
     fsdp_key,
     fsdp_setting,

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import accelerate_section, edited, under_deepspeed_launcher
+from zerocfg.rules.effects import accelerate_section, under_deepspeed_launcher
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.fsdp.plugin import fsdp_setting
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import replace_value

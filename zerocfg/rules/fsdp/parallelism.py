@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import accelerate_data, accelerate_section, edited, effective
+from zerocfg.rules.effects import accelerate_data, accelerate_section, effective_value
+from zerocfg.rules.fixes import edited
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value
 from zerocfg.source.node import Path
@@ -54,7 +55,7 @@ def impossible(sizes: dict[str, int]) -> bool:
 
 @rule("ZC632", "parallel-sizes-and-processes", Severity.ERROR)
 def parallel_sizes_and_processes(run: Run) -> Iterator[Finding]:
-    sizes, processes = sizes_of(run), effective(run, "num_processes")
+    sizes, processes = sizes_of(run), effective_value(run, "num_processes")
     if sizes is None or not isinstance(processes, int) or isinstance(processes, bool) or impossible(sizes):
         return
     product = 1
@@ -92,7 +93,7 @@ def context_and_sequence_parallel(run: Run) -> Iterator[Finding]:
     place = place_of(run, "cp", "sp")
     if sizes is None or sizes["cp"] < 2 or sizes["sp"] < 2 or place is None:
         return
-    other = {"fsdp": "sp", "deepspeed": "cp"}.get(str(effective(run, "engine")))
+    other = {"fsdp": "sp", "deepspeed": "cp"}.get(str(effective_value(run, "engine")))
     yield Finding(
         place[0],
         f"cp_size {sizes['cp']} and sp_size {sizes['sp']} exclude each other: every process stops",
@@ -132,11 +133,11 @@ def _sharded(run: Run) -> Fix | None:
 
 @rule("ZC635", "nothing-to-shard-across", Severity.ERROR, versions="accelerate>=1.15")
 def nothing_to_shard_across(run: Run) -> Iterator[Finding]:
-    sizes, processes = sizes_of(run), effective(run, "num_processes")
+    sizes, processes = sizes_of(run), effective_value(run, "num_processes")
     if sizes is None or impossible(sizes) or sizes["dp_shard"] > 1 or sizes["cp"] > 1 or sizes["sp"] > 1:
         return
     product = sizes["dp_replicate"] * sizes["tp"]
-    if effective(run, "engine") != "fsdp" or not runs_fsdp2(run) or product == 1:
+    if effective_value(run, "engine") != "fsdp" or not runs_fsdp2(run) or product == 1:
         return
     place = place_of(run, "dp_replicate", "tp")
     if place is None or (isinstance(processes, int) and product != processes):

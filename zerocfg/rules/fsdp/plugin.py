@@ -10,19 +10,9 @@ from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import argument
-from zerocfg.rules.effects import (
-    TRAINERS,
-    accelerate_data,
-    accelerate_section,
-    anchor,
-    edited,
-    effective,
-    failures,
-    ignored,
-    recipe_data,
-    rewritten,
-    told,
-)
+from zerocfg.rules.effects import TRAINERS, accelerate_data, accelerate_section, effective_value, recipe_data
+from zerocfg.rules.failures import failures, ignored, primary_location, reported
+from zerocfg.rules.fixes import edited, rewritten
 from zerocfg.rules.reach import among
 from zerocfg.run.model import UNKNOWN, Run, SourceFile
 from zerocfg.source.edit import delete_entry, replace_value
@@ -117,7 +107,7 @@ def _is_default(value: object) -> bool:
 @rule("ZC601", "fsdp-loading-without-sync", Severity.ERROR)
 def fsdp_loading_without_sync(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC601"):
-        found = told(run, failure, "write true, or switch fsdp_cpu_ram_efficient_loading off as well")
+        found = reported(run, failure, "write true, or switch fsdp_cpu_ram_efficient_loading off as well")
         key = fsdp_key(run, "sync_module_states")
         written = fsdp_key(run, "version")
         if key is not None and written is not None and str(written[2]) == "2":
@@ -189,9 +179,9 @@ _NAMES = {
 @rule("ZC604", "section-of-another-engine", Severity.ERROR)
 def section_of_another_engine(run: Run) -> Iterator[Finding]:
     for item in ignored(run, "ZC604"):
-        engine = effective(run, "engine")
+        engine = effective_value(run, "engine")
         used = {"ddp": "plain data parallelism", "single": "one plain process"}.get(str(engine), "")
-        location, related = anchor(run, [item.place], "key")
+        location, related = primary_location(run, [item.place], "key")
         yield Finding(
             location,
             f"{item.message}: the job runs" + (f" with {used}" if used else " without it"),

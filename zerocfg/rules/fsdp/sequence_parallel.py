@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import accelerate_section, edited, effective
+from zerocfg.rules.effects import accelerate_section, effective_value
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.fsdp.parallelism import (
     PREFIX,
     SECTION,
@@ -39,7 +40,7 @@ def sequence_parallel_attention(run: Run) -> Iterator[Finding]:
 def sequence_parallel_without_deepspeed(run: Run) -> Iterator[Finding]:
     sizes = sizes_of(run)
     place = place_of(run, "sp")
-    engine = effective(run, "engine")
+    engine = effective_value(run, "engine")
     if sizes is None or sizes["sp"] < 2 or sizes["cp"] > 1 or place is None or engine not in ("fsdp", "ddp", "single"):
         return
     new = f"{PREFIX}cp_size"
@@ -56,9 +57,9 @@ def sequence_parallel_without_deepspeed(run: Run) -> Iterator[Finding]:
 
 @rule("ZC639", "sequence-parallel-batch", Severity.ERROR)
 def sequence_parallel_batch(run: Run) -> Iterator[Finding]:
-    sizes, processes = sizes_of(run), effective(run, "num_processes")
+    sizes, processes = sizes_of(run), effective_value(run, "num_processes")
     place = place_of(run, "sp")
-    if sizes is None or sizes["sp"] < 2 or place is None or effective(run, "engine") != "deepspeed":
+    if sizes is None or sizes["sp"] < 2 or place is None or effective_value(run, "engine") != "deepspeed":
         return
     if not isinstance(processes, int) or processes % sizes["sp"] or impossible(sizes):
         return
@@ -109,7 +110,7 @@ def context_parallel_under_deepspeed(run: Run) -> Iterator[Finding]:
     sizes, place = sizes_of(run), place_of(run, "cp")
     if sizes is None or sizes["cp"] < 2 or sizes["sp"] > 1 or place is None or impossible(sizes):
         return
-    if effective(run, "engine") != "deepspeed":
+    if effective_value(run, "engine") != "deepspeed":
         return
     new = f"{PREFIX}sp_size"
     yield Finding(

@@ -8,7 +8,8 @@ from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import argument, dropped, given, set_argument, value, written
-from zerocfg.rules.effects import TRAINERS, edited, recipe_data
+from zerocfg.rules.effects import TRAINERS, recipe_data
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.fsdp.plugin import (
     ARGUMENTS,
     argument_key,

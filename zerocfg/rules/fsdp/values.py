@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import argument, set_argument
-from zerocfg.rules.effects import TRAINERS, edited
+from zerocfg.rules.effects import TRAINERS
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.fsdp.plugin import (
     ARGUMENTS,
     argument_key,

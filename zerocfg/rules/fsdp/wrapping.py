@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import edited
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.fsdp.plugin import fsdp_key, fsdp_setting, fsdp_version
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value

@@ -8,7 +8,8 @@ from zerocfg.catalog.check import Issue
 from zerocfg.catalog.counterparts import Counterpart
 from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import deepspeed_data, edited, rewritten
+from zerocfg.rules.effects import deepspeed_data
+from zerocfg.rules.fixes import edited, rewritten
 from zerocfg.rules.issues import at_key, issues, limited
 from zerocfg.rules.keys.places import foreign, home
 from zerocfg.rules.moving import as_json, moved

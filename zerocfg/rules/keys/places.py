@@ -8,7 +8,8 @@ from zerocfg.catalog.check import Issue
 from zerocfg.catalog.counterparts import homes
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import accelerate_data, accelerate_section, deepspeed_data, edited
+from zerocfg.rules.effects import accelerate_data, accelerate_section, deepspeed_data
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.issues import at_key, issues, limited
 from zerocfg.rules.moving import moved, text_at
 from zerocfg.rules.renaming import instead, own_name

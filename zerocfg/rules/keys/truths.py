@@ -8,7 +8,8 @@ from zerocfg.catalog.check import refusal
 from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import accelerate_data, edited
+from zerocfg.rules.effects import accelerate_data
+from zerocfg.rules.fixes import edited
 from zerocfg.run.model import Run
 from zerocfg.source.edit import replace_value
 from zerocfg.source.node import Scalar, dotted, walk

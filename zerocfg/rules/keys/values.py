@@ -9,7 +9,9 @@ from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.calls import given_in_calls
-from zerocfg.rules.effects import edited, effective, failures, told
+from zerocfg.rules.effects import effective_value
+from zerocfg.rules.failures import failures, reported
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.issues import at_value, issues, limited, python_word, unfilled
 from zerocfg.rules.repairs import as_section, repaired
 from zerocfg.run.model import Origin, Run, SourceFile
@@ -61,7 +63,7 @@ def _unsaid(run: Run, code: str) -> Iterator[Finding]:
         place = failure.places[0] if failure.places else None
         # A word of the launch line is ZC711's matter.
         if place is None or (place.kind not in ("flag", "environment") and (id(place.file), place.path) not in said):
-            finding = told(run, failure, where="value")
+            finding = reported(run, failure, where="value")
             found = loose.get((id(place.file), place.path)) if place is not None and code == "ZC104" else None
             finding.fix = repaired(*found) if found is not None else None
             if place is not None and _left_to_line(run, place):
@@ -155,7 +157,7 @@ def null_value(run: Run) -> Iterator[Finding]:
         if run.accelerate is None or setting.value != "None" or setting.origin.file is not run.accelerate:
             continue
         # FSDP 2 takes no sharding strategy.
-        strategy = path[-1:] == ("fsdp_sharding_strategy",) and effective(run, "fsdp_config.fsdp_version") == 1
+        strategy = path[-1:] == ("fsdp_sharding_strategy",) and effective_value(run, "fsdp_config.fsdp_version") == 1
         if not strategy and path[-1:] != ("fsdp_version",):
             continue
         yield Finding(

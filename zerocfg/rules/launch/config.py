@@ -11,18 +11,9 @@ from collections.abc import Iterator
 from zerocfg.catalog.suggest import closest
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, at, rule
-from zerocfg.rules.effects import (
-    TOLD_BY,
-    accelerate_data,
-    accelerate_section,
-    anchor,
-    edited,
-    failures,
-    ignored,
-    together,
-    told,
-    words,
-)
+from zerocfg.rules.effects import accelerate_data, accelerate_section, describe_origin
+from zerocfg.rules.failures import RULE_FOR_FAILURE, failures, ignored, primary_location, reported
+from zerocfg.rules.fixes import edited, together
 from zerocfg.rules.line import is_page, line_fix, plain, says, written
 from zerocfg.run.hub import is_hub_name
 from zerocfg.run.model import Failure, Origin, Run, SourceFile
@@ -38,7 +29,7 @@ def number_of_processes_missing(run: Run) -> Iterator[Finding]:
         if run.accelerate is None:
             continue
         yield Finding(
-            anchor(run, failure.places)[0],
+            primary_location(run, failure.places)[0],
             "no `num_processes`: the launcher stops"
             + ("" if run.launch else " unless each launch line gives --num_processes"),
             "write `num_processes: N`, the number of accelerators of all machines together",
@@ -71,7 +62,7 @@ def fields_beside_config_file(run: Run) -> Iterator[Finding]:
             ("deepspeed_config", name) if name in accelerate_section(run) else (name,) for name in names
         ]
         if run.accelerate is None:
-            yield told(run, failure)
+            yield reported(run, failure)
             continue
         file = run.accelerate
         fixes = [edited(delete_entry, file, path, why="") for path in paths]
@@ -140,7 +131,7 @@ def two_deepspeed_files(run: Run) -> Iterator[Finding]:
             or str(named.value).rpartition("/")[2] == run.deepspeed.name.rpartition("/")[2]
         ):
             continue
-        location, related = anchor(run, [item.place])
+        location, related = primary_location(run, [item.place])
         yield Finding(
             location,
             f"{named.value} is silently not used: `deepspeed` of the training arguments names {run.deepspeed.name}",
@@ -155,15 +146,15 @@ def two_deepspeed_files(run: Run) -> Iterator[Finding]:
 @rule("ZC711", "launch-option-refused", Severity.ERROR)
 def launch_option_refused(run: Run) -> Iterator[Finding]:
     for failure in run.effective.failures:
-        code = TOLD_BY.get(failure.kind)
+        code = RULE_FOR_FAILURE.get(failure.kind)
         place = failure.places[0] if failure.places else None
         on_line = place is not None and place.kind in ("flag", "environment")
         if place is not None and place.span is not None and place.file is not None and on_line:
-            words = place.file.source.text[place.span.start : place.span.end]
-            if _PLACEHOLDER.search(words):
+            text = place.file.source.text[place.span.start : place.span.end]
+            if _PLACEHOLDER.search(text):
                 continue  # a line of a manual: the reader fills it in
         if code == "ZC711" or (on_line and code in _CATALOG):
-            location, related = anchor(run, failure.places)
+            location, related = primary_location(run, failure.places)
             yield Finding(location, failure.message, related=related, fix=_meant(run, failure))
 
 
@@ -204,10 +195,11 @@ def flag_beats_file(run: Run) -> Iterator[Finding]:
         used = item.used
         if used is None or not used.known or str(used.value).lower() == str(written).lower():
             continue
-        location, related = anchor(run, [item.place, used.origin])
+        location, related = primary_location(run, [item.place, used.origin])
         yield Finding(
             location,
-            f"`{item.place.path[-1]}: {show(written)}` is replaced by {show(used.value)} {words(used.origin)}",
+            f"`{item.place.path[-1]}: {show(written)}` is replaced by {show(used.value)} "
+            f"{describe_origin(used.origin)}",
             "",
             related,
         )
@@ -216,7 +208,7 @@ def flag_beats_file(run: Run) -> Iterator[Finding]:
 @rule("ZC714", "distributed-type-missing", Severity.ERROR)
 def distributed_type_missing(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC714"):
-        finding = told(run, failure, "write `distributed_type: DEEPSPEED` (or FSDP, MULTI_GPU, NO)")
+        finding = reported(run, failure, "write `distributed_type: DEEPSPEED` (or FSDP, MULTI_GPU, NO)")
         kinds = {"deepspeed_config": "DEEPSPEED", "fsdp_config": "FSDP", "megatron_lm_config": "MEGATRON_LM"}
         found = [kind for name, kind in kinds.items() if accelerate_section(run, name)]
         if len(found) == 1:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import TRAINERS, anchor, under_deepspeed_launcher
+from zerocfg.rules.effects import TRAINERS, under_deepspeed_launcher
+from zerocfg.rules.failures import primary_location
 from zerocfg.rules.launch.machines import option, place_of
 from zerocfg.rules.line import (
     all_options_seen,
@@ -87,7 +88,7 @@ def variable_replaced_by_launcher(run: Run) -> Iterator[Finding]:
         words = {str(used.value).lower(), given.value.lower()}
         if len(words) == 1 or words <= set(_TRUE):
             continue
-        location, related = anchor(run, [given.origin, used.origin])
+        location, related = primary_location(run, [given.origin, used.origin])
         by = f"{used.value} {_said(used)}"
         yield Finding(
             location,

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import accelerate_data, accelerate_section, edited, under_deepspeed_launcher
+from zerocfg.rules.effects import accelerate_data, accelerate_section, under_deepspeed_launcher
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.launch.machines import by_torchrun, is_count, number_fix, option, place_of, under_runner
 from zerocfg.rules.line import (
     as_count,

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from zerocfg.catalog.counterparts import settings
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import TRAINERS, accelerate_data, anchor, edited, effective
+from zerocfg.rules.effects import TRAINERS, accelerate_data, effective_value
+from zerocfg.rules.failures import primary_location
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.launch.machines import option, place_of
 from zerocfg.rules.line import (
     all_options_seen,
@@ -158,7 +160,7 @@ def option_beaten_by_deepspeed_file(run: Run) -> Iterator[Finding]:
             continue
         if isinstance(in_file, (dict, list)) or _same(text, in_file):
             continue
-        location, related = anchor(run, [given.origin])
+        location, related = primary_location(run, [given.origin])
         yield Finding(
             location,
             f"--{name} {text} has no effect: {run.deepspeed.name} says {show(in_file)}, and the file wins",
@@ -206,7 +208,7 @@ def processes_not_started(run: Run) -> Iterator[Finding]:
     kind, processes = accelerate_data(run).get("distributed_type"), as_count(option(run, "num_processes"))
     if run.accelerate is None or kind not in ("NO", "MULTI_CPU") or processes is None or processes < 2:
         return
-    if effective(run, "engine") not in ("single", "ddp", None) or option(run, "mpirun_hostfile") is not None:
+    if effective_value(run, "engine") not in ("single", "ddp", None) or option(run, "mpirun_hostfile") is not None:
         return
     if option(run, "mpirun_config") or any(option_named(run, name) for name in ("multi_gpu", *_ENGINES, "tpu")):
         return

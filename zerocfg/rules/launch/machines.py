@@ -7,16 +7,9 @@ from typing import Any
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import (
-    accelerate_data,
-    accelerate_section,
-    anchor,
-    edited,
-    effective,
-    failures,
-    told,
-    under_deepspeed_launcher,
-)
+from zerocfg.rules.effects import accelerate_data, accelerate_section, effective_value, under_deepspeed_launcher
+from zerocfg.rules.failures import failures, primary_location, reported
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.line import all_options_seen, at_option, line_fix, number_of, option_named, says, started_by, written
 from zerocfg.run.model import UNKNOWN, Origin, Run
 from zerocfg.source.edit import Edit, insert_entry, replace_value
@@ -75,7 +68,7 @@ def is_count(value: object, least: int) -> bool:
 def by_torchrun(run: Run) -> bool:
     """Whether accelerate starts the ranks with torchrun: known too where the Trainer's arguments, which decide about
     the engine, are not."""
-    engine = effective(run, "engine")
+    engine = effective_value(run, "engine")
     if engine is UNKNOWN:
         named = accelerate_data(run).get("distributed_type")
         return isinstance(named, str) and named in _RANKS
@@ -85,9 +78,9 @@ def by_torchrun(run: Run) -> bool:
 def place_of(run: Run, name: str) -> tuple[Location, list[Location]]:
     """Where the launcher takes an option from: its flag, or the key of the accelerate config."""
     if name in run.flags:
-        return anchor(run, [run.flags[name].origin])
+        return primary_location(run, [run.flags[name].origin])
     path = ("deepspeed_config", name) if name in accelerate_section(run) else (name,)
-    return anchor(run, [Origin("file", file=run.accelerate, path=path)])
+    return primary_location(run, [Origin("file", file=run.accelerate, path=path)])
 
 
 def under_runner(run: Run) -> bool:
@@ -153,7 +146,7 @@ def _standard(run: Run) -> Fix | None:
 @rule("ZC710", "fewer-devices-than-processes", Severity.ERROR)
 def fewer_devices_than_processes(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC710"):
-        yield told(run, failure)
+        yield reported(run, failure)
         return
     ids, processes = option(run, "gpu_ids"), option(run, "num_processes")
     machines = option(run, "num_machines")
@@ -204,7 +197,7 @@ def sagemaker_cannot_launch(run: Run) -> Iterator[Finding]:
         data = run.accelerate.data() if run.accelerate is not None else None
         environment = show(data.get("compute_environment") if isinstance(data, dict) else None)
         yield Finding(
-            anchor(run, failure.places)[0],
+            primary_location(run, failure.places)[0],
             f"compute_environment is {environment}: accelerate reads the file as a SageMakerConfig object, and its "
             "launcher 1.15.0 stops at every such file",
             "write LOCAL_MACHINE, which is right under Slurm and in every cloud but SageMaker"

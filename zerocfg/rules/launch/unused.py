@@ -6,16 +6,9 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import (
-    TRAINERS,
-    accelerate_data,
-    accelerate_section,
-    anchor,
-    edited,
-    ignored,
-    stage_of,
-    under_deepspeed_launcher,
-)
+from zerocfg.rules.effects import TRAINERS, accelerate_data, accelerate_section, stage_of, under_deepspeed_launcher
+from zerocfg.rules.failures import ignored, primary_location
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.line import at_option, line_fix, option_named, started_by, without
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry
@@ -24,7 +17,7 @@ from zerocfg.source.edit import delete_entry
 @rule("ZC706", "cpu-not-used", Severity.ERROR)
 def cpu_not_used(run: Run) -> Iterator[Finding]:
     for item in ignored(run, "ZC706"):
-        location, related = anchor(run, [item.place])
+        location, related = primary_location(run, [item.place])
         fix = edited(delete_entry, item.place.file, item.place.path, why="remove the key")
         yield Finding(location, item.message, "remove it, or write `distributed_type: MULTI_CPU`", related, fix)
 
@@ -38,7 +31,7 @@ def key_never_taken_from_file(run: Run) -> Iterator[Finding]:
             continue
         if name == "same_network":  # `accelerate config` writes it into every file
             continue
-        location, related = anchor(run, [item.place])
+        location, related = primary_location(run, [item.place])
         harmless = name in ("tpu_use_sudo", "downcast_bf16")
         yield Finding(
             location,
@@ -58,7 +51,7 @@ def section_without_effect(run: Run) -> Iterator[Finding]:
             backend = section.get("dynamo_backend", section.get("backend"))
             if str(backend).lower() in ("no", "false", "none"):
                 continue
-        location, related = anchor(run, [item.place], "key")
+        location, related = primary_location(run, [item.place], "key")
         fix = edited(delete_entry, item.place.file, item.place.path, why="remove the section")
         yield Finding(location, item.message, "", related, fix)
 

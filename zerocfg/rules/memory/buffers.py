@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import accelerate_data, anchor, edited, effective, present, put, section, stage_of, together
+from zerocfg.rules.effects import accelerate_data, effective_value, section, stage_of
+from zerocfg.rules.failures import primary_location
+from zerocfg.rules.fixes import edited, present, put, together
 from zerocfg.rules.offload.devices import number_of, on_host
 from zerocfg.run.model import Run, Setting
 from zerocfg.source.edit import delete_entry, replace_value
@@ -14,7 +16,7 @@ from zerocfg.source.edit import delete_entry, replace_value
 
 def half(run: Run) -> bool | None:
     """Whether the model is trained in 16 bit; None when that is not known."""
-    values = [effective(run, f"{name}.enabled") for name in ("bf16", "fp16")]
+    values = [effective_value(run, f"{name}.enabled") for name in ("bf16", "fp16")]
     if True in values:
         return True
     return False if all(value in (False, None) for value in values) else None
@@ -33,7 +35,7 @@ def whole_gradients_in_fp32(run: Run) -> Iterator[Finding]:
     if run.deepspeed is None or not keeps_whole_gradients(run):
         return
     setting = run.effective.get("zero_optimization.stage")
-    location, related = anchor(run, [setting.origin] if setting else [])
+    location, related = primary_location(run, [setting.origin] if setting else [])
     parameters = run.model.parameters if run.model else None
     size = f" ({4 * parameters / 2**30:.1f} GiB)" if parameters else ""
     yield Finding(
@@ -51,7 +53,7 @@ def keeps_whole_gradients(run: Run) -> bool:
     word = section(run, "data_types").get("grad_accum_dtype")
     if not isinstance(word, str) or word.lower() not in ("fp32", "float32", "float"):
         return False
-    return stage_of(run) == 1 and effective(run, "bf16.enabled") is True and not on_host(run, "offload_optimizer")
+    return stage_of(run) == 1 and effective_value(run, "bf16.enabled") is True and not on_host(run, "offload_optimizer")
 
 
 def without_buckets(run: Run) -> bool:
@@ -82,7 +84,7 @@ def reduce_buckets_of_many_gib(run: Run) -> Iterator[Finding]:
     if size < min(_ROOM, (room or float("inf")) * 2**30 / 10):
         return
     enough = str(min(200_000_000, int(bucket) // 2))
-    location, related = anchor(run, [setting.origin, *([overlap.origin] if twice and overlap else [])])
+    location, related = primary_location(run, [setting.origin, *([overlap.origin] if twice and overlap else [])])
     yield Finding(
         location,
         f"`reduce_bucket_size` {show(setting.value)} elements of {width} bytes"
@@ -136,12 +138,12 @@ def sharding_over_one_process(run: Run) -> Iterator[Finding]:
     count = run.effective.get("num_processes")
     if stage_of(run) != 3 or count is None or count.value != 1 or count.origin.kind not in ("file", "flag"):
         return
-    if effective(run, "engine") != "deepspeed" or any(
+    if effective_value(run, "engine") != "deepspeed" or any(
         on_host(run, part) for part in ("offload_optimizer", "offload_param")
     ):
         return
     setting = run.effective.get("zero_optimization.stage")
-    location, related = anchor(
+    location, related = primary_location(
         run, [origin for origin in ((setting.origin if setting else None), count.origin) if origin]
     )
     yield Finding(
@@ -166,7 +168,7 @@ def _without_zero(run: Run, setting: Setting | None) -> Fix | None:
 
 @rule("ZC905", "fp32-at-stage-3", Severity.NOTE)
 def fp32_at_stage_3(run: Run) -> Iterator[Finding]:
-    if stage_of(run) != 3 or half(run) is not False or effective(run, "engine") != "deepspeed":
+    if stage_of(run) != 3 or half(run) is not False or effective_value(run, "engine") != "deepspeed":
         return
     if run.accelerate is None or run.deepspeed is not None:
         return

@@ -10,17 +10,9 @@ from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import may_be_on
-from zerocfg.rules.effects import (
-    accelerate_data,
-    anchor,
-    edited,
-    effective,
-    fits_at,
-    present,
-    section,
-    stage_of,
-    without,
-)
+from zerocfg.rules.effects import accelerate_data, effective_value, fits_at, section, stage_of
+from zerocfg.rules.failures import primary_location
+from zerocfg.rules.fixes import edited, present, without
 from zerocfg.rules.offload.devices import PARTS, on_host, place
 from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry, replace_value
@@ -36,7 +28,7 @@ def whole_model_trained(run: Run) -> bool:
 
 def _stage_place(run: Run) -> tuple[Location, list[Location]]:
     setting = run.effective.get("zero_optimization.stage")
-    return anchor(run, [setting.origin] if setting else [])
+    return primary_location(run, [setting.origin] if setting else [])
 
 
 @rule("ZC920", "processes-and-accelerators", Severity.ERROR, needs={"hardware"})
@@ -67,7 +59,7 @@ def bf16_not_in_hardware(run: Run) -> Iterator[Finding]:
         setting = run.effective.get(name)
         if setting is None or setting.value not in (True, "bf16") or setting.origin.kind == "default":
             continue
-        location, related = anchor(run, [setting.origin])
+        location, related = primary_location(run, [setting.origin])
         yield Finding(
             location,
             f"bf16 on {run.hardware.name}, whose accelerators do not compute in bfloat16",
@@ -128,7 +120,7 @@ def host_memory_exceeded(run: Run) -> Iterator[Finding]:
         return
     only_rounding = need - rounding <= hardware.host_gib
     settings = [run.effective.get(f"zero_optimization.{part}.device") for part in PARTS]
-    location, related = anchor(run, [one.origin for one in settings if one and one.value in ("cpu", "nvme")])
+    location, related = primary_location(run, [one.origin for one in settings if one and one.value in ("cpu", "nvme")])
     yield Finding(
         location,
         f"offloading {run.model.name} takes {need:.0f} GiB of the host's memory"
@@ -148,8 +140,8 @@ def locked_memory_exceeded(run: Run) -> Iterator[Finding]:
     if hardware is None or model is None or not model.parameters or hardware.memlock is None:
         return
     path = ("zero_optimization", "offload_optimizer", "pin_memory")
-    pinned = effective(run, ".".join(path))
-    if effective(run, "zero_optimization.offload_optimizer.device") != "cpu" or stage_of(run) not in (1, 2, 3):
+    pinned = effective_value(run, ".".join(path))
+    if effective_value(run, "zero_optimization.offload_optimizer.device") != "cpu" or stage_of(run) not in (1, 2, 3):
         return
     if pinned not in (None, True) or not present(run.deepspeed, path[:2]) or not whole_model_trained(run):
         return

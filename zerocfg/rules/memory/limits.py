@@ -11,7 +11,9 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import anchor, effective, present, put, section, stage_of
+from zerocfg.rules.effects import effective_value, section, stage_of
+from zerocfg.rules.failures import primary_location
+from zerocfg.rules.fixes import present, put
 from zerocfg.rules.memory.capacity import enough_stage, to_stage, whole_model_trained
 from zerocfg.rules.offload.devices import PARTS, device, on_host
 from zerocfg.run.model import Run
@@ -41,7 +43,7 @@ def optimizer_step_does_not_fit(run: Run) -> Iterator[Finding]:
     name = "zero_optimization.sub_group_size"
     group, setting = _smaller_group(run, hardware, memory), run.effective.get("zero_optimization.stage")
     sizes = run.effective.get(name) if group else None
-    location, related = anchor(run, [one.origin for one in (sizes, setting) if one])
+    location, related = primary_location(run, [one.origin for one in (sizes, setting) if one])
     other = enough_stage(run, stage)
     fix: Fix | None
     if group:
@@ -63,7 +65,7 @@ def optimizer_step_does_not_fit(run: Run) -> Iterator[Finding]:
 
 def _smaller_group(run: Run, hardware: HardwareSummary, memory: MemorySummary) -> int | None:
     """A sub group size, one digit and zeros, with which the step leaves a tenth of the memory; None: there is none."""
-    size = effective(run, "zero_optimization.sub_group_size")
+    size = effective_value(run, "zero_optimization.sub_group_size")
     trained = run.model.parameters if run.model and run.model.all_trained else None
     if stage_of(run) != 3 or on_host(run, "offload_optimizer") or not isinstance(size, int) or size < 1 or not trained:
         return None
@@ -93,7 +95,7 @@ def run_does_not_fit(run: Run) -> Iterator[Finding]:
         return  # told by ZC927
     setting = run.effective.get("zero_optimization.stage")
     micro = run.effective.get("train_micro_batch_size_per_gpu")
-    location, related = anchor(run, [one.origin for one in (setting, micro) if one])
+    location, related = primary_location(run, [one.origin for one in (setting, micro) if one])
     at_stage = f" at stage {stage}" if stage else ""
     yield Finding(
         location,

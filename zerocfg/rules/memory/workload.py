@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Fix, Severity, rule
-from zerocfg.rules.effects import TRAINERS, anchor, fits_at, gathers, put, stage_of
+from zerocfg.rules.effects import TRAINERS, fits_at, gathers, stage_of
+from zerocfg.rules.failures import primary_location
+from zerocfg.rules.fixes import put
 from zerocfg.run.model import Run
 
 
@@ -20,7 +22,7 @@ def parameters_gathered_for_small_batches(run: Run) -> Iterator[Finding]:
     low, high = memory.doubled_peak_gib
     if stage_of(run) != 3 or hardware.accelerators < 2 or high > hardware.memory_gib or fits_at(run, 2):
         return
-    location, related = anchor(run, [steps.origin])
+    location, related = primary_location(run, [steps.origin])
     micro = memory.micro_batch or 1
     yield Finding(
         location,
@@ -40,7 +42,7 @@ def all_logits_at_once(run: Run) -> Iterator[Finding]:
     if memory.logits_gib < (room / 5 if room else 8.0):
         return
     micro = run.effective.get("train_micro_batch_size_per_gpu")
-    location, related = anchor(run, [micro.origin] if micro else [])
+    location, related = primary_location(run, [micro.origin] if micro else [])
     yield Finding(
         location,
         f"logits and loss of {memory.micro_batch} x {memory.sequence_length} tokens over a vocabulary of "

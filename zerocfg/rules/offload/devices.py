@@ -16,16 +16,13 @@ from zerocfg.rules.effects import (
     accelerate_section,
     admitted,
     admitting,
-    anchor,
-    edited,
-    effective,
-    failures,
-    present,
+    effective_value,
     section,
     stage_of,
-    told,
     under_deepspeed_launcher,
 )
+from zerocfg.rules.failures import failures, primary_location, reported
+from zerocfg.rules.fixes import edited, present
 from zerocfg.run.engine import number
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
@@ -35,7 +32,7 @@ PARTS = ("offload_optimizer", "offload_param")
 
 def device(run: Run, part: str) -> object:
     """Where a part lives: "cpu", "nvme", or something that offloads nothing."""
-    return effective(run, f"zero_optimization.{part}.device")
+    return effective_value(run, f"zero_optimization.{part}.device")
 
 
 def on_host(run: Run, part: str) -> bool:
@@ -51,7 +48,7 @@ def number_of(value: object) -> float | None:
 
 def place(run: Run, part: str) -> tuple[Location, list[Location]]:
     setting = run.effective.get(f"zero_optimization.{part}.device")
-    return anchor(run, [setting.origin] if setting else [])
+    return primary_location(run, [setting.origin] if setting else [])
 
 
 def removed(run: Run, part: str, why: str, *, safe: bool) -> Fix | None:
@@ -183,8 +180,8 @@ def optimizer_replaced_by_cpu_adam(run: Run) -> Iterator[Finding]:
     asked = argument(run, "optim")
     if asked is None or asked.held not in _REPLACED or device(run, "offload_optimizer") not in ("cpu", "nvme"):
         return
-    forced = effective(run, "zero_force_ds_cpu_optimizer")
-    if forced is not True or effective(run, "engine") != "deepspeed":
+    forced = effective_value(run, "zero_force_ds_cpu_optimizer")
+    if forced is not True or effective_value(run, "engine") != "deepspeed":
         return
     if run.deepspeed is not None and "optimizer" in (run.deepspeed.data() or {}):
         return
@@ -209,7 +206,7 @@ def _unforced(run: Run) -> Fix | None:
 @rule("ZC511", "offload-null", Severity.ERROR)
 def offload_null(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC511"):
-        finding = told(run, failure, "leave the section out")
+        finding = reported(run, failure, "leave the section out")
         place = finding.location
         finding.fix = edited(delete_entry, place.file, place.path, why="leave the section out")
         yield finding

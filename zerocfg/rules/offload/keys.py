@@ -7,14 +7,9 @@ from collections.abc import Iterator
 from zerocfg.catalog.values import OFF_WORDS
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import may_be_on
-from zerocfg.rules.effects import (
-    anchor,
-    edited,
-    present,
-    section,
-    stage_of,
-    without,
-)
+from zerocfg.rules.effects import section, stage_of
+from zerocfg.rules.failures import primary_location
+from zerocfg.rules.fixes import edited, present, without
 from zerocfg.rules.offload.devices import PARTS, device
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
@@ -147,7 +142,7 @@ def parameters_offloaded_alone(run: Run) -> Iterator[Finding]:
     if section(run, *_ZERO, "offload_optimizer"):
         return  # a section without a device has a rule of its own
     setting = run.effective.get("zero_optimization.offload_param.device")
-    location, related = anchor(run, [setting.origin] if setting else [])
+    location, related = primary_location(run, [setting.origin] if setting else [])
     yield Finding(
         location,
         "`offload_param` without `offload_optimizer`: 2 bytes a parameter are moved away, and the 12 of the optimizer "

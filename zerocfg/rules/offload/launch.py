@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import (
-    TRAINERS,
-    deepspeed_data,
-    effective,
-    rewritten,
-    section,
-    stage_of,
-    under_deepspeed_launcher,
-)
+from zerocfg.rules.effects import TRAINERS, deepspeed_data, effective_value, section, stage_of, under_deepspeed_launcher
+from zerocfg.rules.fixes import rewritten
 from zerocfg.rules.line import (
     all_options_seen,
     at_line,
@@ -39,7 +32,7 @@ def old_offload_key_with_accelerate(run: Run) -> Iterator[Finding]:
         return
     if "optimizer" in data or data.get("zero_force_ds_cpu_optimizer") is False or stage_of(run) not in (1, 2, 3):
         return
-    if effective(run, "engine") != "deepspeed":
+    if effective_value(run, "engine") != "deepspeed":
         return
     yield Finding(
         Location(run.deepspeed, path),
@@ -57,7 +50,11 @@ def _new_name(run: Run) -> Fix | None:
 
 def _steps_on_host(run: Run) -> bool:
     """Whether an optimizer steps on the processors of the host."""
-    return stage_of(run) in (1, 2, 3) and on_host(run, "offload_optimizer") and effective(run, "engine") == "deepspeed"
+    return (
+        stage_of(run) in (1, 2, 3)
+        and on_host(run, "offload_optimizer")
+        and effective_value(run, "engine") == "deepspeed"
+    )
 
 
 def _set_threads(run: Run, count: str) -> list[Edit] | None:
@@ -96,7 +93,10 @@ def host_step_on_one_thread(run: Run) -> Iterator[Finding]:
         return
     if "OMP_NUM_THREADS" in run.environment or mentions(run, "OMP_NUM_THREADS") or not all_options_seen(run):
         return
-    processes, machines = number_of(effective(run, "num_processes")), number_of(effective(run, "num_machines")) or 1
+    processes, machines = (
+        number_of(effective_value(run, "num_processes")),
+        number_of(effective_value(run, "num_machines")) or 1,
+    )
     if not processes or processes // max(machines, 1) < 2 or option_named(run, "num_cpu_threads_per_process"):
         return
     if machines > 1 and started_by(run, "accelerate"):

@@ -6,17 +6,9 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import (
-    accelerate_section,
-    anchor,
-    edited,
-    ignored,
-    present,
-    section,
-    stage_of,
-    together,
-    under_deepspeed_launcher,
-)
+from zerocfg.rules.effects import accelerate_section, section, stage_of, under_deepspeed_launcher
+from zerocfg.rules.failures import ignored, primary_location
+from zerocfg.rules.fixes import edited, present, together
 from zerocfg.rules.offload.devices import PARTS, device, place
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, replace_value
@@ -79,7 +71,7 @@ def nvme_path_in_accelerate_config(run: Run) -> Iterator[Finding]:
         part = "offload_optimizer" if "optimizer" in str(path[-1]) else "offload_param"
         told.add(part)
         nvme = accelerate_section(run).get(f"{part}_device") == "nvme"
-        location, related = anchor(run, [item.place])
+        location, related = primary_location(run, [item.place])
         yield Finding(
             location,
             f'accelerate never passes `{path[-1]}` on; DeepSpeed gets the path "none" instead of {show(value)}'

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import deepspeed_data, edited, effective, present, section, stage_of
+from zerocfg.rules.effects import deepspeed_data, effective_value, section, stage_of
+from zerocfg.rules.fixes import edited, present
 from zerocfg.rules.offload.devices import PARTS, device, number_of
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
@@ -34,7 +35,7 @@ def nvme_buffer_smaller_than_a_parameter(run: Run) -> Iterator[Finding]:
     path = ("zero_optimization", "offload_param", "buffer_size")
     written = section(run, *path[:2])
     largest = run.model.largest_parameter if run.model else None
-    ranks = number_of(effective(run, "num_processes"))
+    ranks = number_of(effective_value(run, "num_processes"))
     size = number_of(written.get("buffer_size", 100_000_000))
     if run.deepspeed is None or written.get("device") != "nvme" or stage_of(run) != 3 or not largest or not ranks:
         return

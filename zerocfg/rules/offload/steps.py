@@ -7,15 +7,8 @@ from collections.abc import Iterator
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.arguments import argument
-from zerocfg.rules.effects import (
-    TRAINERS,
-    deepspeed_data,
-    edited,
-    effective,
-    present,
-    section,
-    stage_of,
-)
+from zerocfg.rules.effects import TRAINERS, deepspeed_data, effective_value, section, stage_of
+from zerocfg.rules.fixes import edited, present
 from zerocfg.rules.offload.devices import number_of, on_host, place
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
@@ -55,7 +48,7 @@ def cpu_adam_switched_off(run: Run) -> Iterator[Finding]:
     asked = argument(run, "optim")
     if asked is None or asked.held != "adamw_torch" or not on_host(run, "offload_optimizer"):
         return
-    if stage_of(run) in (1, 2, 3) and effective(run, "engine") == "deepspeed":
+    if stage_of(run) in (1, 2, 3) and effective_value(run, "engine") == "deepspeed":
         yield Finding(
             Location(run.deepspeed, (key,)),
             f"`{key}: false` lets torch's AdamW (`optim: {asked.held}`) step on the processors instead of "
@@ -93,11 +86,11 @@ def ratio_with_another_optimizer(run: Run) -> Iterator[Finding]:
 def ratio_of_too_few_groups(run: Run) -> Iterator[Finding]:
     path = (*_ZERO, "offload_optimizer", "ratio")
     ratio = number_of(section(run, *path[:2]).get("ratio"))
-    size = number_of(effective(run, "zero_optimization.sub_group_size"))
+    size = number_of(effective_value(run, "zero_optimization.sub_group_size"))
     total = run.model.parameters if run.model else None
     if ratio is None or not 0 <= ratio < 1 or not total or not size or size < 1 or run.deepspeed is None:
         return
-    ranks = number_of(effective(run, "num_processes")) or 1
+    ranks = number_of(effective_value(run, "num_processes")) or 1
     share = total / max(ranks, 1)
     groups = int(share // size) + 1
     if stage_of(run) != 3 or not on_host(run, "offload_optimizer") or int((1 - ratio) * groups) > 0:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import given
-from zerocfg.rules.effects import TRAINERS, accelerate_data, anchor, edited, recipe_data, section
+from zerocfg.rules.effects import TRAINERS, accelerate_data, recipe_data, section
+from zerocfg.rules.failures import primary_location
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.precision.dtypes import precision_of
 from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry, rename_key
@@ -22,7 +24,7 @@ def evaluation_precision_trains(run: Run) -> Iterator[Finding]:
             continue
         if accelerate_data(run).get("mixed_precision") or "mixed_precision" in run.flags:
             continue
-        location, _ = anchor(run, [asked.origin])
+        location, _ = primary_location(run, [asked.origin])
         fix = None
         if plain is None and asked.origin.kind == "file":
             fix = edited(insert_entry, run.recipe, (), kind, "true", why=f"say that training is in {kind}", safe=False)
@@ -44,7 +46,7 @@ def fp16_of_bf16_model(run: Run) -> Iterator[Finding]:
     place = asked.origin if asked is not None and asked.value is True else setting.origin if setting else None
     if place is None:
         return
-    location, _ = anchor(run, [place])
+    location, _ = primary_location(run, [place])
     fix = None
     sections = section(run, "fp16").get("enabled") is True or section(run, "bf16").get("enabled") is False
     written = recipe_data(run)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.effects import edited, section, stage_of
+from zerocfg.rules.effects import section, stage_of
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.precision.dtypes import about, dtype_of, precision_of, without
 from zerocfg.run.engine import truth
 from zerocfg.run.model import Run

@@ -7,7 +7,8 @@ from typing import Any
 
 from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import edited, effective, section, stage_of
+from zerocfg.rules.effects import effective_value, section, stage_of
+from zerocfg.rules.fixes import edited
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, replace_value
 from zerocfg.source.node import Path
@@ -23,7 +24,7 @@ _ACCUMULATION = ("data_types", "grad_accum_dtype")
 
 def precision_of(run: Run) -> str | None:
     """ "bf16", "fp16" or "fp32": what the engine computes in; None where that is not known."""
-    bf16, fp16 = effective(run, "bf16.enabled"), effective(run, "fp16.enabled")
+    bf16, fp16 = effective_value(run, "bf16.enabled"), effective_value(run, "fp16.enabled")
     if bf16 is True and fp16 is not True:
         return "bf16"
     if fp16 is True and bf16 is not True:

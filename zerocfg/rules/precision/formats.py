@@ -7,17 +7,9 @@ from collections.abc import Iterator
 from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
 from zerocfg.rules.batch.sizes import disagreement, mismatches
-from zerocfg.rules.effects import (
-    TRAINERS,
-    anchor,
-    edited,
-    effective,
-    failures,
-    replace_at,
-    section,
-    told,
-    words,
-)
+from zerocfg.rules.effects import TRAINERS, describe_origin, effective_value, section
+from zerocfg.rules.failures import failures, primary_location, reported
+from zerocfg.rules.fixes import edited, replace_at
 from zerocfg.run.model import UNKNOWN, Origin, Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
 
@@ -31,7 +23,7 @@ def fp16_and_bf16(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC301"):
         if conflict and failure.kind.startswith("ds-"):
             continue  # accelerate stops before DeepSpeed reads its config
-        location, related = anchor(run, failure.places)
+        location, related = primary_location(run, failure.places)
         who = "DeepSpeed" if failure.kind.startswith("ds-") else "the Trainer"
         yield Finding(
             location,
@@ -73,9 +65,9 @@ def _switch_on(run: Run, kind: str, argument: Origin) -> Fix | None:
 @rule("ZC303", "precision-conflict", Severity.ERROR)
 def precision_conflict(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC303"):
-        location, related = anchor(run, failure.places)
+        location, related = primary_location(run, failure.places)
         asked, enabled = failure.about
-        by = words(failure.places[1])
+        by = describe_origin(failure.places[1])
         yield Finding(
             location,
             f"`{enabled}` is on here but {asked} is asked for {by}; accelerate stops at the difference",
@@ -108,7 +100,7 @@ def precision_auto_without_filler(run: Run) -> Iterator[Finding]:
 @rule("ZC305", "precision-lost", Severity.ERROR, consumers={"accelerate", *TRAINERS})
 def precision_lost(run: Run) -> Iterator[Finding]:
     asked = run.effective.get("mixed_precision")
-    if asked is None or str(asked.value) not in _NAMES or effective(run, "engine") != "deepspeed":
+    if asked is None or str(asked.value) not in _NAMES or effective_value(run, "engine") != "deepspeed":
         return
     enabled = run.effective.get(_NAMES[str(asked.value)])
     if enabled is None or enabled.value is not False or run.effective.failures:
@@ -119,21 +111,20 @@ def precision_lost(run: Run) -> Iterator[Finding]:
     if written == "auto":
         if run.consumer not in TRAINERS or (run.recipe is None and not run.arguments):
             return
-        location, related = anchor(run, [asked.origin])
+        location, related = primary_location(run, [asked.origin])
         yield Finding(
             location,
-            f"{kind} is asked for {words(asked.origin)} but not in the training arguments, from which the Trainer "
-            "fills "
-            f"`{kind}.enabled`; DeepSpeed silently trains in fp32",
+            f"{kind} is asked for {describe_origin(asked.origin)} but not in the training arguments, from which the "
+            f"Trainer fills `{kind}.enabled`; DeepSpeed silently trains in fp32",
             f"write `{kind}: true` in the training arguments",
             related + ([Location(run.deepspeed, (kind, "enabled"))] if run.deepspeed else []),
         )
     elif file is not None and file is run.deepspeed:
-        location, related = anchor(run, [enabled.origin, asked.origin])
+        location, related = primary_location(run, [enabled.origin, asked.origin])
         yield Finding(
             location,
-            f"`{kind}.enabled` is false here but {kind} is asked for {words(asked.origin)}; DeepSpeed silently "
-            "trains in fp32",
+            f"`{kind}.enabled` is false here but {kind} is asked for {describe_origin(asked.origin)}; DeepSpeed "
+            "silently trains in fp32",
             'write "auto" or true',
             related,
             edited(replace_value, file, path, '"auto"', why='let accelerate fill it in: "auto"', safe=False),
@@ -144,7 +135,7 @@ def precision_lost(run: Run) -> Iterator[Finding]:
 def msamp_with_zero3(run: Run) -> Iterator[Finding]:
     stage = run.effective.get("zero_optimization.stage")
     for failure in failures(run, "ZC307"):
-        finding = told(run, failure, "use a lower stage or another fp8 backend")
+        finding = reported(run, failure, "use a lower stage or another fp8 backend")
         if stage is not None:
             finding.fix = replace_at(stage.origin, "2", "use ZeRO stage 2", safe=False)
         yield finding
@@ -161,12 +152,12 @@ def precision_of_launcher_beaten(run: Run) -> Iterator[Finding]:
             continue
         if any(failure.kind == "ds-precision-conflict" for failure in run.effective.failures):
             continue
-        location, related = anchor(run, [beaten.origin, used.origin])
+        location, related = primary_location(run, [beaten.origin, used.origin])
         file = beaten.origin.file if beaten.origin.kind == "file" else None
         yield Finding(
             location,
-            f"{beaten.value} is asked for {words(beaten.origin)} but {used.value} {words(used.origin)}; the "
-            f"{'argument of Accelerator wins' if own_loop else 'training arguments win'} "
+            f"{beaten.value} is asked for {describe_origin(beaten.origin)} but {used.value} {describe_origin(used.origin)}; "
+            f"the {'argument of Accelerator wins' if own_loop else 'training arguments win'} "
             f"and the job silently trains in {used.value}",
             f"say {used.value} in both places",
             related,

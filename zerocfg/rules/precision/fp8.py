@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import accelerate_section, edited
+from zerocfg.rules.effects import accelerate_section
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.fsdp.plugin import fsdp_key, on
 from zerocfg.run.model import Run
 from zerocfg.source.edit import insert_entry, rename_key, replace_value

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.effects import TRAINERS, edited, effective, failures, section, stage_of, together, told
+from zerocfg.rules.effects import TRAINERS, effective_value, section, stage_of
+from zerocfg.rules.failures import failures, reported
+from zerocfg.rules.fixes import edited, together
 from zerocfg.rules.precision.dtypes import about, accumulation, precision_of, without
 from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
@@ -17,7 +19,7 @@ _MASTERS = {"bf16": "bf16_master_weights_and_grads", "fp16": "fp16_master_weight
 @rule("ZC306", "master-weights-not-possible", Severity.ERROR)
 def master_weights_not_possible(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC306"):
-        finding = told(run, failure)
+        finding = reported(run, failure)
         place = failure.places[0]
         finding.fix = edited(delete_entry, place.file, place.path, why="keep the states in fp32", safe=False)
         yield finding
@@ -39,7 +41,7 @@ def bfloat16_section_ignored(run: Run) -> Iterator[Finding]:
         if lost:
             fix = together("switch bf16 on and remove `bfloat16`", on, fix, safe=False)
     else:
-        lost = effective(run, "mixed_precision") not in ("bf16", "fp16")
+        lost = effective_value(run, "mixed_precision") not in ("bf16", "fp16")
         message = "transformers and accelerate do not read `bfloat16`, and add a `bf16` section of their own"
         fix = edited(rename_key, run.deepspeed, path, "bf16", why="give the section its name of today")
     yield about(
@@ -59,7 +61,7 @@ def _masters(run: Run) -> Iterator[tuple[str, str]]:
 
 @rule("ZC326", "master-weights-without-offload", Severity.ERROR, versions="deepspeed>=0.18.3")
 def master_weights_without_offload(run: Run) -> Iterator[Finding]:
-    device = effective(run, "zero_optimization.offload_optimizer.device")
+    device = effective_value(run, "zero_optimization.offload_optimizer.device")
     optimizer = section(run, "optimizer")
     kind = optimizer.get("type")
     other = isinstance(kind, str) and kind.lower() not in ("adam", "adamw", "auto")
@@ -86,7 +88,7 @@ def bf16_states_of_the_trainer_offloaded(run: Run) -> Iterator[Finding]:
     written = section(run, "bf16")
     if not truth(written.get(path[1])) or not truth(written.get(_MASTERS["bf16"])) or "optimizer" in section(run):
         return
-    if stage_of(run) in (1, 2, 3) and effective(run, "zero_optimization.offload_optimizer.device") == "cpu":
+    if stage_of(run) in (1, 2, 3) and effective_value(run, "zero_optimization.offload_optimizer.device") == "cpu":
         yield about(
             run,
             path,
@@ -100,7 +102,7 @@ def bf16_states_of_the_trainer_offloaded(run: Run) -> Iterator[Finding]:
 @rule("ZC328", "master-weights-of-another-mode", Severity.ERROR, versions="deepspeed>=0.18.3")
 def master_weights_of_another_mode(run: Run) -> Iterator[Finding]:
     mode = precision_of(run)
-    device = effective(run, "zero_optimization.offload_optimizer.device")
+    device = effective_value(run, "zero_optimization.offload_optimizer.device")
     for kind, key in _masters(run):
         states = kind == "bf16" and truth(section(run, kind).get("bf16_optimizer_states"))
         if mode is None or mode == kind or stage_of(run) not in (1, 2, 3) or not (device == "cpu" or states):

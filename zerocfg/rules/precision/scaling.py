@@ -6,7 +6,8 @@ import sys
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Severity, rule
-from zerocfg.rules.effects import edited, section, stage_of
+from zerocfg.rules.effects import section, stage_of
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.precision.dtypes import about, precision_of, without
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, replace_value

@@ -18,17 +18,9 @@ from zerocfg.rules.arguments import (
     type_of,
 )
 from zerocfg.rules.calls import given_in_calls, key_of_call
-from zerocfg.rules.effects import (
-    TRAINERS,
-    admitted,
-    admitting,
-    anchor,
-    deepspeed_data,
-    edited,
-    failures,
-    recipe_data,
-    rewritten,
-)
+from zerocfg.rules.effects import TRAINERS, admitted, admitting, deepspeed_data, recipe_data
+from zerocfg.rules.failures import failures, primary_location
+from zerocfg.rules.fixes import edited, rewritten
 from zerocfg.rules.taken import declares, in_call, lets_through, removed, said_for, what_happens
 from zerocfg.run.arguments import converted, is_template, parsed
 from zerocfg.run.config import VERSIONS
@@ -120,7 +112,7 @@ def argument_type(run: Run) -> Iterator[Finding]:
         return
     told = set()
     for failure in failures(run, "ZC802"):
-        location, related = anchor(run, failure.places, "value")
+        location, related = primary_location(run, failure.places, "value")
         held = recipe_data(run).get(str(location.path[0])) if location.path else None
         if isinstance(held, str) and run.recipe_reader != "trl":
             continue  # below

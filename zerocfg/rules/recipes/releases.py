@@ -9,7 +9,8 @@ from zerocfg.catalog.schema import Section, load_schema
 from zerocfg.catalog.versions import admits, library_name, only_below, only_from, release
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import arguments, key_of, own_option, reader, renamed, set_argument
-from zerocfg.rules.effects import admitted, admitting, edited, recipe_data, section
+from zerocfg.rules.effects import admitted, admitting, recipe_data, section
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.taken import dropped_silently, lets_through, newer
 from zerocfg.run.admitted import AdmittedKeys, admitted_of
 from zerocfg.run.arguments import parsed

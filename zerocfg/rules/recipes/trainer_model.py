@@ -15,7 +15,8 @@ from zerocfg.rules.arguments import (
     word,
     written,
 )
-from zerocfg.rules.effects import stage_of, together
+from zerocfg.rules.effects import stage_of
+from zerocfg.rules.fixes import together
 from zerocfg.run.model import Run
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import argument, passed
-from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, effective, stage_of
+from zerocfg.rules.effects import TRAINERS, deepspeed_data, effective_value, stage_of
+from zerocfg.rules.fixes import edited
 from zerocfg.run.arguments import arguments_of, mapping_of, parsed
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.source.edit import replace_value
@@ -20,7 +21,7 @@ def schedule_of_trainer_with_zero(run: Run) -> Iterator[Finding]:
     asked = arguments_of(run).setting("lr_scheduler_type")
     if not isinstance(asked.value, str) or asked.value not in _RATE_OF_OPTIMIZER or asked.origin.file is None:
         return
-    if effective(run, "engine") != "deepspeed" or not stage_of(run) or "scheduler" in deepspeed_data(run):
+    if effective_value(run, "engine") != "deepspeed" or not stage_of(run) or "scheduler" in deepspeed_data(run):
         return
     given = _schedule_arguments(run)
     if "optimizer" in deepspeed_data(run) or given is None:
@@ -64,7 +65,7 @@ def schedule_argument_missing(run: Run) -> Iterator[Finding]:
     given = _schedule_arguments(run)
     if needed is None or given is None or asked.origin.file is None or any(name in given for name in needed):
         return
-    if "scheduler" in deepspeed_data(run) and effective(run, "engine") == "deepspeed":
+    if "scheduler" in deepspeed_data(run) and effective_value(run, "engine") == "deepspeed":
         return  # that one is used instead
     wanted = " or ".join(f"`{name}`" for name in needed)
     yield Finding(

@@ -19,7 +19,8 @@ from zerocfg.rules.arguments import (
     word,
     written,
 )
-from zerocfg.rules.effects import deepspeed_data, edited, together
+from zerocfg.rules.effects import deepspeed_data
+from zerocfg.rules.fixes import edited, together
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, rename_key, replace_value
 

@@ -18,7 +18,8 @@ from zerocfg.rules.arguments import (
     word,
     written,
 )
-from zerocfg.rules.effects import edited, recipe_data
+from zerocfg.rules.effects import recipe_data
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.recipes.trl_recipe import DPO_LOSSES
 from zerocfg.run.config import VERSIONS
 from zerocfg.run.model import Run

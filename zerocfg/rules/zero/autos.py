@@ -8,15 +8,9 @@ from zerocfg.catalog.schema import load_schema
 from zerocfg.catalog.values import show
 from zerocfg.catalog.versions import only_below
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import (
-    TRAINERS,
-    anchor,
-    changed_before,
-    edited,
-    failures,
-    told,
-    without,
-)
+from zerocfg.rules.effects import TRAINERS, changed_before
+from zerocfg.rules.failures import failures, primary_location, reported
+from zerocfg.rules.fixes import edited, without
 from zerocfg.run.model import UNKNOWN, Run
 from zerocfg.run.parser import parser_of
 from zerocfg.source.edit import delete_entry
@@ -48,7 +42,7 @@ def auto_that_nobody_fills(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC406"):
         (name,) = failure.about
         who = "neither the Trainer nor accelerate fills" if run.consumer in TRAINERS else "accelerate does not fill"
-        location, related = anchor(run, failure.places)
+        location, related = primary_location(run, failure.places)
         place = failure.places[0] if failure.places else None
         yield Finding(
             location,
@@ -64,7 +58,7 @@ def auto_that_nobody_fills(run: Run) -> Iterator[Finding]:
 @rule("ZC407", "hidden-size-missing", Severity.ERROR, needs={"model"})
 def hidden_size_missing(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC407"):
-        finding = told(run, failure, "write numbers of elements, or leave the keys out")
+        finding = reported(run, failure, "write numbers of elements, or leave the keys out")
         places = [place for place in failure.places if place.kind == "file"]
         if places and all(place.file is places[0].file for place in places):
             paths = [place.path for place in places]

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Location, Severity, at, rule
 from zerocfg.rules.arguments import given
-from zerocfg.rules.effects import TRAINERS, anchor, edited, effective, section, stage_of
+from zerocfg.rules.effects import TRAINERS, effective_value, section, stage_of
+from zerocfg.rules.failures import primary_location
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.precision.dtypes import about, precision_of, without
 from zerocfg.run.engine import truth
 from zerocfg.run.model import UNKNOWN, Run
@@ -32,7 +34,7 @@ def _optimizer_without_step(run: Run) -> str | None:
     """The optimizer whose state has no common step count, in words, when that is certain; "" when it is likely."""
     written = section(run, "optimizer")
     kind = written.get("type")
-    offloaded = effective(run, "zero_optimization.offload_optimizer.device")
+    offloaded = effective_value(run, "zero_optimization.offload_optimizer.device")
     if isinstance(kind, str) and kind.lower() in ("adam", "adamw"):
         if section(run, "optimizer", "params").get("torch_adam") is True:
             return "torch's Adam"
@@ -85,7 +87,7 @@ def checkpoint_writer_without_launcher(run: Run) -> Iterator[Finding]:
         return
     if "CROSS_SIZE" in run.environment:
         return
-    machines = effective(run, "num_machines")
+    machines = effective_value(run, "num_machines")
     certain = launcher in ("torchrun", "python") or (machines == 1 and run.accelerate is not None)
     if launcher == "accelerate" and machines != 1:
         return  # accelerate hands several machines to DeepSpeed's launcher
@@ -103,12 +105,12 @@ def checkpoint_writer_without_launcher(run: Run) -> Iterator[Finding]:
 @rule("ZC464", "save-only-model-not-resumable", Severity.NOTE, consumers=TRAINERS)
 def save_only_model_not_resumable(run: Run) -> Iterator[Finding]:
     setting = given(run, "save_only_model")
-    if setting is None or setting.value is not True or effective(run, "engine") != "deepspeed":
+    if setting is None or setting.value is not True or effective_value(run, "engine") != "deepspeed":
         return
     strategy = given(run, "save_strategy")
     if strategy is not None and strategy.value in ("no", False, UNKNOWN):
         return
-    location, _ = anchor(run, [setting.origin])
+    location, _ = primary_location(run, [setting.origin])
     fix = edited(
         replace_value,
         setting.origin.file,
@@ -131,7 +133,7 @@ def node_local_storage_overwritten(run: Run) -> Iterator[Finding]:
     path = ("checkpoint", "use_node_local_storage")
     if setting is None or setting.value is not True or section(run, "checkpoint").get(path[1]) is not False:
         return
-    if run.deepspeed is None or effective(run, "engine") != "deepspeed":
+    if run.deepspeed is None or effective_value(run, "engine") != "deepspeed":
         return
     fix = edited(replace_value, setting.origin.file, setting.origin.path, "false", why="one shared folder", safe=False)
     other = at(setting.origin, "the Trainer takes this one")

@@ -6,17 +6,9 @@ import re
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import (
-    anchor,
-    deepspeed_data,
-    edited,
-    effective,
-    failures,
-    put,
-    section,
-    stage_of,
-    told,
-)
+from zerocfg.rules.effects import deepspeed_data, effective_value, section, stage_of
+from zerocfg.rules.failures import failures, primary_location, reported
+from zerocfg.rules.fixes import edited, put
 from zerocfg.rules.memory.buffers import half, without_buckets
 from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
@@ -53,7 +45,7 @@ def scaling_with_reduce_scatter(run: Run) -> Iterator[Finding]:
 @rule("ZC409", "gradient-sum-refused", Severity.ERROR, versions="deepspeed>=0.19.6")
 def gradient_sum_refused(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC409"):
-        finding = told(run, failure, 'write "mean" and scale the loss instead')
+        finding = reported(run, failure, 'write "mean" and scale the loss instead')
         finding.fix = edited(
             replace_value,
             run.deepspeed,
@@ -100,10 +92,10 @@ def bucket_larger_than_model(run: Run) -> Iterator[Finding]:
         return
     if bucket.value <= parameters or without_buckets(run):
         return
-    copies = 2 if stage < 3 and effective(run, "zero_optimization.overlap_comm") is True else 1
+    copies = 2 if stage < 3 and effective_value(run, "zero_optimization.overlap_comm") is True else 1
     width = 4 if half(run) is False else 2
     gib = bucket.value * width * copies / 2**30
-    location, related = anchor(run, [bucket.origin])
+    location, related = primary_location(run, [bucket.origin])
     default = " (the default)" if bucket.origin.kind == "default" else ""
     yield Finding(
         location,

@@ -7,13 +7,8 @@ from math import gcd
 
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import argument, may_be_on
-from zerocfg.rules.effects import (
-    TRAINERS,
-    deepspeed_data,
-    edited,
-    effective,
-    section,
-)
+from zerocfg.rules.effects import TRAINERS, deepspeed_data, effective_value, section
+from zerocfg.rules.fixes import edited
 from zerocfg.run.arguments import parsed
 from zerocfg.run.engine import number, truth
 from zerocfg.run.model import Run
@@ -64,7 +59,7 @@ def deepcompile_backend(run: Run) -> Iterator[Finding]:
 @rule("ZC443", "tensor-parallel-size-does-not-divide", Severity.ERROR, needs={"launch"})
 def tensor_parallel_size_does_not_divide(run: Run) -> Iterator[Finding]:
     path = ("tensor_parallel", "autotp_size")
-    size, ranks = number(section(run, path[0]).get(path[1])), effective(run, "num_processes")
+    size, ranks = number(section(run, path[0]).get(path[1])), effective_value(run, "num_processes")
     if run.deepspeed is None or not isinstance(size, int) or size <= 1 or isinstance(ranks, bool):
         return
     if isinstance(ranks, int) and ranks > 0 and ranks % size != 0:

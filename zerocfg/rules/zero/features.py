@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import passed
-from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, present, recipe_data, section, together, without
+from zerocfg.rules.effects import TRAINERS, deepspeed_data, recipe_data, section
+from zerocfg.rules.fixes import edited, present, together, without
 from zerocfg.rules.issues import issues
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value

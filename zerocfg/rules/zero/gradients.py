@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import edited, effective, section, stage_of
+from zerocfg.rules.effects import effective_value, section, stage_of
+from zerocfg.rules.fixes import edited
 from zerocfg.rules.memory.buffers import keeps_whole_gradients
 from zerocfg.rules.offload.devices import device
 from zerocfg.run.engine import truth
@@ -42,7 +43,7 @@ _NORM: Path = (ZERO, "compute_grad_norm")
 
 @rule("ZC423", "clipping-without-gradient-norm", Severity.ERROR)
 def clipping_without_gradient_norm(run: Run) -> Iterator[Finding]:
-    clipping, stage = effective(run, "gradient_clipping"), stage_of(run)
+    clipping, stage = effective_value(run, "gradient_clipping"), stage_of(run)
     if run.deepspeed is None or not _off(run) or stage not in (1, 2):
         return
     if isinstance(clipping, (int, float)) and clipping > 0:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.arguments import number
-from zerocfg.rules.effects import TRAINERS, changed_before, deepspeed_data, edited, present, put, section
+from zerocfg.rules.effects import TRAINERS, changed_before, deepspeed_data, section
+from zerocfg.rules.fixes import edited, present, put
 from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, replace_value

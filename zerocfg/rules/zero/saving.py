@@ -6,16 +6,9 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.values import show
 from zerocfg.rules.api import Finding, Fix, Location, Severity, at, rule
-from zerocfg.rules.effects import (
-    TRAINERS,
-    accelerate_section,
-    anchor,
-    changed_before,
-    edited,
-    effective,
-    section,
-    stage_of,
-)
+from zerocfg.rules.effects import TRAINERS, accelerate_section, changed_before, effective_value, section, stage_of
+from zerocfg.rules.failures import primary_location
+from zerocfg.rules.fixes import edited
 from zerocfg.run.engine import truth
 from zerocfg.run.model import UNKNOWN, Run, SourceFile
 from zerocfg.source.edit import delete_entry, insert_entry, rename_key, replace_value
@@ -48,7 +41,7 @@ def misplaced_gather(run: Run) -> tuple[str, ...] | None:
 
 @rule("ZC401", "weights-not-saved", Severity.ERROR)
 def weights_not_saved(run: Run) -> Iterator[Finding]:
-    stage, gather = effective(run, "zero_optimization.stage"), effective(run, GATHER)
+    stage, gather = effective_value(run, "zero_optimization.stage"), effective_value(run, GATHER)
     if quoted_stage(run) or stage is UNKNOWN or stage != 3 or gather is UNKNOWN or truth(gather):
         return
     if any(truth(section(run, "zero_optimization").get(name)) for name in _NAMES):
@@ -61,7 +54,7 @@ def weights_not_saved(run: Run) -> Iterator[Finding]:
     location, fix = _where(run, lost)
     related = [here for here in [at(place.origin, "stage 3 is chosen here")] if here is not None]
     if location is None:
-        location, related = anchor(run, [place.origin])
+        location, related = primary_location(run, [place.origin])
     yield Finding(
         location,
         f"{_cause(run, location, lost)}: {_consequence(run)}",
@@ -175,7 +168,7 @@ def gather_key_without_stage_3(run: Run) -> Iterator[Finding]:
     stage = stage_of(run)
     if run.accelerate is None or written is not True or stage not in (0, 1, 2) or run.deepspeed is not None:
         return
-    if effective(run, "engine") == "deepspeed":
+    if effective_value(run, "engine") == "deepspeed":
         yield Finding(
             Location(run.accelerate, path),
             f"`zero3_save_16bit_model` has no effect at stage {stage}, where every process holds all weights",

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.schema import load_schema
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import TRAINERS, edited, section, stage_of, without
+from zerocfg.rules.effects import TRAINERS, section, stage_of
+from zerocfg.rules.fixes import edited, without
 from zerocfg.run.engine import number, truth
 from zerocfg.run.model import Run, SourceFile
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value

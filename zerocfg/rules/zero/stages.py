@@ -7,20 +7,17 @@ from collections.abc import Iterator
 from zerocfg.rules.api import Finding, Location, Severity, rule
 from zerocfg.rules.effects import (
     accelerate_section,
-    anchor,
     changed_before,
-    edited,
-    effective,
-    failures,
+    effective_value,
     fits_at,
     gathers,
-    replace_at,
     section,
     stage_of,
-    told,
     tuned,
     under_deepspeed_launcher,
 )
+from zerocfg.rules.failures import failures, primary_location, reported
+from zerocfg.rules.fixes import edited, replace_at
 from zerocfg.run.engine import truth
 from zerocfg.run.model import Run
 from zerocfg.source.edit import delete_entry, insert_entry, replace_value
@@ -74,10 +71,10 @@ def more_sharding_than_needed(run: Run) -> Iterator[Finding]:
     hardware, memory = run.hardware, run.memory
     if hardware is None or memory is None or run.model is None or stage_of(run) != 3 or not fits_at(run, 2):
         return
-    if effective(run, "zero_optimization.offload_param.device") in ("cpu", "nvme"):
+    if effective_value(run, "zero_optimization.offload_param.device") in ("cpu", "nvme"):
         return
     place = run.effective.get("zero_optimization.stage")
-    location, related = anchor(run, [place.origin] if place else [])
+    location, related = primary_location(run, [place.origin] if place else [])
     states, more = memory.states_gib[2], memory.states_gib.get(3, 0.0)
     no_less = run.model.largest_block is not None and more >= states
     yield Finding(
@@ -94,7 +91,7 @@ def more_sharding_than_needed(run: Run) -> Iterator[Finding]:
 def _gain(run: Run) -> str:
     """What stage 2 saves on the wire. It sends the parameters once after the step and the gradients in every micro
     batch; stage 3 sends the gradients and gathers the parameters, once or twice, in every micro batch."""
-    said = effective(run, "gradient_accumulation_steps")
+    said = effective_value(run, "gradient_accumulation_steps")
     steps = said if isinstance(said, int) and said > 0 else 1
     fewer = 1 - (steps + 1) / (steps * (gathers(run) + 1))
     if fewer == 0:
@@ -124,7 +121,7 @@ def legacy_stage_1(run: Run) -> Iterator[Finding]:
 @rule("ZC411", "zero-section-missing", Severity.ERROR)
 def zero_section_missing(run: Run) -> Iterator[Finding]:
     for failure in () if tuned(run) or changed_before(run) else failures(run, "ZC411"):
-        location, related = anchor(run, failure.places)
+        location, related = primary_location(run, failure.places)
         if run.deepspeed is not None:
             location = Location(run.deepspeed)
         yield Finding(
@@ -147,7 +144,7 @@ def zero_section_missing(run: Run) -> Iterator[Finding]:
 @rule("ZC412", "refused-with-deepspeed", Severity.ERROR)
 def refused_with_deepspeed(run: Run) -> Iterator[Finding]:
     for failure in failures(run, "ZC412"):
-        finding = told(run, failure, "write false")
+        finding = reported(run, failure, "write false")
         if failure.places:
             finding.fix = replace_at(failure.places[0], "false", "switch it off", safe=False)
         yield finding

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zerocfg.rules.api import Finding, Fix, Location, Severity, rule
-from zerocfg.rules.effects import TRAINERS, deepspeed_data, edited, effective, put, section, stage_of
+from zerocfg.rules.effects import TRAINERS, deepspeed_data, effective_value, section, stage_of
+from zerocfg.rules.fixes import edited, put
 from zerocfg.rules.offload.devices import device
 from zerocfg.run.engine import number, truth
 from zerocfg.run.model import Run
@@ -93,7 +94,7 @@ def zenflow_selects_too_often(run: Run) -> Iterator[Finding]:
 
 @rule("ZC434", "zenflow-replaces-accumulation", Severity.ERROR)
 def zenflow_replaces_accumulation(run: Run) -> Iterator[Finding]:
-    zenflow, steps = _zenflow(run), effective(run, "gradient_accumulation_steps")
+    zenflow, steps = _zenflow(run), effective_value(run, "gradient_accumulation_steps")
     if zenflow is None or run.deepspeed is None or stage_of(run) not in (1, 2, 3):
         return
     update = zenflow.get("update_interval", "auto")
@@ -152,7 +153,7 @@ def zenflow_offload_without_overlap(run: Run) -> Iterator[Finding]:
         return
     if device(run, "offload_optimizer") not in ("cpu", "nvme"):
         return
-    if effective(run, "zero_optimization.overlap_comm") is not False:
+    if effective_value(run, "zero_optimization.overlap_comm") is not False:
         return
     yield Finding(
         Location(run.deepspeed, (*_ZENFLOW, "offload")),

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from zerocfg.catalog.versions import admits
 from zerocfg.rules.api import Finding, Location, Severity, rule
-from zerocfg.rules.effects import edited, effective, put, section, stage_of, without
+from zerocfg.rules.effects import effective_value, section, stage_of
+from zerocfg.rules.fixes import edited, put, without
 from zerocfg.run.engine import number, truth
 from zerocfg.run.model import Run
 from zerocfg.source.edit import replace_value
@@ -25,7 +26,7 @@ def _secondary(run: Run) -> int:
 
 def _ranks(run: Run) -> int | None:
     """The ranks of the job, where they are known."""
-    count = effective(run, "num_processes")
+    count = effective_value(run, "num_processes")
     return count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else None
 
 

@@ -6,7 +6,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from . import others, parts, sharing
+from . import parts, sharing
 from .job import Job
 from .report import Report
 from .trial import Trial
@@ -26,12 +26,12 @@ def main() -> None:
     with report.telling():
         if job.share is not None:
             sharing.join(job.share, job.device)
-        loop = importlib.import_module(f".{LOOPS[job.consumer]}", __package__)
+        loop = importlib.import_module(f".loops.{LOOPS[job.consumer]}", __package__)
         watch = Watch(job, report)
         watch.finish(loop.train(job, watch, Trial.planned(job)))
         parts.run(job, report, loop, watch)
         if job.nodes > 1:
-            others.exchange(report)
+            report.exchange()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from .told import Failure
+    from .report_schema import Failure
 
 SHOWN = 6
 """Frames of a traceback that are told."""

@@ -11,6 +11,22 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+# Nothing but this machine's loopback is used, and few blocks of the card, so that the kernels of all ranks find room.
+_SMALL = {"NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "2"}
+_LOOPBACK = {"NCCL_IB_DISABLE": "1", "NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo"}
+MODES: dict[str, dict[str, str]] = {
+    "nccl": {"NCCL_MULTI_RANK_GPU_ENABLE": "1", **_SMALL},
+    "gloo": {},
+    "nccl as hosts": {"NCCL_HOSTID": "rank{rank}", **_SMALL, **_LOOPBACK},
+}
+"""Modes in which ranks can share a card, the best one first, each with its environment variables.
+
+"nccl": NCCL from 2.30 on takes several ranks of a card when it is told so, and refuses them before ("Duplicate GPU
+detected"). "gloo" copies through the host's memory. "nccl as hosts": each rank calls itself another host, so that NCCL
+does not compare their cards, and they talk through sockets.
+"""
+
+
 @dataclasses.dataclass(frozen=True)
 class Job:
     """Written by the parent, read by every rank.
@@ -20,8 +36,8 @@ class Job:
     config.json. ``arguments``: those of TrainingArguments that shape the engine. ``sequence``: tokens of a sample.
     ``deepspeed_config``: path of the config, None without DeepSpeed. ``memory_limit``: bytes that a rank may have.
     ``parts``: of "train", "resume" and "reference", what is done; training always is. ``no_resume``: why no checkpoint
-    of this run can be resumed from, None when one should. ``share``: the way in which all ranks use one card
-    (`ways.WAYS`), None where each has its own. ``nodes``: machines whose ranks train together.
+    of this run can be resumed from, None when one should. ``share``: the mode in which all ranks use one card
+    (`MODES`), None where each has its own. ``nodes``: machines whose ranks train together.
     """
 
     reports: str

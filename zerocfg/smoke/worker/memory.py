@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .told import COUNTERS
+from .report_schema import COUNTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import torch
 
     from .report import Report
-    from .told import Phase
+    from .report_schema import Phase
 
 INTERVAL = 0.02  # seconds between two samples at first; it doubles whenever the timeline is full
 POINTS = 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from . import sums
+from . import checksums
 from .values import mapping, whole
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def make_model(job: Job, weights: dict[str, torch.Tensor] | None = None) -> tran
 
 def initial(job: Job) -> dict[str, torch.Tensor]:
     """The random weights that `make_model` gives, as full tensors in host memory. All ranks call this."""
-    return {name: tensor.detach().cpu().clone() for name, tensor in sums.full(make_model(job))}
+    return {name: tensor.detach().cpu().clone() for name, tensor in checksums.full(make_model(job))}
 
 
 def repeat_chance() -> None:

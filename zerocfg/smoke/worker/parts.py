@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from .job import Job
     from .report import Report
-    from .told import Part
+    from .report_schema import Part
     from .watch import Watch
 
 PATIENCE = 30  # seconds that the other ranks have to come to the end of a part in which one failed

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import sums
+from . import checksums
 
 if TYPE_CHECKING:
     import torch
 
     from .report import Report
-    from .told import Part, Seen
+    from .report_schema import Part, Seen
 
 
 class Record:
@@ -58,8 +58,8 @@ class Record:
         self.steps += 1
         self.rates.append(self._rate)
         if self.steps == self.last and self.engine is not None:
-            self.momentum = sums.momentum(self.engine, self.optimizer)
-            self.sums = sums.live(self.engine)
+            self.momentum = checksums.momentum(self.engine, self.optimizer)
+            self.sums = checksums.live(self.engine)
         self.phase(f"step {self.steps} done")
 
     def checkpoint_due(self) -> bool:
@@ -89,7 +89,7 @@ def let_go(engine: torch.nn.Module | None) -> None:
 
     engine.destroy()
     optimizer = engine.optimizer
-    inner = sums.base(optimizer)
+    inner = checksums.base(optimizer)
     inner.state.clear()
     inner.param_groups.clear()
     for parameter in engine.module.parameters():

@@ -6,7 +6,7 @@ import copy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import sums
+from . import checksums
 from .record import Record
 from .trial import Trial, checkpoints
 from .values import mapping, whole
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .job import Job
     from .report import Report
-    from .told import Part, Seen
+    from .report_schema import Part, Seen
     from .watch import Watch
 
 BYTES = 18  # that ZeRO-0 holds for each parameter: weights and gradients in 16 bit, fp32 copy, Adam's states, room
@@ -36,7 +36,7 @@ def run(job: Job, report: Report, loop: ModuleType, watch: Watch) -> Part:
     if any(zero.get(f"zero_quantized_{name}") for name in ("weights", "gradients", "nontrainable_weights")):
         return _skipped("not compared: ZeRO++ rounds what the ranks exchange, by design")
     needed = report.content["parameters"] * BYTES
-    room = sums.least(_free(job.device))
+    room = checksums.least(_free(job.device))
     if needed > room:
         return _skipped(f"not compared: ZeRO-0 takes {needed / 2**30:.1f} GiB a rank, {room / 2**30:.1f} GiB are free")
     record = _Plain(report, "reference", job.steps)
@@ -62,7 +62,7 @@ class _Plain(Record):
         """
         if int(engine.zero_optimization_stage()) != 0:
             raise RuntimeError(f"ZeRO-0 was asked for the comparison, stage {engine.zero_optimization_stage()} came up")
-        sums.base(optimizer).state.clear()
+        checksums.base(optimizer).state.clear()
         super().prepared(engine, optimizer, settings, scheduler)
 
 

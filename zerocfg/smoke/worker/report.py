@@ -13,7 +13,7 @@ from . import failure
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .told import RankReport, Seen
+    from .report_schema import RankReport, Seen
 
 
 RESERVE = 256 * 1024
@@ -63,6 +63,25 @@ class Report:
     def phase(self, name: str) -> None:
         self.content["phase"] = name
         self.write()
+
+    def exchange(self) -> None:
+        """Write the reports of the ranks on other machines beside those of this one, so that every machine can judge
+        them all. All ranks call it at their end.
+        """
+        import torch.distributed as dist
+
+        everyone: list[RankReport] = [{}] * dist.get_world_size()  # places, which the reports take
+        dist.all_gather_object(everyone, self.content)
+        if os.environ.get("LOCAL_RANK", "0") != "0":
+            return
+        here = {int(path.stem[4:]) for path in self.path.parent.glob("rank*.json")}
+        for content in everyone:
+            if content["rank"] not in here:
+                # Numbers of processes mean nothing on this machine.
+                copy = content.copy()
+                copy.pop("pid", None)
+                copy.update({"done": True, "phase": "done"})
+                (self.path.parent / f"rank{content['rank']}.json").write_text(json.dumps(copy))
 
     def see(self, seen: Seen) -> None:
         """Add to what the live engine says of itself."""

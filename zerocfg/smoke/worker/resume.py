@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from .job import Job
     from .report import Report
-    from .told import Part
+    from .report_schema import Part
     from .watch import Watch
 
 

@@ -1,6 +1,6 @@
 """Several ranks on one card: what the libraries need for it, and a trial of the collectives that ZeRO calls.
 
-``python -m zerocfg_worker.sharing job.json`` is the trial; the job is {"reports": folder, "way": name, "device": kind}.
+``python -m zerocfg_worker.sharing job.json`` is the trial; its job: {"reports": folder, "mode": name, "device": kind}.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .job import MODES
 from .report import Report
-from .ways import WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ELEMENTS = 4096
 
 
-def join(way: str, device: str = "cuda") -> None:
+def join(mode: str, device: str = "cuda") -> None:
     """Make this rank the first of its card; to be called before a library looks at the environment.
 
     With gloo the process group stands afterwards, and accelerate and DeepSpeed take it; else they make their own.
@@ -31,13 +31,13 @@ def join(way: str, device: str = "cuda") -> None:
     rank = os.environ.get("RANK", "0")
     # Libraries choose the card by LOCAL_RANK.
     os.environ["LOCAL_RANK"] = "0"
-    for name, value in WAYS[way].items():
+    for name, value in MODES[mode].items():
         os.environ[name] = value.format(rank=rank)
     if device == "cuda":
         import torch
 
         torch.cuda.set_device(0)
-    if way == "gloo":
+    if mode == "gloo":
         import torch
 
         torch.distributed.init_process_group("gloo")
@@ -103,10 +103,10 @@ def main() -> None:
     with report.telling():
         import torch
 
-        join(job["way"], job["device"])
+        join(job["mode"], job["device"])
         if not torch.distributed.is_initialized():
             torch.distributed.init_process_group("nccl")
-        nccl = torch.cuda.nccl.version() if job["device"] == "cuda" and job["way"] != "gloo" else ()
+        nccl = torch.cuda.nccl.version() if job["device"] == "cuda" and job["mode"] != "gloo" else ()
         report.see({"nccl": ".".join(map(str, nccl)), "worked": []})
         for name, call in collectives(job["device"]):
             report.phase(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .readback import DTYPES
+from .readback.collect import DTYPES
 
 if TYPE_CHECKING:
     import transformers

@@ -7,14 +7,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import memory, midway, readback, record, sums, weights
+from . import checksums, memory, record, resume_point, weights
+from .readback import collect
 
 if TYPE_CHECKING:
     import torch
 
     from .job import Job
     from .report import Report
-    from .told import Seen
+    from .report_schema import Seen
 
 
 class Watch:
@@ -64,12 +65,12 @@ class Watch:
     ) -> None:
         """The engine stands. ``settings``, ``scheduler``: what only the loop knows, for engines that do not keep it."""
         self.memory.enter("own")
-        readback.see(self.report, engine, optimizer, settings or {}, scheduler)
+        collect.see(self.report, engine, optimizer, settings or {}, scheduler)
         memory.follow_step(engine, self.memory)
         self._engine, self._optimizer = engine, optimizer
         if hasattr(engine, "zero_optimization_stage"):
             self.config = copy.deepcopy(engine.config)
-        self.report.content.update({"rates": [], "parameters": sums.elements(engine)})
+        self.report.content.update({"rates": [], "parameters": checksums.elements(engine)})
         self._before = self._sums()
         self.phase("step 1")
         self.memory.enter("forward")
@@ -95,7 +96,7 @@ class Watch:
         self.memory.enter("own")
         self.report.content["step_seconds"].append(round(now - self._since, 4))
         if self.steps == 1:
-            readback.see_states(self.report, self._optimizer)
+            collect.see_states(self.report, self._optimizer)
         self.report.content["rates"].append(self._rate)
         self._skipped += bool(getattr(self._optimizer, "step_was_skipped", False))
         if self.steps == self.job.steps:
@@ -110,22 +111,23 @@ class Watch:
         after = self._sums()
         self.report.content["sums"] = after
         self.report.content["changed"] = sum(1 for name, value in after.items() if self._before.get(name) != value)
-        self.report.content["momentum"] = sums.momentum(self._engine, self._optimizer)
+        self.report.content["momentum"] = checksums.momentum(self._engine, self._optimizer)
         self.report.content["skipped_steps"] = int(getattr(self._engine, "skipped_steps", self._skipped) or 0)
 
     def _sums(self) -> dict[str, int]:
         """Checksums of the live parameters; empty where an engine does not show them, which is no fault of the run."""
         try:
-            return sums.live(self._engine)
+            return checksums.live(self._engine)
         except Exception as error:
             self.report.content["unread"] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
             return {}
 
     def checkpoint_due(self) -> bool:
         """Whether a checkpoint is to be written now. All ranks get the same answer."""
-        if "resume" not in self.job.parts or self.steps != (midway.last_before(self.job.steps) or self.job.steps):
+        last = resume_point.last_before(self.job.steps) or self.job.steps
+        if "resume" not in self.job.parts or self.steps != last:
             return False
-        self.no_checkpoint = midway.obstacle(self.job, self._engine)
+        self.no_checkpoint = resume_point.obstacle(self.job, self._engine)
         if self.no_checkpoint is not None:
             return False
         self.memory.enter("own")
@@ -149,6 +151,6 @@ class Watch:
         """Training and saving are over; ``model`` is the bare one."""
         self.memory.stop()
         self.phase("read back")
-        readback.see_machine(self.report, self.job.device)
+        collect.see_machine(self.report, self.job.device)
         if self.report.rank == 0:
             self.report.content["weights"] = weights.read(Path(self.job.saved), model, self.report.content.get("sums"))

@@ -6,14 +6,14 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .sums import checksum
+from .checksums import checksum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import torch
 
-    from .told import Weights
+    from .report_schema import Weights
 
 
 def read(folder: Path, model: torch.nn.Module, sums: dict[str, int] | None = None) -> Weights:

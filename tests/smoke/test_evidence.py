@@ -1,0 +1,146 @@
+"""Statements of what was proven and what was not, from the facts of made-up runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from zerocfg.smoke.certify.evidence import Evidence, evidence
+from zerocfg.smoke.certify.result import data
+from zerocfg.smoke.judge.verdict import Verdict
+from zerocfg.smoke.launch.process import Outcome
+from zerocfg.smoke.model.certificate import Check
+from zerocfg.smoke.model.reduction import Kind, Reduction
+from zerocfg.smoke.model.size import GIB
+from zerocfg.smoke.prepare.device import Device
+from zerocfg.smoke.prepare.folder import read
+from zerocfg.smoke.prepare.reduce import reduce
+from zerocfg.smoke.text import render
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .conftest import MakeRun
+
+CPU = Device("cpu", "cpu")
+H200 = Device("cuda", "NVIDIA H200", 1, 140 * GIB)
+A100 = {"accelerator": "A100-SXM-80GB", "vendor": "nvidia", "memory_gib": 79.15, "name": "8xA100-80GB"}
+SEEN = {"engine": "deepspeed", "stage": 3, "world_size": 2, "dtype": "bf16"}
+DONE = [
+    Check("optimizer steps, loss finite", "3", "3; loss 4 to 2", True),
+    Check("loss falls", "falls", "4 to 2", True),
+    Check("parameters of a rank", "1/2", "50 of 100", True),
+    Check("optimizer states of a rank", "1/2", "50 of 100", True),
+    Check("parameters alike on all ranks", "same checksums", "12 tensors on 2 ranks", True),
+    Check("loss as under ZeRO-0", "within 1 %", "0 % apart at most", True),
+    Check("gradients as under ZeRO-0", "within 2 %", "0 % apart", True),
+    Check("saved parameters", "100", "100 in model.safetensors", True),
+    Check("saved values", "as in the live model", "12 tensors the same", True),
+    Check("loaded by from_pretrained", "yes", "yes", True),
+    Check("resumes from a checkpoint", "loss 2", "loss 2", True),
+    Check("a", "1", "1", True, "acting"),
+    Check("b", "1", "-", None, "unseen"),
+]
+
+
+def verdict_of(folder: Path, tmp_path: Path, device: Device, ranks: int = 2, **more: Any) -> Verdict:
+    run = read(folder)
+    reduced = reduce(run, device, ranks, tmp_path)
+    reports = [{"seen": SEEN, "losses": [4.0, 2.0]} for _ in range(ranks)]
+    return Verdict(run, device, reduced, Outcome(reports, more.pop("failure", None)), more.pop("checks", DONE))
+
+
+def told(found: Evidence) -> str:
+    return "\n".join(found.not_proven)
+
+
+def test_what_was_seen_is_proven(make_run: MakeRun, tmp_path: Path) -> None:
+    found = evidence(verdict_of(make_run(3), tmp_path, CPU))
+    assert found.proven == (
+        "ZeRO-3 trains 3 optimizer steps in bf16 on 2 ranks of a processor, and the loss falls",
+        "each of 2 ranks keeps its part of the parameters and optimizer states",
+        "gradients are synchronised: all ranks hold the same parameters after the steps",
+        "losses and gradients are those of ZeRO-0 (0 % apart at most)",
+        "one more setting is as planned in the parts of the engine that act on it",
+        "saving gives whole weights with the values of the live model (100 in model.safetensors), and from_pretrained "
+        "loads them",
+        "a checkpoint resumes with the same next loss",
+    )
+
+
+@pytest.mark.parametrize("lost", [one.name for one in DONE if one.ok])
+def test_nothing_else_is(lost: str, make_run: MakeRun, tmp_path: Path) -> None:
+    """Every statement hangs on its check: with that one failed it is not made, or says less."""
+    verdict = verdict_of(make_run(3), tmp_path, CPU)
+    whole = evidence(verdict)
+    checks = [Check(one.name, one.planned, one.seen, False, one.further) if one.name == lost else one for one in DONE]
+    less = evidence(Verdict(verdict.run, verdict.device, verdict.reduced, verdict.outcome, checks))
+    assert less.proven != whole.proven
+    assert sum(map(len, less.proven)) < sum(map(len, whole.proven))
+
+
+def test_a_run_that_failed_proves_nothing(make_run: MakeRun, tmp_path: Path) -> None:
+    assert evidence(verdict_of(make_run(3), tmp_path, CPU, failure="rank 1 was killed")) == Evidence((), ())
+
+
+def test_what_was_smaller_is_not_proven(make_run: MakeRun, tmp_path: Path) -> None:
+    config = {"model_type": "llama", "hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64}
+    config |= {"num_key_value_heads": 8, "vocab_size": 128256, "intermediate_size": 28672}
+    folder = make_run(
+        3, model={"config": config, "facts": {"parameters": 70_553_706_496}}, hardware=A100, consumer="trl",
+        recipe={"max_length": 4096, "use_peft": True, "attn_implementation": "flash_attention_2"}, script="train.py",
+    )  # fmt: skip
+    verdict = verdict_of(folder, tmp_path, CPU)
+    verdict.run.plan.update({"num_processes": 16, "num_machines": 2, "fp16.enabled": True})
+    verdict.run.plan["zero_optimization.offload_optimizer.device"] = "nvme"
+    verdict.reduced.plan["zero_optimization.offload_optimizer.device"] = "cpu"
+    text = told(evidence(verdict))
+    for said in (
+        "that 16 ranks on 2 nodes talk to each other: 2 on one machine did, over gloo",
+        "memory, kernels and speed of A100-SXM-80GB: a processor ran",
+        "that the model runs in its sizes: a small one of the same architecture did, with 2 of 80 layers",
+        "that 70,553,706,496 parameters fit into the 79 GiB of A100-SXM-80GB: ",
+        "GiB of a rank are predicted",
+        "samples of 4096 tokens: 32 ran",
+        "fp16 and its loss scale: bf16 ran",
+        "offload_optimizer to NVMe: the host's memory took its place",
+        "LoRA adapters: all parameters were trained",
+        "attention by flash_attention_2: the model's default ran",
+        "TRL's trainer",
+        "a setting that the engine does not show: b",
+        "train.py and its data: zerocfg trained random weights on one batch in the Trainer's own loop",
+    ):
+        assert said in text, (said, text)
+
+
+def test_as_planned_on_its_card(make_run: MakeRun, tmp_path: Path) -> None:
+    """What ran as planned has nothing about ranks, memory, sizes or the device left to say."""
+    folder = make_run(
+        3,
+        hardware={"accelerator": "H200-SXM-141GB", "vendor": "nvidia", "memory_gib": 139.8},
+        recipe={"max_length": 64},
+    )
+    verdict = verdict_of(folder, tmp_path, Device("cuda", "NVIDIA H200", 4, 140 * GIB), ranks=4)
+    assert told(evidence(verdict)).splitlines() == [
+        "a setting that the engine does not show: b",
+        "your script and its data: zerocfg trained random weights on one batch in the Trainer's own loop",
+    ]
+
+
+def test_a_shared_card_says_nothing_of_times(make_run: MakeRun, tmp_path: Path) -> None:
+    verdict = verdict_of(make_run(3, hardware=A100), tmp_path, Device("cuda", "NVIDIA H200", 1, 140 * GIB, 0, True))
+    run = {"ranks": 2, "card": "NVIDIA H200", "collectives": "gloo"}
+    verdict.reduced.changes.append(Reduction(Kind.SHARED_CARD, run=run))
+    text = told(evidence(verdict))
+    assert "times, and ranks with a card of their own: they shared one" in text
+    assert "that 4 ranks talk to each other: 2 on one machine did, over gloo" in text
+    assert "memory and speed of A100-SXM-80GB: NVIDIA H200 ran" in text
+
+
+def test_told_in_text_and_json(make_run: MakeRun, tmp_path: Path) -> None:
+    verdict = verdict_of(make_run(3), tmp_path, CPU)
+    text, content = render(verdict), data(verdict)
+    shown = evidence(verdict)
+    assert content["proven"] == list(shown.proven) and content["not_proven"] == list(shown.not_proven)
+    assert "\nproven:\n  ZeRO-3 trains 3" in text and "\nnot proven:\n  that 4 ranks talk" in text

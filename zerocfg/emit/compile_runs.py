@@ -1,0 +1,95 @@
+"""From resolved runs to files that may be written: lint of the sources, the files, and those read back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from zerocfg.emit.files import Emitted, emit
+from zerocfg.emit.problems import problems as emit_problems
+from zerocfg.emit.verify import differences, emitted_run
+from zerocfg.resolve.spec.locate_problems import locate_problems
+from zerocfg.rules.api import Severity
+from zerocfg.rules.engine import Diagnostic, Result, lint_runs
+from zerocfg.run.config import AUTO
+from zerocfg.run.releases import assuming_newest
+from zerocfg.source.node import Path as KeyPath
+from zerocfg.source.node import Scalar, dotted, walk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from zerocfg.resolve.build import Built
+    from zerocfg.resolve.spec.spec_file import SpecFile
+
+
+@dataclass(slots=True)
+class Compiled:
+    """``emitted`` are the files of all runs; empty when something speaks against them: ``problems`` of the runs
+    (`Built.problems`) or ``errors`` of lint. ``warnings`` counts those of lint about the sources."""
+
+    built: list[Built]
+    emitted: list[Emitted] = field(default_factory=list)
+    errors: Result | None = None
+    warnings: int = 0
+
+    @property
+    def has_problems(self) -> bool:
+        return any(one.problems for one in self.built)
+
+
+def compile_runs(read: SpecFile, built: list[Built], out: Path) -> Compiled:
+    """The files of the runs below ``out``; nothing is written.
+
+    Raises RuntimeError where the files would not mean what was planned: a bug of zerocfg.
+    """
+    found = Compiled(built)
+    for one in built:
+        if one.plan is not None:
+            one.problems += locate_problems(emit_problems(one.plan), read, one.run)
+    if any(problem.key == "goals" for one in built for problem in one.problems):
+        return found  # lint would judge a run that was not chosen to its end
+    linted = lint_runs([assuming_newest(one.run) for one in built])
+    found.warnings = sum(one.severity is Severity.WARNING for one in linted.diagnostics)
+    found.errors = _errors(linted, but_replaced=True)
+    if found.errors is not None or found.has_problems:
+        return found
+    emitted = [emit(one.plan, out) for one in built if one.plan is not None]
+    found.errors = _read_back(emitted, built)
+    if found.errors is None:
+        found.emitted = emitted
+    return found
+
+
+def _errors(linted: Result, *, but_replaced: bool = False) -> Result | None:
+    errors = [
+        one for one in linted.diagnostics if one.severity is Severity.ERROR and not (but_replaced and _is_replaced(one))
+    ]
+    return Result(errors, linted.hidden, linted.files) if errors else None
+
+
+def _is_replaced(diagnostic: Diagnostic) -> bool:
+    """Whether the emitted files hold another value: an auto, or the processes of a hardware that the build knows."""
+    if diagnostic.spot.path in ("num_processes", "num_machines"):
+        return True
+    document = diagnostic.spot.file.document
+    path = _path(diagnostic)
+    node = document.get(path) if document is not None and path else None
+    return isinstance(node, Scalar) and node.value == AUTO
+
+
+def _path(diagnostic: Diagnostic) -> KeyPath:
+    document = diagnostic.spot.file.document
+    if document is None or document.root is None:
+        return ()
+    return next((path for path, _, _ in walk(document.root) if dotted(path) == diagnostic.spot.path), ())
+
+
+def _read_back(emitted: list[Emitted], built: list[Built]) -> Result | None:
+    """What was emitted must mean what was planned, and lint clean."""
+    runs = [emitted_run(one, source.run) for one, source in zip(emitted, built, strict=True)]
+    for one, run in zip(emitted, runs, strict=True):
+        wrong = differences(one, run)
+        if wrong:
+            raise RuntimeError(f"run {one.plan.name}: {wrong[0].key}: {wrong[0].message}")
+    return _errors(lint_runs(runs))

@@ -1,0 +1,228 @@
+"""A run of a spec made ready for the build: its files, its hardware, its steps.
+
+The emitted job is always started by one launcher with one DeepSpeed file, whatever the sources look like; the
+run is therefore computed as it will be started, so that the settings are those of the emitted job. Engine, launcher
+and what reaches them: :mod:`zerocfg.resolve.engine.engine_selection`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from zerocfg.models.model_facts import ModelFacts, from_config
+from zerocfg.resolve.engine.engine_selection import engine_of, launch_of_ranks, select_engine
+from zerocfg.resolve.inputs import Inputs
+from zerocfg.resolve.model.memory_summary import memory_summary
+from zerocfg.resolve.plan import Problem
+from zerocfg.run.arguments import arguments_of
+from zerocfg.run.facts import HardwareSummary
+from zerocfg.run.model import UNKNOWN, Origin, Run, Setting, SourceFile
+from zerocfg.run.starters import launch_of
+from zerocfg.source.node import Mapping
+from zerocfg.source.text import Where
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from zerocfg.models.hardware import HardwareProfile
+    from zerocfg.models.spec import RunSpec
+
+
+def collect_inputs(
+    run: Run, spec: RunSpec, folder: Path, profile: HardwareProfile | None, model_file: SourceFile | None
+) -> Inputs:
+    """The inputs of one run; what is missing or contradictory goes to ``problems``."""
+    found = Inputs(run, spec, folder, engine_of(run, spec), profile, _facts(spec, model_file), model_file)
+    problems = (*_missing(run), *_unread(run), *_without_script(found), *_engines_of_recipe(run))
+    if problems:
+        return replace(found, problems=problems)
+    return _with_steps(_with_hardware(select_engine(found)))
+
+
+def _missing(run: Run) -> Iterator[Problem]:
+    for origin in run.missing:
+        yield Problem(origin.note, f"there is no file {origin.note!r} (from {_place(origin)})")
+
+
+def _unread(run: Run) -> Iterator[Problem]:
+    """Files that hold no keys: nothing can be chosen beside what they were meant to say."""
+    files = {"deepspeed": run.deepspeed, "accelerate": run.accelerate, "recipe": run.recipe}
+    for key, file in files.items():
+        if file is None or file.document is None or isinstance(file.document.root, Mapping):
+            continue
+        found = file.document.problems
+        start = found[0].span.start if found else 0
+        message = f"{file.name} cannot be read: {found[0].message}" if found else f"{file.name} holds no keys"
+        yield Problem(key, message, "Correct it first.", Where(file.name, *file.document.source.place(start)))
+
+
+def _place(origin: Origin) -> str:
+    return origin.file.name if origin.file else "the launch line"
+
+
+def _facts(spec: RunSpec, file: SourceFile | None) -> ModelFacts:
+    if isinstance(spec.model, ModelFacts):
+        return spec.model
+    if spec.model is None:
+        return ModelFacts(unknown_because="the spec names no model")
+    config = file.data() if file else None
+    return from_config(config if isinstance(config, dict) else {})
+
+
+def _without_script(found: Inputs) -> Iterator[Problem]:
+    if not (found.folder / found.spec.script).is_file():
+        yield Problem("script", f"there is no file {found.spec.script!r} beside the spec", "Name the script to launch.")
+
+
+def _engines_of_recipe(run: Run) -> Iterator[Problem]:
+    recipe = run.recipe.data() if run.recipe else None
+    if not isinstance(recipe, dict):
+        return
+    for key, instead in (
+        ("deepspeed", "`deepspeed:`"),
+        ("fsdp", "`engine: fsdp`, and put `fsdp_config` into an accelerate config"),
+    ):
+        if recipe.get(key):
+            yield Problem(
+                key,
+                f"the recipe sets `{key}` itself, so the emitted config would never be used",
+                f"Take `{key}` out of the recipe; in the spec say {instead}.",
+            )
+
+
+def _with_hardware(found: Inputs) -> Inputs:
+    """The profile decides how many processes there are; sources that say otherwise are overruled."""
+    run, profile = found.run, found.profile
+    if profile is None:
+        if run.accelerate is None:
+            message = "nothing says how many processes there are"
+            problem = Problem("hardware", message, "Add `hardware:` to the run, or give --hardware.")
+            return replace(found, problems=(*found.problems, problem))
+        return found
+    device = profile.accelerator
+    hardware = HardwareSummary(
+        name=profile.name,
+        nodes=profile.nodes,
+        accelerators_per_node=max(1, profile.accelerators_per_node),
+        memory_gib=device.planning_gib if device else None,
+        bf16=device.bf16 if device else None,
+        vendor=device.vendor if device else None,
+        host_gib=profile.host.planning_gib if profile.host else None,
+        memlock=profile.host.memlock if profile.host and isinstance(profile.host.memlock, int) else None,
+        nvme_free_gib={mount.path: mount.free_gib for mount in profile.host.nvme} if profile.host else {},
+    )
+    each = max(1, profile.accelerators_per_node)
+    nodes = "1 node" if profile.nodes == 1 else f"{profile.nodes} nodes"
+    origin = Origin(
+        "computed",
+        f"{profile.name}: {nodes} of {each} rank{'s' if each > 1 else ''}",
+    )
+    counts = {"num_processes": profile.world_size, "num_machines": profile.nodes}
+    notes = list(found.notes)
+    source = run.accelerate.data() if run.accelerate else None
+    for name, value in counts.items():
+        said = source.get(name) if isinstance(source, dict) else None
+        if said is not None and said != value:
+            notes.append(f"{name}: the accelerate config says {said}, {profile.name} has {value}: {value} is used")
+    flags = dict(run.flags)
+    if run.consumer == "deepspeed":
+        launcher = found.spec.launcher
+        _, started = launch_of_ranks("deepspeed" if launcher == "deepspeed" else "torchrun", profile.nodes, each)
+        flags.update({name: replace(flag, origin=origin) for name, flag in started.items()})
+    else:
+        flags.update({name: Setting(str(value), origin) for name, value in counts.items()})
+        if profile.nodes > 1:
+            flags.update(node_flags())
+        if profile.nodes > 1 and found.engine == "deepspeed":
+            each_node = Origin("computed", "every node runs launch.sh itself")
+            flags["deepspeed_multinode_launcher"] = Setting("standard", each_node)
+        if found.engine == "ddp" and profile.world_size > 1 and run.accelerate is None:
+            flags["multi_gpu"] = Setting(True, Origin("computed", "the engine of this run is ddp"))
+    return replace(found, run=replace(run, hardware=hardware, flags=flags), notes=tuple(notes))
+
+
+def node_flags() -> dict[str, Setting]:
+    """What launch.sh hands over on each node; only the machine rank is a number for sure."""
+    passed = Origin("computed", "launch.sh passes it on each node")
+    return {
+        "machine_rank": Setting("0", passed),
+        "main_process_ip": Setting(UNKNOWN, passed),
+        "main_process_port": Setting(UNKNOWN, passed),
+    }
+
+
+def _with_steps(found: Inputs) -> Inputs:
+    """max_steps as the Trainer computes it, when the recipe counts epochs and the spec the samples.
+
+    The Trainer's arithmetic: transformers/trainer.py, `set_initial_training_values`.
+    """
+    run, samples = found.run, found.spec.train_samples
+    ranks = launch_of(run).num_processes.value
+    if run.consumer not in ("transformers", "trl") or samples is None or not isinstance(ranks, int) or ranks < 1:
+        return found
+    arguments = arguments_of(run)
+    given: dict[str, Any] = {
+        name: arguments.get(name)
+        for name in (
+            "max_steps",
+            "num_train_epochs",
+            "per_device_train_batch_size",
+            "gradient_accumulation_steps",
+        )
+    }
+    if not all(isinstance(value, (int, float)) and math.isfinite(value) for value in given.values()):
+        return found  # not known, or no number of steps
+    if given["max_steps"] >= 0 or min(given["per_device_train_batch_size"], given["gradient_accumulation_steps"]) <= 0:
+        return found
+    recipe = run.recipe.data() if run.recipe else None
+    recipe = recipe if isinstance(recipe, dict) else {}
+    if run.consumer == "trl" and (recipe.get("packing") or "num_generations" in recipe):
+        return found
+    micro = given["per_device_train_batch_size"]
+    each = samples // (ranks * micro) if recipe.get("dataloader_drop_last") else math.ceil(samples / (ranks * micro))
+    if each == 0:
+        message = (
+            f"no step: {samples} samples make no batch of {micro} for each of {ranks} ranks, and the rest is dropped"
+        )
+        problem = Problem("train_samples", message, "Set `dataloader_drop_last: false`, or `max_steps:`.")
+        return replace(found, problems=(*found.problems, problem))
+    epoch = max(math.ceil(each / given["gradient_accumulation_steps"]), 1)
+    total = math.ceil(given["num_train_epochs"] * epoch)
+    note = f"{given['num_train_epochs']:g} epochs of {epoch} steps (train_samples {samples} over {ranks} ranks)"
+    stated = {**run.arguments, "max_steps": Setting(total, Origin("computed", note))}
+    return replace(found, run=replace(run, arguments=stated))
+
+
+def with_memory(found: Inputs) -> Inputs:
+    """A computed run with what the memory rules need: the model's sizes, and what is predicted of its memory."""
+    run, facts, profile = found.run, found.facts, found.profile
+    model = run.model
+    if model is not None:
+        model = replace(
+            model,
+            vocab_size=facts.vocab_size,
+            parameters=facts.parameters,
+            largest_parameter=facts.largest_parameter,
+            largest_block=facts.largest_block,
+            all_trained=facts.trainable == facts.parameters,
+        )
+    run = replace(run, model=model)
+    config = found.model_file.data() if found.model_file else None
+    memory = memory_summary(run, facts, found.spec, config if isinstance(config, dict) else None, profile)
+    return replace(found, run=replace(run, memory=memory))
+
+
+def on_part(found: Inputs, nodes: int, per_node: int, why: str) -> Inputs:
+    """The run on a part of the hardware instead of all of it."""
+    assert found.profile is not None
+    name = f"{nodes} x {per_node} devices of {found.profile.name}"
+    part = {"name": name, "nodes": nodes, "accelerators_per_node": per_node}
+    note = f"{nodes * per_node} of {found.profile.world_size} devices are used: {why}"
+    of_the_whole = {"multi_gpu", "deepspeed_multinode_launcher", *node_flags()}
+    flags = {name: flag for name, flag in found.run.flags.items() if name not in of_the_whole}
+    profile = found.profile.model_copy(update=part)
+    found = replace(found, run=replace(found.run, flags=flags), profile=profile, notes=(*found.notes, note))
+    return _with_steps(_with_hardware(found))

@@ -1,0 +1,1 @@
+"""The engine and the launcher of a run, and what the engine's config says."""

@@ -1,0 +1,147 @@
+"""Who launches a run, with which engine, and which of its files take that road.
+
+DeepSpeed runs of a Trainer are resolved on accelerate's road whatever launches them: the settings are the same, and a
+job that `torchrun` or `deepspeed` starts gets them as one DeepSpeed file in which nothing is left to fill.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from zerocfg.resolve.engine.fsdp import choose_fsdp
+from zerocfg.resolve.plan import Engine, Problem
+from zerocfg.run.arguments import arguments_of
+from zerocfg.run.model import UNKNOWN, Origin, Run, Setting
+from zerocfg.source.launch import LaunchLine
+from zerocfg.source.text import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from zerocfg.models.spec import RunSpec
+    from zerocfg.resolve.inputs import Inputs
+    from zerocfg.run.model import Route
+
+NO_SPAN = Span(0, 0)
+PLAIN = ("NO", "MULTI_GPU", False, None)
+"""Values of `distributed_type` that ask for no engine."""
+ELSEWHERE = {
+    "gpu_ids": "Set CUDA_VISIBLE_DEVICES where the job is started",
+    "dynamo_config": "Write `torch_compile: true` into the recipe",
+    "parallelism_config": "Write `parallelism_config:` into the recipe",
+    "megatron_lm_config": "Take it out",
+}
+"""Keys of an accelerate config that only `accelerate launch` hands to the job, and what to do without it."""
+MOE = "deepspeed_moe_layer_cls_names"
+
+
+def engine_of(run: Run, spec: RunSpec) -> Engine:
+    """The engine that the spec names, else the one that a source asks for."""
+    if spec.engine is not None:
+        return spec.engine
+    kind = _source(run).get("distributed_type")
+    if kind == "DEEPSPEED" or run.deepspeed is not None or run.consumer == "deepspeed":
+        return "deepspeed"
+    return "fsdp" if kind == "FSDP" else "ddp"
+
+
+def select_engine(found: Inputs) -> Inputs:
+    """The run with its launcher and the launcher's flags, without the files that do not reach it."""
+    kind = _source(found.run).get("distributed_type")
+    found = replace(found, problems=(*found.problems, *_not_emitted(found, kind), *_wrong_launcher(found)))
+    if found.engine != "deepspeed":
+        found = _without_deepspeed(found, kind)
+    if found.engine == "fsdp":
+        found = choose_fsdp(found, _source(found.run))
+    run = found.run
+    if run.consumer == "deepspeed":
+        launch = run.launch or _line("deepspeed" if found.spec.launcher == "deepspeed" else "torchrun")
+        return replace(found, run=replace(run, launch=launch, deepspeed_route="engine" if run.deepspeed else None))
+    flags = dict(run.flags)
+    if found.engine == "deepspeed" and kind != "DEEPSPEED":
+        flags["use_deepspeed"] = Setting(True, Origin("computed", "the engine of this run is deepspeed"))
+    launch = run.launch or _line("accelerate")
+    route: Route | None = "accelerate" if run.deepspeed else None
+    return replace(found, run=replace(run, launch=launch, deepspeed_route=route, flags=flags))
+
+
+def launch_of_ranks(
+    launcher: Literal["torchrun", "deepspeed"], nodes: int, each: int
+) -> tuple[LaunchLine, dict[str, Setting]]:
+    """The launch line of a job of ``nodes`` times ``each`` ranks, and its flags."""
+    origin = Origin("computed", f"{nodes} node{'s' * (nodes > 1)} of {each} rank{'s' * (each > 1)}")
+    names = {"torchrun": ("nnodes", "nproc_per_node"), "deepspeed": ("num_nodes", "num_gpus")}[launcher]
+    flags = {name: Setting(str(count), origin) for name, count in zip(names, (nodes, each), strict=True)}
+    return _line(launcher), flags
+
+
+def _source(run: Run) -> dict[str, Any]:
+    data = run.accelerate.data() if run.accelerate else None
+    return data if isinstance(data, dict) else {}
+
+
+def _line(launcher: Literal["accelerate", "torchrun", "deepspeed"]) -> LaunchLine:
+    return LaunchLine(launcher, (), None, (), (), {}, NO_SPAN)
+
+
+def _without_deepspeed(found: Inputs, kind: Any) -> Inputs:
+    run, notes = found.run, list(found.notes)
+    if run.deepspeed is not None:
+        notes.append(f"engine: {found.engine} leaves out the DeepSpeed config")
+    accelerate, flags = run.accelerate, dict(run.flags)
+    fits = kind in PLAIN or (kind == "FSDP" and found.engine == "fsdp")
+    if accelerate is not None and not fits:
+        notes.append(f"engine: {found.engine} leaves out the accelerate config, which is for {kind}")
+        precision = _source(run).get("mixed_precision")
+        if isinstance(precision, str):
+            flags["mixed_precision"] = Setting(precision, Origin("file", file=accelerate, path=("mixed_precision",)))
+        accelerate = None
+    run = replace(run, deepspeed=None, deepspeed_route=None, accelerate=accelerate, flags=flags)
+    return replace(found, run=run, notes=tuple(notes))
+
+
+# -- launchers ---------------------------------------------------------------------------------------------------------
+
+
+def _not_emitted(found: Inputs, kind: Any) -> Iterator[Problem]:
+    if kind in ("MEGATRON_LM", "XLA") and found.spec.engine is None and found.run.deepspeed is None:
+        help_ = "Say `engine: deepspeed`, `engine: fsdp` or `engine: ddp` in the spec."
+        yield Problem("distributed_type", f"{kind} cannot be emitted yet", help_)
+
+
+def _wrong_launcher(found: Inputs) -> Iterator[Problem]:
+    launcher, consumer = found.spec.launcher, found.run.consumer
+    if launcher == "accelerate" and consumer == "deepspeed":
+        why = "a training loop of its own gets its config as --deepspeed_config; accelerate launch would add nothing"
+        yield Problem("launcher", why, "Say `launcher: torchrun` or `launcher: deepspeed`.")
+    if launcher in ("torchrun", "deepspeed") and consumer == "accelerate":
+        why = "Accelerator() finds its engine and precision in variables that accelerate launch exports; under "
+        why += f"{launcher} it would train plain data parallel"
+        yield Problem("launcher", why, "Leave `launcher:` out, or say `launcher: accelerate`.")
+    if launcher in ("torchrun", "deepspeed") and consumer in ("transformers", "trl"):
+        yield from _lost(found.run, launcher)
+
+
+def _lost(run: Run, launcher: str) -> Iterator[Problem]:
+    """What the accelerate config says and no other launcher hands over. Its DeepSpeed settings do get to the job."""
+    source = _source(run)
+    for key, instead in ELSEWHERE.items():
+        if source.get(key) not in (None, {}, "all"):
+            yield _lost_key(run, launcher, key, key, instead)
+    section = source.get("deepspeed_config")
+    if isinstance(section, dict) and section.get(MOE):
+        instead = "Write `zero_optimization.leaf_module.classes` into the DeepSpeed config"
+        yield _lost_key(run, launcher, f"deepspeed_config.{MOE}", MOE, instead)
+    precision = source.get("mixed_precision")
+    if precision in ("fp16", "bf16", "fp8"):
+        arguments = arguments_of(run)
+        if not any(arguments.get(name) or arguments.get(name) is UNKNOWN for name in ("fp16", "bf16")):
+            instead = f"Write `{precision}: true` into the recipe" if precision != "fp8" else "Take it out"
+            yield _lost_key(run, launcher, "mixed_precision", f"mixed_precision: {precision}", instead)
+
+
+def _lost_key(run: Run, launcher: str, key: str, what: str, instead: str) -> Problem:
+    assert run.accelerate is not None
+    why = f"{run.accelerate.name} sets {what}, which only accelerate launch hands to the job, not {launcher}"
+    return Problem(key, why, f"{instead}, or leave `launcher:` out.")

@@ -1,0 +1,79 @@
+"""Every way to run a job on its hardware: stage, offload, micro batch and recomputation, whatever its sources fix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from zerocfg.resolve.model.setup import arguments_written, setup_of
+from zerocfg.resolve.search.candidates import Candidate
+from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS
+from zerocfg.resolve.search.choose import candidates_of
+from zerocfg.resolve.search.ranking import evaluate, ranked
+from zerocfg.resolve.search.search_space import SearchSpace, choices, offloads
+
+if TYPE_CHECKING:
+    from zerocfg.resolve.build import Built
+    from zerocfg.resolve.search.choice import Prefer
+
+
+RECOMPUTE = "gradient_checkpointing"
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One way, and what speaks against it: nothing for the best. ``own``: the run is built so."""
+
+    candidate: Candidate
+    excluded: str
+    own: bool
+
+
+def alternatives(built: Built, *, tracing: bool = False) -> list[Alternative]:
+    """All ways with the global batch of the run, the best first; empty where neither memory nor hardware is known.
+
+    Raises ValueError with one line when nothing can be predicted.
+    """
+    inputs, plan = built.inputs, built.plan
+    profile = inputs.profile
+    if plan is None or profile is None:
+        return []
+    goals = inputs.spec.goals
+    before = inputs.before or built.run.effective
+    prefer: Prefer = goals.prefer if goals else "throughput"
+    values = {name: one.value for name, one in plan.settings.items()}
+    micro, steps = values.get(MICRO), values.get(STEPS)
+    counted = isinstance(micro, int) and isinstance(steps, int)
+    what = SearchSpace(
+        layouts=((profile.nodes, profile.accelerators_per_node),),
+        stages=(0, 1, 2, 3) if plan.engine == "deepspeed" else (None,),
+        offloads=offloads(inputs) if plan.engine == "deepspeed" else None,
+        checkpointing=(False, True),
+        micro=None,
+        steps=None,
+        micro_open=counted,
+        steps_open=counted,
+        global_batch=profile.world_size * micro * steps if counted else None,  # type: ignore[operator]
+    )
+    candidates = candidates_of(inputs, before, resize=goals is not None, tracing=tracing)
+    rows = ranked(evaluate(candidates, choices(what)), prefer)
+    own = _own(built, values)
+    return [Alternative(one, why, _settings(one) == own) for one, why in rows]
+
+
+def _settings(one: Candidate) -> dict[str, Any]:
+    work = one.setup.workload
+    return one.choice.settings() | {RECOMPUTE: work is not None and work.gradient_checkpointing}
+
+
+def _own(built: Built, values: dict[str, Any]) -> dict[str, Any]:
+    """The settings of the run as it is built, by the names that a choice has for them."""
+    assert built.plan is not None
+    plan, dtype = built.plan, built.run.model.dtype if built.run.model else None
+    written = arguments_written(built.run)
+    work = setup_of(values.get, written, built.inputs.spec, plan.num_processes, dtype, built.run.versions).workload
+    own = {name: values.get(name) for name in ("num_processes", MICRO, STEPS)}
+    if plan.engine == "deepspeed":
+        own |= {STAGE: values.get(STAGE)}
+        own |= {name: values.get(name) or "none" for name in (OPTIMIZER_DEVICE, PARAM_DEVICE)}
+    return own | {RECOMPUTE: work is not None and work.gradient_checkpointing}

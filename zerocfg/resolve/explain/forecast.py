@@ -1,0 +1,128 @@
+"""What a resolved run will take: memory of a rank by phase, host memory, time of a step, and what would save memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from zerocfg.memory.host import loading_terms, node_bytes
+from zerocfg.memory.options import Options
+from zerocfg.memory.outside import GIB
+from zerocfg.memory.predict import predict
+from zerocfg.memory.time import StepTime, step_time
+from zerocfg.memory.verdict import Ladder, Setting, Word, judge, ladder, workloads
+from zerocfg.resolve.model.activations import Activations, with_adapters
+from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of
+
+if TYPE_CHECKING:
+    from zerocfg.memory.predict import Prediction
+    from zerocfg.memory.tracing import Traced
+    from zerocfg.models.hardware import HardwareProfile
+    from zerocfg.models.model_facts import ModelFacts
+    from zerocfg.resolve.build import Built
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """One run; sizes in bytes.
+
+    ``capacity`` is what the driver reports as the device's total. ``host`` is what all ranks of a node hold of its
+    memory at the worst moment, ``loading`` what they hold while the model is loaded in another dtype than its files
+    have (else the files are mapped, and the system takes the pages back), ``room`` what a node has, ``nvme`` what they
+    write to its drives. ``word`` is the verdict for device and host. ``ladder`` None: not needed or not possible;
+    ``time`` None: not known. ``price`` is that of one device for an hour. ``notes`` are assumptions and what could not
+    be predicted.
+    """
+
+    setup: Setup
+    facts: ModelFacts
+    prediction: Prediction
+    capacity: int | None
+    host: int
+    loading: int
+    room: int | None
+    nvme: int
+    word: Word
+    ladder: Ladder | None
+    time: StepTime | None
+    price: float | None
+    notes: tuple[str, ...]
+
+
+def forecast(built: Built, *, tracing: bool = True, python: str | None = None, changes: bool = True) -> Forecast:
+    """The forecast of a run that resolved. Raises ValueError with one line when nothing can be said about it."""
+    assert built.plan is not None
+    plan, inputs = built.plan, built.inputs
+    profile = inputs.profile
+    device = profile.accelerator if profile else None
+    values = {name: decision.value for name, decision in plan.settings.items()}
+    dtype = built.run.model.dtype if built.run.model else None
+    setup = setup_of(
+        values.get, arguments_written(built.run), inputs.spec, plan.num_processes, dtype, built.run.versions
+    )
+    facts = with_adapters(inputs.facts, plan.model_config, setup)
+    activations = Activations(facts, plan.model_config, tracing=tracing, python=python)
+    timeline = activations.of(setup, setup.workload)
+    if facts.parameters is None and activations.built is not None:
+        facts = _counted(facts, activations.built)
+
+    def evaluate(setting: Setting) -> Prediction:
+        return predict(facts, setting.options, activations.of(setup, setting.workload), device)
+
+    def slowness(setting: Setting) -> float | None:
+        time = _time(facts, setting, profile)
+        return time.seconds.expected / time.tokens if isinstance(time, StepTime) else None
+
+    own = Setting(setup.options, setup.workload)
+    prediction = predict(facts, setup.options, timeline, device)
+    memory = device.planning_gib if device else None
+    capacity = int(memory * GIB) if memory else None
+    word = judge(prediction, capacity)
+    steps = None
+    if changes and capacity and timeline and word != "fits":
+        activations.prepare(setup, workloads(own))
+        steps = ladder(own, evaluate, capacity, slowness)
+    ranks = profile.accelerators_per_node if profile else 1
+    host = node_bytes(prediction.estimate.terms, ranks)
+    loading = 0
+    if isinstance(setup.options, Options):
+        loading = node_bytes(loading_terms(facts, setup.options), ranks)
+    ram = profile.host.planning_gib if profile and profile.host else None
+    room = int(ram * GIB) if ram else None
+    nvme = ranks * prediction.estimate.peak("nvme").size
+    if room is not None and host > room:
+        word = "does not fit"
+    time = _time(facts, own, profile)
+    notes = [*setup.assumed, *([setup.unknown] if setup.unknown else []), *activations.notes]
+    if isinstance(time, StepTime):
+        notes += time.notes
+    elif time:
+        notes.append(f"no time is predicted: {time}")
+    known = time if isinstance(time, StepTime) else None
+    price = inputs.spec.price_per_hour
+    return Forecast(
+        setup, facts, prediction, capacity, host, loading, room, nvme, word, steps, known, price, tuple(notes)
+    )
+
+
+def _time(facts: ModelFacts, setting: Setting, profile: HardwareProfile | None) -> StepTime | str:
+    """The time of a step, or why there is none ("" where that is said elsewhere)."""
+    if setting.workload is None or profile is None:
+        return ""
+    try:
+        return step_time(facts, setting.options, setting.workload, profile)
+    except ValueError as error:
+        return str(error)
+
+
+def _counted(facts: ModelFacts, built: Traced) -> ModelFacts:
+    """The facts of a model type that zerocfg does not know, as the model turned out when it was built."""
+    counts = {
+        "parameters": built.parameters,
+        "largest_parameter": max(size for size, _ in built.tensors),
+        "largest_module": built.largest_module,
+        "largest_block": built.largest_block or None,
+        "tensor_sizes": sorted(built.tensors, reverse=True),
+        "unknown_because": None,
+    }
+    return facts.model_copy(update=counts)

@@ -1,0 +1,99 @@
+"""Plans in a few words and figures: what tables, pictures and pages show of each way to run a job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from zerocfg.memory.options import Options, TorchOptions
+from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS
+
+if TYPE_CHECKING:
+    from zerocfg.memory.terms import Kind
+    from zerocfg.resolve.explain.alternatives import Alternative
+    from zerocfg.resolve.search.candidates import Candidate
+
+COLUMNS: dict[str, tuple[Kind, ...]] = {
+    "param": ("parameters",),
+    "grad": ("gradients",),
+    "optim": ("optimizer",),
+    "buffer": ("buffers", "temporaries"),
+    "activ": ("activations", "logits"),
+    "other": ("outside",),
+}
+"""What is told apart and the kinds of terms that they sum."""
+
+
+NAMES = {
+    "param": "parameters",
+    "grad": "gradients",
+    "optim": "optimizer",
+    "buffer": "buffers and temporaries",
+    "activ": "activations and logits",
+    "other": "context, communication, allocator",
+}
+"""The columns in words."""
+
+
+def describe_engine(options: Options | TorchOptions) -> str:
+    """The engine of a plan: ``ZeRO-3, optimizer on the host``."""
+    if isinstance(options, TorchOptions):
+        return {"single": "one process", "ddp": "DDP", "fsdp1": "FSDP", "fsdp2": "FSDP 2"}[options.kind]
+    words = [f"ZeRO-{options.stage}"]
+    for part, device in (("optimizer", options.offload_optimizer), ("parameters", options.offload_param)):
+        if device != "none":
+            words.append(f"{part} on {'the host' if device == 'cpu' else 'NVMe'}")
+    return ", ".join(words)
+
+
+def describe_plan(settings: dict[str, Any]) -> str:
+    """A plan in a few words: ``ZeRO-3, optimizer on cpu, 2 x 8, recomputed``."""
+    found = []
+    if STAGE in settings:
+        found.append(f"ZeRO-{settings[STAGE]}")
+    places = [settings.get(name, "none") for name in (OPTIMIZER_DEVICE, PARAM_DEVICE)]
+    if places[0] == places[1] != "none":
+        found.append(f"all on {places[0]}")
+    else:
+        found += [
+            f"{what} on {place}"
+            for what, place in zip(("optimizer", "parameters"), places, strict=True)
+            if place != "none"
+        ]
+    if MICRO in settings:
+        found.append(
+            f"{settings[MICRO]} x {settings[STEPS]}" if STEPS in settings else f"micro batch {settings[MICRO]}"
+        )
+    if settings.get("gradient_checkpointing"):
+        found.append("recomputed")
+    return ", ".join(found) or "as it is"
+
+
+def distinct_plans(rows: list[Alternative]) -> list[Alternative]:
+    """The first of each combination of stage, offload and recomputation, and the run's own."""
+    found, seen = [], set()
+    for row in rows:
+        settings = row.candidate.choice.settings()
+        way = (
+            settings.get(STAGE),
+            settings.get(OPTIMIZER_DEVICE),
+            settings.get(PARAM_DEVICE),
+            settings.get("gradient_checkpointing"),
+        )
+        if way not in seen or row.own:
+            seen.add(way)
+            found.append(row)
+    return found
+
+
+def by_column(one: Candidate) -> dict[str, int]:
+    """Bytes of a device at the peak, by column."""
+    found = dict.fromkeys(COLUMNS, 0)
+    for term, size in one.prediction.worst.parts:
+        column = next((name for name, kinds in COLUMNS.items() if term.kind in kinds), "other")
+        found[column] += size
+    found["other"] += one.prediction.device.expected - one.prediction.worst.size
+    return found
+
+
+def duration(value: float) -> str:
+    return f"{value:.1f} s" if value >= 1 else f"{value * 1000:.0f} ms"

@@ -1,0 +1,1 @@
+"""A first spec for a repository."""

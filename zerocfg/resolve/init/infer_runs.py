@@ -1,0 +1,361 @@
+"""The runs of a repository, inferred from its launch lines, configs and scripts, for ``zerocfg init``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zerocfg.hardware.catalogue import CPU, LARGEST_COUNT
+from zerocfg.resolve.init.draft import Draft, How, run_name, with_unique_names, without_duplicates
+from zerocfg.resolve.init.repository import SEEN, calls_of, model_configs, nearest, scripts
+from zerocfg.run.discover import Files
+from zerocfg.run.hub import CONFIG, find_config, is_hub_name
+from zerocfg.run.kinds import sniff
+from zerocfg.run.link import find_runs
+from zerocfg.run.model import Run, SourceFile
+from zerocfg.run.neighbours import NEIGHBOURS
+from zerocfg.run.reader import TRL_KEYS
+from zerocfg.source.paths import relative
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from zerocfg.models.hardware import HardwareProfile
+
+MOST_RUNS = 40
+FILES = ("script", "recipe", "accelerate", "deepspeed")
+
+
+def draft_runs(folder: Path, given: Mapping[str, Any], probe: Callable[[], HardwareProfile]) -> list[Draft]:
+    """The runs of a repository; ``given`` are keys of a run that the user states. Empty when there is nothing to go by.
+
+    Naming a script or a config asks for one run with it.
+    """
+    return _Guesser(folder.resolve(), {key: value for key, value in given.items() if value is not None}, probe).runs()
+
+
+class _Guesser:
+    def __init__(self, folder: Path, given: Mapping[str, Any], probe: Callable[[], HardwareProfile]) -> None:
+        self.folder = folder
+        self.given = given
+        self.probe = probe
+        self.here: HardwareProfile | None = None
+        self.files = Files()
+        self.scripts = dict(scripts(folder))
+        self.models = [path for path in model_configs(folder) if self._is_model(path)]
+
+    def runs(self) -> list[Draft]:
+        found, _ = find_runs([self.folder], self.files, root=self.folder, skip=_is_own)
+        if any(key in self.given for key in FILES):
+            drafts = [self._alone(found, None)]
+        else:
+            lines = [run for run in found if run.launch is not None]
+            real = [run for run in lines if run.launch_file and not run.launch_file.name.endswith(".md")]
+            drafts = [draft for run in real or lines if (draft := self._from_line(run)) is not None]
+            drafts = drafts or self._from_files(found)
+        return with_unique_names(without_duplicates(drafts)[:MOST_RUNS])
+
+    # -- from a launch line ------------------------------------------------------------------------------------
+
+    def _from_line(self, run: Run) -> Draft | None:
+        line, file = run.launch, run.launch_file
+        assert line is not None and file is not None
+        if line.script is None or line.script.value is None or run.consumer in NEIGHBOURS:
+            return None  # a framework with recipes of its own is started by its own program
+        where = f"{_short_name(file, self.folder)}:{file.source.place(line.span.start).line}"
+        named = line.script.value.replace(".", "/") + ".py" if line.module else line.script.value
+        script = self._beside(named, file, line.directory)
+        if script is None and (line.launcher == "python" or not named.endswith(".py")):
+            return None
+        draft = Draft(run_name(Path(file.name).stem, script or Path(named), self.folder))
+        self._take_given(draft)
+        if script is not None:
+            draft.add("script", self._relative(script), "found", where)
+        else:
+            draft.add("script", named, "open", f"{where} names it, but it is not there: correct the path")
+        self._take_sources(draft, run, where)
+        self._take_consumer(draft, run, script, where)
+        self._take_arguments(draft, run, where)
+        if line.launcher in ("torchrun", "deepspeed") and draft.value("consumer") != "accelerate":
+            own = draft.value("consumer") == "deepspeed"
+            # A Trainer gets a DeepSpeed config from its recipe or from accelerate launch.
+            if line.launcher != "torchrun" if own else draft.value("recipe"):
+                draft.add("launcher", line.launcher, "found", where)
+        self._finish(draft, run)
+        return draft
+
+    def _take_sources(self, draft: Draft, run: Run, where: str) -> None:
+        if run.accelerate is not None:
+            draft.add("accelerate", self._name(run.accelerate), "found", where)
+        if run.recipe is not None:
+            draft.add("recipe", self._name(run.recipe), "found", where)
+        accelerate = run.accelerate.data() if run.accelerate else None
+        accelerate = accelerate if isinstance(accelerate, dict) else {}
+        kind, section = accelerate.get("distributed_type"), accelerate.get("deepspeed_config")
+        inside = section.get("deepspeed_config_file") if isinstance(section, dict) else None
+        if run.deepspeed is not None and Path(str(inside)).name != Path(run.deepspeed.name).name:
+            draft.add("deepspeed", self._name(run.deepspeed), "found", where)
+        for engine in ("deepspeed", "fsdp"):
+            if f"use_{engine}" in run.flags and run.accelerate is None:
+                draft.add("engine", engine, "found", f"{where} says --use_{engine}")
+            elif f"use_{engine}" in run.flags and kind != engine.upper():
+                draft.remarks.append(f"{where} says --use_{engine}, which beats distributed_type: say it there")
+        known = {"config_file", "deepspeed_config_file", "use_deepspeed", "use_fsdp", "num_processes", "num_machines"}
+        known |= {"machine_rank", "main_process_ip", "main_process_port", "multi_gpu", "num_cpu_threads_per_process"}
+        known |= {"nproc_per_node", "nnodes", "node_rank", "master_addr", "master_port", "num_gpus", "num_nodes"}
+        known |= {"rdzv_backend", "rdzv_endpoint", "rdzv_id", "standalone", "hostfile", "include", "exclude"}
+        lost = sorted(f"--{name}" for name in run.flags if name not in known)
+        if lost:
+            draft.remarks.append(f"{where} passes {', '.join(lost)} to its launcher: say it in an accelerate config")
+
+    def _take_arguments(self, draft: Draft, run: Run, where: str) -> None:
+        """The script's words, without those that the emitted job passes by itself."""
+        assert run.launch is not None
+        words = [(word.text if word.value is None else word.value, word.value is None) for word in run.launch.arguments]
+        consumer, recipe = draft.value("consumer"), draft.value("recipe")
+        usual = {"trl": ["--config", recipe], "transformers": [recipe]}.get(str(consumer), []) if recipe else []
+        kept: list[str] = []
+        unknown: list[str] = []
+        skip = False
+        for index, (text, open_) in enumerate(words):
+            after = words[index + 1][0] if index + 1 < len(words) else ""
+            if skip:
+                skip = False
+                continue
+            name, equals, _ = text.partition("=")
+            if name in ("--deepspeed", "--deepspeed_config") and (equals or (after and not after.startswith("-"))):
+                skip = not equals
+                continue
+            if name == "--deepspeed" and consumer == "deepspeed":
+                continue
+            if run.recipe is not None and not open_ and Path(text).name == Path(run.recipe.name).name:
+                kept.append(str(recipe))
+                continue
+            kept.append(text)
+            if open_:
+                unknown.append(text)
+        if kept and kept != usual:
+            how: How = "open" if unknown else "found"
+            note = f"{where}; fill in {', '.join(unknown)}" if unknown else where
+            draft.add("arguments", kept, how, note)
+
+    def _beside(self, text: str, file: SourceFile, directory: str | None) -> Path | None:
+        """A file that a launch line names: below its `cd`, the root, or the folders from the line's file upwards."""
+        bases = [self.folder]
+        if file.path is not None:
+            around = [file.path.resolve().parent, *file.path.resolve().parent.parents]
+            bases += [base for base in around if base.is_relative_to(self.folder)]
+        if directory:
+            bases = [base / directory for base in bases] + bases
+        for base in bases:
+            try:
+                if (base / text).is_file():
+                    return base / text
+            except (OSError, ValueError):
+                return None
+        return None
+
+    # -- from configs and scripts ------------------------------------------------------------------------------
+
+    def _from_files(self, found: Sequence[Run]) -> list[Draft]:
+        """One run for each recipe; without any for each training script; else for what configs there are."""
+        recipes = [run.recipe for run in found if run.launch is None and run.recipe is not None]
+        if recipes:
+            return [self._alone(found, recipe) for recipe in recipes]
+        if self.scripts:
+            return [self._alone(found, None, script) for script in list(self.scripts)[:MOST_RUNS]]
+        return [self._alone(found, None)] if any(run.accelerate or run.deepspeed for run in found) else []
+
+    def _alone(self, found: Sequence[Run], recipe: SourceFile | None, script: Path | None = None) -> Draft:
+        around = recipe.path.resolve().parent if recipe and recipe.path else script.parent if script else self.folder
+        stem = Path(recipe.name).stem if recipe else script.stem if script else ""
+        draft = Draft(run_name(stem, (around / stem) if stem else None, self.folder))
+        self._take_given(draft)
+        if recipe is not None:
+            draft.add("recipe", self._name(recipe), "found", "TrainingArguments")
+        elif "recipe" not in self.given and "script" not in self.given and script is None:
+            self._nearest(draft, "recipe", [run.recipe for run in found if run.recipe], around)
+        self._nearest(draft, "accelerate", [run.accelerate for run in found if run.accelerate], around)
+        run = next(
+            (run for run in found if run.accelerate and self._name(run.accelerate) == draft.value("accelerate")), None
+        )
+        linked = run is not None and run.deepspeed is not None
+        if not linked and not self._says_stage(run):
+            self._nearest(draft, "deepspeed", [run.deepspeed for run in found if run.deepspeed], around)
+        if script is None and "script" not in draft.guesses:
+            script = self._script_for(draft, around)
+        if script is not None:
+            note = "the only training script here" if len(self.scripts) == 1 else "the nearest training script"
+            draft.add("script", self._relative(script), "found" if len(self.scripts) == 1 else "guessed", note)
+        elif "script" in self.given:
+            script = self.folder / str(self.given["script"])
+        else:
+            draft.add("script", "train.py", "open", "fill in: the Python script that trains")
+        own = next((one for one in found if recipe is not None and one.recipe is recipe), run)
+        self._take_consumer(draft, own or Run("none"), script, "")
+        self._finish(draft, run)
+        return draft
+
+    def _says_stage(self, run: Run | None) -> bool:
+        data = run.accelerate.data() if run is not None and run.accelerate is not None else None
+        return isinstance(data, dict) and data.get("distributed_type") not in (None, "NO", "MULTI_GPU", False)
+
+    def _nearest(self, draft: Draft, key: str, files: Iterable[SourceFile], around: Path) -> None:
+        """The file of a kind that lies nearest; of several that are equally near the first, said so."""
+        paths = sorted({file.path.resolve() for file in files if file.path is not None})
+        near = nearest(around, paths)
+        if near:
+            others = ", ".join(self._relative(path) for path in near[1:4])
+            note = f"one of several; others: {others}" if others else f"the only one{' near' if len(paths) > 1 else ''}"
+            draft.add(key, self._relative(near[0]), "guessed" if others else "found", note)
+
+    def _script_for(self, draft: Draft, around: Path) -> Path | None:
+        near = nearest(around, list(self.scripts))
+        words = draft.name.lower().replace("_", "-").split("-")
+        named = [path for path in near if any(word in path.stem.lower() for word in words if len(word) > 2)]
+        return next(iter(named or near), None)
+
+    # -- what all runs need ------------------------------------------------------------------------------------
+
+    def _take_given(self, draft: Draft) -> None:
+        for key, value in self.given.items():
+            if key != "name":
+                draft.add(key, value, "given", "given")
+        if "name" in self.given:
+            draft.name = str(self.given["name"])
+
+    def _take_consumer(self, draft: Draft, run: Run, script: Path | None, where: str) -> None:
+        calls = self.scripts.get(script.resolve()) if script is not None else None
+        if calls is None and script is not None:
+            calls = calls_of(script)
+        recipe = self._data(draft.value("recipe"))
+        trl = isinstance(recipe, dict) and bool(TRL_KEYS & set(recipe))
+        if calls is not None and script is not None:
+            draft.add("consumer", calls, "found", f"{script.name} {SEEN[calls]}")
+        elif run.consumer is not None and run.consumer not in NEIGHBOURS:
+            draft.add("consumer", run.consumer, "found", where or "its files")
+        elif recipe is not None:
+            draft.add("consumer", "trl" if trl else "transformers", "guessed", "by the keys of the recipe")
+        else:
+            launched = run.launch is not None and run.launch.launcher == "accelerate"
+            guess = "accelerate" if launched or draft.value("accelerate") else "transformers"
+            draft.add("consumer", guess, "guessed", "nothing tells who reads the config: deepspeed, accelerate, ...?")
+
+    def _finish(self, draft: Draft, run: Run | None) -> None:
+        self._take_model(draft, run)
+        self._take_hardware(draft, run)
+        recipe = self._data(draft.value("recipe"))
+        if isinstance(recipe, dict):
+            for key in ("deepspeed", "fsdp"):
+                if recipe.get(key):
+                    draft.remarks.append(
+                        f"{draft.value('recipe')} sets `{key}` itself: take it out, the emitted config brings it"
+                    )
+        trl = draft.value("consumer") == "trl"
+        if not trl or not isinstance(recipe, dict) or "max_length" not in recipe:
+            draft.add(
+                "sequence_length", None, "open", "tokens of a sample; memory and time are predicted for it", "2048"
+            )
+        if self._counts_epochs(draft, recipe):
+            draft.add("train_samples", None, "open", "the schedule needs the number of steps", "50000")
+
+    def _counts_epochs(self, draft: Draft, recipe: Any) -> bool:
+        """Whether a schedule of DeepSpeed's own needs to know how many steps the epochs are."""
+        if isinstance(recipe, dict) and isinstance(recipe.get("max_steps"), int) and recipe["max_steps"] > 0:
+            return False
+        config = self._data(draft.value("deepspeed"))
+        scheduler = config.get("scheduler") if isinstance(config, dict) else None
+        params = scheduler.get("params") if isinstance(scheduler, dict) else None
+        return isinstance(params, dict) and params.get("total_num_steps") == "auto"
+
+    def _take_model(self, draft: Draft, run: Run | None) -> None:
+        recipe = self._data(draft.value("recipe"))
+        named = recipe.get("model_name_or_path") if isinstance(recipe, dict) else None
+        if run is not None and "model_name_or_path" in run.arguments:
+            named = run.arguments["model_name_or_path"].value  # the line beats the recipe
+        named = named if isinstance(named, str) else None
+        if named is not None and find_config(named, self.folder) is not None:
+            path = self.folder / named
+            text = f"{named.rstrip('/')}/{CONFIG}" if path.is_dir() else named
+            draft.add("model", text, "found", "model_name_or_path" + ("" if path.exists() else ", in the hub's cache"))
+            return
+        script = draft.value("script")
+        around = (self.folder / str(script)).parent if script else self.folder
+        near = nearest(around, self.models)
+        if near:
+            note = "the config.json here" if len(near) == 1 else "one of several config.json"
+            if named is not None:
+                note += f"; {named} is not in the hub's cache"
+            how: How = "found" if len(self.models) == 1 and named is None else "guessed"
+            draft.add("model", self._relative(near[0]), how, note)
+        elif named is not None and is_hub_name(named):
+            note = f"not in the hub's cache yet: hf download {named} {CONFIG}"
+            draft.add("model", None, "open", note, named)
+        else:
+            draft.add("model", None, "open", "path of the model's config.json, or its name on the hub", "org/name")
+
+    def _take_hardware(self, draft: Draft, run: Run | None) -> None:
+        if "hardware" in draft.guesses:
+            return
+        processes = _requested_count(run, "num_processes")
+        machines = _requested_count(run, "num_machines") or 1
+        each = max(1, processes // machines) if processes else 8
+        example = f"{machines}x{each}xA100-80GB" if machines > 1 else f"{each}xA100-80GB"
+        device = self._here().accelerator
+        if device is not None and device is not CPU and device.vendor != "cpu":
+            draft.add(
+                "hardware", "this", "guessed", f"this machine: {self._here().name}; name the one that trains", example
+            )
+        elif draft.value("accelerate") is not None and processes is not None:
+            note = f"which accelerators? {draft.value('accelerate')} starts {processes} processes"
+            draft.add("hardware", None, "open", note, example)
+        else:
+            note = f"this machine, which has no accelerator; name the one that trains, e.g. {example}"
+            draft.add(
+                "hardware", f"{machines}x{each}xcpu" if machines > 1 else f"{processes or 1}xcpu", "guessed", note
+            )
+
+    def _here(self) -> HardwareProfile:
+        if self.here is None:
+            self.here = self.probe()
+        return self.here
+
+    # -- files -------------------------------------------------------------------------------------------------
+
+    def _data(self, name: Any) -> Any:
+        if not isinstance(name, str):
+            return None
+        path = self.folder / name
+        return self.files.open(path).data() if path.is_file() else None
+
+    def _is_model(self, path: Path) -> bool:
+        return sniff(self.files.open(path).data(), path.name) == "model"
+
+    def _name(self, file: SourceFile) -> str:
+        return self._relative(file.path) if file.path is not None else file.name
+
+    def _relative(self, path: Path) -> str:
+        return relative(path.resolve(), self.folder)
+
+
+def _requested_count(run: Run | None, name: str) -> int | None:
+    """A count as the launch line asks for it (on this machine accelerate may start less), else as it takes effect."""
+    if run is None:
+        return None
+    flag = run.flags.get(name)
+    if flag is not None and re.fullmatch(r"[0-9]{1,9}", str(flag.value)) and int(flag.value) <= LARGEST_COUNT:
+        return max(1, int(flag.value))
+    value = run.effective.value(name)
+    return value if isinstance(value, int) and 1 <= value <= LARGEST_COUNT else None
+
+
+def _short_name(file: SourceFile, folder: Path) -> str:
+    path = file.path.resolve() if file.path else None
+    return path.relative_to(folder).as_posix() if path is not None and path.is_relative_to(folder) else file.name
+
+
+def _is_own(file: SourceFile) -> bool:
+    """Whether a file is a spec, or lies in a folder that `zerocfg build` wrote."""
+    emitted = file.path is not None and (file.path.resolve().parent / "zerocfg.lock").exists()
+    return emitted or file.kind == "spec"

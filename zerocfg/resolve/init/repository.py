@@ -1,0 +1,93 @@
+"""Files of a repository that ``zerocfg init`` looks for: training scripts, with whose loop they train, and models."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zerocfg.run.discover import SKIPPED_FOLDERS
+from zerocfg.run.hub import CONFIG
+from zerocfg.source.paths import relative
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+MOST_PYTHON = 2000
+LARGEST_SCRIPT = 1 << 20
+"""Bytes; larger Python files are no training scripts."""
+# What a script that trains calls, most telling first.
+_CALLS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("deepspeed", re.compile(r"\bdeepspeed\.initialize\s*\(")),
+    ("trl", re.compile(r"^\s*(?:from trl\b|import trl\b)", re.M)),
+    ("transformers", re.compile(r"\b(?:Seq2Seq)?Trainer\s*\(")),
+    ("accelerate", re.compile(r"\bAccelerator\s*\(")),
+)
+SEEN = {
+    "deepspeed": "calls deepspeed.initialize",
+    "trl": "imports trl",
+    "transformers": "calls a Trainer",
+    "accelerate": "calls Accelerator",
+}
+
+
+def walk(folder: Path, suffix: str) -> Iterator[Path]:
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in SKIPPED_FOLDERS)
+        for name in sorted(names):
+            if name.endswith(suffix):
+                yield Path(root) / name
+
+
+def scripts(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Python files that train, with the library whose loop they call; tests and libraries are left out."""
+    for path, _ in zip(walk(folder, ".py"), range(MOST_PYTHON), strict=False):
+        if path.name.startswith(("test_", "setup.", "conftest")) or path.stem.endswith("_test"):
+            continue
+        calls = calls_of(path)
+        if calls is not None:
+            yield path.resolve(), calls
+
+
+def calls_of(path: Path) -> str | None:
+    """The library whose training loop a script calls at its end; None for what is no script that trains."""
+    try:
+        if path.stat().st_size > LARGEST_SCRIPT:
+            return None
+        text = path.read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return None
+    found = next((name for name, pattern in _CALLS if pattern.search(text)), None)
+    if found is None or not ("__main__" in text or _does_something(text)):
+        return None
+    return found
+
+
+def _does_something(text: str) -> bool:
+    """Whether a module does more than define things when it is run."""
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return any(isinstance(one, ast.Expr) and isinstance(one.value, ast.Call) for one in body) or any(
+        isinstance(one, (ast.For, ast.While, ast.With)) for one in body
+    )
+
+
+def model_configs(folder: Path) -> list[Path]:
+    found = (path for path in walk(folder, CONFIG) if path.name == CONFIG)
+    return [
+        path for path, _ in zip(found, range(200), strict=False) if path.is_file() and path.stat().st_size < 1 << 20
+    ]
+
+
+def nearest(folder: Path, paths: Sequence[Path]) -> list[Path]:
+    """The paths that are the fewest steps away; the names of folders decide nothing."""
+
+    def steps(path: Path) -> int:
+        return len(Path(relative(path.parent, folder)).parts)
+
+    least = min(map(steps, paths), default=0)
+    return [path for path in paths if steps(path) == least]

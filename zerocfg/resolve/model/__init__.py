@@ -1,0 +1,1 @@
+"""What decides the memory and the time of a run: engine options, workload, activations."""

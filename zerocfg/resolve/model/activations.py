@@ -1,0 +1,87 @@
+"""Activations of a model's micro batches: traced on the real model class where torch is, else by the closed formula."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from zerocfg.memory.formula import by_formula
+from zerocfg.memory.lora import adapters, default_targets
+from zerocfg.memory.tracer_process import TraceError
+from zerocfg.memory.tracing import Adapters, Traced, trace, trace_all
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zerocfg.memory.options import Workload
+    from zerocfg.memory.terms import Timeline
+    from zerocfg.models.model_facts import ModelFacts
+    from zerocfg.resolve.model.setup import Setup
+
+
+class Activations:
+    """Timelines of one model's micro batches, each found once: traced where torch is, else by the closed formula."""
+
+    def __init__(self, facts: ModelFacts, config: dict[str, Any] | None, *, tracing: bool, python: str | None) -> None:
+        self.facts, self.config, self.tracing, self.python = facts, config, tracing, python
+        self.notes: list[str] = []
+        self.built: Traced | None = None
+        self._found: dict[tuple[Workload, str], Timeline | None] = {}
+
+    def of(self, setup: Setup, workload: Workload | None) -> Timeline | None:
+        """The timeline of a micro batch; None where it is not known (the notes say why)."""
+        if workload is None:
+            return None
+        asked = (workload, setup.precision)
+        if asked not in self._found:
+            self._found[asked] = self._traced(setup, workload) or self._formula(setup, workload)
+        return self._found[asked]
+
+    def prepare(self, setup: Setup, workloads: Sequence[Workload]) -> None:
+        """Traces several micro batches in one process, which saves importing torch for each."""
+        if not self.tracing or not isinstance(self.config, dict):
+            return
+        python = self.python or sys.executable
+        found = trace_all(self.config, workloads, setup.precision, lora=self._adapters(setup), python=python)
+        for workload, one in zip(workloads, found, strict=True):
+            if isinstance(one, Traced):
+                self._found[workload, setup.precision] = one.timeline
+
+    def _traced(self, setup: Setup, workload: Workload) -> Timeline | None:
+        if not self.tracing or not isinstance(self.config, dict):
+            return None
+        try:
+            python = self.python or sys.executable
+            found = trace(self.config, workload, setup.precision, lora=self._adapters(setup), python=python)
+        except TraceError as error:
+            self.tracing = False
+            self.notes.append(f"activations are not traced: {error}")
+            return None
+        self.built = found
+        return found.timeline
+
+    def _adapters(self, setup: Setup) -> Adapters | None:
+        """The adapters with the targets that PEFT would choose where the recipe leaves them open."""
+        if setup.lora is None or setup.lora.targets:
+            return setup.lora
+        return replace(setup.lora, targets=default_targets(self.config or {}))
+
+    def _formula(self, setup: Setup, workload: Workload) -> Timeline | None:
+        try:
+            return by_formula(self.facts, workload, setup.precision, self.config)
+        except ValueError as error:
+            self._note(f"activations are not known: {error}")
+            return None
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def with_adapters(facts: ModelFacts, config: dict[str, Any] | None, setup: Setup) -> ModelFacts:
+    """The facts with low-rank adapters added, which alone are trained. Raises ValueError where they are not known."""
+    if setup.lora is None or facts.parameters is None:
+        return facts
+    _, added = adapters(config or {}, setup.lora.rank, setup.lora.targets or None)
+    return facts.model_copy(update={"parameters": facts.parameters + added, "trainable_parameters": added})

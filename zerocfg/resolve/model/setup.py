@@ -1,0 +1,316 @@
+"""What decides the memory and the time of a run, read off its resolved settings: the engine's options and the workload.
+
+Nothing is guessed silently: what no file says is assumed as its reader would, and listed in ``assumed``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
+
+from zerocfg.catalog.values import TRUE_WORDS
+from zerocfg.memory.options import Attention, OptimizerName, Options, Precision, TorchOptions, Workload
+from zerocfg.memory.tracing import Adapters
+from zerocfg.resolve.model import trainer_defaults
+from zerocfg.run.model import UNKNOWN
+
+if TYPE_CHECKING:
+    from zerocfg.models.spec import RunSpec
+    from zerocfg.run.model import Run
+
+ZERO = "zero_optimization."
+FSDP = "fsdp_config."
+PARALLEL = "parallelism_config.parallelism_config_"
+PREFETCH: dict[str, Literal["pre", "post"]] = {"BACKWARD_PRE": "pre", "BACKWARD_POST": "post"}
+LARGEST = 10**15
+
+# The option and the key of DeepSpeed's config that sets it (below zero_optimization); sizes count elements.
+SIZES = {
+    "reduce_bucket_size": "reduce_bucket_size",
+    "allgather_bucket_size": "allgather_bucket_size",
+    "prefetch_bucket_size": "stage3_prefetch_bucket_size",
+    "param_persistence_threshold": "stage3_param_persistence_threshold",
+    "max_live_parameters": "stage3_max_live_parameters",
+    "max_reuse_distance": "stage3_max_reuse_distance",
+    "sub_group_size": "sub_group_size",
+    "secondary_partition_size": "zero_hpz_partition_size",
+    "nvme_optimizer_buffers": "offload_optimizer.buffer_count",
+    "nvme_param_buffers": "offload_param.buffer_count",
+    "nvme_param_buffer_size": "offload_param.buffer_size",
+    "nvme_max_in_cpu": "offload_param.max_in_cpu",
+}
+SWITCHES = {
+    "overlap_comm": "overlap_comm",
+    "contiguous_gradients": "contiguous_gradients",
+    "pin_optimizer": "offload_optimizer.pin_memory",
+    "pin_param": "offload_param.pin_memory",
+    "gather_on_save": "stage3_gather_16bit_weights_on_model_save",
+}
+# `optim` of TrainingArguments, and the types of DeepSpeed's own optimizers, as this model knows them.
+OPTIMIZERS: dict[str, OptimizerName] = {
+    "adamw_torch": "adamw_foreach",
+    "adamw_torch_fused": "adamw_fused",
+    "adamw_bnb_8bit": "adamw_8bit",
+    "adamw_8bit": "adamw_8bit",
+    "paged_adamw_8bit": "adamw_8bit",
+    "adafactor": "adafactor",
+    "sgd": "sgd",
+    "lion_32bit": "lion",
+    "adam": "adamw_fused",
+    "adamw": "adamw_fused",
+    "lion": "lion",
+}
+# Arguments of TRL's other trainers: they hold more than one model or batch, which is not modelled.
+NOT_SFT = ("num_generations", "max_completion_length", "ref_model", "reward_model_path", "max_prompt_length", "beta")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """``workload`` None: the activations of this run are not known, and ``unknown`` says why.
+
+    ``lora``: adapters are trained instead of the model.
+    """
+
+    options: Options | TorchOptions
+    workload: Workload | None
+    precision: Precision
+    assumed: tuple[str, ...] = ()
+    unknown: str = ""
+    lora: Adapters | None = None
+
+
+class _Reader:
+    """Values of a run by name: the engine's settings, and the trainer's arguments."""
+
+    def __init__(
+        self, value: Callable[[str], Any], recipe: Mapping[str, Any], spec: RunSpec, versions: Mapping[str, str]
+    ) -> None:
+        self.setting, self.recipe, self.spec, self.versions = value, recipe, spec, versions
+        self.assumed: list[str] = []
+
+    def argument(self, name: str) -> Any:
+        """As the recipe or the command line says it; None where they do not."""
+        value = self.recipe.get(name)
+        return None if value is UNKNOWN else value
+
+    def flag(self, name: str, otherwise: bool) -> bool:
+        value = self.argument(name)
+        if isinstance(value, str):
+            return value.lower() in TRUE_WORDS
+        return value if isinstance(value, bool) else otherwise
+
+    def count(self, name: str, otherwise: int) -> int:
+        value = self.setting(name)
+        return value if is_size(value) else otherwise
+
+
+def is_size(value: Any) -> TypeGuard[int]:
+    """Whether it can be a number of elements, samples or tokens; what is larger no machine could hold."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < LARGEST
+
+
+def arguments_written(run: Run) -> dict[str, Any]:
+    """The trainer's arguments: the recipe's, and over them those of the command line and zerocfg's own choices."""
+    recipe = run.recipe.data() if run.recipe else None
+    written = {name: setting.value for name, setting in run.arguments.items()}
+    return {**(recipe if isinstance(recipe, dict) else {}), **written}
+
+
+def setup_of(
+    value: Callable[[str], Any],
+    recipe: Mapping[str, Any],
+    spec: RunSpec,
+    world_size: int,
+    model_dtype: str | None = None,
+    versions: Mapping[str, str] | None = None,
+) -> Setup:
+    """The options of a run from ``value`` (effective settings by dotted name, None where there is none).
+
+    ``recipe`` holds the trainer's arguments as they are written, ``model_dtype`` the dtype of the model's config.json,
+    ``versions`` the releases that the run admits, by library.
+    Raises ValueError with one line for an engine that cannot be built so.
+    """
+    read = _Reader(value, recipe, spec, versions or {})
+    precision = _precision(read)
+    if value("engine") == "deepspeed":
+        options: Options | TorchOptions = _deepspeed(read, world_size, precision)
+        autocast = False
+    elif value("engine") == "fsdp":
+        options, precision = _fsdp(read, world_size, precision, model_dtype)
+        autocast = False  # what is gathered has 16 bits already
+    else:
+        half = model_dtype in ("bfloat16", "float16")
+        if precision != "fp32" and model_dtype is None:
+            read.assumed.append("parameters are loaded in fp32 (the model's config.json names no dtype)")
+        options = TorchOptions(
+            "single" if world_size == 1 else "ddp",
+            world_size,
+            precision,
+            master=not half,
+            optimizer=_optimizer(read),
+            gradient_accumulation_steps=read.count("gradient_accumulation_steps", 1),
+        )
+        autocast = precision != "fp32" and not half
+    workload, unknown = _workload(read, autocast)
+    lora = _lora(read, precision)
+    return Setup(options, workload, precision, tuple(read.assumed), unknown, lora)
+
+
+def _lora(read: _Reader, precision: Precision) -> Adapters | None:
+    """Adapters as TRL's ModelConfig asks for them (trl 1.16, trainer/model_config.py)."""
+    if read.spec.consumer != "trl" or not read.flag("use_peft", False):
+        return None
+    if read.flag("load_in_4bit", False) or read.flag("load_in_8bit", False):
+        raise ValueError("the base model is quantised (load_in_4bit or load_in_8bit), which is not modelled")
+    rank, targets, dropout = (read.argument(f"lora_{name}") for name in ("r", "target_modules", "dropout"))
+    names = (targets,) if isinstance(targets, str) else tuple(map(str, targets)) if isinstance(targets, list) else ()
+    return Adapters(
+        rank if is_size(rank) else 16,
+        names,
+        dropout if isinstance(dropout, (int, float)) and 0 <= dropout < 1 else 0.05,
+        precision,
+    )
+
+
+def _precision(read: _Reader) -> Precision:
+    if read.setting("bf16.enabled") is True or read.setting("mixed_precision") == "bf16":
+        return "bf16"
+    if read.setting("fp16.enabled") is True or read.setting("mixed_precision") == "fp16":
+        return "fp16"
+    return "fp32"
+
+
+def _deepspeed(read: _Reader, world_size: int, precision: Precision) -> Options:
+    given: dict[str, Any] = {}
+    for name, key in SIZES.items():
+        value = read.setting(ZERO + key)
+        if is_size(value):
+            given[name] = value
+    for name, key in SWITCHES.items():
+        value = read.setting(ZERO + key)
+        if isinstance(value, bool):
+            given[name] = value
+    for part in ("offload_optimizer", "offload_param"):
+        device = read.setting(f"{ZERO}{part}.device")
+        given[part] = device if device in ("cpu", "nvme") else "none"
+    cap = read.setting(ZERO + "stage3_model_persistence_threshold")
+    if is_size(cap):
+        given["model_persistence_threshold"] = cap
+    accumulation = read.setting("data_types.grad_accum_dtype")
+    if accumulation in get_args(Precision):
+        given["accumulation"] = accumulation
+    stage = read.setting(ZERO + "stage")
+    return Options(
+        stage if isinstance(stage, int) else 0,
+        world_size,
+        precision,
+        optimizer=_optimizer(read),
+        gradient_accumulation_steps=read.count("gradient_accumulation_steps", 1),
+        **given,
+    )
+
+
+def _fsdp(
+    read: _Reader, world_size: int, precision: Precision, model_dtype: str | None
+) -> tuple[TorchOptions, Precision]:
+    """FSDP by accelerate, and the precision that it computes in.
+
+    With mixed precision accelerate makes the trained parameters fp32, in whatever dtype they were loaded; without it
+    they stay as they are, and so do the computation and the optimizer.
+    """
+    mixed = precision != "fp32"
+    if not mixed and model_dtype in ("bfloat16", "float16"):
+        precision = "bf16" if model_dtype == "bfloat16" else "fp16"
+    first = read.setting(FSDP + "fsdp_version") == 1
+    strategy = read.setting(FSDP + "fsdp_sharding_strategy")
+    policy = read.setting(FSDP + "fsdp_auto_wrap_policy")
+    if policy == "NO_WRAP":
+        raise ValueError("FSDP without a wrap policy gathers the whole model at once, which is not modelled")
+    if policy == "SIZE_BASED_WRAP":
+        read.assumed.append("FSDP's units are counted as the model's layers (SIZE_BASED_WRAP cuts it by size)")
+    offload = read.setting(FSDP + "fsdp_offload_params") is True
+    prefetch = read.setting(FSDP + "fsdp_backward_prefetch")
+    return TorchOptions(
+        "fsdp1" if first else "fsdp2",
+        world_size,
+        precision,
+        master=mixed or precision == "fp32",
+        optimizer=_optimizer(read),
+        gradient_accumulation_steps=read.count("gradient_accumulation_steps", 1),
+        reshard_after_forward=strategy not in ("SHARD_GRAD_OP", "HYBRID_SHARD_ZERO2")
+        if first
+        else read.setting(FSDP + "fsdp_reshard_after_forward") is not False,
+        shard_ranks=_shard_ranks(read, world_size, strategy),
+        cpu_offload=offload,
+        backward_prefetch=PREFETCH.get(str(prefetch), "none") if first else "pre",
+        forward_prefetch=read.setting(FSDP + "fsdp_forward_prefetch") is True,
+    ), precision
+
+
+def _shard_ranks(read: _Reader, world_size: int, strategy: Any) -> int | None:
+    """Ranks that share one copy of the model, where that is not all of them."""
+    sizes = {name: read.count(f"{PARALLEL}{name}_size", 1) for name in ("dp_replicate", "dp_shard", "tp", "cp", "sp")}
+    several = [name for name in ("tp", "cp", "sp") if sizes[name] > 1]
+    if several:
+        raise ValueError(f"parallelism_config has {several[0]}_size {sizes[several[0]]}, which is not modelled")
+    if sizes["dp_replicate"] > 1:
+        return sizes["dp_shard"]
+    if strategy == "NO_SHARD":
+        return 1
+    if strategy in ("HYBRID_SHARD", "HYBRID_SHARD_ZERO2"):
+        return max(world_size // read.count("num_machines", 1), 1)  # torch shards within a node
+    return None
+
+
+def _optimizer(read: _Reader) -> OptimizerName:
+    named = read.setting("optimizer.type")
+    if named is None:
+        named = read.argument("optim")
+    if named is None and read.spec.consumer in ("transformers", "trl"):
+        return trainer_defaults.optimizer(read.versions)
+    known = OPTIMIZERS.get(named.lower()) if isinstance(named, str) else None
+    if known is None:
+        read.assumed.append(f"the optimizer {named or 'of the script'} is counted as torch's AdamW")
+    return known or "adamw"
+
+
+def _workload(read: _Reader, autocast: bool) -> tuple[Workload | None, str]:
+    spec = read.spec
+    micro = read.count("train_micro_batch_size_per_gpu", 0)
+    if not micro:
+        return None, "nothing says how large the micro batch is"
+    if spec.consumer == "trl" and any(name in read.recipe for name in NOT_SFT):
+        return None, "only supervised fine-tuning is modelled, and the recipe is that of another TRL trainer"
+    sequence = spec.sequence_length
+    if sequence is None and spec.consumer == "trl":
+        length = read.argument("max_length")
+        sequence = length if is_size(length) else 1024
+        if not isinstance(length, int):
+            read.assumed.append("sequences of 1024 tokens, the default of SFTConfig's max_length")
+    if sequence is not None and not is_size(sequence):
+        return None, "no machine could hold sequences that long"
+    if sequence is None:
+        return None, "nothing says how long the sequences are; add `sequence_length:` to the run in the spec"
+    trainer = spec.consumer in ("transformers", "trl")
+    checkpointing = (
+        read.flag("gradient_checkpointing", trainer_defaults.recomputes(spec.consumer, read.versions))
+        if trainer
+        else None
+    )
+    if spec.gradient_checkpointing is not None and not (trainer and "gradient_checkpointing" in read.recipe):
+        checkpointing = spec.gradient_checkpointing
+    if read.setting(FSDP + "fsdp_activation_checkpointing") is True:
+        checkpointing = True
+    if checkpointing is None:
+        read.assumed.append("no gradient checkpointing (the script decides; say `gradient_checkpointing:` in the spec)")
+    attention = read.argument("attn_implementation") or spec.attention or "sdpa"
+    known: Attention = attention if attention in get_args(Attention) else "sdpa"
+    if known != attention:
+        read.assumed.append(f"attention {attention} is counted as sdpa")
+    smoothed = bool(read.argument("label_smoothing_factor"))
+    pieces = spec.consumer == "trl" and trainer_defaults.loss_in_pieces(
+        read.argument("loss_type"), smoothed, read.versions
+    )
+    fused = read.flag("use_liger_kernel", bool(spec.fused_loss)) or pieces
+    return Workload(micro, sequence, bool(checkpointing), known, fused, autocast), ""

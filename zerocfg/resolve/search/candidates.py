@@ -1,0 +1,193 @@
+"""One way to run a job among several, and what it would take: device, host and drives, and the time of a step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from zerocfg.memory.host import node_bytes
+from zerocfg.memory.options import Options, TorchOptions
+from zerocfg.memory.outside import GIB
+from zerocfg.memory.predict import Prediction, predict, terms_of
+from zerocfg.memory.time import StepTime, step_time
+from zerocfg.memory.verdict import Word, judge
+from zerocfg.resolve.model.setup import Setup, arguments_written, setup_of
+from zerocfg.resolve.search import buffer_sizes
+from zerocfg.resolve.search.choice import GATHER, ZERO, Choice
+from zerocfg.run.config import AUTO
+from zerocfg.run.model import UNKNOWN, Effective, Setting
+
+if TYPE_CHECKING:
+    from zerocfg.memory.terms import Term
+    from zerocfg.models.hardware import HardwareProfile
+    from zerocfg.models.model_facts import ModelFacts
+    from zerocfg.resolve.inputs import Inputs
+    from zerocfg.resolve.model.activations import Activations
+
+SLOWED = ((512, 2.7), (1024, 1.55), (2048, 1.15), (4096, 1.0))
+"""Tokens of a micro batch, and how many times as long as expected published steps took, those of 4096 tokens being 1:
+medians of Qwen's rows (benchmarks/time). From 4096 to 32768 tokens the rows of 8 A800 show no further gain."""
+FOR_STATES = 0.675  # of a device, where activations are not known: a tenth for its driver, a quarter of the rest
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A choice with what is predicted of it. ``host`` and ``nvme`` are bytes of one node.
+
+    ``word`` is the verdict for device, host and drives together; ``short`` names what there is too little of.
+    """
+
+    choice: Choice
+    setup: Setup
+    prediction: Prediction
+    time: StepTime | None
+    host: int
+    nvme: int
+    word: Word
+    short: str = ""
+
+    @property
+    def seconds_per_token(self) -> float | None:
+        """Of the whole job; what plans are compared by.
+
+        Published runs with offload took 2.6 to 3 times as long as expected: of these it is the high end. Micro batches
+        of few tokens took longer as well, see :data:`SLOWED`.
+        """
+        if self.time is None or self.setup.workload is None:
+            return None
+        band, work = self.time.seconds, self.setup.workload
+        seconds = band.high if self.choice.offloads else band.expected
+        return seconds * slowed(work.micro_batch * work.sequence_length) / self.time.tokens
+
+
+class Candidates:
+    """Predicts choices of one run; what several of them share is computed once.
+
+    ``effective`` are the settings of the run before anything is chosen: what a source names there stays.
+    """
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        effective: Effective,
+        facts: ModelFacts,
+        activations: Activations,
+        *,
+        resize: bool = False,
+    ) -> None:
+        self.inputs, self.effective, self.facts, self.activations = inputs, effective, facts, activations
+        self.resize = resize
+        self._terms: dict[Options | TorchOptions, tuple[Term, ...]] = {}
+        self.recipe = arguments_written(inputs.run)
+
+    def setup(self, choice: Choice) -> Setup:
+        """The run with these values. Raises ValueError with one line for an engine that cannot be built so."""
+        chosen = choice.settings()
+        if self.resize and choice.stage is not None:
+            found = buffer_sizes.buffer_sizes(choice, self.facts, self.profile(choice))
+            chosen.update({name: one.value for name, one in found.items() if not is_named(self.effective, name)})
+        if choice.stage == 3 and not is_set(self.effective.get(GATHER)):
+            chosen[GATHER] = True  # as choose.gather_weights does
+
+        def value(name: str) -> Any:
+            if name in chosen:
+                return chosen[name]
+            setting = self.effective.get(name)
+            # Defaults of another stage do not hold for this one: the engine's own are better.
+            if setting is None or setting.value is UNKNOWN:
+                return None
+            return None if setting.origin.kind == "default" and name.startswith(ZERO) else setting.value
+
+        recipe = dict(self.recipe)
+        if choice.checkpointing is not None:
+            recipe["gradient_checkpointing"] = choice.checkpointing
+        model = self.inputs.run.model
+        dtype = model.dtype if model else None
+        return setup_of(value, recipe, self.inputs.spec, choice.processes, dtype, self.inputs.run.versions)
+
+    def profile(self, choice: Choice) -> HardwareProfile:
+        """The hardware, or the part of it that the choice uses."""
+        profile = self.inputs.profile
+        assert profile is not None
+        if (choice.nodes, choice.per_node) == (profile.nodes, profile.accelerators_per_node):
+            return profile
+        return profile.model_copy(update={"nodes": choice.nodes, "accelerators_per_node": choice.per_node})
+
+    def of(self, choice: Choice) -> Candidate:
+        """What is predicted. Raises ValueError with one line where nothing can be."""
+        setup, profile = self.setup(choice), self.profile(choice)
+        timeline = self.activations.of(setup, setup.workload)
+        device = profile.accelerator
+        prediction = predict(self.facts, setup.options, timeline, device, self._terms_of(setup.options))
+        memory = device.planning_gib
+        capacity = int(memory * GIB) if memory else None
+        word, short = judge(prediction, capacity), ""
+        if word == "does not fit" and capacity is not None:
+            short = f"needs at least {prediction.device.low / GIB:.1f} GiB, the card has {capacity / GIB:.1f}"
+        if word == "unknown" and capacity is not None and prediction.allocated.low > capacity * FOR_STATES:
+            states = f"states alone take {prediction.allocated.low / GIB:.1f} GiB a rank"
+            word, short = "does not fit", f"{states}, which leaves less than a third of {device.name} to activations"
+        host = node_bytes(prediction.estimate.terms, choice.per_node)
+        nvme = choice.per_node * prediction.estimate.peak("nvme").size
+        for what, needed, room in (
+            ("the node's memory", host, host_memory(profile)),
+            ("the drives", nvme, free_on_drives(profile)),
+        ):
+            if needed and room is not None and needed > room:
+                word = "does not fit"
+                short = short or f"needs {needed / GIB:,.0f} GiB of {what}, of which there are {room / GIB:,.0f}"
+        time = None
+        if setup.workload is not None:
+            try:
+                time = step_time(self.facts, setup.options, setup.workload, profile)
+            except ValueError:
+                time = None  # the rates of the device are not known: plans are then ranked without
+        return Candidate(choice, setup, prediction, time, host, nvme, word, short)
+
+    def _terms_of(self, options: Options | TorchOptions) -> tuple[Term, ...]:
+        """States and buffers; they tell one micro batch from several, but not how many."""
+        steps = min(2, options.gradient_accumulation_steps)
+        alike = replace(options, gradient_accumulation_steps=steps)
+        if alike not in self._terms:
+            profile = self.inputs.profile
+            self._terms[alike] = terms_of(self.facts, alike, profile.accelerator if profile else None)
+        return self._terms[alike]
+
+
+def slowed(tokens: int) -> float:
+    """:data:`SLOWED` between its rows, on a logarithmic scale of tokens."""
+    if tokens <= SLOWED[0][0]:
+        return SLOWED[0][1]
+    for (fewer, slow), (more, fast) in pairwise(SLOWED):
+        if tokens < more:
+            return slow + (fast - slow) * math.log2(tokens / fewer) / math.log2(more / fewer)
+    return SLOWED[-1][1]
+
+
+def is_named(effective: Effective, name: str) -> bool:
+    """Whether a source says something about it, be it ``"auto"``: then it is not zerocfg's to choose."""
+    setting = effective.get(name)
+    if setting is None:
+        return False
+    every = (setting, *setting.overridden)
+    return any(one.origin.kind in ("file", "flag", "environment") for one in every)
+
+
+def is_set(setting: Setting | None) -> bool:
+    """Whether a source gives the value itself, not only its key."""
+    return setting is not None and setting.value != AUTO and setting.origin.kind in ("file", "flag", "environment")
+
+
+def host_memory(profile: HardwareProfile) -> int | None:
+    """Bytes of a node's memory; None: not known."""
+    ram = profile.host.planning_gib if profile.host else None
+    return None if ram is None else int(ram * GIB)
+
+
+def free_on_drives(profile: HardwareProfile) -> int | None:
+    """Bytes that are free on the roomiest NVMe drive of a node; None: not known."""
+    if profile.host is None:
+        return None
+    return int(max((mount.free_gib for mount in profile.host.nvme), default=0.0) * GIB)

@@ -1,0 +1,157 @@
+"""Which of the candidates is the best: each one predicted, and ranked by the goal.
+
+Deterministic: the same spec, model, hardware and release of zerocfg give the same plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from zerocfg.memory.options import Device
+from zerocfg.memory.outside import GIB
+from zerocfg.resolve.plan import Considered
+from zerocfg.resolve.search.candidates import Candidate, Candidates
+from zerocfg.resolve.search.choice import Choice, Prefer
+
+Ranked = tuple[Candidate, str]
+
+ALIKE = 0.03  # share of the time by which two plans may differ and still count as equally fast
+DEVICE_ORDER: dict[Device, int] = {"none": 0, "cpu": 1, "nvme": 2}
+
+
+def evaluate(candidates: Candidates, wanted: Iterable[Choice]) -> list[Candidate]:
+    """Predictions of all choices. Of larger and larger micro batches no more than the first that does not fit."""
+    found: list[Candidate] = []
+    too_large: set[Choice] = set()
+    for choice in sorted(wanted, key=lambda one: one.micro_batch or 0):
+        same = replace(choice, micro_batch=None, accumulation=None)
+        if same in too_large:
+            continue
+        one = candidates.of(choice)
+        if one.word == "does not fit":
+            too_large.add(same)
+        found.append(one)
+    return found
+
+
+def ranked(found: list[Candidate], prefer: Prefer | None) -> list[Ranked]:
+    """All candidates, the best first; what excluded the others stands beside them, nothing beside the best.
+
+    Where none fits, every one has its reason and the one that needs least comes first. ``prefer`` None: the simplest
+    that fits. Where the time is not known that decides too. Plans that surely fit come before those that may; without
+    activations room for them is asked of the device instead. Of plans that differ in the micro batch only the best
+    stands before all others.
+    """
+    usable = [one for one in found if one.word == "fits"] or [one for one in found if _may_fit(one)]
+    if not usable:
+        order = sorted(found, key=lambda one: one.prediction.device.low)
+        return [(one, one.short or _tight(one)) for one in order]
+    timed = all(one.seconds_per_token for one in usable)
+    best = _best(usable, prefer, timed=timed)
+    rest = sorted(
+        (one for one in found if one is not best),
+        key=lambda one: (
+            one not in usable,
+            one.word == "does not fit",
+            _goal(one, prefer) if timed else 0.0,
+            *_simplicity(one),
+        ),
+    )
+    leaders = _leaders(rest)
+    order = [*leaders, *(one for one in rest if one not in leaders)]
+    return [(best, ""), *((one, _why_not(one, best, usable, prefer)) for one in order)]
+
+
+def _best(usable: list[Candidate], prefer: Prefer | None, *, timed: bool) -> Candidate:
+    if prefer is None or (not timed and prefer != "memory"):
+        return min(usable, key=_simplicity)
+    least = min(_goal(one, prefer) for one in usable)
+    alike = [one for one in usable if _goal(one, prefer) <= least * (1 + ALIKE)]
+    if prefer == "memory":
+        return min(alike, key=lambda one: (one.seconds_per_token or 0.0, *_simplicity(one)))
+    return min(alike, key=_simplicity)
+
+
+def _leaders(order: list[Candidate]) -> list[Candidate]:
+    """The first of each way to run the job; the others differ from it in the micro batch only."""
+    found: dict[Choice, Candidate] = {}
+    for one in order:
+        found.setdefault(replace(one.choice, micro_batch=None, accumulation=None), one)
+    return list(found.values())
+
+
+def _may_fit(one: Candidate) -> bool:
+    return one.word in ("tight", "unknown") and not one.short
+
+
+def _spent(one: Candidate, prefer: Prefer | None) -> float:
+    """Seconds of the job, or for the cost of its devices, for one token."""
+    seconds = one.seconds_per_token or 0.0
+    return seconds * one.choice.processes if prefer == "cost" else seconds
+
+
+def _goal(one: Candidate, prefer: Prefer | None) -> float:
+    """What is to be small."""
+    if prefer is None:
+        return 0.0
+    return float(one.prediction.device.expected) if prefer == "memory" else _spent(one, prefer)
+
+
+def _simplicity(one: Candidate) -> tuple[int, ...]:
+    """What has less machinery comes first, and the smaller micro batch of two equally fast ones."""
+    choice = one.choice
+    return (
+        DEVICE_ORDER[choice.offload_optimizer or "none"] + DEVICE_ORDER[choice.offload_param or "none"],
+        choice.stage or 0,
+        int(bool(choice.checkpointing)),
+        choice.micro_batch or 0,
+        -choice.processes,
+    )
+
+
+def _why_not(one: Candidate, best: Candidate, usable: list[Candidate], prefer: Prefer | None) -> str:
+    if one not in usable:
+        return one.short or _tight(one)
+    spent, least = _spent(one, prefer), _spent(best, prefer)
+    if prefer == "memory":
+        more = (one.prediction.device.expected - best.prediction.device.expected) / GIB
+        return f"{more:.1f} GiB more" if more >= 0.05 else "as small, with " + _machinery(one, best)
+    if prefer is None or not least:
+        return "fits as well, with " + _machinery(one, best)
+    if spent > least * (1 + ALIKE):
+        up_to = "up to " if one.choice.offloads else ""
+        return f"{up_to}{spent / least - 1:.0%} {'dearer' if prefer == 'cost' else 'slower'}"
+    return f"about as {'cheap' if prefer == 'cost' else 'fast'}, with {_machinery(one, best)}"
+
+
+def _machinery(one: Candidate, best: Candidate) -> str:
+    mine, other = one.choice, best.choice
+    if (mine.offload_optimizer, mine.offload_param) != (other.offload_optimizer, other.offload_param):
+        return "less offload" if _simplicity(one)[0] < _simplicity(best)[0] else "more offload"
+    if mine.stage != other.stage:
+        return "less sharding" if (mine.stage or 0) < (other.stage or 0) else "more sharding"
+    if mine.checkpointing != other.checkpointing:
+        return "recomputation" if mine.checkpointing else "all activations kept"
+    if mine.processes != other.processes:
+        return "more devices" if mine.processes > other.processes else "fewer devices"
+    if mine.nodes != other.nodes:
+        return "more nodes" if mine.nodes > other.nodes else "fewer nodes"
+    larger = (mine.micro_batch or 0) > (other.micro_batch or 0)
+    return "a larger micro batch, which leaves less memory free" if larger else "a smaller micro batch"
+
+
+def _tight(one: Candidate) -> str:
+    band = one.prediction.device
+    return f"tight: needs {band.low / GIB:.1f} to {band.high / GIB:.1f} GiB"
+
+
+def considered(one: Candidate, excluded: str) -> Considered:
+    """A candidate as the plan keeps it."""
+    return Considered(
+        one.choice.settings(),
+        one.word,
+        round(one.prediction.device.high / GIB, 2),
+        one.seconds_per_token,
+        excluded,
+    )

@@ -1,0 +1,216 @@
+"""The search space of a run: what it leaves open, and every combination of it.
+
+Without ``goals:`` only the ZeRO stage is open; with them everything that no source names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+from zerocfg.memory.options import Device
+from zerocfg.resolve.model.setup import NOT_SFT
+from zerocfg.resolve.search.candidates import free_on_drives, is_named, is_set
+from zerocfg.resolve.search.choice import MICRO, OPTIMIZER_DEVICE, PARAM_DEVICE, STAGE, STEPS, Choice, Prefer
+from zerocfg.run.model import UNKNOWN, Effective, Setting
+
+if TYPE_CHECKING:
+    from zerocfg.models.hardware import HardwareProfile
+    from zerocfg.resolve.inputs import Inputs
+
+TRAINERS = ("transformers", "trl")
+Offload = tuple[Device, Device]  # of the optimizer, of the parameters
+LARGEST_MICRO = 64  # samples
+OFFLOADS: dict[int, tuple[Offload, ...]] = {
+    0: (("none", "none"),),
+    1: (("none", "none"),),
+    2: (("none", "none"), ("cpu", "none")),
+    3: (("none", "none"), ("cpu", "none"), ("cpu", "cpu"), ("nvme", "none"), ("nvme", "cpu"), ("nvme", "nvme")),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSpace:
+    """What may be chosen, as the values to choose from; one value: it is fixed. None: there is no such value.
+
+    ``batches`` are (samples of a micro batch, micro batches of a step), given the number of processes.
+    """
+
+    layouts: tuple[tuple[int, int], ...]
+    stages: tuple[int | None, ...]
+    offloads: tuple[Offload, ...] | None
+    checkpointing: tuple[bool | None, ...]
+    micro: int | None
+    steps: int | None
+    micro_open: bool
+    steps_open: bool
+    global_batch: int | None
+
+
+class ContradictionError(ValueError):
+    """The goals cannot be met with what the sources fix: one line, and what to change."""
+
+    def __init__(self, message: str, help: str) -> None:
+        super().__init__(message)
+        self.help = help
+
+
+def choices(what: SearchSpace) -> Iterator[Choice]:
+    """Every combination. Raises ContradictionError when no batch gives the global one, however many ranks are used."""
+    why_not: ContradictionError | None = None
+    any_batch = False
+    for nodes, each in what.layouts:
+        try:
+            pairs = batches(what, nodes * each)
+        except ContradictionError as error:
+            why_not = why_not or error
+            continue
+        any_batch = True
+        for stage, recompute, (micro, steps) in product(what.stages, what.checkpointing, pairs):
+            offloads = [(None, None)] if stage is None else _offloads(what, stage)
+            for optimizer, parameters in offloads:
+                yield Choice(nodes, each, stage, optimizer, parameters, micro, steps, recompute)
+    if why_not is not None and not any_batch:
+        raise why_not
+
+
+def _offloads(what: SearchSpace, stage: int) -> list[tuple[Device | None, Device | None]]:
+    if what.offloads is None:
+        return [(None, None)]
+    return [pair for pair in OFFLOADS[stage] if pair in what.offloads]
+
+
+def batches(what: SearchSpace, ranks: int) -> list[tuple[int | None, int | None]]:
+    """Micro batch and accumulation that give the global batch on that many ranks."""
+    micro, steps, wanted = what.micro, what.steps, what.global_batch
+    if wanted is None:
+        if not what.micro_open:
+            return [(None, None)]
+        return [(1 << power, None) for power in range(LARGEST_MICRO.bit_length())]
+    if micro is None and not what.micro_open:
+        raise ContradictionError(
+            "a global batch is wanted, but nothing that zerocfg writes decides the micro batch",
+            "Name the recipe, or write `train_micro_batch_size_per_gpu` into the DeepSpeed config.",
+        )
+    if wanted % ranks:
+        near = [one for one in (wanted // ranks * ranks, -(-wanted // ranks) * ranks) if one]
+        raise ContradictionError(
+            f"{wanted} sample{'s' if wanted != 1 else ''} cannot be shared among {ranks} ranks",
+            f"Ask for {' or '.join(map(str, dict.fromkeys(near)))}, or use another number of devices.",
+        )
+    own = wanted // ranks
+    if not what.micro_open and not what.steps_open:
+        if micro * steps != own:  # type: ignore[operator]
+            total = ranks * micro * steps  # type: ignore[operator]
+            raise ContradictionError(
+                f"{wanted} samples are wanted, but {ranks} ranks x micro batch {micro} x {steps} accumulation steps "
+                f"are {total}",
+                "Take one of the two out of the sources (zerocfg then chooses it for the recipe), or correct the goal.",
+            )
+        return [(None, None)]
+    for fixed, name, is_open in ((micro, "micro batch", what.micro_open), (steps, "accumulation", what.steps_open)):
+        if not is_open and (not fixed or own % fixed):
+            raise ContradictionError(
+                f"{wanted} samples over {ranks} ranks are {own} each, which {name} {fixed} does not divide",
+                f"Take the {name} out of the sources, or ask for a multiple of {ranks * (fixed or 1)} samples.",
+            )
+    if not what.micro_open:
+        return [(None, own // micro)]  # type: ignore[operator]
+    if not what.steps_open:
+        return [(own // steps, None)]  # type: ignore[operator]
+    fitting = [size for size in range(1, min(own, LARGEST_MICRO) + 1) if own % size == 0]
+    return [(size, own // size) for size in fitting]
+
+
+def layouts(profile: HardwareProfile, prefer: Prefer) -> tuple[tuple[int, int], ...]:
+    """All devices; for the lowest cost also parts of them: half of the nodes, half of a node, and so on."""
+    nodes, each = profile.nodes, profile.accelerators_per_node
+    found = [(nodes, each)]
+    if prefer == "cost":
+        while nodes > 1:
+            nodes //= 2
+            found.append((nodes, each))
+        while each > 1:
+            each //= 2
+            found.append((nodes, each))
+    return tuple(found)
+
+
+def search_space(inputs: Inputs, before: Effective) -> SearchSpace | None:
+    """The values to choose from; None: nothing that has to be searched. ``before``: the settings as they are."""
+    goals, sharded = inputs.spec.goals, inputs.engine == "deepspeed"
+    stages = _stages(inputs, before) if sharded else (None,)
+    if goals is None and (not sharded or stages_named(before)):
+        return None
+    batch = goals is not None and _writes_batch(inputs)
+    wanted = goals.global_batch_size if goals is not None else None
+    return SearchSpace(
+        layouts=layouts(inputs.profile, goals.prefer if goals else "throughput") if inputs.profile else (),
+        stages=stages,
+        offloads=offloads(inputs) if goals is not None and sharded and not _names_offload(before) else None,
+        checkpointing=(False, True) if goals is not None and _recomputation_open(inputs) else (None,),
+        micro=_count(before.get(MICRO)),
+        steps=_count(before.get(STEPS)),
+        micro_open=batch and not is_set(before.get(MICRO)),
+        steps_open=batch and not is_set(before.get(STEPS)) and wanted is not None,
+        global_batch=wanted,
+    )
+
+
+def stages_named(before: Effective) -> bool:
+    """Whether a source gives the ZeRO stage; for ``"auto"`` the libraries would take a default."""
+    return is_set(before.get(STAGE))
+
+
+def _stages(inputs: Inputs, before: Effective) -> tuple[int | None, ...]:
+    stage = before.value(STAGE)
+    if stages_named(before):
+        return (stage,) if isinstance(stage, int) and stage in (0, 1, 2, 3) else (None,)
+    optimizer, parameters = before.value(OPTIMIZER_DEVICE, "none"), before.value(PARAM_DEVICE, "none")
+    if parameters not in (None, "none") or optimizer == "nvme":
+        return (3,)
+    if optimizer == "cpu":
+        return (2, 3)
+    alone = inputs.profile is not None and inputs.profile.world_size == 1
+    return (0, 1, 2, 3) if alone and inputs.spec.goals is not None else (1, 2, 3)
+
+
+def _names_offload(before: Effective) -> bool:
+    return any(is_named(before, name) for name in (OPTIMIZER_DEVICE, PARAM_DEVICE))
+
+
+def offloads(inputs: Inputs) -> tuple[Offload, ...]:
+    """What may be offloaded: to drives only where the profile knows one, and nothing where the ranks are the host."""
+    profile = inputs.profile
+    if profile is None or profile.accelerator.vendor == "cpu":
+        return (("none", "none"),)
+    places: list[Device] = ["cpu", "nvme"] if free_on_drives(profile) else ["cpu"]
+    found: list[Offload] = [("none", "none")]
+    for place in places:
+        found += [(place, "none"), (place, "cpu")]
+    return (*found, ("nvme", "nvme")) if "nvme" in places else tuple(found)
+
+
+def _writes_batch(inputs: Inputs) -> bool:
+    """Whether what zerocfg emits decides the batch: the Trainer's recipe, or the DeepSpeed file of an own loop."""
+    run = inputs.run
+    if run.consumer in TRAINERS:
+        recipe = run.recipe.data() if run.recipe else None
+        several = run.consumer == "trl" and isinstance(recipe, dict) and any(name in recipe for name in NOT_SFT)
+        return run.recipe is not None and not several
+    return inputs.engine == "deepspeed" and run.consumer == "deepspeed"
+
+
+def _recomputation_open(inputs: Inputs) -> bool:
+    run = inputs.run
+    if run.consumer not in TRAINERS or run.recipe is None or inputs.spec.gradient_checkpointing is not None:
+        return False
+    recipe = run.recipe.data()
+    return "gradient_checkpointing" not in {**(recipe if isinstance(recipe, dict) else {}), **run.arguments}
+
+
+def _count(setting: Setting | None) -> int | None:
+    value = setting.value if setting is not None and setting.value is not UNKNOWN else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

@@ -1,0 +1,1 @@
+"""Spec files: reading and checking them, and where in them a problem is."""

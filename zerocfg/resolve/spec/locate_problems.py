@@ -1,0 +1,90 @@
+"""Where the problems of a build are written, so that a message can show it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from zerocfg.models.spec import RunSpec
+from zerocfg.run.hub import find_config, not_found
+from zerocfg.source.text import Span, Where
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from zerocfg.resolve.plan import Problem
+    from zerocfg.resolve.spec.spec_file import SpecFile
+    from zerocfg.run.model import Origin, Run
+
+
+def locate_problems(problems: Iterable[Problem], spec: SpecFile, run: Run) -> list[Problem]:
+    """The problems of a run with their places: of a key of the spec there, of a setting in the file that sets it.
+
+    Of several about one key the first is told, which is nearest to the cause, with the first way out.
+    """
+    found: dict[tuple[str, Where], Problem] = {}
+    for one in _explained(problems, spec, run):
+        place = one.place or _place(one, spec, run)
+        first = found.setdefault((one.key, place), replace(one, place=place))
+        if not first.help and one.help:
+            found[(one.key, place)] = replace(first, help=one.help)
+    return list(found.values())
+
+
+def _explained(problems: Iterable[Problem], spec: SpecFile, run: Run) -> list[Problem]:
+    """Files that are nowhere, told by the key that names them, and models as models."""
+    origins = {origin.note: origin for origin in run.missing}
+    found = []
+    for one in problems:
+        origin = origins.get(one.key)
+        if origin is None or origin.file is None:
+            found.append(one)
+            continue
+        place = _where(origin)
+        key = next((key for key in _FILES if _names(spec, run.name, key, one.key, origin)), None)
+        if key == "model" and find_config(one.key, spec.folder) is None:
+            message, help = not_found(one.key)
+            found.append(replace(one, message=message, help=help, key=key, place=place))
+        else:
+            help = one.help or f"Correct the path, or leave `{key or origin.path[-1]}` out."
+            found.append(replace(one, key=key or str(origin.path[-1]), help=help, place=place))
+    return found
+
+
+_FILES = ("model", "recipe", "deepspeed", "accelerate")
+
+
+def _names(spec: SpecFile, run: str, key: str, value: str, origin: Origin) -> bool:
+    expanded = spec.runs[run]
+    return expanded.data.get(key) == value and expanded.where((key,)).path == origin.path
+
+
+def _place(problem: Problem, spec: SpecFile, run: Run) -> Where:
+    first = problem.key.partition(".")[0]
+    if first in RunSpec.model_fields and problem.key in (first, *_sub_keys(spec, run.name, first)):
+        return spec.place_of(run.name, problem.key)
+    refused = problem.failure.places if problem.failure is not None else ()
+    origin = next((origin for origin in refused if origin.file is not None), None)
+    if origin is not None:
+        return _where(origin)
+    setting = run.effective.get(problem.key)
+    if setting is not None and setting.origin.file is not None:
+        return _where(setting.origin)
+    if setting is None and run.recipe is not None and run.recipe.document is not None:
+        entry = run.recipe.document.entry((problem.key,))
+        if entry is not None:
+            return Where(run.recipe.name, *run.recipe.source.place(entry.key_span.start))
+    return spec.place_of(run.name)
+
+
+def _sub_keys(spec: SpecFile, run: str, key: str) -> list[str]:
+    value = spec.runs[run].data.get(key)
+    return [f"{key}.{name}" for name in value] if isinstance(value, dict) else []
+
+
+def _where(origin: Origin) -> Where:
+    """The value's place, of an origin that has a file."""
+    assert origin.file is not None
+    node = origin.file.document.get(origin.path) if origin.file.document is not None and origin.path else None
+    span = origin.span or (node.span if node is not None else Span(0, 0))
+    return Where(origin.file.name, *origin.file.source.place(span.start))

@@ -1,0 +1,245 @@
+"""``smoke.json``: the file of a certificate. Written by `smoke`, read by `gate` and the page, after somebody may have
+edited it.
+
+Reading needs no training library and none of zerocfg's other smoke modules.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import TYPE_CHECKING
+
+from zerocfg.emit.lenient_json import integer, items, mapping, mappings, number, numbers, text, texts
+from zerocfg.emit.lock import sha256
+from zerocfg.smoke.model.certificate import (
+    NAME,
+    VERSION,
+    Certificate,
+    Check,
+    Command,
+    Diagnosis,
+    Failure,
+    Measured,
+    RecordedReduction,
+    Sizes,
+    SmokeResult,
+)
+from zerocfg.source.load import read_bytes
+from zerocfg.source.node import Problem
+from zerocfg.source.write import write_atomic
+from zerocfg.version import __version__
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from zerocfg.emit.lock import Lock
+
+_SAY_NOTHING = ("zerocfg", "spec_folder", "inputs", "files", "notes", "considered", "versions")
+"""Parts of a lock that a smoke-run does not depend on, or that a certificate holds on its own."""
+
+
+class CertificateError(ValueError):
+    """A certificate that cannot be read. ``line`` and ``column`` (from 1) tell where, 0: the whole file."""
+
+    def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
+        self.column = column
+
+
+def write(
+    folder: Path, seen: SmokeResult, *, steps: int, versions: dict[str, str], files: dict[str, str], lock: Lock
+) -> Path:
+    """Write the certificate of the run in ``folder``. Raises OSError when it cannot be written there.
+
+    ``files``: the hashes of what was tested.
+    """
+    now = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0)
+    own = {"zerocfg": __version__, **versions}
+    certificate = Certificate(seen, now, steps, own, dict(sorted(files.items())), values_hash(lock))
+    path = folder / NAME
+    write_atomic(path, (json.dumps(certificate.data(), indent=2) + "\n").encode())
+    return path
+
+
+def values_hash(lock: Lock) -> str:
+    """SHA-256 of what a lock says about the run itself: its values, not the reasons and places of them.
+
+    A comment in a source file changes the lock, and proves nothing less.
+    """
+    said = {
+        key: {name: _value(one) for name, one in part.items()}
+        if key in ("settings", "accelerate", "changes") and isinstance(part, dict)
+        else part
+        for key, part in lock.content.items()
+        if key not in _SAY_NOTHING
+    }
+    return sha256(json.dumps(said, sort_keys=True, ensure_ascii=False).encode())
+
+
+def _value(decision: object) -> object:
+    return decision.get("value") if isinstance(decision, dict) else decision
+
+
+def read(path: Path) -> Certificate:
+    """The certificate in a file. Raises FileNotFoundError, or CertificateError for what is none."""
+    if not path.exists():
+        raise FileNotFoundError(path)
+    data = read_bytes(path)
+    if isinstance(data, Problem):
+        raise CertificateError(data.message)
+    try:
+        content = json.loads(data.decode("utf-8"))
+    except json.JSONDecodeError as error:
+        raise CertificateError(f"is no JSON: {error.msg}", error.lineno, error.colno) from None
+    except (ValueError, RecursionError):
+        raise CertificateError("is no JSON text in UTF-8 of a sane depth") from None
+    if not isinstance(content, dict):
+        raise CertificateError("is no certificate: it holds no mapping")
+    version = content.get("version")
+    if isinstance(version, bool) or not isinstance(version, int):
+        raise CertificateError("is no certificate: `version` is missing or no number")
+    if version != VERSION:
+        raise CertificateError(f"has version {version}; this zerocfg {__version__} reads version {VERSION}")
+    return _certificate(content)
+
+
+def _certificate(content: dict[str, object]) -> Certificate:
+    return Certificate(
+        smoke_result(content),
+        _date(_needed_text(content, "date")),
+        integer(content.get("steps")),
+        _needed_texts(content, "versions"),
+        _needed_texts(content, "files"),
+        text(content.get("values")),
+    )
+
+
+def smoke_result(content: dict[str, object]) -> SmokeResult:
+    """The verdict that a mapping holds: what the gate goes by must be there, the rest is read as far as it fits.
+
+    Raises CertificateError.
+    """
+    device, passed = _needed_mapping(content, "device"), content.get("passed")
+    if not isinstance(passed, bool):
+        raise _wrong(content, "passed", "true or false")
+    return SmokeResult(
+        run=_needed_text(content, "run"),
+        passed=passed,
+        device_kind=_needed_text(device, "kind", "device."),
+        device_name=str(device.get("name") or ""),
+        ranks=integer(content.get("ranks")) or 0,
+        reductions=_reductions(content),
+        checks=tuple(map(_check, mappings(_needed_list(content, "checks") if "checks" in content else []))),
+        proven=texts(content.get("proven")),
+        not_proven=texts(content.get("not_proven")),
+        failure=_failure(mapping(content.get("failure"))),
+        diagnosis=tuple(map(_diagnosis, mappings(content.get("diagnosis")))),
+        command=_command(mapping(content.get("command"))),
+        measured=_measured(mapping(content.get("measured"))),
+    )
+
+
+def _reductions(content: dict[str, object]) -> tuple[RecordedReduction, ...]:
+    words = [str(one) for one in _needed_list(content, "reductions")]
+    told = mappings(content.get("reduced"))
+    if len(told) != len(words):
+        # Written before kinds were recorded: the words of a reduction then began with its kind and a colon.
+        return tuple(RecordedReduction(one.partition(":")[0].strip(), one) for one in words)
+    return tuple(RecordedReduction(str(one.get("kind")), said, one) for one, said in zip(told, words, strict=True))
+
+
+def _failure(one: dict[str, object]) -> Failure | None:
+    message = one.get("message")
+    return Failure(str(message), integer(one.get("rank")), texts(one.get("detail"))) if message else None
+
+
+def _check(one: dict[str, object]) -> Check:
+    ok = one.get("ok")
+    name, planned, seen, further = (str(one.get(key, "")) for key in ("name", "planned", "seen", "further"))
+    return Check(name, planned, seen, ok if isinstance(ok, bool) else None, further)
+
+
+def _diagnosis(one: dict[str, object]) -> Diagnosis:
+    code, name, message, fix, why = (str(one.get(key) or "") for key in ("code", "name", "message", "fix", "why"))
+    line, column = integer(one.get("line")), integer(one.get("column"))
+    return Diagnosis(code, name, text(one.get("file")), line, column, message, fix, why)
+
+
+def _command(one: dict[str, object]) -> Command | None:
+    line = text(one.get("line"))
+    return None if line is None else Command(line, text(one.get("loop")), list(texts(one.get("notes"))))
+
+
+def _measured(one: dict[str, object]) -> Measured:
+    timeline = mapping(one.get("timeline"))
+    return Measured(
+        seconds=number(one.get("seconds")),
+        step_seconds=numbers(one.get("step_seconds")),
+        losses=numbers(one.get("losses")),
+        peaks=tuple(map(integer, items(one.get("peak_memory_bytes")))),
+        memory=tuple(
+            {phase: _sizes(counted) for phase, counted in mapping(rank).items()} for rank in items(one.get("memory"))
+        ),
+        start=tuple(map(_sizes, items(one.get("memory_start")))),
+        device_memory=integer(one.get("device_memory_bytes")),
+        of=str(timeline.get("of", "")),
+        points=tuple(point for entry in items(timeline.get("points")) if (point := _point(entry)) is not None),
+        median=number(one.get("step_seconds_median")),
+        first=number(one.get("step_seconds_first")),
+        tokens=integer(one.get("tokens_per_step")),
+        tokens_per_second=number(one.get("tokens_per_second")),
+        tflops=number(one.get("tflops")),
+        predicted=mapping(one.get("predicted")),
+    )
+
+
+def _sizes(counted: object) -> Sizes:
+    return {name: number(size) for name, size in mapping(counted).items()}
+
+
+def _point(entry: object) -> tuple[float, int, str] | None:
+    if not isinstance(entry, list) or len(entry) != 3:
+        return None
+    seconds, held, phase = number(entry[0]), integer(entry[1]), entry[2]
+    return (seconds, held, phase) if seconds is not None and held is not None and isinstance(phase, str) else None
+
+
+def _needed_text(content: dict[str, object], key: str, of: str = "") -> str:
+    value = content.get(key)
+    if not isinstance(value, str):
+        raise _wrong(content, key, "a text", of)
+    return value
+
+
+def _needed_mapping(content: dict[str, object], key: str) -> dict[str, object]:
+    value = content.get(key)
+    if not isinstance(value, dict):
+        raise _wrong(content, key, "a mapping")
+    return value
+
+
+def _needed_list(content: dict[str, object], key: str) -> list[object]:
+    value = content.get(key)
+    if not isinstance(value, list):
+        raise _wrong(content, key, "a list")
+    return value
+
+
+def _wrong(content: dict[str, object], key: str, wanted: str, of: str = "") -> CertificateError:
+    what = "is missing" if key not in content else f"is not {wanted}"
+    return CertificateError(f"is no certificate: `{of}{key}` {what}")
+
+
+def _needed_texts(content: dict[str, object], key: str) -> dict[str, str]:
+    return {str(name): str(value) for name, value in _needed_mapping(content, key).items()}
+
+
+def _date(said: str) -> datetime.datetime:
+    try:
+        # Python 3.10 reads no "Z".
+        date = datetime.datetime.fromisoformat(said[:-1] + "+00:00" if said.endswith("Z") else said)
+    except ValueError:
+        raise CertificateError(f"is no certificate: `date` is {said[:40]!r}, not a date as 2026-05-01") from None
+    return date.replace(tzinfo=datetime.timezone.utc) if date.tzinfo is None else date

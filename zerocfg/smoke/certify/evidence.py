@@ -1,0 +1,251 @@
+"""What a smoke-run proved, and what it did not, in plain statements.
+
+Every statement follows from what was seen (checks, reports) or from what was changed (reductions, device): nothing is
+claimed because the run passed as a whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from zerocfg.hardware.catalogue import find_accelerator
+from zerocfg.smoke.model.reduction import Kind
+from zerocfg.smoke.model.size import GIB
+from zerocfg.smoke.prepare.device import Device
+from zerocfg.smoke.prepare.fit import SEQUENCE, fit_of, sequence_of, spec_of
+
+if TYPE_CHECKING:
+    from zerocfg.smoke.judge.verdict import Verdict
+    from zerocfg.smoke.model.certificate import Check
+    from zerocfg.smoke.prepare.folder import RunFolder
+
+SHOWN = 4
+"""Names that are told of a longer list."""
+PART = " of a rank"
+"""How the names of checks end that compare what each rank keeps with its equal part."""
+ENGINES = {"ddp": "DDP", "fsdp": "FSDP", "single": "one process"}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """``proven``: what was seen. ``not_proven``: what the planned run does besides, and what was tried instead."""
+
+    proven: tuple[str, ...]
+    not_proven: tuple[str, ...]
+
+
+def evidence(verdict: Verdict) -> Evidence:
+    """Of a run that failed nothing is proven, and nothing is left to say of the rest."""
+    if verdict.outcome.failure is not None or not verdict.outcome.reports:
+        return Evidence((), ())
+    return Evidence(tuple(_proven(verdict)), tuple(_not_proven(verdict)))
+
+
+def _proven(verdict: Verdict) -> list[str]:
+    held = {one.name: one for one in verdict.checks if one.ok is True}
+    seen = verdict.outcome.reports[0].get("seen", {})
+    engine = f"ZeRO-{seen.get('stage')}" if seen.get("engine") == "deepspeed" else ENGINES.get(str(seen.get("engine")))
+    found: list[str] = []
+    if engine is None:
+        return found
+    if "optimizer steps, loss finite" in held:
+        steps = held["optimizer steps, loss finite"].planned
+        falls = ", and the loss falls" if "loss falls" in held else ""
+        found.append(f"{engine} trains {steps} optimizer steps in {seen.get('dtype')} on {_where(verdict)}{falls}")
+    parts = [name.removesuffix(PART) for name in held if name.endswith(PART) and held[name].planned.startswith("1/")]
+    if parts:
+        found.append(f"each of {verdict.reduced.ranks} ranks keeps its part of the {_and(parts)}")
+    if "parameters alike on all ranks" in held:
+        # Shards are gathered from one rank each, so equal parameters alone say nothing of averaged gradients.
+        sharded = seen.get("engine") == "fsdp" or (seen.get("stage") or 0) > 0
+        averaged = not sharded or "gradients as under ZeRO-0" in held
+        what = "gradients are synchronised: " if averaged else ""
+        found.append(f"{what}all ranks hold the same parameters after the steps")
+    if "loss as under ZeRO-0" in held:
+        more = " and gradients" if "gradients as under ZeRO-0" in held else ""
+        found.append(f"losses{more} are those of ZeRO-0 ({held['loss as under ZeRO-0'].seen})")
+    found += _offload(held)
+    settings = sum(1 for one in held.values() if one.further == "acting")
+    if settings:
+        more = f"{settings} more settings are" if settings > 1 else "one more setting is"
+        found.append(f"{more} as planned in the parts of the engine that act on it")
+    if "saved parameters" in held:
+        values = " with the values of the live model" if "saved values" in held else ""
+        loaded = ", and from_pretrained loads them" if "loaded by from_pretrained" in held else ""
+        found.append(f"saving gives whole weights{values} ({held['saved parameters'].seen}){loaded}")
+    if "resumes from a checkpoint" in held:
+        found.append("a checkpoint resumes with the same next loss")
+    return found + _held_memory(verdict)
+
+
+def _where(verdict: Verdict) -> str:
+    ranks, device = verdict.reduced.ranks, verdict.device
+    place = "a processor" if device.kind == "cpu" else device.name
+    nodes = f" on {verdict.reduced.nodes} nodes" if verdict.reduced.nodes > 1 else ""
+    return f"{ranks} rank{'s' if ranks != 1 else ''} of {place}{nodes}"
+
+
+def _offload(held: dict[str, Check]) -> list[str]:
+    found = []
+    for name, what in (("optimizer states on", "the optimizer's states"), ("parameters on", "the parameters' shards")):
+        if name in held and held[name].planned == "cpu":
+            found.append(f"{what} lie in the host's memory")
+    return found
+
+
+def _held_memory(verdict: Verdict) -> list[str]:
+    """On a card: what the model that ran took."""
+    peak = verdict.figures.peak() if verdict.device.kind == "cuda" and verdict.command is None else None
+    if not peak or verdict.reduced.narrow:
+        return []
+    layers = verdict.reduced.layers
+    model = f"{layers[1]} of {layers[0]} layers, all widths as planned," if layers else "the whole model"
+    return [f"{model} in {peak / GIB:.1f} GiB of tensors of a rank, with samples of {verdict.reduced.sequence} tokens"]
+
+
+def _not_proven(verdict: Verdict) -> list[str]:
+    run, reduced = verdict.run, verdict.reduced
+    found = _ranks(verdict) + _device(verdict)
+    if verdict.command is not None:
+        return found
+    config = run.lock.model_config
+    if config is None:
+        found.append("anything about the model: its config is not known, a small Llama ran")
+    elif reduced.narrow:
+        layers = f", with {reduced.layers[1]} of {reduced.layers[0]} layers" if reduced.layers else ""
+        found.append(f"that the model runs in its sizes: a small one of the same architecture did{layers}")
+    elif reduced.layers:
+        found.append(f"that {reduced.layers[0]} layers run: {reduced.layers[1]} did")
+    found += _memory(verdict)
+    length, _ = sequence_of(run)
+    if length is not None and length != reduced.sequence:
+        found.append(f"samples of {length} tokens: {reduced.sequence} ran")
+    elif length is None:
+        found.append(f"the length of your samples, which nobody says: {reduced.sequence} tokens ran")
+    found += [*_precision(run, verdict), *_drives(verdict), *_recipe(run), *_unseen(verdict)]
+    loop = "the Trainer's own" if run.consumer in ("transformers", "trl") else "its own"
+    script = run.lock.script
+    found.append(f"{script or 'your script'} and its data: zerocfg trained random weights on one batch in {loop} loop")
+    return found
+
+
+def _ranks(verdict: Verdict) -> list[str]:
+    """The planned ranks and what they talk over."""
+    run, reduced, device = verdict.run, verdict.reduced, verdict.device
+    planned, nodes = run.plan.get("num_processes"), run.plan.get("num_machines")
+    over = "gloo" if device.kind == "cpu" else "gloo" if _shares_by_gloo(verdict) else "NCCL"
+    several = isinstance(nodes, int) and nodes > reduced.nodes
+    if isinstance(planned, int) and (planned > reduced.ranks or several):
+        where = f" on {nodes} nodes" if isinstance(nodes, int) and nodes > 1 else ""
+        on = "one machine" if reduced.nodes == 1 else f"{reduced.nodes} nodes"
+        did = f"{reduced.ranks} on {on} did, over {over}" if reduced.ranks > 1 else "one ran alone"
+        return [f"that {planned} ranks{where} talk to each other: {did}"]
+    if isinstance(planned, int) and planned > 1 and over == "gloo" and _vendor(run) == "nvidia":
+        return ["NCCL: the ranks talked over gloo"]
+    return []
+
+
+def _shares_by_gloo(verdict: Verdict) -> bool:
+    return verdict.device.shared and any(
+        isinstance(one.run, dict) and one.run["collectives"] == "gloo"
+        for one in verdict.reduced.changes
+        if one.kind is Kind.SHARED_CARD
+    )
+
+
+def _device(verdict: Verdict) -> list[str]:
+    """The accelerator that the run is planned for, where another one was used."""
+    name = verdict.run.lock.hardware.get("accelerator")
+    found = []
+    if isinstance(name, str) and name != "cpu":
+        here = find_accelerator(verdict.device.name) if verdict.device.kind == "cuda" else None
+        if verdict.device.kind == "cpu":
+            found.append(f"memory, kernels and speed of {name}: a processor ran")
+        elif here is None or here[0].name != name:
+            found.append(f"memory and speed of {name}: {verdict.device.name} ran")
+    if verdict.device.shared:
+        found.append("times, and ranks with a card of their own: they shared one")
+    return found
+
+
+def _vendor(run: RunFolder) -> str | None:
+    return str(run.lock.hardware.get("vendor")) if run.lock.hardware else None
+
+
+def _memory(verdict: Verdict) -> list[str]:
+    """That the planned run fits where it is planned to run; there is a prediction, or nothing."""
+    run, reduced = verdict.run, verdict.reduced
+    hardware = run.lock.hardware
+    config = run.lock.model_config
+    planned = run.plan.get("num_processes")
+    if config is None or not isinstance(planned, int):
+        return []
+    name, memory = hardware.get("accelerator"), hardware.get("memory_gib")
+    if not isinstance(name, str) or name == "cpu" or not isinstance(memory, (int, float)):
+        return []
+    here = find_accelerator(verdict.device.name) if verdict.device.kind == "cuda" else None
+    whole = not reduced.narrow and not reduced.layers and reduced.ranks == planned and not verdict.device.shared
+    if whole and here is not None and here[0].name == name:
+        return []  # it ran as planned
+    length = sequence_of(run)[0] or SEQUENCE
+    fit = fit_of(run, run.plan, planned, Device("cuda", name), length)
+    fit = replace(fit, spec=spec_of(run).model_copy(update={"sequence_length": length}), recipe=run.lock.recipe)
+    found = fit.prediction(config)
+    parameters = run.lock.parameters
+    what = f"{parameters:,} parameters fit" if isinstance(parameters, int) else "the model fits"
+    where = f"into the {memory:.0f} GiB of {name}"
+    if found is None:
+        return [f"that {what} {where}: nothing was predicted either"]
+    band = found[2].device
+    return [
+        f"that {what} {where}: {band.expected / GIB:.1f} GiB of a rank are predicted, {band.high / GIB:.1f} at most"
+    ]
+
+
+def _precision(run: RunFolder, verdict: Verdict) -> list[str]:
+    if run.plan.get("fp16.enabled") and not verdict.reduced.plan.get("fp16.enabled"):
+        return ["fp16 and its loss scale: bf16 ran"]
+    return []
+
+
+def _drives(verdict: Verdict) -> list[str]:
+    """Offload to NVMe."""
+    found = []
+    for part, drive in (("offload_optimizer", Kind.OPTIMIZER_DRIVE), ("offload_param", Kind.PARAM_DRIVE)):
+        key = f"zero_optimization.{part}.device"
+        if verdict.run.plan.get(key) != "nvme":
+            continue
+        if verdict.reduced.plan.get(key) == "nvme":
+            found.append(f"{part}: speed and space of the planned drive" if verdict.reduced.has(drive) else "")
+        else:
+            found.append(f"{part} to NVMe: the host's memory took its place")
+    return [words for words in found if words]
+
+
+def _recipe(run: RunFolder) -> list[str]:
+    """What the recipe asks for and the ranks' program does not do."""
+    recipe = run.lock.recipe
+    found = []
+    if recipe.get("use_peft"):
+        found.append("LoRA adapters: all parameters were trained")
+    if recipe.get("attn_implementation"):
+        found.append(f"attention by {recipe['attn_implementation']}: the model's default ran")
+    if recipe.get("use_liger_kernel"):
+        found.append("Liger kernels: transformers' own ran")
+    if run.consumer == "trl":
+        found.append("TRL's trainer, its loss and its data collator: the Trainer of transformers ran")
+    return found
+
+
+def _unseen(verdict: Verdict) -> list[str]:
+    names = [one.name for one in verdict.checks if one.further == "unseen"]
+    if not names:
+        return []
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    count = f"{len(names)} settings" if len(names) > 1 else "a setting"
+    return [f"{count} that the engine does not show: {', '.join(names[:SHOWN])}{more}"]
+
+
+def _and(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,0 +1,199 @@
+"""Which rule explains what a smoke-run saw: each failed check, and the error that ended it.
+
+The linter's findings on the files of the run come first: they name the place. An error that no finding explains is held
+against the rules' proofs, and then against what no config shows. Where nothing fits, nothing is said.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from zerocfg.rules.engine import Diagnostic, spot
+from zerocfg.rules.registry import find as find_rule
+from zerocfg.smoke.judge import known_errors
+from zerocfg.smoke.judge.arguments import ARGUMENTS, refuses
+from zerocfg.smoke.judge.lint_findings import findings_of, seen_by_lint
+from zerocfg.smoke.judge.requested_settings import NAMES
+from zerocfg.smoke.model.certificate import Diagnosis
+from zerocfg.smoke.prepare.requested_settings import GATHER, STAGE, claims
+
+if TYPE_CHECKING:
+    from zerocfg.rules.api import Rule
+    from zerocfg.rules.engine import Spot
+    from zerocfg.run.model import Run
+    from zerocfg.smoke.launch.process import Outcome
+    from zerocfg.smoke.model.certificate import Check
+    from zerocfg.smoke.prepare.folder import RunFolder
+    from zerocfg.smoke.prepare.requested_settings import Claim
+
+KEYS = {name: key for key, name in NAMES.items()}
+SAVED = ("saved parameters", "loaded by from_pretrained")
+# What a rank was doing, as the proofs call it. Everything up to the engine may also fail earlier or later than there.
+PHASES = {"arguments": ("arguments", "parse"), "model": ("init", "parse"), "init": ("init", "parse"), "save": ("save",)}
+
+
+def diagnose(folder: RunFolder, checks: list[Check], outcome: Outcome) -> list[Diagnosis]:
+    """Explanations of what failed; each rule and place once."""
+    failed = [one for one in checks if one.ok is False]
+    if not failed and outcome.failure is None:
+        return []
+    run = seen_by_lint(folder)
+    findings = findings_of(run)
+    found: list[Diagnosis] = []
+    if outcome.failure is not None:
+        found += _of_error(_error(outcome), _phase(outcome), findings)
+    asked = claims(run) if run is not None else {}
+    for one in failed:
+        found += [_told(finding, f"check:{one.name}") for finding in _of_check(one, asked, run, findings)]
+    told: dict[tuple[str, str | None, int | None, int | None], Diagnosis] = {}
+    for diagnosis in found:
+        told.setdefault((diagnosis.code or diagnosis.name, diagnosis.file, diagnosis.line, diagnosis.column), diagnosis)
+    return list(told.values())
+
+
+# -- errors -----------------------------------------------------------------------------------------------------
+
+
+def _error(outcome: Outcome) -> str:
+    """The failing rank's own words: its type, its text, and where it happened."""
+    detail = "\n".join(outcome.detail)
+    return f"{outcome.failure}\n{detail}"
+
+
+def _phase(outcome: Outcome) -> str:
+    rank = outcome.rank
+    if rank is None or rank >= len(outcome.reports):
+        return "launch"
+    return str(outcome.reports[rank].get("phase", "launch"))
+
+
+def _of_error(error: str, phase: str, findings: list[Diagnostic]) -> list[Diagnosis]:
+    first = error.partition("\n")[0]
+    rules = {one.code: rule for one in findings if (rule := find_rule(one.code)) is not None}
+    shown = [one for one in findings if one.code in rules and known_errors.explains(rules[one.code], first)]
+    named = [one for one in shown if _names(one, first)] or shown
+    if not named:
+        # The error speaks of the very key that a finding stands at, and the rule predicts a crash there.
+        named = [one for one in findings if one.code in rules and _names(one, first) and _crashes(rules[one.code])]
+    if not named:
+        phases = PHASES.get(phase, ("step",) if phase.startswith("step") else (phase,))
+        named = [one for one in findings if one.code in rules and _crashes(rules[one.code], phases)]
+        if known_errors.rule_of(first) is not None or known_errors.circumstance_of(error) is not None:
+            named = []  # the words say something else
+    if named:
+        return [_told(one, "error") for one in named]
+    rule = known_errors.rule_of(first)
+    if rule is not None:
+        return [Diagnosis(rule.code, rule.name, None, None, None, rule.page.summary, _instead(rule), "error")]
+    cause = known_errors.circumstance_of(error)
+    if cause is not None:
+        return [Diagnosis("", cause.name, None, None, None, cause.message, cause.fix, "error")]
+    return []
+
+
+def _names(finding: Diagnostic, error: str) -> bool:
+    """Whether an error names the key that the finding stands at, or one that is related to it."""
+    return any(_in(place, error) for place in (finding.spot, *finding.related))
+
+
+def _in(place: Spot, error: str) -> bool:
+    if not place.keys:
+        return False
+    key = str(place.keys[-1])
+    return len(key) > 3 and re.search(rf"(?<!\w){re.escape(key)}(?!\w)", error) is not None
+
+
+def _crashes(rule: Rule, phases: tuple[str, ...] | None = None) -> bool:
+    proofs = [rule.page.proof, *(example.proof for example in rule.page.bad if example.proof is not None)]
+    return any(proof.raises is not None and (phases is None or proof.phase in phases) for proof in proofs)
+
+
+def _instead(rule: Rule) -> str:
+    """What the documentation of a rule advises, in one line."""
+    return " ".join(rule.page.instead.partition("\n\n")[0].split())
+
+
+# -- checks -----------------------------------------------------------------------------------------------------
+
+
+def _of_check(
+    one: Check, asked: dict[str, list[Claim]], run: Run | None, findings: list[Diagnostic]
+) -> list[Diagnostic]:
+    """The findings at the places that ask for what failed; those at the very key before those around it."""
+    if one.name == ARGUMENTS:
+        return [finding for finding in findings if refuses(finding)]
+    if one.name in SAVED:
+        # Whether weights are saved is decided at the stage and the key that gathers.
+        saving = [finding for finding in findings if _shows(finding, "save")]
+        if saving:
+            return saving
+        places = _places(asked.get(STAGE, []) + asked.get(GATHER, []))
+    elif one.name in KEYS:
+        places = _places(asked.get(KEYS[one.name], []))
+    else:
+        places = _origins(run, one.name)
+    exact = [finding for finding in findings if any(_same(place, finding) for place in places)]
+    return exact or [finding for finding in findings if any(_around(place, finding) for place in places)]
+
+
+def _shows(finding: Diagnostic, phase: str) -> bool:
+    rule = find_rule(finding.code)
+    return rule is not None and rule.page.proof.phase == phase
+
+
+def _places(asked: list[Claim]) -> list[Spot]:
+    return [spot(claim.location) for claim in asked]
+
+
+def _origins(run: Run | None, name: str) -> list[Spot]:
+    """Where a setting that goes by its key in the files comes from."""
+    from zerocfg.rules.api import at
+
+    setting = run.effective.get("num_processes" if name == "world size" else name) if run is not None else None
+    if setting is None:
+        return []
+    locations = [at(one.origin) for one in (setting, *setting.overridden)]
+    return [spot(location) for location in locations if location is not None]
+
+
+def _spots(finding: Diagnostic) -> list[Spot]:
+    return [finding.spot, *finding.related]
+
+
+def _same(place: Spot, finding: Diagnostic) -> bool:
+    return any(
+        other.file.name == place.file.name
+        and (other.keys == place.keys if place.keys or other.keys else _overlap(place, other))
+        for other in _spots(finding)
+    )
+
+
+def _around(place: Spot, finding: Diagnostic) -> bool:
+    """A finding at a section that holds the key, or at a key inside of it."""
+    return any(
+        other.file.name == place.file.name
+        and bool(other.keys)
+        and bool(place.keys)
+        and (place.keys[: len(other.keys)] == other.keys or other.keys[: len(place.keys)] == place.keys)
+        for other in _spots(finding)
+    )
+
+
+def _overlap(one: Spot, other: Spot) -> bool:
+    return one.start <= other.end and other.start <= one.end
+
+
+def _told(finding: Diagnostic, why: str) -> Diagnosis:
+    where = finding.spot
+    fix = finding.help or (finding.fix.description if finding.fix is not None else "")
+    return Diagnosis(
+        finding.code,
+        finding.name,
+        where.file.name,
+        where.start.line,
+        where.start.column,
+        finding.message,
+        fix,
+        why,
+    )

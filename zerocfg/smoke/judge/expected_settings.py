@@ -1,0 +1,128 @@
+"""The one source of what must be seen: the settings of the lock, with what the reduction changed of them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from zerocfg.catalog.counterparts import settings
+from zerocfg.smoke.worker.values import whole
+
+if TYPE_CHECKING:
+    from zerocfg.smoke.model.reduced import Reduced
+    from zerocfg.smoke.prepare.folder import RunFolder
+
+ZERO = "zero_optimization."
+WRAPPED = "fsdp_config.fsdp_transformer_layer_cls_to_wrap"
+LAUNCHER = frozenset({"engine", "num_processes", "num_machines", "mixed_precision"})
+"""Settings of the launcher. The rows of engine, world size and precision speak of them."""
+
+# TrainingArguments that an engine or an optimizer answers by another name. The others have the same name there.
+ANSWERED = ("learning_rate", "weight_decay", "adam_epsilon")
+OF_DDP = ("ddp_bucket_cap_mb", "ddp_find_unused_parameters", "ddp_broadcast_buffers", "ddp_static_graph")
+WITHOUT_TOTAL = ("constant", "constant_with_warmup", "inverse_sqrt")
+"""Schedules that do not ask how many steps there are."""
+BETAS = ("adam_beta1", "adam_beta2")
+TRAINERS = ("transformers", "trl")
+# What a key of the optimizer's section does to its class, not to its groups.
+CLASS_ONLY = ("torch_adam", "adam_w_mode")
+CLASSES = {"adamw_torch": "AdamW", "adamw_torch_fused": "AdamW", "adafactor": "Adafactor", "sgd": "SGD",
+           "adagrad": "Adagrad", "rmsprop": "RMSprop"}  # fmt: skip
+"""Class of the optimizer that the Trainer makes, by its argument ``optim``."""
+
+
+def expected(run: RunFolder, reduced: Reduced) -> dict[str, object]:
+    """Planned values by name, of this launch: as the lock has them, but for what was reduced."""
+    planned = {name: one.value for name, one in run.lock.settings.items()}
+    before, after = flat(run.deepspeed or {}), flat(reduced.deepspeed or {})
+    for name in before.keys() - after.keys():
+        planned.pop(name, None)
+    planned.update({name: one for name, one in after.items() if name not in before or before[name] != one})
+    planned.update(reduced.plan)
+    for name in ("fp16", "bf16"):
+        if not planned.get(f"{name}.enabled"):  # nothing else of the section acts
+            for key in [key for key in planned if key.startswith(f"{name}.") and key != f"{name}.enabled"]:
+                del planned[key]
+    micro = planned.get("train_micro_batch_size_per_gpu")
+    if isinstance(micro, int):
+        planned["train_batch_size"] = micro * whole(planned.get("gradient_accumulation_steps"), 1) * reduced.ranks
+    if reduced.ranks == 1 and "fsdp_config.fsdp_sharding_strategy" in planned:
+        planned["fsdp_config.fsdp_sharding_strategy"] = "NO_SHARD"  # torch makes that of all others on one rank
+    classes = planned.pop(WRAPPED, None)
+    if classes:  # None: accelerate asks the model
+        planned[WRAPPED] = ",".join(sorted(part.strip() for part in str(classes).split(",")))
+    _offload(planned)
+    for name in CLASS_ONLY:
+        planned.pop(f"optimizer.params.{name}", None)
+    if run.consumer in TRAINERS:
+        _arguments(planned, reduced.arguments)
+    return {name: one for name, one in planned.items() if name not in LAUNCHER}
+
+
+def flat(section: dict[str, object], prefix: str = "") -> dict[str, object]:
+    """``{"a": {"b": 1}}`` as ``{"a.b": 1}``."""
+    found: dict[str, object] = {}
+    for key, one in section.items():
+        found.update(flat(one, f"{prefix}{key}.") if isinstance(one, dict) else {f"{prefix}{key}": one})
+    return found
+
+
+def _offload(planned: dict[str, object]) -> None:
+    for name in ("offload_optimizer", "offload_param"):
+        if (planned.get(f"{ZERO}{name}.device") or "none") == "none":
+            for key in [key for key in planned if key.startswith(f"{ZERO}{name}.") and not key.endswith(".device")]:
+                del planned[key]
+        elif planned[f"{ZERO}{name}.device"] != "nvme":
+            planned.pop(f"{ZERO}{name}.nvme_path", None)
+    # Offload works on one buffer of gradients, whatever the config says (rule contiguous-gradients-forced).
+    if planned.get(f"{ZERO}stage") in (1, 2) and planned.get(f"{ZERO}offload_optimizer.device") in ("cpu", "nvme"):
+        planned[f"{ZERO}contiguous_gradients"] = True
+
+
+def _arguments(planned: dict[str, object], arguments: dict[str, object]) -> None:
+    """What the Trainer makes of its arguments, where the DeepSpeed config does not say it."""
+    if "optimizer.type" not in planned:
+        for argument in ANSWERED:
+            if arguments.get(argument) is not None:
+                planned[settings("training-arguments")[argument]] = arguments[argument]
+        if any(arguments.get(name) is not None for name in BETAS):
+            planned["optimizer.params.betas"] = [
+                arguments.get(name, default) for name, default in zip(BETAS, (0.9, 0.999), strict=True)
+            ]
+    names = ("gradient_checkpointing", *(OF_DDP if planned.get("engine") == "ddp" else ()))
+    planned.update({name: arguments[name] for name in names if arguments.get(name) is not None})
+    if "scheduler.type" not in planned:
+        _schedule(planned, arguments)
+
+
+def _schedule(planned: dict[str, object], arguments: dict[str, object]) -> None:
+    kind = str(arguments.get("lr_scheduler_type") or "linear")
+    total, warmup = arguments.get("max_steps"), arguments.get("warmup_steps")
+    planned["lr_scheduler_type"] = kind
+    steps = total if isinstance(total, int) and total > 0 else None
+    if steps and kind not in WITHOUT_TOTAL:
+        planned["max_steps"] = steps
+    if kind != "constant" and isinstance(warmup, (int, float)) and not isinstance(warmup, bool):
+        if warmup >= 1:
+            planned["warmup_steps"] = int(warmup)
+        elif steps:  # a share of them
+            planned["warmup_steps"] = math.ceil(steps * warmup)
+
+
+def optimizer_class(planned: dict[str, object], run: RunFolder, reduced: Reduced) -> str | None:
+    """Name of the class that must step; None where the plan does not say it (a script's own optimizer)."""
+    on_host = planned.get(f"{ZERO}offload_optimizer.device") in ("cpu", "nvme")
+    section = (reduced.deepspeed or {}).get("optimizer")
+    if isinstance(section, dict) and section.get("type"):
+        kind, params = str(section["type"]).lower(), section.get("params") or {}
+        if kind not in ("adam", "adamw"):
+            return None
+        if params.get("torch_adam"):
+            return "AdamW" if kind == "adamw" or params.get("adam_w_mode", True) else "Adam"
+        return "DeepSpeedCPUAdam" if on_host else "FusedAdam"
+    if run.consumer not in TRAINERS:
+        return None
+    name = CLASSES.get(str(reduced.arguments.get("optim") or "adamw_torch"))
+    # accelerate takes DeepSpeed's own for the host (utils/deepspeed.py, map_pytorch_optim_to_deepspeed).
+    forced = on_host and planned.get("zero_force_ds_cpu_optimizer", True)
+    return "DeepSpeedCPUAdam" if forced and name == "AdamW" else name

@@ -1,0 +1,65 @@
+"""What the linter says of the files of a run, at the releases that are installed here."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zerocfg.rules.api import Severity
+from zerocfg.rules.engine import Diagnostic, lint_runs
+from zerocfg.run.discover import Files
+from zerocfg.run.effective import settled
+from zerocfg.run.link import find_runs
+from zerocfg.run.model import consumer_of
+from zerocfg.smoke.prepare.handwritten import CONSUMERS
+
+if TYPE_CHECKING:
+    from zerocfg.run.model import Run
+    from zerocfg.smoke.prepare.folder import RunFolder
+
+LIBRARIES = ("deepspeed", "accelerate", "transformers", "trl", "torch")
+
+
+def seen_by_lint(folder: RunFolder) -> Run | None:
+    """The run as the linter sees it; None when its files do not tell."""
+    if folder.handwritten is not None:
+        return folder.handwritten.run
+    try:
+        runs, _ = find_runs([folder.path], Files(), root=_top(folder))
+    except OSError:
+        return None
+    runs = [run for run in runs if run.accelerate or run.deepspeed or run.recipe]
+    if not runs:
+        return None
+    run = runs[0]
+    if run.consumer is None and folder.consumer in CONSUMERS:  # the lock tells
+        return settled(replace(run, consumer=consumer_of(folder.consumer)))
+    return run
+
+
+def _top(folder: RunFolder) -> Path:
+    """The folder of the spec, from which launch.sh starts the script, where it is still there."""
+    built = folder.path.resolve()
+    top = (built / (folder.lock.spec_folder or "")).resolve()
+    return top if built.is_relative_to(top) and top.is_dir() else built
+
+
+def findings_of(run: Run | None) -> list[Diagnostic]:
+    """Errors first, then warnings; notes explain no failure."""
+    if run is None:
+        return []
+    run = replace(run, versions={**run.versions, **_installed()})  # whatever the project states, these ran
+    found = [one for one in lint_runs([run]).diagnostics if one.severity is not Severity.NOTE]
+    return sorted(found, key=lambda one: -one.severity.rank)
+
+
+def _installed() -> dict[str, str]:
+    """The releases of this environment, as clauses of PEP 440."""
+    found = {}
+    for name in LIBRARIES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = f"=={metadata.version(name).partition('+')[0]}"
+    return found

@@ -1,0 +1,191 @@
+"""What was expected of the very run that was launched: the reduced model on these ranks, in memory and time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from zerocfg.hardware.catalogue import find_accelerator
+from zerocfg.memory.flops import work
+from zerocfg.memory.formula import by_formula
+from zerocfg.memory.options import BYTES, Options
+from zerocfg.memory.outside import Band
+from zerocfg.memory.predict import Prediction, predict
+from zerocfg.memory.time import StepTime, step_time
+from zerocfg.models.hardware import Accelerator, HardwareProfile
+from zerocfg.models.model_facts import from_config
+from zerocfg.models.spec import RunSpec
+from zerocfg.resolve.model.setup import Setup, setup_of
+from zerocfg.run.config import AUTO
+
+if TYPE_CHECKING:
+    from zerocfg.models.model_facts import ModelFacts
+    from zerocfg.smoke.model.reduced import Reduced
+    from zerocfg.smoke.prepare.device import Device
+
+MOST = 4096
+"""Samples: the largest micro batch that is predicted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """One rank of a run, before it is launched. All sizes are bytes.
+
+    ``prediction`` of its memory, as on a card: a processor counts no tensors. ``time`` of an optimizer step, None where
+    the device's rates are not known. ``flops``: model operations of one rank in one step; None: not known.
+    """
+
+    facts: ModelFacts
+    setup: Setup
+    prediction: Prediction
+    time: StepTime | None
+    flops: float | None
+
+    @property
+    def allocated(self) -> Band:
+        return self.prediction.allocated
+
+    def data(self) -> dict[str, object]:
+        """As JSON; bands as [low, expected, high]."""
+        held = self.prediction
+        found: dict[str, object] = {name: _ends(getattr(held, name)) for name in ("allocated", "reserved", "device")}
+        found |= {"complete": held.complete, "worst": held.worst.moment}
+        found["phases"] = {phase: one.size for phase, one in held.estimate.phases("device").items()}
+        found["host"] = held.estimate.peak("host").size
+        if self.time is not None:
+            seconds = self.time.seconds
+            found["step_seconds"] = [round(one, 6) for one in (seconds.low, seconds.expected, seconds.high)]
+            found["tokens_per_second"] = round(self.time.tokens_per_second, 1)
+            found["tflops"] = round(self.time.tflops, 3)
+        return found
+
+
+def _ends(band: Band) -> list[int]:
+    return [band.low, band.expected, band.high]
+
+
+def expect(reduced: Reduced, device: Device, consumer: str, micro_batch: int | None = None) -> Expected | str:
+    """The expectation of a run, or why there is none. ``micro_batch``: another one than the run has."""
+    facts = from_config(reduced.model)
+    if facts.parameters is None:
+        return facts.unknown_because or "the model's tensors are not known"
+    try:
+        setup = setup_in(reduced, consumer)
+        if setup.workload is None:
+            return setup.unknown
+        load = setup.workload if micro_batch is None else replace(setup.workload, micro_batch=micro_batch)
+        setup = replace(setup, workload=load)
+        # The closed formula does not cover autocast: what is predicted then is what is held beside activations.
+        timeline = (
+            None if load.autocast or not facts.layout else by_formula(facts, load, setup.precision, reduced.model)
+        )
+        profile = profile_of(device, reduced.ranks)
+        held = predict(facts, setup.options, timeline, profile.accelerator if profile else None)
+    except ValueError as error:
+        return str(error)
+    return Expected(facts, setup, held, _time(facts, setup, profile), _flops(facts, setup))
+
+
+def setup_in(reduced: Reduced, consumer: str) -> Setup:
+    """The engine and the workload of the ranks' own program. Raises ValueError for what cannot be built."""
+    loop = "transformers" if consumer == "trl" else consumer  # TRL's runs are trained by the plain Trainer
+    recomputes = bool(reduced.arguments.get("gradient_checkpointing"))
+    known = {"consumer": loop, "script": "train.py", "gradient_checkpointing": recomputes}
+    spec = RunSpec.model_validate({**known, "sequence_length": reduced.sequence})
+    values = _values(reduced)
+    dtype = reduced.model.get("dtype") or reduced.model.get("torch_dtype")
+    setup = setup_of(values.get, reduced.arguments, spec, reduced.ranks, str(dtype) if dtype else None)
+    if isinstance(setup.options, Options) and consumer == "deepspeed":
+        setup = replace(setup, options=replace(setup.options, zero_init=False))  # that loop knows no zero.Init
+    return setup
+
+
+def _values(reduced: Reduced) -> dict[str, object]:
+    """Effective settings by dotted name: what the engine's own file says goes over the plan."""
+    values = dict(reduced.plan)
+    if reduced.deepspeed is not None:
+        values |= _flat(reduced.deepspeed)
+        values["engine"] = "deepspeed"
+    else:
+        values = _flat(reduced.accelerate or {}) | values
+        for name in ("bf16", "fp16"):
+            values.setdefault(f"{name}.enabled", reduced.arguments.get(name))
+    return values
+
+
+def _flat(section: dict[str, object], prefix: str = "") -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, value in section.items():
+        if isinstance(value, dict):
+            found |= _flat(value, f"{prefix}{key}.")
+        elif value is not None and value != AUTO:
+            found[prefix + key] = value
+    return found
+
+
+def profile_of(device: Device, ranks: int) -> HardwareProfile | None:
+    """The hardware that the ranks run on; None for a processor. A card that nobody knows has no rates."""
+    if device.kind != "cuda":
+        return None
+    accelerator, link = find_accelerator(device.name) or (Accelerator(name=device.name, vendor="nvidia"), None)
+    return HardwareProfile(
+        name=device.name,
+        nodes=1,
+        accelerators_per_node=ranks,
+        accelerator=accelerator,
+        link_within_node=link if ranks > 1 else None,
+        origin="catalogue",
+    )
+
+
+def _time(facts: ModelFacts, setup: Setup, profile: HardwareProfile | None) -> StepTime | None:
+    if profile is None or setup.workload is None:
+        return None
+    try:
+        return step_time(facts, setup.options, setup.workload, profile)
+    except ValueError:
+        return None
+
+
+def _flops(facts: ModelFacts, setup: Setup) -> float | None:
+    if setup.workload is None:
+        return None
+    try:
+        one = work(facts, setup.workload, width=BYTES[setup.options.precision])
+    except ValueError:
+        return None
+    return one.model_flops * setup.options.gradient_accumulation_steps
+
+
+def largest_expected(
+    reduced: Reduced, device: Device, consumer: str, room: int, seen: tuple[int, int] | None = None
+) -> int | None:
+    """The largest micro batch whose need is within ``room`` bytes; None where nothing is known of it, 1 at least.
+
+    ``seen``: a micro batch, and the bytes that a rank was seen to hold with it. Of the prediction only what another
+    batch takes more is needed then; without it, all of it: on a card what the driver shows, else the tensors.
+    """
+
+    def need(size: int) -> int | None:
+        found = expect(reduced, device, consumer, size)
+        if isinstance(found, str) or not found.prediction.complete:
+            return None
+        return (found.prediction.device if device.kind == "cuda" and seen is None else found.allocated).expected
+
+    more = 0
+    if seen is not None:
+        batch, held = seen
+        more = held - (need(batch) or 0)
+    if need(1) is None:
+        return None
+
+    def fits(size: int) -> bool:
+        return (need(size) or 0) + more <= room
+
+    low, high = 1, 2
+    while high < MOST and fits(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

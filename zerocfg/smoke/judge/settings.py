@@ -1,0 +1,162 @@
+"""What the live engine runs with, setting by setting."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from zerocfg.smoke.judge.expected_settings import ZERO, expected, optimizer_class
+from zerocfg.smoke.judge.rendering import show, together
+from zerocfg.smoke.model.certificate import Check
+
+if TYPE_CHECKING:
+    from zerocfg.smoke.model.reduced import Reduced
+    from zerocfg.smoke.prepare.folder import RunFolder
+    from zerocfg.smoke.worker.report_schema import RankReport
+
+# Settings that have a row of their own, by their names.
+SHOWN = {
+    f"{ZERO}stage": "ZeRO stage",
+    "train_micro_batch_size_per_gpu": "micro batch per rank",
+    "gradient_accumulation_steps": "gradient accumulation",
+    "gradient_clipping": "gradient clipping",
+    f"{ZERO}offload_optimizer.device": "offload optimizer",
+    f"{ZERO}offload_param.device": "offload parameters",
+}
+BY_PRECISION = ("bf16.enabled", "fp16.enabled")
+BY_CLASS = ("optimizer.type",)
+MASTER = ("bf16.bf16_master_weights_and_grads", "fp16.fp16_master_weights_and_grads")
+ROUNDING = 64
+"""Elements by which DeepSpeed may fill a tensor or a group up, so that it splits evenly (a few for each rank)."""
+
+
+def check(run: RunFolder, reduced: Reduced, reports: list[RankReport]) -> list[Check]:
+    """Each setting of the plan against every rank's engine; the many that nobody asks for first as `Check.further`."""
+    planned = expected(run, reduced)
+    checks = []
+    for name, value, key in _rows(run, reduced, planned):
+        seen = [report["seen"].get(key) for report in reports]
+        ok = None if value is None else all(same(value, one) for one in seen)
+        checks.append(Check(name, show(value), together(seen), ok))
+    checks += _held(reduced, planned, reports)
+    named = {*SHOWN, *BY_PRECISION, *BY_CLASS}
+    return [*checks, *(_further(name, planned[name], reports) for name in sorted(planned) if name not in named)]
+
+
+def _rows(run: RunFolder, reduced: Reduced, planned: dict[str, object]) -> list[tuple[str, object, str]]:
+    """(name, planned value, key of the report). None: nothing is planned, the value is noted."""
+    plan = reduced.plan
+    deepspeed = reduced.deepspeed is not None
+    kind = "deepspeed" if deepspeed else plan.get("engine") or "ddp"
+    if kind == "ddp" and str((reduced.accelerate or {}).get("distributed_type")) in ("NO", "False"):
+        kind = "single"
+    dtype = next((name for name in ("bf16", "fp16") if _asked(reduced, name)), "fp32")
+    found = [
+        ("engine", kind, "engine"),
+        ("world size", reduced.ranks, "world_size"),
+        ("micro batch per rank", planned.get("train_micro_batch_size_per_gpu"), "micro_batch"),
+        ("gradient accumulation", planned.get("gradient_accumulation_steps"), "gradient_accumulation_steps"),
+        ("gradient clipping", planned.get("gradient_clipping"), "gradient_clipping"),
+        ("precision", dtype, "dtype"),
+    ]
+    if deepspeed:
+        found[1:1] = [("ZeRO stage", planned.get(f"{ZERO}stage"), "stage")]
+        for part in ("offload_optimizer", "offload_param"):
+            name = f"{ZERO}{part}.device"
+            found.append((SHOWN[name], planned.get(name) or "none", part))
+    return [*found, ("optimizer", optimizer_class(planned, run, reduced), "optimizer"), ("device", None, "device")]
+
+
+def _asked(reduced: Reduced, dtype: str) -> bool:
+    """Whether the plan trains in ``dtype``; without DeepSpeed the trainer's or the launcher's word counts."""
+    if reduced.plan.get(f"{dtype}.enabled") is not None:
+        return bool(reduced.plan[f"{dtype}.enabled"])
+    return bool(reduced.arguments.get(dtype)) or (reduced.accelerate or {}).get("mixed_precision") == dtype
+
+
+def _further(name: str, value: object, reports: list[RankReport]) -> Check:
+    """One of the many. Where no rank can tell, nothing is proven."""
+    sources = {
+        "acting": [report["seen"].get("settings") or {} for report in reports],
+        "parsed": [report["seen"].get("parsed") or {} for report in reports],
+    }
+    for further, parts in sources.items():
+        if all(name in part for part in parts):
+            seen = [part[name] for part in parts]
+            return Check(name, show(value), together(seen), all(same(value, one) for one in seen), further)
+    return Check(name, show(value), "-", None, "unseen")
+
+
+def _held(reduced: Reduced, planned: dict[str, object], reports: list[RankReport]) -> list[Check]:
+    """What really lies where: shards, the weights that the optimizer steps on, its states."""
+    helds = [held for report in reports if (held := report["seen"].get("held"))]
+    stage = planned.get(f"{ZERO}stage")
+    if len(helds) < len(reports) or not isinstance(stage, int):
+        return []
+    checks = []
+    if not any(held["experts"] for held in helds):  # experts are split among other ranks than the rest
+        if stage == 3:
+            shards = [held.get("shard", held["parameters"]) for held in helds]
+            room = [held["tensors"] for held in helds]
+            checks += _shards("parameters of a rank", shards, [held["parameters"] for held in helds], room, reduced)
+        states = [int((report["seen"].get("states") or {}).get("elements") or 0) for report in reports]
+        if stage >= 1 and all(states):
+            groups = [held.get("groups", 1) for held in helds]
+            checks += _shards(
+                "optimizer states of a rank", states, [held["trainable"] for held in helds], groups, reduced
+            )
+    masters = [held["master"] for held in helds if "master" in held]
+    if len(masters) == len(helds) and stage >= 1:
+        own = any(planned.get(name) for name in MASTER)
+        dtype = next((name for name in ("bf16", "fp16") if own and _asked(reduced, name)), "fp32")
+        seen = [", ".join(master["dtypes"]) for master in masters]
+        checks.append(Check("master weights", dtype, together(seen), all(one == dtype for one in seen), "acting"))
+    return [*checks, *_places(planned, reports)]
+
+
+def _shards(name: str, held: list[int], whole: list[int], tensors: list[int], reduced: Reduced) -> list[Check]:
+    """Elements that each rank keeps, against its equal part of them."""
+    ranks = reduced.ranks
+    if ranks < 2:
+        return []
+    ok = all(one <= total / ranks + ROUNDING * count for one, total, count in zip(held, whole, tensors, strict=True))
+    seen = [f"{one:,} of {total:,}" for one, total in zip(held, whole, strict=True)]
+    return [Check(name, f"1/{ranks}", together(seen), ok)]
+
+
+def _places(planned: dict[str, object], reports: list[RankReport]) -> list[Check]:
+    """On a card: whether what is offloaded really lies on the host, and what is not, does not.
+
+    On a processor both are the same memory; there the flags of the engine's objects are all that can be compared.
+    """
+    if not all(str(report["seen"].get("device", "")).startswith("cuda") for report in reports):
+        return []
+    checks = []
+    places = {"cpu": "cpu", "none": "cuda"}
+    device = places.get(str(planned.get(f"{ZERO}offload_optimizer.device") or "none"))
+    states = [state for report in reports if (state := report["seen"].get("states"))]
+    if device and len(states) == len(reports):
+        seen = [", ".join(state["devices"]) for state in states]
+        checks.append(Check("optimizer states on", device, together(seen), all(one == device for one in seen)))
+    if device == "cpu" and planned.get(f"{ZERO}offload_optimizer.pin_memory") is not None:
+        pinned = [(report["seen"]["held"].get("master") or {}).get("pinned") for report in reports]
+        value = planned[f"{ZERO}offload_optimizer.pin_memory"]
+        ok = None if None in pinned else all(same(value, one) for one in pinned)
+        checks.append(Check("master weights pinned", show(value), together(pinned), ok, "acting"))
+    device = places.get(str(planned.get(f"{ZERO}offload_param.device") or "none"))
+    shards = [devices for report in reports if (devices := report["seen"]["held"].get("shard_devices"))]
+    if device and len(shards) == len(reports):
+        seen = [", ".join(one) for one in shards]
+        checks.append(Check("parameters on", device, together(seen), all(one == device for one in seen)))
+    return checks
+
+
+def same(planned: object, seen: object) -> bool:
+    """Equal in meaning: 5e8 and 500000000, "inf" and infinity; true is not 1."""
+    if isinstance(planned, bool) or isinstance(seen, bool):
+        return planned is seen
+    if isinstance(planned, (int, float)) and isinstance(seen, (int, float)):
+        return math.isclose(planned, seen, rel_tol=1e-9)
+    if isinstance(planned, (list, tuple)) and isinstance(seen, (list, tuple)):
+        return len(planned) == len(seen) and all(map(same, planned, seen))
+    return bool(planned == seen)

@@ -1,0 +1,60 @@
+"""What a smoke-run found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from zerocfg.smoke.judge.diagnosis import diagnose
+from zerocfg.smoke.judge.figures import Figures, figures
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from zerocfg.smoke.judge.prediction import Expected
+    from zerocfg.smoke.launch.process import Outcome
+    from zerocfg.smoke.model.certificate import Check, Command, Diagnosis
+    from zerocfg.smoke.model.reduced import Reduced
+    from zerocfg.smoke.prepare.device import Device
+    from zerocfg.smoke.prepare.folder import RunFolder
+
+
+@dataclass
+class Verdict:
+    """What a smoke-run found. ``passed`` when it ran to the end and no check failed."""
+
+    run: RunFolder
+    device: Device
+    reduced: Reduced
+    outcome: Outcome
+    checks: list[Check] = field(default_factory=list)
+    kept: Path | None = None
+    certificate: Path | None = None
+    uncertified: str | None = None
+    command: Command | None = None
+
+    @property
+    def passed(self) -> bool:
+        return self.outcome.failure is None and not any(one.ok is False for one in self.checks)
+
+    @cached_property
+    def expected(self) -> Expected | str:
+        """What was predicted of this very run, or why nothing was."""
+        from zerocfg.smoke.judge.prediction import expect
+
+        if self.command is not None:
+            return "what a command trains is its own affair"
+        return expect(self.reduced, self.device, self.run.consumer)
+
+    @cached_property
+    def diagnosis(self) -> list[Diagnosis]:
+        """The rules that explain what failed."""
+        return diagnose(self.run, self.checks, self.outcome)
+
+    @cached_property
+    def figures(self) -> Figures:
+        """What the ranks measured."""
+        found = figures(self.reduced, self.device, self.outcome.reports, self.expected)
+        # How long the samples of a command are is not known.
+        return found if self.command is None else replace(found, tokens=None)

@@ -1,0 +1,45 @@
+"""Whether the saved weights are whole, and those of the live model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zerocfg.smoke.model.certificate import Check
+
+if TYPE_CHECKING:
+    from zerocfg.smoke.worker.report_schema import RankReport, Weights
+
+
+def check(reports: list[RankReport]) -> list[Check]:
+    """The files that were saved."""
+    weights = reports[0].get("weights")
+    if weights is None:
+        return []
+    expected, saved = weights["expected"], weights["saved"]
+    wrong = [*weights["missing"], *weights["short"]]
+    if not weights["file"]:
+        seen = "no file of weights"
+    elif wrong:
+        seen = f"{saved:,} in {weights['file']}; not whole: {wrong[0]} and {len(wrong) - 1} more"
+    else:
+        seen = f"{saved:,} in {weights['file']}"
+    checks = [Check("saved parameters", f"{expected:,}", seen, bool(weights["file"]) and not wrong)]
+    if weights["file"]:
+        checks += _content(weights, str(reports[0]["seen"].get("engine")))
+        loadable = weights["loadable"]
+        checks.append(Check("loaded by from_pretrained", "yes", loadable or "yes", loadable is None))
+    return checks
+
+
+def _content(weights: Weights, engine: str) -> list[Check]:
+    """Dtype and values against the live model. A dtype counts where the consumer keeps that of the model (not FSDP)."""
+    if not weights.get("dtypes"):
+        return []
+    live, saved = ", ".join(sorted(weights["live_dtypes"])), ", ".join(sorted(weights["dtypes"]))
+    same = live == saved
+    checks = [Check("saved dtype", live, saved, same or (None if engine == "fsdp" else False))]
+    compared, other = weights["compared"], weights["other"]
+    if not compared:
+        return [*checks, Check("saved values", "-", "not compared", None)]
+    seen = f"{len(other)} of {compared} tensors differ, {other[0]} first" if other else f"{compared} tensors the same"
+    return [*checks, Check("saved values", "as in the live model", seen, not other)]

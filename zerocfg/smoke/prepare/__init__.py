@@ -1,0 +1,1 @@
+"""What is run, and how much smaller than planned: configs, the device at hand, the reduced run."""

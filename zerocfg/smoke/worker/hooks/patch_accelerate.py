@@ -1,0 +1,179 @@
+"""A script's own loop around accelerate.
+
+The engine is read back at the first backward pass, when whatever has to be prepared is. After the steps of the job the
+rank ends: what the script does after its training is its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import TYPE_CHECKING
+
+from ..model import join_deepspeed
+from ..readback.collect import DTYPES
+from . import redirect
+from .patch_torch import model_of
+from .session import current
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    import accelerate
+    import torch
+
+    from .. import report_schema
+
+    Call = Callable[..., object]
+
+LOOP = "accelerate"
+
+
+class Seen:
+    """What was prepared in this process, until the engine is read back."""
+
+    engine: torch.nn.Module | None = None
+    optimizer: accelerate.optimizer.AcceleratedOptimizer | None = None
+    micro_batch: int | None = None
+    prepared = False
+
+
+def patch_accelerator(module: ModuleType) -> None:
+    redirect.patch(module)
+    kind = module.Accelerator
+    wraps = {"__init__": _init, "prepare": _prepare, "backward": _backward, "clip_grad_norm_": _clip}
+    for name, wrap in wraps.items():
+        setattr(kind, name, wrap(getattr(kind, name)))
+    kind.init_trackers = lambda self, *_, **__: None
+
+
+def patch_optimizer(module: ModuleType) -> None:
+    module.AcceleratedOptimizer.step = _step(module.AcceleratedOptimizer.step)
+
+
+def _init(original: Call) -> Call:
+    @functools.wraps(original)
+    def __init__(self: accelerate.Accelerator, *args: object, **named: object) -> None:  # noqa: N807
+        session = current()
+        if session.job.device == "cpu" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            from accelerate import PartialState
+
+            # Without a card accelerate connects the ranks only when it is told so; each would train alone.
+            if not PartialState._shared_state:
+                PartialState(cpu=True)
+            join_deepspeed()
+        original(self, *args, **named)
+        project = self.project_configuration
+        for name in ("project_dir", "logging_dir"):
+            if getattr(project, name, None) is not None:
+                setattr(project, name, session.places.of(getattr(project, name)))
+
+    return __init__
+
+
+def _prepare(original: Call) -> Call:
+    @functools.wraps(original)
+    def prepare(self: accelerate.Accelerator, *args: object, **named: object) -> object:
+        import torch
+
+        session = current()
+        if any(isinstance(one, torch.nn.Module) for one in args) and session.claim(LOOP):
+            session.watch.phase("init")
+        result = original(self, *args, **named)
+        if Seen.optimizer is None:
+            for one in result if isinstance(result, tuple) else (result,):
+                if isinstance(one, torch.nn.Module):
+                    Seen.engine = one
+                elif isinstance(one, torch.optim.Optimizer):
+                    Seen.optimizer = one
+        if Seen.micro_batch is None:
+            loader = next((one for one in args if isinstance(one, torch.utils.data.DataLoader)), None)
+            if loader is not None and loader.batch_size is not None:
+                Seen.micro_batch = loader.batch_size // (self.num_processes if self.split_batches else 1)
+        return result
+
+    return prepare
+
+
+def _backward(original: Call) -> Call:
+    @functools.wraps(original)
+    def backward(self: accelerate.Accelerator, loss: torch.Tensor, **named: object) -> object:
+        session = current()
+        if (Seen.optimizer is None and not _deepspeed()) or not session.take(LOOP):
+            return original(self, loss, **named)
+        watch = session.watch
+        _ready()
+        watch.forward()
+        before = _engine_steps()
+        result = original(self, loss, **named)
+        watch.backward(float(loss.detach().float().mean()))
+        if _engine_steps() > before:
+            _stepped()  # it steps by itself; the script's own call of `step` does nothing
+        return result
+
+    return backward
+
+
+def _ready() -> None:
+    """The engine stands, at the latest when the first gradients are made."""
+    if Seen.prepared:
+        return
+    Seen.prepared = True
+    engine, optimizer = Seen.engine, Seen.optimizer
+    if engine is not None and _deepspeed():
+        current().watch.prepared(engine, optimizer or engine.optimizer)
+        return
+    assert optimizer is not None, "no loop comes here without one"
+    settings: report_schema.Seen = {} if Seen.micro_batch is None else {"micro_batch": Seen.micro_batch}
+    settings["gradient_accumulation_steps"] = optimizer.gradient_state.num_steps
+    settings["dtype"] = DTYPES[optimizer.accelerator_state.mixed_precision]
+    current().watch.prepared(engine if engine is not None else model_of(optimizer), optimizer, settings)
+
+
+def _deepspeed() -> bool:
+    return hasattr(Seen.engine, "zero_optimization_stage")
+
+
+def _engine_steps() -> int:
+    """Optimizer steps that DeepSpeed made by itself; 0 of another engine."""
+    return Seen.engine.global_steps if Seen.engine is not None and _deepspeed() else 0
+
+
+def _stepped() -> None:
+    session = current()
+    session.watch.step()
+    if session.enough:
+        session.leave()
+
+
+def _clip(original: Call) -> Call:
+    @functools.wraps(original)
+    def clip_grad_norm_(
+        self: accelerate.Accelerator, parameters: object, max_norm: float, *args: object, **named: object
+    ) -> object:
+        session = current()
+        # DeepSpeed clips by its own config, and the engine told of it.
+        if session.claim(LOOP) and not _deepspeed():
+            session.watch.report.see({"gradient_clipping": float(max_norm)})
+        return original(self, parameters, max_norm, *args, **named)
+
+    return clip_grad_norm_
+
+
+def _step(original: Call) -> Call:
+    @functools.wraps(original)
+    def step(self: accelerate.optimizer.AcceleratedOptimizer, *args: object, **named: object) -> object:
+        result = original(self, *args, **named)
+        mine = (
+            Seen.optimizer is not None
+            and self is Seen.optimizer
+            and not _deepspeed()
+            and self.gradient_state.sync_gradients
+        )
+        if mine and current().claim(LOOP):
+            _ready()
+            _stepped()
+        return result
+
+    return step

@@ -1,0 +1,240 @@
+"""What is known in one process of the user's command: whether it is a rank, which loop is watched, how it ended."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .. import failure
+from ..job import Job
+from ..report import Report
+from ..watch import Watch
+from . import audit
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Literal
+
+    from ..report_schema import Command
+
+AGAIN = 16
+"""How often a command may train one after the other."""
+
+
+class Places:
+    """Where something is written instead: below ``root``, under its own absolute path."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def of(self, path: str | os.PathLike[str]) -> str:
+        """The other place of a path; a path that is already there stays."""
+        absolute = Path(os.path.abspath(Path(path).expanduser()))  # noqa: PTH100 - links are not followed
+        if self.root.parent in (absolute, *absolute.parents):
+            return str(absolute)
+        return str(self.root.joinpath(*absolute.parts[1:]))
+
+    def origin(self, path: str | os.PathLike[str]) -> str:
+        """The path whose other place this is, a foreign one as it is."""
+        absolute = Path(path)
+        if self.root in absolute.parents:
+            return str(Path(absolute.anchor, *absolute.relative_to(self.root).parts))
+        return str(path)
+
+
+class Session:
+    """One process. ``loop`` "Trainer", "accelerate", "deepspeed", "torch"; None as long as no training was reached."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.places = Places(Path(job.saved))
+        self.loop: str | None = None
+        self.saving = False
+        self.over = False
+        self._owner = ""
+        self._watch: Watch | None = None
+        self.report: Report | None = None
+        self._leaving = False
+
+    @property
+    def active(self) -> bool:
+        """Whether this process is, or belongs to, a rank; a program that only prepares data is left alone."""
+        return bool(self._owner) or "RANK" in os.environ
+
+    def enlist(self) -> None:
+        """The launcher says that this process is a rank; its children find its report and stay silent."""
+        folder = Path(self.job.reports)
+        if not (folder / f"rank{os.environ['RANK']}.json").exists():
+            self._begin(folder)
+
+    def claim(self, owner: str) -> bool:
+        """Whether ``owner`` is the loop to be watched: the Trainer uses accelerate, and that uses DeepSpeed."""
+        if not self._owner or (owner == "Trainer" and self.loop is None):
+            self._owner = owner
+        return self._owner == owner
+
+    def take(self, owner: str) -> bool:
+        """The same when ``owner`` really trains: a Trainer whose own loop was replaced never does."""
+        if self.loop is None:
+            self._owner = owner
+        return self._owner == owner
+
+    def become(self, owner: str) -> Watch:
+        """``owner`` trains now, whatever was prepared before."""
+        self._owner = owner
+        if self.loop is not None:
+            self.loop = owner
+            self._tell({"loop": owner})
+        return self.watch
+
+    def free(self, owner: str) -> bool:
+        """Whether ``owner`` is the loop that is watched, or may become it."""
+        return not self.over and self._owner in ("", owner)
+
+    @property
+    def watch(self) -> Watch:
+        """The training run of this process. It begins when it is asked for first."""
+        if self._watch is None:
+            self.loop = self._owner
+            if self.report is None:
+                self._begin(self._folder())
+            assert self.report is not None
+            self._watch = Watch(self.job, self.report)
+            self._tell({"loop": self.loop})
+        return self._watch
+
+    @property
+    def enough(self) -> bool:
+        """Whether the optimizer steps are done."""
+        return self._watch is not None and self._watch.steps >= self.job.steps
+
+    def redirected(self, path: str | os.PathLike[str]) -> None:
+        """Something was saved, in another place than the script says."""
+        original = self.places.origin(os.path.abspath(path))  # noqa: PTH100
+        if self.report is not None and not original.startswith(str(self.places.root.parent)):
+            known = self.report.content["command"].setdefault("redirected", [])
+            if original not in known and len(known) < AGAIN:
+                known.append(original)
+                self.report.write()
+
+    def trained(self) -> None:
+        """The training loop is over, by us or by the script."""
+        self.over = True
+        if self._watch is not None:
+            self._watch.memory.stop()
+        self._tell({"stopped": self.enough})
+        self.see_machine()
+
+    def see_machine(self) -> None:
+        from ..readback import collect
+
+        if self.report is not None and "engine" in self.report.content["seen"]:
+            collect.see_machine(self.report, self.job.device)
+            self.report.write()
+
+    def saved(self, folder: str, model: object) -> None:
+        """The script saved the model that was trained, whole: look at it as the usual smoke-run does."""
+        if self.report is None or self.report.rank != 0 or not self.over or "weights" in self.report.content:
+            return
+        import transformers
+        from transformers.integrations import deepspeed as integration
+
+        from .. import weights
+
+        if not isinstance(model, transformers.PreTrainedModel):
+            names = sorted(file.name for file in Path(folder).glob("*") if file.suffix in (".safetensors", ".bin"))
+            self._tell({"saved": f"{', '.join(names) or 'no file of weights'} (a {type(model).__name__}, not checked)"})
+            return
+        config = integration._hf_deepspeed_config_weak_ref  # the check forgets it; the script goes on with it
+        try:
+            self.report.content["weights"] = weights.read(Path(folder), model, self.report.content.get("sums"))
+        finally:
+            integration._hf_deepspeed_config_weak_ref = config
+        self.report.write()
+
+    def leave(self) -> None:
+        """End this rank, so that its launcher sees success. All ranks come here after the same step.
+
+        A script that catches even SystemExit, or has a thread that does not end, is ended at once.
+        """
+        import torch
+
+        if self._leaving:
+            os._exit(0)
+        self._leaving = True
+        self.trained()
+        self._tell({"left": True})
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            torch.distributed.barrier()
+        threading.Thread(target=_end_soon, daemon=True).start()
+        assert self.report is not None
+        self.report.content["done"] = True
+        self.report.phase("done")
+        raise SystemExit(0)
+
+    def _folder(self) -> Path:
+        """A place for the reports of this training: a command may train several times, one after the other."""
+        rank = os.environ.get("RANK", "0")
+        base = Path(self.job.reports)
+        for number in range(1, AGAIN):
+            folder = base if number == 1 else base / str(number)
+            if not (folder / f"rank{rank}.json").exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                return folder
+        return base / str(AGAIN)
+
+    def _begin(self, folder: Path) -> None:
+        self.report = report = Report(folder)
+        ranks = int(os.environ.get("WORLD_SIZE", "1"))
+        self._tell({"loop": None, "world_size": ranks, "program": sys.argv[:1]})
+        atexit.register(self._end, os.getpid())
+        previous = sys.excepthook
+
+        def failed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+            self._fail(error)
+            previous(kind, error, trace)
+
+        sys.excepthook = failed
+        process, scratch = os.getpid(), str(self.places.root.parent)
+
+        def told(what: Literal["wrote", "removed"], path: str) -> None:
+            known = report.content["command"].setdefault(what, [])
+            if os.getpid() == process and len(known) < AGAIN:
+                known.append(path)
+
+        audit.tell_writes(told, scratch)
+
+    def _tell(self, values: Command) -> None:
+        assert self.report is not None
+        self.report.content.setdefault("command", {}).update(values)
+        self.report.write()
+
+    def _fail(self, error: BaseException) -> None:
+        assert self.report is not None
+        self.report.content["error"] = failure.describe(error)
+        self.report.write()
+
+    def _end(self, process: int) -> None:
+        if self.report is not None and os.getpid() == process and "error" not in self.report.content:
+            self.report.content["done"] = True
+            self.report.phase("done")
+
+
+def _end_soon() -> None:
+    time.sleep(20)
+    os._exit(0)
+
+
+_sessions: list[Session] = []
+
+
+def current() -> Session:
+    """The session of this process."""
+    if not _sessions:
+        _sessions.append(Session(Job.read(Path(os.environ["ZEROCFG_SMOKE_JOB"]))))
+    return _sessions[0]

@@ -1,0 +1,1 @@
+"""What the live engine, its optimizer and the machine say of themselves."""

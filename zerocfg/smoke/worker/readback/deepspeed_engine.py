@@ -1,0 +1,227 @@
+"""What a live DeepSpeed engine runs with, read where it acts: the ZeRO optimizer, its coordinator, the parameters.
+
+The attributes are those of deepspeed 0.19.8; one that is missing (another release) is not told as acting, and the
+parsed value is all that is known then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import TYPE_CHECKING
+
+from ..values import flat, mapping, plain
+
+if TYPE_CHECKING:
+    import deepspeed
+
+    from ..report_schema import Held, Master
+
+ZERO = "zero_optimization."
+# Setting -> attribute of the object that DeepSpeed makes at this stage (runtime/zero/stage_1_and_2.py).
+STAGES_1_AND_2 = {
+    "reduce_bucket_size": "reduce_bucket_size",
+    "allgather_bucket_size": "allgather_bucket_size",
+    "reduce_scatter": "reduce_scatter",
+    "overlap_comm": "overlap_comm",
+    "contiguous_gradients": "contiguous_gradients",
+    "round_robin_gradients": "round_robin_gradients",
+    "ignore_unused_parameters": "ignore_unused_parameters",
+    "elastic_checkpoint": "elastic_checkpoint",
+    "use_multi_rank_bucket_allreduce": "use_multi_rank_bucket_allreduce",
+    "offload_optimizer.pin_memory": "cpu_offload_pin_memory",
+}
+# runtime/zero/stage3.py
+STAGE_3 = {
+    "reduce_bucket_size": "reduce_bucket_size",
+    "reduce_scatter": "reduce_scatter",
+    "contiguous_gradients": "contiguous_gradients",
+    "sub_group_size": "sub_group_size",
+    "stage3_prefetch_bucket_size": "prefetch_elements",
+    "zero_hpz_partition_size": "zero_hpz_partition_size",
+    "elastic_checkpoint": "elastic_checkpoint",
+    "zero_quantized_nontrainable_weights": "zero_quantized_nontrainable_weights",
+    "offload_optimizer.pin_memory": "offload_optimizer_pin_memory",
+    "offload_optimizer.ratio": "partial_offload",
+    "offload_param.pin_memory": "offload_param_pin_memory",
+    "offload_param.max_in_cpu": "max_params_in_cpu",
+}
+# runtime/zero/parameter_offload.py: the object that holds the coordinator
+HOOKS = {
+    "stage3_param_persistence_threshold": "param_numel_persistence_threshold",
+    "stage3_model_persistence_threshold": "model_persistence_threshold",
+    "zero_quantized_weights": "zero_quantized_weights",
+}
+# runtime/zero/partitioned_param_coordinator.py: decides what is fetched and released. Its fields are private.
+COORDINATOR = {
+    "stage3_max_live_parameters": "_PartitionedParameterCoordinator__max_n_available_params",
+    "stage3_max_reuse_distance": "_PartitionedParameterCoordinator__max_reuse_dist_in_numel",
+    "stage3_prefetch_bucket_size": "_PartitionedParameterCoordinator__prefetch_bucket_sz",
+}
+# What the engine asks its config for whenever it needs it (runtime/engine.py), so that the config is where it acts.
+ENGINE = {
+    "train_batch_size": "train_batch_size",
+    "train_micro_batch_size_per_gpu": "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
+    "steps_per_print": "steps_per_print",
+    "wall_clock_breakdown": "wall_clock_breakdown",
+    "zero_allow_untested_optimizer": "zero_allow_untested_optimizer",
+    "zero_force_ds_cpu_optimizer": "zero_force_ds_cpu_optimizer",
+    ZERO + "stage3_gather_16bit_weights_on_model_save": "zero_gather_16bit_weights_on_model_save",
+}
+
+
+def acting(engine: deepspeed.DeepSpeedEngine) -> dict[str, object]:
+    """Settings by the names of the lock, as the engine's objects hold them."""
+    found = {key: plain(getattr(engine, name)()) for key, name in ENGINE.items() if hasattr(engine, name)}
+    optimizer = engine.optimizer
+    level = stage(engine)
+    found[ZERO + "stage"] = level
+    # Stage 0 keeps no optimizer of DeepSpeed's own in fp32; the engine clips and scales itself then.
+    found["gradient_clipping"] = plain(getattr(optimizer, "clip_grad", engine.gradient_clipping()))
+    found["prescale_gradients"] = not getattr(optimizer, "postscale_gradients", engine.postscale_gradients())
+    found["gradient_predivide_factor"] = plain(
+        getattr(optimizer, "gradient_predivide_factor", engine.gradient_predivide_factor())
+    )
+    found["gradient_allreduce_op"] = "mean" if engine.gradient_average else "sum"
+    names = {0: {}, 3: STAGE_3}.get(level, STAGES_1_AND_2)
+    _take(found, optimizer, names)
+    if level == 3:
+        hooks = getattr(optimizer, "parameter_offload", optimizer)  # without an optimizer, the engine's is the hooks
+        _take(found, hooks, HOOKS)
+        _take(found, getattr(hooks, "param_coordinator", None), COORDINATOR)
+        if hasattr(optimizer, "all2all_process_group"):
+            found[ZERO + "zero_quantized_gradients"] = optimizer.all2all_process_group is not None
+        stream = getattr(optimizer, "reduce_and_partition_stream", None)
+        if stream is not None:  # a processor has no streams: nothing overlaps there
+            from deepspeed.accelerator import get_accelerator
+
+            found[ZERO + "overlap_comm"] = stream != get_accelerator().default_stream()
+        if getattr(optimizer, "optimizer_swapper", None) is not None:
+            config = getattr(optimizer.optimizer_swapper, "swap_config", None)
+            found[ZERO + "offload_optimizer.nvme_path"] = plain(getattr(config, "nvme_path", None))
+    found[ZERO + "offload_optimizer.device"] = offload_of_optimizer(engine)
+    found[ZERO + "offload_param.device"] = offload_of_parameters(engine)
+    if found[ZERO + "offload_optimizer.device"] == "none":
+        found.pop(ZERO + "offload_optimizer.pin_memory", None)
+    if found[ZERO + "offload_param.device"] == "none":
+        found.pop(ZERO + "offload_param.pin_memory", None)
+    communication, accumulation = engine.communication_data_type, engine.get_data_types()[1]
+    found["communication_data_type"] = plain(getattr(optimizer, "communication_data_type", communication))
+    found["data_types.grad_accum_dtype"] = plain(
+        getattr(optimizer, "gradient_accumulation_dtype", getattr(optimizer, "grad_acc_dtype", accumulation))
+    )
+    found.update(loss_scale(optimizer))
+    return found
+
+
+def _take(found: dict[str, object], source: object, names: dict[str, str]) -> None:
+    for key, attribute in names.items():
+        if hasattr(source, attribute):
+            found[ZERO + key] = plain(getattr(source, attribute))
+
+
+def parsed(engine: deepspeed.DeepSpeedEngine) -> dict[str, object]:
+    """Every setting as the engine's config holds it, defaults filled in: the most that is known of some."""
+    config = engine._config
+    found = flat({key: value for key, value in engine.config.items() if key not in ("zero_optimization", "zero")})
+    sections = {"zero_optimization": "zero_config", "bf16": "bfloat16_config", "fp16": "float16_config"}
+    for name, attribute in sections.items():
+        section = getattr(config, attribute, None)
+        if section is not None and hasattr(section, "model_dump"):
+            found.update(flat(section.model_dump(by_alias=True), f"{name}."))
+    for name in ("gradient_allreduce_op", "prescale_gradients", "gradient_predivide_factor"):
+        found.setdefault(name, plain(getattr(config, name, None)))
+    for name in ("optimizer", "param"):
+        found.setdefault(f"{ZERO}offload_{name}.device", "none")
+    found.update(flat(mapping(getattr(config, "aio_config", None)), "aio."))
+    return found
+
+
+def stage(engine: deepspeed.DeepSpeedEngine) -> int:
+    """0 to 3, from the kind of the object that holds the gradients and the states."""
+    optimizer = engine.optimizer
+    names = {kind.__name__ for kind in type(optimizer).__mro__}
+    if names & {"DeepSpeedZeroOptimizer_Stage3", "DeepSpeedZeRoOffload"}:
+        return 3
+    if "DeepSpeedZeroOptimizer" in names:
+        return 2 if optimizer.partition_gradients else 1
+    if "BF16_Optimizer" in names:  # bf16 with gradients in fp32 at stage 1
+        return 1
+    return 0
+
+
+def offload_of_optimizer(engine: deepspeed.DeepSpeedEngine) -> str:
+    """Where the engine's object works on the states: "none", "cpu" or "nvme"."""
+    optimizer = engine.optimizer
+    if getattr(optimizer, "swap_optimizer", False):
+        return "nvme"
+    return "cpu" if getattr(optimizer, "offload_optimizer", getattr(optimizer, "cpu_offload", False)) else "none"
+
+
+def offload_of_parameters(engine: deepspeed.DeepSpeedEngine) -> str:
+    """Where the shards of the parameters rest: "none", "cpu" or "nvme"."""
+    optimizer = engine.optimizer
+    if getattr(optimizer, "params_in_nvme_and_cpu", False):
+        return "nvme"
+    if getattr(optimizer, "offload_param", False):
+        return "cpu"
+    device = getattr(optimizer, "offload_device", None)  # DeepSpeedZeRoOffload
+    return str(plain(device)) if device is not None else "none"
+
+
+def loss_scale(optimizer: object) -> dict[str, object]:
+    """``fp16.*`` of the object that scales the loss; nothing when none does."""
+    scaler = getattr(optimizer, "loss_scaler", None) or getattr(optimizer, "loss_scale_config", None)
+    if scaler is None or str(plain(getattr(optimizer, "dtype", "fp16"))) != "fp16":
+        return {}
+    if getattr(scaler, "use_grad_scaling", True) is False:
+        return {}
+    if not getattr(scaler, "dynamic", getattr(scaler, "dynamic_loss_scale", False)):
+        return {"fp16.loss_scale": plain(scaler.cur_scale)}
+    found: dict[str, object] = {"fp16.loss_scale": 0}
+    with contextlib.suppress(ValueError):
+        found["fp16.initial_scale_power"] = math.log2(scaler.cur_scale)
+    attributes = {
+        "loss_scale_window": ("scale_window",),
+        "min_loss_scale": ("min_scale", "min_loss_scale"),
+        "hysteresis": ("delayed_shift",),
+        "consecutive_hysteresis": ("consecutive_hysteresis",),
+    }
+    for key, names in attributes.items():
+        name = next((name for name in names if getattr(scaler, name, None) is not None), None)
+        if name is not None:
+            found[f"fp16.{key}"] = plain(getattr(scaler, name))
+    return found
+
+
+def facts(engine: deepspeed.DeepSpeedEngine) -> Held:
+    """What is held where."""
+    parameters = list(engine.module.parameters())
+    sizes = [math.prod(getattr(one, "ds_shape", one.shape)) for one in parameters]
+    found: Held = {
+        "ranks": engine.dp_world_size,
+        "parameters": sum(sizes),
+        "trainable": sum(size for size, one in zip(sizes, parameters, strict=True) if one.requires_grad),
+        "tensors": len(parameters),
+        "experts": bool(getattr(engine, "has_moe_layers", False)),
+    }
+    shards = [one.ds_tensor for one in parameters if getattr(one, "ds_tensor", None) is not None]
+    if shards:
+        found["shard"] = sum(int(getattr(shard, "ds_numel", shard.numel())) for shard in shards)
+        found["shard_devices"] = sorted({shard.device.type for shard in shards if shard.numel()})
+        found["kept_whole"] = sum(1 for one in parameters if getattr(one, "ds_persist", False))
+    names = ("fp32_partitioned_groups_flat", "single_partition_of_fp32_groups", "fp32_groups_flat_partition",
+             "fp32_groups_flat", "fp32_groups")  # fmt: skip
+    groups = next((value for name in names if (value := getattr(engine.optimizer, name, None))), None)
+    if groups:
+        tensors = [one for group in groups for one in (group if isinstance(group, (list, tuple)) else [group])]
+        found["groups"] = len(tensors)
+        master: Master = {
+            "elements": sum(int(getattr(one, "ds_numel", one.numel())) for one in tensors),
+            "dtypes": sorted({str(plain(one.dtype)) for one in tensors}),
+            "devices": sorted({one.device.type for one in tensors if one.numel()}),
+            "pinned": any(one.is_pinned() for one in tensors if one.device.type == "cpu"),
+        }
+        found["master"] = master
+    return found

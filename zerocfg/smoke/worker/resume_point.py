@@ -1,0 +1,39 @@
+"""When a checkpoint is written in the middle of the planned training, and why none is."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+from . import checksums
+from .trial import checkpoints
+
+if TYPE_CHECKING:
+    import torch
+
+    from .job import Job
+
+REDONE = 2  # steps after the checkpoint: the loss of the second depends on the optimizer's states, too
+BYTES = 18  # of a checkpoint for each parameter: 16 bit, fp32 copy, Adam's states, and the whole weights beside
+LARGEST = 2_000_000_000  # parameters; a larger checkpoint (36 GB and more) takes minutes
+
+
+def last_before(steps: int) -> int:
+    """After how many optimizer steps the checkpoint is written; 0: there is no step to do again."""
+    return max(1, steps - REDONE) if steps > 1 else 0
+
+
+def obstacle(job: Job, engine: torch.nn.Module) -> str | None:
+    """Why no checkpoint is tried, None when one is. All ranks call this and get the same answer."""
+    if job.no_resume:
+        return job.no_resume
+    if not last_before(job.steps):
+        return "not tried: it takes 2 steps"
+    parameters = checksums.elements(engine)
+    if parameters > LARGEST:
+        return f"not tried: {parameters:,} parameters; a checkpoint is tried up to {LARGEST:,}"
+    needed = parameters * BYTES
+    free = checksums.least(float(shutil.disk_usage(checkpoints(job).parent).free))
+    if free < needed:
+        return f"not tried: {needed / 2**30:.1f} GiB needed in {checkpoints(job).parent}, {free / 2**30:.1f} GiB free"
+    return None
