@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,11 +13,13 @@ from zerocfg.catalog.versions import library_name
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.progress import Working
 from zerocfg.cli.settings import find_settings
+from zerocfg.cli.terminal import columns
 from zerocfg.compare.sides import Value
 from zerocfg.compare.values import ABSENT, shown
 from zerocfg.migrate.impact import Impact, KeyChange, impact
 from zerocfg.migrate.outcome import Changed
 from zerocfg.migrate.releases import ReleasesError, parse_releases, pinned_releases
+from zerocfg.report.table import folded
 from zerocfg.rules.engine import Diagnostic
 from zerocfg.rules.selection import Selection
 
@@ -53,7 +56,10 @@ def diff_releases(new: str, words: tuple[str, ...], output_format: str) -> bool:
             f"the project pins no release of {' or '.join(map(library_name, other))}; "
             f"name the old ones, too: --releases OLD {new}"
         )
-    click.echo(as_data(one, other, found) if output_format == "json" else as_text(one, other, found), nl=False)
+    if output_format == "json":
+        click.echo(as_data(one, other, found), nl=False)
+    else:
+        click.echo(folded(as_text(one, other, found), columns(sys.stdout)), nl=False)
     return found.breaks
 
 

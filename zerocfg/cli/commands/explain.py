@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,7 +14,7 @@ from zerocfg.catalog.values import show
 from zerocfg.cli.commands.explain_built import explain_lock, find_key, lock_at, locks_below, read_lock
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.screens.settings_table import settings_table
-from zerocfg.cli.settings import find_settings
+from zerocfg.cli.settings_options import SettingsOptions, options
 from zerocfg.cli.terminal import columns
 from zerocfg.compare.lock_table import table
 from zerocfg.report.runs import releases_of, why
@@ -47,7 +48,8 @@ _CODE = re.compile(r"[Zz][Cc]\d+")
     default=".",
     help="Where to look for runs.",
 )
-def command(what: str | None, run_name: str | None, folder: Path) -> None:
+@options
+def command(what: str | None, run_name: str | None, folder: Path, **given: Any) -> None:
     """Explain a rule (ZC103, key-accelerate-ignores), or a setting (zero_optimization.stage) of a run or a build.
 
     A setting needs --run, unless exactly one build lies here (OUT/RUN/zerocfg.lock). Where none does, a key of a config
@@ -61,7 +63,7 @@ def command(what: str | None, run_name: str | None, folder: Path) -> None:
     if run_name is None and what is not None:
         click.echo(masked(_rule_or_built(what, folder)), nl=False)
         return
-    runs = _runs(run_name, folder)
+    runs = _runs(run_name, folder, SettingsOptions(**given))
     if run_name is None:
         click.echo("\n".join(f"{run.name}  ({_files(run)})" for run in runs) or "no runs found here")
         return
@@ -86,12 +88,12 @@ def _rule_or_built(what: str, folder: Path) -> str:
     raise click.UsageError(f"no rule is called '{what}', and several builds lie here: {names}; name one: --run RUN")
 
 
-def _runs(name: str | None, folder: Path) -> list[Run]:
-    files = Files()
+def _runs(name: str | None, folder: Path, given: SettingsOptions) -> list[Run]:
     target = Path(name) if name is not None and Path(name).is_file() else folder
-    settings = find_settings(target if target.is_dir() else target.parent)
-    runs = with_versions(find_runs([target], files)[0], settings.versions)
-    return Job([target], settings, Selection()).read(runs)
+    settings = given.settings(target)
+    job = Job([target], settings, Selection())
+    job.runs = job.read(with_versions(find_runs([target], Files())[0], settings.versions))
+    return job.included
 
 
 def _choose(runs: list[Run], name: str) -> Run:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zerocfg.cli.linting.baseline import read_baseline_file
-from zerocfg.cli.linting.job import Job, excludes
+from zerocfg.cli.linting.job import Job, excludes_path
 from zerocfg.cli.linting.selection import selection_of
 from zerocfg.cli.progress import Working
 from zerocfg.cli.settings import Settings
@@ -20,8 +20,6 @@ from zerocfg.cli.terminal import columns
 from zerocfg.emit.lock import NAME as LOCK
 from zerocfg.report.table import folded
 from zerocfg.rules.api import Severity
-from zerocfg.rules.selection import called
-from zerocfg.run.discover import display_name
 
 if TYPE_CHECKING:
     from zerocfg.gate.model import Check, Outcome, Reason
@@ -71,7 +69,7 @@ def command(
             raise GateError("--base must name a branch or commit of git, as origin/main")
         level = fail_on or policy.fail_on or settings.fail_on
         with Working("comparing builds and certificates with their sources"):
-            outcome = gate(folder, policy, settings.versions, lambda path: _excluded(path, settings), checks=checks)
+            outcome = gate(folder, policy, settings.versions, lambda path: excludes_path(settings, path), checks=checks)
     except GateError as error:
         raise click.UsageError(str(error)) from None
     if "lint" in checks:
@@ -84,11 +82,6 @@ def command(
         click.echo(folded(_text(outcome, policy, level, checks), columns(sys.stdout)), nl=False)
     if not outcome.passed:
         raise click.exceptions.Exit(1)
-
-
-def _excluded(path: Path, settings: Settings) -> bool:
-    """As for lint: `exclude` of the settings, relative to them, or of the command line."""
-    return any(excludes(settings.exclude, name) for name in called(display_name(path), path, settings.folder))
 
 
 def _lint(folder: Path, settings: Settings, level: str) -> tuple[int, list[Reason]]:

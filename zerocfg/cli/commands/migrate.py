@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from zerocfg.cli.linting.job import Job
 from zerocfg.cli.progress import Working
-from zerocfg.cli.settings import find_settings
-from zerocfg.cli.terminal import write_exactly
+from zerocfg.cli.settings_options import SettingsOptions, options
+from zerocfg.cli.terminal import columns, write_exactly
 from zerocfg.compare.sides import Value
 from zerocfg.compare.values import ABSENT, shown
 from zerocfg.migrate.migration import Done, Migration, migrate
 from zerocfg.migrate.outcome import Changed, Rest, rest
 from zerocfg.migrate.releases import ReleasesError, parse_releases
+from zerocfg.report.table import folded
 from zerocfg.rules.engine import Diagnostic
 from zerocfg.rules.selection import Selection
 from zerocfg.run.discover import display_name
@@ -33,6 +36,7 @@ from zerocfg.source.write import Change, write_together
 @click.option("--write", "writes", is_flag=True, help="Change the files; without it the changes are shown as a diff.")
 @click.option("--pins", is_flag=True, help="Also set the requirements of these libraries to the new releases.")
 @click.option("--consumer", type=click.Choice(CONSUMERS), help="Who reads the configs, overriding what the files say.")
+@options
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
     paths: tuple[Path, ...],
@@ -42,6 +46,7 @@ def command(
     pins: bool,
     consumer: str | None,
     output_format: str,
+    **given: Any,
 ) -> None:
     """Bring configs, recipes, launch lines and scripts to other releases without changing what they mean.
 
@@ -60,8 +65,7 @@ def command(
     missing = next((path for path in targets if not path.exists()), None)
     if missing is not None:
         raise click.UsageError(f"there is no file or folder '{missing}'")
-    settings = find_settings(targets[0] if targets[0].is_dir() else targets[0].parent)
-    job = Job(targets, settings, Selection(), consumer)
+    job = Job(targets, SettingsOptions(**given).settings(targets[0]), Selection(), consumer)
     with Working("migrating", job.progress):
         unread = [one for one in job.lint().unread if one.named]
         runs = job.included
@@ -94,7 +98,8 @@ def _show(job: Job, found: Migration, remaining: Rest, writes: bool) -> None:
     ]
     for title, rows in blocks:
         if rows:
-            click.echo(f"\n{title}:\n" + "\n".join(f"  {row}" for row in rows))
+            text = "".join(f"  {row}\n" for row in rows)
+            click.echo(f"\n{title}:\n{folded(text, columns(sys.stdout))}", nl=False)
     files = len(found.texts)
     if not any(rows for _, rows in blocks):
         click.echo("Nothing to migrate.")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from zerocfg.cli import settings_options
+from zerocfg.cli.linting.job import excludes_path
 from zerocfg.cli.progress import Working
 from zerocfg.cli.screens import smoke_measure
 from zerocfg.cli.terminal import columns
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 @click.option("--run", "name", metavar="NAME", help="Which run, if hand-written files hold several.")
 @click.option("--time-limit", type=click.FloatRange(1), default=300, show_default=True, help="Seconds for each run.")
 @smoke_measure.options
+@settings_options.options
 @click.option("--fail-fast", is_flag=True, help="Stop after the first run that does not pass.")
 @click.option(
     "--keep", type=click.Path(file_okay=False, path_type=Path), help="Keep weights, log and reduced configs here."
@@ -70,6 +73,7 @@ def command(
     fail_fast: bool,
     keep: Path | None,
     output_format: str,
+    **given: Any,
 ) -> None:
     """Launch each RUN with the real libraries and compare what runs with its plan.
 
@@ -106,6 +110,10 @@ def command(
         found = [Path()] if unplanned else find(list(runs))
     except SmokeError as error:
         raise click.UsageError(str(error)) from None
+    settings = settings_options.SettingsOptions(**given).settings(found[0])
+    found = [run for run in found if run in runs or not excludes_path(settings, run)]
+    if not found:
+        raise click.UsageError("every run here is excluded, by the settings or --exclude")
     options = Options(
         ranks=ranks,
         device=device,
@@ -114,7 +122,7 @@ def command(
         keep=keep,
         command=line,
         unplanned=unplanned,
-        consumer=consumer or _consumer(found[0]),
+        consumer=consumer or settings.consumer,
         name=name,
         share_gpu=share_gpu,
         nodes=nodes,
@@ -137,13 +145,6 @@ def command(
         max_launches=max_launches,
         as_json=output_format == "json",
     )
-
-
-def _consumer(path: Path) -> str | None:
-    """What the settings of the project say."""
-    from zerocfg.cli.settings import find_settings
-
-    return find_settings(path if path.is_dir() else path.parent).consumer
 
 
 def play(runs: list[Path], options: Options, as_json: bool, fail_fast: bool = False) -> None:

@@ -166,6 +166,11 @@ def excludes(patterns: Iterable[str], name: str) -> bool:
     )
 
 
+def excludes_path(settings: Settings, path: Path) -> bool:
+    """Whether `exclude` of the settings or of the command line leaves a path out."""
+    return any(excludes(settings.exclude, name) for name in called(display_name(path), path, settings.folder))
+
+
 def assume_consumer(runs: list[Run], consumer: str) -> list[Run]:
     """The runs, with this consumer where the files do not say who reads the config."""
     return [read_by(run, consumer, Told("settings")) if _open(run) else run for run in runs]
